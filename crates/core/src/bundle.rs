@@ -1,0 +1,155 @@
+//! The unit of work: an Arrow batch with the stamps that the runtime and the operators read.
+//!
+//! Invariants, checked by [`Bundle::new`] and asserted at the edges of the runtime:
+//! - row kinds, where present, and per-row watermarks are as long as the batch;
+//! - a stateless operator turns one bundle into one bundle with the same `lane`, `epoch`,
+//!   `ordinal` and `serial`, also when no row is left, so that every serial reaches every operator.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_buffer::ScalarBuffer;
+
+use crate::time::Watermark;
+
+/// What a row does to the result downstream (Flink's RowKind).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RowKind {
+    /// `+I`
+    Insert,
+    /// `-U`: the row as it was before an update
+    UpdateBefore,
+    /// `+U`: the row as it is after an update
+    UpdateAfter,
+    /// `-D`
+    Delete,
+}
+
+impl RowKind {
+    /// `+I`, `-U`, `+U` or `-D`.
+    pub fn short(self) -> &'static str {
+        match self {
+            RowKind::Insert => "+I",
+            RowKind::UpdateBefore => "-U",
+            RowKind::UpdateAfter => "+U",
+            RowKind::Delete => "-D",
+        }
+    }
+}
+
+/// For each row, the running watermark of its own split just before it. Lateness is judged against
+/// this and nothing else, so it depends on the data alone.
+#[derive(Clone, Debug)]
+pub enum WatermarkBefore {
+    /// The same for every row. Also used where the assigner knows that no row of the bundle can be
+    /// late for any window downstream; the value is then a lower bound.
+    All(Watermark),
+    /// One per row, in milliseconds.
+    Rows(ScalarBuffer<i64>),
+}
+
+impl WatermarkBefore {
+    /// The watermark before this row.
+    #[inline]
+    pub fn at(&self, row: usize) -> Watermark {
+        match self {
+            WatermarkBefore::All(watermark) => *watermark,
+            WatermarkBefore::Rows(rows) => Watermark(rows[row]),
+        }
+    }
+    /// The watermarks of the rows at these indices, in that order.
+    #[must_use]
+    pub fn take(&self, indices: &[u32]) -> WatermarkBefore {
+        match self {
+            WatermarkBefore::All(watermark) => WatermarkBefore::All(*watermark),
+            WatermarkBefore::Rows(rows) => {
+                WatermarkBefore::Rows(indices.iter().map(|&i| rows[i as usize]).collect())
+            }
+        }
+    }
+}
+
+/// Where a bundle comes from and what the runtime must know to order it.
+#[derive(Clone, Debug)]
+pub struct Stamps {
+    /// The lane (source input) as counted by the operator that takes the bundle.
+    pub lane: u32,
+    /// The epoch within its lane, from 0.
+    pub epoch: u64,
+    /// The bundle's place within its container, from 0 without gaps.
+    pub ordinal: u64,
+    /// Arrival serial: the bundle's place in its source, from 0 without gaps. Derived bundles carry
+    /// the serial of the bundle they come from; those made at a watermark carry that of the
+    /// newest bundle before it.
+    pub serial: u64,
+    /// The NUMA node whose memory holds the batch.
+    pub numa_node: u16,
+    /// When the youngest row entered the engine, by [`Clock::now_ns`](crate::shim::Clock::now_ns).
+    pub ingest_ns: u64,
+    /// Each row's running watermark.
+    pub watermark_before: WatermarkBefore,
+}
+
+impl Stamps {
+    /// Stamps of the first bundle of a lane, with nothing promised.
+    pub fn first() -> Self {
+        Stamps {
+            lane: 0,
+            epoch: 0,
+            ordinal: 0,
+            serial: 0,
+            numa_node: 0,
+            ingest_ns: 0,
+            watermark_before: WatermarkBefore::All(Watermark::MIN),
+        }
+    }
+}
+
+/// A batch of rows with its stamps.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    /// The rows.
+    pub batch: RecordBatch,
+    /// One per row in a changelog; absent where every row is an insert.
+    pub kinds: Option<Arc<[RowKind]>>,
+    /// Where it comes from.
+    pub stamps: Stamps,
+}
+
+impl Bundle {
+    /// A bundle of inserts.
+    pub fn new(batch: RecordBatch, stamps: Stamps) -> Self {
+        if let WatermarkBefore::Rows(rows) = &stamps.watermark_before {
+            assert_eq!(rows.len(), batch.num_rows(), "one watermark per row");
+        }
+        Bundle { batch, kinds: None, stamps }
+    }
+    /// How many rows.
+    #[inline]
+    pub fn num_rows(&self) -> usize {
+        self.batch.num_rows()
+    }
+    /// Bytes of memory that the rows take, slices counted by what they show.
+    pub fn memory_bytes(&self) -> usize {
+        batch_bytes(&self.batch)
+    }
+}
+
+/// Bytes that the visible part of a batch takes. Shared string buffers count by the text that the
+/// views show, so that a thousand slices of one buffer do not count a thousand times.
+pub fn batch_bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|column| array_bytes(column.as_ref())).sum()
+}
+
+fn array_bytes(array: &dyn arrow_array::Array) -> usize {
+    use arrow_schema::DataType as A;
+    match array.data_type() {
+        A::Utf8View | A::BinaryView => {
+            // Sixteen bytes a view, and the text behind it at about the same size: exact counting
+            // would touch each view of each bundle.
+            array.len() * 32
+        }
+        _ => array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()),
+    }
+}

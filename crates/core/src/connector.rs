@@ -1,0 +1,103 @@
+//! What stands at the ends of a pipeline: sources that can be polled and sinks that can be written.
+//!
+//! A source never blocks in [`Source::poll`]. One that must wait (files, sockets) reads on a thread
+//! of its own, hands batches over through a bounded queue, and calls the waker when there is
+//! something to take. A sink may block: the runtime gives each sink a thread.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+
+use crate::bundle::RowKind;
+use crate::error::Result;
+use crate::time::Watermark;
+
+/// Where a batch was read, for errors and for replaying.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The file as a user would name it.
+    pub file: Arc<str>,
+    /// The number of the batch's first row in that file, from 1 (text files: its line).
+    pub first_row: u64,
+}
+
+/// Rows from a source, in the order in which they arrived.
+#[derive(Clone, Debug)]
+pub struct SourceBatch {
+    /// The rows, with the columns of the declared physical schema (metadata columns last).
+    pub batch: RecordBatch,
+    /// Where they come from, if that is one place.
+    pub origin: Option<Origin>,
+}
+
+/// The answer of a source that was asked for rows.
+#[derive(Debug)]
+pub enum SourcePoll {
+    /// Some rows. May be empty.
+    Batch(SourceBatch),
+    /// Nothing now; the waker will be called.
+    Pending,
+    /// There will never be more.
+    End,
+}
+
+/// Called by a source that has answered [`SourcePoll::Pending`] when asking again is worth while.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// A replayable input.
+pub trait Source: Send {
+    /// A short name for metrics, EXPLAIN and errors.
+    fn name(&self) -> String;
+    /// Called once before the first poll, on the thread that starts the job.
+    fn start(&mut self, waker: Waker) -> Result<()>;
+    /// Asks for at most `rows_max` rows. Must not block. Not called again after `End` or an error.
+    fn poll(&mut self, rows_max: usize) -> Result<SourcePoll>;
+    /// True if the input ends by itself.
+    fn is_bounded(&self) -> bool;
+    /// Stops reading: threads end soon, and `poll` is not called again.
+    fn stop(&mut self) {}
+    /// Rows that were put aside because they could not be read (dead letters).
+    fn bad_rows(&self) -> u64 {
+        0
+    }
+}
+
+/// A batch after the watermark assigner, ready to become a bundle.
+#[derive(Debug)]
+pub struct Assigned {
+    /// The rows that are left.
+    pub batch: RecordBatch,
+    /// Each row's running watermark.
+    pub watermark_before: crate::bundle::WatermarkBefore,
+    /// Rows set aside because their time lies too far in the future.
+    pub quarantined: u64,
+}
+
+/// Computes row times and watermarks right behind a source, one batch at a time, in order.
+pub trait Assign: Send {
+    /// Stamps the rows of a batch.
+    fn assign(&mut self, batch: SourceBatch, wall_ms: i64) -> Result<Assigned>;
+    /// The running watermark after the last row, if it has crossed a time that matters downstream
+    /// since it was last taken: the epoch ends there.
+    fn take_watermark(&mut self) -> Option<Watermark>;
+    /// The running watermark.
+    fn running_watermark(&self) -> Watermark;
+}
+
+/// An output. All calls come from one thread, in the order `open`, `write`…, then one of `finish`
+/// and `abort`.
+pub trait Sink: Send {
+    /// A short name for metrics, EXPLAIN and errors.
+    fn name(&self) -> String;
+    /// Prepares the output.
+    fn open(&mut self) -> Result<()>;
+    /// Writes rows. May block.
+    fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()>;
+    /// Called when nothing more is waiting: buffered rows should become visible where the format
+    /// allows it.
+    fn flush(&mut self) -> Result<()>;
+    /// Everything was written: makes the output final.
+    fn finish(&mut self) -> Result<()>;
+    /// The job failed or was stopped: the output must not look finished.
+    fn abort(&mut self);
+}

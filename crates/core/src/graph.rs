@@ -1,0 +1,95 @@
+//! The physical graph: what the planner hands to the runtime.
+//!
+//! Stages stand in topological order: a stage's inputs come before it. Each has a stable
+//! identifier, derived by the planner from what the stage computes, under which metrics are kept
+//! and (later) state is found again.
+
+use std::sync::Arc;
+
+use crate::connector::{Assign, Sink, Source};
+use crate::operator::{Operator, Transform, WatermarkInterest};
+
+/// The place of a stage in [`Graph::stages`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StageId(pub usize);
+
+/// An edge into a stage: which stage it comes from and by which of its ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// The upstream stage.
+    pub from: StageId,
+    /// Its output port.
+    pub port: usize,
+}
+
+/// What a stage does.
+pub enum StageKind {
+    /// Reads rows, stamps them, ends epochs.
+    Source {
+        /// Where the rows come from.
+        source: Box<dyn Source>,
+        /// Stamps row times; absent where the table declares no watermark.
+        assigner: Option<Box<dyn Assign>>,
+    },
+    /// Stateless work.
+    Transform(Arc<dyn Transform>),
+    /// Stateful work.
+    Operator(Arc<dyn Operator>),
+    /// Writes rows.
+    Sink(Box<dyn Sink>),
+}
+
+/// A vertex of the graph.
+pub struct Stage {
+    /// Stable identifier, unique in the graph.
+    pub id: String,
+    /// What a user calls it.
+    pub name: String,
+    /// What it does.
+    pub kind: StageKind,
+    /// Where its rows come from; several inputs form a union.
+    pub inputs: Vec<Input>,
+}
+
+/// A job's stages in topological order.
+#[derive(Default)]
+pub struct Graph {
+    /// The stages.
+    pub stages: Vec<Stage>,
+}
+
+impl Graph {
+    /// Adds a stage and returns its place. Its inputs must be in the graph already.
+    pub fn add(
+        &mut self,
+        id: impl Into<String>,
+        name: impl Into<String>,
+        kind: StageKind,
+        inputs: Vec<Input>,
+    ) -> StageId {
+        let place = StageId(self.stages.len());
+        assert!(inputs.iter().all(|input| input.from < place), "inputs come before their stage");
+        self.stages.push(Stage { id: id.into(), name: name.into(), kind, inputs });
+        place
+    }
+
+    /// Which watermarks matter to anything downstream of a stage.
+    pub fn watermark_interest(&self, of: StageId) -> WatermarkInterest {
+        let mut reached = vec![false; self.stages.len()];
+        reached[of.0] = true;
+        let mut grids = Vec::new();
+        for (place, stage) in self.stages.iter().enumerate().skip(of.0 + 1) {
+            reached[place] = stage.inputs.iter().any(|input| reached[input.from.0]);
+            if let (true, StageKind::Operator(operator)) = (reached[place], &stage.kind) {
+                match operator.watermark_interest() {
+                    WatermarkInterest::EndOnly => {}
+                    WatermarkInterest::Grids(more) => grids.extend(more),
+                    WatermarkInterest::Every => return WatermarkInterest::Every,
+                }
+            }
+        }
+        grids.sort_unstable();
+        grids.dedup();
+        if grids.is_empty() { WatermarkInterest::EndOnly } else { WatermarkInterest::Grids(grids) }
+    }
+}

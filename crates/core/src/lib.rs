@@ -1,0 +1,38 @@
+//! The words of Thalweg: event time, watermarks, bundles, column types, errors, and the contracts
+//! that operators, sources and sinks keep with the runtime.
+//!
+//! Nothing here runs anything. The crate exists so that every other crate can speak of the same
+//! things without depending on one another: `runtime` drives [`Operator`]s that `operators`
+//! implements, `plan` wires them by [`graph::Graph`], `connectors` implement [`Source`] and
+//! [`Sink`].
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`types`] | Flink's column types with precision and nullability, and their Arrow layout |
+//! | [`time`] | event time in milliseconds, [`Watermark`], window [`Grid`]s |
+//! | [`bundle`] | [`Bundle`]: an Arrow batch with its stamps |
+//! | [`operator`] | [`Transform`], [`Operator`], [`Partition`]: what runs in the middle |
+//! | [`connector`] | [`Source`], [`Sink`]: what runs at the ends |
+//! | [`graph`] | the physical graph that the runtime executes |
+//! | [`error`] | [`Error`]: whose fault, where, and what to do |
+//! | [`shim`] | clock and randomness, replaceable by a simulator |
+//! | [`text`] | the text form of values (CSV output, CAST to STRING, printed tables) |
+
+pub mod bundle;
+pub mod connector;
+pub mod error;
+pub mod graph;
+pub mod operator;
+pub mod shim;
+pub mod text;
+pub mod time;
+pub mod types;
+
+pub use bundle::{Bundle, RowKind, Stamps, WatermarkBefore};
+pub use connector::{Sink, Source, SourceBatch, SourcePoll};
+pub use error::{Error, ErrorKind, Result, Span};
+pub use operator::{
+    Exchange, Operator, OperatorClass, Output, Partition, Piece, Progress, Route, Transform,
+};
+pub use time::{Grid, Watermark};
+pub use types::{Column, ColumnType, DataType, TableSchema};

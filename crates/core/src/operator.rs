@@ -1,0 +1,220 @@
+//! What an operator promises to the runtime, and what the runtime promises to it.
+//!
+//! Two shapes exist. A [`Transform`] is stateless: any number of workers call it at once, one
+//! bundle in and one bundle out. An [`Operator`] keeps state in [`Partition`]s: each is touched by
+//! one worker at a time and never sees containers, gates or serials.
+//!
+//! Calls on a partition come in this order, for ever: any number of [`Partition::rows`], then one
+//! [`Partition::watermark`] per phase (repeated while it answers [`Progress::More`]), and again.
+//! All partitions finish a phase before any begins the next; within a phase they run side by side.
+//!
+//! A call should return within about a millisecond. `rows` gets at most one bundle (64 Ki rows);
+//! `watermark` looks at [`Output::time_is_up`] and answers [`Progress::More`] to go on later.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex};
+
+use arrow_array::RecordBatch;
+
+use crate::bundle::{Bundle, RowKind};
+use crate::error::Result;
+use crate::shim::SharedClock;
+use crate::time::{Grid, Watermark};
+
+/// How rows may be taken (design.md §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperatorClass {
+    /// Rows commute bit for bit and output appears only at watermarks: rows of later epochs may be
+    /// taken early, and the rows of an epoch in any order.
+    Commuting,
+    /// Takes each lane's rows and watermarks in serial order, per partition.
+    Sequenced,
+}
+
+/// Which watermarks an operator needs to see. Sources end epochs only where one is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatermarkInterest {
+    /// Only the last one.
+    EndOnly,
+    /// Those that cross a point of one of these grids.
+    Grids(Vec<Grid>),
+    /// Any advance may matter (sessions, sorting by time).
+    Every,
+}
+
+/// Where the rows of a bundle go.
+#[derive(Clone, Debug)]
+pub enum Route {
+    /// The whole bundle to whichever partition the worker has at hand. Only for `Commuting`
+    /// operators whose partitions exchange what they have at the watermark.
+    Any,
+    /// For each partition the rows that belong to it, in bundle order. As long as the number of
+    /// partitions.
+    Scatter(Vec<Vec<u32>>),
+}
+
+/// A stateless stage. Any number of workers call it at once.
+pub trait Transform: Send + Sync {
+    /// A short name for metrics, EXPLAIN and errors.
+    fn name(&self) -> String;
+    /// Turns one bundle into one bundle. Stamps stay, except `watermark_before`, which must fit
+    /// the rows that are left. An error stops the job.
+    fn apply(&self, bundle: Bundle) -> Result<Bundle>;
+}
+
+/// A stateful stage: a factory of partitions and the rule that spreads rows over them.
+pub trait Operator: Send + Sync {
+    /// A short name for metrics, EXPLAIN and errors.
+    fn name(&self) -> String;
+    /// How rows may be taken.
+    fn class(&self) -> OperatorClass;
+    /// True if there can be only one partition.
+    fn is_singleton(&self) -> bool {
+        false
+    }
+    /// Which watermarks matter.
+    fn watermark_interest(&self) -> WatermarkInterest;
+    /// How many output ports: 1, or 2 where late rows leave by port 1.
+    fn ports(&self) -> usize {
+        1
+    }
+    /// Where the rows of this bundle go. Called by any worker, at any time, also concurrently.
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route>;
+    /// How many phases a watermark takes, at least 1.
+    fn watermark_phases(&self) -> usize {
+        1
+    }
+    /// Makes the state of one partition. Called once per partition, before any row.
+    fn open(&self, partition: usize, partitions: usize) -> Result<Box<dyn Partition>>;
+    /// The watermark to pass on after `input` has been consumed, or `None` to pass none: the
+    /// containers downstream are then merged. The last one ([`Watermark::END`]) is always passed.
+    fn output_watermark(&self, input: Watermark) -> Option<Watermark> {
+        Some(input)
+    }
+    /// True if every row is either accepted or late; the runtime then asserts at the end of the
+    /// run that `accepted + late` equals the rows that came in.
+    fn judges_lateness(&self) -> bool {
+        false
+    }
+}
+
+/// Rows for one partition: a bundle, or some rows of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// The bundle.
+    pub bundle: &'a Bundle,
+    /// The rows that are meant, ascending; `None` means all.
+    pub rows: Option<&'a [u32]>,
+    /// How many lanes the operator has. With one lane `watermark_before` also tells which windows
+    /// are closed; with several the joint watermark does.
+    pub lanes: usize,
+}
+
+impl Piece<'_> {
+    /// How many rows are meant.
+    pub fn num_rows(&self) -> usize {
+        self.rows.map_or(self.bundle.num_rows(), <[u32]>::len)
+    }
+}
+
+/// Whether a call has finished its work.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All done.
+    Done,
+    /// Time was up; call again.
+    More,
+}
+
+/// One call of [`Partition::watermark`].
+pub struct WatermarkCall<'a> {
+    /// The joint watermark.
+    pub watermark: Watermark,
+    /// From 0.
+    pub phase: usize,
+    /// What partitions leave for one another between phases.
+    pub exchange: &'a Exchange,
+}
+
+/// The state of one key range. Touched by one worker at a time.
+pub trait Partition: Send {
+    /// Takes rows.
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()>;
+    /// Takes a watermark. On [`Progress::More`] it is called again with the same arguments.
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress>;
+    /// About how many bytes the state takes.
+    fn state_bytes(&self) -> usize;
+}
+
+/// Mailboxes between the phases of one watermark: in an early phase each partition puts parcels
+/// for others, in a later phase each takes its own. The runtime's barrier between phases makes
+/// sure that all parcels are there.
+pub struct Exchange {
+    boxes: Vec<Mutex<Vec<Box<dyn Any + Send>>>>,
+}
+
+impl Exchange {
+    /// Mailboxes for this many partitions.
+    pub fn new(partitions: usize) -> Self {
+        Exchange { boxes: (0..partitions).map(|_| Mutex::default()).collect() }
+    }
+    /// Leaves a parcel for a partition.
+    pub fn put(&self, partition: usize, parcel: Box<dyn Any + Send>) {
+        self.boxes[partition].lock().expect("no parcel is put by a panicking worker").push(parcel);
+    }
+    /// Takes all parcels left for a partition, in no particular order.
+    pub fn take(&self, partition: usize) -> Vec<Box<dyn Any + Send>> {
+        std::mem::take(
+            &mut *self.boxes[partition].lock().expect("no parcel is put by a panicking worker"),
+        )
+    }
+}
+
+/// Rows that leave by one port.
+pub struct Emitted {
+    /// 0 is the result; 1 are late rows.
+    pub port: usize,
+    /// The rows.
+    pub batch: RecordBatch,
+    /// Row kinds of a changelog.
+    pub kinds: Option<Arc<[RowKind]>>,
+}
+
+/// Where a partition puts what it produces during one call.
+pub struct Output {
+    /// The rows that leave, in order.
+    pub emitted: Vec<Emitted>,
+    /// Rows that were taken.
+    pub accepted: u64,
+    /// Rows that were late for every window and not taken.
+    pub late: u64,
+    /// Rows that were taken but late for some of their windows.
+    pub partly_late: u64,
+    clock: SharedClock,
+    deadline_ns: u64,
+}
+
+impl Output {
+    /// An empty output whose time is up at `deadline_ns` by this clock.
+    pub fn new(clock: SharedClock, deadline_ns: u64) -> Self {
+        Output { emitted: Vec::new(), accepted: 0, late: 0, partly_late: 0, clock, deadline_ns }
+    }
+    /// Sends rows out as results. Empty batches are dropped.
+    pub fn emit(&mut self, batch: RecordBatch) {
+        self.emit_to(0, batch);
+    }
+    /// Sends late rows out (port 1), if anybody takes them; counting is up to the caller.
+    pub fn emit_late(&mut self, batch: RecordBatch) {
+        self.emit_to(1, batch);
+    }
+    fn emit_to(&mut self, port: usize, batch: RecordBatch) {
+        if batch.num_rows() > 0 {
+            self.emitted.push(Emitted { port, batch, kinds: None });
+        }
+    }
+    /// True once a long call should return [`Progress::More`].
+    pub fn time_is_up(&self) -> bool {
+        self.clock.now_ns() >= self.deadline_ns
+    }
+}

@@ -1,0 +1,213 @@
+//! Statements of the dialect as the parser delivers them.
+//!
+//! Queries are trees of `sqlparser`; what that parser does not know of Flink's dialect is taken
+//! out of the token stream first. A windowing table function becomes a table named
+//! [`WindowCall::placeholder`] in the query, and its arguments stand in [`Query::windows`].
+
+use sqlparser::ast as sql;
+use thalweg_core::{ColumnType, Span};
+
+/// A statement and where it begins.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    /// What it says.
+    pub kind: StatementKind,
+    /// Where its first word stands.
+    pub span: Span,
+}
+
+/// The kinds of statement.
+#[derive(Clone, Debug)]
+pub enum StatementKind {
+    /// `CREATE [TEMPORARY] TABLE [IF NOT EXISTS]`
+    CreateTable(CreateTable),
+    /// `CREATE [OR REPLACE] [TEMPORARY] VIEW [IF NOT EXISTS] name [(columns)] AS query`
+    CreateView {
+        /// Its name.
+        name: Name,
+        /// New names for the columns, if given.
+        columns: Vec<Name>,
+        /// What it stands for.
+        query: Query,
+        /// `IF NOT EXISTS`
+        if_not_exists: bool,
+        /// `OR REPLACE`
+        or_replace: bool,
+    },
+    /// `DROP [TEMPORARY] TABLE|VIEW [IF EXISTS] name`
+    Drop {
+        /// What to drop.
+        name: Name,
+        /// True for a view.
+        is_view: bool,
+        /// `IF EXISTS`
+        if_exists: bool,
+    },
+    /// `SHOW TABLES`, `SHOW VIEWS`, `SHOW CREATE TABLE t`, `SHOW FUNCTIONS`, …
+    Show(Show),
+    /// `DESCRIBE t` or `DESC t`
+    Describe(Name),
+    /// `SET 'key' = 'value'`
+    Set {
+        /// The option.
+        key: Name,
+        /// Its value.
+        value: String,
+    },
+    /// `RESET ['key']`
+    Reset(Option<Name>),
+    /// `INSERT INTO t [(columns)] query`
+    Insert(Insert),
+    /// `EXECUTE STATEMENT SET BEGIN … END` or `BEGIN STATEMENT SET; … END`
+    StatementSet(Vec<Insert>),
+    /// `EXPLAIN [details] statement`
+    Explain(Box<Statement>),
+    /// A query that prints its result.
+    Select(Query),
+}
+
+/// A name with its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Name {
+    /// The name without quotes.
+    pub text: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// What to list.
+#[derive(Clone, Debug)]
+pub enum Show {
+    /// Tables and views
+    Tables,
+    /// Views
+    Views,
+    /// Functions
+    Functions,
+    /// The statement that creates a table
+    CreateTable(Name),
+    /// The statement that creates a view
+    CreateView(Name),
+}
+
+/// `CREATE TABLE`.
+#[derive(Clone, Debug)]
+pub struct CreateTable {
+    /// Its name.
+    pub name: Name,
+    /// Its columns in order.
+    pub columns: Vec<TableColumn>,
+    /// `WATERMARK FOR column AS expression`
+    pub watermark: Option<WatermarkSpec>,
+    /// `PRIMARY KEY (…) NOT ENFORCED`
+    pub primary_key: Vec<Name>,
+    /// `PARTITIONED BY (…)`
+    pub partitioned_by: Vec<Name>,
+    /// `WITH (…)`, in order.
+    pub options: Vec<(Name, String)>,
+    /// `COMMENT '…'`
+    pub comment: Option<String>,
+    /// `IF NOT EXISTS`
+    pub if_not_exists: bool,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub struct TableColumn {
+    /// Its name.
+    pub name: Name,
+    /// What it is.
+    pub kind: TableColumnKind,
+}
+
+/// The kinds of column.
+#[derive(Clone, Debug)]
+pub enum TableColumnKind {
+    /// Read from the data.
+    Physical(ColumnType),
+    /// `name AS expression`
+    Computed(sql::Expr),
+    /// `name type METADATA [FROM 'key'] [VIRTUAL]`
+    Metadata {
+        /// Its type.
+        column_type: ColumnType,
+        /// The connector's name for it.
+        key: String,
+        /// True if it can't be written.
+        is_virtual: bool,
+    },
+}
+
+/// `WATERMARK FOR column AS expression`.
+#[derive(Clone, Debug)]
+pub struct WatermarkSpec {
+    /// The row time column.
+    pub column: Name,
+    /// The watermark that a row establishes.
+    pub expression: sql::Expr,
+}
+
+/// `INSERT INTO`.
+#[derive(Clone, Debug)]
+pub struct Insert {
+    /// The table to write.
+    pub table: Name,
+    /// The columns to write, if given.
+    pub columns: Vec<Name>,
+    /// What to write.
+    pub query: Query,
+}
+
+/// A query with its window calls taken out.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// The tree.
+    pub query: Box<sql::Query>,
+    /// The windowing table functions in it.
+    pub windows: Vec<WindowCall>,
+    /// The query's text, for EXPLAIN and for views in SHOW.
+    pub text: String,
+    /// Where it begins.
+    pub span: Span,
+}
+
+/// `TABLE(TUMBLE(…))` and its kin, or the short form `TUMBLE(…)`, in a FROM clause.
+#[derive(Clone, Debug)]
+pub struct WindowCall {
+    /// The name of the table that stands for it in the tree.
+    pub placeholder: String,
+    /// Which function.
+    pub function: WindowFunction,
+    /// The rows.
+    pub input: WindowInput,
+    /// `PARTITION BY` of a session.
+    pub partition_by: Vec<Name>,
+    /// The time column.
+    pub time_column: Name,
+    /// The intervals in the order of the call.
+    pub intervals: Vec<sql::Expr>,
+    /// Where it begins.
+    pub span: Span,
+}
+
+/// The windowing table functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowFunction {
+    /// (size [, offset])
+    Tumble,
+    /// (slide, size [, offset])
+    Hop,
+    /// (step, max size [, offset])
+    Cumulate,
+    /// (gap)
+    Session,
+}
+
+/// The rows that go into a window.
+#[derive(Clone, Debug)]
+pub enum WindowInput {
+    /// `TABLE name`
+    Table(Name),
+    /// `(SELECT …)`
+    Query(Box<Query>),
+}

@@ -1,0 +1,4 @@
+//! SQL and pipeline planning: text to statements, statements to a logical plan, plan to the
+//! physical graph that the runtime executes.
+
+pub mod ast;
