@@ -4,6 +4,8 @@
 //! of its own, hands batches over through a bounded queue, and calls the waker when there is
 //! something to take. A sink may block: the runtime gives each sink a thread.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -11,6 +13,7 @@ use arrow_array::RecordBatch;
 use crate::bundle::RowKind;
 use crate::error::Result;
 use crate::time::Watermark;
+use crate::types::{Column, TableSchema};
 
 /// Where a batch was read, for errors and for replaying.
 #[derive(Clone, Debug)]
@@ -100,4 +103,53 @@ pub trait Sink: Send {
     fn finish(&mut self) -> Result<()>;
     /// The job failed or was stopped: the output must not look finished.
     fn abort(&mut self);
+}
+
+/// A table as its connector sees it.
+#[derive(Clone, Debug, Default)]
+pub struct TableRequest {
+    /// The table's name, for messages.
+    pub table: String,
+    /// The physical columns in declared order: what a record of the outside holds.
+    pub schema: TableSchema,
+    /// Metadata columns to append behind the physical ones: the connector's key and the column.
+    pub metadata: Vec<(String, Column)>,
+    /// Positions in `schema` of the columns that are needed, ascending; `None` means all. A source
+    /// returns only these (and the metadata columns), and a record is still checked as a whole
+    /// where the format demands it.
+    pub projection: Option<Vec<usize>>,
+    /// The `WITH` options.
+    pub options: BTreeMap<String, String>,
+    /// The primary key, as positions in `schema`.
+    pub primary_key: Vec<usize>,
+    /// The folder that relative paths start from.
+    pub base_dir: PathBuf,
+    /// No file outside these folders is touched.
+    pub allowed_roots: Vec<PathBuf>,
+    /// How many threads may decode at once, at least 1.
+    pub parallelism: usize,
+}
+
+impl TableRequest {
+    /// The columns that a source delivers: the projected physical ones, then the metadata.
+    pub fn delivered(&self) -> TableSchema {
+        let mut columns: Vec<Column> = match &self.projection {
+            None => self.schema.columns.clone(),
+            Some(wanted) => wanted.iter().map(|&i| self.schema.columns[i].clone()).collect(),
+        };
+        columns.extend(self.metadata.iter().map(|(_, column)| column.clone()));
+        TableSchema::new(columns)
+    }
+}
+
+/// Finds the connector that a table names. The planner asks; it knows no connector itself.
+pub trait Connectors: Send + Sync {
+    /// Checks options without touching the outside. Unknown options and near misses are errors.
+    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()>;
+    /// True if reading the table ends by itself. Called after `validate`.
+    fn is_bounded(&self, request: &TableRequest) -> bool;
+    /// Opens the table for reading.
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
+    /// Opens the table for writing.
+    fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>>;
 }
