@@ -85,6 +85,9 @@ pub trait Assign: Send {
     fn take_watermark(&mut self) -> Option<Watermark>;
     /// The running watermark.
     fn running_watermark(&self) -> Watermark;
+    /// Raises the running watermark: the input was idle, the others went on without it, and rows
+    /// that they have passed are late now.
+    fn raise_watermark(&mut self, to: Watermark);
 }
 
 /// An output. All calls come from one thread, in the order `open`, `write`…, then one of `finish`

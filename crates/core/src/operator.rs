@@ -7,6 +7,7 @@
 //! Calls on a partition come in this order, for ever: any number of [`Partition::rows`], then one
 //! [`Partition::watermark`] per phase (repeated while it answers [`Progress::More`]), and again.
 //! All partitions finish a phase before any begins the next; within a phase they run side by side.
+//! Between two phases of one watermark a `Commuting` operator may be given rows of later epochs.
 //!
 //! A call should return within about a millisecond. `rows` gets at most one bundle (64 Ki rows);
 //! `watermark` looks at [`Output::time_is_up`] and answers [`Progress::More`] to go on later.
@@ -191,6 +192,9 @@ pub struct Output {
     pub late: u64,
     /// Rows that were taken but late for some of their windows.
     pub partly_late: u64,
+    /// Set by a singleton that will never emit again (LIMIT reached): the runtime ends its output
+    /// with [`Watermark::END`] and stops what feeds nothing else.
+    pub ended: bool,
     clock: SharedClock,
     deadline_ns: u64,
 }
@@ -198,7 +202,7 @@ pub struct Output {
 impl Output {
     /// An empty output whose time is up at `deadline_ns` by this clock.
     pub fn new(clock: SharedClock, deadline_ns: u64) -> Self {
-        Output { emitted: Vec::new(), accepted: 0, late: 0, partly_late: 0, clock, deadline_ns }
+        Output { emitted: Vec::new(), accepted: 0, late: 0, partly_late: 0, ended: false, clock, deadline_ns }
     }
     /// Sends rows out as results. Empty batches are dropped.
     pub fn emit(&mut self, batch: RecordBatch) {
