@@ -1,0 +1,365 @@
+//! Runs the golden SQL cases of `tests/golden` through the command line and compares with Flink.
+//!
+//! Every case is a test of its own: `append::NAME` compares rows as a multiset, `sequence::NAME` in
+//! order, `final_state::NAME` with what is left of a changelog, `error::NAME` expects a refusal that
+//! says where. Cases that need a later version are ignored tests with the reason. Each case runs
+//! with several worker counts, which must not show in the result.
+//!
+//! Types are not compared here: the planner's tests do that from `schema.json`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const WORKER_COUNTS: [usize; 3] = [1, 2, 4];
+/// Far more than a case needs in a debug build on a busy machine: a hang must not hang the suite.
+const CASE_LIMIT: Duration = Duration::from_secs(60);
+
+macro_rules! cases {
+    ($module:ident, $names:ident, $check:path: $($name:ident),* $(,)?) => {
+        const $names: &[&str] = &[$(stringify!($name)),*];
+        mod $module {
+            $(
+                #[test]
+                fn $name() {
+                    $check(stringify!($name));
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! error_cases {
+    ($($name:ident: $status:expr, $words:expr;)*) => {
+        const ERRORS: &[&str] = &[$(stringify!($name)),*];
+        mod error {
+            use super::ExitStatus::{Either, Planning, Running};
+            $(
+                #[test]
+                fn $name() {
+                    super::check_error(stringify!($name), $status, &$words);
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! later_cases {
+    ($($name:ident: $reason:literal;)*) => {
+        const LATER: &[(&str, &str)] = &[$((stringify!($name), $reason)),*];
+        mod later {
+            $(
+                #[test]
+                #[ignore = $reason]
+                fn $name() {
+                    super::check_append(stringify!($name));
+                }
+            )*
+        }
+    };
+}
+
+cases! { append, APPEND, super::check_append:
+    arith_decimal, arith_int, cast_ok, computed_col_metadata, csv_blank_lines_comments,
+    csv_bool_ts_ltz, csv_decimal_overflow, csv_decimal_rescale, csv_empty_string_default,
+    csv_ignore_parse_errors_nowm, csv_no_final_newline, csv_quirks, cumulate_basic,
+    current_watermark_fn, day_window_session_tz_ltz, decimal_overflow_null, hop_basic, hop_dense,
+    json_quirks, late_200ms_interval, late_boundary_delay0, legacy_group_window,
+    ltz_day_window_hourly_shanghai, ltz_day_window_hourly_utc, ltz_hour_window_kolkata,
+    nan_inf_double, null_literal_option, null_string_empty_vs_null, session_gap_boundary_merge,
+    session_no_partition, string_fns, three_valued_logic, ts_arith, tumble_basic,
+    tumble_global_nokey, tumble_late_dropped, tumble_offset, tumble_week_epoch_thursday,
+    unnest_array, window_time_cascade, window_tvf_rows,
+}
+
+cases! { sequence, SEQUENCE, super::check_sequence:
+    limit_no_order, order_by_time,
+}
+
+// The input is bounded, so that ORDER BY … LIMIT answers once, at the end, instead of by a changelog.
+cases! { final_state, FINAL_STATE, super::check_final_state:
+    order_by_limit_changelog,
+}
+
+// The exit status, and words of which the message must hold at least one (without case).
+error_cases! {
+    cast_bad_fails: Either, ["'x'"];
+    csv_bad_int_fails: Running, ["qty"];
+    csv_blank_line_fails: Running, ["row 2", "line 2"];
+    csv_empty_int_fails: Running, ["qty"];
+    csv_extra_cols: Running, ["row 1", "line 1"];
+    csv_header_not_skipped: Running, ["bidtime"];
+    csv_ignore_parse_errors: Running, ["bidtime"];
+    csv_ltz_without_z: Running, ["column l", "`l`", "'l'", "\"l\""];
+    csv_missing_cols: Running, ["row 1", "line 1"];
+    csv_numeric_padding_fails: Running, ["price"];
+    csv_t_separator_fails: Running, ["bidtime"];
+    cumulate_not_multiple: Planning, ["CUMULATE"];
+    hop_not_multiple: Planning, ["HOP"];
+    hop_slide_gt_size: Planning, ["HOP"];
+    implicit_coercion: Planning, ["CHAR", "STRING"];
+    implicit_coercion_bad: Planning, ["CHAR", "STRING"];
+    int_div_by_zero_fails: Running, ["division by zero"];
+    lookup_join_filesystem_fails: Planning, ["join", "SYSTEM_TIME"];
+    null_rowtime_fails: Running, ["bidtime"];
+    order_by_nontime_no_limit: Planning, ["ORDER BY", "qty"];
+    rank_not_row_number: Planning, ["RANK", "OVER"];
+    two_rowtime_join_output_fails: Planning, ["join"];
+    update_sink_filesystem_fails: Planning, ["GROUP BY", "sink"];
+    window_on_retract_input_fails: Planning, ["column mt", "'mt'", "GROUP BY"];
+}
+
+later_cases! {
+    avg_types: "a changelog: aggregation without a window comes with changelogs";
+    count_distinct_filter: "a changelog: aggregation without a window comes with changelogs";
+    dedup_first_rowtime: "deduplication comes with changelogs";
+    dedup_last_proctime: "deduplication comes with changelogs";
+    distinct_select: "DISTINCT without a window comes with changelogs";
+    except_intersect: "two inputs: set operations come with joins";
+    global_agg_changelog: "a changelog: aggregation without a window comes with changelogs";
+    global_agg_empty_input: "aggregation without a window comes with changelogs";
+    group_agg_changelog: "a changelog: aggregation without a window comes with changelogs";
+    group_agg_same_value_no_update: "a changelog: aggregation without a window comes with changelogs";
+    having_changelog: "a changelog: aggregation without a window comes with changelogs";
+    interval_join_full: "joins come later";
+    interval_join_inner: "joins come later";
+    interval_join_late: "joins come later";
+    match_recognize: "MATCH_RECOGNIZE comes later";
+    null_keys_values: "a changelog: aggregation without a window comes with changelogs";
+    over_lag: "OVER windows come later";
+    over_late_dropped: "OVER windows come later";
+    over_range_rows: "OVER windows come later";
+    over_rows: "OVER windows come later";
+    over_unbounded_peers: "OVER windows come later";
+    regular_join_inner: "joins come later";
+    regular_join_left_changelog: "joins come later";
+    semi_join_in: "joins come later";
+    sum_int_overflow: "a changelog: aggregation without a window comes with changelogs";
+    temporal_join_versioned: "joins come later";
+    topn_changelog: "Top-N comes with changelogs";
+    topn_no_rownum_output: "Top-N comes with changelogs";
+    window_join: "joins come later";
+    window_topn: "window Top-N comes later";
+}
+
+/// A case that is in no list would silently not be tested.
+#[test]
+fn every_case_is_listed_once() {
+    let mut listed: Vec<&str> = [APPEND, SEQUENCE, FINAL_STATE, ERRORS].concat();
+    listed.extend(LATER.iter().map(|(name, _)| *name));
+    let unique: BTreeSet<&str> = listed.iter().copied().collect();
+    assert_eq!(unique.len(), listed.len(), "a case is listed twice");
+    let present = folders(&golden_dir());
+    let present: BTreeSet<&str> =
+        present.iter().map(String::as_str).filter(|name| *name != "differences").collect();
+    assert_eq!(unique, present, "the lists in golden.rs and the folders in tests/golden differ");
+}
+
+/// A difference without its reason, or of a case that is gone, tells nothing.
+#[test]
+fn every_difference_has_a_reason() {
+    let differences = golden_dir().join("differences");
+    for name in folders(&differences) {
+        assert!(golden_dir().join(&name).is_dir(), "no golden case {name}");
+        let reason = read(&differences.join(&name).join("reason.txt"));
+        assert!(reason.len() > 80, "{name}: reason.txt says too little");
+    }
+}
+
+type Row = Vec<String>;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum ExitStatus {
+    Planning,
+    Running,
+    Either,
+}
+
+impl ExitStatus {
+    fn allows(self, status: Option<i32>) -> bool {
+        match self {
+            ExitStatus::Planning => status == Some(2),
+            ExitStatus::Running => status == Some(1),
+            ExitStatus::Either => matches!(status, Some(1 | 2)),
+        }
+    }
+}
+
+fn check_append(case: &str) {
+    check_rows(case, &expected_rows(case, "expected.csv"), true);
+}
+
+fn check_sequence(case: &str) {
+    check_rows(case, &expected_rows(case, "expected.csv"), false);
+}
+
+fn check_final_state(case: &str) {
+    check_rows(case, &parse_csv(&read(&golden_dir().join(case).join("final.csv"))), true);
+}
+
+fn check_rows(case: &str, expected: &[Row], as_multiset: bool) {
+    for workers in WORKER_COUNTS {
+        let (folder, output) = run_case(case, workers);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{case} with {workers} workers: {}\n{stderr}",
+            output.status
+        );
+        let mut got = parse_csv(&String::from_utf8_lossy(&output.stdout));
+        let mut want = expected.to_vec();
+        if as_multiset {
+            sort_below_header(&mut got);
+            sort_below_header(&mut want);
+        }
+        assert_same(case, workers, &got, &want);
+        remove(&folder);
+    }
+}
+
+fn sort_below_header(rows: &mut [Row]) {
+    if let Some(rows) = rows.get_mut(1..) {
+        rows.sort();
+    }
+}
+
+fn check_error(case: &str, status: ExitStatus, words: &[&str]) {
+    for workers in WORKER_COUNTS {
+        let (folder, output) = run_case(case, workers);
+        let stderr = String::from_utf8_lossy(&output.stderr).to_lowercase();
+        assert!(
+            status.allows(output.status.code()),
+            "{case} with {workers} workers: {} instead of {status:?}\n{stderr}",
+            output.status
+        );
+        assert!(
+            words.iter().any(|word| stderr.contains(&word.to_lowercase())),
+            "{case}: the message names none of {words:?}:\n{stderr}"
+        );
+        assert!(!stderr.contains("internal error"), "{case}: {stderr}");
+        assert!(!stderr.contains("panicked"), "{case}: {stderr}");
+        remove(&folder);
+    }
+}
+
+/// Runs a copy of the case, so that nothing is written into the repository.
+fn run_case(case: &str, workers: usize) -> (PathBuf, Output) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("golden-{case}-{workers}"));
+    remove(&folder);
+    fs::create_dir_all(&folder).expect("a temporary folder");
+    let source = golden_dir().join(case);
+    for entry in fs::read_dir(&source).expect("the case's folder").flatten() {
+        let name = entry.file_name();
+        if name.to_string_lossy().starts_with("in") {
+            fs::copy(entry.path(), folder.join(&name)).expect("copying an input");
+        }
+    }
+    let query = read(&source.join("query.sql")).replace("@DIR@", &folder.display().to_string());
+    let file = folder.join("query.sql");
+    fs::write(&file, query).expect("writing the query");
+    (folder.clone(), thalweg(&file, workers))
+}
+
+/// Runs the query file; kills the process when it takes absurdly long.
+fn thalweg(file: &Path, workers: usize) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.args(["run", "--format", "csv", "--null", "\\N", "--workers", &workers.to_string()]);
+    command.arg(file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("starting thalweg");
+    // The cases' outputs fit into a pipe, so that waiting before reading cannot block the child.
+    let started = Instant::now();
+    while child.try_wait().expect("waiting for thalweg").is_none() {
+        if started.elapsed() > CASE_LIMIT {
+            child.kill().expect("stopping thalweg");
+            panic!("{} hangs with {workers} workers", file.display());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.wait_with_output().expect("the output of thalweg")
+}
+
+/// The rows of an expected file, header first, without the row kind: all are inserts.
+fn expected_rows(case: &str, file: &str) -> Vec<Row> {
+    let different = golden_dir().join("differences").join(case).join(file);
+    let path = if different.exists() { different } else { golden_dir().join(case).join(file) };
+    let mut rows = parse_csv(&read(&path));
+    for (position, row) in rows.iter_mut().enumerate() {
+        let kind = row.remove(0);
+        assert_eq!(kind, if position == 0 { "op" } else { "+I" }, "{case} is no append-only case");
+    }
+    rows
+}
+
+/// RFC 4180: quoted fields may hold commas, line ends and doubled quotes.
+fn parse_csv(text: &str) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut row = Row::new();
+    let mut field = String::new();
+    let mut quoted = false;
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' if quoted && characters.peek() == Some(&'"') => {
+                characters.next();
+                field.push('"');
+            }
+            '"' if quoted || field.is_empty() => quoted = !quoted,
+            ',' if !quoted => row.push(std::mem::take(&mut field)),
+            '\n' if !quoted => {
+                row.push(std::mem::take(&mut field));
+                rows.push(std::mem::take(&mut row));
+            }
+            '\r' if !quoted => {}
+            other => field.push(other),
+        }
+    }
+    if !field.is_empty() || !row.is_empty() {
+        row.push(field);
+        rows.push(row);
+    }
+    rows
+}
+
+fn assert_same(case: &str, workers: usize, got: &[Row], want: &[Row]) {
+    if got == want {
+        return;
+    }
+    let mut report = format!("{case} with {workers} workers\n");
+    for row in want.iter().filter(|row| !got.contains(row)) {
+        report.push_str(&format!("  missing     {}\n", row.join(",")));
+    }
+    for row in got.iter().filter(|row| !want.contains(row)) {
+        report.push_str(&format!("  unexpected  {}\n", row.join(",")));
+    }
+    panic!("{report}  {} rows instead of {}, or another order", got.len(), want.len());
+}
+
+fn golden_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
+}
+
+fn folders(path: &Path) -> Vec<String> {
+    let entries = fs::read_dir(path).expect("a folder of golden cases").flatten();
+    entries
+        .filter(|entry| entry.path().is_dir())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn remove(folder: &Path) {
+    if folder.exists() {
+        fs::remove_dir_all(folder).expect("removing a temporary folder");
+    }
+}
+
+#[test]
+fn the_csv_parser_knows_quotes() {
+    let rows = parse_csv("a,b\n\"x,\"\"y\n\",\n,z");
+    assert_eq!(rows, [vec!["a", "b"], vec!["x,\"y\n", ""], vec!["", "z"]]);
+}
