@@ -1,10 +1,21 @@
-//! The text form of values, as golden cases, CSV output and `CAST(… AS STRING)` show them.
+//! The text form of values, as golden cases, CSV output and `CAST(… AS STRING)` show them, and the
+//! way back.
 //!
 //! Timestamps show exactly as many fraction digits as their precision says, DECIMAL exactly its
 //! scale, booleans are TRUE and FALSE, and doubles print as Java's `Double.toString` does
-//! (`1.0E7`), because that is what Flink shows.
+//! (`1.0E7`), because that is what Flink shows. [`TextColumn`] resolves the Arrow type once per
+//! column, so that writing a value costs no downcast; [`append_value`] is for single values.
+//!
+//! Quoting is not done here: it belongs to the format that is written.
 
-use chrono::{DateTime, Datelike, Timelike};
+mod column;
+mod parse;
+
+pub use column::{TextColumn, append_value};
+pub use parse::{
+    parse_boolean, parse_date, parse_decimal, parse_double, parse_float, parse_integer, parse_time,
+    parse_timestamp, parse_timestamp_iso,
+};
 
 /// `yyyy-MM-dd HH:mm:ss` with this many fraction digits (0 to 3), in UTC or as a wall clock.
 ///
@@ -14,22 +25,342 @@ use chrono::{DateTime, Datelike, Timelike};
 /// assert_eq!(format_timestamp_millis(-1, 0), "1969-12-31 23:59:59");
 /// ```
 pub fn format_timestamp_millis(millis: i64, precision: u8) -> String {
-    let Some(t) = DateTime::from_timestamp_millis(millis) else {
-        return format!("{millis} ms");
-    };
-    let mut text = format!(
-        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",
-        t.year(),
-        t.month(),
-        t.day(),
-        t.hour(),
-        t.minute(),
-        t.second()
-    );
-    if precision > 0 {
-        let fraction = format!("{:09}", t.nanosecond());
-        text.push('.');
-        text.push_str(&fraction[..usize::from(precision.min(9))]);
-    }
+    let mut text = String::with_capacity(24);
+    append_timestamp(&mut text, millis, precision.min(3));
     text
+}
+
+/// A DOUBLE as Java's `Double.toString` writes it.
+///
+/// ```
+/// use thalweg_core::text::format_double;
+/// assert_eq!(format_double(1e7), "1.0E7");
+/// assert_eq!(format_double(0.1 + 0.2), "0.30000000000000004");
+/// ```
+pub fn format_double(value: f64) -> String {
+    let mut text = String::with_capacity(24);
+    append_double(&mut text, value);
+    text
+}
+
+/// A FLOAT as Java's `Float.toString` writes it.
+pub fn format_float(value: f32) -> String {
+    let mut text = String::with_capacity(16);
+    append_float(&mut text, value);
+    text
+}
+
+/// Appends what [`format_double`] returns.
+pub fn append_double(out: &mut String, value: f64) {
+    if append_special(out, value) {
+        return;
+    }
+    if value.fract() == 0.0 && value.abs() < 1e7 {
+        if value.is_sign_negative() {
+            out.push('-');
+        }
+        append_unsigned(out, value.abs() as u64, 1);
+        out.push_str(".0");
+        return;
+    }
+    let shortest = format!("{value:e}");
+    // Java shows at least two digits and takes the closest decimal of that length.
+    let one_digit = !shortest.contains('.');
+    append_scientific(out, &if one_digit { format!("{value:.1e}") } else { shortest });
+}
+
+/// Appends what [`format_float`] returns.
+pub fn append_float(out: &mut String, value: f32) {
+    if append_special(out, f64::from(value)) {
+        return;
+    }
+    let shortest = format!("{value:e}");
+    let one_digit = !shortest.contains('.');
+    append_scientific(out, &if one_digit { format!("{value:.1e}") } else { shortest });
+}
+
+fn append_special(out: &mut String, value: f64) -> bool {
+    if value.is_nan() {
+        out.push_str("NaN");
+    } else if value.is_infinite() {
+        out.push_str(if value > 0.0 { "Infinity" } else { "-Infinity" });
+    } else {
+        return false;
+    }
+    true
+}
+
+/// Turns Rust's `d.ddde±x` into Java's plain form between 1e-3 and 1e7 and its `d.dddE±x` outside.
+fn append_scientific(out: &mut String, text: &str) {
+    let (mantissa, exponent) = text.split_once('e').expect("scientific notation");
+    let exponent: i32 = exponent.parse().expect("a small exponent");
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", mantissa),
+    };
+    out.push_str(sign);
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "0"));
+    let is_zero = whole == "0" && fraction.bytes().all(|b| b == b'0');
+    if is_zero {
+        out.push_str("0.0");
+    } else if (-3..0).contains(&exponent) {
+        out.push_str("0.");
+        (1..-exponent).for_each(|_| out.push('0'));
+        out.push_str(whole);
+        out.push_str(fraction.trim_end_matches('0'));
+    } else if (0..7).contains(&exponent) {
+        let digits = exponent as usize;
+        out.push_str(whole);
+        if fraction.len() > digits {
+            out.push_str(&fraction[..digits]);
+            out.push('.');
+            let rest = fraction[digits..].trim_end_matches('0');
+            out.push_str(if rest.is_empty() { "0" } else { rest });
+        } else {
+            out.push_str(fraction);
+            (fraction.len()..digits).for_each(|_| out.push('0'));
+            out.push_str(".0");
+        }
+    } else {
+        out.push_str(whole);
+        out.push('.');
+        out.push_str(fraction);
+        out.push('E');
+        out.push_str(&exponent.to_string());
+    }
+}
+
+/// Appends a timestamp, given in the unit in which its precision is stored (milliseconds up to 3,
+/// microseconds up to 6, nanoseconds up to 9), with exactly `precision` fraction digits.
+pub fn append_timestamp(out: &mut String, value: i64, precision: u8) {
+    let (per_second, stored_digits) = match precision {
+        0..=3 => (1_000, 3),
+        4..=6 => (1_000_000, 6),
+        _ => (1_000_000_000, 9),
+    };
+    let seconds = value.div_euclid(per_second);
+    let fraction = value.rem_euclid(per_second) as u64;
+    append_date_days(out, seconds.div_euclid(86_400));
+    out.push(' ');
+    append_clock(out, seconds.rem_euclid(86_400) as u64);
+    append_fraction(out, fraction, stored_digits, precision);
+}
+
+/// Appends a DATE, given in days since 1970-01-01.
+pub fn append_date(out: &mut String, days: i32) {
+    append_date_days(out, i64::from(days));
+}
+
+/// Appends a TIME, given in milliseconds since midnight.
+pub fn append_time(out: &mut String, millis: i32, precision: u8) {
+    let millis = u64::from(millis.unsigned_abs());
+    append_clock(out, millis / 1_000);
+    append_fraction(out, millis % 1_000, 3, precision);
+}
+
+/// Appends a DECIMAL, given as its unscaled value.
+pub fn append_decimal(out: &mut String, unscaled: i128, scale: u8) {
+    if unscaled < 0 {
+        out.push('-');
+    }
+    let magnitude = unscaled.unsigned_abs();
+    let scale = u32::from(scale.min(38));
+    let unit = 10u128.pow(scale);
+    append_unsigned_wide(out, magnitude / unit, 1);
+    if scale > 0 {
+        out.push('.');
+        append_unsigned_wide(out, magnitude % unit, scale as usize);
+    }
+}
+
+/// Appends `x'6162'`.
+pub fn append_binary(out: &mut String, bytes: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.push_str("x'");
+    for byte in bytes {
+        out.push(char::from(HEX[usize::from(byte >> 4)]));
+        out.push(char::from(HEX[usize::from(byte & 15)]));
+    }
+    out.push('\'');
+}
+
+/// Appends an integer.
+#[inline]
+pub fn append_integer(out: &mut String, value: i64) {
+    if value < 0 {
+        out.push('-');
+    }
+    append_unsigned(out, value.unsigned_abs(), 1);
+}
+
+/// Appends `TRUE` or `FALSE`.
+#[inline]
+pub fn append_boolean(out: &mut String, value: bool) {
+    out.push_str(if value { "TRUE" } else { "FALSE" });
+}
+
+/// Year, month (1 to 12) and day of a number of days since 1970-01-01.
+///
+/// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
+fn civil_from_days(days: i64) -> (i64, u64, u64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = (day_of_year - (153 * shifted_month + 2) / 5 + 1) as u64;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 } as u64;
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+fn append_date_days(out: &mut String, days: i64) {
+    let (year, month, day) = civil_from_days(days);
+    if year < 0 {
+        out.push('-');
+    }
+    append_unsigned(out, year.unsigned_abs(), 4);
+    out.push('-');
+    append_unsigned(out, month, 2);
+    out.push('-');
+    append_unsigned(out, day, 2);
+}
+
+fn append_clock(out: &mut String, seconds: u64) {
+    append_unsigned(out, seconds / 3_600, 2);
+    out.push(':');
+    append_unsigned(out, seconds / 60 % 60, 2);
+    out.push(':');
+    append_unsigned(out, seconds % 60, 2);
+}
+
+/// Appends `.fff` with `precision` digits of a fraction that has `stored_digits`.
+fn append_fraction(out: &mut String, fraction: u64, stored_digits: u8, precision: u8) {
+    if precision == 0 {
+        return;
+    }
+    let precision = precision.min(9);
+    let shown = if precision <= stored_digits {
+        fraction / 10u64.pow(u32::from(stored_digits - precision))
+    } else {
+        fraction * 10u64.pow(u32::from(precision - stored_digits))
+    };
+    out.push('.');
+    append_unsigned(out, shown, usize::from(precision));
+}
+
+/// Appends digits, with zeros in front up to `width` (at most 20).
+fn append_unsigned(out: &mut String, mut value: u64, width: usize) {
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len();
+    while value > 0 {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+    }
+    let start = at.min(digits.len() - width);
+    out.push_str(std::str::from_utf8(&digits[start..]).expect("digits are ASCII"));
+}
+
+fn append_unsigned_wide(out: &mut String, value: u128, width: usize) {
+    match u64::try_from(value) {
+        Ok(small) if width <= 20 => append_unsigned(out, small, width),
+        _ => {
+            let digits = value.to_string();
+            (digits.len()..width).for_each(|_| out.push('0'));
+            out.push_str(&digits);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_print_as_java_does() {
+        // Expected texts are those of Double.toString (JDK 19 and later).
+        let cases = [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (-12.5, "-12.5"),
+            (1e7, "1.0E7"),
+            (9_999_999.0, "9999999.0"),
+            (9_999_999.5, "9999999.5"),
+            (12_345_678.9, "1.23456789E7"),
+            (0.001, "0.001"),
+            (0.012, "0.012"),
+            (0.000_999, "9.99E-4"),
+            (0.1 + 0.2, "0.30000000000000004"),
+            (2e23, "2.0E23"),
+            (f64::from_bits(1), "4.9E-324"),
+            (f64::MAX, "1.7976931348623157E308"),
+            (123_456.789, "123456.789"),
+            (1_234_567.0, "1234567.0"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "Infinity"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(format_double(value), text);
+        }
+    }
+
+    #[test]
+    fn floats_print_as_java_does() {
+        let cases = [
+            (0.1f32, "0.1"),
+            (1e10, "1.0E10"),
+            (f32::from_bits(1), "1.4E-45"),
+            (3.402_823_5e38, "3.4028235E38"),
+            (16_777_216.0, "1.6777216E7"),
+            (-0.0, "-0.0"),
+            (100.0, "100.0"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(format_float(value), text);
+        }
+    }
+
+    #[test]
+    fn dates_agree_with_chrono() {
+        use chrono::{DateTime, Datelike};
+        let mut text = String::new();
+        for days in (-800_000..800_000i64).step_by(97) {
+            let expected = DateTime::from_timestamp(days * 86_400, 0).expect("in range");
+            assert_eq!(
+                civil_from_days(days),
+                (
+                    i64::from(expected.year()),
+                    u64::from(expected.month()),
+                    u64::from(expected.day())
+                )
+            );
+        }
+        append_timestamp(&mut text, -1, 9);
+        assert_eq!(text, "1969-12-31 23:59:59.999999999");
+    }
+
+    #[test]
+    fn decimals_show_their_scale() {
+        let cases = [
+            (150, 2, "1.50"),
+            (-1, 2, "-0.01"),
+            (0, 3, "0.000"),
+            (7, 0, "7"),
+            (
+                99_999_999_999_999_999_999_999_999_999_999_999_999,
+                37,
+                "9.9999999999999999999999999999999999999",
+            ),
+            (5, 38, "0.00000000000000000000000000000000000005"),
+        ];
+        for (unscaled, scale, expected) in cases {
+            let mut text = String::new();
+            append_decimal(&mut text, unscaled, scale);
+            assert_eq!(text, expected);
+        }
+    }
 }
