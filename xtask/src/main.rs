@@ -1,1 +1,60 @@
-fn main(){}
+//! Checks of this repository that the compiler does not make. `cargo xtask` lists them.
+//!
+//! Each check reads files and returns what is wrong, one finding a line with file and line number;
+//! none changes anything. They are part of `make check`.
+
+mod depcheck;
+mod lexer;
+mod tidy;
+mod tree;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Something that is wrong, where, and what to do about it.
+type Findings = Vec<String>;
+
+const USAGE: &str = "\
+usage: cargo xtask CHECK
+
+checks:
+  tidy      lengths, headers, banned calls, dead files, links (exceptions: xtask/exceptions.txt)
+  depcheck  crates depend on each other only as the table in ARCHITECTURE.md allows";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let root = repository_root();
+    let findings = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["tidy"] => tidy::check(&root),
+        ["depcheck"] => depcheck::check(&root),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match findings {
+        Ok(findings) => report(&arguments[0], &findings),
+        Err(error) => {
+            eprintln!("{}: cannot check: {error}", arguments[0]);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn report(check: &str, findings: &Findings) -> ExitCode {
+    for finding in findings {
+        eprintln!("{finding}");
+    }
+    if findings.is_empty() {
+        println!("{check}: ok");
+        ExitCode::SUCCESS
+    } else {
+        eprintln!("{check}: {} to mend", findings.len());
+        ExitCode::FAILURE
+    }
+}
+
+fn repository_root() -> PathBuf {
+    let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().map_or(manifest.clone(), PathBuf::from)
+}

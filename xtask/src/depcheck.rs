@@ -1,0 +1,139 @@
+//! `cargo xtask depcheck`: who may depend on whom.
+//!
+//! The table under "Crates" in ARCHITECTURE.md is the rule: its first column names a crate by its
+//! folder, its last one lists the crates of ours that it may depend on. Any other edge fails.
+//! Dependencies of tests are free.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::Findings;
+
+/// Crate (by its folder) to the crates that it depends on.
+type Edges = BTreeMap<String, BTreeSet<String>>;
+
+/// Compares the crates with the table.
+pub fn check(root: &Path) -> io::Result<Findings> {
+    let page = fs::read_to_string(root.join("ARCHITECTURE.md"))?;
+    let allowed = parse_table(&page);
+    if allowed.is_empty() {
+        return Ok(vec!["ARCHITECTURE.md: no crate table under \"## Crates\"".to_string()]);
+    }
+    let output = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string()))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root)
+        .output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    let metadata = serde_json::from_slice(&output.stdout).map_err(io::Error::other)?;
+    Ok(compare(&allowed, &actual_edges(&metadata)))
+}
+
+fn compare(allowed: &Edges, actual: &Edges) -> Findings {
+    let mut findings = Findings::new();
+    for (from, targets) in actual {
+        let Some(permitted) = allowed.get(from) else {
+            findings.push(format!("ARCHITECTURE.md: the crate table does not list `{from}`"));
+            continue;
+        };
+        for to in targets.difference(permitted) {
+            findings.push(format!(
+                "crates/{from}/Cargo.toml: `{from}` must not depend on `{to}` (ARCHITECTURE.md, Crates)"
+            ));
+        }
+    }
+    for name in allowed.keys().filter(|name| !actual.contains_key(*name)) {
+        findings.push(format!("ARCHITECTURE.md: there is no crate `{name}`"));
+    }
+    findings
+}
+
+/// The rows of the first table behind the heading "Crates".
+fn parse_table(page: &str) -> Edges {
+    let section = page.lines().skip_while(|line| line.trim() != "## Crates").skip(1);
+    let rows =
+        section.take_while(|line| !line.starts_with("## ")).filter(|line| line.starts_with('|'));
+    rows.filter_map(|row| {
+        let cells: Vec<&str> = row.trim().trim_matches('|').split('|').collect();
+        let name = code_words(cells.first()?).into_iter().next()?;
+        Some((name, code_words(cells.last()?)))
+    })
+    .collect()
+}
+
+/// The words between backticks.
+fn code_words(cell: &str) -> BTreeSet<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_string).collect()
+}
+
+/// The edges between the packages below `crates/`, from cargo's description of the workspace.
+fn actual_edges(metadata: &Value) -> Edges {
+    let no_packages = Vec::new();
+    let packages = metadata["packages"].as_array().unwrap_or(&no_packages);
+    packages
+        .iter()
+        .filter_map(|package| Some((crate_folder(package["manifest_path"].as_str()?)?, package)))
+        .map(|(name, package)| (name, dependencies(package)))
+        .collect()
+}
+
+fn dependencies(package: &Value) -> BTreeSet<String> {
+    let none = Vec::new();
+    let all = package["dependencies"].as_array().unwrap_or(&none);
+    let of_code = all.iter().filter(|dependency| dependency["kind"] != "dev");
+    // A dependency on a package of ours has a path, which ends with its folder.
+    let paths = of_code.filter_map(|dependency| dependency["path"].as_str());
+    paths.filter_map(|path| crate_folder(&format!("{path}/Cargo.toml"))).collect()
+}
+
+/// `…/crates/NAME/Cargo.toml` → NAME.
+fn crate_folder(manifest: &str) -> Option<String> {
+    let folder = Path::new(manifest).parent()?;
+    let is_crate = folder.parent()?.file_name()? == "crates";
+    is_crate.then(|| folder.file_name().map(|name| name.to_string_lossy().into_owned()))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const PAGE: &str = "# A\n## Crates\n\n| crate | holds | may depend on |\n|---|---|---|\n\
+        | `core` | words | nothing of ours |\n| `plan` | SQL | `core` |\n\n## Next\n| `x` | | `y` |\n";
+
+    fn metadata(kind: Value) -> Value {
+        json!({"packages": [
+            {"manifest_path": "/r/crates/core/Cargo.toml", "dependencies": [
+                {"path": "/r/crates/plan", "kind": kind}, {"name": "serde", "kind": null}]},
+            {"manifest_path": "/r/crates/plan/Cargo.toml", "dependencies": [
+                {"path": "/r/crates/core", "kind": null}]},
+            {"manifest_path": "/r/xtask/Cargo.toml", "dependencies": []},
+        ]})
+    }
+
+    #[test]
+    fn an_edge_against_the_table_is_found() {
+        let findings = compare(&parse_table(PAGE), &actual_edges(&metadata(Value::Null)));
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].contains("`core` must not depend on `plan`"));
+    }
+
+    #[test]
+    fn tests_may_depend_on_anything() {
+        assert!(compare(&parse_table(PAGE), &actual_edges(&metadata(json!("dev")))).is_empty());
+    }
+
+    #[test]
+    fn table_and_crates_list_the_same() {
+        let actual =
+            Edges::from([("core".to_string(), BTreeSet::new()), ("new".into(), BTreeSet::new())]);
+        let findings = compare(&parse_table(PAGE), &actual);
+        assert_eq!(findings.len(), 2, "{findings:?}");
+    }
+}
