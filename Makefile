@@ -1,0 +1,72 @@
+# One gate: `make test` is what CI runs; `make check` adds what needs a tool or the network.
+
+CARGO ?= cargo
+PYTHON ?= python3
+VENV := .venv
+VENV_PYTHON := $(VENV)/bin/python
+
+.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom fuzz examples clean-outputs
+
+help:
+	@echo "make test      what CI runs: format, lints, tests, doctests, crate table, tidy"
+	@echo "make check     the same, the documentation, and cargo-deny"
+	@echo "make bench     the benchmarks, as a table and JSON lines (release build)"
+	@echo "make loom      the lock-free pieces under the model checker"
+	@echo "make fuzz      the fuzz targets, one minute each (needs nightly and cargo-fuzz)"
+	@echo "make examples  the flights job, on the release build"
+
+test: fmt clippy unit depcheck tidy
+
+check: test doc deny
+
+fmt:
+	$(CARGO) fmt --all -- --check
+
+clippy:
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+# Unit tests, integration tests, golden cases, oracle tests and doctests. The oracle tests compare with
+# DuckDB through THALWEG_PYTHON.
+unit: venv
+	THALWEG_PYTHON=$(abspath $(VENV_PYTHON)) $(CARGO) test --workspace --locked
+
+depcheck:
+	$(CARGO) xtask depcheck
+
+tidy:
+	$(CARGO) xtask tidy
+
+# A skipped check says so.
+deny:
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+		$(CARGO) deny check licenses bans sources && \
+		{ $(CARGO) deny check advisories || echo "SKIPPED or failed: advisories (see above)"; }; \
+	else \
+		echo "SKIPPED: cargo-deny is not installed (cargo install cargo-deny --locked)"; \
+	fi
+
+venv: $(VENV)/ready
+
+$(VENV)/ready: scripts/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -r scripts/requirements.txt
+	touch $@
+
+bench:
+	$(CARGO) run --release --locked --package thalweg-benches
+
+# A target folder of its own: the flag changes every crate.
+loom:
+	CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 \
+		$(CARGO) test --package thalweg-ordering --release --locked
+
+fuzz:
+	cd fuzz && for target in sql_text csv_reader; do \
+		$(CARGO) +nightly fuzz run $$target -- -max_total_time=60 || exit 1; \
+	done
+
+examples:
+	$(CARGO) run --release --locked -- run examples/flights/delays.sql
