@@ -1,0 +1,126 @@
+//! The SQL in the documentation is true: every block is validated, and run where a result follows.
+//!
+//! In a Markdown file of `docs`, a fenced block opened by
+//! - `sql` stands for itself;
+//! - `sql orders` goes on from `docs/examples/orders.sql`;
+//! - `sql fragment` is part of a statement and is not tested.
+//!
+//! A `csv` block right behind it is the expected output, compared as a multiset below the header.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+struct Block {
+    page: String,
+    line: usize,
+    language: String,
+    text: String,
+}
+
+#[test]
+fn the_sql_in_the_documentation_is_true() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut wrong = Vec::new();
+    let mut tested = 0;
+    for page in markdown_files(&docs) {
+        let blocks = blocks(&page, &read(&docs.join(&page)));
+        for (position, block) in blocks.iter().enumerate() {
+            if !matches!(block.language.as_str(), "sql" | "sql orders") {
+                continue;
+            }
+            let expected = blocks.get(position + 1).filter(|next| next.language == "csv");
+            tested += 1;
+            if let Err(problem) = check(&docs, block, expected) {
+                wrong.push(format!("docs/{}:{}: {problem}", block.page, block.line));
+            }
+        }
+    }
+    assert!(tested > 10, "only {tested} blocks found: has the layout of docs changed?");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+fn check(docs: &Path, block: &Block, expected: Option<&Block>) -> Result<(), String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
+        "documentation-{}-{}",
+        block.page.replace('/', "-"),
+        block.line
+    ));
+    copy_examples(&docs.join("examples"), &folder);
+    let before = if block.language == "sql orders" {
+        read(&folder.join("orders.sql"))
+    } else {
+        String::new()
+    };
+    let file = folder.join("block.sql");
+    fs::write(&file, format!("{before}\n{}", block.text)).expect("writing a block");
+    let command =
+        if expected.is_some() { vec!["run", "--format", "csv"] } else { vec!["validate"] };
+    let output = thalweg(&command, &file);
+    if !output.status.success() {
+        return Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
+    }
+    let got = String::from_utf8_lossy(&output.stdout).into_owned();
+    match expected {
+        Some(expected) if sorted(&got) != sorted(&expected.text) => {
+            Err(format!("the result is\n{got}and not\n{}", expected.text))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn thalweg(arguments: &[&str], file: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.args(arguments).arg(file).stdin(Stdio::null());
+    command.output().expect("starting thalweg")
+}
+
+/// The header, then the other lines in order.
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    if let Some(rows) = lines.get_mut(1..) {
+        rows.sort_unstable();
+    }
+    lines
+}
+
+fn blocks(page: &str, text: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut inside = false;
+    for (position, line) in text.lines().enumerate() {
+        match (line.strip_prefix("```"), inside) {
+            (Some(_), true) => inside = false,
+            (Some(language), false) => {
+                inside = true;
+                let (page, language) = (page.to_string(), language.trim().to_string());
+                blocks.push(Block { page, line: position + 1, language, text: String::new() });
+            }
+            (None, true) => {
+                let block = blocks.last_mut().expect("a block is open");
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            (None, false) => {}
+        }
+    }
+    blocks
+}
+
+fn markdown_files(docs: &Path) -> Vec<String> {
+    let entries = fs::read_dir(docs).expect("the folder docs").flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut pages: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
+    pages.sort();
+    pages
+}
+
+fn copy_examples(from: &Path, to: &PathBuf) {
+    fs::create_dir_all(to).expect("a temporary folder");
+    for entry in fs::read_dir(from).expect("docs/examples").flatten() {
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("copying an example");
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
