@@ -1,1 +1,38 @@
-//! placeholder
+//! The runtime: containers, dispatcher and workers.
+//!
+//! A job is a [`Graph`](thalweg_core::graph::Graph) of stages. Sources end epochs; each stage keeps
+//! a [`container`] per epoch and lane; bundles and watermarks flow from container to container;
+//! any worker does any work that the [`dispatcher`] finds, oldest and most urgent first, and none
+//! ever waits inside a task. [`start`] runs a job on threads, [`simulate`](simulate::simulate) runs
+//! the same dispatcher, containers and operators on one thread by a seed.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`options`] | what a caller can set, [`memory`]: the one limit |
+//! | [`container`], [`lane`] | epochs in flight, their life cycle, the lists that hold them |
+//! | [`stage`] | a stage at run time: cells, sequencers, sinks |
+//! | [`barrier`] | one watermark on its way through the partitions of an operator |
+//! | [`flow`] | deposit, consume, close: how bundles and watermarks move |
+//! | [`dispatcher`] | which task is next, policies `nem` and `round-robin` |
+//! | [`task`] | what a worker does with a task |
+//! | [`job`] | start, wait, cancel, fail |
+//! | [`metrics`] | what is counted |
+//! | [`topology`] | NUMA nodes and cores |
+
+pub mod barrier;
+pub mod container;
+pub mod dispatcher;
+pub mod flow;
+pub mod job;
+pub mod lane;
+pub mod memory;
+pub mod metrics;
+pub mod options;
+pub mod simulate;
+pub mod stage;
+pub mod task;
+pub mod topology;
+
+pub use job::{JobControl, Report, RunningJob, start};
+pub use metrics::{MetricsSnapshot, StageSnapshot};
+pub use options::{RunOptions, SchedulerPolicy};

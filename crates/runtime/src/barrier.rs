@@ -1,0 +1,291 @@
+//! One watermark on its way through the partitions of an operator.
+//!
+//! A [`Barrier`] goes to every cell of the operator's stage. Each cell consumes it when its turn
+//! comes and counts it down; the last one starts the next phase or completes it. Nobody waits: a
+//! cell that is done goes on with other work.
+//!
+//! # Joint watermark
+//! [`Joint`] keeps the newest watermark of each lane. The joint watermark is the minimum over the
+//! lanes that are not idle, computed anew at each watermark of a lane, so it is never looser than
+//! the partial watermarks allow (StreamBox §5.3, Fig. 4): containers of different lanes have no
+//! order among one another until their end watermarks are consumed here.
+//!
+//! # Output containers
+//! The rows that a barrier makes go to the containers that were current when it was made; each
+//! barrier makes the next ones current. When it completes, its containers are closed: with the
+//! watermark that the operator passes on, or cancelled (merged into the next) if it passes none.
+//!
+//! # Order
+//! Barriers get dense sequence numbers under the `Joint` lock, are posted to the cells under it, and
+//! complete in that order ([`Completions`]), so watermarks leave a stage in order even when the
+//! last cells of two barriers finish on two workers at once. Operators with several phases have at
+//! most one barrier under way; the others wait in `Joint::waiting`.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use thalweg_core::{Exchange, Watermark};
+use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
+
+use crate::container::Container;
+
+/// A watermark under way.
+pub struct Barrier {
+    /// Its place among the barriers of the stage.
+    pub sequence: u64,
+    /// The joint watermark.
+    pub watermark: Watermark,
+    /// False if the joint watermark has not moved: the barrier only marks the end of an epoch in
+    /// the queues of a `sequenced` operator, and no partition is called.
+    pub advances: bool,
+    /// What partitions leave for one another.
+    pub exchange: Exchange,
+    /// The lane and the container whose end watermark this is; `None` if a lane became idle.
+    pub container: Option<(usize, Arc<Container>)>,
+    /// Where results go, one per main edge.
+    pub outputs: Vec<Arc<Container>>,
+    /// Where results of rows behind this barrier go, one per main edge.
+    pub next_outputs: Vec<Arc<Container>>,
+    /// What to pass on.
+    pub pass: Option<Watermark>,
+    /// The watermark that was passed on last before this one: no result is older.
+    pub passed_before: Watermark,
+    /// When the row that ended the epoch entered the engine.
+    pub ingest_ns: u64,
+    phase: AtomicUsize,
+    remaining: AtomicUsize,
+}
+
+/// What the last cell of a phase has to do.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Countdown {
+    /// Others are still at it.
+    Others,
+    /// All cells have finished the phase; the next one begins.
+    NextPhase,
+    /// All cells have finished the last phase.
+    Complete,
+}
+
+impl Barrier {
+    /// The phase that is under way.
+    pub fn phase(&self) -> usize {
+        // Acquire: pairs with the Release in `count_down`; parcels of the phase before are visible.
+        self.phase.load(Ordering::Acquire)
+    }
+
+    /// One cell has finished the current phase.
+    pub fn count_down(&self, cells: usize, phases: usize) -> Countdown {
+        // AcqRel: the last one sees what all others did.
+        let before = self.remaining.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "a cell finished a phase twice");
+        if before > 1 {
+            return Countdown::Others;
+        }
+        if !self.advances || self.phase() + 1 == phases {
+            return Countdown::Complete;
+        }
+        // Nobody else touches the barrier between two phases.
+        self.remaining.store(cells, Ordering::Relaxed);
+        self.phase.fetch_add(1, Ordering::Release);
+        Countdown::NextPhase
+    }
+}
+
+/// What an operator's stage knows of the watermarks of its lanes. Behind a lock that is held only
+/// to compute the minimum and to post a barrier.
+pub struct Joint {
+    /// The newest watermark of each lane.
+    pub lanes: Vec<Watermark>,
+    /// The joint watermark.
+    pub watermark: Watermark,
+    /// The watermark passed on last.
+    pub passed: Watermark,
+    /// Barriers made so far.
+    pub made: u64,
+    /// Where results go now, one per main edge.
+    pub outputs: Vec<Arc<Container>>,
+    /// True while a barrier of an operator with several phases is under way.
+    pub busy: bool,
+    /// Barriers that wait for it.
+    pub waiting: VecDeque<Arc<Barrier>>,
+}
+
+/// A barrier to be made.
+pub struct BarrierRequest {
+    /// The lane and container whose watermark is consumed.
+    pub container: Option<(usize, Arc<Container>)>,
+    /// When the row that ended the epoch entered the engine.
+    pub ingest_ns: u64,
+}
+
+impl Joint {
+    /// Nothing known of `lanes` lanes.
+    pub fn new(lanes: usize, outputs: Vec<Arc<Container>>) -> Self {
+        Joint {
+            lanes: vec![Watermark::MIN; lanes],
+            watermark: Watermark::MIN,
+            passed: Watermark::MIN,
+            made: 0,
+            outputs,
+            busy: false,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Takes the watermark of a lane (its own or, for idle changes, none) and says whether the
+    /// joint watermark has moved. `idle` tells which lanes do not count.
+    pub fn advance(
+        &mut self,
+        lane: Option<(usize, Watermark)>,
+        idle: impl Fn(usize) -> bool,
+    ) -> bool {
+        if let Some((lane, watermark)) = lane {
+            assert!(watermark >= self.lanes[lane], "watermarks of a lane never go back");
+            self.lanes[lane] = watermark;
+        }
+        let all_idle = (0..self.lanes.len()).all(&idle);
+        let counted = |&(lane, _): &(usize, &Watermark)| all_idle || !idle(lane);
+        let joint = self.lanes.iter().enumerate().filter(counted).map(|(_, &w)| w).min();
+        let joint = joint.unwrap_or(Watermark::MIN);
+        let moved = joint > self.watermark;
+        if moved {
+            self.watermark = joint;
+        }
+        moved
+    }
+
+    /// Makes the next barrier for the current joint watermark.
+    pub fn barrier(
+        &mut self,
+        request: BarrierRequest,
+        advances: bool,
+        pass: Option<Watermark>,
+        cells: usize,
+        make_outputs: impl FnOnce() -> Vec<Arc<Container>>,
+    ) -> Arc<Barrier> {
+        let outputs = self.outputs.clone();
+        if advances {
+            self.outputs = make_outputs();
+        }
+        let barrier = Barrier {
+            sequence: self.made,
+            watermark: self.watermark,
+            advances,
+            exchange: Exchange::new(cells),
+            container: request.container,
+            outputs,
+            next_outputs: self.outputs.clone(),
+            pass,
+            passed_before: self.passed,
+            ingest_ns: request.ingest_ns,
+            phase: AtomicUsize::new(0),
+            remaining: AtomicUsize::new(cells),
+        };
+        self.made += 1;
+        if let Some(watermark) = pass {
+            assert!(watermark >= self.passed, "output watermarks never go back");
+            self.passed = watermark;
+        }
+        Arc::new(barrier)
+    }
+}
+
+/// Barriers that all cells have finished, completed strictly in sequence.
+#[derive(Default)]
+pub struct Completions {
+    next: u64,
+    finished: BTreeMap<u64, Arc<Barrier>>,
+}
+
+impl Completions {
+    /// Adds a finished barrier.
+    pub fn add(&mut self, barrier: Arc<Barrier>) {
+        let previous = self.finished.insert(barrier.sequence, barrier);
+        assert!(previous.is_none(), "a barrier finishes once");
+    }
+
+    /// The next barrier in sequence, if it is finished.
+    pub fn next(&mut self) -> Option<Arc<Barrier>> {
+        let barrier = self.finished.remove(&self.next)?;
+        self.next += 1;
+        Some(barrier)
+    }
+}
+
+/// Lock shared by the stage: see [`Completions`].
+pub type SharedCompletions = Mutex<Completions>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// StreamBox Fig. 4: left epochs end at 00:00, 01:00, right epochs at 00:30, 01:30. However the
+    /// partial watermarks interleave, the joint one is the minimum of the newest of each side, and
+    /// never the looser value that a fixed order of the output epochs would give.
+    #[test]
+    fn joint_watermark_is_tight_in_every_interleaving() {
+        let (left, right) = ([Watermark(0), Watermark(60)], [Watermark(30), Watermark(90)]);
+        for mask in 0u32..16 {
+            if mask.count_ones() != 2 {
+                continue;
+            }
+            let mut joint = Joint::new(2, Vec::new());
+            let (mut l, mut r) = (0, 0);
+            for step in 0..4 {
+                let (lane, watermark) = if mask >> step & 1 == 0 {
+                    l += 1;
+                    (0, left[l - 1])
+                } else {
+                    r += 1;
+                    (1, right[r - 1])
+                };
+                joint.advance(Some((lane, watermark)), |_| false);
+                let newest = |count: usize, of: &[Watermark]| {
+                    if count == 0 { Watermark::MIN } else { of[count - 1] }
+                };
+                assert_eq!(joint.watermark, newest(l, &left).min(newest(r, &right)));
+            }
+            assert_eq!(joint.watermark, Watermark(60));
+        }
+    }
+
+    #[test]
+    fn an_idle_lane_does_not_hold_back() {
+        let mut joint = Joint::new(2, Vec::new());
+        assert!(!joint.advance(Some((0, Watermark(10))), |_| false));
+        assert!(joint.advance(None, |lane| lane == 1));
+        assert_eq!(joint.watermark, Watermark(10));
+        // When it returns with something older, the joint watermark does not go back.
+        assert!(!joint.advance(Some((1, Watermark(3))), |_| false));
+        assert_eq!(joint.watermark, Watermark(10));
+    }
+
+    #[test]
+    fn completions_come_in_sequence() {
+        let mut joint = Joint::new(1, Vec::new());
+        let mut make = || {
+            let request = BarrierRequest { container: None, ingest_ns: 0 };
+            joint.barrier(request, true, None, 2, Vec::new)
+        };
+        let (first, second) = (make(), make());
+        let mut completions = Completions::default();
+        completions.add(second);
+        assert!(completions.next().is_none());
+        completions.add(first);
+        assert_eq!(completions.next().map(|b| b.sequence), Some(0));
+        assert_eq!(completions.next().map(|b| b.sequence), Some(1));
+    }
+
+    #[test]
+    fn phases_end_with_the_last_cell() {
+        let mut joint = Joint::new(1, Vec::new());
+        let request = BarrierRequest { container: None, ingest_ns: 0 };
+        let barrier = joint.barrier(request, true, None, 2, Vec::new);
+        assert_eq!(barrier.count_down(2, 2), Countdown::Others);
+        assert_eq!(barrier.count_down(2, 2), Countdown::NextPhase);
+        assert_eq!(barrier.phase(), 1);
+        assert_eq!(barrier.count_down(2, 2), Countdown::Others);
+        assert_eq!(barrier.count_down(2, 2), Countdown::Complete);
+    }
+}

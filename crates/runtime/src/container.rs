@@ -1,0 +1,278 @@
+//! A container: one stage's share of one epoch of one lane (StreamBox §5).
+//!
+//! # Life cycle
+//! ```text
+//!             close(Some)             claim                finish
+//!   OPEN ───────────────▶ WM_ASSIGNED ─────▶ WM_RETRIEVED ─────▶ WM_CONSUMED
+//!     │ close(None)
+//!     └───────────────▶ WM_CANCELLED      (merged with the next younger container)
+//! ```
+//! | state | meaning | who leaves it, when |
+//! |---|---|---|
+//! | OPEN | takes bundles from upstream | upstream, once it has consumed its own container |
+//! | WM_ASSIGNED | all bundles are in, the end watermark is known | the owner, when every bundle is consumed (`sequenced` operators: when every bundle is on its way to its partition, whose queues keep the order) and every older container of the lane is consumed or merged |
+//! | WM_RETRIEVED | the end watermark is being consumed | the last partition that consumes it |
+//! | WM_CONSUMED | everything derived is downstream | the list, which drops it |
+//! | WM_CANCELLED | there is no watermark here: logically one with the next container | the list, once every bundle is consumed |
+//!
+//! Illegal transitions panic: they are bugs of the runtime, and a wrong result would be worse.
+//!
+//! # Invariants
+//! 1. A bundle is counted in `unconsumed` before it can be seen and until everything derived from it
+//!    is deposited downstream.
+//! 2. After `close` nothing is deposited: `deposited` is final and becomes `total`. The store of the
+//!    state (Release) orders every deposit before it; whoever reads the state (Acquire) and then
+//!    finds `unconsumed == 0` knows that the epoch is complete here.
+
+use std::collections::VecDeque;
+use std::sync::OnceLock;
+
+use thalweg_core::{Bundle, Watermark};
+use thalweg_ordering::sync::{
+    Arc, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, Queue, RwLock,
+};
+
+/// Where a container is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ContainerState {
+    /// Takes bundles.
+    Open,
+    /// Complete, with its end watermark.
+    WatermarkAssigned,
+    /// The end watermark is being consumed.
+    WatermarkRetrieved,
+    /// Done.
+    WatermarkConsumed,
+    /// Merged with the next younger container.
+    WatermarkCancelled,
+}
+
+impl ContainerState {
+    fn from_u8(value: u8) -> Self {
+        match value {
+            0 => ContainerState::Open,
+            1 => ContainerState::WatermarkAssigned,
+            2 => ContainerState::WatermarkRetrieved,
+            3 => ContainerState::WatermarkConsumed,
+            4 => ContainerState::WatermarkCancelled,
+            other => panic!("no container state {other}"),
+        }
+    }
+
+    /// The documented transitions and no others.
+    pub fn may_become(self, next: ContainerState) -> bool {
+        use ContainerState as S;
+        matches!(
+            (self, next),
+            (S::Open, S::WatermarkAssigned | S::WatermarkCancelled)
+                | (S::WatermarkAssigned, S::WatermarkRetrieved)
+                | (S::WatermarkRetrieved, S::WatermarkConsumed)
+        )
+    }
+}
+
+/// One epoch of one lane at one stage.
+pub struct Container {
+    /// Its place among the containers ever made in its lane, from 0.
+    pub index: u64,
+    state: AtomicU8,
+    /// Bundles counted in and not fully consumed. Raised upstream, lowered by the owner.
+    unconsumed: AtomicUsize,
+    /// Bundles ever deposited. Raised upstream, read by `close`.
+    deposited: AtomicU64,
+    /// Final once the state is not OPEN.
+    total: AtomicU64,
+    /// Valid from WM_ASSIGNED on.
+    end: AtomicI64,
+    /// When the row that ended the epoch entered the engine. Valid from WM_ASSIGNED on.
+    end_ingest_ns: AtomicU64,
+    /// Unclaimed bundles by NUMA node.
+    unclaimed: Vec<Queue<Bundle>>,
+    /// The container downstream, one per output edge, made on demand.
+    pub(crate) down: Vec<OnceLock<Arc<Container>>>,
+}
+
+impl Container {
+    /// An empty container with links for this many output edges.
+    pub fn new(index: u64, edges: usize, numa_nodes: usize) -> Self {
+        Container {
+            index,
+            state: AtomicU8::new(ContainerState::Open as u8),
+            unconsumed: AtomicUsize::new(0),
+            deposited: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            end: AtomicI64::new(i64::MIN),
+            end_ingest_ns: AtomicU64::new(0),
+            unclaimed: (0..numa_nodes.max(1)).map(|_| Queue::new()).collect(),
+            down: (0..edges).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// Where it is in its life.
+    pub fn state(&self) -> ContainerState {
+        // Acquire: pairs with the Release in `transition`, see invariant 2.
+        ContainerState::from_u8(self.state.load(Ordering::Acquire))
+    }
+
+    /// The end watermark, once assigned.
+    pub fn end(&self) -> Watermark {
+        // Relaxed: ordered by the state that the caller has read.
+        Watermark(self.end.load(Ordering::Relaxed))
+    }
+
+    /// When the row that ended the epoch entered the engine.
+    pub fn end_ingest_ns(&self) -> u64 {
+        self.end_ingest_ns.load(Ordering::Relaxed)
+    }
+
+    /// How many bundles the epoch has, once it is not OPEN any more.
+    pub fn total(&self) -> u64 {
+        assert_ne!(self.state(), ContainerState::Open, "the total of an open container");
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Counts a bundle in before it can be seen, and gives it its place.
+    pub fn count_in(&self) -> u64 {
+        assert_eq!(self.state(), ContainerState::Open, "a deposit after the end of the epoch");
+        // Relaxed: published by the queue's own ordering, or by `close`.
+        self.unconsumed.fetch_add(1, Ordering::Relaxed);
+        self.deposited.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Puts a bundle, counted in already, where it can be claimed.
+    pub fn put(&self, bundle: Bundle) {
+        let node = usize::from(bundle.stamps.numa_node) % self.unclaimed.len();
+        self.unclaimed[node].push(bundle);
+    }
+
+    /// Claims a bundle, preferably one whose memory is on this NUMA node.
+    pub fn claim(&self, numa_node: usize) -> Option<Bundle> {
+        let nodes = self.unclaimed.len();
+        (0..nodes).find_map(|step| self.unclaimed[(numa_node + step) % nodes].pop())
+    }
+
+    /// True if nothing can be claimed at the moment.
+    pub fn is_claimed(&self) -> bool {
+        self.unclaimed.iter().all(Queue::is_empty)
+    }
+
+    /// A bundle was split into `pieces`: each is consumed on its own.
+    pub fn split_into(&self, pieces: usize) {
+        assert!(pieces > 0, "a bundle has at least one piece");
+        self.unconsumed.fetch_add(pieces - 1, Ordering::Relaxed);
+    }
+
+    /// A bundle (or piece) is consumed and all it led to is downstream. True if it was the last
+    /// one for now.
+    pub fn consume_one(&self) -> bool {
+        // AcqRel: the last consumer sees what the others deposited before it passes the end on.
+        let before = self.unconsumed.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "more bundles consumed than deposited");
+        before == 1
+    }
+
+    /// Bundles not fully consumed.
+    pub fn unconsumed(&self) -> usize {
+        self.unconsumed.load(Ordering::Acquire)
+    }
+
+    /// Ends the epoch: with a watermark, or (`None`) merged into the next container.
+    pub fn close(&self, end: Option<Watermark>, ingest_ns: u64) {
+        self.total.store(self.deposited.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.end_ingest_ns.store(ingest_ns, Ordering::Relaxed);
+        match end {
+            Some(Watermark(t)) => {
+                self.end.store(t, Ordering::Relaxed);
+                self.transition(ContainerState::Open, ContainerState::WatermarkAssigned);
+            }
+            None => self.transition(ContainerState::Open, ContainerState::WatermarkCancelled),
+        }
+    }
+
+    /// Takes the right to consume the end watermark. False if somebody else has it.
+    pub fn retrieve(&self) -> bool {
+        let (from, to) = (ContainerState::WatermarkAssigned, ContainerState::WatermarkRetrieved);
+        self.state
+            .compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    /// The end watermark is consumed here and passed on.
+    pub fn mark_consumed(&self) {
+        assert_eq!(self.unconsumed(), 0, "a watermark consumed before its bundles");
+        self.transition(ContainerState::WatermarkRetrieved, ContainerState::WatermarkConsumed);
+    }
+
+    /// True if the list may drop it.
+    pub fn is_finished(&self) -> bool {
+        match self.state() {
+            ContainerState::WatermarkConsumed => true,
+            ContainerState::WatermarkCancelled => self.unconsumed() == 0,
+            _ => false,
+        }
+    }
+
+    fn transition(&self, from: ContainerState, to: ContainerState) {
+        assert!(from.may_become(to), "no container goes from {from:?} to {to:?}");
+        // Release: see invariant 2. The compare makes a second transition visible as a bug.
+        let result =
+            self.state.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire);
+        assert!(result.is_ok(), "container {} is not {from:?}", self.index);
+    }
+}
+
+/// A list of containers in epoch order. It changes shape under the writer lock; all else goes on
+/// under the reader lock.
+pub type ContainerList = RwLock<VecDeque<Arc<Container>>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATES: [ContainerState; 5] = [
+        ContainerState::Open,
+        ContainerState::WatermarkAssigned,
+        ContainerState::WatermarkRetrieved,
+        ContainerState::WatermarkConsumed,
+        ContainerState::WatermarkCancelled,
+    ];
+
+    #[test]
+    fn transition_table_is_the_documented_one() {
+        let legal: Vec<(usize, usize)> = (0..5)
+            .flat_map(|from| (0..5).map(move |to| (from, to)))
+            .filter(|&(from, to)| STATES[from].may_become(STATES[to]))
+            .collect();
+        assert_eq!(legal, [(0, 1), (0, 4), (1, 2), (2, 3)]);
+    }
+
+    #[test]
+    fn the_watermark_is_retrieved_once() {
+        let container = Container::new(0, 0, 1);
+        assert!(!container.retrieve(), "an open container has no watermark");
+        container.close(Some(Watermark(5)), 0);
+        assert!(container.retrieve());
+        assert!(!container.retrieve());
+        container.mark_consumed();
+        assert!(container.is_finished());
+    }
+
+    #[test]
+    #[should_panic(expected = "a watermark consumed before its bundles")]
+    fn a_watermark_waits_for_its_bundles() {
+        let container = Container::new(0, 0, 1);
+        container.count_in();
+        container.close(Some(Watermark(5)), 0);
+        assert!(container.retrieve());
+        container.mark_consumed();
+    }
+
+    #[test]
+    #[should_panic(expected = "a deposit after the end of the epoch")]
+    fn a_row_never_changes_epoch() {
+        let container = Container::new(0, 0, 1);
+        container.close(Some(Watermark(5)), 0);
+        container.count_in();
+    }
+}

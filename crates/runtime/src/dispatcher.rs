@@ -1,0 +1,180 @@
+//! Which task is next: a plain function over shared structures.
+//!
+//! Threads call [`Job::next_task`], and so does the simulator with whatever worker it likes; there
+//! is no dispatcher thread and no state of its own. The order of looking:
+//!
+//! 1. cells with a watermark in their mailbox (StreamBox §6: watermark tasks first);
+//! 2. cells with rows;
+//! 3. bundles in containers, by policy;
+//! 4. sources, if the memory account allows more.
+//!
+//! Policy `nem` follows StreamBox §6: first the oldest container that the next externalization
+//! moment needs, which is the one with the smallest end watermark among the containers that are
+//! closed and still have bundles to claim (ties: the stage further downstream); without any, the
+//! oldest bundle of the stage with the most open containers. `round-robin` takes the oldest bundle
+//! of each stage in turn.
+//!
+//! What it does not do: it chooses no job (one job runs per process so far), and it never blocks.
+
+use thalweg_core::{Bundle, Watermark};
+use thalweg_ordering::sync::{Arc, Ordering};
+
+use crate::container::{Container, ContainerState};
+use crate::job::Job;
+use crate::memory::Pressure;
+use crate::options::SchedulerPolicy;
+use crate::stage::StageRunKind;
+
+/// A piece of work for one worker.
+pub enum Task {
+    /// Go on with the mailbox of a cell, which the worker owns from now on.
+    Cell {
+        /// The stage.
+        stage: usize,
+        /// The cell.
+        cell: usize,
+    },
+    /// A bundle claimed from a container.
+    Bundle {
+        /// The stage.
+        stage: usize,
+        /// The lane.
+        lane: usize,
+        /// The container.
+        container: Arc<Container>,
+        /// The bundle.
+        bundle: Bundle,
+    },
+    /// Ask a source for rows.
+    Poll {
+        /// The stage.
+        stage: usize,
+    },
+}
+
+/// What a worker brings along when it asks.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerPlace {
+    /// Its number.
+    pub worker: usize,
+    /// Its NUMA node.
+    pub numa_node: usize,
+}
+
+impl Job {
+    /// The next task for a worker, if there is any.
+    pub fn next_task(&self, place: WorkerPlace) -> Option<Task> {
+        if let Some((stage, cell)) = self.urgent.pop().or_else(|| self.ready.pop()) {
+            return Some(Task::Cell { stage, cell });
+        }
+        self.next_bundle(place).or_else(|| self.next_poll())
+    }
+
+    fn next_bundle(&self, place: WorkerPlace) -> Option<Task> {
+        match self.options.scheduler {
+            SchedulerPolicy::Nem => {
+                self.needed_next(place).or_else(|| self.most_open_containers(place))
+            }
+            SchedulerPolicy::RoundRobin => self.in_turn(place),
+        }
+    }
+
+    fn has_queued(&self, stage: usize) -> bool {
+        // Relaxed: a hint; the worker that deposits notifies after the bundle is in its container.
+        self.stages[stage].metrics.queued.load(Ordering::Relaxed) > 0
+    }
+
+    /// A bundle of the closed container with the smallest end.
+    fn needed_next(&self, place: WorkerPlace) -> Option<Task> {
+        let mut best: Option<(Watermark, usize, usize, Arc<Container>)> = None;
+        for stage in (0..self.stages.len()).rev().filter(|&stage| self.has_queued(stage)) {
+            for (lane, containers) in self.stages[stage].lanes.iter().enumerate() {
+                let closed = containers.walk(|container| {
+                    let is_closed = container.state() == ContainerState::WatermarkAssigned;
+                    (is_closed && !container.is_claimed()).then(|| Arc::clone(container))
+                });
+                if let Some(container) = closed
+                    && best.as_ref().is_none_or(|(end, ..)| container.end() < *end)
+                {
+                    best = Some((container.end(), stage, lane, container));
+                }
+            }
+        }
+        let (_, stage, lane, container) = best?;
+        let bundle = container.claim(place.numa_node)?;
+        Some(self.claimed(stage, lane, container, bundle))
+    }
+
+    /// The oldest bundle of the stage with the most open containers.
+    fn most_open_containers(&self, place: WorkerPlace) -> Option<Task> {
+        let mut stages: Vec<(usize, usize)> = (0..self.stages.len())
+            .filter(|&stage| self.has_queued(stage))
+            .map(|stage| {
+                let open = self.stages[stage].lanes.iter().map(|l| l.open_containers()).sum();
+                (open, stage)
+            })
+            .collect();
+        stages.sort_unstable_by(|a, b| b.cmp(a));
+        stages.into_iter().find_map(|(_, stage)| self.oldest_bundle(stage, place))
+    }
+
+    fn in_turn(&self, place: WorkerPlace) -> Option<Task> {
+        let stages = self.stages.len();
+        // Relaxed: only spreads the starting points.
+        let first = self.turn.fetch_add(1, Ordering::Relaxed) % stages;
+        (0..stages)
+            .map(|step| (first + step) % stages)
+            .filter(|&stage| self.has_queued(stage))
+            .find_map(|stage| self.oldest_bundle(stage, place))
+    }
+
+    fn oldest_bundle(&self, stage: usize, place: WorkerPlace) -> Option<Task> {
+        for (lane, containers) in self.stages[stage].lanes.iter().enumerate() {
+            let found = containers.walk(|container| {
+                container.claim(place.numa_node).map(|bundle| (Arc::clone(container), bundle))
+            });
+            if let Some((container, bundle)) = found {
+                return Some(self.claimed(stage, lane, container, bundle));
+            }
+        }
+        None
+    }
+
+    fn claimed(
+        &self,
+        stage: usize,
+        lane: usize,
+        container: Arc<Container>,
+        bundle: Bundle,
+    ) -> Task {
+        self.stages[stage].metrics.queued.fetch_sub(1, Ordering::Relaxed);
+        Task::Bundle { stage, lane, container, bundle }
+    }
+
+    /// A source that may bring rows: any that is ready while memory is plentiful, else only the
+    /// one that is furthest behind in event time.
+    fn next_poll(&self) -> Option<Task> {
+        let pressure = self.memory.pressure();
+        if pressure == Pressure::Full {
+            return None;
+        }
+        let ready = |&stage: &usize| match &self.stages[stage].kind {
+            // SeqCst: the waker's store comes before its notify, see the sleep protocol.
+            StageRunKind::Source(source) => source.ready.load(Ordering::SeqCst),
+            _ => false,
+        };
+        let mut candidates: Vec<usize> = self.sources.iter().copied().filter(ready).collect();
+        match (pressure, candidates.len()) {
+            (_, 0) => None,
+            (_, 1) => Some(Task::Poll { stage: candidates[0] }),
+            (Pressure::High, _) => {
+                candidates.sort_by_key(|&stage| self.stages[stage].metrics.watermark());
+                Some(Task::Poll { stage: candidates[0] })
+            }
+            (_, count) => {
+                let turn = self.turn.fetch_add(1, Ordering::Relaxed) % count;
+                Some(Task::Poll { stage: candidates[turn] })
+            }
+        }
+    }
+}

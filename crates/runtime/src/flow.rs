@@ -1,0 +1,493 @@
+//! How bundles and watermarks move from container to container.
+//!
+//! Rules kept here:
+//! - what is derived from container C goes to C's container downstream;
+//! - a bundle is consumed only after all it led to is deposited;
+//! - whoever consumes the last bundle, or closes a container that has none left, carries the
+//!   watermark on at once ([`Job::advance`]); nobody waits for it.
+
+use thalweg_core::operator::Emitted;
+use thalweg_core::{Bundle, OperatorClass, Result, Route, Stamps, Watermark, WatermarkBefore};
+use thalweg_ordering::sync::{Arc, Ordering};
+
+use crate::barrier::{Barrier, BarrierRequest};
+use crate::container::{Container, ContainerState};
+use crate::job::Job;
+use crate::metrics::StageMetrics;
+use crate::stage::{
+    Cell, Edge, Item, OperatorRun, Routed, RowsItem, SinkBatch, SinkMessage, SinkRun, StageRunKind,
+};
+
+impl Job {
+    /// Puts a bundle into a container of the stage that an edge leads to. The ordinal is given
+    /// here unless the bundle keeps the one it has.
+    pub(crate) fn deposit(
+        &self,
+        from: usize,
+        edge: &Edge,
+        lane: usize,
+        container: &Arc<Container>,
+        mut bundle: Bundle,
+        keep_ordinal: bool,
+    ) -> Result<()> {
+        let place = container.count_in();
+        if !keep_ordinal {
+            bundle.stamps.ordinal = place;
+        }
+        bundle.stamps.lane = lane as u32;
+        let bytes = bundle.memory_bytes();
+        self.memory.add_in_flight(bytes as i64);
+        let metrics = &self.stages[from].metrics;
+        StageMetrics::add(&metrics.rows_out, bundle.num_rows() as u64);
+        StageMetrics::add(&metrics.bundles_out, 1);
+        StageMetrics::add(&metrics.bytes_out, bytes as u64);
+        let stage = &self.stages[edge.to.0];
+        if let StageRunKind::Sink(sink) = &stage.kind {
+            let batch = SinkBatch {
+                bytes,
+                ingest_ns: bundle.stamps.ingest_ns,
+                batch: bundle.batch,
+                kinds: bundle.kinds,
+            };
+            return self.offer_to_sink(
+                edge.to.0,
+                sink,
+                lane,
+                container,
+                bundle.stamps.ordinal,
+                batch,
+            );
+        }
+        stage.metrics.queued.fetch_add(1, Ordering::Relaxed);
+        container.put(bundle);
+        self.sleep.notify();
+        Ok(())
+    }
+
+    /// One bundle (or piece) of a container is consumed.
+    pub(crate) fn consume(
+        &self,
+        stage: usize,
+        lane: usize,
+        container: &Container,
+        bytes: usize,
+    ) -> Result<()> {
+        self.memory.add_in_flight(-(bytes as i64));
+        if container.consume_one() && container.state() != ContainerState::Open {
+            self.advance(stage, lane)?;
+        }
+        Ok(())
+    }
+
+    /// Closes a container and carries its watermark on as far as it goes.
+    pub(crate) fn close(
+        &self,
+        edge: &Edge,
+        lane: usize,
+        container: &Container,
+        end: Option<Watermark>,
+        ingest_ns: u64,
+    ) -> Result<()> {
+        container.close(end, ingest_ns);
+        self.advance(edge.to.0, lane)
+    }
+
+    /// Consumes every end watermark of a lane that can be consumed now.
+    pub(crate) fn advance(&self, stage: usize, lane: usize) -> Result<()> {
+        let run = &self.stages[stage];
+        match &run.kind {
+            StageRunKind::Source(_) => unreachable!("a source has no input lanes"),
+            StageRunKind::Transform(_) => self.advance_transform(stage, lane),
+            StageRunKind::Operator(operator) => match operator.class {
+                OperatorClass::Commuting => self.advance_commuting(stage, operator, lane),
+                OperatorClass::Sequenced => self.let_through(stage, operator, lane),
+            },
+            StageRunKind::Sink(sink) => self.let_through_sink(stage, sink, lane),
+        }
+    }
+
+    fn advance_transform(&self, stage: usize, lane: usize) -> Result<()> {
+        let run = &self.stages[stage];
+        while let Some(front) = run.lanes[lane].ready_front() {
+            if !front.retrieve() {
+                return Ok(());
+            }
+            let end = front.end();
+            run.metrics.set_watermark(end);
+            self.close_links(stage, lane, &front, None)?;
+            front.mark_consumed();
+            run.lanes[lane].drop_finished();
+        }
+        Ok(())
+    }
+
+    /// Closes the containers that hang on a container's links (those of one port, or all).
+    fn close_links(
+        &self,
+        stage: usize,
+        lane: usize,
+        container: &Arc<Container>,
+        port: Option<usize>,
+    ) -> Result<()> {
+        let run = &self.stages[stage];
+        for (place, edge) in run.edges.iter().enumerate() {
+            if port.is_some_and(|port| port != edge.port) {
+                continue;
+            }
+            let down_lane = edge.lane_base + lane;
+            let down = &self.stages[edge.to.0].lanes[down_lane];
+            let linked = run.lanes[lane].link(container, place, down);
+            self.close(edge, down_lane, &linked, Some(container.end()), container.end_ingest_ns())?;
+        }
+        Ok(())
+    }
+
+    // --- operators ---
+
+    fn advance_commuting(&self, stage: usize, operator: &OperatorRun, lane: usize) -> Result<()> {
+        let lanes = &self.stages[stage].lanes;
+        while let Some(front) = lanes[lane].ready_front() {
+            if !front.retrieve() {
+                return Ok(());
+            }
+            if self.begin_watermark(stage, operator, Some((lane, Arc::clone(&front)))) {
+                // The barrier's completion goes on from here.
+                return Ok(());
+            }
+            self.finish_container(stage, lane, &front)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the watermark of a container (or a change of idleness) into the joint watermark and
+    /// sends a barrier to the cells if one is needed. False if there is nothing to wait for.
+    pub(crate) fn begin_watermark(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        container: Option<(usize, Arc<Container>)>,
+    ) -> bool {
+        let run = &self.stages[stage];
+        let mut joint = operator.joint.lock().expect("no panic under the joint lock");
+        let of_lane = container.as_ref().map(|(lane, container)| (*lane, container.end()));
+        let idle = |lane: usize| run.lanes[lane].idle.load(Ordering::Relaxed);
+        let advances = joint.advance(of_lane, idle);
+        let must_pass_cells = operator.class == OperatorClass::Sequenced && container.is_some();
+        if !advances && !must_pass_cells {
+            return false;
+        }
+        let watermark = joint.watermark;
+        let pass = match watermark {
+            _ if !advances => None,
+            Watermark::END => Some(Watermark::END),
+            watermark => operator.operator.output_watermark(watermark),
+        };
+        let ingest_ns = match &container {
+            Some((_, container)) => container.end_ingest_ns(),
+            None => self.options.clock.now_ns(),
+        };
+        let request = BarrierRequest { container, ingest_ns };
+        let barrier = joint
+            .barrier(request, advances, pass, operator.cells.len(), || self.make_outputs(stage));
+        if operator.phases > 1 && joint.busy {
+            joint.waiting.push_back(barrier);
+        } else {
+            joint.busy = true;
+            self.post_barrier(stage, operator, &barrier);
+        }
+        true
+    }
+
+    /// New containers at the main edges of an operator.
+    pub(crate) fn make_outputs(&self, stage: usize) -> Vec<Arc<Container>> {
+        let edges = self.stages[stage].edges_of(0);
+        edges.map(|(_, edge)| self.stages[edge.to.0].lanes[edge.lane_base].append()).collect()
+    }
+
+    fn post_barrier(&self, stage: usize, operator: &OperatorRun, barrier: &Arc<Barrier>) {
+        for (place, cell) in operator.cells.iter().enumerate() {
+            cell.barriers.fetch_add(1, Ordering::Relaxed);
+            self.post(stage, place, cell, Item::Barrier(Arc::clone(barrier)));
+        }
+    }
+
+    /// Starts the next phase of a barrier at every cell.
+    pub(crate) fn repost_barrier(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        barrier: &Arc<Barrier>,
+    ) {
+        self.post_barrier(stage, operator, barrier);
+    }
+
+    /// Puts an item into a cell's mailbox and lists the cell if it was idle.
+    pub(crate) fn post(&self, stage: usize, place: usize, cell: &Cell, item: Item) {
+        if cell.mailbox.post(item) {
+            self.list_cell(stage, place, cell);
+        }
+    }
+
+    /// Lists a cell that the caller owns for some worker to go on with.
+    pub(crate) fn list_cell(&self, stage: usize, place: usize, cell: &Cell) {
+        // Relaxed: a hint about urgency; a cell in the wrong list is handled all the same.
+        if cell.barriers.load(Ordering::Relaxed) > 0 {
+            self.urgent.push((stage, place));
+        } else {
+            self.ready.push((stage, place));
+        }
+        self.sleep.notify();
+    }
+
+    /// All cells have finished a barrier: completes it and any that wait behind it, in order.
+    pub(crate) fn complete(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        barrier: Arc<Barrier>,
+    ) -> Result<()> {
+        let mut completions = operator.completions.lock().expect("no panic under this lock");
+        completions.add(barrier);
+        while let Some(barrier) = completions.next() {
+            self.complete_in_order(stage, operator, &barrier)?;
+        }
+        Ok(())
+    }
+
+    fn complete_in_order(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        barrier: &Barrier,
+    ) -> Result<()> {
+        let run = &self.stages[stage];
+        if barrier.advances {
+            run.metrics.set_watermark(barrier.watermark);
+            for ((_, edge), output) in run.edges_of(0).zip(&barrier.outputs) {
+                self.close(edge, edge.lane_base, output, barrier.pass, barrier.ingest_ns)?;
+            }
+        }
+        if operator.phases > 1 {
+            let mut joint = operator.joint.lock().expect("no panic under the joint lock");
+            match joint.waiting.pop_front() {
+                Some(next) => self.post_barrier(stage, operator, &next),
+                None => joint.busy = false,
+            }
+        }
+        let Some((lane, container)) = &barrier.container else { return Ok(()) };
+        self.finish_container(stage, *lane, container)?;
+        match operator.class {
+            OperatorClass::Commuting => self.advance_commuting(stage, operator, *lane),
+            OperatorClass::Sequenced if operator.phases > 1 => {
+                operator.sequencers[*lane].lock().expect("no panic under this lock").held = false;
+                self.let_through(stage, operator, *lane)
+            }
+            OperatorClass::Sequenced => Ok(()),
+        }
+    }
+
+    /// A container's watermark is consumed: its late rows are complete, and it can go.
+    fn finish_container(
+        &self,
+        stage: usize,
+        lane: usize,
+        container: &Arc<Container>,
+    ) -> Result<()> {
+        self.close_links(stage, lane, container, Some(1))?;
+        container.mark_consumed();
+        self.stages[stage].lanes[lane].drop_finished();
+        Ok(())
+    }
+
+    // --- sequenced operators ---
+
+    /// Offers a routed bundle to the sequencer of its lane and lets through what is in order.
+    pub(crate) fn offer(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        lane: usize,
+        container: &Container,
+        routed: Routed,
+    ) -> Result<()> {
+        let mut sequencer = operator.sequencers[lane].lock().expect("no panic under this lock");
+        let key = (container.index, routed.bundle.stamps.ordinal);
+        let previous = sequencer.early.insert(key, routed);
+        assert!(previous.is_none(), "two bundles with the same place");
+        drop(sequencer);
+        self.let_through(stage, operator, lane)
+    }
+
+    /// Sends to the cells whatever is next in the lane: bundles by ordinal, then the watermark.
+    fn let_through(&self, stage: usize, operator: &OperatorRun, lane: usize) -> Result<()> {
+        let run = &self.stages[stage];
+        let mut sequencer = operator.sequencers[lane].lock().expect("no panic under this lock");
+        while !sequencer.held {
+            let Some(container) = run.lanes[lane].get(sequencer.container) else { break };
+            let key = (sequencer.container, sequencer.ordinal);
+            if let Some(routed) = sequencer.early.remove(&key) {
+                sequencer.ordinal += 1;
+                self.scatter(stage, operator, lane, &container, routed);
+                continue;
+            }
+            match container.state() {
+                ContainerState::WatermarkAssigned if container.total() == sequencer.ordinal => {
+                    assert!(container.retrieve(), "only the sequencer retrieves here");
+                    sequencer.held = operator.phases > 1;
+                    let waits = self.begin_watermark(stage, operator, Some((lane, container)));
+                    assert!(waits, "a sequenced operator's watermark passes its cells");
+                }
+                ContainerState::WatermarkCancelled if container.total() == sequencer.ordinal => {
+                    run.lanes[lane].drop_finished();
+                }
+                _ => break,
+            }
+            sequencer.container += 1;
+            sequencer.ordinal = 0;
+        }
+        Ok(())
+    }
+
+    /// Posts the pieces of a bundle to their cells.
+    pub(crate) fn scatter(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        lane: usize,
+        container: &Arc<Container>,
+        routed: Routed,
+    ) {
+        let Routed { bundle, route, bytes } = routed;
+        let bundle = Arc::new(bundle);
+        let item = |rows: Option<Vec<u32>>, bytes: usize| {
+            let (bundle, container) = (Arc::clone(&bundle), Arc::clone(container));
+            Item::Rows(RowsItem { bundle, rows, lane, container, bytes })
+        };
+        let pieces: Vec<(usize, Option<Vec<u32>>)> = match route {
+            Route::Any => vec![(0, None)],
+            Route::Scatter(parts) if parts.len() == 1 => vec![(0, None)],
+            Route::Scatter(parts) => {
+                let parts = parts.into_iter().enumerate();
+                parts
+                    .filter(|(_, rows)| !rows.is_empty())
+                    .map(|(p, rows)| (p, Some(rows)))
+                    .collect()
+            }
+        };
+        if pieces.is_empty() {
+            // An empty bundle still has its place; the first cell takes it.
+            self.post(stage, 0, &operator.cells[0], item(Some(Vec::new()), bytes));
+            return;
+        }
+        container.split_into(pieces.len());
+        for (n, (place, rows)) in pieces.into_iter().enumerate() {
+            let bytes = if n == 0 { bytes } else { 0 };
+            self.post(stage, place, &operator.cells[place], item(rows, bytes));
+        }
+    }
+
+    /// Puts what a partition emitted into the containers downstream. Port 0 goes to `outputs`
+    /// (one container per main edge), port 1 to the container that hangs on `from`.
+    pub(crate) fn emit(
+        &self,
+        stage: usize,
+        emitted: Vec<Emitted>,
+        outputs: &[Arc<Container>],
+        from: Option<(usize, &Arc<Container>)>,
+        stamps: &Stamps,
+    ) -> Result<()> {
+        let run = &self.stages[stage];
+        for Emitted { port, batch, kinds } in emitted {
+            let bundle = Bundle { batch, kinds, stamps: stamps.clone() };
+            if port == 0 {
+                for ((_, edge), output) in run.edges_of(0).zip(outputs) {
+                    self.deposit(stage, edge, edge.lane_base, output, bundle.clone(), false)?;
+                }
+                continue;
+            }
+            let Some((lane, container)) = from else { continue };
+            for (place, edge) in run.edges_of(port) {
+                let down_lane = edge.lane_base + lane;
+                let down = &self.stages[edge.to.0].lanes[down_lane];
+                let linked = run.lanes[lane].link(container, place, down);
+                self.deposit(stage, edge, down_lane, &linked, bundle.clone(), false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stamps for rows that an operator derives.
+    pub(crate) fn derived_stamps(
+        &self,
+        ingest_ns: u64,
+        serial: u64,
+        passed: Watermark,
+        numa_node: usize,
+    ) -> Stamps {
+        Stamps {
+            lane: 0,
+            epoch: 0,
+            ordinal: 0,
+            serial,
+            numa_node: numa_node as u16,
+            ingest_ns,
+            watermark_before: WatermarkBefore::All(passed),
+        }
+    }
+
+    // --- sinks ---
+
+    fn offer_to_sink(
+        &self,
+        stage: usize,
+        sink: &SinkRun,
+        lane: usize,
+        container: &Arc<Container>,
+        ordinal: u64,
+        batch: SinkBatch,
+    ) -> Result<()> {
+        let mut sequencer = sink.sequencers[lane].lock().expect("no panic under this lock");
+        sequencer.early.insert((container.index, ordinal), batch);
+        drop(sequencer);
+        self.let_through_sink(stage, sink, lane)
+    }
+
+    /// Hands to the sink's thread whatever is next in the lane.
+    fn let_through_sink(&self, stage: usize, sink: &SinkRun, lane: usize) -> Result<()> {
+        let run = &self.stages[stage];
+        let mut sequencer = sink.sequencers[lane].lock().expect("no panic under this lock");
+        while let Some(container) = run.lanes[lane].get(sequencer.container) {
+            let key = (sequencer.container, sequencer.ordinal);
+            if let Some(batch) = sequencer.early.remove(&key) {
+                sequencer.ordinal += 1;
+                StageMetrics::add(&run.metrics.rows_in, batch.batch.num_rows() as u64);
+                StageMetrics::add(&run.metrics.bundles_in, 1);
+                self.send_to_sink(stage, sink, SinkMessage::Rows(batch))?;
+                container.consume_one();
+                continue;
+            }
+            let complete = match container.state() {
+                ContainerState::Open => false,
+                _ => container.total() == sequencer.ordinal,
+            };
+            if !complete {
+                break;
+            }
+            let ends =
+                container.state() == ContainerState::WatermarkAssigned && container.retrieve();
+            if ends {
+                run.metrics.set_watermark(container.end());
+                container.mark_consumed();
+            }
+            run.lanes[lane].drop_finished();
+            sequencer.container += 1;
+            sequencer.ordinal = 0;
+            let is_last = ends && container.end() == Watermark::END;
+            // AcqRel: the lane that ends last sees that the others have sent all they had.
+            if is_last && sink.open_lanes.fetch_sub(1, Ordering::AcqRel) == 1 {
+                self.send_to_sink(stage, sink, SinkMessage::Finish)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,443 @@
+//! A running job: started, watched, stopped, reported.
+//!
+//! # Shutdown
+//! 1. *Done*: every source has ended with the last watermark, which reaches every sink; each sink's
+//!    thread finishes its output, and the last one ends the job.
+//! 2. *Stopped* ([`JobControl::cancel`], Ctrl-C): sources are asked no more; what is in flight
+//!    drains; sinks make visible what is complete and leave their output unfinished
+//!    (`NAME.partial`). No window is closed for it.
+//! 3. *Failed*: the first error wins; workers drop everything, sinks abort.
+//!
+//! In each case all threads are joined before [`RunningJob::wait`] returns.
+
+use std::sync::{Condvar, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use thalweg_core::graph::Graph;
+use thalweg_core::{Error, Result, Watermark};
+use thalweg_ordering::Sleep;
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Queue};
+
+use crate::dispatcher::WorkerPlace;
+use crate::memory::MemoryAccount;
+use crate::metrics::{LatencyHistogram, LatencyPercentiles, MetricsSnapshot, StageRole};
+use crate::options::RunOptions;
+use crate::stage::{SinkMessage, SinkRun, SourceRun, SourceState, StageRun, StageRunKind};
+use crate::topology::Topology;
+
+mod build;
+mod sink_thread;
+
+/// How long an idle worker sleeps at most before it looks around by itself.
+const PARK_MS: u64 = 100;
+/// How often an idle worker looks before it parks.
+const SPINS: usize = 64;
+/// How often the waiting thread looks at idle inputs and at the drain of a stopped job.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Everything that the workers of a job share.
+pub struct Job {
+    pub(crate) stages: Vec<StageRun>,
+    /// The places of the sources in `stages`.
+    pub(crate) sources: Vec<usize>,
+    pub(crate) options: RunOptions,
+    pub(crate) memory: MemoryAccount,
+    pub(crate) sleep: Arc<Sleep>,
+    /// Cells with a watermark in their mailbox, each owned by whoever pops it.
+    pub(crate) urgent: Queue<(usize, usize)>,
+    /// Other cells with something in their mailbox.
+    pub(crate) ready: Queue<(usize, usize)>,
+    pub(crate) turn: AtomicUsize,
+    pub(crate) latency: LatencyHistogram,
+    stopping: AtomicBool,
+    over: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    /// Sinks that have not finished.
+    open_sinks: AtomicUsize,
+    /// Signalled when a sink finishes or the job fails.
+    changed: (Mutex<()>, Condvar),
+    started_ns: u64,
+}
+
+impl Job {
+    /// True once nothing more may be done.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    /// True once the job is being stopped from outside.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Ends the job with an error; the first one wins.
+    pub fn fail(&self, error: Error) {
+        let mut failure = self.failure.lock().expect("no panic under this lock");
+        failure.get_or_insert(error);
+        drop(failure);
+        self.end();
+    }
+
+    fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.sleep.notify_all();
+        self.signal();
+    }
+
+    fn signal(&self) {
+        drop(self.changed.0.lock().expect("no panic under this lock"));
+        self.changed.1.notify_all();
+    }
+
+    /// Nobody needs more from a stage: it and whatever feeds nothing else are ended, and sources
+    /// among them close with the last watermark.
+    pub(crate) fn end_stage(&self, stage: usize) {
+        self.stages[stage].ended.store(true, Ordering::SeqCst);
+        for place in (0..stage).rev() {
+            let run = &self.stages[place];
+            let is_ended = |to: usize| self.stages[to].ended.load(Ordering::SeqCst);
+            if !run.edges.is_empty() && run.edges.iter().all(|edge| is_ended(edge.to.0)) {
+                run.ended.store(true, Ordering::SeqCst);
+                if let StageRunKind::Source(source) = &run.kind {
+                    source.ready.store(true, Ordering::SeqCst);
+                }
+            }
+        }
+        self.sleep.notify();
+    }
+
+    /// A copy of all counters.
+    pub fn metrics(&self) -> MetricsSnapshot {
+        let stages = self.stages.iter().map(|stage| {
+            let mut snapshot = stage.metrics.snapshot(&stage.id, &stage.name, stage.role());
+            if let StageRunKind::Source(source) = &stage.kind {
+                snapshot.idle = source.idle.load(Ordering::Relaxed);
+            }
+            if let StageRunKind::Sink(sink) = &stage.kind {
+                snapshot.queued = sink.waiting.load(Ordering::Relaxed);
+            }
+            snapshot
+        });
+        MetricsSnapshot { stages: stages.collect() }
+    }
+
+    // --- idle inputs ---
+
+    /// Declares unbounded inputs idle that have brought nothing for the timeout.
+    fn look_for_idle_inputs(&self) -> Result<()> {
+        let Some(timeout) = self.options.idle_timeout else { return Ok(()) };
+        let now_ns = self.options.clock.now_ns();
+        for &place in &self.sources {
+            let StageRunKind::Source(source) = &self.stages[place].kind else { continue };
+            let quiet_ns = now_ns.saturating_sub(source.last_rows_ns.load(Ordering::Relaxed));
+            let is_open = !source.bounded && !source.finished.load(Ordering::Relaxed);
+            if is_open
+                && quiet_ns > timeout.as_nanos() as u64
+                && !source.idle.swap(true, Ordering::SeqCst)
+            {
+                self.spread_idleness()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Works out anew which lanes are idle (every source behind them is), and lets operators go on
+    /// without them.
+    fn spread_idleness(&self) -> Result<()> {
+        let mut idle = vec![false; self.stages.len()];
+        for (place, stage) in self.stages.iter().enumerate() {
+            let lane_is_idle = |lane: usize| stage.lanes[lane].idle.load(Ordering::SeqCst);
+            idle[place] = match &stage.kind {
+                StageRunKind::Source(source) => source.idle.load(Ordering::SeqCst),
+                _ => (0..stage.lanes.len()).all(lane_is_idle),
+            };
+            for edge in &stage.edges {
+                let lanes = stage.lanes.len().max(1);
+                let down = &self.stages[edge.to.0];
+                let one_lane = matches!(stage.kind, StageRunKind::Operator(_)) && edge.port == 0;
+                for lane in 0..if one_lane { 1 } else { lanes } {
+                    let value = match &stage.kind {
+                        StageRunKind::Transform(_) => lane_is_idle(lane),
+                        _ => idle[place],
+                    };
+                    down.lanes[edge.lane_base + lane].idle.store(value, Ordering::SeqCst);
+                }
+            }
+        }
+        for (place, stage) in self.stages.iter().enumerate() {
+            if let StageRunKind::Operator(operator) = &stage.kind
+                && stage.lanes.len() > 1
+            {
+                self.begin_watermark(place, operator, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// An idle input has rows again: its running watermark is raised to what the others have
+    /// reached, so that rows which they have passed are late.
+    pub(crate) fn wake_from_idle(&self, stage: usize, source: &SourceRun, state: &mut SourceState) {
+        if !source.idle.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let joints = self.stages[stage + 1..].iter().filter_map(|stage| match &stage.kind {
+            StageRunKind::Operator(operator) => {
+                Some(operator.joint.lock().expect("no panic under this lock").watermark)
+            }
+            _ => None,
+        });
+        let reached = joints.max().unwrap_or(Watermark::MIN);
+        if let Some(assigner) = &mut state.assigner
+            && reached < Watermark::END
+        {
+            assigner.raise_watermark(reached);
+        }
+        // Not an error: the lanes only become counted again.
+        let spread = self.spread_idleness();
+        debug_assert!(spread.is_ok());
+    }
+
+    /// True if nothing is under way any more: all that a stopped job could still do is done.
+    fn is_drained(&self) -> bool {
+        let sources_done = self.sources.iter().all(|&place| match &self.stages[place].kind {
+            StageRunKind::Source(source) => source.finished.load(Ordering::SeqCst),
+            _ => true,
+        });
+        let empty = |stage: &StageRun| match &stage.kind {
+            StageRunKind::Operator(operator) => operator.cells.iter().all(|c| c.mailbox.is_idle()),
+            _ => true,
+        };
+        sources_done
+            && self.stages.iter().all(|s| s.metrics.queued.load(Ordering::SeqCst) == 0 && empty(s))
+    }
+}
+
+/// A handle to watch and stop a job, from any thread.
+#[derive(Clone)]
+pub struct JobControl(Arc<Job>);
+
+impl JobControl {
+    /// Stops the job: see the module header.
+    pub fn cancel(&self) {
+        self.0.stopping.store(true, Ordering::SeqCst);
+        for &place in &self.0.sources {
+            if let StageRunKind::Source(source) = &self.0.stages[place].kind {
+                source.ready.store(true, Ordering::SeqCst);
+            }
+        }
+        self.0.sleep.notify_all();
+    }
+    /// A copy of all counters.
+    pub fn metrics(&self) -> MetricsSnapshot {
+        self.0.metrics()
+    }
+}
+
+/// What a job did.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// All counters at the end.
+    pub metrics: MetricsSnapshot,
+    /// From start to end.
+    pub elapsed: Duration,
+    /// Result latency.
+    pub latency: Option<LatencyPercentiles>,
+    /// The most that rows in flight and state took, in bytes.
+    pub peak_bytes: usize,
+    /// True if the job was stopped before its inputs ended.
+    pub cancelled: bool,
+}
+
+/// A job that runs on threads of its own.
+pub struct RunningJob {
+    job: Arc<Job>,
+    workers: Vec<JoinHandle<()>>,
+    sinks: Vec<JoinHandle<()>>,
+}
+
+/// Starts a job. Sinks are opened and sources started before this returns, so that what is wrong
+/// with them is known at once.
+pub fn start(graph: Graph, options: RunOptions) -> Result<RunningJob> {
+    let topology = Topology::detect();
+    let mut receivers = Vec::new();
+    let job = Arc::new(build::build(graph, options, topology.numa_nodes(), Some(&mut receivers))?);
+    build::open(&job)?;
+    let sinks = receivers
+        .into_iter()
+        .map(|(stage, receiver)| sink_thread::spawn(Arc::clone(&job), stage, receiver))
+        .collect::<Result<Vec<_>>>();
+    let mut running = RunningJob { job, workers: Vec::new(), sinks: sinks? };
+    let workers = running.job.options.workers.max(1);
+    let cores: usize = topology.nodes.iter().map(Vec::len).sum();
+    let pin = running.job.options.pin_workers && workers <= cores;
+    for worker in 0..workers {
+        let (core, numa_node) = topology.place(worker);
+        let job = Arc::clone(&running.job);
+        let body = move || {
+            if pin {
+                core_affinity::set_for_current(core_affinity::CoreId { id: core });
+            }
+            work(&job, WorkerPlace { worker, numa_node });
+        };
+        let thread = std::thread::Builder::new().name(format!("worker-{worker}")).spawn(body);
+        match thread {
+            Ok(thread) => running.workers.push(thread),
+            Err(error) => {
+                running.job.fail(Error::io(format!("can't start a worker thread: {error}")));
+                return running.wait().map(|_| unreachable!("the job has failed"));
+            }
+        }
+    }
+    Ok(running)
+}
+
+/// A worker's life.
+fn work(job: &Job, place: WorkerPlace) {
+    while !job.is_over() {
+        if let Some(task) = (0..SPINS).find_map(|_| {
+            let task = job.next_task(place);
+            if task.is_none() {
+                std::hint::spin_loop();
+            }
+            task
+        }) {
+            job.execute(task, place);
+            continue;
+        }
+        let ticket = job.sleep.announce();
+        match job.next_task(place) {
+            Some(task) => {
+                job.sleep.retract(ticket);
+                job.execute(task, place);
+            }
+            None if job.is_over() => job.sleep.retract(ticket),
+            None => job.sleep.park(ticket, PARK_MS),
+        }
+    }
+}
+
+impl RunningJob {
+    /// A handle to watch and stop it.
+    pub fn control(&self) -> JobControl {
+        JobControl(Arc::clone(&self.job))
+    }
+
+    /// Waits until the job is done, stopped or failed, and joins its threads.
+    pub fn wait(mut self) -> Result<Report> {
+        let waited = self.wait_for_end();
+        if let Err(error) = waited {
+            self.job.fail(error);
+        }
+        self.job.end();
+        for worker in self.workers.drain(..) {
+            if worker.join().is_err() {
+                self.job.fail(Error::internal("a worker panicked outside its tasks"));
+            }
+        }
+        let failed = self.job.failure.lock().expect("no panic under this lock").is_some();
+        self.tell_sinks(if failed { || SinkMessage::Abort } else { || SinkMessage::Stop });
+        for sink in self.sinks.drain(..) {
+            if sink.join().is_err() {
+                self.job.fail(Error::internal("a sink's thread panicked"));
+            }
+        }
+        build::stop_sources(&self.job);
+        let failure = self.job.failure.lock().expect("no panic under this lock").take();
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(build::report(&self.job)),
+        }
+    }
+
+    /// Returns when nothing is left to be done by workers.
+    fn wait_for_end(&self) -> Result<()> {
+        let job = &self.job;
+        let mut drained_ticks = 0;
+        loop {
+            if job.is_over() || job.open_sinks.load(Ordering::SeqCst) == 0 {
+                return Ok(());
+            }
+            let guard = job.changed.0.lock().expect("no panic under this lock");
+            drop(job.changed.1.wait_timeout(guard, TICK).expect("no panic under this lock"));
+            job.look_for_idle_inputs()?;
+            // Twice in a row: a task that is being executed is in no queue.
+            drained_ticks =
+                if job.is_stopping() && job.is_drained() { drained_ticks + 1 } else { 0 };
+            if drained_ticks >= 2 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn tell_sinks(&self, message: fn() -> SinkMessage) {
+        for stage in &self.job.stages {
+            if let StageRunKind::Sink(SinkRun { channel: Some(channel), .. }) = &stage.kind {
+                // A sink that has finished has gone; that is fine.
+                let _ = channel.send(message());
+            }
+        }
+    }
+}
+
+impl Job {
+    pub(crate) fn send_to_sink(
+        &self,
+        stage: usize,
+        sink: &SinkRun,
+        message: SinkMessage,
+    ) -> Result<()> {
+        sink.waiting.fetch_add(1, Ordering::Relaxed);
+        match &sink.channel {
+            // The thread ends early only after an error, which has ended the job already.
+            Some(channel) => {
+                let _ = channel.send(message);
+                Ok(())
+            }
+            None => {
+                let mut inline = sink.inline.lock().expect("no panic under this lock");
+                sink_thread::handle(self, stage, &mut inline, message).map(drop)
+            }
+        }
+    }
+
+    pub(crate) fn sink_finished(&self) {
+        if self.open_sinks.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.signal();
+        }
+    }
+}
+
+/// The receiving ends of the sinks' channels with their stages.
+pub(crate) type SinkReceivers = Vec<(usize, mpsc::Receiver<SinkMessage>)>;
+
+pub(crate) use build::{build as build_job, open as open_job, report as report_job, stop_sources};
+
+impl Job {
+    /// True once every sink has finished.
+    pub(crate) fn all_sinks_finished(&self) -> bool {
+        self.open_sinks.load(Ordering::SeqCst) == 0
+    }
+
+    /// The error that ended the job.
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        self.failure.lock().expect("no panic under this lock").take()
+    }
+
+    /// Checks at the end of a complete run that no row got lost on the way: what an operator was
+    /// given it has accepted or counted as late.
+    pub(crate) fn assert_conservation(&self) {
+        for stage in &self.stages {
+            let StageRunKind::Operator(operator) = &stage.kind else { continue };
+            if operator.operator.judges_lateness() && !stage.ended.load(Ordering::SeqCst) {
+                let snapshot = stage.metrics.snapshot(&stage.id, &stage.name, StageRole::Operator);
+                assert_eq!(
+                    snapshot.accepted + snapshot.late,
+                    snapshot.rows_in,
+                    "accepted + late = ingested, at {}",
+                    stage.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! From a graph to a job that can run, and from a job that has run to its report.
+
+use std::collections::VecDeque;
+use std::sync::Condvar;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use thalweg_core::connector::Waker;
+use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
+use thalweg_core::{OperatorClass, Result, Watermark};
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Queue};
+use thalweg_ordering::{Mailbox, Sleep};
+
+use super::{Job, Report, SinkReceivers};
+use crate::barrier::{Completions, Joint};
+use crate::lane::Lane;
+use crate::memory::MemoryAccount;
+use crate::metrics::{LatencyHistogram, StageMetrics};
+use crate::options::RunOptions;
+use crate::stage::{
+    Cell, CellState, Edge, OperatorRun, Sequencer, SinkRun, SourceRun, SourceState, StageRun,
+    StageRunKind,
+};
+
+/// Lays out lanes and edges and makes the stages. With `receivers`, sinks get a channel.
+pub(crate) fn build(
+    graph: Graph,
+    options: RunOptions,
+    numa_nodes: usize,
+    mut receivers: Option<&mut SinkReceivers>,
+) -> Result<Job> {
+    let (lanes, edges) = lay_out(&graph);
+    let mut stages = Vec::with_capacity(graph.stages.len());
+    for (place, stage) in graph.stages.into_iter().enumerate() {
+        let Stage { id, name, kind, .. } = stage;
+        let kind = stage_kind(place, kind, lanes[place], &options, &mut receivers)
+            .map_err(|error| error.in_operator(name.clone()))?;
+        let make_lane = || Lane::new(edges[place].len(), numa_nodes);
+        stages.push(StageRun {
+            id,
+            name,
+            kind,
+            lanes: (0..lanes[place]).map(|_| make_lane()).collect(),
+            edges: edges[place].clone(),
+            metrics: StageMetrics::new(),
+            ended: AtomicBool::new(false),
+        });
+    }
+    let is_source = |stage: &StageRun| matches!(stage.kind, StageRunKind::Source(_));
+    let sources = (0..stages.len()).filter(|&place| is_source(&stages[place])).collect();
+    let sinks = stages.iter().filter(|stage| matches!(stage.kind, StageRunKind::Sink(_))).count();
+    let job = Job {
+        sources,
+        memory: MemoryAccount::new(options.memory_limit_bytes),
+        sleep: Arc::new(Sleep::new()),
+        urgent: Queue::new(),
+        ready: Queue::new(),
+        turn: AtomicUsize::new(0),
+        latency: LatencyHistogram::new(),
+        stopping: AtomicBool::new(false),
+        over: AtomicBool::new(false),
+        failure: Mutex::new(None),
+        open_sinks: AtomicUsize::new(sinks),
+        changed: (Mutex::new(()), Condvar::new()),
+        started_ns: options.clock.now_ns(),
+        stages,
+        options,
+    };
+    first_outputs(&job);
+    Ok(job)
+}
+
+/// How many lanes each stage has, and where its edges lead. A union keeps its inputs' lanes apart;
+/// an operator joins them on its main port and keeps them on the port of late rows.
+fn lay_out(graph: &Graph) -> (Vec<usize>, Vec<Vec<Edge>>) {
+    let count = graph.stages.len();
+    let (mut lanes, mut edges) = (vec![0; count], vec![Vec::new(); count]);
+    for (place, stage) in graph.stages.iter().enumerate() {
+        for input in &stage.inputs {
+            let from = input.from.0;
+            let edge = Edge { port: input.port, to: StageId(place), lane_base: lanes[place] };
+            edges[from].push(edge);
+            lanes[place] += match (&graph.stages[from].kind, input.port) {
+                (StageKind::Source { .. }, _) | (StageKind::Operator(_), 0) => 1,
+                _ => lanes[from],
+            };
+        }
+    }
+    (lanes, edges)
+}
+
+fn stage_kind(
+    place: usize,
+    kind: StageKind,
+    lanes: usize,
+    options: &RunOptions,
+    receivers: &mut Option<&mut SinkReceivers>,
+) -> Result<StageRunKind> {
+    Ok(match kind {
+        StageKind::Transform(transform) => StageRunKind::Transform(transform),
+        StageKind::Source { source, assigner } => StageRunKind::Source(SourceRun {
+            bounded: source.is_bounded(),
+            state: Mutex::new(SourceState {
+                source,
+                assigner,
+                current: Vec::new(),
+                leftover: VecDeque::new(),
+                serial: 0,
+                epoch: 0,
+                bundle_rows: 1024.min(options.bundle_rows_max),
+                ingest_ns: 0,
+            }),
+            ready: AtomicBool::new(true),
+            finished: AtomicBool::new(false),
+            last_rows_ns: AtomicU64::new(options.clock.now_ns()),
+            idle: AtomicBool::new(false),
+        }),
+        StageKind::Operator(operator) => {
+            let cells = if operator.is_singleton() { 1 } else { options.partitions() };
+            let make = |cell| {
+                Ok(Cell {
+                    mailbox: Mailbox::new(),
+                    barriers: AtomicUsize::new(0),
+                    state: Mutex::new(CellState {
+                        partition: operator.open(cell, cells)?,
+                        resume: None,
+                        outputs: Vec::new(),
+                        passed: Watermark::MIN,
+                        state_bytes: 0,
+                    }),
+                })
+            };
+            let sequenced = operator.class() == OperatorClass::Sequenced;
+            let sequencers = if sequenced { lanes } else { 0 };
+            StageRunKind::Operator(OperatorRun {
+                class: operator.class(),
+                phases: operator.watermark_phases().max(1),
+                cells: (0..cells).map(make).collect::<Result<_>>()?,
+                joint: Mutex::new(Joint::new(lanes, Vec::new())),
+                completions: Mutex::new(Completions::default()),
+                sequencers: (0..sequencers).map(|_| Mutex::new(Sequencer::default())).collect(),
+                operator,
+            })
+        }
+        StageKind::Sink(sink) => {
+            let channel = receivers.as_mut().map(|receivers| {
+                let (sender, receiver) = mpsc::channel();
+                receivers.push((place, receiver));
+                sender
+            });
+            StageRunKind::Sink(SinkRun {
+                channel,
+                inline: Mutex::new(Some(sink)),
+                sequencers: (0..lanes).map(|_| Mutex::new(Sequencer::default())).collect(),
+                open_lanes: AtomicUsize::new(lanes),
+                waiting: Arc::new(AtomicUsize::new(0)),
+            })
+        }
+    })
+}
+
+/// Gives every operator and source its first output containers.
+fn first_outputs(job: &Job) {
+    for (place, stage) in job.stages.iter().enumerate() {
+        match &stage.kind {
+            StageRunKind::Operator(operator) => {
+                let outputs = job.make_outputs(place);
+                for cell in &operator.cells {
+                    let mut state = cell.state.lock().expect("nobody else has the job yet");
+                    state.outputs.clone_from(&outputs);
+                }
+                operator.joint.lock().expect("nobody else has the job yet").outputs = outputs;
+            }
+            StageRunKind::Source(source) => {
+                let mut state = source.state.lock().expect("nobody else has the job yet");
+                state.current = vec![None; stage.edges.len()];
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Opens the sinks, then starts the sources. What is wrong with either is reported at once; sinks
+/// that were opened are aborted then.
+pub(crate) fn open(job: &Arc<Job>) -> Result<()> {
+    let result = open_all(job);
+    if result.is_err() {
+        for stage in &job.stages {
+            if let StageRunKind::Sink(sink) = &stage.kind
+                && let Some(sink) = sink.inline.lock().expect("nobody else runs yet").as_mut()
+            {
+                sink.abort();
+            }
+        }
+        stop_sources(job);
+    }
+    result
+}
+
+fn open_all(job: &Arc<Job>) -> Result<()> {
+    for stage in &job.stages {
+        if let StageRunKind::Sink(sink) = &stage.kind {
+            let mut sink = sink.inline.lock().expect("nobody else runs yet");
+            let sink = sink.as_mut().expect("the sink is still here");
+            sink.open().map_err(|error| error.in_operator(stage.name.clone()))?;
+        }
+    }
+    for &place in &job.sources {
+        let StageRunKind::Source(run) = &job.stages[place].kind else { continue };
+        let weak = Arc::downgrade(job);
+        let waker: Waker = Arc::new(move || {
+            let Some(job) = weak.upgrade() else { return };
+            if let StageRunKind::Source(run) = &job.stages[place].kind {
+                run.ready.store(true, Ordering::SeqCst);
+                job.sleep.notify();
+            }
+        });
+        let mut state = run.state.lock().expect("nobody else runs yet");
+        let name = &job.stages[place].name;
+        state.source.start(waker).map_err(|error| error.in_operator(name.clone()))?;
+    }
+    Ok(())
+}
+
+/// Makes sure that no source reads on.
+pub(crate) fn stop_sources(job: &Job) {
+    for &place in &job.sources {
+        if let StageRunKind::Source(run) = &job.stages[place].kind
+            && let Ok(mut state) = run.state.lock()
+        {
+            state.source.stop();
+        }
+    }
+}
+
+/// What a job that has ended did.
+pub(crate) fn report(job: &Job) -> Report {
+    let cancelled = job.is_stopping() && !job.all_sinks_finished();
+    if !cancelled {
+        job.assert_conservation();
+    }
+    let elapsed_ns = job.options.clock.now_ns().saturating_sub(job.started_ns);
+    Report {
+        metrics: job.metrics(),
+        elapsed: Duration::from_nanos(elapsed_ns),
+        latency: job.latency.percentiles(),
+        peak_bytes: job.memory.peak_bytes(),
+        cancelled,
+    }
+}

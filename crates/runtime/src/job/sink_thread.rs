@@ -1,0 +1,130 @@
+//! A sink's own thread: it may block without holding a worker up.
+//!
+//! The channel to it has no bound of its own. What waits in it counts as bytes in flight until it
+//! is written, so a slow sink fills the memory account, and sources are asked no more: the bound is
+//! kept at the one place where slowing down loses nothing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::thread::JoinHandle;
+
+use thalweg_core::{Error, Result, Sink};
+use thalweg_ordering::sync::{Arc, Ordering};
+
+use super::Job;
+use crate::metrics::StageMetrics;
+use crate::stage::{SinkBatch, SinkMessage, StageRunKind};
+use crate::task::panic_message;
+
+/// Whether a sink takes more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SinkState {
+    /// More may come.
+    Open,
+    /// Finished, stopped or aborted.
+    Closed,
+}
+
+/// Starts the thread of the sink at this stage.
+pub(crate) fn spawn(
+    job: Arc<Job>,
+    stage: usize,
+    receiver: Receiver<SinkMessage>,
+) -> Result<JoinHandle<()>> {
+    let name = format!("sink-{stage}");
+    let body = move || {
+        let taken = match &job.stages[stage].kind {
+            StageRunKind::Sink(run) => run.inline.lock().expect("the job starts once").take(),
+            _ => None,
+        };
+        let mut sink = taken;
+        let result = catch_unwind(AssertUnwindSafe(|| run(&job, stage, &mut sink, &receiver)));
+        let error = match result {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(panic) => Error::user(format!("panicked: {}", panic_message(&panic))),
+        };
+        if let Some(sink) = sink.as_mut() {
+            sink.abort();
+        }
+        job.fail(error.in_operator(job.stages[stage].name.clone()));
+    };
+    let thread = std::thread::Builder::new().name(name).spawn(body);
+    thread.map_err(|error| Error::io(format!("can't start a sink's thread: {error}")))
+}
+
+fn run(
+    job: &Job,
+    stage: usize,
+    sink: &mut Option<Box<dyn Sink>>,
+    receiver: &Receiver<SinkMessage>,
+) -> Result<()> {
+    loop {
+        let message = match receiver.try_recv() {
+            Ok(message) => message,
+            Err(TryRecvError::Empty) => {
+                if let Some(sink) = sink.as_mut() {
+                    sink.flush()?;
+                }
+                match receiver.recv() {
+                    Ok(message) => message,
+                    Err(_) => return Ok(()),
+                }
+            }
+            Err(TryRecvError::Disconnected) => return Ok(()),
+        };
+        if handle(job, stage, sink, message)? == SinkState::Closed {
+            return Ok(());
+        }
+    }
+}
+
+/// Does what a message says. Called by the sink's thread, or inline in a simulation.
+pub(crate) fn handle(
+    job: &Job,
+    stage: usize,
+    slot: &mut Option<Box<dyn Sink>>,
+    message: SinkMessage,
+) -> Result<SinkState> {
+    if let StageRunKind::Sink(run) = &job.stages[stage].kind {
+        // The end of a job may add messages that were never counted in.
+        let _ =
+            run.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+    }
+    let Some(sink) = slot.as_mut() else { return Ok(SinkState::Closed) };
+    match message {
+        SinkMessage::Rows(batch) => {
+            write(job, stage, sink.as_mut(), &batch)?;
+            return Ok(SinkState::Open);
+        }
+        SinkMessage::Finish => {
+            sink.finish()?;
+            job.sink_finished();
+        }
+        SinkMessage::Stop => {
+            sink.flush()?;
+            sink.abort();
+        }
+        SinkMessage::Abort => sink.abort(),
+    }
+    *slot = None;
+    Ok(SinkState::Closed)
+}
+
+fn write(job: &Job, stage: usize, sink: &mut dyn Sink, rows: &SinkBatch) -> Result<()> {
+    let metrics = &job.stages[stage].metrics;
+    let started_ns = job.options.clock.now_ns();
+    let failed = job.is_over() && !job.is_stopping() && !job.all_sinks_finished();
+    if rows.batch.num_rows() > 0 && !failed {
+        sink.write(&rows.batch, rows.kinds.as_deref())?;
+        StageMetrics::add(&metrics.rows_out, rows.batch.num_rows() as u64);
+        StageMetrics::add(&metrics.bundles_out, 1);
+        let now_ns = job.options.clock.now_ns();
+        StageMetrics::add(&metrics.busy_ns, now_ns.saturating_sub(started_ns));
+        job.latency.record_us(now_ns.saturating_sub(rows.ingest_ns) / 1000);
+    }
+    job.memory.add_in_flight(-(rows.bytes as i64));
+    // A source may have been waiting for room.
+    job.sleep.notify();
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! A lane: the containers of one input, in epoch order.
+//!
+//! # How containers come and go
+//! - *On demand*: the first bundle that leaves container C by an edge makes C's container
+//!   downstream, and before it any missing one of the containers older than C, so that the list
+//!   downstream has the order of the list upstream ([`Lane::link`]).
+//! - *Merged*: an operator that passes no watermark on closes its output container without one;
+//!   the list then treats it as one with the next.
+//! - *Destroyed*: from the front, once finished ([`Lane::drop_finished`]).
+//!
+//! # Locks
+//! `link` holds the reader lock upstream while it takes the writer lock downstream. Stages are in
+//! topological order and nothing locks the other way round, so there is no cycle.
+
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, Ordering, RwLock};
+
+use crate::container::{Container, ContainerList, ContainerState};
+
+/// The containers of one input of one stage.
+pub struct Lane {
+    list: ContainerList,
+    /// Containers ever made here. Written under the writer lock.
+    made: AtomicU64,
+    /// Output edges of the owning stage that hang on this lane's containers.
+    edges: usize,
+    numa_nodes: usize,
+    /// Set while every source behind this lane is idle: the joint watermark does without it.
+    pub(crate) idle: AtomicBool,
+}
+
+impl Lane {
+    /// An empty lane whose containers have links for this many edges.
+    pub fn new(edges: usize, numa_nodes: usize) -> Self {
+        Lane {
+            list: RwLock::default(),
+            made: AtomicU64::new(0),
+            edges,
+            numa_nodes,
+            idle: AtomicBool::new(false),
+        }
+    }
+
+    /// Makes the next container and puts it at the young end.
+    pub fn append(&self) -> Arc<Container> {
+        let mut list = self.list.write().expect("no panic under a list lock");
+        self.append_locked(&mut list)
+    }
+
+    fn append_locked(
+        &self,
+        list: &mut std::collections::VecDeque<Arc<Container>>,
+    ) -> Arc<Container> {
+        // Relaxed: written under the writer lock only.
+        let index = self.made.fetch_add(1, Ordering::Relaxed);
+        let container = Arc::new(Container::new(index, self.edges, self.numa_nodes));
+        list.push_back(Arc::clone(&container));
+        container
+    }
+
+    /// The container downstream of `of` by this edge, made now if need be, with any missing older
+    /// one first.
+    pub fn link(&self, of: &Arc<Container>, edge: usize, down: &Lane) -> Arc<Container> {
+        if let Some(container) = of.down[edge].get() {
+            return Arc::clone(container);
+        }
+        let list = self.list.read().expect("no panic under a list lock");
+        let mut down_list = down.list.write().expect("no panic under a list lock");
+        for container in list.iter().take_while(|c| c.index <= of.index) {
+            container.down[edge].get_or_init(|| down.append_locked(&mut down_list));
+        }
+        drop(down_list);
+        let linked = of.down[edge].get().expect("a container in use is in its list");
+        Arc::clone(linked)
+    }
+
+    /// The oldest container, if any.
+    pub fn front(&self) -> Option<Arc<Container>> {
+        self.list.read().expect("no panic under a list lock").front().cloned()
+    }
+
+    /// The container with this index, unless it is not made yet or dropped already.
+    pub fn get(&self, index: u64) -> Option<Arc<Container>> {
+        let list = self.list.read().expect("no panic under a list lock");
+        let first = list.front()?.index;
+        list.get(usize::try_from(index.checked_sub(first)?).ok()?).cloned()
+    }
+
+    /// Drops finished containers from the old end. True if any was.
+    pub fn drop_finished(&self) -> bool {
+        let mut list = self.list.write().expect("no panic under a list lock");
+        let before = list.len();
+        while list.front().is_some_and(|container| container.is_finished()) {
+            list.pop_front();
+        }
+        before != list.len()
+    }
+
+    /// How many containers there are.
+    pub fn open_containers(&self) -> usize {
+        self.list.read().expect("no panic under a list lock").len()
+    }
+
+    /// Walks from the oldest to the youngest container until `visit` returns something.
+    pub fn walk<T>(&self, visit: impl FnMut(&Arc<Container>) -> Option<T>) -> Option<T> {
+        self.list.read().expect("no panic under a list lock").iter().find_map(visit)
+    }
+
+    /// The oldest container if its end watermark can be consumed now: it is assigned and every
+    /// bundle is consumed. Finished containers in front of it are dropped on the way.
+    pub fn ready_front(&self) -> Option<Arc<Container>> {
+        loop {
+            let front = self.front()?;
+            match front.state() {
+                ContainerState::WatermarkAssigned if front.unconsumed() == 0 => return Some(front),
+                _ if front.is_finished() => {
+                    self.drop_finished();
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use thalweg_core::Watermark;
+
+    #[test]
+    fn linking_a_young_container_makes_the_older_ones_first() {
+        let (up, down) = (Lane::new(1, 1), Lane::new(0, 1));
+        let containers: Vec<_> = (0..3).map(|_| up.append()).collect();
+        let third = up.link(&containers[2], 0, &down);
+        assert_eq!(third.index, 2);
+        assert_eq!(down.open_containers(), 3);
+        assert_eq!(up.link(&containers[0], 0, &down).index, 0);
+    }
+
+    proptest! {
+        /// Whatever order containers are linked in, the lists keep the same order, each container
+        /// has exactly one partner, and dropping finished ones never drops an unfinished one.
+        #[test]
+        fn lists_keep_epoch_order(order in prop::collection::vec(0usize..12, 1..60)) {
+            let (up, down) = (Lane::new(1, 1), Lane::new(0, 1));
+            let containers: Vec<_> = (0..12).map(|_| up.append()).collect();
+            for &i in &order {
+                prop_assert_eq!(up.link(&containers[i], 0, &down).index, i as u64);
+            }
+            let youngest = *order.iter().max().expect("not empty");
+            prop_assert_eq!(down.open_containers(), youngest + 1);
+            for (i, container) in containers.iter().enumerate() {
+                container.close((i % 3 != 0).then_some(Watermark(i as i64)), 0);
+                if i % 3 != 0 && i < 7 {
+                    prop_assert!(container.retrieve());
+                    container.mark_consumed();
+                }
+            }
+            up.drop_finished();
+            // 0 and 3 and 6 were merged (cancelled, empty), the others up to 6 consumed.
+            prop_assert_eq!(up.front().expect("seven is left").index, 7);
+            prop_assert!(up.get(6).is_none());
+            prop_assert_eq!(up.get(9).expect("still there").index, 9);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The one memory limit: what is in flight and what operators keep count against it.
+//!
+//! Credits are given at the sources only. A source is asked for rows while the bytes in flight
+//! (deposited and not consumed, or waiting for a sink) are below a quarter of the limit; work that
+//! is inside is never refused room, so the oldest epoch always drains and nothing can deadlock on
+//! credits: bytes in flight fall whenever a worker works, and a source below its guaranteed minimum
+//! (nothing of anybody in flight) is always asked.
+//! Between half of that mark and the mark only the input that is furthest behind in event time is
+//! asked, so that an input that runs ahead can't fill the memory with rows that wait for the other.
+//!
+//! State that grows to the limit fails the job with a clear message; spilling is not part of this.
+
+use thalweg_ordering::sync::{AtomicI64, AtomicUsize, Ordering};
+
+/// How many bytes are in use, by what.
+pub struct MemoryAccount {
+    limit_bytes: usize,
+    in_flight_bytes: AtomicI64,
+    state_bytes: AtomicI64,
+    peak_bytes: AtomicUsize,
+}
+
+/// How much a source may bring at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pressure {
+    /// Every source may read.
+    Low,
+    /// Only the source furthest behind may.
+    High,
+    /// None may.
+    Full,
+}
+
+impl MemoryAccount {
+    /// Nothing in use, at most `limit_bytes`.
+    pub fn new(limit_bytes: usize) -> Self {
+        MemoryAccount {
+            limit_bytes,
+            in_flight_bytes: AtomicI64::new(0),
+            state_bytes: AtomicI64::new(0),
+            peak_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Bytes deposited (positive) or consumed (negative). Relaxed throughout: a gauge that steers,
+    /// and nothing is published through it.
+    pub fn add_in_flight(&self, bytes: i64) {
+        self.in_flight_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes by which an operator's state grew.
+    pub fn add_state(&self, bytes: i64) {
+        let state = self.state_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let total = state.max(0) as usize + self.in_flight_bytes();
+        self.peak_bytes.fetch_max(total, Ordering::Relaxed);
+    }
+
+    /// Bytes in flight.
+    pub fn in_flight_bytes(&self) -> usize {
+        self.in_flight_bytes.load(Ordering::Relaxed).max(0) as usize
+    }
+
+    /// Bytes that operators keep.
+    pub fn state_bytes(&self) -> usize {
+        self.state_bytes.load(Ordering::Relaxed).max(0) as usize
+    }
+
+    /// The most that was ever in use.
+    pub fn peak_bytes(&self) -> usize {
+        self.peak_bytes.load(Ordering::Relaxed).max(self.in_flight_bytes() + self.state_bytes())
+    }
+
+    /// The limit.
+    pub fn limit_bytes(&self) -> usize {
+        self.limit_bytes
+    }
+
+    /// True if state and rows in flight together have reached the limit.
+    pub fn is_exhausted(&self) -> bool {
+        self.state_bytes() + self.in_flight_bytes() > self.limit_bytes
+    }
+
+    /// How much sources may bring.
+    pub fn pressure(&self) -> Pressure {
+        let mark = (self.limit_bytes / 4).min(IN_FLIGHT_BYTES_MAX);
+        let used = self.in_flight_bytes();
+        if used >= mark {
+            Pressure::Full
+        } else if used >= mark / 2 {
+            Pressure::High
+        } else {
+            Pressure::Low
+        }
+    }
+}
+
+/// More than this in flight never helps throughput: it only lets caches grow cold.
+const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
+
+/// 70 % of what the control group or the machine allows.
+pub fn default_limit_bytes() -> usize {
+    available_bytes() / 10 * 7
+}
+
+/// The memory that this process may use: the smallest limit of its control groups, else what the
+/// machine has. 4 GiB where neither can be read.
+pub fn available_bytes() -> usize {
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        let kib: usize = line.split_whitespace().nth(1)?.parse().ok()?;
+        Some(kib * 1024)
+    });
+    let files = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let group = files
+        .iter()
+        .filter_map(|file| std::fs::read_to_string(file).ok()?.trim().parse::<usize>().ok())
+        .min();
+    match (machine, group) {
+        (Some(machine), Some(group)) => machine.min(group),
+        (Some(bytes), None) | (None, Some(bytes)) => bytes,
+        (None, None) => 4 << 30,
+    }
+}
+
+/// The most memory this process has had resident, in bytes, where the system tells.
+pub fn peak_resident_bytes() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: usize = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_rises_with_bytes_in_flight() {
+        let account = MemoryAccount::new(4000);
+        assert_eq!(account.pressure(), Pressure::Low);
+        account.add_in_flight(500);
+        assert_eq!(account.pressure(), Pressure::High);
+        account.add_in_flight(500);
+        assert_eq!(account.pressure(), Pressure::Full);
+        account.add_in_flight(-1000);
+        assert_eq!(account.pressure(), Pressure::Low);
+        account.add_state(4001);
+        assert!(account.is_exhausted());
+        assert_eq!(account.peak_bytes(), 4001);
+    }
+
+    #[test]
+    fn the_machine_tells_its_memory() {
+        assert!(available_bytes() > 64 << 20);
+    }
+}

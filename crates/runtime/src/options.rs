@@ -1,0 +1,68 @@
+//! What a caller can set for a run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_core::shim::{SharedClock, SystemClock};
+
+use crate::memory;
+
+/// In which order the dispatcher looks for bundles (design.md §5). Watermark work comes first under
+/// every policy, and results are the same under each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SchedulerPolicy {
+    /// By the next externalization moment (StreamBox §6): the oldest container that the next
+    /// result needs, else the stage with the most open containers.
+    #[default]
+    Nem,
+    /// Each stage in turn.
+    RoundRobin,
+}
+
+/// Settings of a run.
+#[derive(Clone)]
+pub struct RunOptions {
+    /// Threads that work, at least 1. Default: one per core.
+    pub workers: usize,
+    /// Pin workers to cores where the platform allows it and there are enough cores.
+    pub pin_workers: bool,
+    /// The order in which bundles are taken.
+    pub scheduler: SchedulerPolicy,
+    /// The largest bundle, in rows.
+    pub bundle_rows_max: usize,
+    /// Everything that the job may keep in memory, in bytes.
+    pub memory_limit_bytes: usize,
+    /// After this long without rows an unbounded input no longer holds the joint watermark back.
+    pub idle_timeout: Option<Duration>,
+    /// Run-time partitions per keyed operator; default about four per worker.
+    pub partitions: Option<usize>,
+    /// The clock.
+    pub clock: SharedClock,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        RunOptions {
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            pin_workers: true,
+            scheduler: SchedulerPolicy::default(),
+            bundle_rows_max: 64 * 1024,
+            memory_limit_bytes: memory::default_limit_bytes(),
+            idle_timeout: Some(Duration::from_secs(30)),
+            partitions: None,
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+}
+
+impl RunOptions {
+    /// Run-time partitions of a keyed operator: with one worker there is nothing to spread.
+    pub(crate) fn partitions(&self) -> usize {
+        let wanted = match (self.partitions, self.workers) {
+            (Some(partitions), _) => partitions,
+            (None, 1) => 1,
+            (None, workers) => (4 * workers).next_power_of_two(),
+        };
+        wanted.clamp(1, 256)
+    }
+}

@@ -1,0 +1,252 @@
+//! A stage at run time: its lanes, its edges, and what stands in the middle.
+//!
+//! # Cells
+//! Each partition of an operator lives in a [`Cell`]: a mailbox of pieces and barriers in front of
+//! the partition's state. The mailbox's owner is the one worker that may touch the state.
+//!
+//! # Sequencers
+//! A `sequenced` operator and a sink take the bundles of a lane in order: container after
+//! container, and within one by ordinal. Bundles are routed by any worker in any order and then
+//! offered to the lane's [`Sequencer`], which holds what comes early and lets the rest through
+//! under a short lock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc;
+
+use arrow_array::RecordBatch;
+use thalweg_core::connector::Assign;
+use thalweg_core::graph::StageId;
+use thalweg_core::{
+    Bundle, Operator, OperatorClass, Partition, Route, Sink, Source, SourceBatch, Transform,
+    Watermark,
+};
+use thalweg_ordering::Mailbox;
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex};
+
+use crate::barrier::{Barrier, Joint, SharedCompletions};
+use crate::container::Container;
+use crate::lane::Lane;
+use crate::metrics::{StageMetrics, StageRole};
+
+/// An edge to a stage downstream.
+#[derive(Clone, Copy, Debug)]
+pub struct Edge {
+    /// The output port it hangs on.
+    pub port: usize,
+    /// Where it leads.
+    pub to: StageId,
+    /// The first of the lanes there that belong to this edge.
+    pub lane_base: usize,
+}
+
+/// A stage of a running job.
+pub struct StageRun {
+    /// Stable identifier.
+    pub id: String,
+    /// What a user calls it.
+    pub name: String,
+    /// What it does.
+    pub kind: StageRunKind,
+    /// One per input lane; sources have none.
+    pub lanes: Vec<Lane>,
+    /// In the order of the containers' links.
+    pub edges: Vec<Edge>,
+    /// What is counted.
+    pub metrics: StageMetrics,
+    /// Nobody needs what this stage makes any more.
+    pub ended: AtomicBool,
+}
+
+impl StageRun {
+    /// What the stage is, for metrics.
+    pub fn role(&self) -> StageRole {
+        match &self.kind {
+            StageRunKind::Source(_) => StageRole::Source,
+            StageRunKind::Transform(_) => StageRole::Transform,
+            StageRunKind::Operator(_) => StageRole::Operator,
+            StageRunKind::Sink(_) => StageRole::Sink,
+        }
+    }
+    /// The edges of a port with their places.
+    pub fn edges_of(&self, port: usize) -> impl Iterator<Item = (usize, &Edge)> {
+        self.edges.iter().enumerate().filter(move |(_, edge)| edge.port == port)
+    }
+}
+
+/// What a stage does at run time.
+pub enum StageRunKind {
+    /// Reads.
+    Source(SourceRun),
+    /// Stateless.
+    Transform(Arc<dyn Transform>),
+    /// Stateful.
+    Operator(OperatorRun),
+    /// Writes.
+    Sink(SinkRun),
+}
+
+/// A source and its assigner.
+pub struct SourceRun {
+    /// Polled by one worker at a time; nobody waits for this lock.
+    pub state: Mutex<SourceState>,
+    /// True if polling may bring something. Set by the source's waker, cleared before a poll.
+    pub ready: AtomicBool,
+    /// True once the last epoch is closed.
+    pub finished: AtomicBool,
+    /// True if the input ends by itself.
+    pub bounded: bool,
+    /// When rows came last.
+    pub last_rows_ns: AtomicU64,
+    /// True while declared idle.
+    pub idle: AtomicBool,
+}
+
+/// What the worker that polls a source works with.
+pub struct SourceState {
+    /// The source.
+    pub source: Box<dyn Source>,
+    /// Stamps row times.
+    pub assigner: Option<Box<dyn Assign>>,
+    /// The open container downstream, one per edge.
+    pub current: Vec<Option<Arc<Container>>>,
+    /// Rows that were read and not yet sent.
+    pub leftover: VecDeque<SourceBatch>,
+    /// Bundles sent so far.
+    pub serial: u64,
+    /// Epochs ended so far.
+    pub epoch: u64,
+    /// How many rows to ask for: grows while the source always has more, shrinks when it has not.
+    pub bundle_rows: usize,
+    /// The newest moment at which rows came in.
+    pub ingest_ns: u64,
+}
+
+/// An operator and its cells.
+pub struct OperatorRun {
+    /// The operator.
+    pub operator: Arc<dyn Operator>,
+    /// How rows may be taken.
+    pub class: OperatorClass,
+    /// Phases of a watermark.
+    pub phases: usize,
+    /// One per partition.
+    pub cells: Vec<Cell>,
+    /// The joint watermark.
+    pub joint: Mutex<Joint>,
+    /// Finished barriers.
+    pub completions: SharedCompletions,
+    /// One per lane, for `sequenced` operators.
+    pub sequencers: Vec<Mutex<Sequencer<Routed>>>,
+}
+
+/// A partition behind its mailbox.
+pub struct Cell {
+    /// Pieces and barriers in the order in which the partition takes them.
+    pub mailbox: Mailbox<Item>,
+    /// Touched by the mailbox's owner only, so the lock is never contended.
+    pub state: Mutex<CellState>,
+    /// Barriers among the items: such a cell is urgent.
+    pub barriers: AtomicUsize,
+}
+
+/// What a cell's owner works with.
+pub struct CellState {
+    /// The partition.
+    pub partition: Box<dyn Partition>,
+    /// A barrier whose time was up: it goes on before anything else.
+    pub resume: Option<Arc<Barrier>>,
+    /// Where results of rows go now, one per main edge.
+    pub outputs: Vec<Arc<Container>>,
+    /// The watermark passed on last as this cell has seen it.
+    pub passed: Watermark,
+    /// State bytes as last reported.
+    pub state_bytes: usize,
+}
+
+/// What lies in a cell's mailbox.
+pub enum Item {
+    /// Rows.
+    Rows(RowsItem),
+    /// A watermark.
+    Barrier(Arc<Barrier>),
+}
+
+/// Rows for a partition.
+pub struct RowsItem {
+    /// The bundle, shared with other partitions.
+    pub bundle: Arc<Bundle>,
+    /// Which rows; `None` means all.
+    pub rows: Option<Vec<u32>>,
+    /// The lane that it came by.
+    pub lane: usize,
+    /// The container that it is consumed from.
+    pub container: Arc<Container>,
+    /// Bytes to give back when it is consumed.
+    pub bytes: usize,
+}
+
+/// A bundle whose route is known.
+pub struct Routed {
+    /// The bundle.
+    pub bundle: Bundle,
+    /// Where its rows go.
+    pub route: Route,
+    /// Bytes in flight.
+    pub bytes: usize,
+}
+
+/// Brings the bundles of one lane into order.
+pub struct Sequencer<T> {
+    /// The container whose bundles are let through.
+    pub container: u64,
+    /// The next ordinal in it.
+    pub ordinal: u64,
+    /// What came early, by (container, ordinal).
+    pub early: BTreeMap<(u64, u64), T>,
+    /// True while a watermark with several phases must be consumed first.
+    pub held: bool,
+}
+
+impl<T> Default for Sequencer<T> {
+    fn default() -> Self {
+        Sequencer { container: 0, ordinal: 0, early: BTreeMap::new(), held: false }
+    }
+}
+
+/// A sink and the way to its thread.
+pub struct SinkRun {
+    /// To the sink's thread; absent in a simulation, where `inline` is used.
+    pub channel: Option<mpsc::Sender<SinkMessage>>,
+    /// The sink itself in a simulation, and before the threads start.
+    pub inline: Mutex<Option<Box<dyn Sink>>>,
+    /// One per lane.
+    pub sequencers: Vec<Mutex<Sequencer<SinkBatch>>>,
+    /// Lanes that have not ended.
+    pub open_lanes: AtomicUsize,
+    /// Messages on the way, for metrics.
+    pub waiting: Arc<AtomicUsize>,
+}
+
+/// Rows for a sink.
+pub struct SinkBatch {
+    /// The rows.
+    pub batch: RecordBatch,
+    /// Their kinds in a changelog.
+    pub kinds: Option<Arc<[thalweg_core::RowKind]>>,
+    /// Bytes to give back once written.
+    pub bytes: usize,
+    /// When the youngest row behind them entered the engine.
+    pub ingest_ns: u64,
+}
+
+/// What goes to a sink's thread.
+pub enum SinkMessage {
+    /// Write.
+    Rows(SinkBatch),
+    /// All is written: finish.
+    Finish,
+    /// The job was stopped: make visible what is complete, then leave the output unfinished.
+    Stop,
+    /// The job failed.
+    Abort,
+}

@@ -1,0 +1,508 @@
+//! What a worker does with a task.
+//!
+//! Every task ends within about a millisecond ([`SLICE_NS`]): a cell or a source that has more to do
+//! is listed again for whoever comes next. User code may panic: that is caught here and becomes an
+//! error of the operator.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::{
+    Bundle, Error, OperatorClass, Output, Piece, Progress, Result, Route, SourceBatch, SourcePoll,
+    Stamps, Transform, Watermark, WatermarkBefore,
+};
+use thalweg_ordering::sync::{Arc, MutexGuard, Ordering};
+
+use crate::barrier::{Barrier, Countdown};
+use crate::container::Container;
+use crate::dispatcher::{Task, WorkerPlace};
+use crate::job::Job;
+use crate::metrics::StageMetrics;
+use crate::stage::{
+    CellState, Item, OperatorRun, Routed, RowsItem, SourceRun, SourceState, StageRunKind,
+};
+
+/// How long a task may go on.
+pub const SLICE_NS: u64 = 1_000_000;
+
+/// The smallest bundle that is asked of a source that keeps up.
+const BUNDLE_ROWS_MIN: usize = 1024;
+
+impl Job {
+    /// Does a task. An error or a panic stops the job.
+    pub fn execute(&self, task: Task, place: WorkerPlace) {
+        let stage = match &task {
+            Task::Cell { stage, .. } | Task::Bundle { stage, .. } | Task::Poll { stage } => *stage,
+        };
+        let started_ns = self.options.clock.now_ns();
+        let result = catch_unwind(AssertUnwindSafe(|| match task {
+            Task::Cell { stage, cell } => self.run_cell(stage, cell, place),
+            Task::Bundle { stage, lane, container, bundle } => {
+                self.run_bundle(stage, lane, &container, bundle, place)
+            }
+            Task::Poll { stage } => self.run_poll(stage, place),
+        }));
+        let busy_ns = self.options.clock.now_ns().saturating_sub(started_ns);
+        StageMetrics::add(&self.stages[stage].metrics.busy_ns, busy_ns);
+        let error = match result {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(panic) => Error::user(format!("panicked: {}", panic_message(&panic))),
+        };
+        self.fail(error.in_operator(self.stages[stage].name.clone()));
+    }
+
+    fn run_bundle(
+        &self,
+        stage: usize,
+        lane: usize,
+        container: &Arc<Container>,
+        bundle: Bundle,
+        place: WorkerPlace,
+    ) -> Result<()> {
+        let run = &self.stages[stage];
+        StageMetrics::add(&run.metrics.rows_in, bundle.num_rows() as u64);
+        StageMetrics::add(&run.metrics.bundles_in, 1);
+        match &run.kind {
+            StageRunKind::Transform(transform) => {
+                self.run_transform(stage, transform.as_ref(), lane, container, bundle, place)
+            }
+            StageRunKind::Operator(operator) => {
+                self.run_route(stage, operator, lane, container, bundle, place)
+            }
+            StageRunKind::Source(_) | StageRunKind::Sink(_) => {
+                unreachable!("only transforms and operators have bundles to claim")
+            }
+        }
+    }
+
+    fn run_transform(
+        &self,
+        stage: usize,
+        transform: &dyn Transform,
+        lane: usize,
+        container: &Arc<Container>,
+        bundle: Bundle,
+        place: WorkerPlace,
+    ) -> Result<()> {
+        let run = &self.stages[stage];
+        let bytes = bundle.memory_bytes();
+        if run.ended.load(Ordering::Relaxed) {
+            return self.consume(stage, lane, container, bytes);
+        }
+        let ordinal = bundle.stamps.ordinal;
+        let mut result = transform.apply(bundle)?;
+        assert_eq!(result.stamps.ordinal, ordinal, "a transform keeps the stamps of its bundle");
+        result.stamps.numa_node = place.numa_node as u16;
+        for (edge_place, edge) in run.edges.iter().enumerate() {
+            let down_lane = edge.lane_base + lane;
+            let down = &self.stages[edge.to.0].lanes[down_lane];
+            let linked = run.lanes[lane].link(container, edge_place, down);
+            self.deposit(stage, edge, down_lane, &linked, result.clone(), true)?;
+        }
+        self.consume(stage, lane, container, bytes)
+    }
+
+    /// Routes a bundle of an operator. `commuting` operators take it as it comes, `sequenced` ones
+    /// when its turn comes.
+    fn run_route(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        lane: usize,
+        container: &Arc<Container>,
+        bundle: Bundle,
+        place: WorkerPlace,
+    ) -> Result<()> {
+        let bytes = bundle.memory_bytes();
+        let cells = operator.cells.len();
+        let route =
+            if cells == 1 { Route::Any } else { operator.operator.route(&bundle, cells)? };
+        match (operator.class, route) {
+            (OperatorClass::Sequenced, Route::Any) if cells > 1 => Err(Error::internal(
+                "a sequenced operator with several partitions must say where rows go",
+            )),
+            (OperatorClass::Sequenced, route) => {
+                self.offer(stage, operator, lane, container, Routed { bundle, route, bytes })
+            }
+            (OperatorClass::Commuting, Route::Any) => {
+                self.run_at_hand(stage, operator, lane, container, bundle, bytes, place)
+            }
+            (OperatorClass::Commuting, route) => {
+                let routed = Routed { bundle, route, bytes };
+                self.scatter(stage, operator, lane, container, routed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives a bundle to the cell that is the worker's own, or to an idle one, and goes on with
+    /// that cell at once if it is free.
+    #[expect(clippy::too_many_arguments, reason = "all of them make one rows item")]
+    fn run_at_hand(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        lane: usize,
+        container: &Arc<Container>,
+        bundle: Bundle,
+        bytes: usize,
+        place: WorkerPlace,
+    ) -> Result<()> {
+        let cells = operator.cells.len();
+        let chosen = (0..cells)
+            .map(|step| (place.worker + step) % cells)
+            .find(|&cell| operator.cells[cell].mailbox.is_idle())
+            .unwrap_or(place.worker % cells);
+        let item = Item::Rows(RowsItem {
+            bundle: Arc::new(bundle),
+            rows: None,
+            lane,
+            container: Arc::clone(container),
+            bytes,
+        });
+        if operator.cells[chosen].mailbox.post(item) {
+            self.run_cell(stage, chosen, place)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with a cell that the worker owns, until its mailbox is empty or time is up.
+    fn run_cell(&self, stage: usize, place_of_cell: usize, place: WorkerPlace) -> Result<()> {
+        let StageRunKind::Operator(operator) = &self.stages[stage].kind else {
+            unreachable!("only operators have cells")
+        };
+        let cell = &operator.cells[place_of_cell];
+        let deadline_ns = self.options.clock.now_ns() + SLICE_NS;
+        loop {
+            let mut state = cell.state.lock().expect("a failed cell is not run again");
+            let item = match state.resume.take() {
+                Some(barrier) => Item::Barrier(barrier),
+                None => cell.mailbox.take(),
+            };
+            let progress = match item {
+                Item::Rows(rows) => {
+                    self.take_rows(stage, operator, &mut state, &rows, deadline_ns, place)?
+                }
+                Item::Barrier(barrier) => {
+                    self.take_barrier(stage, operator, &mut state, &barrier, deadline_ns, place)?
+                }
+            };
+            drop(state);
+            match progress {
+                Taken::Unfinished => {
+                    self.list_cell(stage, place_of_cell, cell);
+                    return Ok(());
+                }
+                Taken::Rows { lane, container, bytes } => {
+                    let more = cell.mailbox.done();
+                    self.consume(stage, lane, &container, bytes)?;
+                    if !more {
+                        return Ok(());
+                    }
+                }
+                Taken::Barrier(barrier) => {
+                    cell.barriers.fetch_sub(1, Ordering::Relaxed);
+                    let more = cell.mailbox.done();
+                    self.count_down(stage, operator, barrier)?;
+                    if !more {
+                        return Ok(());
+                    }
+                }
+            }
+            if self.options.clock.now_ns() >= deadline_ns {
+                self.list_cell(stage, place_of_cell, cell);
+                return Ok(());
+            }
+        }
+    }
+
+    fn count_down(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        barrier: Arc<Barrier>,
+    ) -> Result<()> {
+        match barrier.count_down(operator.cells.len(), operator.phases) {
+            Countdown::Others => Ok(()),
+            Countdown::NextPhase => {
+                self.repost_barrier(stage, operator, &barrier);
+                Ok(())
+            }
+            Countdown::Complete => self.complete(stage, operator, barrier),
+        }
+    }
+
+    fn take_rows(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        state: &mut CellState,
+        item: &RowsItem,
+        deadline_ns: u64,
+        place: WorkerPlace,
+    ) -> Result<Taken> {
+        let taken = Taken::Rows {
+            lane: item.lane,
+            container: Arc::clone(&item.container),
+            bytes: item.bytes,
+        };
+        let run = &self.stages[stage];
+        let is_empty = item.rows.as_ref().map_or(item.bundle.num_rows(), Vec::len) == 0;
+        if is_empty || run.ended.load(Ordering::Relaxed) {
+            return Ok(taken);
+        }
+        let mut output = Output::new(Arc::clone(&self.options.clock), deadline_ns);
+        let piece =
+            Piece { bundle: &item.bundle, rows: item.rows.as_deref(), lanes: run.lanes.len() };
+        state.partition.rows(piece, &mut output)?;
+        self.count_output(stage, &output);
+        let stamps = self.derived_stamps(
+            item.bundle.stamps.ingest_ns,
+            item.bundle.stamps.serial,
+            state.passed,
+            place.numa_node,
+        );
+        let from = Some((item.lane, &item.container));
+        self.emit(stage, std::mem::take(&mut output.emitted), &state.outputs, from, &stamps)?;
+        if output.ended {
+            self.end_stage(stage);
+        }
+        if operator.phases == 1 {
+            self.report_state(stage, state)?;
+        }
+        Ok(taken)
+    }
+
+    fn take_barrier(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        state: &mut CellState,
+        barrier: &Arc<Barrier>,
+        deadline_ns: u64,
+        place: WorkerPlace,
+    ) -> Result<Taken> {
+        if !barrier.advances {
+            return Ok(Taken::Barrier(Arc::clone(barrier)));
+        }
+        let mut output = Output::new(Arc::clone(&self.options.clock), deadline_ns);
+        let phase = barrier.phase();
+        let call =
+            WatermarkCall { watermark: barrier.watermark, phase, exchange: &barrier.exchange };
+        let progress = state.partition.watermark(&call, &mut output)?;
+        self.count_output(stage, &output);
+        let stamps = self.derived_stamps(
+            barrier.ingest_ns,
+            barrier.sequence,
+            barrier.passed_before,
+            place.numa_node,
+        );
+        let from = barrier.container.as_ref().map(|(lane, container)| (*lane, container));
+        self.emit(stage, std::mem::take(&mut output.emitted), &barrier.outputs, from, &stamps)?;
+        if output.ended {
+            self.end_stage(stage);
+        }
+        if progress == Progress::More {
+            state.resume = Some(Arc::clone(barrier));
+            return Ok(Taken::Unfinished);
+        }
+        if phase + 1 == operator.phases {
+            state.outputs.clone_from(&barrier.next_outputs);
+            state.passed = barrier.pass.unwrap_or(state.passed);
+        }
+        self.report_state(stage, state)?;
+        Ok(Taken::Barrier(Arc::clone(barrier)))
+    }
+
+    fn count_output(&self, stage: usize, output: &Output) {
+        let metrics = &self.stages[stage].metrics;
+        StageMetrics::add(&metrics.accepted, output.accepted);
+        StageMetrics::add(&metrics.late, output.late);
+        StageMetrics::add(&metrics.partly_late, output.partly_late);
+    }
+
+    /// Tells the memory account how a partition's state has grown, and fails the job if state and
+    /// rows in flight together have reached the limit.
+    fn report_state(&self, stage: usize, state: &mut CellState) -> Result<()> {
+        let bytes = state.partition.state_bytes();
+        let grown = bytes as i64 - state.state_bytes as i64;
+        state.state_bytes = bytes;
+        self.memory.add_state(grown);
+        self.stages[stage].metrics.state_bytes.fetch_add(grown, Ordering::Relaxed);
+        if grown > 0 && self.memory.is_exhausted() {
+            let limit_mib = self.memory.limit_bytes() >> 20;
+            let state_mib = self.memory.state_bytes() >> 20;
+            return Err(Error::resource(format!(
+                "the state of the job has grown to {state_mib} MiB and the memory limit is {limit_mib} MiB"
+            ))
+            .hint("raise 'memory.limit', make windows shorter, or group by fewer keys"));
+        }
+        Ok(())
+    }
+
+    // --- sources ---
+
+    fn run_poll(&self, stage: usize, place: WorkerPlace) -> Result<()> {
+        let StageRunKind::Source(run) = &self.stages[stage].kind else {
+            unreachable!("only sources are polled")
+        };
+        // Another worker is at it: there is nothing to wait for.
+        let Ok(mut state) = run.state.try_lock() else {
+            return Ok(());
+        };
+        if run.finished.load(Ordering::Relaxed) {
+            run.ready.store(false, Ordering::SeqCst);
+            return Ok(());
+        }
+        if self.stages[stage].ended.load(Ordering::Relaxed) || self.is_stopping() {
+            return self.end_source(stage, run, &mut state);
+        }
+        match self.read(run, &mut state)? {
+            SourcePoll::Batch(batch) => {
+                run.last_rows_ns.store(self.options.clock.now_ns(), Ordering::Relaxed);
+                self.wake_from_idle(stage, run, &mut state);
+                self.send(stage, &mut state, batch, place)
+            }
+            SourcePoll::Pending => Ok(()),
+            SourcePoll::End => self.end_source(stage, run, &mut state),
+        }
+    }
+
+    /// Asks the source for a bundle's worth of rows, and learns from the answer how many to ask for.
+    fn read(&self, run: &SourceRun, state: &mut SourceState) -> Result<SourcePoll> {
+        let rows_max = self.options.bundle_rows_max;
+        if let Some(batch) = state.leftover.pop_front() {
+            return Ok(SourcePoll::Batch(batch));
+        }
+        // Cleared first: a wake-up that comes while the source is asked sets it again.
+        run.ready.store(false, Ordering::SeqCst);
+        let wanted = state.bundle_rows.min(rows_max);
+        let answer = state.source.poll(wanted)?;
+        match answer {
+            SourcePoll::Batch(batch) => {
+                run.ready.store(true, Ordering::SeqCst);
+                if batch.batch.num_rows() >= wanted {
+                    state.bundle_rows = (wanted * 2).min(rows_max);
+                }
+                state.ingest_ns = self.options.clock.now_ns();
+                Ok(SourcePoll::Batch(split(batch, rows_max, &mut state.leftover)))
+            }
+            SourcePoll::Pending => {
+                state.bundle_rows = (state.bundle_rows / 2).max(BUNDLE_ROWS_MIN.min(rows_max));
+                Ok(SourcePoll::Pending)
+            }
+            SourcePoll::End => Ok(SourcePoll::End),
+        }
+    }
+
+    fn send(
+        &self,
+        stage: usize,
+        state: &mut MutexGuard<'_, SourceState>,
+        batch: SourceBatch,
+        place: WorkerPlace,
+    ) -> Result<()> {
+        let state = &mut **state;
+        let run = &self.stages[stage];
+        StageMetrics::add(&run.metrics.rows_in, batch.batch.num_rows() as u64);
+        StageMetrics::add(&run.metrics.bundles_in, 1);
+        let (batch, watermark_before) = match &mut state.assigner {
+            None => (batch.batch, WatermarkBefore::All(Watermark::MIN)),
+            Some(assigner) => {
+                let assigned = assigner.assign(batch, self.options.clock.wall_ms())?;
+                StageMetrics::add(&run.metrics.quarantined, assigned.quarantined);
+                run.metrics.set_watermark(assigner.running_watermark());
+                (assigned.batch, assigned.watermark_before)
+            }
+        };
+        let stamps = Stamps {
+            lane: 0,
+            epoch: state.epoch,
+            ordinal: 0,
+            serial: state.serial,
+            numa_node: place.numa_node as u16,
+            ingest_ns: state.ingest_ns,
+            watermark_before,
+        };
+        state.serial += 1;
+        let bundle = Bundle::new(batch, stamps);
+        for (place, edge) in run.edges.iter().enumerate() {
+            let down = &self.stages[edge.to.0].lanes[edge.lane_base];
+            let container = state.current[place].get_or_insert_with(|| down.append());
+            self.deposit(stage, edge, edge.lane_base, container, bundle.clone(), false)?;
+        }
+        match state.assigner.as_mut().and_then(|assigner| assigner.take_watermark()) {
+            Some(watermark) => self.end_epoch(stage, state, watermark),
+            None => Ok(()),
+        }
+    }
+
+    fn end_epoch(&self, stage: usize, state: &mut SourceState, end: Watermark) -> Result<()> {
+        state.epoch += 1;
+        for (place, edge) in self.stages[stage].edges.iter().enumerate() {
+            let down = &self.stages[edge.to.0].lanes[edge.lane_base];
+            let container = state.current[place].take().unwrap_or_else(|| down.append());
+            self.close(edge, edge.lane_base, &container, Some(end), state.ingest_ns)?;
+        }
+        Ok(())
+    }
+
+    /// The input has ended, is not needed any more, or the job is being stopped. Only the first two
+    /// end with the last watermark: windows that are not complete must not look complete.
+    fn end_source(&self, stage: usize, run: &SourceRun, state: &mut SourceState) -> Result<()> {
+        state.source.stop();
+        state.leftover.clear();
+        run.ready.store(false, Ordering::SeqCst);
+        run.finished.store(true, Ordering::SeqCst);
+        let bad_rows = state.source.bad_rows();
+        StageMetrics::add(&self.stages[stage].metrics.bad_rows, bad_rows);
+        if self.is_stopping() {
+            return Ok(());
+        }
+        self.stages[stage].metrics.set_watermark(Watermark::END);
+        self.end_epoch(stage, state, Watermark::END)
+    }
+}
+
+/// What became of an item.
+enum Taken {
+    /// Time was up in the middle of a watermark.
+    Unfinished,
+    /// Rows are taken; the piece can be consumed.
+    Rows { lane: usize, container: Arc<Container>, bytes: usize },
+    /// The cell has finished the phase.
+    Barrier(Arc<Barrier>),
+}
+
+/// The first `rows_max` rows of a batch; the rest goes to `leftover` in pieces of that size.
+fn split(
+    batch: SourceBatch,
+    rows_max: usize,
+    leftover: &mut std::collections::VecDeque<SourceBatch>,
+) -> SourceBatch {
+    let rows = batch.batch.num_rows();
+    if rows <= rows_max {
+        return batch;
+    }
+    let piece = |offset: usize| SourceBatch {
+        batch: batch.batch.slice(offset, rows_max.min(rows - offset)),
+        origin: batch.origin.clone().map(|mut origin| {
+            origin.first_row += offset as u64;
+            origin
+        }),
+    };
+    leftover.extend((rows_max..rows).step_by(rows_max).map(piece));
+    piece(0)
+}
+
+/// The text of a panic.
+pub(crate) fn panic_message(panic: &Box<dyn std::any::Any + Send>) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "no message".to_owned()
+    }
+}
