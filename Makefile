@@ -65,7 +65,7 @@ loom:
 
 fuzz:
 	cd fuzz && for target in sql_text csv_reader; do \
-		$(CARGO) +nightly fuzz run $$target -- -max_total_time=60 || exit 1; \
+		mkdir -p corpus/$$target && $(CARGO) +nightly fuzz run $$target corpus/$$target seeds/$$target -- -max_total_time=60 || exit 1; \
 	done
 
 examples:
