@@ -1,0 +1,189 @@
+//! Keys of one integer-like column: the value stands in the hash table itself, so that a look-up
+//! touches one cache line.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+};
+use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray};
+use arrow_schema::{DataType as Arrow, TimeUnit};
+use hashbrown::HashTable;
+use thalweg_core::Result;
+use thalweg_core::shim::mix64;
+
+use super::hash::NULL_HASH;
+use super::{Ids, probe_hash};
+
+/// True for the types that [`values`] reads.
+pub(super) fn is_integer_like(data_type: &Arrow) -> bool {
+    matches!(
+        data_type,
+        Arrow::Boolean
+            | Arrow::Int8
+            | Arrow::Int16
+            | Arrow::Int32
+            | Arrow::Int64
+            | Arrow::Date32
+            | Arrow::Time32(TimeUnit::Millisecond)
+            | Arrow::Timestamp(
+                TimeUnit::Millisecond | TimeUnit::Microsecond | TimeUnit::Nanosecond,
+                _
+            )
+    )
+}
+
+/// The values of an integer-like column; what stands at a NULL is meaningless.
+pub(super) fn values(column: &ArrayRef) -> Cow<'_, [i64]> {
+    macro_rules! widened {
+        ($type:ty) => {
+            Cow::Owned(column.as_primitive::<$type>().values().iter().map(|&v| v.into()).collect())
+        };
+    }
+    macro_rules! as_is {
+        ($type:ty) => {
+            Cow::Borrowed(column.as_primitive::<$type>().values())
+        };
+    }
+    match column.data_type() {
+        Arrow::Boolean => {
+            Cow::Owned(column.as_boolean().values().iter().map(i64::from).collect())
+        }
+        Arrow::Int8 => widened!(Int8Type),
+        Arrow::Int16 => widened!(Int16Type),
+        Arrow::Int32 => widened!(Int32Type),
+        Arrow::Date32 => widened!(Date32Type),
+        Arrow::Time32(_) => widened!(Time32MillisecondType),
+        Arrow::Timestamp(TimeUnit::Millisecond, _) => as_is!(TimestampMillisecondType),
+        Arrow::Timestamp(TimeUnit::Microsecond, _) => as_is!(TimestampMicrosecondType),
+        Arrow::Timestamp(_, _) => as_is!(TimestampNanosecondType),
+        _ => as_is!(Int64Type),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    key: i64,
+    id: u32,
+}
+
+pub(super) struct IntegerTable {
+    data_type: Arrow,
+    table: HashTable<Entry>,
+    null: Option<u32>,
+    /// The key of each id; meaningless for NULL and for free ids.
+    keys: Vec<i64>,
+}
+
+impl IntegerTable {
+    pub(super) fn new(data_type: Arrow) -> Self {
+        IntegerTable { data_type, table: HashTable::new(), null: None, keys: Vec::new() }
+    }
+
+    pub(super) fn intern(
+        &mut self,
+        ids: &mut Ids,
+        column: &ArrayRef,
+        rows: Option<&[u32]>,
+        out: &mut Vec<u32>,
+    ) -> Result<()> {
+        let values = values(column);
+        match (rows, column.nulls().filter(|nulls| nulls.null_count() > 0)) {
+            (None, None) => out.extend(values.iter().map(|&key| self.id(ids, key))),
+            (Some(rows), None) => {
+                out.extend(rows.iter().map(|&row| self.id(ids, values[row as usize])));
+            }
+            (None, Some(nulls)) => out.extend(values.iter().enumerate().map(|(row, &key)| {
+                if nulls.is_valid(row) { self.id(ids, key) } else { self.null_id(ids) }
+            })),
+            (Some(rows), Some(nulls)) => out.extend(rows.iter().map(|&row| {
+                let row = row as usize;
+                if nulls.is_valid(row) { self.id(ids, values[row]) } else { self.null_id(ids) }
+            })),
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn id(&mut self, ids: &mut Ids, key: i64) -> u32 {
+        let hash = mix64(key as u64);
+        match self.table.find(probe_hash(hash), |entry| entry.key == key) {
+            Some(entry) => entry.id,
+            None => self.insert(ids, key, hash),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert(&mut self, ids: &mut Ids, key: i64, hash: u64) -> u32 {
+        let id = ids.assign(hash);
+        self.table.insert_unique(probe_hash(hash), Entry { key, id }, |entry| {
+            probe_hash(mix64(entry.key as u64))
+        });
+        self.remember(id, key);
+        id
+    }
+
+    fn null_id(&mut self, ids: &mut Ids) -> u32 {
+        if let Some(id) = self.null {
+            return id;
+        }
+        let id = ids.assign(NULL_HASH);
+        self.remember(id, 0);
+        self.null = Some(id);
+        id
+    }
+
+    fn remember(&mut self, id: u32, key: i64) {
+        let place = id as usize;
+        if place == self.keys.len() {
+            self.keys.push(key);
+        } else {
+            self.keys[place] = key;
+        }
+    }
+
+    pub(super) fn remove(&mut self, hash: u64, id: u32) {
+        if self.null == Some(id) {
+            self.null = None;
+        } else if let Ok(entry) = self.table.find_entry(probe_hash(hash), |entry| entry.id == id) {
+            entry.remove();
+        }
+    }
+
+    pub(super) fn take(&self, ids: &[u32]) -> ArrayRef {
+        let keys = ids.iter().map(|&id| {
+            if self.null == Some(id) { None } else { Some(self.keys[id as usize]) }
+        });
+        macro_rules! narrowed {
+            ($type:ty) => {
+                Arc::new(
+                    keys.map(|key| key.map(|key| key as _))
+                        .collect::<PrimitiveArray<$type>>()
+                        .with_data_type(self.data_type.clone()),
+                )
+            };
+        }
+        match &self.data_type {
+            Arrow::Boolean => {
+                Arc::new(keys.map(|key| key.map(|key| key != 0)).collect::<BooleanArray>())
+            }
+            Arrow::Int8 => narrowed!(Int8Type),
+            Arrow::Int16 => narrowed!(Int16Type),
+            Arrow::Int32 => narrowed!(Int32Type),
+            Arrow::Date32 => narrowed!(Date32Type),
+            Arrow::Time32(_) => narrowed!(Time32MillisecondType),
+            Arrow::Timestamp(TimeUnit::Millisecond, _) => narrowed!(TimestampMillisecondType),
+            Arrow::Timestamp(TimeUnit::Microsecond, _) => narrowed!(TimestampMicrosecondType),
+            Arrow::Timestamp(_, _) => narrowed!(TimestampNanosecondType),
+            _ => narrowed!(Int64Type),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.table.allocation_size() + self.keys.capacity() * 8
+    }
+}

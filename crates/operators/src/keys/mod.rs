@@ -1,0 +1,212 @@
+//! Key interning: tuples of column values become dense ids, so that state is plain columns.
+//!
+//! A [`KeyTable`] picks a layout from the column types: one integer-like column, one string
+//! column, any other combination (rows encoded so that equal keys are equal bytes), or no key at
+//! all. Ids are dense, counted from 0, and reused once released; whoever holds state per id calls
+//! [`KeyTable::release`] when the last of it is gone, so memory follows the live keys.
+//!
+//! Two keys are equal as SQL groups them: NULL equals NULL, all NaN are one key, and 0.0 and -0.0
+//! are two. [`hash_keys`] agrees with that equality and is stable across runs and versions:
+//! [`partition_of`] may therefore be relied upon by routing and, later, by stored state.
+//!
+//! It does not count references, and it is not shared between threads.
+
+mod hash;
+mod integer;
+mod rows;
+mod text;
+
+use arrow_array::{ArrayRef, UInt32Array};
+use arrow_schema::DataType as Arrow;
+use thalweg_core::{DataType, Error, Result};
+
+pub use hash::{hash_bytes, hash_keys};
+
+use integer::IntegerTable;
+use rows::RowTable;
+use text::TextTable;
+
+/// The partition, of this many, that owns the keys with this hash. The top eight bits are the
+/// virtual partition; a partition owns a range of whole virtual partitions.
+#[inline]
+pub fn partition_of(hash: u64, partitions: usize) -> usize {
+    ((hash >> 56) as usize * partitions) >> 8
+}
+
+/// What hash tables are probed with. Keys of one partition agree in the top bits of their hash,
+/// which is where hashbrown takes its tags from, so lower bits are folded in.
+#[inline]
+fn probe_hash(hash: u64) -> u64 {
+    hash ^ (hash << 32)
+}
+
+/// Gives out dense ids and keeps each key's hash.
+#[derive(Default)]
+struct Ids {
+    free: Vec<u32>,
+    hashes: Vec<u64>,
+}
+
+impl Ids {
+    fn assign(&mut self, hash: u64) -> u32 {
+        if let Some(id) = self.free.pop() {
+            self.hashes[id as usize] = hash;
+            return id;
+        }
+        let id = u32::try_from(self.hashes.len()).expect("fewer than 2^32 keys in one partition");
+        self.hashes.push(hash);
+        id
+    }
+    fn live(&self) -> usize {
+        self.hashes.len() - self.free.len()
+    }
+    fn bytes(&self) -> usize {
+        self.free.capacity() * 4 + self.hashes.capacity() * 8
+    }
+}
+
+enum Layout {
+    /// No key columns: one group, id 0.
+    Single,
+    Integer(IntegerTable),
+    Text(TextTable),
+    Rows(RowTable),
+}
+
+/// Interns key tuples to dense ids.
+///
+/// ```
+/// use std::sync::Arc;
+/// use arrow_array::{ArrayRef, Int64Array};
+/// use thalweg_core::DataType;
+/// use thalweg_operators::keys::KeyTable;
+///
+/// let mut table = KeyTable::new(&[DataType::BigInt])?;
+/// let column: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), None, Some(7)]));
+/// let mut ids = Vec::new();
+/// table.intern(&[column], None, &mut ids)?;
+/// assert_eq!(ids, [0, 1, 0]);
+/// # Ok::<(), thalweg_core::Error>(())
+/// ```
+pub struct KeyTable {
+    ids: Ids,
+    layout: Layout,
+}
+
+impl KeyTable {
+    /// An empty table for keys of these types.
+    pub fn new(types: &[DataType]) -> Result<Self> {
+        let arrow: Vec<Arrow> = types.iter().map(DataType::arrow).collect();
+        let layout = match arrow.as_slice() {
+            [] => Layout::Single,
+            [only] if integer::is_integer_like(only) => {
+                Layout::Integer(IntegerTable::new(only.clone()))
+            }
+            [Arrow::Utf8View] => Layout::Text(TextTable::default()),
+            _ => Layout::Rows(RowTable::new(arrow)?),
+        };
+        let mut ids = Ids::default();
+        if matches!(layout, Layout::Single) {
+            ids.assign(0);
+        }
+        Ok(KeyTable { ids, layout })
+    }
+
+    /// Appends the id of each row (or of the rows named) to `ids`, giving new keys new ids. The
+    /// columns have the declared types and one length.
+    pub fn intern(
+        &mut self,
+        columns: &[ArrayRef],
+        rows: Option<&[u32]>,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
+        match &mut self.layout {
+            Layout::Single => Err(Error::internal("a table without keys is not asked by column")),
+            Layout::Integer(table) => table.intern(&mut self.ids, &columns[0], rows, ids),
+            Layout::Text(table) => table.intern(&mut self.ids, &columns[0], rows, ids),
+            Layout::Rows(table) => table.intern(&mut self.ids, columns, rows, ids),
+        }
+    }
+
+    /// Like [`KeyTable::intern`], also for tables without key columns, where every row has id 0.
+    pub fn intern_rows(
+        &mut self,
+        columns: &[ArrayRef],
+        rows: Option<&[u32]>,
+        total_rows: usize,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
+        if matches!(self.layout, Layout::Single) {
+            let count = rows.map_or(total_rows, <[u32]>::len);
+            ids.resize(ids.len() + count, 0);
+            return Ok(());
+        }
+        self.intern(columns, rows, ids)
+    }
+
+    /// Forgets a key; its id will be given to another. The single key of a table without key
+    /// columns stays.
+    pub fn release(&mut self, id: u32) {
+        let hash = self.ids.hashes[id as usize];
+        match &mut self.layout {
+            Layout::Single => return,
+            Layout::Integer(table) => table.remove(hash, id),
+            Layout::Text(table) => table.remove(hash, id),
+            Layout::Rows(table) => table.remove(hash, id),
+        }
+        self.ids.free.push(id);
+    }
+
+    /// The keys with these ids, as columns of the declared types.
+    pub fn take_keys(&self, ids: &[u32]) -> Result<Vec<ArrayRef>> {
+        match &self.layout {
+            Layout::Single => Ok(Vec::new()),
+            Layout::Integer(table) => Ok(vec![table.take(ids)]),
+            Layout::Text(table) => Ok(vec![table.take(ids)]),
+            Layout::Rows(table) => table.take(ids),
+        }
+    }
+
+    /// The hash of a live key, as [`hash_keys`] gives it.
+    #[inline]
+    pub fn hash_of(&self, id: u32) -> u64 {
+        self.ids.hashes[id as usize]
+    }
+    /// How many keys are live.
+    pub fn len(&self) -> usize {
+        self.ids.live()
+    }
+    /// True without live keys.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// One more than the highest id ever given: how long a column of state must be.
+    #[inline]
+    pub fn id_limit(&self) -> usize {
+        self.ids.hashes.len()
+    }
+    /// About how many bytes the table takes.
+    pub fn bytes(&self) -> usize {
+        let layout = match &self.layout {
+            Layout::Single => 0,
+            Layout::Integer(table) => table.bytes(),
+            Layout::Text(table) => table.bytes(),
+            Layout::Rows(table) => table.bytes(),
+        };
+        self.ids.bytes() + layout
+    }
+}
+
+/// The rows named, or the column itself.
+pub(crate) fn select(column: &ArrayRef, rows: Option<&[u32]>) -> Result<ArrayRef> {
+    match rows {
+        None => Ok(ArrayRef::clone(column)),
+        Some(rows) => {
+            let indices = UInt32Array::from(rows.to_vec());
+            Ok(arrow_select::take::take(column, &indices, None)?)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Ids against a plain map, equality as SQL groups, release and reuse, agreement with the hash.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use arrow_array::{Array, Float64Array, Int32Array, Int64Array, StringViewArray};
+use thalweg_core::shim::SplitMix64;
+
+use super::*;
+
+fn intern(table: &mut KeyTable, columns: &[ArrayRef], rows: Option<&[u32]>) -> Vec<u32> {
+    let mut ids = Vec::new();
+    table.intern(columns, rows, &mut ids).expect("interned");
+    ids
+}
+
+fn words(seed: u64, count: usize) -> Vec<Option<String>> {
+    let mut random = SplitMix64::new(seed);
+    (0..count)
+        .map(|_| match random.below(8) {
+            0 => None,
+            1 => Some(format!("a rather long word, number {}", random.below(40))),
+            2 => Some(format!("exactly12-{:02}", random.below(30))),
+            _ => Some(format!("w{}", random.below(50))),
+        })
+        .collect()
+}
+
+/// Ids are equal exactly where keys are, stay the same in later batches, and give the keys back.
+#[test]
+fn strings_agree_with_a_map() {
+    let mut table = KeyTable::new(&[DataType::STRING]).expect("strings are keys");
+    let mut expected: HashMap<Option<String>, u32> = HashMap::new();
+    for seed in 0..5 {
+        let words = words(seed, 500);
+        let column: ArrayRef = Arc::new(words.iter().map(Option::as_deref).collect::<StringViewArray>());
+        let rows: Vec<u32> = (0..500).filter(|row| row % 3 != 1).collect();
+        let (ids, picked): (Vec<u32>, Vec<usize>) = if seed % 2 == 0 {
+            (intern(&mut table, &[column], None), (0..500).collect())
+        } else {
+            let picked = rows.iter().map(|&row| row as usize).collect();
+            (intern(&mut table, &[column], Some(&rows)), picked)
+        };
+        for (&id, row) in ids.iter().zip(picked) {
+            assert_eq!(*expected.entry(words[row].clone()).or_insert(id), id);
+        }
+        let keys = table.take_keys(&ids).expect("keys");
+        let keys = keys[0].as_string_view();
+        for (place, &id) in ids.iter().enumerate() {
+            let key = keys.is_valid(place).then(|| keys.value(place).to_string());
+            assert_eq!(expected[&key], id);
+        }
+    }
+    assert_eq!(table.len(), expected.len());
+}
+
+#[test]
+fn doubles_group_as_flink_does() {
+    let other_nan = f64::from_bits(0x7FF8_0000_0000_0001);
+    let column: ArrayRef =
+        Arc::new(Float64Array::from(vec![Some(0.0), Some(-0.0), Some(f64::NAN), Some(other_nan), None]));
+    let mut table = KeyTable::new(&[DataType::Double]).expect("doubles are keys");
+    assert_eq!(intern(&mut table, &[ArrayRef::clone(&column)], None), [0, 1, 2, 2, 3]);
+    let keys = table.take_keys(&[1]).expect("keys");
+    assert!(keys[0].as_primitive::<Float64Type>().value(0).is_sign_negative());
+    let hashes = hash_keys(&[column], 5).expect("hashes");
+    assert_eq!(hashes[2], hashes[3]);
+    assert_ne!(hashes[0], hashes[1]);
+}
+
+/// Whatever path interned a key, its stored hash is the one that routing computed.
+#[test]
+fn stored_hashes_are_those_of_the_routing() {
+    let text: ArrayRef = Arc::new(words(9, 300).iter().map(Option::as_deref).collect::<StringViewArray>());
+    let number: ArrayRef = Arc::new((0..300).map(|n| (n % 7 != 0).then_some(n % 40)).collect::<Int32Array>());
+    let (string, int) = (DataType::STRING, DataType::Int);
+    let shapes: [(Vec<DataType>, Vec<ArrayRef>); 3] = [
+        (vec![string.clone()], vec![ArrayRef::clone(&text)]),
+        (vec![int.clone()], vec![ArrayRef::clone(&number)]),
+        (vec![int, string], vec![number, text]),
+    ];
+    for (types, columns) in shapes {
+        let mut table = KeyTable::new(&types).expect("keys");
+        let ids = intern(&mut table, &columns, None);
+        let hashes = hash_keys(&columns, 300).expect("hashes");
+        for (row, &id) in ids.iter().enumerate() {
+            assert_eq!(table.hash_of(id), hashes[row]);
+        }
+        let taken = table.take_keys(&ids).expect("keys");
+        for (taken, column) in taken.iter().zip(&columns) {
+            assert_eq!(taken.as_ref(), column.as_ref());
+        }
+    }
+}
+
+#[test]
+fn released_ids_are_reused_and_memory_stays_flat() {
+    let mut table = KeyTable::new(&[DataType::BigInt]).expect("integers are keys");
+    let mut flat_bytes = 0;
+    for round in 0..200i64 {
+        let column: ArrayRef = Arc::new(Int64Array::from_iter_values(round * 100..(round + 1) * 100));
+        let ids = intern(&mut table, &[column], None);
+        assert_eq!(table.len(), 100);
+        ids.iter().for_each(|&id| table.release(id));
+        if round == 20 {
+            flat_bytes = table.bytes();
+        }
+    }
+    assert!(table.is_empty());
+    assert_eq!(table.id_limit(), 100);
+    assert_eq!(table.bytes(), flat_bytes);
+}
+
+#[test]
+fn partitions_are_ranges_of_virtual_partitions() {
+    assert_eq!(partition_of(0, 3), 0);
+    assert_eq!(partition_of(u64::MAX, 3), 2);
+    assert_eq!(partition_of(85 << 56, 3), 0);
+    assert_eq!(partition_of(86 << 56, 3), 1);
+}
