@@ -30,7 +30,7 @@ mod build;
 mod sink_thread;
 
 /// How long an idle worker sleeps at most before it looks around by itself.
-const PARK_MS: u64 = 100;
+const PARK_MS: u64 = 50;
 /// How often an idle worker looks before it parks.
 const SPINS: usize = 64;
 /// How often the waiting thread looks at idle inputs and at the drain of a stopped job.
@@ -312,7 +312,12 @@ fn work(job: &Job, place: WorkerPlace) {
                 job.execute(task, place);
             }
             None if job.is_over() => job.sleep.retract(ticket),
-            None => job.sleep.park(ticket, PARK_MS),
+            None => {
+                job.sleep.park(ticket, PARK_MS);
+                if let Err(error) = job.look_for_idle_inputs() {
+                    job.fail(error);
+                }
+            }
         }
     }
 }

@@ -1,0 +1,332 @@
+//! Small sources, operators and sinks to drive the runtime with.
+#![allow(dead_code, reason = "each test file uses some of these")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
+use thalweg_core::connector::{Assign, Assigned, Waker};
+use thalweg_core::graph::{Graph, Input, StageId, StageKind};
+use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::shim::mix64;
+use thalweg_core::*;
+
+/// A batch of (time, key) rows.
+pub fn batch(rows: &[(i64, i64)]) -> RecordBatch {
+    let times: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|r| r.0)));
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|r| r.1)));
+    let fields = ["time", "key"].map(|n| Field::new(n, DataType::Int64, true));
+    RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), vec![times, keys]).expect("fits")
+}
+
+pub fn column(batch: &RecordBatch, n: usize) -> Vec<i64> {
+    batch.column(n).as_primitive::<Int64Type>().values().to_vec()
+}
+
+/// Serves rows in batches of the size asked for.
+pub struct Rows {
+    pub rows: VecDeque<(i64, i64)>,
+    pub bounded: bool,
+}
+
+impl Rows {
+    pub fn new(rows: Vec<(i64, i64)>) -> Box<dyn Source> {
+        Box::new(Rows { rows: rows.into(), bounded: true })
+    }
+}
+
+impl Source for Rows {
+    fn name(&self) -> String {
+        "rows".into()
+    }
+    fn start(&mut self, _: Waker) -> Result<()> {
+        Ok(())
+    }
+    fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
+        if self.rows.is_empty() {
+            return Ok(if self.bounded { SourcePoll::End } else { SourcePoll::Pending });
+        }
+        let take = rows_max.min(self.rows.len());
+        let rows: Vec<_> = self.rows.drain(..take).collect();
+        Ok(SourcePoll::Batch(SourceBatch { batch: batch(&rows), origin: None }))
+    }
+    fn is_bounded(&self) -> bool {
+        self.bounded
+    }
+}
+
+/// The watermark is the newest time minus `delay`; epochs end when it crosses a multiple of `step`.
+pub struct Delay {
+    pub delay: i64,
+    pub step: i64,
+    pub running: i64,
+    pub taken: i64,
+}
+
+impl Delay {
+    pub fn new(delay: i64, step: i64) -> Option<Box<dyn Assign>> {
+        Some(Box::new(Delay { delay, step, running: i64::MIN, taken: i64::MIN }))
+    }
+}
+
+impl Assign for Delay {
+    fn assign(&mut self, batch: SourceBatch, _: i64) -> Result<Assigned> {
+        let mut before = Vec::new();
+        for time in column(&batch.batch, 0) {
+            before.push(self.running);
+            self.running = self.running.max(time - self.delay);
+        }
+        let watermark_before = WatermarkBefore::Rows(before.into());
+        Ok(Assigned { batch: batch.batch, watermark_before, quarantined: 0 })
+    }
+    fn take_watermark(&mut self) -> Option<Watermark> {
+        let grid = Grid { period_ms: self.step, offset_ms: 0 };
+        let crossed = self.running > i64::MIN
+            && (self.taken == i64::MIN || grid.crossed(self.taken + 1, self.running + 1));
+        crossed.then(|| {
+            self.taken = self.running;
+            Watermark(self.running)
+        })
+    }
+    fn running_watermark(&self) -> Watermark {
+        Watermark(self.running)
+    }
+    fn raise_watermark(&mut self, to: Watermark) {
+        self.running = self.running.max(to.0);
+    }
+}
+
+/// Adds 0 to every row, slowly if asked to; drops rows with a negative key.
+pub struct Keep;
+
+impl Transform for Keep {
+    fn name(&self) -> String {
+        "keep".into()
+    }
+    fn apply(&self, mut bundle: Bundle) -> Result<Bundle> {
+        let keys = column(&bundle.batch, 1);
+        let kept: Vec<u32> = (0..keys.len() as u32).filter(|&i| keys[i as usize] >= 0).collect();
+        let times = column(&bundle.batch, 0);
+        let rows: Vec<_> = kept.iter().map(|&i| (times[i as usize], keys[i as usize])).collect();
+        bundle.batch = batch(&rows);
+        bundle.stamps.watermark_before = bundle.stamps.watermark_before.take(&kept);
+        Ok(bundle)
+    }
+}
+
+/// Counts rows per tumbling window and key: (window end, key * 1_000_000 + count) rows come out.
+pub struct Count {
+    pub size: i64,
+    pub class: OperatorClass,
+    pub cancel_between: bool,
+}
+
+struct CountPartition {
+    place: usize,
+    size: i64,
+    phases: usize,
+    counts: BTreeMap<(i64, i64), i64>,
+    merged: BTreeMap<(i64, i64), i64>,
+    partitions: usize,
+}
+
+impl Operator for Count {
+    fn name(&self) -> String {
+        "count".into()
+    }
+    fn class(&self) -> OperatorClass {
+        self.class
+    }
+    fn watermark_interest(&self) -> WatermarkInterest {
+        WatermarkInterest::Grids(vec![Grid { period_ms: self.size, offset_ms: 0 }])
+    }
+    fn ports(&self) -> usize {
+        2
+    }
+    fn watermark_phases(&self) -> usize {
+        if self.class == OperatorClass::Commuting { 2 } else { 1 }
+    }
+    fn judges_lateness(&self) -> bool {
+        true
+    }
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
+        if self.class == OperatorClass::Commuting && bundle.num_rows() % 2 == 0 {
+            return Ok(Route::Any);
+        }
+        let mut parts = vec![Vec::new(); partitions];
+        for (row, key) in column(&bundle.batch, 1).into_iter().enumerate() {
+            parts[mix64(key as u64) as usize % partitions].push(row as u32);
+        }
+        Ok(Route::Scatter(parts))
+    }
+    fn open(&self, place: usize, partitions: usize) -> Result<Box<dyn Partition>> {
+        Ok(Box::new(CountPartition {
+            place,
+            partitions,
+            size: self.size,
+            phases: self.watermark_phases(),
+            counts: BTreeMap::new(),
+            merged: BTreeMap::new(),
+        }))
+    }
+    fn output_watermark(&self, input: Watermark) -> Option<Watermark> {
+        let odd = Grid { period_ms: self.size, offset_ms: 0 }.index(input.0) % 2 != 0;
+        (!(self.cancel_between && odd)).then_some(input)
+    }
+}
+
+impl Partition for CountPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        let (times, keys) = (column(&piece.bundle.batch, 0), column(&piece.bundle.batch, 1));
+        let all: Vec<u32> = (0..times.len() as u32).collect();
+        let mut late = Vec::new();
+        for &row in piece.rows.unwrap_or(&all) {
+            let row = row as usize;
+            let end = (times[row].div_euclid(self.size) + 1) * self.size;
+            if piece.bundle.stamps.watermark_before.at(row).closes(end) {
+                late.push((times[row], keys[row]));
+                continue;
+            }
+            output.accepted += 1;
+            *self.counts.entry((end, keys[row])).or_default() += 1;
+        }
+        output.late += late.len() as u64;
+        output.emit_late(batch(&late));
+        Ok(())
+    }
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        let closed = |counts: &mut BTreeMap<(i64, i64), i64>| {
+            let keys: Vec<_> =
+                counts.keys().copied().filter(|(end, _)| call.watermark.closes(*end)).collect();
+            keys.into_iter().map(|k| (k, counts.remove(&k).expect("listed"))).collect::<Vec<_>>()
+        };
+        if self.phases == 2 && call.phase == 0 {
+            for (key, count) in closed(&mut self.counts) {
+                let owner = mix64(key.1 as u64) as usize % self.partitions;
+                call.exchange.put(owner, Box::new((key, count)));
+            }
+            return Ok(Progress::Done);
+        }
+        if self.phases == 2 {
+            for parcel in call.exchange.take(self.place) {
+                let (key, count) = *parcel.downcast::<((i64, i64), i64)>().expect("our parcel");
+                *self.merged.entry(key).or_default() += count;
+            }
+        }
+        let from = if self.phases == 2 { &mut self.merged } else { &mut self.counts };
+        let rows: Vec<_> =
+            closed(from).into_iter().map(|((end, key), n)| (end, key * 1_000_000 + n)).collect();
+        output.emit(batch(&rows));
+        Ok(Progress::Done)
+    }
+    fn state_bytes(&self) -> usize {
+        (self.counts.len() + self.merged.len()) * 64
+    }
+}
+
+/// Collects rows, slowly if asked to, and remembers how it ended.
+#[derive(Clone, Default)]
+pub struct Collect {
+    pub rows: Arc<Mutex<Vec<(i64, i64)>>>,
+    pub ended: Arc<Mutex<&'static str>>,
+    pub pause: Duration,
+    pub fail_at: Option<usize>,
+}
+
+impl Collect {
+    pub fn rows(&self) -> Vec<(i64, i64)> {
+        self.rows.lock().expect("no panic").clone()
+    }
+    pub fn sorted(&self) -> Vec<(i64, i64)> {
+        let mut rows = self.rows();
+        rows.sort_unstable();
+        rows
+    }
+}
+
+impl Sink for Collect {
+    fn name(&self) -> String {
+        "collect".into()
+    }
+    fn open(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn write(&mut self, batch: &RecordBatch, _: Option<&[RowKind]>) -> Result<()> {
+        std::thread::sleep(self.pause);
+        let mut rows = self.rows.lock().expect("no panic");
+        rows.extend(column(batch, 0).into_iter().zip(column(batch, 1)));
+        match self.fail_at {
+            Some(at) if rows.len() >= at => Err(Error::io("the disk is full")),
+            _ => Ok(()),
+        }
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<()> {
+        *self.ended.lock().expect("no panic") = "finished";
+        Ok(())
+    }
+    fn abort(&mut self) {
+        *self.ended.lock().expect("no panic") = "aborted";
+    }
+}
+
+/// source(s) → keep → count → sink, late rows to a sink of their own.
+pub fn counting(
+    inputs: Vec<(Box<dyn Source>, Option<Box<dyn Assign>>)>,
+    count: Count,
+) -> (Graph, Collect, Collect) {
+    let (results, late) = (Collect::default(), Collect::default());
+    let mut graph = Graph::default();
+    let mut kept = Vec::new();
+    for (n, (source, assigner)) in inputs.into_iter().enumerate() {
+        let kind = StageKind::Source { source, assigner };
+        let source = graph.add(format!("source-{n}"), "source", kind, vec![]);
+        let keep = StageKind::Transform(Arc::new(Keep));
+        let input = Input { from: source, port: 0 };
+        kept.push(graph.add(format!("keep-{n}"), "keep", keep, vec![input]));
+    }
+    let inputs = kept.into_iter().map(|from: StageId| Input { from, port: 0 }).collect();
+    let count = graph.add("count", "count", StageKind::Operator(Arc::new(count)), inputs);
+    for (port, sink) in [(0, &results), (1, &late)] {
+        let kind = StageKind::Sink(Box::new(sink.clone()));
+        graph.add(format!("sink-{port}"), "sink", kind, vec![Input { from: count, port }]);
+    }
+    (graph, results, late)
+}
+
+/// The same, one row at a time.
+pub fn reference(rows: &[(i64, i64)], delay: i64, size: i64) -> (Vec<(i64, i64)>, Vec<(i64, i64)>) {
+    let (mut counts, mut late, mut running) = (BTreeMap::new(), Vec::new(), i64::MIN);
+    for &(time, key) in rows {
+        let end = (time.div_euclid(size) + 1) * size;
+        if key >= 0 {
+            if end - 1 <= running {
+                late.push((time, key));
+            } else {
+                *counts.entry((end, key)).or_insert(0) += 1;
+            }
+        }
+        running = running.max(time - delay);
+    }
+    let mut results: Vec<_> =
+        counts.into_iter().map(|((end, key), n)| (end, key * 1_000_000 + n)).collect();
+    results.sort_unstable();
+    (results, late)
+}
+
+/// Times that wander, with stragglers.
+pub fn disorder(count: usize, seed: u64) -> Vec<(i64, i64)> {
+    let mut random = shim::SplitMix64::new(seed);
+    (0..count as i64)
+        .map(|n| {
+            let back = if random.below(10) == 0 { random.below(80) } else { random.below(8) };
+            (n / 3 - back as i64, random.below(7) as i64 - 1)
+        })
+        .collect()
+}
