@@ -2,3 +2,5 @@
 //! physical graph that the runtime executes.
 
 pub mod ast;
+pub mod diagnostic;
+pub mod parser;

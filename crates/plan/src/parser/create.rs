@@ -1,0 +1,244 @@
+//! `CREATE TABLE` and `CREATE VIEW`.
+//!
+//! Only what the text says is checked here: names that are there twice, keys that name no column.
+//! Types of expressions, options and connectors are checked by the binder.
+
+use sqlparser::tokenizer::Token;
+use thalweg_core::{Error, Result};
+
+use super::problem::end_of;
+use super::query::{expression, query};
+use super::tokens::Cursor;
+use super::types::column_type;
+use crate::ast::{CreateTable, Name, StatementKind, TableColumn, TableColumnKind, WatermarkSpec};
+use crate::diagnostic::nearest;
+
+/// Behind CREATE [OR REPLACE] [TEMPORARY] VIEW.
+pub(super) fn create_view(cursor: &mut Cursor<'_>, or_replace: bool) -> Result<StatementKind> {
+    let if_not_exists = cursor.take_words(&["IF", "NOT", "EXISTS"]);
+    let name = cursor.table_name()?;
+    let columns = if cursor.is_token(&Token::LParen) {
+        cursor.parenthesized_names("a column name")?
+    } else {
+        Vec::new()
+    };
+    refuse_duplicates(&columns)?;
+    if cursor.take_words(&["COMMENT"]) {
+        cursor.string("a comment in single quotes")?;
+    }
+    cursor.expect_words(&["AS"])?;
+    let source = cursor.source;
+    let end = end_of(cursor.tokens);
+    let query = query(source, cursor.rest()).map_err(|e| e.at(end))?;
+    Ok(StatementKind::CreateView { name, columns, query, if_not_exists, or_replace })
+}
+
+/// Behind CREATE [TEMPORARY] TABLE.
+pub(super) fn create_table(cursor: &mut Cursor<'_>) -> Result<CreateTable> {
+    let if_not_exists = cursor.take_words(&["IF", "NOT", "EXISTS"]);
+    let mut table = CreateTable {
+        name: cursor.table_name()?,
+        columns: Vec::new(),
+        watermark: None,
+        primary_key: Vec::new(),
+        partitioned_by: Vec::new(),
+        options: Vec::new(),
+        comment: None,
+        if_not_exists,
+    };
+    if cursor.take_token(&Token::LParen) {
+        loop {
+            element(cursor, &mut table)?;
+            if !cursor.take_token(&Token::Comma) {
+                break;
+            }
+        }
+        if !cursor.take_token(&Token::RParen) {
+            return Err(cursor.expected("',' or ')' behind a column"));
+        }
+    }
+    clauses(cursor, &mut table)?;
+    check(&mut table)?;
+    Ok(table)
+}
+
+/// One entry between the brackets.
+fn element(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
+    if cursor.is_words(&["WATERMARK", "FOR"]) {
+        return watermark(cursor, table);
+    }
+    if cursor.take_words(&["CONSTRAINT"]) {
+        cursor.name("the constraint's name")?;
+        if !cursor.is_words(&["PRIMARY", "KEY"]) {
+            return Err(cursor.expected("PRIMARY KEY"));
+        }
+    }
+    if cursor.is_words(&["PRIMARY", "KEY"]) {
+        let here = cursor.here();
+        cursor.index += 2;
+        let names = cursor.parenthesized_names("a column of the key")?;
+        not_enforced(cursor)?;
+        return set_primary_key(table, names).map_err(|e| e.at(here));
+    }
+    column(cursor, table)
+}
+
+fn set_primary_key(table: &mut CreateTable, names: Vec<Name>) -> Result<()> {
+    if !table.primary_key.is_empty() {
+        return Err(Error::plan(format!("table {} has two primary keys", table.name.text)));
+    }
+    table.primary_key = names;
+    Ok(())
+}
+
+fn not_enforced(cursor: &mut Cursor<'_>) -> Result<()> {
+    if cursor.take_words(&["NOT", "ENFORCED"]) {
+        return Ok(());
+    }
+    Err(cursor
+        .expected("NOT ENFORCED behind PRIMARY KEY")
+        .hint("a stream's keys are not checked, and the statement has to say so"))
+}
+
+fn watermark(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
+    let here = cursor.here();
+    cursor.index += 2;
+    let column = cursor.name("the row time column")?;
+    cursor.expect_words(&["AS"])?;
+    let tokens = cursor.take_until(&[Token::Comma, Token::RParen]);
+    if tokens.is_empty() {
+        return Err(cursor.expected("the watermark's expression"));
+    }
+    let expression = expression(cursor.source, tokens)?;
+    if table.watermark.is_some() {
+        return Err(Error::plan(format!("table {} has two watermarks", table.name.text)).at(here));
+    }
+    table.watermark = Some(WatermarkSpec { column, expression });
+    Ok(())
+}
+
+fn column(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
+    let name = cursor.name("a column name")?;
+    if cursor.take_words(&["AS"]) {
+        let kind = computed(cursor)?;
+        table.columns.push(TableColumn { name, kind });
+        return Ok(());
+    }
+    let mut column_type = column_type(cursor)?;
+    let kind = if cursor.take_words(&["METADATA"]) {
+        let key = if cursor.take_words(&["FROM"]) {
+            cursor.string("the metadata key in single quotes")?.text
+        } else {
+            name.text.clone()
+        };
+        let is_virtual = cursor.take_words(&["VIRTUAL"]);
+        TableColumnKind::Metadata { column_type, key, is_virtual }
+    } else {
+        if cursor.take_words(&["PRIMARY", "KEY"]) {
+            not_enforced(cursor)?;
+            set_primary_key(table, vec![name.clone()]).map_err(|e| e.at(name.span))?;
+        }
+        if cursor.take_words(&["NOT", "NULL"]) {
+            column_type.nullable = false;
+        }
+        TableColumnKind::Physical(column_type)
+    };
+    if cursor.take_words(&["COMMENT"]) {
+        cursor.string("a comment in single quotes")?;
+    }
+    table.columns.push(TableColumn { name, kind });
+    Ok(())
+}
+
+/// `AS expression [COMMENT 'text']`
+fn computed(cursor: &mut Cursor<'_>) -> Result<TableColumnKind> {
+    let mut tokens = cursor.take_until(&[Token::Comma, Token::RParen]);
+    if let [before @ .., comment, text] = tokens
+        && super::tokens::is_word(&comment.token, "COMMENT")
+        && matches!(text.token, Token::SingleQuotedString(_))
+    {
+        tokens = before;
+    }
+    if tokens.is_empty() {
+        return Err(cursor.expected("an expression"));
+    }
+    Ok(TableColumnKind::Computed(expression(cursor.source, tokens)?))
+}
+
+/// What stands behind the columns.
+fn clauses(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
+    loop {
+        if cursor.take_words(&["COMMENT"]) {
+            table.comment = Some(cursor.string("a comment in single quotes")?.text);
+        } else if cursor.take_words(&["PARTITIONED", "BY"]) {
+            table.partitioned_by = cursor.parenthesized_names("a column")?;
+        } else if cursor.take_words(&["WITH"]) {
+            options(cursor, table)?;
+        } else if cursor.at_end() {
+            return Ok(());
+        } else if cursor.is_word("LIKE") || cursor.is_word("AS") || cursor.is_word("DISTRIBUTED") {
+            let what = cursor.name("a clause")?;
+            return Err(Error::unsupported(format!(
+                "CREATE TABLE … {} is not supported",
+                what.text.to_ascii_uppercase()
+            ))
+            .hint("write the columns out; to fill a table, use INSERT INTO")
+            .at(what.span));
+        } else {
+            return Err(cursor.expected("WITH, COMMENT or PARTITIONED BY"));
+        }
+    }
+}
+
+fn options(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
+    cursor.expect_token(&Token::LParen)?;
+    loop {
+        let key = cursor.string("an option's name in single quotes")?;
+        cursor.expect_token(&Token::Eq)?;
+        let value = cursor.string("an option's value in single quotes")?;
+        if table.options.iter().any(|(known, _)| known.text == key.text) {
+            return Err(
+                Error::plan(format!("the option '{}' is there twice", key.text)).at(key.span)
+            );
+        }
+        table.options.push((key, value.text));
+        if !cursor.take_token(&Token::Comma) {
+            return cursor.expect_token(&Token::RParen);
+        }
+    }
+}
+
+fn check(table: &mut CreateTable) -> Result<()> {
+    let names: Vec<Name> = table.columns.iter().map(|column| column.name.clone()).collect();
+    refuse_duplicates(&names)?;
+    for key in table.primary_key.iter().chain(&table.partitioned_by) {
+        if !names.iter().any(|name| name.text == key.text) {
+            let error =
+                Error::plan(format!("table {} has no column {}", table.name.text, key.text));
+            let near = nearest(&key.text, names.iter().map(|name| name.text.as_str()));
+            let error = near.map_or_else(
+                || error.clone(),
+                |near| error.clone().hint(format!("did you mean {near}?")),
+            );
+            return Err(error.at(key.span));
+        }
+    }
+    // As in Flink, a key's columns are never NULL.
+    for column in &mut table.columns {
+        let is_key = table.primary_key.iter().any(|key| key.text == column.name.text);
+        if let (true, TableColumnKind::Physical(column_type)) = (is_key, &mut column.kind) {
+            column_type.nullable = false;
+        }
+    }
+    Ok(())
+}
+
+fn refuse_duplicates(names: &[Name]) -> Result<()> {
+    let mut seen = std::collections::HashSet::new();
+    match names.iter().find(|name| !seen.insert(name.text.as_str())) {
+        None => Ok(()),
+        Some(name) => {
+            Err(Error::plan(format!("the column {} is there twice", name.text)).at(name.span))
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Bounds how deep a statement's tree can become, before it is built.
+//!
+//! `sqlparser` bounds its own recursion, but `a + a + a + …` builds a tree as deep as the chain is
+//! long without recursing, and every later walk over it (dropping it, too) does recurse. So the
+//! operators on the way from the root to a leaf are counted here in the token stream. The count is
+//! an upper bound: it may exceed the true depth, it never falls short of it.
+
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+use thalweg_core::Result;
+
+use super::problem;
+use super::tokens::{span, upper_word};
+
+/// Operators on one path.
+const CHAIN_MAX: usize = 500;
+/// Brackets within brackets.
+const BRACKETS_MAX: usize = 100;
+
+/// Words that join two expressions or queries.
+const OPERATOR_WORDS: [&str; 24] = [
+    "AND",
+    "OR",
+    "XOR",
+    "NOT",
+    "IS",
+    "LIKE",
+    "ILIKE",
+    "RLIKE",
+    "REGEXP",
+    "SIMILAR",
+    "BETWEEN",
+    "IN",
+    "AT",
+    "COLLATE",
+    "DIV",
+    "OVERLAPS",
+    "MEMBER",
+    "OPERATOR",
+    "NOTNULL",
+    "ISNULL",
+    "UNION",
+    "INTERSECT",
+    "EXCEPT",
+    "MINUS",
+];
+/// Words behind which a new expression begins, beside the comma.
+const CLAUSE_WORDS: [&str; 8] =
+    ["SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "ON", "LIMIT"];
+
+/// Operators within one bracket: `sets` join queries, `chain` joins expressions of one clause.
+#[derive(Clone, Copy, Default)]
+struct Level {
+    outside: usize,
+    sets: usize,
+    chain: usize,
+}
+
+impl Level {
+    fn total(self) -> usize {
+        self.outside + self.sets + self.chain
+    }
+}
+
+/// Fails if the tree of these tokens could become too deep.
+pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
+    let mut outer: Vec<Level> = Vec::new();
+    let mut level = Level::default();
+    for token in tokens {
+        match &token.token {
+            Token::LParen | Token::LBracket | Token::LBrace => {
+                outer.push(level);
+                level = Level { outside: level.total() + 1, ..Level::default() };
+            }
+            Token::RParen | Token::RBracket | Token::RBrace => {
+                level = outer.pop().unwrap_or_default();
+            }
+            Token::Comma => level.chain = 0,
+            Token::Word(_) => count_word(&mut level, &token.token),
+            Token::Period | Token::Number(..) | Token::SingleQuotedString(_) => {}
+            _ => level.chain += 1,
+        }
+        if level.total() > CHAIN_MAX || outer.len() > BRACKETS_MAX {
+            return Err(problem::too_deep().at(span(token.span)));
+        }
+    }
+    Ok(())
+}
+
+fn count_word(level: &mut Level, token: &Token) {
+    let Some(word) = upper_word(token) else { return };
+    match word.as_str() {
+        "UNION" | "INTERSECT" | "EXCEPT" | "MINUS" => level.sets += 1,
+        word if CLAUSE_WORDS.contains(&word) => level.chain = 0,
+        word if OPERATOR_WORDS.contains(&word) => level.chain += 1,
+        _ => {}
+    }
+}

@@ -1,0 +1,60 @@
+//! What Apache Flink's SQL allows, told to `sqlparser`.
+//!
+//! Only lexical rules and yes-or-no questions of the expression and query grammar stand here.
+//! Whatever `sqlparser` has no switch for is rewritten in the token stream (see the sibling
+//! modules) before it parses.
+
+use sqlparser::dialect::Dialect;
+
+/// Flink's dialect: backtick identifiers, no escapes in strings, `MATCH_RECOGNIZE`,
+/// `FOR SYSTEM_TIME AS OF`, `FILTER (WHERE …)`, grouping sets.
+#[derive(Debug, Default)]
+pub struct FlinkDialect;
+
+impl Dialect for FlinkDialect {
+    fn is_delimited_identifier_start(&self, character: char) -> bool {
+        character == '`'
+    }
+    fn identifier_quote_style(&self, _identifier: &str) -> Option<char> {
+        Some('`')
+    }
+    fn is_identifier_start(&self, character: char) -> bool {
+        character.is_alphabetic() || character == '_'
+    }
+    fn is_identifier_part(&self, character: char) -> bool {
+        character.is_alphanumeric() || character == '_' || character == '$'
+    }
+    fn supports_unicode_string_literal(&self) -> bool {
+        true
+    }
+    fn supports_filter_during_aggregation(&self) -> bool {
+        true
+    }
+    fn supports_group_by_expr(&self) -> bool {
+        true
+    }
+    fn supports_match_recognize(&self) -> bool {
+        true
+    }
+    fn supports_window_function_null_treatment_arg(&self) -> bool {
+        true
+    }
+    fn supports_window_clause_named_window_reference(&self) -> bool {
+        true
+    }
+    fn supports_named_fn_args_with_rarrow_operator(&self) -> bool {
+        true
+    }
+    fn supports_parens_around_table_factor(&self) -> bool {
+        true
+    }
+    fn supports_table_versioning(&self) -> bool {
+        true
+    }
+    fn supports_map_literal_with_angle_brackets(&self) -> bool {
+        true
+    }
+    fn supports_left_associative_joins_without_parens(&self) -> bool {
+        true
+    }
+}

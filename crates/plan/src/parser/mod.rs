@@ -1,0 +1,77 @@
+//! From the text of a script to [`crate::ast`] statements.
+//!
+//! The text is cut into tokens once, with places, and every later step works on slices of that
+//! stream, so that an error anywhere points at the user's own line. Statements are read by hand;
+//! queries and expressions by `sqlparser`, after what it can't read was taken out (window calls)
+//! or rewritten (types of CAST, MAP literals).
+//!
+//! Invariants: no input makes the parser panic or overflow the stack of a thread with 2 MiB, and
+//! the text is at most 1 MiB. Names are resolved and types are derived by the binder, not here.
+
+mod create;
+mod depth;
+mod dialect;
+mod problem;
+mod query;
+mod rewrite;
+mod statement;
+mod tokens;
+mod types;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+use thalweg_core::{Result, Span};
+
+pub use dialect::FlinkDialect;
+pub use query::parse_expression;
+pub use tokens::span;
+pub use types::{data_type, parse_type};
+
+use crate::ast::Statement;
+
+/// The longest text that is read, in bytes.
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// How deep `sqlparser` may recurse.
+const RECURSION_MAX: usize = 50;
+
+/// Something worth telling that is no error.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    /// Where it stands.
+    pub span: Span,
+    /// What it is.
+    pub message: String,
+}
+
+/// A parsed text.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// Its statements in order.
+    pub statements: Vec<Statement>,
+    /// What was passed over, such as hints.
+    pub notes: Vec<Note>,
+}
+
+/// The statements of a text.
+///
+/// ```
+/// let statements = thalweg_plan::parser::parse_script("SET 'pipeline.workers' = '2'; SELECT 1;")?;
+/// assert_eq!(statements.len(), 2);
+/// let error = thalweg_plan::parser::parse_script("SELECT 1\nFORM t").unwrap_err();
+/// assert_eq!(error.span().map(|span| (span.line, span.column)), Some((2, 6)));
+/// # Ok::<(), thalweg_core::Error>(())
+/// ```
+pub fn parse_script(text: &str) -> Result<Vec<Statement>> {
+    Ok(parse_script_with_notes(text)?.statements)
+}
+
+/// The statements of a text, and what was passed over in it.
+pub fn parse_script_with_notes(text: &str) -> Result<Script> {
+    let (tokens, notes) = tokens::tokenize(text)?;
+    let source = tokens::Source::new(text);
+    let mut cursor = tokens::Cursor::new(&source, &tokens);
+    Ok(Script { statements: statement::statements(&mut cursor)?, notes })
+}

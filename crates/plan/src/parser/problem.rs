@@ -1,0 +1,91 @@
+//! `sqlparser`'s complaints in our words: its location becomes a span, its jargon goes.
+
+use sqlparser::parser::ParserError;
+use sqlparser::tokenizer::{Location, Span as TokenSpan, TokenWithSpan, TokenizerError};
+use thalweg_core::{Error, Span};
+
+use super::tokens::{describe, span};
+
+/// A text that can't be cut into words.
+pub(super) fn from_tokenizer(error: TokenizerError) -> Error {
+    let message = match error.message.as_str() {
+        m if m.starts_with("Unterminated string literal") => "this string has no closing quote",
+        m if m.starts_with("Unterminated encoded string literal") => {
+            "this string has no closing quote"
+        }
+        m if m.starts_with("Unexpected EOF while in a multi-line comment") => {
+            "a comment /* … is not closed by */"
+        }
+        m if m.starts_with("Expected close delimiter") => "this name has no closing quote",
+        other => &lower_first(other),
+    };
+    Error::plan(message.to_owned()).at(span(TokenSpan::new(error.location, error.location)))
+}
+
+/// A query or expression that can't be parsed; `tokens` are what the parser was given.
+pub(super) fn from_parser(error: ParserError, tokens: &[TokenWithSpan]) -> Error {
+    let text = match error {
+        ParserError::RecursionLimitExceeded => return too_deep().at(start_of(tokens)),
+        ParserError::TokenizerError(text) | ParserError::ParserError(text) => text,
+    };
+    let (message, location) = split_location(&text);
+    let found = location.and_then(|at| tokens.iter().find(|t| t.span.start == at));
+    let place = match (found, location) {
+        (Some(token), _) => span(token.span),
+        (None, Some(at)) => span(TokenSpan::new(at, at)),
+        (None, None) => end_of(tokens),
+    };
+    Error::plan(humane(message, found)).at(place)
+}
+
+/// The complaint about a statement that is nested too deeply.
+pub(super) fn too_deep() -> Error {
+    Error::plan("this statement is nested too deeply")
+        .hint("split it with CREATE VIEW, or write long chains of OR with IN (…)")
+}
+
+/// Where these tokens begin.
+pub(super) fn start_of(tokens: &[TokenWithSpan]) -> Span {
+    tokens.first().map_or(Span::default(), |t| span(t.span))
+}
+
+/// Just behind the last of these tokens.
+pub(super) fn end_of(tokens: &[TokenWithSpan]) -> Span {
+    tokens.last().map_or(Span::default(), |t| span(TokenSpan::new(t.span.end, t.span.end)))
+}
+
+fn humane(message: &str, found: Option<&TokenWithSpan>) -> String {
+    let Some(rest) = message.strip_prefix("Expected: ") else { return lower_first(message) };
+    let wanted = rest.rsplit_once(", found: ").map_or(rest, |(wanted, _)| wanted);
+    let wanted = match wanted {
+        "end of statement" => "the end of the statement",
+        "identifier" => "a name",
+        "date/time field" => "a unit of time such as SECOND or DAY",
+        "literal string" => "a string in single quotes",
+        "literal int" => "a whole number",
+        "joined table" => "a joined table",
+        "subquery in parens" => "a query in parentheses",
+        other => other,
+    };
+    format!("expected {wanted}, found {}", describe(found))
+}
+
+fn lower_first(text: &str) -> String {
+    let mut characters = text.chars();
+    match characters.next() {
+        Some(first) => first.to_lowercase().chain(characters).collect(),
+        None => "this can't be parsed".to_owned(),
+    }
+}
+
+/// Takes `sqlparser`'s " at Line: 3, Column: 7" off its message.
+fn split_location(text: &str) -> (&str, Option<Location>) {
+    let Some((message, place)) = text.rsplit_once(" at Line: ") else { return (text, None) };
+    let numbers = place.split_once(", Column: ").and_then(|(line, column)| {
+        Some(Location::new(line.trim().parse().ok()?, column.trim().parse().ok()?))
+    });
+    match numbers {
+        Some(location) => (message, Some(location)),
+        None => (text, None),
+    }
+}

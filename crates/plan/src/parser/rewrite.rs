@@ -1,0 +1,89 @@
+//! Rewrites of the token stream for what `sqlparser` has no words for:
+//!
+//! | Flink | becomes |
+//! |---|---|
+//! | `CAST(x AS ROW<a INT>)` | `` CAST(x AS `ROW<a INT>`) ``: the type as one name, read by [`super::data_type`] |
+//! | `MAP['a', 1]` | `MAP('a', 1)` |
+//! | `CEILING(x TO HOUR)` | `CEIL(x TO HOUR)` |
+//!
+//! The tokens that replace others stand where the first of those stood, so that errors point at
+//! the user's text.
+
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan, Word};
+use thalweg_core::Result;
+
+use super::tokens::{Cursor, Source, is_word};
+use super::types::column_type;
+
+/// A quoted name as a token.
+pub(super) fn quoted_word(text: String, place: TokenSpan) -> TokenWithSpan {
+    let word = Word { value: text, quote_style: Some('`'), keyword: Keyword::NoKeyword };
+    TokenWithSpan::new(Token::Word(word), place)
+}
+
+/// What a bracket belongs to.
+#[derive(Clone, Copy, PartialEq)]
+enum Bracket {
+    Cast,
+    Map,
+    Other,
+}
+
+/// Applies all rewrites.
+pub(super) fn rewrite<'a>(
+    source: &'a Source<'a>,
+    tokens: &'a [TokenWithSpan],
+) -> Result<Vec<TokenWithSpan>> {
+    let mut output: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    let mut open = Vec::new();
+    let mut cursor = Cursor::new(source, tokens);
+    while let Some(token) = cursor.next() {
+        let before = cursor.index.checked_sub(2).map(|i| &tokens[i].token);
+        match &token.token {
+            Token::LParen => {
+                let cast = before.is_some_and(|t| is_word(t, "CAST") || is_word(t, "TRY_CAST"));
+                open.push(if cast { Bracket::Cast } else { Bracket::Other });
+                output.push(token.clone());
+            }
+            Token::LBracket if before.is_some_and(|t| is_word(t, "MAP")) => {
+                open.push(Bracket::Map);
+                output.push(TokenWithSpan::new(Token::LParen, token.span));
+            }
+            Token::LBracket => {
+                open.push(Bracket::Other);
+                output.push(token.clone());
+            }
+            Token::RBracket if open.last() == Some(&Bracket::Map) => {
+                open.pop();
+                output.push(TokenWithSpan::new(Token::RParen, token.span));
+            }
+            Token::RParen | Token::RBracket => {
+                open.pop();
+                output.push(token.clone());
+            }
+            Token::Word(_)
+                if is_word(&token.token, "AS") && open.last() == Some(&Bracket::Cast) =>
+            {
+                output.push(token.clone());
+                output.push(cast_type(&mut cursor)?);
+            }
+            Token::Word(_)
+                if is_word(&token.token, "CEILING") && cursor.is_token(&Token::LParen) =>
+            {
+                output.push(TokenWithSpan::new(Token::make_keyword("CEIL"), token.span));
+            }
+            _ => output.push(token.clone()),
+        }
+    }
+    Ok(output)
+}
+
+fn cast_type(cursor: &mut Cursor<'_>) -> Result<TokenWithSpan> {
+    let start = cursor.index;
+    column_type(cursor)?;
+    let tokens = &cursor.tokens[start..cursor.index];
+    let (first, last) = (tokens[0].span, tokens[tokens.len() - 1].span);
+    let text = cursor.source.text_of(tokens).to_owned();
+    Ok(quoted_word(text, TokenSpan::new(first.start, last.end)))
+}

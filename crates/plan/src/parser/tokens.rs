@@ -1,0 +1,304 @@
+//! The token stream: reading it, finding one's way in it, and where its tokens stand in the text.
+//!
+//! White space and comments are dropped, so that the rest of the parser sees words only. Every
+//! token keeps its place in the file. A [`Cursor`] never reads beyond its slice and never panics.
+
+use sqlparser::tokenizer::{
+    Location, Span as TokenSpan, Token, TokenWithSpan, Tokenizer, Whitespace, Word,
+};
+use thalweg_core::{Error, Result, Span};
+
+use crate::ast::Name;
+
+use super::dialect::FlinkDialect;
+use super::{Note, TEXT_BYTES_MAX, problem};
+
+/// The text of a script with an index of its lines.
+pub(super) struct Source<'a> {
+    text: &'a str,
+    line_starts: Vec<usize>,
+}
+
+impl<'a> Source<'a> {
+    /// Indexes the lines of a text.
+    pub(super) fn new(text: &'a str) -> Self {
+        let line_starts =
+            std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Source { text, line_starts }
+    }
+
+    fn byte_offset(&self, location: Location) -> usize {
+        let line = (location.line.max(1) - 1) as usize;
+        let Some(&start) = self.line_starts.get(line) else { return self.text.len() };
+        let column = (location.column.max(1) - 1) as usize;
+        let rest = &self.text[start..];
+        rest.char_indices().nth(column).map_or(self.text.len(), |(at, _)| start + at)
+    }
+
+    /// The text from the first of these tokens to the last.
+    pub(super) fn text_of(&self, tokens: &[TokenWithSpan]) -> &'a str {
+        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return "" };
+        let (start, end) = (self.byte_offset(first.span.start), self.byte_offset(last.span.end));
+        self.text.get(start..end).unwrap_or("")
+    }
+}
+
+/// Turns a place in the token stream into a place in an error.
+pub fn span(place: TokenSpan) -> Span {
+    let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    let one_line = place.start.line == place.end.line && place.end.column > place.start.column;
+    Span {
+        line: narrow(place.start.line),
+        column: narrow(place.start.column),
+        end_column: if one_line { narrow(place.end.column) } else { 0 },
+    }
+}
+
+/// Reads the tokens of a text; the notes tell of hints that are passed over.
+pub(super) fn tokenize(text: &str) -> Result<(Vec<TokenWithSpan>, Vec<Note>)> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(Error::plan(format!(
+            "the SQL text has {} bytes; at most {TEXT_BYTES_MAX} are read",
+            text.len()
+        ))
+        .hint("split it into several files, or move data out of it"));
+    }
+    let all = Tokenizer::new(&FlinkDialect, text)
+        .tokenize_with_location()
+        .map_err(problem::from_tokenizer)?;
+    let mut tokens = Vec::with_capacity(all.len() / 2);
+    let mut notes = Vec::new();
+    for token in all {
+        match &token.token {
+            Token::Whitespace(Whitespace::MultiLineComment(comment))
+                if comment.starts_with('+') =>
+            {
+                notes.push(Note {
+                    span: span(token.span),
+                    message: format!("the hint /*{comment}*/ changes nothing here"),
+                });
+            }
+            Token::Whitespace(_) => {}
+            Token::DoubleQuotedString(quoted) => return Err(double_quotes(quoted, token.span)),
+            Token::EOF => break,
+            _ => tokens.push(token),
+        }
+    }
+    Ok((tokens, notes))
+}
+
+fn double_quotes(quoted: &str, place: TokenSpan) -> Error {
+    Error::plan("double quotes mean nothing in this dialect")
+        .hint(format!("write '{quoted}' for a string or `{quoted}` for a name"))
+        .at(span(place))
+}
+
+/// How a token is named in a message.
+pub(super) fn describe(token: Option<&TokenWithSpan>) -> String {
+    match token.map(|t| &t.token) {
+        None | Some(Token::EOF) => "the end of the statement".to_owned(),
+        Some(Token::SingleQuotedString(text)) => format!("the string '{}'", shorten(text)),
+        Some(token) => format!("'{}'", shorten(&token.to_string())),
+    }
+}
+
+fn shorten(text: &str) -> String {
+    if text.chars().count() <= 40 {
+        return text.to_owned();
+    }
+    text.chars().take(40).chain(std::iter::once('…')).collect()
+}
+
+/// True for this unquoted word, whatever its case.
+pub(super) fn is_word(token: &Token, word: &str) -> bool {
+    matches!(token, Token::Word(Word { value, quote_style: None, .. }) if value.eq_ignore_ascii_case(word))
+}
+
+/// The unquoted word in upper case, if the token is one.
+pub(super) fn upper_word(token: &Token) -> Option<String> {
+    match token {
+        Token::Word(Word { value, quote_style: None, .. }) => Some(value.to_ascii_uppercase()),
+        _ => None,
+    }
+}
+
+/// The place among `tokens` of the bracket that closes the one at `open`.
+pub(super) fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
+    let mut depth = 0usize;
+    for (i, token) in tokens.iter().enumerate().skip(open) {
+        match token.token {
+            Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
+            Token::RParen | Token::RBracket | Token::RBrace => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(i);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A reading position in a slice of tokens.
+#[derive(Clone)]
+pub(super) struct Cursor<'a> {
+    pub(super) source: &'a Source<'a>,
+    pub(super) tokens: &'a [TokenWithSpan],
+    pub(super) index: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(source: &'a Source<'a>, tokens: &'a [TokenWithSpan]) -> Self {
+        Cursor { source, tokens, index: 0 }
+    }
+    pub(super) fn peek(&self) -> Option<&'a TokenWithSpan> {
+        self.tokens.get(self.index)
+    }
+    pub(super) fn peek_at(&self, ahead: usize) -> Option<&'a Token> {
+        self.tokens.get(self.index + ahead).map(|t| &t.token)
+    }
+    pub(super) fn at_end(&self) -> bool {
+        self.index >= self.tokens.len()
+    }
+    /// Where the next token stands, or where the text ended.
+    pub(super) fn here(&self) -> Span {
+        match (self.peek(), self.tokens.last()) {
+            (Some(token), _) => span(token.span),
+            (None, Some(last)) => span(TokenSpan::new(last.span.end, last.span.end)),
+            (None, None) => Span::default(),
+        }
+    }
+    pub(super) fn next(&mut self) -> Option<&'a TokenWithSpan> {
+        let token = self.peek();
+        self.index += usize::from(token.is_some());
+        token
+    }
+    /// "expected …, found …" at the next token.
+    pub(super) fn expected(&self, what: &str) -> Error {
+        Error::plan(format!("expected {what}, found {}", describe(self.peek()))).at(self.here())
+    }
+    /// True if the next token is this unquoted word.
+    pub(super) fn is_word(&self, word: &str) -> bool {
+        self.is_word_at(0, word)
+    }
+    pub(super) fn is_word_at(&self, ahead: usize, word: &str) -> bool {
+        self.peek_at(ahead).is_some_and(|token| is_word(token, word))
+    }
+    pub(super) fn is_words(&self, words: &[&str]) -> bool {
+        words.iter().enumerate().all(|(ahead, word)| self.is_word_at(ahead, word))
+    }
+    pub(super) fn is_token(&self, token: &Token) -> bool {
+        self.peek_at(0) == Some(token)
+    }
+    /// Takes these words if they all come next.
+    pub(super) fn take_words(&mut self, words: &[&str]) -> bool {
+        let found = self.is_words(words);
+        self.index += if found { words.len() } else { 0 };
+        found
+    }
+    pub(super) fn take_token(&mut self, token: &Token) -> bool {
+        let found = self.is_token(token);
+        self.index += usize::from(found);
+        found
+    }
+    pub(super) fn expect_words(&mut self, words: &[&str]) -> Result<()> {
+        for word in words {
+            if !self.take_words(&[word]) {
+                return Err(self.expected(word));
+            }
+        }
+        Ok(())
+    }
+    pub(super) fn expect_token(&mut self, token: &Token) -> Result<()> {
+        if self.take_token(token) { Ok(()) } else { Err(self.expected(&format!("'{token}'"))) }
+    }
+    /// Fails unless everything was read.
+    pub(super) fn expect_end(&self) -> Result<()> {
+        if self.at_end() { Ok(()) } else { Err(self.expected("the end of the statement")) }
+    }
+    /// A name, in backticks or not. `what` says of what, for the message.
+    pub(super) fn name(&mut self, what: &str) -> Result<Name> {
+        match self.peek() {
+            Some(TokenWithSpan { token: Token::Word(word), span: place }) => {
+                self.index += 1;
+                Ok(Name { text: word.value.clone(), span: span(*place) })
+            }
+            _ => Err(self.expected(what)),
+        }
+    }
+    /// A name that may be preceded by Flink's default catalog and database.
+    pub(super) fn table_name(&mut self) -> Result<Name> {
+        let first = self.name("a table name")?;
+        let mut parts = vec![first];
+        while self.take_token(&Token::Period) {
+            parts.push(self.name("a table name")?);
+        }
+        let last = parts.pop().ok_or_else(|| self.expected("a table name"))?;
+        let known = |name: &Name| {
+            ["default_catalog", "default_database"]
+                .contains(&name.text.to_ascii_lowercase().as_str())
+        };
+        match parts.iter().find(|name| !known(name)) {
+            None => Ok(last),
+            Some(other) => Err(Error::unsupported(format!(
+                "there are no catalogs or databases here, so '{}.{}' names no table",
+                other.text, last.text
+            ))
+            .hint(format!("write {} alone", last.text))
+            .at(other.span)),
+        }
+    }
+    /// A string in single quotes.
+    pub(super) fn string(&mut self, what: &str) -> Result<Name> {
+        match self.peek() {
+            Some(TokenWithSpan { token, span: place }) => match token {
+                Token::SingleQuotedString(text) | Token::UnicodeStringLiteral(text) => {
+                    self.index += 1;
+                    Ok(Name { text: text.clone(), span: span(*place) })
+                }
+                _ => Err(self.expected(what)),
+            },
+            None => Err(self.expected(what)),
+        }
+    }
+    /// `(a, b, …)`
+    pub(super) fn parenthesized_names(&mut self, what: &str) -> Result<Vec<Name>> {
+        self.expect_token(&Token::LParen)?;
+        let mut names = vec![self.name(what)?];
+        while self.take_token(&Token::Comma) {
+            names.push(self.name(what)?);
+        }
+        self.expect_token(&Token::RParen)?;
+        Ok(names)
+    }
+    /// Takes the tokens up to one of `stops` outside of any bracket, or to the end.
+    pub(super) fn take_until(&mut self, stops: &[Token]) -> &'a [TokenWithSpan] {
+        let start = self.index;
+        let mut depth = 0usize;
+        while let Some(token) = self.peek() {
+            match &token.token {
+                token if depth == 0 && stops.contains(token) => break,
+                Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
+                Token::RParen | Token::RBracket | Token::RBrace => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            self.index += 1;
+        }
+        &self.tokens[start..self.index]
+    }
+    /// A cursor over the tokens up to the next semicolon, which this one passes.
+    pub(super) fn statement(&mut self) -> Cursor<'a> {
+        let start = self.index;
+        while self.peek().is_some_and(|t| t.token != Token::SemiColon) {
+            self.index += 1;
+        }
+        Cursor::new(self.source, &self.tokens[start..self.index])
+    }
+    /// What is left.
+    pub(super) fn rest(&mut self) -> &'a [TokenWithSpan] {
+        let rest = &self.tokens[self.index..];
+        self.index = self.tokens.len();
+        rest
+    }
+}

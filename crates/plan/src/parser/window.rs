@@ -1,0 +1,344 @@
+//! Windowing table functions, taken out of the token stream.
+//!
+//! `sqlparser` can't read `TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))`. Such a
+//! call in a FROM clause is parsed here and one name takes its place in the stream. The name tells
+//! where the call stands, so it is unique in the script. The short form `TUMBLE(t, ts, …)` counts
+//! in FROM and JOIN only; elsewhere `TUMBLE(ts, …)` is the old group window function, which stays
+//! an ordinary call in the tree.
+
+use sqlparser::ast as sql;
+use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan};
+use thalweg_core::{Error, Result};
+
+use super::query::{expression, query};
+use super::rewrite::quoted_word;
+use super::tokens::{Cursor, Source, closing, is_word, span, upper_word};
+use crate::ast::{Name, WindowCall, WindowFunction, WindowInput};
+
+/// The tokens with a placeholder for each call, and the calls.
+pub(super) fn extract<'a>(
+    source: &'a Source<'a>,
+    tokens: &'a [TokenWithSpan],
+) -> Result<(Vec<TokenWithSpan>, Vec<WindowCall>)> {
+    let mut output = Vec::with_capacity(tokens.len());
+    let mut calls = Vec::new();
+    let mut clauses = Clauses::new();
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        if let Some(found) = find(tokens, at, clauses.table_expected) {
+            let call = parse(source, tokens, &found)?;
+            let place = TokenSpan::new(token.span.start, tokens[found.end].span.end);
+            output.push(quoted_word(call.placeholder.clone(), place));
+            calls.push(call);
+            clauses.table_expected = false;
+            at = found.end + 1;
+            continue;
+        }
+        clauses.pass(&token.token, tokens.get(at + 1).map(|t| &t.token));
+        output.push(token.clone());
+        at += 1;
+    }
+    Ok((output, calls))
+}
+
+/// Which bracket levels are FROM clauses, and whether a table comes next.
+struct Clauses {
+    in_from: bool,
+    is_query: bool,
+    outer: Vec<(bool, bool)>,
+    table_expected: bool,
+}
+
+impl Clauses {
+    fn new() -> Self {
+        Clauses { in_from: false, is_query: true, outer: Vec::new(), table_expected: false }
+    }
+
+    fn pass(&mut self, token: &Token, next: Option<&Token>) {
+        let table_expected = std::mem::take(&mut self.table_expected);
+        match token {
+            Token::LParen => {
+                self.outer.push((self.in_from, self.is_query));
+                self.is_query = next.is_some_and(|t| is_word(t, "SELECT") || is_word(t, "WITH"));
+                self.in_from = table_expected && !self.is_query;
+                self.table_expected = self.in_from;
+            }
+            Token::RParen => (self.in_from, self.is_query) = self.outer.pop().unwrap_or_default(),
+            Token::Comma => self.table_expected = self.in_from,
+            Token::Word(_) => self.pass_word(token),
+            _ => {}
+        }
+    }
+
+    fn pass_word(&mut self, token: &Token) {
+        let Some(word) = upper_word(token) else { return };
+        match word.as_str() {
+            "FROM" if self.is_query => (self.in_from, self.table_expected) = (true, true),
+            "JOIN" | "LATERAL" if self.in_from => self.table_expected = true,
+            "WHERE" | "GROUP" | "HAVING" | "ORDER" | "WINDOW" | "LIMIT" | "OFFSET" | "FETCH"
+            | "UNION" | "INTERSECT" | "EXCEPT" | "SELECT" => self.in_from = false,
+            _ => {}
+        }
+    }
+}
+
+/// A call at a place: where its arguments begin and end, and where all of it ends.
+struct Found {
+    function: WindowFunction,
+    begin: usize,
+    arguments: (usize, usize),
+    end: usize,
+    is_short: bool,
+}
+
+fn find(tokens: &[TokenWithSpan], at: usize, table_expected: bool) -> Option<Found> {
+    let token = |i: usize| tokens.get(i).map(|t| &t.token);
+    let mut inner = at;
+    if is_word(token(inner)?, "LATERAL") {
+        inner += 1;
+    }
+    let is_short = !(is_word(token(inner)?, "TABLE") && token(inner + 1) == Some(&Token::LParen));
+    if is_short && (!table_expected || inner != at) {
+        return None;
+    }
+    let name = if is_short { inner } else { inner + 2 };
+    let function = function(token(name)?)?;
+    if token(name + 1) != Some(&Token::LParen) {
+        return None;
+    }
+    let close = closing(tokens, name + 1)?;
+    let end = if is_short { close } else { close + 1 };
+    if !is_short && token(end) != Some(&Token::RParen) {
+        return None;
+    }
+    Some(Found { function, begin: name, arguments: (name + 2, close), end, is_short })
+}
+
+fn function(token: &Token) -> Option<WindowFunction> {
+    match upper_word(token)?.as_str() {
+        "TUMBLE" => Some(WindowFunction::Tumble),
+        "HOP" => Some(WindowFunction::Hop),
+        "CUMULATE" => Some(WindowFunction::Cumulate),
+        "SESSION" => Some(WindowFunction::Session),
+        _ => None,
+    }
+}
+
+/// What the intervals of a function are called, in order, and how many are needed.
+fn interval_names(function: WindowFunction) -> (&'static [&'static str], usize) {
+    match function {
+        WindowFunction::Tumble => (&["SIZE", "OFFSET"], 1),
+        WindowFunction::Hop => (&["SLIDE", "SIZE", "OFFSET"], 2),
+        WindowFunction::Cumulate => (&["STEP", "SIZE", "OFFSET"], 2),
+        WindowFunction::Session => (&["GAP"], 1),
+    }
+}
+
+fn parse<'a>(
+    source: &'a Source<'a>,
+    tokens: &'a [TokenWithSpan],
+    found: &Found,
+) -> Result<WindowCall> {
+    let name = &tokens[found.begin];
+    let (first, last) = found.arguments;
+    let mut cursor = Cursor::new(source, &tokens[..last]);
+    cursor.index = first;
+    let mut arguments = Arguments {
+        function: found.function,
+        is_short: found.is_short,
+        cursor,
+        read: Read::default(),
+    };
+    arguments.read_all()?;
+    let here = span(name.span);
+    let place = span(TokenSpan::new(name.span.start, tokens[found.end].span.end));
+    let Read { input, partition_by, time_column, intervals } = arguments.read;
+    let (names, needed) = interval_names(found.function);
+    let usage = || usage(found.function);
+    let missing =
+        |what: &str| Error::plan(format!("{} needs {what}", name.token)).hint(usage()).at(here);
+    let given = intervals.iter().take_while(|interval| interval.is_some()).count();
+    if given < needed {
+        return Err(missing(&format!("an interval for {}", names[given])));
+    }
+    Ok(WindowCall {
+        placeholder: format!("{}@{}:{}", name.token, here.line, here.column).to_lowercase(),
+        function: found.function,
+        input: input.ok_or_else(|| missing("a table"))?,
+        partition_by,
+        time_column: time_column.ok_or_else(|| missing("DESCRIPTOR(time column)"))?,
+        intervals: intervals.into_iter().flatten().collect(),
+        span: place,
+    })
+}
+
+fn usage(function: WindowFunction) -> &'static str {
+    match function {
+        WindowFunction::Tumble => {
+            "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE [, offset]))"
+        }
+        WindowFunction::Hop => {
+            "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)): slide, then size"
+        }
+        WindowFunction::Cumulate => {
+            "TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY)): step, then largest size"
+        }
+        WindowFunction::Session => {
+            "TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE))"
+        }
+    }
+}
+
+#[derive(Default)]
+struct Read {
+    input: Option<WindowInput>,
+    partition_by: Vec<Name>,
+    time_column: Option<Name>,
+    intervals: Vec<Option<sql::Expr>>,
+}
+
+struct Arguments<'a> {
+    function: WindowFunction,
+    is_short: bool,
+    cursor: Cursor<'a>,
+    read: Read,
+}
+
+impl<'a> Arguments<'a> {
+    fn read_all(&mut self) -> Result<()> {
+        let (names, _) = interval_names(self.function);
+        self.read.intervals = vec![None; names.len()];
+        let mut position = 0;
+        loop {
+            if let Some(name) = self.argument_name() {
+                self.named(&name, names)?;
+            } else {
+                self.positional(position, names)?;
+            }
+            position += 1;
+            if !self.cursor.take_token(&Token::Comma) {
+                break;
+            }
+        }
+        self.cursor.expect_end()
+    }
+
+    /// `NAME =>`
+    fn argument_name(&mut self) -> Option<Name> {
+        let named = self.cursor.peek_at(1) == Some(&Token::RArrow);
+        let name = if named { self.cursor.name("an argument").ok() } else { None };
+        self.cursor.index += usize::from(name.is_some());
+        name
+    }
+
+    fn positional(&mut self, position: usize, names: &[&str]) -> Result<()> {
+        match position {
+            0 => self.input(),
+            1 => self.time_column(),
+            _ => match names.get(position - 2) {
+                Some(_) => self.interval(position - 2),
+                None => Err(Error::plan("this window function has no further argument")
+                    .hint(usage(self.function))
+                    .at(self.cursor.here())),
+            },
+        }
+    }
+
+    fn named(&mut self, name: &Name, names: &[&str]) -> Result<()> {
+        let upper = name.text.to_ascii_uppercase();
+        match upper.as_str() {
+            "DATA" => self.input(),
+            "TIMECOL" => self.time_column(),
+            other => match names.iter().position(|known| *known == other) {
+                Some(position) => self.interval(position),
+                None => Err(Error::plan(format!("there is no argument {}", name.text))
+                    .hint(format!("the arguments are DATA, TIMECOL, {}", names.join(", ")))
+                    .at(name.span)),
+            },
+        }
+    }
+
+    fn interval(&mut self, position: usize) -> Result<()> {
+        let here = self.cursor.here();
+        let tokens = self.cursor.take_until(&[Token::Comma]);
+        if tokens.is_empty() {
+            return Err(self.cursor.expected("an interval"));
+        }
+        let source = self.cursor.source;
+        self.read.intervals[position] = Some(expression(source, tokens).map_err(|e| e.at(here))?);
+        Ok(())
+    }
+
+    fn time_column(&mut self) -> Result<()> {
+        if !self.cursor.take_words(&["DESCRIPTOR"]) {
+            if !self.is_short {
+                return Err(self.cursor.expected("DESCRIPTOR(time column)"));
+            }
+            self.read.time_column = Some(self.cursor.name("the time column")?);
+            return Ok(());
+        }
+        let mut names = self.cursor.parenthesized_names("the time column")?;
+        match (names.pop(), names.first()) {
+            (Some(name), None) => self.read.time_column = Some(name),
+            (last, _) => {
+                return Err(Error::plan("DESCRIPTOR takes one time column")
+                    .at(last.map(|name| name.span).unwrap_or_default()));
+            }
+        }
+        Ok(())
+    }
+
+    fn input(&mut self) -> Result<()> {
+        let with_table = self.cursor.take_words(&["TABLE"]);
+        let input = if self.cursor.is_token(&Token::LParen) {
+            let open = self.cursor.index;
+            let close =
+                closing(self.cursor.tokens, open).ok_or_else(|| self.cursor.expected("')'"))?;
+            self.cursor.index = close + 1;
+            let inside = &self.cursor.tokens[open + 1..close];
+            WindowInput::Query(Box::new(query(self.cursor.source, inside)?))
+        } else if with_table || self.is_short {
+            WindowInput::Table(self.cursor.table_name()?)
+        } else {
+            return Err(self.cursor.expected("TABLE name or a query in parentheses"));
+        };
+        self.read.input = Some(input);
+        if self.cursor.take_words(&["PARTITION", "BY"]) {
+            self.partition_by()?;
+        }
+        Ok(())
+    }
+
+    /// The names behind PARTITION BY. In the short form the last of them is the time column's
+    /// when no DESCRIPTOR follows; it is left for the next argument.
+    fn partition_by(&mut self) -> Result<()> {
+        let here = self.cursor.here();
+        if self.function != WindowFunction::Session {
+            return Err(Error::plan("PARTITION BY belongs to SESSION only")
+                .hint("group by the key instead: GROUP BY window_start, window_end, key")
+                .at(here));
+        }
+        let parenthesized = self.cursor.is_token(&Token::LParen);
+        if parenthesized {
+            self.read.partition_by = self.cursor.parenthesized_names("a column")?;
+            return Ok(());
+        }
+        self.read.partition_by.push(self.cursor.name("a column")?);
+        while self.cursor.is_token(&Token::Comma) && self.is_partition_column() {
+            self.cursor.next();
+            self.read.partition_by.push(self.cursor.name("a column")?);
+        }
+        Ok(())
+    }
+
+    /// True if `, name` is one more partition column rather than the next argument.
+    fn is_partition_column(&self) -> bool {
+        let is_name = matches!(self.cursor.peek_at(1), Some(Token::Word(_)));
+        let followed = |token: &Token| self.cursor.peek_at(2) == Some(token);
+        if !is_name || followed(&Token::LParen) || followed(&Token::RArrow) {
+            return false;
+        }
+        let last_before_interval = followed(&Token::Comma) && self.cursor.is_word_at(3, "INTERVAL");
+        !(self.is_short && last_before_interval)
+    }
+}
