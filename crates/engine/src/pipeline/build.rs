@@ -1,0 +1,130 @@
+//! The list of stages and what makes a graph of it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use thalweg_core::graph::{Graph, Input, StageId, StageKind};
+use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::shim::{SharedClock, SystemClock};
+use thalweg_core::{Operator, Result, Sink, Source, TableSchema};
+use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
+use thalweg_operators::chain::{Chain, Step};
+use thalweg_runtime::{Report, RunOptions, RunningJob};
+
+use super::stream::Stream;
+
+/// A pipeline under construction.
+#[derive(Clone, Default)]
+pub struct Pipeline {
+    pub(super) nodes: Rc<RefCell<Vec<Node>>>,
+}
+
+/// A stage to be.
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) kind: NodeKind,
+    pub(super) inputs: Vec<Input>,
+}
+
+/// What the stage will be.
+pub(super) enum NodeKind {
+    /// A source, with its watermark rule once one is declared.
+    Source { source: Box<dyn Source>, watermark: Option<AssignerSpec> },
+    /// Fused stateless steps.
+    Chain(Vec<Step>),
+    /// A stateful operator.
+    Operator(Arc<dyn Operator>),
+    /// A sink.
+    Sink(Box<dyn Sink>),
+}
+
+impl Pipeline {
+    /// An empty pipeline.
+    pub fn new() -> Self {
+        Pipeline::default()
+    }
+
+    /// Adds a source. `schema` names the columns that it delivers.
+    pub fn read(&self, name: &str, source: impl Source + 'static, schema: TableSchema) -> Stream {
+        let kind = NodeKind::Source { source: Box::new(source), watermark: None };
+        let from = self.add(name, kind, Vec::new());
+        Stream::new(self.clone(), Input { from, port: 0 }, schema)
+    }
+
+    pub(super) fn add(&self, name: &str, kind: NodeKind, inputs: Vec<Input>) -> StageId {
+        let mut nodes = self.nodes.borrow_mut();
+        nodes.push(Node { name: name.to_owned(), kind, inputs });
+        StageId(nodes.len() - 1)
+    }
+
+    /// Runs the pipeline to the end of its inputs.
+    ///
+    /// # Errors
+    /// What a source, an operator, a sink or a closure reports; a panic in a closure is one too.
+    pub fn run(self, options: RunOptions) -> Result<Report> {
+        self.start(options)?.wait()
+    }
+
+    /// Starts the pipeline and returns while it runs.
+    ///
+    /// # Errors
+    /// What opening a source or a sink reports.
+    pub fn start(self, options: RunOptions) -> Result<RunningJob> {
+        thalweg_runtime::start(self.graph(), options)
+    }
+
+    /// The physical graph, for runs under a driver of one's own. The pipeline is empty afterwards.
+    pub fn graph(self) -> Graph {
+        let nodes = std::mem::take(&mut *self.nodes.borrow_mut());
+        let interests: Vec<_> = (0..nodes.len()).map(|node| interest(&nodes, node)).collect();
+        let clock: SharedClock = Arc::new(SystemClock::new());
+        let mut graph = Graph::default();
+        for (place, node) in nodes.into_iter().enumerate() {
+            let Node { name, kind, inputs } = node;
+            let kind = stage_kind(&name, kind, interests[place].clone(), &clock);
+            graph.add(format!("{place}-{name}"), name, kind, inputs);
+        }
+        graph
+    }
+}
+
+fn stage_kind(
+    name: &str,
+    kind: NodeKind,
+    interest: WatermarkInterest,
+    clock: &SharedClock,
+) -> StageKind {
+    match kind {
+        NodeKind::Source { source, watermark } => {
+            let assigner = watermark.map(|spec| {
+                let spec = AssignerSpec { interest, ..spec };
+                Box::new(WatermarkAssigner::new(spec)) as Box<dyn thalweg_core::connector::Assign>
+            });
+            StageKind::Source { source, assigner }
+        }
+        NodeKind::Chain(steps) => {
+            StageKind::Transform(Arc::new(Chain::new(name.to_owned(), steps, clock.clone())))
+        }
+        NodeKind::Operator(operator) => StageKind::Operator(operator),
+        NodeKind::Sink(sink) => StageKind::Sink(sink),
+    }
+}
+
+/// Which watermarks matter downstream of a node.
+fn interest(nodes: &[Node], of: usize) -> WatermarkInterest {
+    let mut reached = vec![false; nodes.len()];
+    reached[of] = true;
+    let mut grids = Vec::new();
+    for place in of + 1..nodes.len() {
+        reached[place] = nodes[place].inputs.iter().any(|input| reached[input.from.0]);
+        if let (true, NodeKind::Operator(operator)) = (reached[place], &nodes[place].kind) {
+            match operator.watermark_interest() {
+                WatermarkInterest::EndOnly => {}
+                WatermarkInterest::Grids(more) => grids.extend(more),
+                WatermarkInterest::Every => return WatermarkInterest::Every,
+            }
+        }
+    }
+    if grids.is_empty() { WatermarkInterest::EndOnly } else { WatermarkInterest::Grids(grids) }
+}

@@ -1,0 +1,93 @@
+//! Sources and sinks in memory, for tests, benchmarks and embedding.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use arrow_array::RecordBatch;
+use thalweg_core::connector::Waker;
+use thalweg_core::{Result, RowKind, Sink, Source, SourceBatch, SourcePoll, TableSchema};
+
+/// Serves batches that are in memory, in order, in pieces of the size that the engine asks for.
+pub struct MemorySource {
+    batches: VecDeque<RecordBatch>,
+    offset: usize,
+}
+
+impl MemorySource {
+    /// A source of these batches; they must have the columns of `schema`.
+    pub fn new(schema: TableSchema, batches: Vec<RecordBatch>) -> Self {
+        let columns = schema.len();
+        assert!(batches.iter().all(|b| b.num_columns() == columns), "batches fit the schema");
+        MemorySource { batches: batches.into(), offset: 0 }
+    }
+}
+
+impl Source for MemorySource {
+    fn name(&self) -> String {
+        "memory".to_owned()
+    }
+    fn start(&mut self, _waker: Waker) -> Result<()> {
+        Ok(())
+    }
+    fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
+        let Some(front) = self.batches.front() else { return Ok(SourcePoll::End) };
+        let rows = rows_max.max(1).min(front.num_rows() - self.offset);
+        let batch = front.slice(self.offset, rows);
+        self.offset += rows;
+        if self.offset >= front.num_rows() {
+            self.batches.pop_front();
+            self.offset = 0;
+        }
+        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+    }
+    fn is_bounded(&self) -> bool {
+        true
+    }
+}
+
+/// Keeps what is written to it. Clones share the rows.
+#[derive(Clone, Default)]
+pub struct Collect {
+    batches: Arc<Mutex<Vec<RecordBatch>>>,
+}
+
+impl Collect {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Collect::default()
+    }
+    /// A sink that adds to this collection.
+    pub fn sink(&self) -> impl Sink + 'static {
+        CollectSink(self.clone())
+    }
+    /// The batches so far.
+    pub fn batches(&self) -> Vec<RecordBatch> {
+        self.batches.lock().expect("no panic while rows are added").clone()
+    }
+    /// How many rows so far.
+    pub fn num_rows(&self) -> usize {
+        self.batches().iter().map(RecordBatch::num_rows).sum()
+    }
+}
+
+struct CollectSink(Collect);
+
+impl Sink for CollectSink {
+    fn name(&self) -> String {
+        "collect".to_owned()
+    }
+    fn open(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn write(&mut self, batch: &RecordBatch, _kinds: Option<&[RowKind]>) -> Result<()> {
+        self.0.batches.lock().expect("no panic while rows are added").push(batch.clone());
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn abort(&mut self) {}
+}

@@ -1,0 +1,52 @@
+//! Pipelines in Rust: the same engine without SQL, with closures over Arrow batches.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use arrow_array::{Int64Array, RecordBatch, cast::AsArray, types::Int64Type};
+//! use thalweg::pipeline::{Collect, MemorySource, Pipeline, Window, count};
+//! use thalweg::{Column, DataType, RunOptions, TableSchema};
+//!
+//! // Readings of two sensors: (time in ms, sensor).
+//! let schema = TableSchema::new(vec![
+//!     Column::new("ts", DataType::Timestamp(3).not_null()),
+//!     Column::new("sensor", DataType::BigInt.not_null()),
+//! ]);
+//! let times = arrow_array::TimestampMillisecondArray::from(vec![100, 900, 1200, 700]);
+//! let sensors = Int64Array::from(vec![1, 2, 1, -1]);
+//! let batch = RecordBatch::try_new(schema.arrow(), vec![Arc::new(times), Arc::new(sensors)])?;
+//!
+//! let pipeline = Pipeline::new();
+//! let results = Collect::new();
+//! pipeline
+//!     .read("readings", MemorySource::new(schema.clone(), vec![batch]), schema)
+//!     .watermark("ts", 0)?
+//!     .filter("real sensors", |batch| {
+//!         let sensors = batch.column(1).as_primitive::<Int64Type>();
+//!         Ok(sensors.iter().map(|sensor| sensor.map(|s| s > 0)).collect())
+//!     })
+//!     .window(Window::tumbling(1000), "ts")?
+//!     .key_by(&["sensor"])?
+//!     .aggregate(vec![count().named("readings")])?
+//!     .write("results", results.sink());
+//! let report = pipeline.run(RunOptions::default())?;
+//! assert_eq!(report.metrics.rows_in(), 4);
+//! assert_eq!(results.num_rows(), 3);
+//! # Ok::<(), thalweg::Error>(())
+//! ```
+//!
+//! A [`Pipeline`] is a list of stages; a [`Stream`] is a handle to the rows that leave one of them.
+//! Consecutive stateless steps are fused into one stage. Nothing runs until [`Pipeline::run`] or
+//! [`Pipeline::start`].
+
+mod build;
+mod memory;
+mod stream;
+mod window;
+
+pub use build::Pipeline;
+pub use memory::{Collect, MemorySource};
+pub use stream::{Source as StreamSource, Stream};
+pub use window::{
+    Aggregate, KeyedWindows, Late, Window, WindowedStream, aggregate, average, count,
+    count_distinct, first_value, last_value, maximum, minimum, sum,
+};

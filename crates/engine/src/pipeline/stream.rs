@@ -1,0 +1,212 @@
+//! A handle to the rows that leave a stage, and the stateless steps.
+
+use std::sync::Arc;
+
+use arrow_array::{BooleanArray, RecordBatch, UInt32Array};
+use arrow_select::take::take_record_batch;
+use thalweg_core::graph::Input;
+use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::{ColumnType, DataType, Error, Result, Sink, TableSchema};
+use thalweg_expr::{Expr, Scalar, Session, build};
+use thalweg_operators::assigner::AssignerSpec;
+use thalweg_operators::chain::Step;
+
+use super::build::{NodeKind, Pipeline};
+use super::window::{Window, WindowedStream};
+
+/// The trait of sources, under a name that does not clash with [`std::error::Error::source`].
+pub use thalweg_core::Source;
+
+/// Rows with a schema, on their way through a pipeline.
+#[derive(Clone)]
+pub struct Stream {
+    pub(super) pipeline: Pipeline,
+    pub(super) schema: TableSchema,
+    from: Input,
+    /// Stateless steps that are not a stage yet.
+    steps: Vec<Step>,
+    names: Vec<String>,
+}
+
+impl Stream {
+    pub(super) fn new(pipeline: Pipeline, from: Input, schema: TableSchema) -> Self {
+        Stream { pipeline, schema, from, steps: Vec::new(), names: Vec::new() }
+    }
+
+    /// The columns.
+    pub fn schema(&self) -> &TableSchema {
+        &self.schema
+    }
+
+    /// The position of a column; the error lists the columns that there are.
+    pub(super) fn column(&self, name: &str) -> Result<usize> {
+        self.schema.index_of(name).ok_or_else(|| {
+            let names: Vec<_> = self.schema.columns.iter().map(|c| c.name.as_str()).collect();
+            Error::plan(format!("there is no column '{name}'; there are {}", names.join(", ")))
+        })
+    }
+
+    /// Declares the row time of a source: no row comes later than `delay_ms` behind the newest one.
+    ///
+    /// # Errors
+    /// If this is not the stream of a source without steps, or the column is no timestamp.
+    pub fn watermark(self, column: &str, delay_ms: i64) -> Result<Stream> {
+        let rowtime = self.column(column)?;
+        let column_type = self.schema.columns[rowtime].column_type.clone();
+        let delay = Expr::literal(Scalar::Integer(delay_ms), DataType::IntervalDayTime.not_null());
+        let time = Expr::column(rowtime, column_type);
+        let minus = build::binary(build::BinaryOp::Subtract, time, delay, &Session::default())?;
+        self.watermark_by(column, minus)
+    }
+
+    /// Declares the row time of a source and the watermark that each row establishes, as an
+    /// expression over the source's columns.
+    ///
+    /// # Errors
+    /// If this is not the stream of a source without steps.
+    pub fn watermark_by(self, column: &str, watermark: Expr) -> Result<Stream> {
+        let rowtime = self.column(column)?;
+        if !self.schema.columns[rowtime].column_type.data_type.is_timestamp() {
+            return Err(Error::plan(format!("the row time '{column}' is not a timestamp")));
+        }
+        let mut nodes = self.pipeline.nodes.borrow_mut();
+        let node = &mut nodes[self.from.from.0];
+        let table = node.name.clone();
+        match &mut node.kind {
+            NodeKind::Source { watermark: declared, .. } if self.steps.is_empty() => {
+                *declared = Some(AssignerSpec {
+                    table,
+                    computed: Vec::new(),
+                    rowtime,
+                    watermark,
+                    interest: WatermarkInterest::EndOnly,
+                    max_future_skew_ms: None,
+                });
+            }
+            _ => return Err(Error::plan("a watermark is declared right behind a source")),
+        }
+        drop(nodes);
+        Ok(self)
+    }
+
+    /// Keeps the rows for which the closure answers true (not false, not null).
+    #[must_use]
+    pub fn filter(
+        self,
+        name: &str,
+        keep: impl Fn(&RecordBatch) -> Result<BooleanArray> + Send + Sync + 'static,
+    ) -> Stream {
+        let schema = self.schema.clone();
+        self.flat_map(name, schema, move |batch| {
+            let keep = keep(batch)?;
+            let rows = keep.iter().enumerate().filter(|(_, keep)| *keep == Some(true));
+            let rows: Vec<u32> = rows.map(|(row, _)| row as u32).collect();
+            let taken = take_record_batch(batch, &UInt32Array::from(rows.clone()))?;
+            Ok((taken, rows))
+        })
+    }
+
+    /// Keeps the rows for which an expression is true.
+    #[must_use]
+    pub fn filter_by(self, name: &str, predicate: Expr) -> Stream {
+        let schema = self.schema.clone();
+        self.step(name, schema, Step::Filter(predicate))
+    }
+
+    /// Replaces the columns by expressions.
+    #[must_use]
+    pub fn project(self, name: &str, columns: Vec<(&str, Expr)>) -> Stream {
+        let columns: Vec<_> = columns
+            .into_iter()
+            .map(|(name, e)| (thalweg_core::Column::new(name, e.column_type.clone()), e))
+            .collect();
+        let schema = TableSchema::new(columns.iter().map(|(column, _)| column.clone()).collect());
+        self.step(name, schema, Step::Project(columns))
+    }
+
+    /// Turns each batch into one with as many rows and the given columns.
+    #[must_use]
+    pub fn map(
+        self,
+        name: &str,
+        schema: TableSchema,
+        function: impl Fn(RecordBatch) -> Result<RecordBatch> + Send + Sync + 'static,
+    ) -> Stream {
+        let step = Step::Custom { name: name.to_owned(), function: Arc::new(function) };
+        self.step(name, schema, step)
+    }
+
+    /// Turns each batch into one with any number of rows. The closure also returns, for each row,
+    /// the position of the row that it comes from, so that lateness stays exact.
+    #[must_use]
+    pub fn flat_map(
+        self,
+        name: &str,
+        schema: TableSchema,
+        function: impl Fn(&RecordBatch) -> Result<(RecordBatch, Vec<u32>)> + Send + Sync + 'static,
+    ) -> Stream {
+        let step = Step::FlatMap { name: name.to_owned(), function: Arc::new(function) };
+        self.step(name, schema, step)
+    }
+
+    fn step(mut self, name: &str, schema: TableSchema, step: Step) -> Stream {
+        self.steps.push(step);
+        self.names.push(name.to_owned());
+        self.schema = schema;
+        self
+    }
+
+    /// Puts the rows of several streams with equal columns together. Each row keeps being judged
+    /// against the watermark of its own source.
+    ///
+    /// # Errors
+    /// If the column types differ.
+    pub fn union(self, others: Vec<Stream>) -> Result<Stream> {
+        let (pipeline, schema) = (self.pipeline.clone(), self.schema.clone());
+        let types = |schema: &TableSchema| -> Vec<ColumnType> {
+            schema.columns.iter().map(|column| column.column_type.clone()).collect()
+        };
+        let mut inputs = Vec::new();
+        for stream in std::iter::once(self).chain(others) {
+            if types(&stream.schema) != types(&schema) {
+                return Err(Error::plan("the streams of a union have different columns"));
+            }
+            inputs.push(stream.flush());
+        }
+        let from = pipeline.add("union", NodeKind::Chain(Vec::new()), inputs);
+        Ok(Stream::new(pipeline, Input { from, port: 0 }, schema))
+    }
+
+    /// Cuts the stream into windows of the given row time column.
+    ///
+    /// # Errors
+    /// If there is no such column.
+    pub fn window(self, window: Window, rowtime: &str) -> Result<WindowedStream> {
+        let rowtime = self.column(rowtime)?;
+        Ok(WindowedStream::new(self, window, rowtime))
+    }
+
+    /// Sends the rows to a sink.
+    pub fn write(self, name: &str, sink: impl Sink + 'static) {
+        let pipeline = self.pipeline.clone();
+        let input = self.flush();
+        pipeline.add(name, NodeKind::Sink(Box::new(sink)), vec![input]);
+    }
+
+    /// Makes a stage of the steps so far, so that clones of this stream share it.
+    #[must_use]
+    pub fn shared(self) -> Stream {
+        let (pipeline, schema) = (self.pipeline.clone(), self.schema.clone());
+        Stream::new(pipeline, self.flush(), schema)
+    }
+
+    /// The stage that the rows come from, after the pending steps have become one.
+    pub(super) fn flush(self) -> Input {
+        if self.steps.is_empty() {
+            return self.from;
+        }
+        let name = self.names.join(" → ");
+        let from = self.pipeline.add(&name, NodeKind::Chain(self.steps), vec![self.from]);
+        Input { from, port: 0 }
+    }
+}

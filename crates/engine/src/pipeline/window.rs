@@ -1,0 +1,230 @@
+//! Windows and their aggregates in the builder.
+
+use std::sync::Arc;
+
+use thalweg_core::graph::Input;
+use thalweg_core::{ColumnType, Operator, Result, TableSchema};
+use thalweg_operators::aggregate::{self, AggregateCall};
+use thalweg_operators::window::{
+    LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec, WindowSpec,
+};
+
+use super::build::NodeKind;
+use super::stream::Stream;
+
+/// What becomes of rows that come after all their windows have been closed. They are counted in
+/// any case.
+pub type Late = LatePolicy;
+
+/// How rows are put into windows of event time. All lengths in milliseconds; windows are aligned
+/// to 1970-01-01.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// Windows one after the other, or overlapping, or cumulating.
+    Aligned(WindowSpec),
+    /// Per key, as long as no gap of this length comes.
+    Session(i64),
+}
+
+impl Window {
+    /// Windows of this size, one after the other.
+    pub fn tumbling(size_ms: i64) -> Self {
+        Window::Aligned(WindowSpec::Tumble { size_ms, offset_ms: 0 })
+    }
+    /// A window of `size_ms` every `slide_ms`.
+    pub fn sliding(size_ms: i64, slide_ms: i64) -> Self {
+        Window::Aligned(WindowSpec::Hop { slide_ms, size_ms, offset_ms: 0 })
+    }
+    /// Windows that grow by `step_ms` up to `max_ms`.
+    pub fn cumulating(step_ms: i64, max_ms: i64) -> Self {
+        Window::Aligned(WindowSpec::Cumulate { step_ms, max_ms, offset_ms: 0 })
+    }
+    /// Sessions that end when nothing comes for longer than `gap_ms`.
+    pub fn session(gap_ms: i64) -> Self {
+        Window::Session(gap_ms)
+    }
+}
+
+/// One aggregate over the rows of a window and key.
+#[derive(Clone, Debug)]
+pub struct Aggregate {
+    function: String,
+    column: Option<String>,
+    distinct: bool,
+    filter: Option<String>,
+    name: Option<String>,
+}
+
+/// Any aggregate by its SQL name.
+pub fn aggregate(function: &str, column: Option<&str>) -> Aggregate {
+    Aggregate {
+        function: function.to_owned(),
+        column: column.map(str::to_owned),
+        distinct: false,
+        filter: None,
+        name: None,
+    }
+}
+
+/// How many rows.
+pub fn count() -> Aggregate {
+    aggregate("COUNT", None)
+}
+/// How many different values.
+pub fn count_distinct(column: &str) -> Aggregate {
+    Aggregate { distinct: true, ..aggregate("COUNT", Some(column)) }
+}
+/// The sum.
+pub fn sum(column: &str) -> Aggregate {
+    aggregate("SUM", Some(column))
+}
+/// The mean, of the column's own type: that of integers is an integer.
+pub fn average(column: &str) -> Aggregate {
+    aggregate("AVG", Some(column))
+}
+/// The smallest value.
+pub fn minimum(column: &str) -> Aggregate {
+    aggregate("MIN", Some(column))
+}
+/// The largest value.
+pub fn maximum(column: &str) -> Aggregate {
+    aggregate("MAX", Some(column))
+}
+/// The value that arrived first.
+pub fn first_value(column: &str) -> Aggregate {
+    aggregate("FIRST_VALUE", Some(column))
+}
+/// The value that arrived last.
+pub fn last_value(column: &str) -> Aggregate {
+    aggregate("LAST_VALUE", Some(column))
+}
+
+impl Aggregate {
+    /// Names the result column.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+    /// Takes only rows for which this BOOLEAN column is true.
+    #[must_use]
+    pub fn filter(mut self, column: &str) -> Self {
+        self.filter = Some(column.to_owned());
+        self
+    }
+
+    fn call(&self, stream: &Stream) -> Result<AggregateCall> {
+        let argument = self.column.as_deref().map(|name| stream.column(name)).transpose()?;
+        let filter = self.filter.as_deref().map(|name| stream.column(name)).transpose()?;
+        let types: Vec<ColumnType> = argument
+            .iter()
+            .map(|&place| stream.schema.columns[place].column_type.clone())
+            .collect();
+        let (function, result) = aggregate::resolve(&self.function, self.distinct, &types)?;
+        let column = self.column.as_deref().unwrap_or("rows");
+        let name = self.name.clone().unwrap_or_else(|| {
+            format!("{}_{column}", self.function.to_lowercase())
+        });
+        let distinct = self.distinct;
+        Ok(AggregateCall { function, argument, distinct, filter, result, name })
+    }
+}
+
+/// A stream with windows, not grouped by key yet.
+pub struct WindowedStream {
+    stream: Stream,
+    window: Window,
+    rowtime: usize,
+    late: LatePolicy,
+}
+
+impl WindowedStream {
+    pub(super) fn new(stream: Stream, window: Window, rowtime: usize) -> Self {
+        WindowedStream { stream, window, rowtime, late: LatePolicy::Drop }
+    }
+
+    /// What becomes of late rows. With [`Late::Emit`] take them from
+    /// [`KeyedWindows::aggregate_with_late`].
+    #[must_use]
+    pub fn late(mut self, late: Late) -> Self {
+        self.late = late;
+        self
+    }
+
+    /// Groups the rows of each window by these columns.
+    ///
+    /// # Errors
+    /// If there is no such column.
+    pub fn key_by(self, columns: &[&str]) -> Result<KeyedWindows> {
+        let keys = columns.iter().map(|name| self.stream.column(name)).collect::<Result<_>>()?;
+        Ok(KeyedWindows { windows: self, keys })
+    }
+
+    /// Aggregates all rows of each window together.
+    ///
+    /// # Errors
+    /// If an aggregate names no column or does not take its type.
+    pub fn aggregate(self, aggregates: Vec<Aggregate>) -> Result<Stream> {
+        self.key_by(&[])?.aggregate(aggregates)
+    }
+}
+
+/// A stream with windows and keys.
+pub struct KeyedWindows {
+    windows: WindowedStream,
+    keys: Vec<usize>,
+}
+
+impl KeyedWindows {
+    /// Aggregates per window and key. The columns are the keys, the aggregates, `window_start`,
+    /// `window_end` and `window_time`.
+    ///
+    /// # Errors
+    /// If an aggregate names no column or does not take its type.
+    pub fn aggregate(self, aggregates: Vec<Aggregate>) -> Result<Stream> {
+        self.aggregate_with_late(aggregates).map(|(results, _)| results)
+    }
+
+    /// As [`KeyedWindows::aggregate`]; the second stream has the late rows with the columns of the
+    /// input. It stays empty unless the policy is [`Late::Emit`].
+    ///
+    /// # Errors
+    /// If an aggregate names no column or does not take its type.
+    pub fn aggregate_with_late(self, aggregates: Vec<Aggregate>) -> Result<(Stream, Stream)> {
+        let WindowedStream { stream, window, rowtime, late } = self.windows;
+        let calls = aggregates.iter().map(|a| a.call(&stream)).collect::<Result<Vec<_>>>()?;
+        let (pipeline, input) = (stream.pipeline.clone(), stream.schema.clone());
+        let (operator, output) = operator(window, rowtime, self.keys, calls, late, &input)?;
+        let name = operator.name();
+        let from = pipeline.add(&name, NodeKind::Operator(operator), vec![stream.flush()]);
+        let results = Stream::new(pipeline.clone(), Input { from, port: 0 }, output);
+        let late = Stream::new(pipeline, Input { from, port: 1 }, input);
+        Ok((results, late))
+    }
+}
+
+fn operator(
+    window: Window,
+    rowtime: usize,
+    keys: Vec<usize>,
+    aggregates: Vec<AggregateCall>,
+    late: LatePolicy,
+    input: &TableSchema,
+) -> Result<(Arc<dyn Operator>, TableSchema)> {
+    let input = input.clone();
+    Ok(match window {
+        Window::Aligned(window) => {
+            let spec =
+                WindowAggregateSpec { window, rowtime, zone: None, keys, aggregates, late, input };
+            let operator = WindowAggregate::new(spec)?;
+            let output = operator.output_schema().clone();
+            (Arc::new(operator), output)
+        }
+        Window::Session(gap_ms) => {
+            let spec = SessionSpec { gap_ms, rowtime, zone: None, keys, aggregates, late, input };
+            let operator = SessionAggregate::new(spec)?;
+            let output = operator.output_schema().clone();
+            (Arc::new(operator), output)
+        }
+    })
+}
