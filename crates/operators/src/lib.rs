@@ -1,1 +1,19 @@
-//! placeholder
+//! The operators of the engine, each behind the contracts of `thalweg-core`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`chain`] | fused stateless steps: filter, project, unnest, user functions |
+//! | [`assigner`] | row times, watermarks and lateness stamps right behind a source |
+//! | [`limit`], [`sort`] | LIMIT, ORDER BY at the end |
+//! | [`reference`] | the reference executor: the oracle of tests, written for clarity |
+//! | [`test_kit`] | drives an operator without the runtime, in many ways, and compares |
+
+pub mod aggregate;
+pub mod assigner;
+pub mod chain;
+pub mod keys;
+pub mod limit;
+pub mod reference;
+pub mod sort;
+pub mod test_kit;
+pub mod window;

@@ -1,0 +1,265 @@
+//! The watermark assigner: computes row times and watermarks right behind a source.
+//!
+//! Each row is stamped with the running maximum of the watermark expression over the rows before
+//! it in its split. Lateness is judged against this stamp and nothing else, so it depends on the
+//! data alone, however they are cut into batches.
+//!
+//! Stamping each row costs eight bytes and a pass downstream, and most bundles hold no row that
+//! could be late for anything. Where the times that matter downstream (the watermark interest) show
+//! that, the bundle gets one lower bound for all its rows instead; no judgement changes.
+//!
+//! The assigner drops no late row: operators judge. It sets rows aside whose time lies further in
+//! the future of the wall clock than `max_future_skew_ms` allows, so that one broken device cannot
+//! make all other rows late. The wall clock, not the running maximum, is the measure, because a
+//! replay of old data may skip years between two rows without anything being broken.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
+use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions};
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::{Schema, SchemaRef};
+use arrow_select::filter::filter_record_batch;
+use thalweg_core::connector::{Assign, Assigned, Origin};
+use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::{
+    Column, Error, Grid, Result, SourceBatch, TableSchema, Watermark, WatermarkBefore,
+};
+use thalweg_expr::{EvalContext, Expr};
+
+type Times = PrimitiveArray<TimestampMillisecondType>;
+
+/// What a table declares about time.
+#[derive(Clone, Debug)]
+pub struct AssignerSpec {
+    /// The table, for messages.
+    pub table: String,
+    /// Columns to append, computed from the columns that the source delivers.
+    pub computed: Vec<(Column, Expr)>,
+    /// Position of the row time among the delivered and computed columns. TIMESTAMP or
+    /// TIMESTAMP_LTZ of precision 3 or less.
+    pub rowtime: usize,
+    /// The watermark that a row establishes, over the delivered and computed columns; of the same
+    /// types as a row time. NULL establishes nothing.
+    pub watermark: Expr,
+    /// Which watermarks matter downstream.
+    pub interest: WatermarkInterest,
+    /// Rows further in the future of the wall clock than this are set aside.
+    pub max_future_skew_ms: Option<i64>,
+}
+
+/// Stamps the batches of one split, in order.
+pub struct WatermarkAssigner {
+    spec: AssignerSpec,
+    needs_exact_watermarks: bool,
+    computed_schema: SchemaRef,
+    /// The delivered schema seen last and what it becomes, so that equal batches share one.
+    extended: Option<(SchemaRef, SchemaRef)>,
+    running: Watermark,
+    taken: Watermark,
+}
+
+impl WatermarkAssigner {
+    /// An assigner at the beginning of its input, where nothing is promised yet.
+    pub fn new(spec: AssignerSpec) -> Self {
+        let computed = spec.computed.iter().map(|(column, _)| column.clone()).collect();
+        WatermarkAssigner {
+            computed_schema: TableSchema::new(computed).arrow(),
+            spec,
+            needs_exact_watermarks: false,
+            extended: None,
+            running: Watermark::MIN,
+            taken: Watermark::MIN,
+        }
+    }
+
+    /// Stamps every row exactly, also where no window needs it. For queries that show the stamp
+    /// (`CURRENT_WATERMARK`).
+    #[must_use]
+    pub fn with_exact_watermarks(mut self, exact: bool) -> Self {
+        self.needs_exact_watermarks = exact;
+        self
+    }
+
+    fn evaluate(&self, expr: &Expr, batch: &RecordBatch, wall_ms: i64) -> Result<ArrayRef> {
+        let watermark_before = WatermarkBefore::All(self.running);
+        expr.evaluate(&EvalContext { batch, watermark_before: &watermark_before, wall_ms })
+    }
+
+    /// Appends the computed columns.
+    fn extend(&mut self, batch: RecordBatch, wall_ms: i64) -> Result<RecordBatch> {
+        if self.spec.computed.is_empty() {
+            return Ok(batch);
+        }
+        let mut columns = batch.columns().to_vec();
+        for (_, expr) in &self.spec.computed {
+            columns.push(self.evaluate(expr, &batch, wall_ms)?);
+        }
+        let schema = self.extended_schema(batch.schema_ref());
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+    }
+
+    fn extended_schema(&mut self, delivered: &SchemaRef) -> SchemaRef {
+        match &self.extended {
+            Some((from, to)) if Arc::ptr_eq(from, delivered) => to.clone(),
+            _ => {
+                let computed = self.computed_schema.fields().iter();
+                let fields: Vec<_> = delivered.fields().iter().chain(computed).cloned().collect();
+                let extended = Arc::new(Schema::new(fields));
+                self.extended = Some((delivered.clone(), extended.clone()));
+                extended
+            }
+        }
+    }
+
+    fn rowtime<'a>(&self, batch: &'a RecordBatch) -> Result<&'a Times> {
+        millis(batch.column(self.spec.rowtime), "row time")
+    }
+
+    fn refuse_null_rowtime(&self, batch: &RecordBatch, origin: Option<&Origin>) -> Result<()> {
+        let times = self.rowtime(batch)?;
+        let Some(nulls) = times.nulls().filter(|nulls| nulls.null_count() > 0) else {
+            return Ok(());
+        };
+        let row = nulls.iter().position(|valid| !valid).expect("some row is NULL") as u64;
+        let schema = batch.schema_ref();
+        let column = schema.field(self.spec.rowtime).name();
+        let error = Error::data(format!(
+            "row time '{column}' of table '{}' is NULL: a row time must not be null",
+            self.spec.table
+        ))
+        .hint(format!(
+            "repair the row, or fill the gap with a computed column such as \
+             COALESCE({column}, …) and declare the WATERMARK on that"
+        ));
+        Err(match origin {
+            Some(origin) => error.at_row(origin.file.as_ref(), origin.first_row + row),
+            None => error,
+        })
+    }
+
+    /// Takes out rows of the far future; says how many.
+    fn quarantine(&self, batch: RecordBatch, wall_ms: i64) -> Result<(RecordBatch, u64)> {
+        let Some(skew_ms) = self.spec.max_future_skew_ms else { return Ok((batch, 0)) };
+        let latest = wall_ms.saturating_add(skew_ms);
+        let times = self.rowtime(&batch)?;
+        if times.values().iter().all(|&time| time <= latest) {
+            return Ok((batch, 0));
+        }
+        let kept: BooleanArray = times.values().iter().map(|&t| Some(t <= latest)).collect();
+        let rows_before = batch.num_rows();
+        let batch = filter_record_batch(&batch, &kept)?;
+        let quarantined = (rows_before - batch.num_rows()) as u64;
+        Ok((batch, quarantined))
+    }
+
+    /// The stamps of these rows; moves the running watermark behind them.
+    fn stamp(&mut self, times: &Times, watermarks: &Times) -> WatermarkBefore {
+        let before = self.running;
+        let highest = highest(watermarks).map_or(before, |highest| before.max(highest));
+        if !self.needs_exact_watermarks && !self.matters(times, highest) {
+            self.running = highest;
+            return WatermarkBefore::All(before);
+        }
+        if highest == before {
+            return WatermarkBefore::All(before);
+        }
+        let stamps = running_maxima(before.0, watermarks);
+        self.running = highest;
+        WatermarkBefore::Rows(stamps)
+    }
+
+    /// True if a row at one of these times could be late for something if the watermark before it
+    /// were the highest of the batch: a window of such a row ends at an edge behind its time, and
+    /// is closed by a watermark at or after that edge minus 1 ms.
+    fn matters(&self, times: &Times, highest: Watermark) -> bool {
+        let Some(earliest) = times.values().iter().copied().min() else { return false };
+        match &self.spec.interest {
+            WatermarkInterest::EndOnly => false,
+            WatermarkInterest::Every => earliest <= highest.0,
+            WatermarkInterest::Grids(grids) => {
+                let last_edge = highest.0.saturating_add(1);
+                grids.iter().any(|grid| grid.crossed(earliest, last_edge))
+            }
+        }
+    }
+}
+
+impl Assign for WatermarkAssigner {
+    fn assign(&mut self, batch: SourceBatch, wall_ms: i64) -> Result<Assigned> {
+        let SourceBatch { batch, origin } = batch;
+        let batch = self.extend(batch, wall_ms)?;
+        self.refuse_null_rowtime(&batch, origin.as_ref())?;
+        let (batch, quarantined) = self.quarantine(batch, wall_ms)?;
+        let watermarks = self.evaluate(&self.spec.watermark, &batch, wall_ms)?;
+        let watermarks = millis(&watermarks, "watermark")?;
+        let times = self.rowtime(&batch)?;
+        let watermark_before = self.stamp(times, watermarks);
+        Ok(Assigned { batch, watermark_before, quarantined })
+    }
+
+    fn take_watermark(&mut self) -> Option<Watermark> {
+        if self.running <= self.taken {
+            return None;
+        }
+        // A window with end e closes at e - 1, so edges are compared with watermark + 1.
+        let (low, high) = (self.taken.0.saturating_add(1), self.running.0.saturating_add(1));
+        let crossed = |grid: &Grid| grid.crossed(low, high);
+        let wanted = match &self.spec.interest {
+            WatermarkInterest::EndOnly => false,
+            WatermarkInterest::Every => true,
+            WatermarkInterest::Grids(grids) => grids.iter().any(crossed),
+        };
+        wanted.then(|| {
+            self.taken = self.running;
+            self.running
+        })
+    }
+
+    fn running_watermark(&self) -> Watermark {
+        self.running
+    }
+
+    fn raise_watermark(&mut self, to: Watermark) {
+        self.running = self.running.max(to);
+    }
+}
+
+/// The array as milliseconds, without its zone, which is UTC by convention.
+fn millis<'a>(array: &'a ArrayRef, what: &str) -> Result<&'a Times> {
+    array.as_primitive_opt::<TimestampMillisecondType>().ok_or_else(|| {
+        Error::internal(format!("a {what} of type {}, not milliseconds", array.data_type()))
+    })
+}
+
+fn highest(watermarks: &Times) -> Option<Watermark> {
+    if watermarks.null_count() == 0 {
+        return watermarks.values().iter().copied().max().map(Watermark);
+    }
+    watermarks.iter().flatten().max().map(Watermark)
+}
+
+/// For each row the highest watermark before it.
+fn running_maxima(before: i64, watermarks: &Times) -> ScalarBuffer<i64> {
+    let mut running = before;
+    let mut stamps = Vec::with_capacity(watermarks.len());
+    if watermarks.null_count() == 0 {
+        stamps.extend(watermarks.values().iter().map(|&watermark| {
+            let stamp = running;
+            running = running.max(watermark);
+            stamp
+        }));
+    } else {
+        stamps.extend(watermarks.iter().map(|watermark| {
+            let stamp = running;
+            running = watermark.map_or(running, |watermark| running.max(watermark));
+            stamp
+        }));
+    }
+    stamps.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
+use thalweg_core::connector::{Assign, Assigned, Origin};
+use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::shim::SplitMix64;
+use thalweg_core::{
+    Column, DataType, Error, Grid, SourceBatch, TableSchema, Watermark, WatermarkBefore,
+};
+use thalweg_expr::Expr;
+
+use super::{AssignerSpec, WatermarkAssigner};
+
+fn time_column(index: usize) -> Expr {
+    Expr::column(index, DataType::Timestamp(3).nullable())
+}
+
+/// Column 0 is the row time, column 1 what the row establishes.
+fn spec(interest: WatermarkInterest) -> AssignerSpec {
+    AssignerSpec {
+        table: "departures".to_owned(),
+        computed: Vec::new(),
+        rowtime: 0,
+        watermark: time_column(1),
+        interest,
+        max_future_skew_ms: None,
+    }
+}
+
+fn rows(times: &[Option<i64>], watermarks: &[Option<i64>]) -> SourceBatch {
+    let column = |name| Column::new(name, DataType::Timestamp(3).nullable());
+    let schema = TableSchema::new(vec![column("sched"), column("w")]);
+    let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(times.to_vec()));
+    let watermarks: ArrayRef = Arc::new(TimestampMillisecondArray::from(watermarks.to_vec()));
+    SourceBatch {
+        batch: RecordBatch::try_new(schema.arrow(), vec![times, watermarks]).unwrap(),
+        origin: Some(Origin { file: Arc::from("in.csv"), first_row: 10 }),
+    }
+}
+
+fn some(values: &[i64]) -> Vec<Option<i64>> {
+    values.iter().copied().map(Some).collect()
+}
+
+fn tens() -> WatermarkInterest {
+    WatermarkInterest::Grids(vec![Grid { period_ms: 10, offset_ms: 0 }])
+}
+
+fn stamps(assigned: &Assigned) -> Vec<i64> {
+    (0..assigned.batch.num_rows()).map(|row| assigned.watermark_before.at(row).0).collect()
+}
+
+#[test]
+fn each_row_is_stamped_with_the_maximum_before_it() {
+    let mut assigner = WatermarkAssigner::new(spec(WatermarkInterest::Every));
+    let watermarks = [Some(5), None, Some(3), Some(9)];
+    let first = assigner.assign(rows(&some(&[1, 2, 3, 4]), &watermarks), 0).unwrap();
+    assert_eq!(stamps(&first), [i64::MIN, 5, 5, 5]);
+    let second = assigner.assign(rows(&some(&[1, 2]), &some(&[0, 20])), 0).unwrap();
+    assert_eq!(stamps(&second), [9, 9]);
+    assert_eq!(assigner.running_watermark(), Watermark(20));
+}
+
+#[test]
+fn watermarks_are_taken_where_a_window_closes() {
+    let mut assigner = WatermarkAssigner::new(spec(tens()));
+    let mut step = |watermark| {
+        assigner.assign(rows(&some(&[watermark]), &some(&[watermark])), 0).unwrap();
+        assigner.take_watermark()
+    };
+    assert_eq!(step(5), Some(Watermark(5)), "whatever ended before is closed now");
+    assert_eq!(step(8), None);
+    assert_eq!(step(9), Some(Watermark(9)), "closes [0, 10)");
+    assert_eq!(step(18), None);
+    assert_eq!(step(40), Some(Watermark(40)));
+    assert_eq!(step(30), None);
+}
+
+#[test]
+fn interest_decides_which_watermarks_are_taken() {
+    let last = |interest| {
+        let mut assigner = WatermarkAssigner::new(spec(interest));
+        assigner.assign(rows(&some(&[1]), &some(&[1])), 0).unwrap();
+        assigner.take_watermark();
+        assigner.assign(rows(&some(&[2]), &some(&[2])), 0).unwrap();
+        assigner.take_watermark()
+    };
+    assert_eq!(last(WatermarkInterest::Every), Some(Watermark(2)));
+    assert_eq!(last(WatermarkInterest::EndOnly), None);
+    assert_eq!(last(tens()), None);
+}
+
+#[test]
+fn one_stamp_for_all_rows_where_none_can_be_late() {
+    let mut assigner = WatermarkAssigner::new(spec(tens()));
+    let in_time = assigner.assign(rows(&some(&[12, 11, 19]), &some(&[2, 1, 17])), 0).unwrap();
+    assert!(matches!(in_time.watermark_before, WatermarkBefore::All(Watermark::MIN)));
+    // The running watermark is 17 now. Reaching 19 closes [10, 20), and a row at 18 is in it.
+    let edge = assigner.assign(rows(&some(&[18, 35, 18]), &some(&[8, 19, 8])), 0).unwrap();
+    assert!(matches!(edge.watermark_before, WatermarkBefore::Rows(_)));
+    assert_eq!(stamps(&edge), [17, 17, 19]);
+    // Nothing new is established, so one stamp is exact, though a row is late.
+    let late = assigner.assign(rows(&some(&[3, 4]), &some(&[1, 1])), 0).unwrap();
+    assert!(matches!(late.watermark_before, WatermarkBefore::All(Watermark(19))));
+}
+
+#[test]
+fn exact_watermarks_on_demand() {
+    let mut assigner = WatermarkAssigner::new(spec(tens())).with_exact_watermarks(true);
+    let assigned = assigner.assign(rows(&some(&[12, 11, 19]), &some(&[2, 1, 7])), 0).unwrap();
+    assert_eq!(stamps(&assigned), [i64::MIN, 2, 2]);
+}
+
+/// The set of (row, window) pairs that are closed must not depend on the cut into batches.
+#[test]
+fn judgements_do_not_depend_on_batches() {
+    let mut random = SplitMix64::new(11);
+    for _ in 0..200 {
+        let times: Vec<i64> = (0..40).map(|i| i * 2 + random.below(30) as i64 - 15).collect();
+        let watermarks: Vec<i64> =
+            times.iter().map(|time| time - random.below(20) as i64).collect();
+        let judge = |batch_rows: usize| {
+            let mut assigner = WatermarkAssigner::new(spec(tens()));
+            let mut judged = Vec::new();
+            for (times, watermarks) in times.chunks(batch_rows).zip(watermarks.chunks(batch_rows)) {
+                let batch = rows(&some(times), &some(watermarks));
+                let assigned = assigner.assign(batch, 0).unwrap();
+                for (row, time) in times.iter().enumerate() {
+                    let first_end = time.div_euclid(10) * 10 + 10;
+                    let before = assigned.watermark_before.at(row);
+                    judged.extend((0..3).map(|n| before.closes(first_end + n * 10)));
+                }
+            }
+            judged
+        };
+        let one_by_one = judge(1);
+        assert!([2, 7, 40].iter().all(|&batch_rows| judge(batch_rows) == one_by_one));
+    }
+}
+
+#[test]
+fn a_null_row_time_names_table_column_file_and_row() {
+    let mut assigner = WatermarkAssigner::new(spec(tens()));
+    let error: Error = assigner.assign(rows(&[Some(1), None], &some(&[1, 1])), 0).unwrap_err();
+    let text = error.to_string();
+    let names = ["'sched'", "'departures'", "in.csv, row 11", "must not be null"];
+    assert!(names.iter().all(|name| text.contains(name)), "{text}");
+}
+
+#[test]
+fn rows_of_the_far_future_are_set_aside_and_establish_nothing() {
+    let mut assigner =
+        WatermarkAssigner::new(AssignerSpec { max_future_skew_ms: Some(50), ..spec(tens()) });
+    let times = some(&[100, 151, 150, 9_999]);
+    let assigned = assigner.assign(rows(&times, &times), 100).unwrap();
+    assert_eq!((assigned.quarantined, assigned.batch.num_rows()), (2, 2));
+    assert_eq!(assigner.running_watermark(), Watermark(150));
+}
+
+#[test]
+fn computed_columns_can_be_row_time() {
+    let computed = vec![(Column::new("ts", DataType::Timestamp(3).nullable()), time_column(1))];
+    let spec = AssignerSpec { computed, rowtime: 2, watermark: time_column(2), ..spec(tens()) };
+    let mut assigner = WatermarkAssigner::new(spec);
+    let assigned = assigner.assign(rows(&[None], &some(&[7])), 0).unwrap();
+    assert_eq!(assigned.batch.schema().field(2).name(), "ts");
+    assert_eq!(assigner.running_watermark(), Watermark(7));
+}
+
+#[test]
+fn an_idle_input_comes_back_at_the_joint_watermark() {
+    let mut assigner = WatermarkAssigner::new(spec(WatermarkInterest::Every));
+    assigner.raise_watermark(Watermark(100));
+    let assigned = assigner.assign(rows(&some(&[50]), &some(&[45])), 0).unwrap();
+    assert_eq!(stamps(&assigned), [100]);
+}

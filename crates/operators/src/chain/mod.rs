@@ -1,0 +1,244 @@
+//! A fused chain of stateless steps: no queue and no dispatch between them.
+//!
+//! A filter only marks the rows that go on. The chain compacts the marked rows once, at its end,
+//! or before a step that needs dense rows: one whose expressions can fail (they must not see rows
+//! that a filter has taken out), one that changes the number of rows, or one that would compute
+//! over mostly dead rows. Columns that no later step reads are dropped before they are compacted
+//! (see [`prune`]).
+//!
+//! Invariants:
+//! - one bundle in, one bundle out, with the same stamps, also when no row is left;
+//! - `watermark_before` and row kinds follow their rows.
+//!
+//! A chain keeps no state and judges no lateness.
+
+mod prune;
+mod rows;
+mod unnest;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use thalweg_core::shim::SharedClock;
+use thalweg_core::{Bundle, Column, Error, ErrorKind, Result, TableSchema, Transform};
+use thalweg_expr::Expr;
+
+use rows::{Rows, columns_of_exprs, not_null_violation};
+
+/// A function over whole batches that keeps the number of rows.
+pub type BatchFunction = Arc<dyn Fn(RecordBatch) -> Result<RecordBatch> + Send + Sync>;
+
+/// A function over whole batches that returns any number of rows and, for each, the position of
+/// the input row that it comes from.
+pub type FlatMapFunction =
+    Arc<dyn Fn(&RecordBatch) -> Result<(RecordBatch, Vec<u32>)> + Send + Sync>;
+
+/// A stateless step of a [`Chain`].
+#[derive(Clone)]
+pub enum Step {
+    /// Keeps the rows for which the BOOLEAN expression is TRUE.
+    Filter(Expr),
+    /// Replaces the columns by these.
+    Project(Vec<(Column, Expr)>),
+    /// Fails at a NULL in one of these columns, as Flink's sinks do by default.
+    CheckNotNull {
+        /// Positions of the columns that are declared NOT NULL.
+        columns: Vec<usize>,
+        /// The table that is written to, for the message.
+        sink: String,
+    },
+    /// Repeats each row once per element of an array (or entry of a map) and appends the element.
+    Unnest {
+        /// The ARRAY or MAP.
+        array: Expr,
+        /// The appended columns: one per element; one per field where elements are rows; key and
+        /// value of a map; then, with `ordinality`, the element's number.
+        columns: Vec<Column>,
+        /// True if a row without elements stays, with NULLs (LEFT JOIN UNNEST).
+        outer: bool,
+        /// True if the last of `columns` is the element's number from 1, an INT.
+        ordinality: bool,
+    },
+    /// User code that keeps the number of rows.
+    Custom {
+        /// Its name, for messages.
+        name: String,
+        /// The code.
+        function: BatchFunction,
+    },
+    /// User code that may return more or fewer rows.
+    FlatMap {
+        /// Its name, for messages.
+        name: String,
+        /// The code.
+        function: FlatMapFunction,
+    },
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Filter(predicate) => write!(f, "Filter({predicate:?})"),
+            Step::Project(columns) => write!(f, "Project({columns:?})"),
+            Step::CheckNotNull { columns, sink } => write!(f, "CheckNotNull({columns:?}, {sink})"),
+            Step::Unnest { array, columns, .. } => write!(f, "Unnest({array:?}, {columns:?})"),
+            Step::Custom { name, .. } => write!(f, "Custom({name})"),
+            Step::FlatMap { name, .. } => write!(f, "FlatMap({name})"),
+        }
+    }
+}
+
+/// A step with what can be known about it before the first bundle.
+enum Prepared {
+    Filter { predicate: Expr, can_fail: bool },
+    Project { schema: SchemaRef, exprs: Vec<Expr>, can_fail: bool, computes: bool },
+    Keep(Vec<usize>),
+    Other(Step),
+}
+
+/// A fused chain of stateless steps.
+pub struct Chain {
+    name: String,
+    steps: Vec<Prepared>,
+    clock: SharedClock,
+}
+
+impl Chain {
+    /// A chain of these steps, run in order. The clock tells the processing time.
+    pub fn new(name: String, steps: Vec<Step>, clock: SharedClock) -> Chain {
+        let steps = prune::prune(steps).into_iter().map(prepare).collect();
+        Chain { name, steps, clock }
+    }
+
+    fn step(&self, step: &Prepared, rows: &mut Rows, wall_ms: i64) -> Result<()> {
+        match step {
+            Prepared::Filter { predicate, can_fail } => {
+                if *can_fail || rows.is_sparse() {
+                    rows.compact()?;
+                }
+                rows.filter(predicate, wall_ms)
+            }
+            Prepared::Project { schema, exprs, can_fail, computes } => {
+                if *can_fail || (*computes && rows.is_sparse()) {
+                    rows.compact()?;
+                }
+                rows.project(schema, exprs, wall_ms)
+            }
+            Prepared::Keep(columns) => {
+                rows.batch = rows.batch.project(columns)?;
+                Ok(())
+            }
+            Prepared::Other(step) => self.other_step(step, rows, wall_ms),
+        }
+    }
+
+    fn other_step(&self, step: &Step, rows: &mut Rows, wall_ms: i64) -> Result<()> {
+        if let Step::CheckNotNull { columns, sink } = step {
+            return check_not_null(rows, columns, sink);
+        }
+        rows.compact()?;
+        match step {
+            Step::Unnest { array, columns, outer, ordinality } => {
+                let array = rows.evaluate(array, wall_ms)?;
+                unnest::unnest(rows, &array, columns, *outer, *ordinality)
+            }
+            Step::Custom { name, function } => custom(rows, name, function),
+            Step::FlatMap { name, function } => flat_map(rows, name, function),
+            Step::Filter(_) | Step::Project(_) | Step::CheckNotNull { .. } => {
+                unreachable!("these are prepared or handled above")
+            }
+        }
+    }
+}
+
+impl Transform for Chain {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn apply(&self, bundle: Bundle) -> Result<Bundle> {
+        let wall_ms = self.clock.wall_ms();
+        let mut stamps = bundle.stamps;
+        let mut rows = Rows::new(bundle.batch, stamps.watermark_before, bundle.kinds);
+        for step in &self.steps {
+            self.step(step, &mut rows, wall_ms)?;
+        }
+        rows.compact()?;
+        stamps.watermark_before = rows.watermark_before;
+        let mut result = Bundle::new(rows.batch, stamps);
+        result.kinds = rows.kinds;
+        Ok(result)
+    }
+}
+
+fn prepare(step: prune::Pruned) -> Prepared {
+    match step {
+        prune::Pruned::Keep(columns) => Prepared::Keep(columns),
+        prune::Pruned::Step(Step::Filter(predicate)) => {
+            Prepared::Filter { can_fail: predicate.can_fail(), predicate }
+        }
+        prune::Pruned::Step(Step::Project(columns)) => {
+            let (columns, exprs): (Vec<Column>, Vec<Expr>) = columns.into_iter().unzip();
+            Prepared::Project {
+                schema: TableSchema::new(columns).arrow(),
+                can_fail: exprs.iter().any(Expr::can_fail),
+                computes: columns_of_exprs(&exprs).is_none(),
+                exprs,
+            }
+        }
+        prune::Pruned::Step(other) => Prepared::Other(other),
+    }
+}
+
+fn check_not_null(rows: &Rows, columns: &[usize], sink: &str) -> Result<()> {
+    for &column in columns {
+        if not_null_violation(rows, column) {
+            let schema = rows.batch.schema_ref();
+            let name = schema.field(column).name();
+            return Err(Error::data(format!(
+                "column '{name}' of table '{sink}' is NOT NULL, but a NULL is to be written into it"
+            ))
+            .hint("declare the column without NOT NULL, or filter such rows out"));
+        }
+    }
+    Ok(())
+}
+
+fn custom(rows: &mut Rows, name: &str, function: &BatchFunction) -> Result<()> {
+    let before = rows.batch.num_rows();
+    let result = function(rows.batch.clone())?;
+    if result.num_rows() != before {
+        return Err(Error::new(
+            ErrorKind::User,
+            format!("function '{name}' returned {} rows for {before}", result.num_rows()),
+        )
+        .hint("use a flat map for functions that return more or fewer rows"));
+    }
+    rows.batch = result;
+    Ok(())
+}
+
+fn flat_map(rows: &mut Rows, name: &str, function: &FlatMapFunction) -> Result<()> {
+    let before = rows.batch.num_rows();
+    let (result, origins) = function(&rows.batch)?;
+    if origins.len() != result.num_rows() {
+        let returned = result.num_rows();
+        return Err(Error::new(
+            ErrorKind::User,
+            format!("function '{name}' returned {returned} rows but {} origins", origins.len()),
+        ));
+    }
+    if let Some(origin) = origins.iter().find(|&&origin| origin as usize >= before) {
+        return Err(Error::new(
+            ErrorKind::User,
+            format!("function '{name}' named input row {origin}, but there are {before}"),
+        ));
+    }
+    rows.replace(result, &origins);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

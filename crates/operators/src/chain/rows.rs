@@ -1,0 +1,145 @@
+//! The rows on their way through a chain: a batch, which of its rows are still meant, and what
+//! travels with each row.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::SchemaRef;
+use arrow_select::filter::{FilterBuilder, FilterPredicate};
+use thalweg_core::{Result, RowKind, WatermarkBefore};
+use thalweg_expr::{EvalContext, Expr, ExprKind};
+
+/// Below this share of selected rows (one in so many) computing over all of them is a waste.
+const SPARSE_ONE_IN: usize = 2;
+
+pub(super) struct Rows {
+    pub batch: RecordBatch,
+    pub watermark_before: WatermarkBefore,
+    pub kinds: Option<Arc<[RowKind]>>,
+    /// The rows that are still meant and how many; `None` means all.
+    selection: Option<(BooleanBuffer, usize)>,
+}
+
+impl Rows {
+    pub fn new(
+        batch: RecordBatch,
+        watermark_before: WatermarkBefore,
+        kinds: Option<Arc<[RowKind]>>,
+    ) -> Self {
+        Rows { batch, watermark_before, kinds, selection: None }
+    }
+
+    /// True if most rows are no longer meant.
+    pub fn is_sparse(&self) -> bool {
+        self.selection
+            .as_ref()
+            .is_some_and(|(_, count)| count * SPARSE_ONE_IN < self.batch.num_rows())
+    }
+
+    pub fn evaluate(&self, expr: &Expr, wall_ms: i64) -> Result<ArrayRef> {
+        expr.evaluate(&self.context(wall_ms))
+    }
+
+    fn context(&self, wall_ms: i64) -> EvalContext<'_> {
+        EvalContext { batch: &self.batch, watermark_before: &self.watermark_before, wall_ms }
+    }
+
+    /// Takes out the rows for which the predicate is not TRUE.
+    pub fn filter(&mut self, predicate: &Expr, wall_ms: i64) -> Result<()> {
+        let mask = predicate.evaluate_mask(&self.context(wall_ms))?;
+        let mut selected = match mask.nulls() {
+            Some(nulls) if nulls.null_count() > 0 => mask.values() & nulls.inner(),
+            _ => mask.values().clone(),
+        };
+        if let Some((earlier, _)) = &self.selection {
+            selected = earlier & &selected;
+        }
+        let count = selected.count_set_bits();
+        self.selection = (count < self.batch.num_rows()).then_some((selected, count));
+        Ok(())
+    }
+
+    /// Replaces the columns. Plain references share their array.
+    pub fn project(&mut self, schema: &SchemaRef, exprs: &[Expr], wall_ms: i64) -> Result<()> {
+        let columns = exprs
+            .iter()
+            .map(|expr| match expr.kind {
+                ExprKind::Column(index) => Ok(self.batch.column(index).clone()),
+                _ => self.evaluate(expr, wall_ms),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        self.batch = batch_of(schema.clone(), columns, self.batch.num_rows())?;
+        Ok(())
+    }
+
+    /// Drops the rows that are not meant any more.
+    pub fn compact(&mut self) -> Result<()> {
+        let Some((selected, _)) = self.selection.take() else { return Ok(()) };
+        let builder = FilterBuilder::new(&BooleanArray::new(selected.clone(), None));
+        let travellers = usize::from(matches!(self.watermark_before, WatermarkBefore::Rows(_)));
+        let several = self.batch.num_columns() + travellers > 1;
+        let predicate = if several { builder.optimize().build() } else { builder.build() };
+        self.batch = predicate.filter_record_batch(&self.batch)?;
+        if let WatermarkBefore::Rows(rows) = &self.watermark_before {
+            let kept = predicate.filter(&Int64Array::new(rows.clone(), None))?;
+            let kept = kept.as_primitive::<Int64Type>().values().clone();
+            self.watermark_before = WatermarkBefore::Rows(kept);
+        }
+        self.kinds = self.kinds.take().map(|kinds| compact_kinds(&kinds, &selected, &predicate));
+        Ok(())
+    }
+
+    /// Puts other rows in the place of these, each of which comes from one of these.
+    pub fn replace(&mut self, batch: RecordBatch, origins: &[u32]) {
+        self.watermark_before = self.watermark_before.take(origins);
+        self.kinds =
+            self.kinds.take().map(|kinds| origins.iter().map(|&i| kinds[i as usize]).collect());
+        self.batch = batch;
+    }
+}
+
+fn compact_kinds(
+    kinds: &[RowKind],
+    selected: &BooleanBuffer,
+    predicate: &FilterPredicate,
+) -> Arc<[RowKind]> {
+    let mut kept = Vec::with_capacity(predicate.count());
+    kept.extend(selected.set_indices().map(|row| kinds[row]));
+    kept.into()
+}
+
+/// True if a row that is still meant holds NULL in this column.
+pub(super) fn not_null_violation(rows: &Rows, column: usize) -> bool {
+    let array = rows.batch.column(column);
+    let Some(nulls) = array.logical_nulls().filter(|nulls| nulls.null_count() > 0) else {
+        return false;
+    };
+    match &rows.selection {
+        None => true,
+        Some((selected, count)) => (selected & nulls.inner()).count_set_bits() < *count,
+    }
+}
+
+/// A batch of these columns, which may be none.
+pub(super) fn batch_of(
+    schema: SchemaRef,
+    columns: Vec<ArrayRef>,
+    num_rows: usize,
+) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(num_rows));
+    Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+}
+
+/// The columns that the expressions name, if all of them are plain references.
+pub(super) fn columns_of_exprs(exprs: &[Expr]) -> Option<Vec<usize>> {
+    exprs
+        .iter()
+        .map(|expr| match expr.kind {
+            ExprKind::Column(index) => Some(index),
+            _ => None,
+        })
+        .collect()
+}

@@ -1,0 +1,98 @@
+//! LIMIT and OFFSET without ORDER BY: the first rows in the order in which they arrived.
+//!
+//! A singleton that takes rows in serial order. It keeps counts, no rows; once the limit is
+//! reached it says so (the job may then end early, but need not) and drops what still comes.
+
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_select::take::take_record_batch;
+use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::{
+    Bundle, Operator, OperatorClass, Output, Partition, Piece, Progress, Result, Route, TableSchema,
+};
+
+/// `LIMIT n OFFSET m`.
+pub struct Limit {
+    limit: Option<u64>,
+    offset: u64,
+    schema: TableSchema,
+}
+
+impl Limit {
+    /// Passes over `offset` rows and then lets `limit` rows through, or all without a limit.
+    pub fn new(limit: Option<u64>, offset: u64, schema: TableSchema) -> Self {
+        Limit { limit, offset, schema }
+    }
+
+    /// The columns that come out: those that come in.
+    pub fn output_schema(&self) -> &TableSchema {
+        &self.schema
+    }
+}
+
+impl Operator for Limit {
+    fn name(&self) -> String {
+        match (self.limit, self.offset) {
+            (Some(limit), 0) => format!("limit {limit}"),
+            (Some(limit), offset) => format!("limit {limit} offset {offset}"),
+            (None, offset) => format!("offset {offset}"),
+        }
+    }
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Sequenced
+    }
+    fn is_singleton(&self) -> bool {
+        true
+    }
+    fn watermark_interest(&self) -> WatermarkInterest {
+        WatermarkInterest::EndOnly
+    }
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
+        Ok(route_to_first(bundle, partitions))
+    }
+    fn open(&self, _partition: usize, _partitions: usize) -> Result<Box<dyn Partition>> {
+        Ok(Box::new(LimitPartition { skip: self.offset, left: self.limit.unwrap_or(u64::MAX) }))
+    }
+}
+
+/// All rows to the only partition.
+pub(crate) fn route_to_first(bundle: &Bundle, partitions: usize) -> Route {
+    let mut rows = vec![Vec::new(); partitions.max(1)];
+    rows[0] = (0..bundle.num_rows() as u32).collect();
+    Route::Scatter(rows)
+}
+
+/// The rows that a piece means, as a batch of their own.
+pub(crate) fn rows_of(piece: &Piece<'_>) -> Result<RecordBatch> {
+    Ok(match piece.rows {
+        None => piece.bundle.batch.clone(),
+        Some(rows) if rows.len() == piece.bundle.num_rows() => piece.bundle.batch.clone(),
+        Some(rows) => take_record_batch(&piece.bundle.batch, &UInt32Array::from(rows.to_vec()))?,
+    })
+}
+
+struct LimitPartition {
+    skip: u64,
+    left: u64,
+}
+
+impl Partition for LimitPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        let count = piece.num_rows() as u64;
+        output.accepted += count;
+        let skipped = self.skip.min(count);
+        self.skip -= skipped;
+        let kept = self.left.min(count - skipped);
+        if kept > 0 {
+            self.left -= kept;
+            output.emit(rows_of(&piece)?.slice(skipped as usize, kept as usize));
+        }
+        output.ended = self.left == 0;
+        Ok(())
+    }
+    fn watermark(&mut self, _call: &WatermarkCall<'_>, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+    fn state_bytes(&self) -> usize {
+        size_of::<Self>()
+    }
+}

@@ -1,0 +1,127 @@
+//! Running in many ways and comparing.
+
+use arrow_array::RecordBatch;
+use thalweg_core::{Bundle, Operator, Result, Stamps, Transform, WatermarkBefore};
+
+use super::compare::{assert_same_rows, sorted};
+use super::input::split_rows;
+use super::values::rows_of;
+use super::{DriveOptions, Driven, Event, drive};
+
+const BUNDLE_ROWS: [usize; 4] = [1, 7, 1000, usize::MAX];
+const PARTITIONS: [usize; 4] = [1, 2, 4, 7];
+
+/// Runs an operator over a script one row at a time and in bulk, with several numbers of
+/// partitions, with time that is always up, with empty bundles, and early where it may; returns the
+/// plainest run.
+///
+/// # Panics
+/// If a run fails or differs from the plainest: a singleton in the sequence of its rows, others in
+/// the multiset.
+pub fn check_operator(operator: &dyn Operator, script: &[Event]) -> Driven {
+    let plain = drive(operator, script, &DriveOptions::default())
+        .unwrap_or_else(|error| panic!("{}, plainest run: {error}", operator.name()));
+    let mut seed = 1;
+    for bundle_rows in BUNDLE_ROWS {
+        for partitions in PARTITIONS {
+            for refuse in [false, true] {
+                let options = DriveOptions {
+                    partitions,
+                    bundle_rows,
+                    seed,
+                    refuse,
+                    early: seed % 3 != 0,
+                    empty_bundles: seed % 2 == 0,
+                };
+                seed += 1;
+                check_variant(operator, script, &options, &plain);
+            }
+        }
+    }
+    plain
+}
+
+fn check_variant(
+    operator: &dyn Operator,
+    script: &[Event],
+    options: &DriveOptions,
+    plain: &Driven,
+) {
+    let what = format!("{} with {options:?}", operator.name());
+    let driven = drive(operator, script, options).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let order = |batches: &[RecordBatch]| {
+        let rows = rows_of(batches);
+        if operator.is_singleton() { rows } else { sorted(rows) }
+    };
+    assert_same_rows(&order(&driven.emitted), &order(&plain.emitted), &what);
+    assert_same_rows(&order(&driven.late_rows), &order(&plain.late_rows), &format!("{what}, late"));
+    let counts = |driven: &Driven| (driven.accepted, driven.late, driven.partly_late);
+    assert_eq!(counts(&driven), counts(plain), "{what}: accepted, late, partly late");
+}
+
+/// Runs a transform over rows cut into bundles of at most so many; returns what came out and its
+/// stamps, one per bundle.
+///
+/// # Panics
+/// If the transform changes a stamp that it must keep.
+pub fn drive_transform(
+    transform: &dyn Transform,
+    batch: &RecordBatch,
+    watermark_before: &WatermarkBefore,
+    bundle_rows: usize,
+) -> Result<Vec<Bundle>> {
+    let mut results = Vec::new();
+    for (serial, (rows, stamps)) in
+        split_rows(batch, watermark_before, bundle_rows).into_iter().enumerate()
+    {
+        let serial = serial as u64;
+        let stamps = Stamps {
+            lane: 3,
+            epoch: 5,
+            ordinal: serial,
+            serial,
+            watermark_before: stamps,
+            ..Stamps::first()
+        };
+        let result = transform.apply(Bundle::new(rows, stamps))?;
+        let kept = &result.stamps;
+        assert_eq!((kept.lane, kept.epoch, kept.ordinal, kept.serial), (3, 5, serial, serial));
+        if let WatermarkBefore::Rows(rows) = &kept.watermark_before {
+            assert_eq!(rows.len(), result.num_rows(), "one watermark per row that is left");
+        }
+        results.push(result);
+    }
+    Ok(results)
+}
+
+/// Runs a transform over one row at a time and in bulk; returns the rows and their watermarks.
+///
+/// # Panics
+/// If a run fails, or if the size of the bundles changes the rows, their order, their watermarks or
+/// their schema.
+pub fn check_transform(
+    transform: &dyn Transform,
+    batch: &RecordBatch,
+    watermark_before: &WatermarkBefore,
+) -> (RecordBatch, Vec<i64>) {
+    let run = |bundle_rows| {
+        let bundles = drive_transform(transform, batch, watermark_before, bundle_rows)
+            .unwrap_or_else(|error| panic!("{}: {error}", transform.name()));
+        let stamps = bundles.iter().flat_map(stamps_of).collect::<Vec<i64>>();
+        let batches: Vec<RecordBatch> = bundles.into_iter().map(|bundle| bundle.batch).collect();
+        (batches, stamps)
+    };
+    let (mut plain, plain_stamps) = run(usize::MAX);
+    for bundle_rows in BUNDLE_ROWS {
+        let what = format!("{} in bundles of {bundle_rows}", transform.name());
+        let (batches, stamps) = run(bundle_rows);
+        assert_same_rows(&rows_of(&batches), &rows_of(&plain), &what);
+        assert_eq!(stamps, plain_stamps, "{what}: watermarks");
+        assert!(batches.iter().all(|b| b.schema() == plain[0].schema()), "{what}: schema");
+    }
+    (plain.swap_remove(0), plain_stamps)
+}
+
+fn stamps_of(bundle: &Bundle) -> Vec<i64> {
+    (0..bundle.num_rows()).map(|row| bundle.stamps.watermark_before.at(row).0).collect()
+}

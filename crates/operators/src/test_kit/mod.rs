@@ -1,0 +1,275 @@
+//! Drives operators and transforms without the runtime, in every way that their contract allows.
+//!
+//! [`drive`] runs an operator over a scripted input once, with a given number of partitions, bundle
+//! size and order of events; [`check_operator`] runs it in many ways and compares. The order of
+//! calls is the one that `thalweg_core::operator` promises; what the contract leaves open (which
+//! partition takes a bundle, which partition goes first, how far ahead rows of later epochs are,
+//! whether time is up) is drawn from a seed.
+//!
+//! For tests of this and other crates: a difference is a panic that names the variant and its
+//! seed.
+
+mod check;
+mod compare;
+mod input;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::shim::{ManualClock, SharedClock, SplitMix64};
+use thalweg_core::{
+    Bundle, Exchange, Operator, OperatorClass, Output, Partition, Piece, Progress, Result, Route,
+    Watermark, WatermarkBefore,
+};
+
+pub use check::{check_operator, check_transform, drive_transform};
+pub use compare::{assert_same_rows, sorted};
+pub use input::{random_batches, split_rows, stamped};
+pub use values::{rows_of, value_at};
+
+use input::{Action, Cut};
+
+/// One step of a script.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Rows arrive.
+    Rows {
+        /// By which input, from 0.
+        lane: u32,
+        /// The rows.
+        batch: RecordBatch,
+        /// The running watermark of their split just before each.
+        watermark_before: WatermarkBefore,
+    },
+    /// The joint watermark of all lanes; ends an epoch. A last one at the end of time is added
+    /// where it is missing.
+    Watermark(Watermark),
+}
+
+/// How to run a script.
+#[derive(Clone, Debug)]
+pub struct DriveOptions {
+    /// How many partitions, at least 1; a singleton always has one.
+    pub partitions: usize,
+    /// The most rows of a bundle.
+    pub bundle_rows: usize,
+    /// Where everything random comes from.
+    pub seed: u64,
+    /// True if time is up whenever an operator asks.
+    pub refuse: bool,
+    /// True if rows of later epochs come early and those of an epoch in any order. Only has an
+    /// effect on operators whose class allows it.
+    pub early: bool,
+    /// True if bundles without rows come in between.
+    pub empty_bundles: bool,
+}
+
+impl Default for DriveOptions {
+    /// One partition, whole batches, all in order, and time enough.
+    fn default() -> Self {
+        DriveOptions {
+            partitions: 1,
+            bundle_rows: usize::MAX,
+            seed: 0,
+            refuse: false,
+            early: false,
+            empty_bundles: false,
+        }
+    }
+}
+
+/// What an operator made of a script.
+#[derive(Clone, Debug, Default)]
+pub struct Driven {
+    /// What left by port 0, in order.
+    pub emitted: Vec<RecordBatch>,
+    /// What left by port 1, in order.
+    pub late_rows: Vec<RecordBatch>,
+    /// Rows that went in.
+    pub ingested: u64,
+    /// Rows that the operator counted as taken.
+    pub accepted: u64,
+    /// Rows that it counted as late.
+    pub late: u64,
+    /// Rows that it counted as late for some windows.
+    pub partly_late: u64,
+    /// True once it said that it will emit no more.
+    pub ended: bool,
+    /// The most bytes of state that its partitions reported at a watermark.
+    pub peak_state_bytes: usize,
+    /// The bytes of state that were left after the end of time.
+    pub final_state_bytes: usize,
+}
+
+/// A task that asks for time this often without finishing makes no progress.
+const CALLS_MAX: usize = 10_000_000;
+
+/// Runs an operator over a script.
+pub fn drive(operator: &dyn Operator, script: &[Event], options: &DriveOptions) -> Result<Driven> {
+    let mut driver = Driver::new(operator, script, options)?;
+    let early = options.early && operator.class() == OperatorClass::Commuting;
+    let cut = Cut { bundle_rows: options.bundle_rows, empty_bundles: options.empty_bundles, early };
+    let mut actions = input::actions(script, &cut, &mut driver.random).into_iter().peekable();
+    while let Some(action) = actions.next() {
+        match action {
+            Action::Rows(bundle) => driver.rows(&bundle)?,
+            Action::Watermark(watermark) => {
+                // Between two phases a commuting operator may be given rows of later epochs.
+                let mut between = Vec::new();
+                while let (true, Some(Action::Rows(_)), 1..) =
+                    (early, actions.peek(), driver.random.below(3))
+                {
+                    if let Some(Action::Rows(bundle)) = actions.next() {
+                        between.push(bundle);
+                    }
+                }
+                driver.watermark(watermark, between)?;
+            }
+        }
+    }
+    Ok(driver.finish())
+}
+
+struct Driver<'a> {
+    operator: &'a dyn Operator,
+    partitions: Vec<Box<dyn Partition>>,
+    exchange: Exchange,
+    lanes: usize,
+    random: SplitMix64,
+    clock: SharedClock,
+    deadline_ns: u64,
+    driven: Driven,
+}
+
+impl<'a> Driver<'a> {
+    fn new(operator: &'a dyn Operator, script: &[Event], options: &DriveOptions) -> Result<Self> {
+        let count = if operator.is_singleton() { 1 } else { options.partitions.max(1) };
+        let lanes = script.iter().map(|event| match event {
+            Event::Rows { lane, .. } => *lane as usize + 1,
+            Event::Watermark(_) => 1,
+        });
+        Ok(Driver {
+            operator,
+            partitions: (0..count).map(|i| operator.open(i, count)).collect::<Result<_>>()?,
+            exchange: Exchange::new(count),
+            lanes: lanes.max().unwrap_or(1),
+            random: SplitMix64::new(options.seed),
+            clock: Arc::new(ManualClock::default()),
+            deadline_ns: if options.refuse { 0 } else { u64::MAX },
+            driven: Driven::default(),
+        })
+    }
+
+    fn output(&self) -> Output {
+        Output::new(self.clock.clone(), self.deadline_ns)
+    }
+
+    fn rows(&mut self, bundle: &Bundle) -> Result<()> {
+        self.driven.ingested += bundle.num_rows() as u64;
+        let count = self.partitions.len();
+        match self.operator.route(bundle, count)? {
+            Route::Any => {
+                assert_eq!(self.operator.class(), OperatorClass::Commuting, "only these may");
+                let chosen = self.random.below(count as u64) as usize;
+                self.piece(chosen, bundle, None)
+            }
+            Route::Scatter(rows) => {
+                assert_eq!(rows.len(), count, "one list of rows per partition");
+                assert_scattered(&rows, bundle.num_rows());
+                for partition in self.any_order() {
+                    self.piece(partition, bundle, Some(&rows[partition]))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn piece(&mut self, partition: usize, bundle: &Bundle, rows: Option<&[u32]>) -> Result<()> {
+        let mut output = self.output();
+        let piece = Piece { bundle, rows, lanes: self.lanes };
+        self.partitions[partition].rows(piece, &mut output)?;
+        self.collect(output);
+        Ok(())
+    }
+
+    fn watermark(&mut self, watermark: Watermark, mut between: Vec<Bundle>) -> Result<()> {
+        let phases = self.operator.watermark_phases();
+        for phase in 0..phases {
+            for partition in self.any_order() {
+                self.phase(partition, watermark, phase)?;
+            }
+            if phase + 1 < phases {
+                for bundle in between.drain(..) {
+                    self.rows(&bundle)?;
+                }
+            }
+        }
+        for bundle in between {
+            self.rows(&bundle)?;
+        }
+        let bytes = self.partitions.iter().map(|partition| partition.state_bytes()).sum();
+        self.driven.peak_state_bytes = self.driven.peak_state_bytes.max(bytes);
+        self.driven.final_state_bytes = bytes;
+        let passed = self.operator.output_watermark(watermark);
+        assert!(
+            watermark != Watermark::END || passed == Some(Watermark::END),
+            "the end of time is always passed on"
+        );
+        Ok(())
+    }
+
+    fn phase(&mut self, partition: usize, watermark: Watermark, phase: usize) -> Result<()> {
+        for _ in 0..CALLS_MAX {
+            let mut output = self.output();
+            let call = WatermarkCall { watermark, phase, exchange: &self.exchange };
+            let progress = self.partitions[partition].watermark(&call, &mut output)?;
+            self.collect(output);
+            if progress == Progress::Done {
+                return Ok(());
+            }
+        }
+        panic!("phase {phase} of watermark {watermark} makes no progress");
+    }
+
+    fn collect(&mut self, output: Output) {
+        let driven = &mut self.driven;
+        driven.accepted += output.accepted;
+        driven.late += output.late;
+        driven.partly_late += output.partly_late;
+        driven.ended |= output.ended;
+        for emitted in output.emitted {
+            assert!(emitted.port < self.operator.ports(), "port {} is not declared", emitted.port);
+            let to = if emitted.port == 0 { &mut driven.emitted } else { &mut driven.late_rows };
+            to.push(emitted.batch);
+        }
+    }
+
+    fn any_order(&mut self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.partitions.len()).collect();
+        input::shuffle(&mut order, &mut self.random);
+        order
+    }
+
+    fn finish(self) -> Driven {
+        let driven = self.driven;
+        if self.operator.judges_lateness() {
+            assert_eq!(
+                driven.accepted + driven.late,
+                driven.ingested,
+                "accepted + late = ingested"
+            );
+        }
+        driven
+    }
+}
+
+fn assert_scattered(rows: &[Vec<u32>], num_rows: usize) {
+    let mut all: Vec<u32> = rows.iter().flatten().copied().collect();
+    assert!(rows.iter().all(|rows| rows.is_sorted()), "the rows of a piece ascend");
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..num_rows as u32), "each row goes to one partition");
+}
