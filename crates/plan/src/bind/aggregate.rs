@@ -1,0 +1,320 @@
+//! Aggregation: the names that SELECT, HAVING and ORDER BY can use behind GROUP BY.
+//!
+//! While those clauses are bound, keys, window columns and aggregates have provisional positions
+//! (keys, then the three window columns, then aggregates as they are met). [`Layout`] moves them
+//! to where the operator puts them once all aggregates are known.
+
+use sqlparser::ast::{self as sql, Expr as SqlExpr};
+use thalweg_core::{Column, ColumnType, Error, Result};
+use thalweg_expr::Expr;
+
+use super::functions::{
+    function_name, is_aggregate, is_group_window_function, is_later_aggregate, is_star_call,
+    plain_arguments,
+};
+use super::group::{GroupBy, GroupWindow};
+use super::names::{Names, PlainNames};
+use super::scope::{Scope, name_parts};
+use super::spans::span_of;
+use super::strip::{Stripped, no_time, strip};
+use super::{Binder, unsupported};
+use crate::logical::fields::window_fields;
+use crate::logical::{
+    Aggregate, Field, LogicalKind, LogicalPlan, Node, TimeAttribute, WindowKind, column_of,
+};
+
+/// An aggregation while its query is being bound.
+pub(super) struct Grouping<'a> {
+    scope: &'a Scope,
+    group: GroupBy,
+    key_texts: Vec<String>,
+    aggregates: Vec<Aggregate>,
+    aggregate_texts: Vec<String>,
+}
+
+/// Where provisional positions end up.
+pub(super) struct Layout {
+    keys: usize,
+    aggregates: usize,
+}
+
+impl Layout {
+    /// An expression over the columns of the aggregate.
+    pub(super) fn place(&self, expr: &Expr) -> Expr {
+        expr.remap(&|i| match i.checked_sub(self.keys) {
+            None => i,
+            Some(window @ 0..=2) => self.keys + self.aggregates + window,
+            Some(aggregate) => self.keys + aggregate - 3,
+        })
+    }
+}
+
+impl<'a> Grouping<'a> {
+    /// Binds GROUP BY.
+    pub(super) fn new(binder: &Binder<'_>, scope: &'a Scope, list: &[SqlExpr]) -> Result<Self> {
+        let group = binder.bind_group_by(scope, list)?;
+        let key_texts = group.keys.iter().map(ToString::to_string).collect();
+        Ok(Grouping { scope, group, key_texts, aggregates: Vec::new(), aggregate_texts: Vec::new() })
+    }
+
+    fn key_column(&self, key: usize) -> Expr {
+        Expr::column(key, self.group.keys[key].column_type.clone())
+    }
+
+    /// The window column at 0 (start), 1 (end) or 2 (time).
+    fn window_column(&self, part: usize, nullable: bool) -> Expr {
+        let is_instant = match &self.group.window {
+            GroupWindow::Columns { is_instant, .. } => *is_instant,
+            GroupWindow::Legacy(window) => window.is_instant,
+            GroupWindow::None => false,
+        };
+        let id = crate::logical::WindowId(0);
+        let column_type = window_fields(id, is_instant)[part].column_type.clone();
+        Expr::column(self.group.keys.len() + part, column_type.with_nullable(nullable))
+    }
+
+    /// What an input column means behind GROUP BY, if it may be used.
+    fn grouped_column(&self, input: usize) -> Result<Expr> {
+        let field = &self.scope.fields[input];
+        if let GroupWindow::Columns { id, with_time, .. } = &self.group.window {
+            let part = match field.time {
+                TimeAttribute::WindowStart(of) if of == *id => Some(0),
+                TimeAttribute::WindowEnd(of) if of == *id => Some(1),
+                TimeAttribute::WindowTime(of) if of == *id && *with_time => Some(2),
+                _ => None,
+            };
+            if let Some(part) = part {
+                return Ok(self.window_column(part, false));
+            }
+        }
+        let text = self.scope.column(input).to_string();
+        match self.key_texts.iter().position(|key| *key == text) {
+            Some(key) => Ok(self.key_column(key)),
+            None => Err(Error::plan(format!(
+                "column '{}' stands neither in GROUP BY nor inside an aggregate",
+                field.name
+            ))
+            .hint(format!("add {} to GROUP BY, or aggregate it: MAX({})", field.name, field.name))),
+        }
+    }
+
+    fn aggregate(&mut self, binder: &Binder<'_>, call: &sql::Function) -> Result<Expr> {
+        let name = function_name(call);
+        if is_later_aggregate(&name) {
+            return Err(unsupported::aggregate(&name));
+        }
+        let bound = self.bind_call(binder, call, name)?;
+        let text = bound.to_string();
+        let index = match self.aggregate_texts.iter().position(|known| *known == text) {
+            Some(index) => index,
+            None => {
+                self.aggregates.push(bound);
+                self.aggregate_texts.push(text);
+                self.aggregates.len() - 1
+            }
+        };
+        let column_type = self.aggregates[index].column.column_type.clone();
+        Ok(Expr::column(self.group.keys.len() + 3 + index, column_type))
+    }
+
+    fn bind_call(
+        &self,
+        binder: &Binder<'_>,
+        call: &sql::Function,
+        name: String,
+    ) -> Result<Aggregate> {
+        let mut names = PlainNames::of(self.scope, "an aggregate");
+        let arguments = if is_star_call(call) {
+            if name != "COUNT" {
+                return Err(Error::plan(format!("{name}(*) means nothing: only COUNT takes *")));
+            }
+            Vec::new()
+        } else {
+            plain_arguments(call)?
+        };
+        let arguments = arguments.into_iter().map(|arg| binder.expression(arg, &mut names));
+        let arguments = arguments.collect::<Result<Vec<Expr>>>()?;
+        let distinct = is_distinct(call)?;
+        let types: Vec<ColumnType> = arguments.iter().map(|a| a.column_type.clone()).collect();
+        let (function, column_type) = binder.resolve_aggregate(&name, distinct, &types)?;
+        let filter = match &call.filter {
+            None => None,
+            Some(condition) => Some(binder.condition(condition, "FILTER (WHERE …)", &mut names)?),
+        };
+        let column = Column::new(format!("{}${}", name.to_lowercase(), self.aggregates.len()), column_type);
+        let argument = arguments.into_iter().next();
+        Ok(Aggregate { function, name, column, argument, distinct, filter })
+    }
+
+    /// `TUMBLE_START(ts, …)` and its kin.
+    fn window_function(&self, binder: &Binder<'_>, call: &sql::Function) -> Result<Expr> {
+        let name = function_name(call);
+        let GroupWindow::Legacy(window) = &self.group.window else {
+            return Err(Error::plan(format!("{name} needs GROUP BY with the same window"))
+                .hint("behind TABLE(TUMBLE(…)) use window_start, window_end and window_time"));
+        };
+        let (function, part) = name.split_once('_').unwrap_or((name.as_str(), ""));
+        let renamed = sql::Function {
+            name: vec![sql::Ident::new(function)].into(),
+            ..call.clone()
+        };
+        let same = binder.legacy_window(self.scope, &SqlExpr::Function(renamed))?;
+        if !same.is_some_and(|w| w.kind == window.kind && w.rowtime == window.rowtime) {
+            return Err(Error::plan(format!("{name} has other arguments than the window of GROUP BY")));
+        }
+        match part {
+            "START" => Ok(self.window_column(0, false)),
+            "END" => Ok(self.window_column(1, false)),
+            "ROWTIME" => Ok(self.window_column(2, true)),
+            _ => Err(unsupported::later(&name)),
+        }
+    }
+
+    /// A key that is an expression, matched by what it computes.
+    fn matching_key(&self, binder: &Binder<'_>, expr: &SqlExpr) -> Option<Expr> {
+        let computed = self.group.keys.iter().any(|key| column_of(key).is_none());
+        if !computed || binder.contains_aggregate(expr) {
+            return None;
+        }
+        let bound = binder.expression(expr, &mut PlainNames::of(self.scope, "SELECT")).ok()?;
+        let text = bound.to_string();
+        let key = self.key_texts.iter().position(|key| *key == text)?;
+        Some(self.key_column(key))
+    }
+
+    /// The aggregate over its input.
+    pub(super) fn finish(self, binder: &Binder<'_>, input: Node) -> Result<(Node, Layout)> {
+        let layout = Layout { keys: self.group.keys.len(), aggregates: self.aggregates.len() };
+        let span = self.group.span;
+        let stripped = match &self.group.window {
+            GroupWindow::None => {
+                let error = if self.group.keys.is_empty() {
+                    unsupported::global_aggregate()
+                } else {
+                    unsupported::group_by()
+                };
+                return Ok((self.refused(input, error.at(span)), layout));
+            }
+            GroupWindow::Legacy(window) => Stripped::unchanged(input, window.clone()),
+            GroupWindow::Columns { id, .. } => {
+                match strip(&input, *id).map_err(|e| e.at(span))? {
+                    Some(stripped) => stripped,
+                    None => {
+                        let error = unsupported::later("GROUP BY with the columns of a window that is not directly below");
+                        return Ok((self.refused(input, error.at(span)), layout));
+                    }
+                }
+            }
+        };
+        let node = self.windowed(binder, stripped).map_err(|e| e.at(span))?;
+        Ok((node, layout))
+    }
+
+    fn refused(&self, input: Node, error: Error) -> Node {
+        let mut fields = self.result_fields();
+        fields.extend(window_fields(crate::logical::WindowId(0), false).map(no_time));
+        LogicalPlan::node(LogicalKind::Refused { inputs: vec![input], error }, fields)
+    }
+
+    /// Keys and aggregates.
+    fn result_fields(&self) -> Vec<Field> {
+        let keys = self.group.keys.iter().enumerate().map(|(i, key)| {
+            let name = column_of(key).map(|c| self.scope.fields[c].name.clone());
+            Field::plain(name.unwrap_or_else(|| format!("key${i}")), key.column_type.clone())
+        });
+        let aggregates = self.aggregates.iter().map(|a| Field::plain(a.column.name.clone(), a.column.column_type.clone()));
+        keys.chain(aggregates).collect()
+    }
+
+    fn windowed(self, binder: &Binder<'_>, stripped: Stripped) -> Result<Node> {
+        let mut fields = self.result_fields();
+        let mapped = |expr: &Expr| {
+            stripped.map(expr).ok_or_else(|| {
+                unsupported::later("an aggregate over window columns")
+                    .hint("window_start and window_end are the same for all rows of a group")
+            })
+        };
+        let keys = self.group.keys.iter().map(mapped).collect::<Result<Vec<Expr>>>()?;
+        let mut aggregates = Vec::with_capacity(self.aggregates.len());
+        for aggregate in &self.aggregates {
+            let argument = aggregate.argument.as_ref().map(mapped).transpose()?;
+            let filter = aggregate.filter.as_ref().map(mapped).transpose()?;
+            aggregates.push(Aggregate { argument, filter, ..aggregate.clone() });
+        }
+        let mut window = stripped.window.clone();
+        check_session_keys(&window.kind, &window.partition_by, &keys, &self.group.window)?;
+        window.partition_by.clear();
+        let first_window = fields.len();
+        fields.extend(window_fields(window.id, window.is_instant));
+        let kind =
+            LogicalKind::WindowAggregate { input: stripped.node, window, keys, aggregates };
+        let mut node = LogicalPlan::node(kind, fields);
+        let after = super::strip::conjunction(stripped.after, binder.session)?;
+        if let Some(after) = after {
+            node = LogicalPlan::filter(node, after.remap(&|part| first_window + part));
+        }
+        Ok(node)
+    }
+}
+
+/// A session belongs to a key, so the keys of GROUP BY and of PARTITION BY must be the same.
+fn check_session_keys(
+    kind: &WindowKind,
+    partition_by: &[usize],
+    keys: &[Expr],
+    group: &GroupWindow,
+) -> Result<()> {
+    if !matches!(kind, WindowKind::Session { .. }) || matches!(group, GroupWindow::Legacy(_)) {
+        return Ok(());
+    }
+    let mut of_group: Vec<Option<usize>> = keys.iter().map(column_of).collect();
+    let mut of_session: Vec<Option<usize>> = partition_by.iter().map(|&c| Some(c)).collect();
+    of_group.sort_unstable();
+    of_session.sort_unstable();
+    if of_group == of_session {
+        return Ok(());
+    }
+    Err(unsupported::later("SESSION with other keys in PARTITION BY than in GROUP BY")
+        .hint("write the same columns in both: SESSION(TABLE t PARTITION BY k, …) … GROUP BY window_start, window_end, k"))
+}
+
+fn is_distinct(call: &sql::Function) -> Result<bool> {
+    let sql::FunctionArguments::List(list) = &call.args else { return Ok(false) };
+    if let Some(clause) = list.clauses.first() {
+        return Err(unsupported::later(&format!("{clause} inside an aggregate")).at(span_of(clause)));
+    }
+    if !call.within_group.is_empty() {
+        return Err(unsupported::later("WITHIN GROUP"));
+    }
+    Ok(list.duplicate_treatment == Some(sql::DuplicateTreatment::Distinct))
+}
+
+impl Names for Grouping<'_> {
+    fn intercept(&mut self, binder: &Binder<'_>, expr: &SqlExpr) -> Result<Option<Expr>> {
+        if let SqlExpr::Function(call) = expr {
+            let name = function_name(call);
+            if call.over.is_some() {
+                return Err(unsupported::over(&name));
+            }
+            if is_aggregate(binder, &name) {
+                return self.aggregate(binder, call).map(Some);
+            }
+            if is_group_window_function(&name) {
+                return self.window_function(binder, call).map(Some);
+            }
+        }
+        if let Some(parts) = name_parts(expr) {
+            let input = self.scope.resolve(parts)?;
+            return self.grouped_column(input).map(Some);
+        }
+        Ok(self.matching_key(binder, expr))
+    }
+
+    fn column(&mut self, input: usize) -> Result<Expr> {
+        self.grouped_column(input)
+    }
+
+    fn is_rowtime(&self, column: usize) -> bool {
+        column == self.group.keys.len() + 2
+    }
+}

@@ -1,0 +1,320 @@
+//! FROM: tables, views, common table expressions, windowing functions, sub-queries, UNNEST, joins.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{self as sql, JoinConstraint, JoinOperator, TableFactor};
+use thalweg_core::{DataType, Error, Result};
+use thalweg_expr::Expr;
+
+use super::names::PlainNames;
+use super::query::{alias_columns, one_row, rename};
+use super::scope::Scope;
+use super::spans::{ident_span, span_of};
+use super::{Binder, Context, unsupported};
+use crate::ast::Name;
+use crate::logical::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute};
+
+/// A relation with the names by which it is seen.
+pub(super) struct Source {
+    pub(super) node: Node,
+    pub(super) scope: Scope,
+}
+
+impl Source {
+    fn of(node: Node, alias: Option<String>) -> Self {
+        let scope = Scope::of(alias, node.fields.clone());
+        Source { node, scope }
+    }
+}
+
+/// What an UNNEST says besides its array.
+struct UnnestCall<'q> {
+    array: &'q sql::Expr,
+    alias: Option<&'q sql::TableAlias>,
+    ordinality: bool,
+}
+
+impl Binder<'_> {
+    /// Binds a FROM clause. Without one there is one row without columns.
+    pub(super) fn bind_from(
+        &self,
+        from: &[sql::TableWithJoins],
+        context: &Context<'_>,
+    ) -> Result<Source> {
+        let Some((first, rest)) = from.split_first() else {
+            return Ok(Source { node: one_row(), scope: Scope::empty() });
+        };
+        let mut source = self.bind_joined(None, first, context)?;
+        for next in rest {
+            source = self.bind_joined(Some(source), next, context)?;
+        }
+        Ok(source)
+    }
+
+    fn bind_joined(
+        &self,
+        left: Option<Source>,
+        tables: &sql::TableWithJoins,
+        context: &Context<'_>,
+    ) -> Result<Source> {
+        let cross = JoinOperator::CrossJoin(JoinConstraint::None);
+        let mut source = match left {
+            None => self.bind_factor(&tables.relation, context)?,
+            Some(left) => self.bind_join(left, &tables.relation, &cross, context)?,
+        };
+        for join in &tables.joins {
+            source = self.bind_join(source, &join.relation, &join.join_operator, context)?;
+        }
+        Ok(source)
+    }
+
+    fn bind_factor(&self, factor: &TableFactor, context: &Context<'_>) -> Result<Source> {
+        match factor {
+            TableFactor::Table { name, alias, version, args, .. } => {
+                if args.is_some() {
+                    return Err(unsupported::later(&format!("the table function {name}"))
+                        .at(span_of(name)));
+                }
+                let node = self.bind_table_name(name, context)?;
+                let node = match version {
+                    None => node,
+                    Some(_) => refuse(vec![node], unsupported::join("FOR SYSTEM_TIME AS OF (temporal and lookup joins)").at(span_of(name))),
+                };
+                let own_name = self.visible_name(name, context);
+                self.named(node, alias.as_ref(), own_name)
+            }
+            TableFactor::Derived { subquery, alias, lateral, .. } => {
+                if *lateral {
+                    return Err(unsupported::join("a LATERAL sub-query").at(span_of(factor)));
+                }
+                let node = self.bind_tree(subquery, context)?;
+                self.named(node, alias.as_ref(), None)
+            }
+            TableFactor::NestedJoin { table_with_joins, alias } => {
+                let source = self.bind_joined(None, table_with_joins, context)?;
+                match alias {
+                    None => Ok(source),
+                    Some(_) => self.named(source.node, alias.as_ref(), None),
+                }
+            }
+            TableFactor::UNNEST { .. } => {
+                let call = unnest_call(factor)?;
+                let none = Source { node: one_row(), scope: Scope::empty() };
+                self.bind_unnest(none, &call, false)
+            }
+            TableFactor::MatchRecognize { .. } => {
+                Err(unsupported::later("MATCH_RECOGNIZE").at(span_of(factor)))
+            }
+            TableFactor::Function { name, .. } => {
+                Err(unsupported::later(&format!("the table function {name}")).at(span_of(factor)))
+            }
+            other => Err(unsupported::never("this kind of table in FROM").at(span_of(other))),
+        }
+    }
+
+    fn bind_table_name(&self, name: &sql::ObjectName, context: &Context<'_>) -> Result<Node> {
+        let name = simple_name(name)?;
+        if let Some(call) = context.windows.iter().find(|w| w.placeholder == name.text) {
+            return self.bind_window_call(call, context);
+        }
+        self.named_relation(&name, context)
+    }
+
+    /// The common table expression, table or view of this name.
+    pub(super) fn named_relation(&self, name: &Name, context: &Context<'_>) -> Result<Node> {
+        match context.ctes.iter().rev().find(|(cte, _)| *cte == name.text) {
+            Some((_, node)) => Ok(node.clone()),
+            None => self.relation(name),
+        }
+    }
+
+    /// The name by which a table without alias is seen; a windowing function has none.
+    fn visible_name(&self, name: &sql::ObjectName, context: &Context<'_>) -> Option<String> {
+        let name = simple_name(name).ok()?;
+        let is_window = context.windows.iter().any(|w| w.placeholder == name.text);
+        (!is_window).then_some(name.text)
+    }
+
+    fn named(
+        &self,
+        node: Node,
+        alias: Option<&sql::TableAlias>,
+        own_name: Option<String>,
+    ) -> Result<Source> {
+        match alias {
+            None => Ok(Source::of(node, own_name)),
+            Some(alias) => {
+                let what = format!("'{}'", alias.name.value);
+                let node = rename(node, &alias_columns(alias), &what)?;
+                Ok(Source::of(node, Some(alias.name.value.clone())))
+            }
+        }
+    }
+
+    fn bind_join(
+        &self,
+        left: Source,
+        right: &TableFactor,
+        operator: &JoinOperator,
+        context: &Context<'_>,
+    ) -> Result<Source> {
+        let (kind, constraint, nullable) = join_kind(operator);
+        if matches!(right, TableFactor::UNNEST { .. }) {
+            let outer = match kind {
+                "a cross join" | "an inner join" => false,
+                "a left join" => true,
+                other => return Err(unsupported::join(&format!("{other} with UNNEST")).at(span_of(right))),
+            };
+            let call = unnest_call(right)?;
+            return self.bind_unnest(left, &call, outer);
+        }
+        let span = span_of(right);
+        let right = self.bind_factor(right, context)?;
+        let mut fields: Vec<Field> = Vec::new();
+        for (side, nullable) in [(&left, nullable.0), (&right, nullable.1)] {
+            fields.extend(side.node.fields.iter().map(|f| joined_field(f, nullable)));
+        }
+        let fields: Arc<[Field]> = fields.into();
+        let scope = left.scope.beside(&right.scope, fields.clone());
+        if let Some(JoinConstraint::On(condition)) = constraint {
+            self.condition(condition, "ON", &mut PlainNames::of(&scope, "ON"))?;
+        }
+        let error = unsupported::join(kind).at(span);
+        let kind = LogicalKind::Refused { inputs: vec![left.node, right.node], error };
+        Ok(Source { node: LogicalPlan::node(kind, fields), scope })
+    }
+
+    fn bind_unnest(&self, left: Source, call: &UnnestCall<'_>, outer: bool) -> Result<Source> {
+        let array = self.expression(call.array, &mut PlainNames::of(&left.scope, "UNNEST"))?;
+        let mut fresh = element_fields(&array)
+            .ok_or_else(|| {
+                Error::plan(format!(
+                    "UNNEST takes an ARRAY or a MAP, not {}",
+                    array.column_type.data_type
+                ))
+                .at(span_of(call.array))
+            })?;
+        if call.ordinality {
+            fresh.push(Field::plain("ORDINALITY", DataType::Int.not_null()));
+        }
+        for field in &mut fresh {
+            field.column_type.nullable |= outer;
+        }
+        if let Some(alias) = call.alias {
+            name_elements(&mut fresh, alias)?;
+        }
+        let alias = call.alias.map(|a| a.name.value.clone());
+        let right = Scope::of(alias, fresh.clone().into());
+        let fields: Arc<[Field]> = left.node.fields.iter().cloned().chain(fresh).collect();
+        let scope = left.scope.beside(&right, fields.clone());
+        let kind = LogicalKind::Unnest {
+            input: left.node,
+            array,
+            outer,
+            ordinality: call.ordinality,
+        };
+        Ok(Source { node: LogicalPlan::node(kind, fields), scope })
+    }
+}
+
+/// The last part of a table name, once catalog and database are known to be the default ones.
+pub(super) fn simple_name(name: &sql::ObjectName) -> Result<Name> {
+    let mut parts = Vec::new();
+    for part in &name.0 {
+        match part {
+            sql::ObjectNamePart::Identifier(ident) => parts.push(ident),
+            _ => return Err(unsupported::never("a computed table name").at(span_of(name))),
+        }
+    }
+    let defaults = ["default_catalog", "default_database"];
+    match parts.as_slice() {
+        [qualifiers @ .., last] if qualifiers.iter().all(|q| defaults.contains(&q.value.as_str())) => {
+            Ok(Name { text: last.value.clone(), span: ident_span(last) })
+        }
+        _ => Err(Error::plan(format!("there are no catalogs or databases to find '{name}' in"))
+            .hint("name the table alone")
+            .at(span_of(name))),
+    }
+}
+
+fn refuse(inputs: Vec<Node>, error: Error) -> Node {
+    let fields = inputs[0].fields.clone();
+    LogicalPlan::node(LogicalKind::Refused { inputs, error }, fields)
+}
+
+/// What a join is called, its condition, and which sides may be padded with NULL.
+fn join_kind(operator: &JoinOperator) -> (&'static str, Option<&JoinConstraint>, (bool, bool)) {
+    match operator {
+        JoinOperator::Join(c) | JoinOperator::Inner(c) => ("an inner join", Some(c), (false, false)),
+        JoinOperator::Left(c) | JoinOperator::LeftOuter(c) => ("a left join", Some(c), (false, true)),
+        JoinOperator::Right(c) | JoinOperator::RightOuter(c) => {
+            ("a right join", Some(c), (true, false))
+        }
+        JoinOperator::FullOuter(c) => ("a full join", Some(c), (true, true)),
+        JoinOperator::CrossJoin(c) => ("a cross join", Some(c), (false, false)),
+        _ => ("this kind of join", None, (false, false)),
+    }
+}
+
+/// A column behind a regular join: rows come in any order, so it is no row time any more.
+fn joined_field(field: &Field, nullable: bool) -> Field {
+    let column_type = field.column_type.clone();
+    let nullable = nullable || column_type.nullable;
+    Field {
+        name: field.name.clone(),
+        column_type: column_type.with_nullable(nullable),
+        time: TimeAttribute::None,
+    }
+}
+
+fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
+    match factor {
+        TableFactor::UNNEST { alias, array_exprs, with_ordinality, with_offset: false, .. } => {
+            match array_exprs.as_slice() {
+                [array] => {
+                    Ok(UnnestCall { array, alias: alias.as_ref(), ordinality: *with_ordinality })
+                }
+                _ => Err(unsupported::never("UNNEST of several arrays").at(span_of(factor))),
+            }
+        }
+        _ => Err(unsupported::never("UNNEST WITH OFFSET").at(span_of(factor))),
+    }
+}
+
+/// The columns that the elements of an array or map become.
+fn element_fields(array: &Expr) -> Option<Vec<Field>> {
+    match &array.column_type.data_type {
+        DataType::Array(element) => Some(match &element.data_type {
+            DataType::Row(columns) => columns
+                .iter()
+                .map(|c| Field::plain(c.name.clone(), c.column_type.clone()))
+                .collect(),
+            _ => vec![Field::plain("EXPR$0", element.as_ref().clone())],
+        }),
+        DataType::Map(key, value) => Some(vec![
+            Field::plain("KEY", key.as_ref().clone()),
+            Field::plain("VALUE", value.as_ref().clone()),
+        ]),
+        _ => None,
+    }
+}
+
+fn name_elements(fresh: &mut [Field], alias: &sql::TableAlias) -> Result<()> {
+    let names = alias_columns(alias);
+    if names.is_empty() {
+        return Ok(());
+    }
+    if names.len() != fresh.len() {
+        return Err(Error::plan(format!(
+            "UNNEST makes {} columns, but '{}' names {}",
+            fresh.len(),
+            alias.name.value,
+            names.len()
+        ))
+        .at(ident_span(&alias.name)));
+    }
+    for (field, (name, _)) in fresh.iter_mut().zip(names) {
+        field.name = name;
+    }
+    Ok(())
+}

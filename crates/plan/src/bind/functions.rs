@@ -1,0 +1,82 @@
+//! Which function names mean aggregates, windows or something else that needs its own rule.
+
+use sqlparser::ast::{
+    Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+};
+use thalweg_core::{Error, Result};
+
+use super::Binder;
+use super::spans::span_of;
+
+/// The aggregates, by Flink's names.
+pub const AGGREGATES: &[&str] = &[
+    "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP",
+    "VAR_SAMP", "VARIANCE", "FIRST_VALUE", "LAST_VALUE",
+];
+
+/// Aggregates of Flink that are not there yet.
+const LATER_AGGREGATES: &[&str] = &[
+    "COLLECT", "LISTAGG", "ARRAY_AGG", "JSON_OBJECTAGG", "JSON_ARRAYAGG", "APPROX_COUNT_DISTINCT",
+    "RANK", "DENSE_RANK", "ROW_NUMBER", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD",
+    "GROUPING", "GROUPING_ID", "GROUP_ID", "PERCENTILE",
+];
+
+/// The name of a function, upper case.
+pub fn function_name(function: &Function) -> String {
+    function.name.to_string().replace('`', "").to_uppercase()
+}
+
+/// True for a built-in or registered aggregate, also for one that can't be computed yet.
+pub fn is_aggregate(binder: &Binder<'_>, name: &str) -> bool {
+    AGGREGATES.contains(&name)
+        || LATER_AGGREGATES.contains(&name)
+        || binder.is_user_aggregate(name)
+}
+
+/// True for an aggregate that comes with a later version.
+pub fn is_later_aggregate(name: &str) -> bool {
+    LATER_AGGREGATES.contains(&name)
+}
+
+/// True for `TUMBLE_START` and its kin.
+pub fn is_group_window_function(name: &str) -> bool {
+    let Some((window, part)) = name.split_once('_') else { return false };
+    matches!(window, "TUMBLE" | "HOP" | "SESSION")
+        && matches!(part, "START" | "END" | "ROWTIME" | "PROCTIME")
+}
+
+/// The arguments of a function as expressions. A `*` is only for COUNT.
+pub fn plain_arguments(function: &Function) -> Result<Vec<&SqlExpr>> {
+    let list = match &function.args {
+        FunctionArguments::None => return Ok(Vec::new()),
+        FunctionArguments::List(list) => list,
+        FunctionArguments::Subquery(_) => {
+            return Err(Error::unsupported(format!(
+                "{} takes no sub-query",
+                function_name(function)
+            ))
+            .at(span_of(function)));
+        }
+    };
+    list.args.iter().map(|arg| plain_argument(function, arg)).collect()
+}
+
+fn plain_argument<'a>(function: &Function, arg: &'a FunctionArg) -> Result<&'a SqlExpr> {
+    match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr),
+        FunctionArg::Named { .. } | FunctionArg::ExprNamed { .. } => Err(Error::unsupported(
+            format!("{} takes its arguments by position", function_name(function)),
+        )
+        .at(span_of(arg))),
+        FunctionArg::Unnamed(_) => {
+            Err(Error::plan(format!("'*' is no argument of {}", function_name(function)))
+                .at(span_of(function)))
+        }
+    }
+}
+
+/// True for `f(*)`.
+pub fn is_star_call(function: &Function) -> bool {
+    let FunctionArguments::List(list) = &function.args else { return false };
+    matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)])
+}

@@ -1,0 +1,185 @@
+//! GROUP BY: which of its expressions are keys and which name a window.
+
+use sqlparser::ast::{self as sql, Expr as SqlExpr};
+use thalweg_core::{DataType, Error, Result, Span};
+use thalweg_expr::Expr;
+
+use super::functions::{function_name, plain_arguments};
+use super::names::PlainNames;
+use super::scope::Scope;
+use super::spans::span_of;
+use super::window::{check_rowtime, window_kind};
+use super::{Binder, unsupported};
+use crate::ast::WindowFunction;
+use crate::logical::{TimeAttribute, Window, WindowId, column_of};
+
+/// How a query groups.
+pub(super) struct GroupBy {
+    /// The keys besides the window, over the input.
+    pub(super) keys: Vec<Expr>,
+    /// The window.
+    pub(super) window: GroupWindow,
+    /// Where GROUP BY stands.
+    pub(super) span: Span,
+}
+
+/// The window of a GROUP BY.
+pub(super) enum GroupWindow {
+    /// None.
+    None,
+    /// `GROUP BY window_start, window_end` of a windowing function below.
+    Columns {
+        /// Which.
+        id: WindowId,
+        /// True if window_time is grouped as well.
+        with_time: bool,
+        /// True if the window is over an instant.
+        is_instant: bool,
+    },
+    /// `GROUP BY TUMBLE(ts, …)`
+    Legacy(Window),
+}
+
+/// What GROUP BY says of the columns of one window.
+#[derive(Default)]
+struct Seen {
+    id: Option<WindowId>,
+    start: bool,
+    end: bool,
+    time: bool,
+}
+
+impl Binder<'_> {
+    /// Binds the expressions of GROUP BY over the input.
+    pub(super) fn bind_group_by(&self, scope: &Scope, list: &[SqlExpr]) -> Result<GroupBy> {
+        let mut keys: Vec<Expr> = Vec::new();
+        let mut seen = Seen::default();
+        let mut legacy = None;
+        let expressions = list.iter().flat_map(|expr| match expr {
+            SqlExpr::Tuple(items) => items.iter().collect::<Vec<_>>(),
+            other => vec![other],
+        });
+        for expr in expressions {
+            if let Some(window) = self.legacy_window(scope, expr)? {
+                if legacy.replace(window).is_some() {
+                    return Err(Error::plan("GROUP BY names two windows").at(span_of(expr)));
+                }
+                continue;
+            }
+            let key = self.group_key(scope, expr)?;
+            let time = column_of(&key).map_or(TimeAttribute::None, |i| scope.fields[i].time);
+            if !seen.note(time) && !keys.iter().any(|k| k.to_string() == key.to_string()) {
+                keys.push(key);
+            }
+        }
+        let span = list.first().map_or(Span::default(), span_of);
+        let window = match legacy {
+            Some(window) => GroupWindow::Legacy(window),
+            None => seen.window(scope, &mut keys).map_err(|e| e.at(span))?,
+        };
+        Ok(GroupBy { keys, window, span })
+    }
+
+    fn group_key(&self, scope: &Scope, expr: &SqlExpr) -> Result<Expr> {
+        match expr {
+            SqlExpr::GroupingSets(_) | SqlExpr::Cube(_) | SqlExpr::Rollup(_) => {
+                return Err(unsupported::later("GROUPING SETS, CUBE and ROLLUP").at(span_of(expr)));
+            }
+            SqlExpr::Value(value) if matches!(value.value, sql::Value::Number(..)) => {
+                return Err(Error::plan("GROUP BY takes columns, not their numbers")
+                    .hint("write the column or the expression itself")
+                    .at(span_of(expr)));
+            }
+            _ => {}
+        }
+        let key = self.expression(expr, &mut PlainNames::of(scope, "GROUP BY"))?;
+        if super::scope::name_parts(expr).is_none() && self.uses_window(scope, &key) {
+            return Err(unsupported::later("GROUP BY with an expression over window columns")
+                .hint("group by window_start and window_end, and compute from them in SELECT")
+                .at(span_of(expr)));
+        }
+        Ok(key)
+    }
+
+    fn uses_window(&self, scope: &Scope, key: &Expr) -> bool {
+        key.columns().iter().any(|&i| scope.fields[i].time.window().is_some())
+    }
+
+    /// `TUMBLE(ts, size)`, `HOP(ts, slide, size)` or `SESSION(ts, gap)` in GROUP BY.
+    pub(super) fn legacy_window(&self, scope: &Scope, expr: &SqlExpr) -> Result<Option<Window>> {
+        let SqlExpr::Function(call) = expr else { return Ok(None) };
+        let name = function_name(call);
+        let function = match name.as_str() {
+            "TUMBLE" => WindowFunction::Tumble,
+            "HOP" => WindowFunction::Hop,
+            "SESSION" => WindowFunction::Session,
+            "CUMULATE" => {
+                return Err(Error::plan("CUMULATE can't stand in GROUP BY")
+                    .hint("write FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), step, size))")
+                    .at(span_of(expr)));
+            }
+            _ => return Ok(None),
+        };
+        self.legacy_call(scope, function, call, &name).map(Some).map_err(|e| e.at(span_of(expr)))
+    }
+
+    fn legacy_call(
+        &self,
+        scope: &Scope,
+        function: WindowFunction,
+        call: &sql::Function,
+        name: &str,
+    ) -> Result<Window> {
+        let args = plain_arguments(call)?;
+        let [time, lengths @ ..] = args.as_slice() else {
+            return Err(Error::plan(format!("{name} takes a row time and intervals")));
+        };
+        let time_expr = self.expression(time, &mut PlainNames::of(scope, name))?;
+        let Some(rowtime) = column_of(&time_expr) else {
+            return Err(Error::plan(format!(
+                "{name} needs a row time column, but {time} is computed ({})",
+                time_expr.column_type.data_type
+            ))
+            .at(span_of(*time)));
+        };
+        check_rowtime(&scope.fields[rowtime], name).map_err(|e| e.at(span_of(*time)))?;
+        let kind = window_kind(self, function, lengths.iter().copied(), true)?;
+        let is_instant =
+            matches!(scope.fields[rowtime].column_type.data_type, DataType::TimestampLtz(_));
+        Ok(Window { kind, rowtime, is_instant, id: self.next_window(), partition_by: Vec::new() })
+    }
+}
+
+impl Seen {
+    /// Takes note of a window column; false if it is none (or of a second window).
+    fn note(&mut self, time: TimeAttribute) -> bool {
+        let Some(id) = time.window() else { return false };
+        if *self.id.get_or_insert(id) != id {
+            return false;
+        }
+        match time {
+            TimeAttribute::WindowStart(_) => self.start = true,
+            TimeAttribute::WindowEnd(_) => self.end = true,
+            _ => self.time = true,
+        }
+        true
+    }
+
+    /// The window if both ends are grouped. A lone window column is refused with what is missing.
+    fn window(self, scope: &Scope, _keys: &mut [Expr]) -> Result<GroupWindow> {
+        let Some(id) = self.id else { return Ok(GroupWindow::None) };
+        if self.start && self.end {
+            let is_time = |time| time == TimeAttribute::WindowTime(id);
+            let is_instant = scope.fields.iter().any(|f| {
+                is_time(f.time) && matches!(f.column_type.data_type, DataType::TimestampLtz(_))
+            });
+            return Ok(GroupWindow::Columns { id, with_time: self.time, is_instant });
+        }
+        let missing = match (self.start, self.end) {
+            (true, _) => "window_end",
+            (_, true) => "window_start",
+            _ => "window_start and window_end",
+        };
+        Err(unsupported::group_by().hint(format!("add {missing} to GROUP BY")))
+    }
+}

@@ -1,0 +1,155 @@
+//! INSERT INTO: a query fitted to the columns of a table.
+
+use std::sync::Arc;
+
+use thalweg_core::{Error, Result};
+use thalweg_expr::{Expr, build};
+
+use super::Binder;
+use super::near::did_you_mean;
+use super::table::{ColumnOrigin, ResolvedTable};
+use crate::ast::{Insert, Name};
+use crate::logical::{Field, LogicalKind, LogicalPlan, Node};
+
+/// A bound INSERT.
+#[derive(Debug)]
+pub struct InsertPlan {
+    /// The table that is written.
+    pub table: Arc<ResolvedTable>,
+    /// The rows, with the table's physical columns.
+    pub node: Node,
+}
+
+impl Binder<'_> {
+    /// Binds an INSERT.
+    pub fn bind_insert(&self, insert: &Insert) -> Result<InsertPlan> {
+        let table = self.sink_table(&insert.table)?;
+        let node = self.bind_statement_query(&insert.query)?;
+        let targets = target_columns(&table, insert)?;
+        if targets.len() != node.fields.len() {
+            return Err(arity_error(&table, &targets, &node).at(insert.query.span));
+        }
+        let columns = self.fit(&table, &targets, &node).map_err(|e| e.at(insert.query.span))?;
+        let node = check_not_null(&table, LogicalPlan::project(node, columns));
+        Ok(InsertPlan { table, node })
+    }
+
+    /// The table of this name, for writing.
+    pub fn sink_table(&self, name: &Name) -> Result<Arc<ResolvedTable>> {
+        match self.catalog.table(&name.text) {
+            Some(definition) => self.resolve_table(definition),
+            None if self.catalog.view(&name.text).is_some() => {
+                Err(Error::plan(format!("'{}' is a view and can't be written", name.text))
+                    .at(name.span))
+            }
+            None => Err(self.unknown_table(name)),
+        }
+    }
+
+    /// For each physical column of the table what is written to it.
+    fn fit(
+        &self,
+        table: &ResolvedTable,
+        targets: &[usize],
+        node: &Node,
+    ) -> Result<Vec<(String, Expr)>> {
+        let physical = table.physical_schema();
+        let mut columns = Vec::with_capacity(physical.len());
+        for (position, column) in physical.columns.iter().enumerate() {
+            let source = targets.iter().position(|&t| t == position);
+            let expr = match source {
+                Some(i) => Expr::column(i, node.fields[i].column_type.clone()),
+                None if column.column_type.nullable => {
+                    Expr::null(column.column_type.data_type.clone())
+                }
+                None => {
+                    return Err(Error::plan(format!(
+                        "column '{}' of '{}' is NOT NULL, but the column list leaves it out",
+                        column.name, table.name
+                    )));
+                }
+            };
+            let target = column.column_type.clone();
+            let expr = build::coerce(expr, &target, self.session).map_err(|e| {
+                let found = source.map_or("NULL".to_string(), |i| node.fields[i].column_type.to_string());
+                Error::plan(format!(
+                    "column '{}' of '{}' is {}, but the query gives {found}",
+                    column.name, table.name, target
+                ))
+                .hint(e.help().map_or_else(|| format!("write CAST(… AS {})", target.data_type), str::to_string))
+            })?;
+            columns.push((column.name.clone(), expr));
+        }
+        Ok(columns)
+    }
+}
+
+/// Adds the check that Flink makes in front of a sink: no NULL in a NOT NULL column.
+pub fn check_not_null(table: &ResolvedTable, node: Node) -> Node {
+    let physical = table.physical_schema();
+    let checked: Vec<usize> = (0..physical.len())
+        .filter(|&i| {
+            !physical.columns[i].column_type.nullable && node.fields[i].column_type.nullable
+        })
+        .collect();
+    let fields: Vec<Field> = node
+        .fields
+        .iter()
+        .zip(&physical.columns)
+        .map(|(field, column)| Field { column_type: column.column_type.clone(), ..field.clone() })
+        .collect();
+    if checked.is_empty() {
+        return node;
+    }
+    let kind =
+        LogicalKind::CheckNotNull { input: node, columns: checked, sink: table.name.clone() };
+    LogicalPlan::node(kind, fields)
+}
+
+/// The physical columns that the query's columns go to.
+fn target_columns(table: &ResolvedTable, insert: &Insert) -> Result<Vec<usize>> {
+    let physical = table.physical_schema();
+    if insert.columns.is_empty() {
+        return Ok((0..physical.len()).collect());
+    }
+    let mut targets = Vec::with_capacity(insert.columns.len());
+    for name in &insert.columns {
+        let position = physical.index_of(&name.text).ok_or_else(|| not_writable(table, name))?;
+        if targets.contains(&position) {
+            return Err(Error::plan(format!("column '{}' is named twice", name.text)).at(name.span));
+        }
+        targets.push(position);
+    }
+    Ok(targets)
+}
+
+fn not_writable(table: &ResolvedTable, name: &Name) -> Error {
+    let found = table.columns.iter().find(|c| c.column.name == name.text);
+    let error = match found.map(|c| &c.origin) {
+        Some(ColumnOrigin::Computed(_)) => {
+            Error::plan(format!("column '{}' is computed and can't be written", name.text))
+        }
+        Some(_) => Error::plan(format!("metadata column '{}' can't be written", name.text)),
+        None => {
+            let names = table.columns.iter().map(|c| c.column.name.as_str());
+            let error =
+                Error::plan(format!("table '{}' has no column '{}'", table.name, name.text));
+            did_you_mean(error, &name.text, names)
+        }
+    };
+    error.at(name.span)
+}
+
+fn arity_error(table: &ResolvedTable, targets: &[usize], node: &Node) -> Error {
+    let physical = table.physical_schema();
+    let wanted: Vec<&str> = targets.iter().map(|&i| physical.columns[i].name.as_str()).collect();
+    let found: Vec<&str> = node.fields.iter().map(|f| f.name.as_str()).collect();
+    Error::plan(format!(
+        "'{}' takes {} columns ({}), but the query gives {} ({})",
+        table.name,
+        wanted.len(),
+        wanted.join(", "),
+        found.len(),
+        found.join(", ")
+    ))
+}

@@ -1,0 +1,250 @@
+//! Queries: WITH, set operations, VALUES, ORDER BY and LIMIT around a SELECT.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{self as sql, SetExpr, SetOperator, SetQuantifier};
+use thalweg_core::{ColumnType, Error, Result};
+use thalweg_expr::{Expr, build};
+
+use super::order::{Ordered, bind_bounds};
+use super::spans::{ident_span, span_of};
+use super::{Binder, Context, names::PlainNames, scope::Scope, unsupported};
+use crate::ast::{Name, Query};
+use crate::logical::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute};
+
+impl Binder<'_> {
+    /// Binds a query of a statement. Parts that can't be run are refused here.
+    pub fn bind_statement_query(&self, query: &Query) -> Result<Node> {
+        let node = self.bind_query(query, &Context::default())?;
+        match node.refusal() {
+            Some(error) => Err(error.at(query.span)),
+            None => Ok(node),
+        }
+    }
+
+    /// Binds a query with its own windowing functions; it sees the common table expressions of
+    /// `around`.
+    pub(super) fn bind_query(&self, query: &Query, around: &Context<'_>) -> Result<Node> {
+        let context = Context { windows: &query.windows, ctes: around.ctes.clone() };
+        self.bind_tree(&query.query, &context).map_err(|e| e.at(query.span))
+    }
+
+    /// The plan of a view.
+    pub(super) fn bind_view(&self, name: &Name) -> Result<Node> {
+        let Some(view) = self.catalog.view(&name.text) else {
+            return Err(self.unknown_table(name));
+        };
+        let node = self.bind_query(&view.query, &Context::default())?;
+        let columns: Vec<(String, thalweg_core::Span)> =
+            view.columns.iter().map(|c| (c.text.clone(), c.span)).collect();
+        rename(node, &columns, &format!("view '{}'", name.text))
+    }
+
+    /// Binds a query of sqlparser's tree.
+    pub(super) fn bind_tree(&self, query: &sql::Query, context: &Context<'_>) -> Result<Node> {
+        refuse_clauses(query)?;
+        let mut inner = context.clone();
+        if let Some(with) = &query.with {
+            self.bind_ctes(with, &mut inner)?;
+        }
+        let bounds = bind_bounds(query)?;
+        let ordered = match query.body.as_ref() {
+            SetExpr::Select(select) => {
+                self.bind_select(select, query.order_by.as_ref(), &inner)?
+            }
+            body => {
+                let node = self.bind_body(body, &inner)?;
+                self.order_by_output(node, query.order_by.as_ref())?
+            }
+        };
+        ordered.finish(bounds)
+    }
+
+    fn bind_ctes(&self, with: &sql::With, context: &mut Context<'_>) -> Result<()> {
+        if with.recursive {
+            return Err(unsupported::never("WITH RECURSIVE"));
+        }
+        for cte in &with.cte_tables {
+            let node = self.bind_tree(&cte.query, context)?;
+            let node = rename(node, &alias_columns(&cte.alias), "the common table expression")?;
+            context.ctes.push((cte.alias.name.value.clone(), node));
+        }
+        Ok(())
+    }
+
+    fn bind_body(&self, body: &SetExpr, context: &Context<'_>) -> Result<Node> {
+        match body {
+            SetExpr::Select(select) => self.bind_select(select, None, context)?.finish(None),
+            SetExpr::Query(query) => self.bind_tree(query, context),
+            SetExpr::Values(values) => self.bind_values(values),
+            SetExpr::SetOperation { left, op, set_quantifier, right } => {
+                let left = self.bind_body(left, context)?;
+                let right_node = self.bind_body(right, context)?;
+                let union = self.bind_union(left, right_node).map_err(|e| e.at(span_of(right.as_ref())))?;
+                Ok(match refused_set_operation(*op, *set_quantifier) {
+                    None => union,
+                    Some(error) => {
+                        let fields = union.fields.clone();
+                        let error = error.at(span_of(body));
+                        LogicalPlan::node(LogicalKind::Refused { inputs: vec![union], error }, fields)
+                    }
+                })
+            }
+            SetExpr::Table(_) => Err(unsupported::never("TABLE as a query").hint("write SELECT * FROM t")),
+            _ => Err(unsupported::never("a statement inside a query")),
+        }
+    }
+
+    fn bind_values(&self, values: &sql::Values) -> Result<Node> {
+        let scope = Scope::empty();
+        let mut rows: Vec<Vec<Expr>> = Vec::with_capacity(values.rows.len());
+        for row in &values.rows {
+            let bind = |expr| self.expression(expr, &mut PlainNames::of(&scope, "VALUES"));
+            let row = row.content.iter().map(bind).collect::<Result<Vec<Expr>>>()?;
+            if rows.first().is_some_and(|first| first.len() != row.len()) {
+                return Err(Error::plan("the rows of VALUES have different numbers of columns")
+                    .at(span_of(values)));
+            }
+            rows.push(row);
+        }
+        let width = rows.first().map_or(0, Vec::len);
+        let mut fields = Vec::with_capacity(width);
+        for column in 0..width {
+            let types: Vec<ColumnType> =
+                rows.iter().map(|row| row[column].column_type.clone()).collect();
+            let common = build::common_type(&types).map_err(|e| e.at(span_of(values)))?;
+            for row in &mut rows {
+                row[column] = self.convert(row[column].clone(), &common)?;
+            }
+            fields.push(Field::plain(format!("EXPR${column}"), common));
+        }
+        Ok(LogicalPlan::node(LogicalKind::Values { rows }, fields))
+    }
+
+    fn bind_union(&self, left: Node, right: Node) -> Result<Node> {
+        if left.fields.len() != right.fields.len() {
+            return Err(Error::plan(format!(
+                "the two sides of a set operation have {} and {} columns",
+                left.fields.len(),
+                right.fields.len()
+            )));
+        }
+        let mut fields = Vec::with_capacity(left.fields.len());
+        for (a, b) in left.fields.iter().zip(right.fields.iter()) {
+            let types = [a.column_type.clone(), b.column_type.clone()];
+            let column_type = build::common_type(&types).map_err(|e| {
+                Error::plan(format!("column '{}' of a set operation: {}", a.name, e.message()))
+            })?;
+            let both_time = a.time.is_rowtime() && b.time.is_rowtime()
+                && a.column_type.data_type == b.column_type.data_type;
+            let time = if both_time { TimeAttribute::RowTime } else { TimeAttribute::None };
+            fields.push(Field { name: a.name.clone(), column_type, time });
+        }
+        let mut inputs = Vec::new();
+        for side in [left, right] {
+            let side = self.convert_relation(side, &fields)?;
+            match &side.kind {
+                LogicalKind::UnionAll { inputs: more } => inputs.extend(more.iter().cloned()),
+                _ => inputs.push(side),
+            }
+        }
+        Ok(LogicalPlan::node(LogicalKind::UnionAll { inputs }, fields))
+    }
+
+    /// Casts the columns of a relation to these types and names, where they differ.
+    fn convert_relation(&self, node: Node, fields: &[Field]) -> Result<Node> {
+        let same = |(a, b): (&Field, &Field)| {
+            a.name == b.name && a.column_type.data_type == b.column_type.data_type
+        };
+        if node.fields.iter().zip(fields).all(same) {
+            return Ok(node);
+        }
+        let convert = |(i, field): (usize, &Field)| {
+            let column = Expr::column(i, node.fields[i].column_type.clone());
+            Ok((field.name.clone(), self.convert(column, &field.column_type)?))
+        };
+        let columns = fields.iter().enumerate().map(convert).collect::<Result<Vec<_>>>()?;
+        Ok(LogicalPlan::project(node, columns))
+    }
+
+    /// Casts a value to a common type.
+    pub(super) fn convert(&self, expr: Expr, to: &ColumnType) -> Result<Expr> {
+        if expr.column_type.data_type == to.data_type {
+            return Ok(expr);
+        }
+        build::cast(expr, to.data_type.clone(), false, self.session)
+    }
+
+    fn order_by_output(&self, node: Node, order: Option<&sql::OrderBy>) -> Result<Ordered> {
+        let visible = node.fields.len();
+        let mut keys = Vec::new();
+        for item in super::order::items(order)? {
+            let column = super::order::output_column(&item.expr, &node.fields)?.ok_or_else(|| {
+                Error::plan("ORDER BY of a set operation names an output column or its number")
+                    .at(span_of(&item.expr))
+            })?;
+            keys.push(super::order::sort_key(item, column));
+        }
+        Ok(Ordered { node, visible, keys, span: super::order::span(order) })
+    }
+}
+
+/// Clauses of other dialects.
+fn refuse_clauses(query: &sql::Query) -> Result<()> {
+    let clause = if !query.locks.is_empty() {
+        "FOR UPDATE"
+    } else if query.for_clause.is_some() {
+        "FOR XML/JSON"
+    } else if query.settings.is_some() || query.format_clause.is_some() {
+        "SETTINGS/FORMAT"
+    } else if !query.pipe_operators.is_empty() {
+        "the pipe operator |>"
+    } else {
+        return Ok(());
+    };
+    Err(unsupported::never(clause))
+}
+
+fn refused_set_operation(op: SetOperator, quantifier: SetQuantifier) -> Option<Error> {
+    match (op, quantifier) {
+        (SetOperator::Union, SetQuantifier::All) => None,
+        (SetOperator::Union, _) => Some(unsupported::set_operation("UNION")),
+        (SetOperator::Intersect, _) => Some(unsupported::set_operation("INTERSECT")),
+        (SetOperator::Except | SetOperator::Minus, _) => Some(unsupported::set_operation("EXCEPT")),
+    }
+}
+
+/// The column names of an alias with their places.
+pub(super) fn alias_columns(alias: &sql::TableAlias) -> Vec<(String, thalweg_core::Span)> {
+    alias.columns.iter().map(|c| (c.name.value.clone(), ident_span(&c.name))).collect()
+}
+
+/// Gives the columns of a relation new names. No names mean no change.
+pub(super) fn rename(
+    node: Node,
+    names: &[(String, thalweg_core::Span)],
+    what: &str,
+) -> Result<Node> {
+    if names.is_empty() {
+        return Ok(node);
+    }
+    if names.len() != node.fields.len() {
+        return Err(Error::plan(format!(
+            "{what} has {} columns, but {} names are given",
+            node.fields.len(),
+            names.len()
+        ))
+        .at(names[0].1));
+    }
+    let columns = node.fields.iter().zip(names).enumerate();
+    let columns = columns
+        .map(|(i, (field, (name, _)))| (name.clone(), Expr::column(i, field.column_type.clone())))
+        .collect();
+    Ok(LogicalPlan::project(node, columns))
+}
+
+/// A relation with one row and no columns: what a SELECT without FROM reads.
+pub(super) fn one_row() -> Node {
+    let fields: Arc<[Field]> = Arc::from(Vec::new());
+    LogicalPlan::node(LogicalKind::Values { rows: vec![Vec::new()] }, fields)
+}

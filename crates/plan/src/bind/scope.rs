@@ -1,0 +1,179 @@
+//! Which names a clause can see.
+//!
+//! A scope lists the relations of a FROM clause side by side; a column's position in the scope is
+//! its position in the joined input. Names of columns and relations are case-sensitive, as in
+//! Flink.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{Expr as SqlExpr, Ident};
+use thalweg_core::{Error, Result, Span};
+use thalweg_expr::Expr;
+
+use super::near::did_you_mean;
+use super::spans::{ident_span, idents_span};
+use crate::logical::Field;
+
+/// A named range of columns.
+#[derive(Clone, Debug)]
+pub struct Relation {
+    /// Its alias or table name; a sub-query may have none.
+    pub alias: Option<String>,
+    /// The position of its first column.
+    pub start: usize,
+    /// How many columns.
+    pub len: usize,
+}
+
+/// The columns that a clause can see.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// The relations, left to right.
+    pub relations: Vec<Relation>,
+    /// All their columns.
+    pub fields: Arc<[Field]>,
+}
+
+impl Scope {
+    /// The columns of one relation.
+    pub fn of(alias: Option<String>, fields: Arc<[Field]>) -> Self {
+        Scope { relations: vec![Relation { alias, start: 0, len: fields.len() }], fields }
+    }
+
+    /// Nothing to see: constants only.
+    pub fn empty() -> Self {
+        Scope { relations: Vec::new(), fields: Arc::from(Vec::new()) }
+    }
+
+    /// Two scopes side by side, with the fields of the joined relation.
+    pub fn beside(&self, right: &Scope, fields: Arc<[Field]>) -> Self {
+        let shift = self.fields.len();
+        let mut relations = self.relations.clone();
+        relations.extend(
+            right.relations.iter().map(|r| Relation { start: r.start + shift, ..r.clone() }),
+        );
+        Scope { relations, fields }
+    }
+
+    /// The column at a position.
+    pub fn column(&self, index: usize) -> Expr {
+        Expr::column(index, self.fields[index].column_type.clone())
+    }
+
+    /// The position of the column that a name or a qualified name means.
+    pub fn resolve(&self, parts: &[Ident]) -> Result<usize> {
+        match parts {
+            [name] => self.resolve_bare(name),
+            [relation, name] => self.resolve_qualified(relation, name),
+            _ => Err(Error::plan(format!("'{}' has too many parts", dotted(parts)))
+                .hint("name a column as column or relation.column")
+                .at(idents_span(parts))),
+        }
+    }
+
+    fn resolve_bare(&self, name: &Ident) -> Result<usize> {
+        let mut found = self.positions(0..self.fields.len(), &name.value);
+        let Some(first) = found.next() else { return Err(self.unknown(name)) };
+        if found.next().is_some() {
+            let hint = match self.qualifiers(&name.value).as_slice() {
+                [] => "give one of the columns another name with AS".to_string(),
+                relations => format!("write {}", either(relations, &name.value)),
+            };
+            return Err(Error::plan(format!("column '{}' is ambiguous", name.value))
+                .hint(hint)
+                .at(ident_span(name)));
+        }
+        Ok(first)
+    }
+
+    fn resolve_qualified(&self, relation: &Ident, name: &Ident) -> Result<usize> {
+        let mut named =
+            self.relations.iter().filter(|r| r.alias.as_deref() == Some(relation.value.as_str()));
+        let Some(range) = named.next() else {
+            return Err(self.unknown_relation(relation));
+        };
+        let mut found = self.positions(range.start..range.start + range.len, &name.value);
+        let span = idents_span(&[relation.clone(), name.clone()]);
+        match (found.next(), found.next()) {
+            (Some(first), None) => Ok(first),
+            (Some(_), Some(_)) => {
+                Err(Error::plan(format!("column '{}.{}' is ambiguous", relation.value, name.value))
+                    .hint("give one of the columns another name with AS")
+                    .at(span))
+            }
+            (None, _) => {
+                let candidates =
+                    self.fields[range.start..range.start + range.len].iter().map(|f| &*f.name);
+                Err(missing_column(&format!("{}.{}", relation.value, name.value), &name.value, candidates)
+                    .at(span))
+            }
+        }
+    }
+
+    fn positions<'a>(
+        &'a self,
+        range: std::ops::Range<usize>,
+        name: &'a str,
+    ) -> impl Iterator<Item = usize> + 'a {
+        range.filter(move |&i| self.fields[i].name == name)
+    }
+
+    /// The aliases of the relations that have a column of this name.
+    fn qualifiers(&self, name: &str) -> Vec<String> {
+        let has = |r: &&Relation| self.positions(r.start..r.start + r.len, name).next().is_some();
+        self.relations.iter().filter(has).filter_map(|r| r.alias.clone()).collect()
+    }
+
+    fn unknown(&self, name: &Ident) -> Error {
+        missing_column(&name.value, &name.value, self.fields.iter().map(|f| &*f.name))
+            .at(ident_span(name))
+    }
+
+    /// The error for a relation that is not in the FROM clause.
+    pub fn unknown_relation(&self, name: &Ident) -> Error {
+        let aliases = self.relations.iter().filter_map(|r| r.alias.as_deref());
+        let error = Error::plan(format!("there is no relation '{}' in FROM", name.value));
+        did_you_mean(error, &name.value, aliases).at(ident_span(name))
+    }
+}
+
+/// The error for a column that does not exist, with near misses or else all names.
+pub fn missing_column<'a>(
+    shown: &str,
+    name: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Error {
+    let candidates: Vec<&str> = candidates.collect();
+    let error = Error::plan(format!("there is no column '{shown}'"));
+    let error = did_you_mean(error, name, candidates.iter().copied());
+    if candidates.is_empty() {
+        return error.hint("there is no FROM clause, so there are no columns");
+    }
+    let listed: Vec<&str> = candidates.iter().copied().take(12).collect();
+    let more = if candidates.len() > listed.len() { ", …" } else { "" };
+    error.hint(format!("the columns here are {}{more}", listed.join(", ")))
+}
+
+/// A dotted name.
+pub fn dotted(parts: &[Ident]) -> String {
+    parts.iter().map(|p| p.value.as_str()).collect::<Vec<_>>().join(".")
+}
+
+/// The name parts of an expression that is a plain or qualified name.
+pub fn name_parts(expr: &SqlExpr) -> Option<&[Ident]> {
+    match expr {
+        SqlExpr::Identifier(ident) => Some(std::slice::from_ref(ident)),
+        SqlExpr::CompoundIdentifier(parts) => Some(parts),
+        SqlExpr::Nested(inner) => name_parts(inner),
+        _ => None,
+    }
+}
+
+/// The place of a name, for callers outside this module.
+pub fn name_span(parts: &[Ident]) -> Span {
+    idents_span(parts)
+}
+
+fn either(relations: &[String], name: &str) -> String {
+    relations.iter().map(|r| format!("{r}.{name}")).collect::<Vec<_>>().join(" or ")
+}

@@ -1,0 +1,277 @@
+//! SELECT: FROM, WHERE, GROUP BY, HAVING and the select list, and the keys of ORDER BY that need
+//! to see them.
+
+use sqlparser::ast::{self as sql, GroupByExpr, SelectItem};
+use thalweg_core::{Error, Result};
+use thalweg_expr::Expr;
+
+use super::aggregate::Grouping;
+use super::children::children;
+use super::functions::{function_name, is_aggregate};
+use super::names::{Names, PlainNames};
+use super::order::{Ordered, items, output_column, sort_key, span as order_span};
+use super::scope::{Scope, name_parts};
+use super::spans::{ident_span, span_of};
+use super::{Binder, Context, unsupported};
+use crate::logical::{LogicalKind, LogicalPlan, Node};
+
+/// The columns of a select list: their names and what they compute.
+type Columns = Vec<(String, Expr)>;
+
+impl Binder<'_> {
+    /// Binds a SELECT together with the ORDER BY behind it.
+    pub(super) fn bind_select(
+        &self,
+        select: &sql::Select,
+        order: Option<&sql::OrderBy>,
+        context: &Context<'_>,
+    ) -> Result<Ordered> {
+        refuse_clauses(select)?;
+        let source = self.bind_from(&select.from, context)?;
+        let mut node = source.node;
+        if let Some(condition) = &select.selection {
+            let mut names = PlainNames::of(&source.scope, "WHERE");
+            node = LogicalPlan::filter(node, self.condition(condition, "WHERE", &mut names)?);
+        }
+        let group_by = group_expressions(&select.group_by)?;
+        let ordered = if group_by.is_empty() && select.having.is_none() && !self.aggregates(select)
+        {
+            let mut names = PlainNames::of(&source.scope, "SELECT");
+            self.bind_list(select, order, node, &source.scope, &mut names)?
+        } else {
+            self.bind_grouped(select, order, node, &source.scope, group_by)?
+        };
+        match &select.distinct {
+            None | Some(sql::Distinct::All) => Ok(ordered),
+            Some(sql::Distinct::Distinct) => Ok(distinct(ordered, select)),
+            Some(sql::Distinct::On(_)) => Err(unsupported::never("DISTINCT ON")),
+        }
+    }
+
+    fn bind_list(
+        &self,
+        select: &sql::Select,
+        order: Option<&sql::OrderBy>,
+        node: Node,
+        scope: &Scope,
+        names: &mut dyn Names,
+    ) -> Result<Ordered> {
+        let mut columns = self.select_list(select, scope, names)?;
+        let visible = columns.len();
+        let keys = self.sort_columns(order, &mut columns, names)?;
+        let node = LogicalPlan::project(node, columns);
+        let keys = keys.into_iter().map(|(item, column)| sort_key(item, column)).collect();
+        Ok(Ordered { node, visible, keys, span: order_span(order) })
+    }
+
+    fn bind_grouped(
+        &self,
+        select: &sql::Select,
+        order: Option<&sql::OrderBy>,
+        node: Node,
+        scope: &Scope,
+        group_by: &[sql::Expr],
+    ) -> Result<Ordered> {
+        let mut grouping = Grouping::new(self, scope, group_by)?;
+        let mut columns = self.select_list(select, scope, &mut grouping)?;
+        let visible = columns.len();
+        let having = match &select.having {
+            None => None,
+            Some(condition) => Some(self.condition(condition, "HAVING", &mut grouping)?),
+        };
+        let keys = self.sort_columns(order, &mut columns, &mut grouping)?;
+        let keys = keys.into_iter().map(|(item, column)| sort_key(item, column)).collect();
+        let (mut node, layout) = grouping.finish(self, node)?;
+        if let Some(condition) = having {
+            node = LogicalPlan::filter(node, layout.place(&condition));
+        }
+        let columns = columns.into_iter().map(|(name, expr)| (name, layout.place(&expr))).collect();
+        let node = LogicalPlan::project(node, columns);
+        Ok(Ordered { node, visible, keys, span: order_span(order) })
+    }
+
+    /// True if the select list aggregates.
+    fn aggregates(&self, select: &sql::Select) -> bool {
+        select.projection.iter().any(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                self.contains_aggregate(expr)
+            }
+            _ => false,
+        })
+    }
+
+    /// True if an expression holds an aggregate function that is not OVER a window.
+    pub(super) fn contains_aggregate(&self, expr: &sql::Expr) -> bool {
+        if let sql::Expr::Function(function) = expr {
+            if function.over.is_none() && is_aggregate(self, &function_name(function)) {
+                return true;
+            }
+        }
+        children(expr).into_iter().any(|child| self.contains_aggregate(child))
+    }
+
+    fn select_list(
+        &self,
+        select: &sql::Select,
+        scope: &Scope,
+        names: &mut dyn Names,
+    ) -> Result<Columns> {
+        let mut columns = Vec::with_capacity(select.projection.len());
+        for item in &select.projection {
+            match item {
+                SelectItem::UnnamedExpr(expr) => {
+                    let bound = self.expression(expr, names)?;
+                    columns.push((implied_name(expr, columns.len()), bound));
+                }
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    columns.push((alias.value.clone(), self.expression(expr, names)?));
+                }
+                SelectItem::Wildcard(options) => {
+                    refuse_wildcard_options(options)?;
+                    if scope.fields.is_empty() {
+                        return Err(Error::plan("SELECT * needs a FROM clause").at(span_of(item)));
+                    }
+                    self.expand(0..scope.fields.len(), scope, item, names, &mut columns)?;
+                }
+                SelectItem::QualifiedWildcard(kind, options) => {
+                    refuse_wildcard_options(options)?;
+                    let range = wildcard_range(kind, scope)?;
+                    self.expand(range, scope, item, names, &mut columns)?;
+                }
+                SelectItem::ExprWithAliases { .. } => {
+                    return Err(unsupported::never("an expression with several names").at(span_of(item)));
+                }
+            }
+        }
+        Ok(columns)
+    }
+
+    /// Appends the columns of a `*`, each as if it had been written out.
+    fn expand(
+        &self,
+        range: std::ops::Range<usize>,
+        scope: &Scope,
+        item: &SelectItem,
+        names: &mut dyn Names,
+        columns: &mut Columns,
+    ) -> Result<()> {
+        for index in range {
+            let name = scope.fields[index].name.clone();
+            let expr = names.column(index).map_err(|e| e.at(span_of(item)))?;
+            columns.push((name, expr));
+        }
+        Ok(())
+    }
+
+    /// For each item of ORDER BY the column of the select list that it means; what is not in the
+    /// list is appended to it.
+    fn sort_columns<'q>(
+        &self,
+        order: Option<&'q sql::OrderBy>,
+        columns: &mut Columns,
+        names: &mut dyn Names,
+    ) -> Result<Vec<(&'q sql::OrderByExpr, usize)>> {
+        let visible: Vec<crate::logical::Field> = columns
+            .iter()
+            .map(|(name, expr)| crate::logical::Field::plain(name.clone(), expr.column_type.clone()))
+            .collect();
+        let mut keys = Vec::new();
+        for item in items(order)? {
+            let column = match output_column(&item.expr, &visible)? {
+                Some(column) => column,
+                None => {
+                    let bound = self.expression(&item.expr, names)?;
+                    let text = bound.to_string();
+                    let found = columns.iter().position(|(_, expr)| expr.to_string() == text);
+                    found.unwrap_or_else(|| {
+                        columns.push((implied_name(&item.expr, columns.len()), bound));
+                        columns.len() - 1
+                    })
+                }
+            };
+            keys.push((item, column));
+        }
+        Ok(keys)
+    }
+}
+
+fn distinct(ordered: Ordered, select: &sql::Select) -> Ordered {
+    let fields = ordered.node.fields.clone();
+    let error = unsupported::distinct().at(span_of(select));
+    let kind = LogicalKind::Refused { inputs: vec![ordered.node], error };
+    Ordered { node: LogicalPlan::node(kind, fields), ..ordered }
+}
+
+/// The name of a column without alias: that of the column it is, else `EXPR$n`.
+fn implied_name(expr: &sql::Expr, position: usize) -> String {
+    match name_parts(expr).and_then(<[sql::Ident]>::last) {
+        Some(last) => last.value.clone(),
+        None => format!("EXPR${position}"),
+    }
+}
+
+fn group_expressions(group_by: &GroupByExpr) -> Result<&[sql::Expr]> {
+    match group_by {
+        GroupByExpr::All(_) => Err(unsupported::never("GROUP BY ALL")),
+        GroupByExpr::Expressions(expressions, modifiers) => {
+            if !modifiers.is_empty() {
+                return Err(unsupported::later("GROUPING SETS, CUBE and ROLLUP"));
+            }
+            Ok(expressions)
+        }
+    }
+}
+
+fn wildcard_range(
+    kind: &sql::SelectItemQualifiedWildcardKind,
+    scope: &Scope,
+) -> Result<std::ops::Range<usize>> {
+    let sql::SelectItemQualifiedWildcardKind::ObjectName(name) = kind else {
+        return Err(unsupported::never("(expression).*"));
+    };
+    let name = super::from::simple_name(name)?;
+    let found = scope.relations.iter().find(|r| r.alias.as_deref() == Some(name.text.as_str()));
+    match found {
+        Some(relation) => Ok(relation.start..relation.start + relation.len),
+        None => {
+            let ident = sql::Ident::new(name.text.clone());
+            Err(scope.unknown_relation(&ident).at(name.span))
+        }
+    }
+}
+
+fn refuse_wildcard_options(options: &sql::WildcardAdditionalOptions) -> Result<()> {
+    let extra = options.opt_ilike.is_some()
+        || options.opt_exclude.is_some()
+        || options.opt_except.is_some()
+        || options.opt_replace.is_some()
+        || options.opt_rename.is_some();
+    if extra { Err(unsupported::never("* with EXCLUDE, REPLACE or RENAME")) } else { Ok(()) }
+}
+
+/// Clauses of other dialects.
+fn refuse_clauses(select: &sql::Select) -> Result<()> {
+    let clause = if select.top.is_some() {
+        "TOP (write LIMIT)"
+    } else if select.into.is_some() {
+        "SELECT INTO (write INSERT INTO)"
+    } else if !select.lateral_views.is_empty() {
+        "LATERAL VIEW (write CROSS JOIN UNNEST)"
+    } else if select.qualify.is_some() {
+        "QUALIFY"
+    } else if select.prewhere.is_some() {
+        "PREWHERE"
+    } else if !select.connect_by.is_empty() {
+        "CONNECT BY"
+    } else if !(select.cluster_by.is_empty()
+        && select.distribute_by.is_empty()
+        && select.sort_by.is_empty())
+    {
+        "CLUSTER BY, DISTRIBUTE BY or SORT BY"
+    } else if let Some(window) = select.named_window.first() {
+        return Err(unsupported::over("WINDOW").at(ident_span(&window.0)));
+    } else {
+        return Ok(());
+    };
+    Err(unsupported::never(clause).at(span_of(select)))
+}

@@ -1,0 +1,72 @@
+//! What the dialect knows but this version can't run, each with what to use instead.
+
+use thalweg_core::Error;
+
+const LATER: &str = "comes with a later version";
+
+/// GROUP BY without a window.
+pub fn group_by() -> Error {
+    Error::unsupported(format!("GROUP BY without a window (a result that keeps changing) {LATER}"))
+        .hint("group by window_start and window_end of TABLE(TUMBLE(…)), HOP, CUMULATE or SESSION")
+}
+
+/// Aggregates over everything.
+pub fn global_aggregate() -> Error {
+    Error::unsupported(format!(
+        "an aggregate without GROUP BY (a result that keeps changing) {LATER}"
+    ))
+    .hint("group by window_start and window_end of TABLE(TUMBLE(…)), HOP, CUMULATE or SESSION")
+}
+
+/// SELECT DISTINCT.
+pub fn distinct() -> Error {
+    Error::unsupported(format!("SELECT DISTINCT {LATER}"))
+        .hint("group by window_start, window_end and the columns to find distinct values per window")
+}
+
+/// A join.
+pub fn join(kind: &str) -> Error {
+    Error::unsupported(format!("{kind} {LATER}"))
+        .hint("one input is read now; several of the same type can be put together by UNION ALL")
+}
+
+/// UNION, INTERSECT, EXCEPT.
+pub fn set_operation(name: &str) -> Error {
+    let hint = if name == "UNION" { "use UNION ALL, which keeps duplicates" } else { "filter with WHERE" };
+    Error::unsupported(format!("{name} {LATER}")).hint(hint)
+}
+
+/// A function OVER a window of rows.
+pub fn over(function: &str) -> Error {
+    match function {
+        "ROW_NUMBER" => Error::unsupported(format!("ROW_NUMBER() OVER (Top-N and deduplication) {LATER}"))
+            .hint("ORDER BY … LIMIT finds the first rows of a bounded input"),
+        "RANK" | "DENSE_RANK" => {
+            Error::unsupported(format!("{function}() OVER is not supported on a stream, nor is it in Flink"))
+                .hint("ORDER BY … LIMIT finds the first rows of a bounded input")
+        }
+        _ => Error::unsupported(format!("{function}(…) OVER {LATER}"))
+            .hint("aggregate per window with GROUP BY window_start, window_end"),
+    }
+}
+
+/// A sub-query inside an expression.
+pub fn subquery(what: &str) -> Error {
+    Error::unsupported(format!("{what} {LATER}")).hint("a list works: x IN (1, 2, 3)")
+}
+
+/// An aggregate that is not there yet.
+pub fn aggregate(name: &str) -> Error {
+    Error::unsupported(format!("the aggregate {name} {LATER}"))
+        .hint(format!("there are {}", super::functions::AGGREGATES.join(", ")))
+}
+
+/// Anything else.
+pub fn later(what: &str) -> Error {
+    Error::unsupported(format!("{what} {LATER}"))
+}
+
+/// Something that is no part of the dialect.
+pub fn never(what: &str) -> Error {
+    Error::unsupported(format!("{what} is not part of the dialect"))
+}

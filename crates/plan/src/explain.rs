@@ -1,0 +1,67 @@
+//! EXPLAIN: the logical plan as a tree, then the stages that would run.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use crate::logical::{LogicalPlan, Node};
+use crate::physical::{PhysicalPlan, StageDescription};
+
+/// The plan in words. `order` is the contract about order (`pipeline.order`).
+pub fn explain(plan: &PhysicalPlan, order: &str) -> String {
+    let mut text = String::from("== Logical plan ==\n");
+    let mut seen = Vec::new();
+    for root in &plan.logical {
+        write_node(&mut text, root, 0, &mut seen);
+    }
+    let bounded = if plan.is_bounded { "ends with its inputs" } else { "never ends" };
+    let _ = write!(text, "\n== Stages ==\norder: {order}; the job {bounded}\n");
+    for (place, stage) in plan.stages.iter().enumerate() {
+        write_stage(&mut text, place, stage);
+    }
+    text
+}
+
+/// A node with its columns, and its inputs below. A node that was shown before is only named.
+fn write_node(text: &mut String, node: &Node, depth: usize, seen: &mut Vec<*const LogicalPlan>) {
+    let indent = "  ".repeat(depth);
+    let known = seen.iter().position(|&other| other == Arc::as_ptr(node));
+    let number = known.unwrap_or_else(|| {
+        seen.push(Arc::as_ptr(node));
+        seen.len() - 1
+    });
+    let _ = write!(text, "{indent}#{number} {}", node.describe());
+    if known.is_some() && !node.inputs().is_empty() {
+        text.push_str(" (shared, see above)\n");
+        return;
+    }
+    let _ = write!(text, "\n{indent}    columns: {}\n", columns(node));
+    for input in node.inputs() {
+        write_node(text, input, depth + 1, seen);
+    }
+}
+
+fn columns(node: &LogicalPlan) -> String {
+    let column = |field: &crate::logical::Field| {
+        format!("{} {}{}", field.name, field.column_type, field.time.mark())
+    };
+    node.fields.iter().map(column).collect::<Vec<_>>().join(", ")
+}
+
+fn write_stage(text: &mut String, place: usize, stage: &StageDescription) {
+    let _ = write!(text, "[{place}] {} — {} (id {})", stage.name, stage.kind, stage.id);
+    let inputs: Vec<String> = stage
+        .inputs
+        .iter()
+        .map(|&(from, port)| match port {
+            0 => format!("[{from}]"),
+            _ => format!("[{from}] late rows"),
+        })
+        .collect();
+    if !inputs.is_empty() {
+        let _ = write!(text, " ← {}", inputs.join(", "));
+    }
+    text.push('\n');
+    for detail in &stage.details {
+        let _ = writeln!(text, "      {detail}");
+    }
+}

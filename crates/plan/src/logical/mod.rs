@@ -1,0 +1,447 @@
+//! What a query means: a tree of typed relational nodes.
+//!
+//! The binder builds it, the rules of [`dag`] share and prune it, `physical` lowers it to stages.
+//! Nodes are immutable and reference-counted, so that a view used twice is one node from the
+//! beginning. Every node knows its columns with their types and [`TimeAttribute`]s; expressions
+//! refer to columns of the input by position.
+//!
+//! Nothing here reads catalogs, touches connectors or runs.
+
+pub mod dag;
+pub mod fields;
+pub mod pushdown;
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use thalweg_core::{Error, TableSchema};
+use thalweg_expr::Expr;
+use thalweg_operators::aggregate::AggregateFunction;
+
+pub use fields::{Field, TimeAttribute, WindowId, fields_schema};
+
+use crate::bind::table::ResolvedTable;
+
+/// A node, shared.
+pub type Node = Arc<LogicalPlan>;
+
+/// A relation: what it is and which columns it has.
+#[derive(Debug)]
+pub struct LogicalPlan {
+    /// What it is.
+    pub kind: LogicalKind,
+    /// Its columns.
+    pub fields: Arc<[Field]>,
+}
+
+/// The kinds of relation.
+#[derive(Clone, Debug)]
+pub enum LogicalKind {
+    /// The rows of a table, with its declared columns in order.
+    Scan {
+        /// The table.
+        table: Arc<ResolvedTable>,
+        /// Positions of the declared columns that are read, ascending.
+        columns: Vec<usize>,
+    },
+    /// Constant rows.
+    Values {
+        /// One expression per column and row; they refer to no column.
+        rows: Vec<Vec<Expr>>,
+    },
+    /// The rows for which the predicate is TRUE.
+    Filter {
+        /// The rows.
+        input: Node,
+        /// A BOOLEAN expression.
+        predicate: Expr,
+    },
+    /// Computed columns.
+    Project {
+        /// The rows.
+        input: Node,
+        /// One per output column.
+        expressions: Vec<Expr>,
+    },
+    /// One row per window a row belongs to; window_start, window_end and window_time are appended.
+    WindowRows {
+        /// The rows.
+        input: Node,
+        /// The windows.
+        window: Window,
+    },
+    /// Aggregates per window and key. Columns: the keys, the aggregates, window_start,
+    /// window_end, window_time.
+    WindowAggregate {
+        /// The rows.
+        input: Node,
+        /// The windows.
+        window: Window,
+        /// What rows are grouped by besides the window.
+        keys: Vec<Expr>,
+        /// What is computed.
+        aggregates: Vec<Aggregate>,
+    },
+    /// The input's rows, each repeated for every element of an array, which is appended.
+    Unnest {
+        /// The rows.
+        input: Node,
+        /// The array.
+        array: Expr,
+        /// True if a row without elements stays (with NULL).
+        outer: bool,
+        /// True if the element's number (from 1) is appended as well.
+        ordinality: bool,
+    },
+    /// The rows of all inputs, which have the same types.
+    UnionAll {
+        /// At least two.
+        inputs: Vec<Node>,
+    },
+    /// All rows in order of event time, released by the watermark.
+    TemporalSort {
+        /// The rows.
+        input: Node,
+        /// The first is the row time, ascending.
+        keys: Vec<SortKey>,
+    },
+    /// The first rows in some order, once, at the end of a bounded input.
+    SortLimit {
+        /// The rows.
+        input: Node,
+        /// What to sort by.
+        keys: Vec<SortKey>,
+        /// How many rows.
+        limit: u64,
+        /// How many to skip before.
+        offset: u64,
+    },
+    /// The first rows in order of arrival.
+    Limit {
+        /// The rows.
+        input: Node,
+        /// How many rows; `None` means all behind the offset.
+        limit: Option<u64>,
+        /// How many to skip before.
+        offset: u64,
+    },
+    /// Fails where a column that must not be NULL is.
+    CheckNotNull {
+        /// The rows.
+        input: Node,
+        /// Positions of the columns.
+        columns: Vec<usize>,
+        /// The table that demands it.
+        sink: String,
+    },
+    /// Something that can be typed but not run; refused once the whole query has been read, so
+    /// that mistakes around it are reported first.
+    Refused {
+        /// What it is made of.
+        inputs: Vec<Node>,
+        /// Why.
+        error: Error,
+    },
+}
+
+/// Windows over a time column.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Which windows.
+    pub kind: WindowKind,
+    /// The position of the time column in the input.
+    pub rowtime: usize,
+    /// True if the time column is a TIMESTAMP_LTZ: windows follow the session's wall clock.
+    pub is_instant: bool,
+    /// The identity of this use of a windowing function; not part of what it computes.
+    pub id: WindowId,
+    /// `PARTITION BY` of a session window, as positions in the input.
+    pub partition_by: Vec<usize>,
+}
+
+/// The kinds of window, lengths in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WindowKind {
+    /// Back to back.
+    Tumble {
+        /// How long.
+        size_ms: i64,
+        /// Where one begins.
+        offset_ms: i64,
+    },
+    /// One every `slide_ms`, overlapping.
+    Hop {
+        /// From start to start.
+        slide_ms: i64,
+        /// How long.
+        size_ms: i64,
+        /// Where one begins.
+        offset_ms: i64,
+    },
+    /// Growing by steps up to a maximum.
+    Cumulate {
+        /// From end to end.
+        step_ms: i64,
+        /// The longest.
+        size_ms: i64,
+        /// Where one begins.
+        offset_ms: i64,
+    },
+    /// As long as rows are at most a gap apart.
+    Session {
+        /// The gap.
+        gap_ms: i64,
+    },
+}
+
+/// An aggregate to compute.
+#[derive(Clone, Debug)]
+pub struct Aggregate {
+    /// Which function.
+    pub function: AggregateFunction,
+    /// Its SQL name, upper case.
+    pub name: String,
+    /// The column it computes.
+    pub column: thalweg_core::Column,
+    /// Its argument; `None` for `COUNT(*)`.
+    pub argument: Option<Expr>,
+    /// True if equal values count once.
+    pub distinct: bool,
+    /// `FILTER (WHERE …)`
+    pub filter: Option<Expr>,
+}
+
+/// A sort key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortKey {
+    /// The position of the column.
+    pub column: usize,
+    /// True for DESC.
+    pub descending: bool,
+    /// `NULLS FIRST` or `NULLS LAST`, if given.
+    pub nulls_first: Option<bool>,
+}
+
+impl LogicalPlan {
+    /// A node.
+    pub fn node(kind: LogicalKind, fields: impl Into<Arc<[Field]>>) -> Node {
+        Arc::new(LogicalPlan { kind, fields: fields.into() })
+    }
+
+    /// The rows of a table with all its declared columns.
+    pub fn scan(table: Arc<ResolvedTable>) -> Node {
+        let fields: Vec<Field> = table.fields();
+        let columns = (0..fields.len()).collect();
+        Self::node(LogicalKind::Scan { table, columns }, fields)
+    }
+
+    /// The rows for which the predicate is TRUE.
+    pub fn filter(input: Node, predicate: Expr) -> Node {
+        let fields = input.fields.clone();
+        Self::node(LogicalKind::Filter { input, predicate }, fields)
+    }
+
+    /// Computed columns with their names. Time attributes follow plain column references.
+    pub fn project(input: Node, columns: Vec<(String, Expr)>) -> Node {
+        let fields: Vec<Field> = columns
+            .iter()
+            .map(|(name, expr)| {
+                let time = column_of(expr).map_or(TimeAttribute::None, |i| input.fields[i].time);
+                Field { name: name.clone(), column_type: expr.column_type.clone(), time }
+            })
+            .collect();
+        let expressions = columns.into_iter().map(|(_, expr)| expr).collect();
+        Self::node(LogicalKind::Project { input, expressions }, fields)
+    }
+
+    /// The columns as a schema.
+    pub fn schema(&self) -> TableSchema {
+        fields_schema(&self.fields)
+    }
+
+    /// The relations it is made from.
+    pub fn inputs(&self) -> Vec<&Node> {
+        match &self.kind {
+            LogicalKind::Scan { .. } | LogicalKind::Values { .. } => Vec::new(),
+            LogicalKind::UnionAll { inputs } | LogicalKind::Refused { inputs, .. } => {
+                inputs.iter().collect()
+            }
+            LogicalKind::Filter { input, .. }
+            | LogicalKind::Project { input, .. }
+            | LogicalKind::WindowRows { input, .. }
+            | LogicalKind::WindowAggregate { input, .. }
+            | LogicalKind::Unnest { input, .. }
+            | LogicalKind::TemporalSort { input, .. }
+            | LogicalKind::SortLimit { input, .. }
+            | LogicalKind::Limit { input, .. }
+            | LogicalKind::CheckNotNull { input, .. } => vec![input],
+        }
+    }
+
+    /// What the node computes, without its inputs: the same text means the same rows.
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        match &self.kind {
+            LogicalKind::Scan { table, columns } => describe_scan(&mut text, table, columns),
+            LogicalKind::Values { rows } => describe_values(&mut text, rows),
+            LogicalKind::Filter { predicate, .. } => write_to(&mut text, "Filter", predicate),
+            LogicalKind::Project { expressions, .. } => {
+                text.push_str("Project ");
+                self.describe_projection(&mut text, expressions);
+            }
+            LogicalKind::WindowRows { window, .. } => {
+                write_to(&mut text, "WindowRows", &window);
+            }
+            LogicalKind::WindowAggregate { window, keys, aggregates, .. } => {
+                write_to(&mut text, "WindowAggregate", &window);
+                let _ = write!(text, " by [{}]", join(keys));
+                let _ = write!(text, " compute [{}]", join(aggregates));
+            }
+            LogicalKind::Unnest { array, outer, ordinality, .. } => {
+                write_to(&mut text, "Unnest", array);
+                text.push_str(if *outer { " outer" } else { "" });
+                text.push_str(if *ordinality { " with ordinality" } else { "" });
+            }
+            LogicalKind::UnionAll { .. } => text.push_str("UnionAll"),
+            LogicalKind::TemporalSort { keys, .. } => {
+                let _ = write!(text, "TemporalSort [{}]", join(keys));
+            }
+            LogicalKind::SortLimit { keys, limit, offset, .. } => {
+                let _ = write!(text, "SortLimit [{}] limit {limit} offset {offset}", join(keys));
+            }
+            LogicalKind::Limit { limit, offset, .. } => {
+                let limit = limit.map_or("all".to_string(), |n| n.to_string());
+                let _ = write!(text, "Limit {limit} offset {offset}");
+            }
+            LogicalKind::CheckNotNull { columns, sink, .. } => {
+                let names: Vec<&str> =
+                    columns.iter().map(|&i| self.fields[i].name.as_str()).collect();
+                let _ = write!(text, "CheckNotNull [{}] of {sink}", names.join(", "));
+            }
+            LogicalKind::Refused { error, .. } => write_to(&mut text, "Refused", error),
+        }
+        text
+    }
+
+    fn describe_projection(&self, text: &mut String, expressions: &[Expr]) {
+        for (i, (expr, field)) in expressions.iter().zip(self.fields.iter()).enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            let _ = write!(text, "{comma}{expr} AS {}", field.name);
+        }
+    }
+
+    /// The error of the first part that can't be run, looking at inputs first.
+    pub fn refusal(&self) -> Option<Error> {
+        for input in self.inputs() {
+            if let Some(error) = input.refusal() {
+                return Some(error);
+            }
+        }
+        match &self.kind {
+            LogicalKind::Refused { error, .. } => Some(error.clone()),
+            _ => None,
+        }
+    }
+
+    /// Calls `visit` for this node and everything below it.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a LogicalPlan)) {
+        visit(self);
+        for input in self.inputs() {
+            input.walk(visit);
+        }
+    }
+}
+
+fn describe_scan(text: &mut String, table: &ResolvedTable, columns: &[usize]) {
+    let names: Vec<&str> = columns.iter().map(|&i| table.columns[i].column.name.as_str()).collect();
+    let _ = write!(text, "Scan {} [{}]", table.name, names.join(", "));
+}
+
+fn describe_values(text: &mut String, rows: &[Vec<Expr>]) {
+    text.push_str("Values");
+    for row in rows {
+        let _ = write!(text, " ({})", join(row));
+    }
+}
+
+fn write_to(text: &mut String, word: &str, what: &dyn std::fmt::Display) {
+    let _ = write!(text, "{word} {what}");
+}
+
+fn join<T: std::fmt::Display>(items: &[T]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The column that an expression is, if it is nothing but a column.
+pub fn column_of(expr: &Expr) -> Option<usize> {
+    match expr.kind {
+        thalweg_expr::ExprKind::Column(index) => Some(index),
+        _ => None,
+    }
+}
+
+impl std::fmt::Display for Aggregate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let distinct = if self.distinct { "DISTINCT " } else { "" };
+        match &self.argument {
+            Some(argument) => write!(f, "{}({distinct}{argument})", self.name)?,
+            None => write!(f, "{}(*)", self.name)?,
+        }
+        match &self.filter {
+            Some(filter) => write!(f, " FILTER ({filter})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Display for SortKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "${}{}", self.column, if self.descending { " DESC" } else { "" })?;
+        match self.nulls_first {
+            Some(true) => f.write_str(" NULLS FIRST"),
+            Some(false) => f.write_str(" NULLS LAST"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Display for Window {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} on ${}", self.kind, self.rowtime)?;
+        if self.is_instant {
+            f.write_str(" local")?;
+        }
+        if !self.partition_by.is_empty() {
+            let columns: Vec<String> = self.partition_by.iter().map(|i| format!("${i}")).collect();
+            write!(f, " partition by {}", columns.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for WindowKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let offset = match *self {
+            WindowKind::Tumble { size_ms, offset_ms } => {
+                write!(f, "TUMBLE({size_ms} ms")?;
+                offset_ms
+            }
+            WindowKind::Hop { slide_ms, size_ms, offset_ms } => {
+                write!(f, "HOP({slide_ms} ms, {size_ms} ms")?;
+                offset_ms
+            }
+            WindowKind::Cumulate { step_ms, size_ms, offset_ms } => {
+                write!(f, "CUMULATE({step_ms} ms, {size_ms} ms")?;
+                offset_ms
+            }
+            WindowKind::Session { gap_ms } => {
+                write!(f, "SESSION({gap_ms} ms")?;
+                0
+            }
+        };
+        if offset != 0 {
+            write!(f, ", offset {offset} ms")?;
+        }
+        f.write_str(")")
+    }
+}

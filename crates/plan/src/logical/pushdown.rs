@@ -1,0 +1,125 @@
+//! Rewrites of one tree: filters move below projections, projections over projections become one.
+//!
+//! A filter only ever moves past something that computes row by row, never past a window
+//! aggregate, a sort, a limit or into a scan: what is late, and what a limit counts, must not
+//! change.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use thalweg_expr::{Expr, ExprKind};
+
+use super::{LogicalKind, LogicalPlan, Node, column_of};
+
+/// Rewrites trees; a node that several of them share is rewritten once.
+#[derive(Default)]
+pub struct Pushdown {
+    // The original is kept alive, so that its address can't be reused for another node.
+    done: HashMap<*const LogicalPlan, (Node, Node)>,
+}
+
+impl Pushdown {
+    /// The rewritten tree.
+    pub fn rewrite(&mut self, node: &Node) -> Node {
+        if let Some((_, done)) = self.done.get(&Arc::as_ptr(node)) {
+            return done.clone();
+        }
+        let inputs: Vec<Node> = node.inputs().into_iter().map(|input| self.rewrite(input)).collect();
+        let rewritten = match (&node.kind, inputs.as_slice()) {
+            (LogicalKind::Filter { predicate, .. }, [input]) => push_filter(input, predicate),
+            (LogicalKind::Project { expressions, .. }, [input]) => {
+                merge_project(node, input, expressions)
+            }
+            _ => with_inputs(node, &inputs),
+        };
+        self.done.insert(Arc::as_ptr(node), (node.clone(), rewritten.clone()));
+        rewritten
+    }
+}
+
+/// The same node over other inputs, which have the same columns.
+pub fn with_inputs(node: &Node, inputs: &[Node]) -> Node {
+    let unchanged = node.inputs().iter().zip(inputs).all(|(old, new)| Arc::ptr_eq(old, new));
+    if unchanged {
+        return node.clone();
+    }
+    let mut kind = node.kind.clone();
+    match &mut kind {
+        LogicalKind::UnionAll { inputs: old } | LogicalKind::Refused { inputs: old, .. } => {
+            *old = inputs.to_vec();
+        }
+        LogicalKind::Scan { .. } | LogicalKind::Values { .. } => {}
+        LogicalKind::Filter { input, .. }
+        | LogicalKind::Project { input, .. }
+        | LogicalKind::WindowRows { input, .. }
+        | LogicalKind::WindowAggregate { input, .. }
+        | LogicalKind::Unnest { input, .. }
+        | LogicalKind::TemporalSort { input, .. }
+        | LogicalKind::SortLimit { input, .. }
+        | LogicalKind::Limit { input, .. }
+        | LogicalKind::CheckNotNull { input, .. } => *input = inputs[0].clone(),
+    }
+    LogicalPlan::node(kind, node.fields.clone())
+}
+
+
+fn push_filter(input: &Node, predicate: &Expr) -> Node {
+    match &input.kind {
+        LogicalKind::Project { input: below, expressions } => {
+            let plain = |i: usize| column_of(&expressions[i]);
+            if predicate.columns().into_iter().all(|i| plain(i).is_some()) {
+                let moved = predicate.remap(&|i| plain(i).unwrap_or(i));
+                let filtered = push_filter(below, &moved);
+                return with_inputs(input, &[filtered]);
+            }
+        }
+        LogicalKind::WindowRows { input: below, .. } => {
+            if predicate.columns().into_iter().all(|i| i < below.fields.len()) {
+                return with_inputs(input, &[push_filter(below, predicate)]);
+            }
+        }
+        _ => {}
+    }
+    LogicalPlan::filter(input.clone(), predicate.clone())
+}
+
+fn merge_project(node: &Node, input: &Node, expressions: &[Expr]) -> Node {
+    let LogicalKind::Project { input: below, expressions: inner } = &input.kind else {
+        return with_inputs(node, std::slice::from_ref(input));
+    };
+    if !can_merge(expressions, inner) {
+        return with_inputs(node, std::slice::from_ref(input));
+    }
+    let merged = expressions.iter().map(|outer| outer.replace(&|e| replacement(e, inner)));
+    let expressions = merged.collect();
+    LogicalPlan::node(
+        LogicalKind::Project { input: below.clone(), expressions },
+        node.fields.clone(),
+    )
+}
+
+/// What a column of the inner projection is; the type that the outer one sees stays.
+fn replacement(expr: &Expr, inner: &[Expr]) -> Option<Expr> {
+    let computed = inner[column_of(expr)?].clone();
+    let column_type = expr.column_type.clone();
+    Some(Expr { column_type, ..computed })
+}
+
+/// True if no expression of the inner projection would be computed twice.
+fn can_merge(outer: &[Expr], inner: &[Expr]) -> bool {
+    let mut uses = vec![0usize; inner.len()];
+    for expr in outer {
+        count_columns(expr, &mut uses);
+    }
+    let is_free = |expr: &Expr| matches!(expr.kind, ExprKind::Column(_) | ExprKind::Literal(_));
+    inner.iter().zip(&uses).all(|(expr, &uses)| is_free(expr) || uses <= 1)
+}
+
+fn count_columns(expr: &Expr, uses: &mut [usize]) {
+    if let Some(column) = column_of(expr) {
+        uses[column] += 1;
+    }
+    for child in expr.children() {
+        count_columns(child, uses);
+    }
+}

@@ -1,0 +1,86 @@
+//! Row-by-row nodes as steps of a chain.
+
+use thalweg_core::{Column, Result, RowKind, Sink};
+use thalweg_expr::Session;
+use thalweg_operators::chain::Step;
+
+use super::window::{window_spec, zone};
+use crate::logical::{LogicalKind, LogicalPlan, WindowKind};
+
+/// The step that a node is, if it works row by row.
+pub(super) fn step_of(node: &LogicalPlan, session: &Session) -> Result<Option<Step>> {
+    Ok(match &node.kind {
+        LogicalKind::Filter { predicate, .. } => Some(Step::Filter(predicate.clone())),
+        LogicalKind::Project { expressions, .. } => {
+            let columns = node.fields.iter().map(|field| field.column());
+            Some(Step::Project(columns.zip(expressions.iter().cloned()).collect()))
+        }
+        LogicalKind::Unnest { input, array, outer, ordinality } => {
+            let fresh = &node.fields[input.fields.len()..];
+            Some(Step::Unnest {
+                array: array.clone(),
+                columns: fresh.iter().map(|field| field.column()).collect(),
+                outer: *outer,
+                ordinality: *ordinality,
+            })
+        }
+        LogicalKind::CheckNotNull { columns, sink, .. } => {
+            Some(Step::CheckNotNull { columns: columns.clone(), sink: sink.clone() })
+        }
+        LogicalKind::WindowRows { window, .. } => match window.kind {
+            WindowKind::Session { .. } => None,
+            kind => Some(Step::WindowRows {
+                window: window_spec(kind)?,
+                rowtime: window.rowtime,
+                zone: zone(window, session),
+            }),
+        },
+        _ => None,
+    })
+}
+
+/// Steps in words, one line each.
+pub(super) fn describe_steps(steps: &[Step]) -> Vec<String> {
+    steps.iter().map(describe_step).collect()
+}
+
+fn describe_step(step: &Step) -> String {
+    match step {
+        Step::Filter(predicate) => format!("filter: {predicate}"),
+        Step::Project(columns) => {
+            let column = |(column, expr): &(Column, _)| format!("{expr} AS {}", column.name);
+            format!("project: {}", columns.iter().map(column).collect::<Vec<_>>().join(", "))
+        }
+        Step::CheckNotNull { columns, sink } => {
+            format!("check NOT NULL: {columns:?} of {sink}")
+        }
+        Step::Unnest { array, .. } => format!("unnest: {array}"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Stands for a sink where a plan is only looked at.
+pub(super) struct NoSink;
+
+impl Sink for NoSink {
+    fn name(&self) -> String {
+        "none".to_string()
+    }
+    fn open(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn write(
+        &mut self,
+        _batch: &arrow_array::RecordBatch,
+        _kinds: Option<&[RowKind]>,
+    ) -> Result<()> {
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn abort(&mut self) {}
+}

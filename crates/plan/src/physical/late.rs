@@ -1,0 +1,123 @@
+//! Late rows: which of their columns a table wants, and how they get there.
+
+use std::sync::Arc;
+
+use thalweg_core::graph::{Input, StageId};
+use thalweg_core::{Error, Result, TableSchema};
+use thalweg_expr::{Expr, build};
+use thalweg_operators::chain::Step;
+
+use super::LateData;
+use super::lower::{Edges, Lowering};
+use crate::bind::near::did_you_mean;
+use crate::bind::table::ResolvedTable;
+use crate::logical::{Field, TimeAttribute};
+
+/// The operators whose late rows are wanted.
+#[derive(Default)]
+pub(super) struct LateRows {
+    operators: Vec<LateOperator>,
+}
+
+struct LateOperator {
+    stage: StageId,
+    /// The columns of a late row: those of the operator's input.
+    input: TableSchema,
+    /// Where the columns of the table stand in it.
+    columns: Vec<usize>,
+}
+
+impl LateRows {
+    /// Takes note of an operator and the positions of the table's columns in its input.
+    pub(super) fn add(&mut self, stage: StageId, input: TableSchema, columns: Vec<usize>) {
+        self.operators.push(LateOperator { stage, input, columns });
+    }
+}
+
+/// True if rows can be late for an operator over this row time. The time of a window is newer than
+/// every watermark before it.
+pub(super) fn can_be_late(fields: &[Field], rowtime: usize) -> bool {
+    fields[rowtime].time == TimeAttribute::RowTime
+}
+
+impl LateData {
+    /// For a table of late rows, where its columns stand in the input of an operator.
+    pub(super) fn columns(&self, fields: &[Field], rowtime: usize) -> Result<Vec<usize>> {
+        let LateData::Table(table) = self else { return Ok(Vec::new()) };
+        if !can_be_late(fields, rowtime) {
+            return Ok(Vec::new());
+        }
+        let position = |column: &thalweg_core::Column| {
+            fields.iter().position(|f| f.name == column.name).ok_or_else(|| {
+                let error = Error::plan(format!(
+                    "late rows go to '{}' ('late.data'), but its column '{}' is no column of the window's input",
+                    table.name, column.name
+                ));
+                let names = || fields.iter().map(|f| f.name.as_str());
+                let listed = names().collect::<Vec<_>>().join(", ");
+                did_you_mean(error, &column.name, names())
+                    .hint(format!("the input has {listed}"))
+            })
+        };
+        table.physical_schema().columns.iter().map(position).collect()
+    }
+}
+
+impl Lowering<'_> {
+    /// The edges by which late rows arrive at their table.
+    pub(super) fn late_edges(&mut self, table: &Arc<ResolvedTable>) -> Result<Edges> {
+        let operators = std::mem::take(&mut self.late).operators;
+        if operators.is_empty() {
+            return Err(Error::plan(format!(
+                "'late.data' names table '{}', but nothing in this statement judges rows late",
+                table.name
+            ))
+            .hint("RESET 'late.data' before statements without windows"));
+        }
+        let mut edges = Vec::new();
+        for operator in operators {
+            edges.extend(self.late_chain(table, &operator)?);
+        }
+        Ok(edges)
+    }
+
+    fn late_chain(
+        &mut self,
+        table: &Arc<ResolvedTable>,
+        operator: &LateOperator,
+    ) -> Result<Edges> {
+        let LateOperator { stage, input, columns } = operator;
+        let wanted = table.physical_schema();
+        let mut projected = Vec::with_capacity(columns.len());
+        let mut checked = Vec::new();
+        for (position, (column, &from)) in wanted.columns.iter().zip(columns).enumerate() {
+            let found = &input.columns[from].column_type;
+            let expr = Expr::column(from, found.clone());
+            let expr = build::coerce(expr, &column.column_type, self.environment.session)
+                .map_err(|_| late_type_error(table, column, found))?;
+            if found.nullable && !column.column_type.nullable {
+                checked.push(position);
+            }
+            projected.push((column.clone(), expr));
+        }
+        let mut steps = vec![Step::Project(projected)];
+        if !checked.is_empty() {
+            steps.push(Step::CheckNotNull { columns: checked, sink: table.name.clone() });
+        }
+        let judge = self.stage_name(*stage);
+        let id = self.identities.give("late", &judge, &[]);
+        let name = format!("late rows for {}", table.name);
+        Ok(self.add_chain(id, name, vec![Input { from: *stage, port: 1 }], steps))
+    }
+}
+
+fn late_type_error(
+    table: &ResolvedTable,
+    column: &thalweg_core::Column,
+    found: &thalweg_core::ColumnType,
+) -> Error {
+    Error::plan(format!(
+        "column '{}' of '{}' is {}, but late rows have {found} there",
+        column.name, table.name, column.column_type
+    ))
+}

@@ -1,0 +1,404 @@
+//! Walking the shared plan and adding stages to the graph.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use thalweg_core::graph::{Graph, Input, StageId, StageKind};
+use thalweg_core::connector::Assign;
+use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::{Error, Operator, Result, Sink, Source, TableSchema};
+use thalweg_expr::Expr;
+use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
+use thalweg_operators::chain::{Chain, Step};
+use thalweg_operators::limit::Limit;
+use thalweg_operators::sort::SortLimit;
+
+use super::chain::{describe_steps, step_of};
+use super::identity::{Identities, table_name};
+use super::late::LateRows;
+use super::scan::{delivered_names, plan_scan};
+use super::values::ValuesSource;
+use super::{LateData, Output, PhysicalPlan, PlanEnvironment, StageDescription, Target};
+use crate::logical::dag::{optimize, post_order};
+use crate::logical::{LogicalKind, LogicalPlan, Node};
+
+/// The edges by which rows arrive; several form a union.
+pub(super) type Edges = Vec<Input>;
+
+/// A source whose assigner is made once all stages downstream are known.
+struct OpenSource {
+    stage: StageId,
+    assigner: AssignerSpec,
+}
+
+/// The graph while it is being built.
+pub(super) struct Lowering<'a> {
+    pub(super) environment: &'a PlanEnvironment<'a>,
+    pub(super) identities: Identities,
+    graph: Graph,
+    stages: Vec<StageDescription>,
+    done: HashMap<*const LogicalPlan, Edges>,
+    readers: HashMap<*const LogicalPlan, usize>,
+    sources: Vec<OpenSource>,
+    pub(super) late: LateRows,
+    is_bounded: bool,
+    needs_exact_watermarks: bool,
+}
+
+impl<'a> Lowering<'a> {
+    pub(super) fn new(environment: &'a PlanEnvironment<'a>) -> Self {
+        Lowering {
+            environment,
+            identities: Identities::default(),
+            graph: Graph::default(),
+            stages: Vec::new(),
+            done: HashMap::new(),
+            readers: HashMap::new(),
+            sources: Vec::new(),
+            late: LateRows::default(),
+            is_bounded: true,
+            needs_exact_watermarks: false,
+        }
+    }
+
+    /// Lowers everything.
+    pub(super) fn run(mut self, outputs: Vec<Output>) -> Result<PhysicalPlan> {
+        let roots: Vec<Node> = outputs.iter().map(|output| output.node.clone()).collect();
+        let late = self.environment.late.clone();
+        let logical = optimize(&roots, &|fields, rowtime| late.columns(fields, rowtime))?;
+        self.look_over(&logical)?;
+        let mut tables: BTreeMap<String, (Arc<crate::bind::table::ResolvedTable>, Edges)> =
+            BTreeMap::new();
+        let mut given: Vec<(Box<dyn Sink>, Edges, TableSchema)> = Vec::new();
+        for (node, output) in logical.iter().zip(outputs) {
+            let edges = self.edges(node)?;
+            match output.target {
+                Target::Table(table) => {
+                    let entry = tables.entry(table.name.clone()).or_insert((table, Vec::new()));
+                    self.join_edges(&mut entry.1, edges, node);
+                }
+                Target::Given(sink) => given.push((sink, edges, node.schema())),
+            }
+        }
+        if let LateData::Table(table) = &late {
+            let edges = self.late_edges(table)?;
+            let entry = tables.entry(table.name.clone()).or_insert((table.clone(), Vec::new()));
+            entry.1.extend(edges);
+        }
+        for (table, edges) in tables.into_values() {
+            self.add_table_sink(&table, edges)?;
+        }
+        for (sink, edges, schema) in given {
+            let name = sink.name();
+            let details = vec![format!("columns: {}", delivered_names(&schema))];
+            let id = self.identities.give("sink", &name, &[]);
+            self.add(id, name, StageKind::Sink(sink), edges, "sink", details);
+        }
+        self.finish_sources();
+        Ok(PhysicalPlan {
+            graph: self.graph,
+            stages: self.stages,
+            is_bounded: self.is_bounded,
+            logical,
+        })
+    }
+
+    /// Checks tables and options before anything is opened, and counts who reads what.
+    fn look_over(&mut self, roots: &[Node]) -> Result<()> {
+        let order = post_order(roots);
+        for root in roots {
+            *self.readers.entry(Arc::as_ptr(root)).or_default() += 1;
+        }
+        let mut unbounded = None;
+        for node in &order {
+            for input in node.inputs() {
+                *self.readers.entry(Arc::as_ptr(input)).or_default() += 1;
+            }
+            self.needs_exact_watermarks |= expressions(node).any(Expr::uses_watermark);
+            if let LogicalKind::Scan { table, .. } = &node.kind {
+                let request = self.environment.request(table);
+                self.environment.connectors.validate(&request, false)?;
+                if !self.environment.connectors.is_bounded(&request) {
+                    unbounded = Some(table.name.clone());
+                }
+            }
+        }
+        self.is_bounded = unbounded.is_none();
+        let sorts = |node: &&Node| matches!(node.kind, LogicalKind::SortLimit { .. });
+        match (unbounded, order.iter().find(sorts)) {
+            (Some(table), Some(_)) => Err(Error::plan(format!(
+                "ORDER BY … LIMIT answers once its input has ended, but table '{table}' never ends"
+            ))
+            .hint("order by the row time, or read a bounded input")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds a stage with its description.
+    pub(super) fn add(
+        &mut self,
+        id: String,
+        name: String,
+        kind: StageKind,
+        inputs: Edges,
+        word: &str,
+        details: Vec<String>,
+    ) -> StageId {
+        self.stages.push(StageDescription {
+            id: id.clone(),
+            name: name.clone(),
+            kind: word.to_string(),
+            details,
+            inputs: inputs.iter().map(|input| (input.from.0, input.port)).collect(),
+        });
+        self.graph.add(id, name, kind, inputs)
+    }
+
+    /// The identifier of a stage.
+    pub(super) fn stage_name(&self, stage: StageId) -> String {
+        self.stages[stage.0].id.clone()
+    }
+
+    /// The rows of a node, made by whatever stages that takes.
+    pub(super) fn edges(&mut self, node: &Node) -> Result<Edges> {
+        let (edges, steps) = self.open_chain(node)?;
+        if steps.is_empty() {
+            return Ok(edges);
+        }
+        let edges = self.close_chain(edges, steps, node);
+        self.done.insert(Arc::as_ptr(node), edges.clone());
+        Ok(edges)
+    }
+
+    /// The rows of a node as the edges of a stage and the steps that still have to follow, so that
+    /// the caller can add steps of its own to them.
+    pub(super) fn open_chain(&mut self, node: &Node) -> Result<(Edges, Vec<Step>)> {
+        if let Some(edges) = self.done.get(&Arc::as_ptr(node)) {
+            return Ok((edges.clone(), Vec::new()));
+        }
+        let (edges, steps) = match &node.kind {
+            LogicalKind::Scan { table, columns } => self.open_scan(node, table, columns)?,
+            _ => match step_of(node, self.environment.session)? {
+                Some(step) => {
+                    let (edges, mut steps) = self.open_chain(node.inputs()[0])?;
+                    steps.push(step);
+                    (edges, steps)
+                }
+                None => (self.lower_stage(node)?, Vec::new()),
+            },
+        };
+        let is_shared = self.readers.get(&Arc::as_ptr(node)).is_some_and(|&readers| readers > 1);
+        if steps.is_empty() || is_shared {
+            let edges =
+                if steps.is_empty() { edges } else { self.close_chain(edges, steps, node) };
+            self.done.insert(Arc::as_ptr(node), edges.clone());
+            return Ok((edges, Vec::new()));
+        }
+        Ok((edges, steps))
+    }
+
+    /// A chain of these steps as a stage.
+    pub(super) fn close_chain(&mut self, edges: Edges, steps: Vec<Step>, node: &Node) -> Edges {
+        let id = self.identities.give("chain", &describe_steps(&steps).join("; "), &[node]);
+        let name = format!("{} {}", chain_word(&steps), table_name(node));
+        self.add_chain(id, name, edges, steps)
+    }
+
+    pub(super) fn add_chain(
+        &mut self,
+        id: String,
+        name: String,
+        edges: Edges,
+        steps: Vec<Step>,
+    ) -> Edges {
+        let details = describe_steps(&steps);
+        let chain = Chain::new(name.clone(), steps, self.environment.clock.clone());
+        let kind = StageKind::Transform(Arc::new(chain));
+        let stage = self.add(id, name, kind, edges, "chain (free: any worker)", details);
+        vec![Input { from: stage, port: 0 }]
+    }
+
+    fn open_scan(
+        &mut self,
+        node: &Node,
+        table: &Arc<crate::bind::table::ResolvedTable>,
+        columns: &[usize],
+    ) -> Result<(Edges, Vec<Step>)> {
+        let plan = plan_scan(table, columns, self.environment);
+        let connectors = self.environment.connectors;
+        let source: Box<dyn Source> = if self.environment.dry_run {
+            Box::new(ValuesSource::new(Vec::new(), TableSchema::default(), self.environment.clock.clone()))
+        } else {
+            connectors.source(&plan.request)?
+        };
+        let mut details = vec![format!("reads: {}", delivered_names(&plan.request.delivered()))];
+        if let Some(watermark) = &table.watermark {
+            let rowtime = &table.columns[watermark.column].column.name;
+            details.push(format!("row time: {rowtime}"));
+        }
+        if let Some(assigner) = &plan.assigner {
+            details.push(format!("watermark: {}", assigner.watermark));
+        }
+        let id = self.identities.give("source", "", &[node]);
+        let kind = StageKind::Source { source, assigner: None };
+        let name = table.name.clone();
+        let word = if connectors.is_bounded(&plan.request) { "source (bounded)" } else { "source (unbounded)" };
+        let stage = self.add(id, name, kind, Vec::new(), word, details);
+        if let Some(assigner) = plan.assigner {
+            self.sources.push(OpenSource { stage, assigner });
+        }
+        Ok((vec![Input { from: stage, port: 0 }], plan.step.into_iter().collect()))
+    }
+
+    /// A node that is no row-by-row step.
+    fn lower_stage(&mut self, node: &Node) -> Result<Edges> {
+        match &node.kind {
+            LogicalKind::Values { rows } => Ok(self.lower_values(node, rows)),
+            LogicalKind::UnionAll { inputs } => {
+                let mut edges = Vec::new();
+                for input in inputs {
+                    let more = self.edges(input)?;
+                    self.join_edges(&mut edges, more, input);
+                }
+                Ok(edges)
+            }
+            LogicalKind::WindowAggregate { input, window, keys, aggregates } => {
+                self.lower_window(node, input, window, keys, aggregates)
+            }
+            LogicalKind::TemporalSort { input, keys } => self.lower_temporal_sort(node, input, keys),
+            LogicalKind::SortLimit { input, keys, limit, offset } => {
+                let keys = keys.iter().map(super::window::sort_key).collect();
+                let operator = SortLimit::new(keys, Some(*limit), *offset, input.schema());
+                self.lower_singleton(node, input, Arc::new(operator), "sort")
+            }
+            LogicalKind::Limit { input, limit, offset } => {
+                let operator = Limit::new(*limit, *offset, input.schema());
+                self.lower_singleton(node, input, Arc::new(operator), "limit")
+            }
+            LogicalKind::Refused { error, .. } => Err(error.clone()),
+            LogicalKind::WindowRows { .. } => Err(crate::bind::later(
+                "SESSION without GROUP BY window_start, window_end",
+            )),
+            _ => Err(Error::internal(format!("no stage for {}", node.describe()))),
+        }
+    }
+
+    fn lower_values(&mut self, node: &Node, rows: &[Vec<Expr>]) -> Edges {
+        let clock = self.environment.clock.clone();
+        let source = Box::new(ValuesSource::new(rows.to_vec(), node.schema(), clock));
+        let id = self.identities.give("source", "", &[node]);
+        let details = vec![format!("rows: {}", rows.len())];
+        let kind = StageKind::Source { source, assigner: None };
+        let stage =
+            self.add(id, "values".to_string(), kind, Vec::new(), "source (bounded)", details);
+        vec![Input { from: stage, port: 0 }]
+    }
+
+    pub(super) fn lower_singleton(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        operator: Arc<dyn Operator>,
+        kind: &str,
+    ) -> Result<Edges> {
+        let edges = self.edges(input)?;
+        let id = self.identities.give(kind, "", &[node]);
+        let name = format!("{kind} {}", table_name(input));
+        let word = describe_operator(operator.as_ref());
+        let details = vec![node.describe()];
+        let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
+        Ok(vec![Input { from: stage, port: 0 }])
+    }
+
+    /// Adds edges to a union. The same edge twice goes through an empty chain, since a stage reads
+    /// each edge once.
+    fn join_edges(&mut self, edges: &mut Edges, more: Edges, node: &Node) {
+        for edge in more {
+            if edges.contains(&edge) {
+                let copies = self.close_chain(vec![edge], Vec::new(), node);
+                edges.extend(copies);
+            } else {
+                edges.push(edge);
+            }
+        }
+    }
+
+    fn add_table_sink(
+        &mut self,
+        table: &Arc<crate::bind::table::ResolvedTable>,
+        edges: Edges,
+    ) -> Result<()> {
+        let request = self.environment.request(table);
+        self.environment.connectors.validate(&request, true)?;
+        let sink: Box<dyn Sink> = if self.environment.dry_run {
+            Box::new(super::chain::NoSink)
+        } else {
+            self.environment.connectors.sink(&request)?
+        };
+        let details = vec![format!("columns: {}", delivered_names(&request.schema))];
+        let id = self.identities.give("sink", &table.name, &[]);
+        self.add(id, table.name.clone(), StageKind::Sink(sink), edges, "sink", details);
+        Ok(())
+    }
+
+    /// Gives every source its assigner, now that it is known which watermarks matter.
+    fn finish_sources(&mut self) {
+        for OpenSource { stage, mut assigner } in std::mem::take(&mut self.sources) {
+            assigner.interest = self.graph.watermark_interest(stage);
+            let interest = describe_interest(&assigner.interest);
+            self.stages[stage.0].details.push(format!("emits watermarks: {interest}"));
+            let made = WatermarkAssigner::new(assigner)
+                .with_exact_watermarks(self.needs_exact_watermarks);
+            if let StageKind::Source { assigner, .. } = &mut self.graph.stages[stage.0].kind {
+                *assigner = Some(Box::new(made) as Box<dyn Assign>);
+            }
+        }
+    }
+}
+
+/// What a chain is called: by the last thing that it does.
+fn chain_word(steps: &[Step]) -> &'static str {
+    let filters = steps.iter().any(|step| matches!(step, Step::Filter(_)));
+    if filters { "filter" } else { "select" }
+}
+
+/// How an operator is executed, for EXPLAIN.
+pub(super) fn describe_operator(operator: &dyn Operator) -> String {
+    let class = match operator.class() {
+        thalweg_core::OperatorClass::Commuting => "commuting",
+        thalweg_core::OperatorClass::Sequenced => "sequenced",
+    };
+    let spread = if operator.is_singleton() { "one partition" } else { "partitioned by key" };
+    format!("operator ({class}, {spread})")
+}
+
+fn describe_interest(interest: &WatermarkInterest) -> String {
+    match interest {
+        WatermarkInterest::EndOnly => "only at the end".to_string(),
+        WatermarkInterest::Every => "at every advance".to_string(),
+        WatermarkInterest::Grids(grids) => {
+            let grid = |g: &thalweg_core::Grid| match g.offset_ms {
+                0 => format!("every {} ms", g.period_ms),
+                offset => format!("every {} ms from {offset} ms", g.period_ms),
+            };
+            grids.iter().map(grid).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// The expressions of a node.
+fn expressions(node: &LogicalPlan) -> Box<dyn Iterator<Item = &Expr> + '_> {
+    match &node.kind {
+        LogicalKind::Filter { predicate, .. } => Box::new(std::iter::once(predicate)),
+        LogicalKind::Project { expressions, .. } => Box::new(expressions.iter()),
+        LogicalKind::Unnest { array, .. } => Box::new(std::iter::once(array)),
+        LogicalKind::WindowAggregate { keys, aggregates, .. } => {
+            Box::new(keys.iter().chain(aggregates.iter().flat_map(of_aggregate)))
+        }
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+fn of_aggregate(aggregate: &crate::logical::Aggregate) -> impl Iterator<Item = &Expr> {
+    aggregate.argument.iter().chain(aggregate.filter.iter())
+}

@@ -1,0 +1,131 @@
+//! From the logical plan to the stages that the runtime executes.
+//!
+//! A source stage reads and stamps; row-by-row nodes that follow one another become one chain;
+//! windows, sorts and limits are stages of their own; every written table is one sink. A node
+//! that several others use is one stage with several readers. Stage identifiers are derived from
+//! what a stage computes, so that they stay the same when the statement around it changes.
+//!
+//! Connectors are asked here for the first time: options are checked before anything is opened.
+
+mod chain;
+mod identity;
+mod late;
+mod lower;
+mod scan;
+mod values;
+mod window;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thalweg_core::connector::{Connectors, TableRequest};
+use thalweg_core::graph::Graph;
+use thalweg_core::shim::SharedClock;
+use thalweg_core::{Result, Sink, TableSchema};
+use thalweg_expr::Session;
+
+use crate::bind::table::ResolvedTable;
+use crate::logical::Node;
+
+/// What lowering needs to know of the world.
+pub struct PlanEnvironment<'a> {
+    /// Finds connectors.
+    pub connectors: &'a dyn Connectors,
+    /// The folder that relative paths start from.
+    pub base_dir: PathBuf,
+    /// No file outside these folders is touched.
+    pub allowed_roots: Vec<PathBuf>,
+    /// Time zone and functions.
+    pub session: &'a Session,
+    /// The job's clock.
+    pub clock: SharedClock,
+    /// How many threads may decode at once.
+    pub parallelism: usize,
+    /// What happens to late rows.
+    pub late: LateData,
+    /// `watermark.max-future-skew`.
+    pub max_future_skew_ms: Option<i64>,
+    /// True if nothing is to be opened: the plan is only looked at.
+    pub dry_run: bool,
+}
+
+/// `late.data`
+#[derive(Clone, Debug)]
+pub enum LateData {
+    /// Counted and dropped.
+    Drop,
+    /// The job fails at the first.
+    Fail,
+    /// Written to a table.
+    Table(Arc<ResolvedTable>),
+}
+
+/// Where the rows of a root go.
+pub enum Target {
+    /// Into a table.
+    Table(Arc<ResolvedTable>),
+    /// To the caller.
+    Given(Box<dyn Sink>),
+}
+
+/// A root of the plan: rows and where they go.
+pub struct Output {
+    /// The rows.
+    pub node: Node,
+    /// Where they go.
+    pub target: Target,
+}
+
+/// What the runtime executes, and its description.
+pub struct PhysicalPlan {
+    /// The stages.
+    pub graph: Graph,
+    /// One per stage, in the same order.
+    pub stages: Vec<StageDescription>,
+    /// True if the job ends by itself.
+    pub is_bounded: bool,
+    /// The logical plan that it was made from.
+    pub logical: Vec<Node>,
+}
+
+/// A stage in words, for EXPLAIN.
+#[derive(Clone, Debug, Default)]
+pub struct StageDescription {
+    /// Its stable identifier.
+    pub id: String,
+    /// What a user calls it.
+    pub name: String,
+    /// What kind of stage it is and how it is executed.
+    pub kind: String,
+    /// What it does, line by line.
+    pub details: Vec<String>,
+    /// The places of its inputs with their ports.
+    pub inputs: Vec<(usize, usize)>,
+}
+
+impl PlanEnvironment<'_> {
+    /// A table as its connector sees it, with all columns.
+    pub fn request(&self, table: &ResolvedTable) -> TableRequest {
+        TableRequest {
+            table: table.name.clone(),
+            schema: table.physical_schema(),
+            metadata: Vec::new(),
+            projection: None,
+            options: table.options.clone(),
+            primary_key: table.primary_key.clone(),
+            base_dir: self.base_dir.clone(),
+            allowed_roots: self.allowed_roots.clone(),
+            parallelism: self.parallelism.max(1),
+        }
+    }
+}
+
+/// Lowers the roots of a statement (or statement set) to one graph.
+pub fn lower(outputs: Vec<Output>, environment: &PlanEnvironment<'_>) -> Result<PhysicalPlan> {
+    lower::Lowering::new(environment).run(outputs)
+}
+
+/// The schema in which rows of a root arrive at its sink.
+pub fn output_schema(node: &Node) -> TableSchema {
+    node.schema()
+}

@@ -1,0 +1,161 @@
+//! Reading a table: which columns its connector delivers, which ones the watermark assigner adds,
+//! and which ones are computed behind it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use thalweg_core::connector::TableRequest;
+use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::{Column, TableSchema};
+use thalweg_expr::Expr;
+use thalweg_operators::assigner::AssignerSpec;
+use thalweg_operators::chain::Step;
+
+use super::PlanEnvironment;
+use crate::bind::table::{ColumnOrigin, ResolvedTable};
+use crate::logical::column_of;
+
+/// How a table is read.
+pub(super) struct ScanPlan {
+    /// What the connector is asked for.
+    pub(super) request: TableRequest,
+    /// What stamps row times, without its interest.
+    pub(super) assigner: Option<AssignerSpec>,
+    /// What is computed behind the source; absent where the source delivers just what is asked for.
+    pub(super) step: Option<Step>,
+}
+
+/// Plans the reading of these declared columns.
+pub(super) fn plan_scan(
+    table: &Arc<ResolvedTable>,
+    columns: &[usize],
+    environment: &PlanEnvironment<'_>,
+) -> ScanPlan {
+    let layout = Layout::of(table, columns);
+    let mut request = environment.request(table);
+    request.metadata = layout.metadata(table);
+    request.projection =
+        (layout.physical.len() < request.schema.len()).then(|| layout.physical_positions(table));
+    let assigner = layout.assigner(table, environment.max_future_skew_ms);
+    let step = layout.step(table, columns);
+    ScanPlan { request, assigner, step }
+}
+
+/// Where declared columns stand behind the source. Positions are of declared columns.
+struct Layout {
+    /// The physical columns that are delivered, in order.
+    physical: Vec<usize>,
+    /// The metadata columns that are delivered, in order.
+    from_connector: Vec<usize>,
+    /// The computed columns that the assigner adds, in order.
+    assigned: Vec<usize>,
+}
+
+impl Layout {
+    fn of(table: &ResolvedTable, columns: &[usize]) -> Layout {
+        let mut needed: BTreeSet<usize> = columns.iter().copied().collect();
+        let mut assigned = Vec::new();
+        if let Some(watermark) = &table.watermark {
+            let mut of_watermark = watermark.expression.columns();
+            of_watermark.insert(watermark.column);
+            let computed = |i: &usize| matches!(table.columns[*i].origin, ColumnOrigin::Computed(_));
+            assigned = of_watermark.iter().copied().filter(computed).collect();
+            needed.extend(of_watermark);
+        }
+        for position in needed.clone() {
+            if let ColumnOrigin::Computed(expr) = &table.columns[position].origin {
+                needed.extend(expr.columns());
+            }
+        }
+        let of = |wanted: fn(&ColumnOrigin) -> bool| -> Vec<usize> {
+            needed.iter().copied().filter(|&i| wanted(&table.columns[i].origin)).collect()
+        };
+        let mut physical = of(|origin| matches!(origin, ColumnOrigin::Physical(_)));
+        if physical.is_empty() {
+            // A batch must have a column to have a length.
+            let first = |c: &crate::bind::table::ResolvedColumn| {
+                matches!(c.origin, ColumnOrigin::Physical(_))
+            };
+            physical.extend(table.columns.iter().position(first));
+        }
+        let from_connector = of(|origin| matches!(origin, ColumnOrigin::Metadata { .. }));
+        Layout { physical, from_connector, assigned }
+    }
+
+    fn metadata(&self, table: &ResolvedTable) -> Vec<(String, Column)> {
+        let request = |&i: &usize| match &table.columns[i].origin {
+            ColumnOrigin::Metadata { key, .. } => {
+                Some((key.clone(), table.columns[i].column.clone()))
+            }
+            _ => None,
+        };
+        self.from_connector.iter().filter_map(request).collect()
+    }
+
+    /// The delivered physical columns as positions among the physical ones.
+    fn physical_positions(&self, table: &ResolvedTable) -> Vec<usize> {
+        let position = |&i: &usize| match table.columns[i].origin {
+            ColumnOrigin::Physical(position) => Some(position),
+            _ => None,
+        };
+        self.physical.iter().filter_map(position).collect()
+    }
+
+    /// Where a declared column stands behind the assigner.
+    fn position(&self, declared: usize) -> Option<usize> {
+        let mut all = self.physical.iter().chain(&self.from_connector).chain(&self.assigned);
+        all.position(|&i| i == declared)
+    }
+
+    fn place(&self, expr: &Expr) -> Expr {
+        expr.remap(&|i| self.position(i).expect("what a column is computed from is delivered"))
+    }
+
+    fn assigner(&self, table: &ResolvedTable, max_future_skew_ms: Option<i64>) -> Option<AssignerSpec> {
+        let watermark = table.watermark.as_ref()?;
+        let computed = |&i: &usize| match &table.columns[i].origin {
+            ColumnOrigin::Computed(expr) => {
+                Some((table.columns[i].column.clone(), self.place(expr)))
+            }
+            _ => None,
+        };
+        Some(AssignerSpec {
+            table: table.name.clone(),
+            computed: self.assigned.iter().filter_map(computed).collect(),
+            rowtime: self.position(watermark.column).expect("the row time is delivered"),
+            watermark: self.place(&watermark.expression),
+            interest: WatermarkInterest::EndOnly,
+            max_future_skew_ms,
+        })
+    }
+
+    /// The projection from what the source and its assigner deliver to the wanted columns.
+    fn step(&self, table: &ResolvedTable, columns: &[usize]) -> Option<Step> {
+        let width = self.physical.len() + self.from_connector.len()
+            + if table.watermark.is_some() { self.assigned.len() } else { 0 };
+        let project = |&i: &usize| {
+            let column = table.columns[i].column.clone();
+            let expr = match (self.position(i), &table.columns[i].origin) {
+                (Some(position), _) => Expr::column(position, column.column_type.clone()),
+                (None, ColumnOrigin::Computed(expr)) => self.place(expr),
+                (None, _) => unreachable_column(&column),
+            };
+            (column, expr)
+        };
+        let projected: Vec<(Column, Expr)> = columns.iter().map(project).collect();
+        let is_identity = projected.len() == width
+            && projected.iter().enumerate().all(|(i, (_, expr))| column_of(expr) == Some(i));
+        (!is_identity).then_some(Step::Project(projected))
+    }
+}
+
+/// Physical and metadata columns that are wanted are always delivered; NULL keeps types right.
+fn unreachable_column(column: &Column) -> Expr {
+    debug_assert!(false, "column {} is not delivered", column.name);
+    Expr::null(column.column_type.data_type.clone())
+}
+
+/// The columns that a source delivers, for EXPLAIN.
+pub(super) fn delivered_names(schema: &TableSchema) -> String {
+    schema.columns.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,223 @@
+//! Windows and sorts by row time: operators that judge lateness.
+//!
+//! A window operator reads a batch made for it: row time, keys, arguments and filters of the
+//! aggregates, and the columns that a table of late rows wants. One chain in front computes them.
+
+use std::sync::Arc;
+
+use thalweg_core::graph::{Input, StageKind};
+use thalweg_core::{Column, Error, Operator, Result, TableSchema};
+use thalweg_expr::{Expr, Session};
+use thalweg_operators::aggregate::AggregateCall;
+use thalweg_operators::chain::Step;
+use thalweg_operators::temporal_sort::TemporalSort;
+use thalweg_operators::window::{
+    LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec, WindowSpec,
+};
+
+use super::LateData;
+use super::identity::table_name;
+use super::lower::{Edges, Lowering, describe_operator};
+use crate::logical::{Aggregate, Node, SortKey, Window, WindowKind, column_of};
+
+/// The columns made for a window operator. Equal expressions are one column.
+#[derive(Default)]
+struct Prepared {
+    columns: Vec<(Column, Expr)>,
+    texts: Vec<String>,
+}
+
+impl Prepared {
+    /// The position of an expression, added if it is new.
+    fn place(&mut self, name: &str, expr: &Expr) -> usize {
+        let text = expr.to_string();
+        if let Some(found) = self.texts.iter().position(|known| *known == text) {
+            return found;
+        }
+        self.columns.push((Column::new(name, expr.column_type.clone()), expr.clone()));
+        self.texts.push(text);
+        self.columns.len() - 1
+    }
+
+    fn schema(&self) -> TableSchema {
+        TableSchema::new(self.columns.iter().map(|(column, _)| column.clone()).collect())
+    }
+
+    /// True if the columns are those of the input as it is.
+    fn is_identity(&self, input: &Node) -> bool {
+        self.columns.len() == input.fields.len()
+            && self.columns.iter().enumerate().all(|(i, (_, expr))| column_of(expr) == Some(i))
+    }
+}
+
+impl Lowering<'_> {
+    pub(super) fn lower_window(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        window: &Window,
+        keys: &[Expr],
+        aggregates: &[Aggregate],
+    ) -> Result<Edges> {
+        let mut prepared = Prepared::default();
+        let rowtime = prepared.place(&input.fields[window.rowtime].name, &column(input, window.rowtime));
+        let key_name = |i: usize| node.fields[i].name.as_str();
+        let key_positions: Vec<usize> =
+            keys.iter().enumerate().map(|(i, key)| prepared.place(key_name(i), key)).collect();
+        let calls = aggregates.iter().map(|a| call_of(a, &mut prepared)).collect();
+        let late = self.environment.late.columns(&input.fields, window.rowtime)?;
+        let late_columns: Vec<usize> = late
+            .iter()
+            .map(|&i| prepared.place(&input.fields[i].name, &column(input, i)))
+            .collect();
+        let policy = self.late_policy(input, window.rowtime);
+        let zone = zone(window, self.environment.session);
+        let input_schema = prepared.schema();
+        let late_schema = input_schema.clone();
+        let operator: Arc<dyn Operator> = match window.kind {
+            WindowKind::Session { gap_ms } => Arc::new(SessionAggregate::new(SessionSpec {
+                gap_ms,
+                rowtime,
+                zone,
+                keys: key_positions,
+                aggregates: calls,
+                late: policy,
+                input: input_schema,
+            })),
+            kind => Arc::new(WindowAggregate::new(WindowAggregateSpec {
+                window: window_spec(kind)?,
+                rowtime,
+                zone,
+                keys: key_positions,
+                aggregates: calls,
+                late: policy,
+                input: input_schema,
+            })),
+        };
+        let edges = self.prepare_input(input, prepared)?;
+        let edge = self.add_judging(node, input, operator, edges, "window", policy);
+        if policy == LatePolicy::Emit {
+            self.late.add(edge.from, late_schema, late_columns);
+        }
+        Ok(vec![edge])
+    }
+
+    fn prepare_input(&mut self, input: &Node, prepared: Prepared) -> Result<Edges> {
+        let (edges, mut steps) = self.open_chain(input)?;
+        if !prepared.is_identity(input) {
+            steps.push(Step::Project(prepared.columns));
+        }
+        if steps.is_empty() {
+            return Ok(edges);
+        }
+        Ok(self.close_chain(edges, steps, input))
+    }
+
+    pub(super) fn lower_temporal_sort(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        keys: &[SortKey],
+    ) -> Result<Edges> {
+        let rowtime = keys[0].column;
+        let late = self.environment.late.columns(&input.fields, rowtime)?;
+        let policy = self.late_policy(input, rowtime);
+        let rest = keys[1..].iter().map(sort_key).collect();
+        let operator = Arc::new(TemporalSort::new(rowtime, rest, policy, input.schema()));
+        let edges = self.edges(input)?;
+        let edge = self.add_judging(node, input, operator, edges, "sort", policy);
+        if policy == LatePolicy::Emit {
+            self.late.add(edge.from, input.schema(), late);
+        }
+        Ok(vec![edge])
+    }
+
+    /// Adds an operator that judges lateness.
+    fn add_judging(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        operator: Arc<dyn Operator>,
+        edges: Edges,
+        kind: &str,
+        policy: LatePolicy,
+    ) -> Input {
+        let id = self.identities.give(kind, "", &[node]);
+        let name = format!("{kind} {}", table_name(input));
+        let word = describe_operator(operator.as_ref());
+        let late = match policy {
+            LatePolicy::Drop => "late rows: counted and dropped".to_string(),
+            LatePolicy::Fail => "late rows: the job fails".to_string(),
+            LatePolicy::Emit => match &self.environment.late {
+                LateData::Table(table) => format!("late rows: to {}", table.name),
+                _ => "late rows: sent on".to_string(),
+            },
+        };
+        let details = vec![node.describe(), late];
+        let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
+        Input { from: stage, port: 0 }
+    }
+
+    /// What happens to late rows. Rows that come from a window carry its time, which is never late.
+    fn late_policy(&self, input: &Node, rowtime: usize) -> LatePolicy {
+        match &self.environment.late {
+            _ if !super::late::can_be_late(&input.fields, rowtime) => LatePolicy::Drop,
+            LateData::Drop => LatePolicy::Drop,
+            LateData::Fail => LatePolicy::Fail,
+            LateData::Table(_) => LatePolicy::Emit,
+        }
+    }
+}
+
+fn column(input: &Node, position: usize) -> Expr {
+    Expr::column(position, input.fields[position].column_type.clone())
+}
+
+fn call_of(aggregate: &Aggregate, prepared: &mut Prepared) -> AggregateCall {
+    let argument = aggregate
+        .argument
+        .as_ref()
+        .map(|expr| prepared.place(&format!("{}.argument", aggregate.column.name), expr));
+    let filter = aggregate
+        .filter
+        .as_ref()
+        .map(|expr| prepared.place(&format!("{}.filter", aggregate.column.name), expr));
+    AggregateCall {
+        function: aggregate.function.clone(),
+        argument,
+        distinct: aggregate.distinct,
+        filter,
+        result: aggregate.column.column_type.clone(),
+        name: aggregate.column.name.clone(),
+    }
+}
+
+/// The session's zone where windows follow the wall clock of instants.
+pub(super) fn zone(window: &Window, session: &Session) -> Option<chrono_tz::Tz> {
+    window.is_instant.then_some(session.zone)
+}
+
+/// The operators' word for a window.
+pub(super) fn window_spec(kind: WindowKind) -> Result<WindowSpec> {
+    Ok(match kind {
+        WindowKind::Tumble { size_ms, offset_ms } => WindowSpec::Tumble { size_ms, offset_ms },
+        WindowKind::Hop { slide_ms, size_ms, offset_ms } => {
+            WindowSpec::Hop { slide_ms, size_ms, offset_ms }
+        }
+        WindowKind::Cumulate { step_ms, size_ms, offset_ms } => {
+            WindowSpec::Cumulate { step_ms, max_ms: size_ms, offset_ms }
+        }
+        WindowKind::Session { .. } => {
+            return Err(Error::internal("a session window has no fixed size"));
+        }
+    })
+}
+
+/// The operators' word for a sort key.
+pub(super) fn sort_key(key: &SortKey) -> thalweg_operators::sort::SortKey {
+    thalweg_operators::sort::SortKey {
+        column: key.column,
+        descending: key.descending,
+        nulls_first: key.nulls_first,
+    }
+}
