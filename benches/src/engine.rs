@@ -1,0 +1,117 @@
+//! The workloads through the engine, each with its result as a checksum.
+
+use std::sync::{Arc, Mutex};
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use thalweg::pipeline::{Pipeline, Window, count};
+use thalweg::{DataType, Report, Result, RowKind, RunOptions, Sink};
+use thalweg_expr::{Expr, Scalar, Session, build};
+
+use crate::data::{bid_schema, text_schema};
+use crate::source::Replay;
+use crate::words::{split, word_schema};
+
+/// Adds up a column of the results.
+#[derive(Clone, Default)]
+pub struct Totals(Arc<Mutex<(u64, i64, u64)>>);
+
+impl Totals {
+    /// (rows, sum, sum of squares).
+    pub fn get(&self) -> (u64, i64, u64) {
+        *self.0.lock().expect("the sink does not panic")
+    }
+}
+
+struct TotalsSink {
+    totals: Totals,
+    column: usize,
+}
+
+impl Sink for TotalsSink {
+    fn name(&self) -> String {
+        "totals".to_owned()
+    }
+    fn open(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn write(&mut self, batch: &RecordBatch, _: Option<&[RowKind]>) -> Result<()> {
+        let values = batch.column(self.column).as_primitive::<Int64Type>().values();
+        let mut totals = self.totals.0.lock().expect("the sink does not panic");
+        totals.0 += values.len() as u64;
+        totals.1 += values.iter().sum::<i64>();
+        totals.2 += values.iter().map(|&n| (n * n) as u64).sum::<u64>();
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn abort(&mut self) {}
+}
+
+/// Batches with the span of event time that one lap takes.
+#[derive(Clone)]
+pub struct Input {
+    pub batches: Arc<Vec<RecordBatch>>,
+    pub period_ms: i64,
+    pub laps: usize,
+}
+
+impl Input {
+    fn source(&self) -> Replay {
+        Replay::new(Arc::clone(&self.batches), self.period_ms, self.laps)
+    }
+}
+
+fn options(workers: usize) -> RunOptions {
+    RunOptions { workers, ..RunOptions::default() }
+}
+
+/// Words per window of 30 s sliding by 1 s.
+pub fn wordcount(input: &Input, workers: usize) -> Result<(Report, Totals)> {
+    let (pipeline, totals) = (Pipeline::new(), Totals::default());
+    let words = word_schema().arrow();
+    pipeline
+        .read("text", input.source(), text_schema())
+        .watermark("ts", 0)?
+        .flat_map("split", word_schema(), move |batch| split(batch, &words))
+        .window(Window::sliding(30_000, 1000), "ts")?
+        .key_by(&["word"])?
+        .aggregate(vec![count().named("n")])?
+        .write("totals", TotalsSink { totals: totals.clone(), column: 1 });
+    Ok((pipeline.run(options(workers))?, totals))
+}
+
+/// Bids above a price, price * 908 / 1000.
+pub fn filter_project(input: &Input, workers: usize, above: i64) -> Result<(Report, Totals)> {
+    let (pipeline, totals) = (Pipeline::new(), Totals::default());
+    let session = Session::default();
+    let long = |n: i64| Expr::literal(Scalar::Integer(n), DataType::BigInt.not_null());
+    let column = |n: usize| Expr::column(n, DataType::BigInt.not_null());
+    let condition = build::binary(build::BinaryOp::Greater, column(3), long(above), &session)?;
+    let scaled = build::binary(build::BinaryOp::Multiply, column(3), long(908), &session)?;
+    let price = build::binary(build::BinaryOp::Divide, scaled, long(1000), &session)?;
+    pipeline
+        .read("bids", input.source(), bid_schema())
+        .filter_by("dear", condition)
+        .project("scaled", vec![("auction", column(1)), ("bidder", column(2)), ("price", price)])
+        .write("totals", TotalsSink { totals: totals.clone(), column: 2 });
+    Ok((pipeline.run(options(workers))?, totals))
+}
+
+/// Bids per auction and tumbling second.
+pub fn count_per_key(input: &Input, workers: usize) -> Result<(Report, Totals)> {
+    let (pipeline, totals) = (Pipeline::new(), Totals::default());
+    pipeline
+        .read("bids", input.source(), bid_schema())
+        .watermark("ts", 0)?
+        .window(Window::tumbling(1000), "ts")?
+        .key_by(&["auction"])?
+        .aggregate(vec![count().named("n")])?
+        .write("totals", TotalsSink { totals: totals.clone(), column: 1 });
+    Ok((pipeline.run(options(workers))?, totals))
+}
