@@ -1,9 +1,18 @@
 //! The expression tree and the values of literals.
+//!
+//! A tree is made by [`crate::build`], which has already decided every type and inserted every
+//! cast: the operands of a comparison or of integer arithmetic have one type here. Evaluation is
+//! in [`crate::evaluate`]. Columns are positions; names are the planner's business.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
-use thalweg_core::{ColumnType, Result, WatermarkBefore};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
+use thalweg_core::{ColumnType, DataType, Result, WatermarkBefore};
+
+use crate::evaluate::{self, Rows};
+use crate::function::{Function, FunctionRegistry};
+use crate::literal;
 
 /// A constant.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,15 +39,17 @@ pub enum Scalar {
 pub struct Session {
     /// `table.local-time-zone`
     pub zone: chrono_tz::Tz,
+    /// The scalar functions that the user registered.
+    pub functions: Arc<FunctionRegistry>,
 }
 
 impl Default for Session {
     fn default() -> Self {
-        Session { zone: chrono_tz::Tz::UTC }
+        Session { zone: chrono_tz::Tz::UTC, functions: Arc::default() }
     }
 }
 
-/// A typed expression.
+/// A typed expression. Displays as SQL with columns as `$3`; equal text means an equal expression.
 #[derive(Clone, Debug)]
 pub struct Expr {
     /// What it computes.
@@ -58,7 +69,41 @@ pub struct EvalContext<'a> {
     pub wall_ms: i64,
 }
 
-// --- the rest of this file is written with the evaluator ---
+/// A comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompareOp {
+    /// `=`
+    Equal,
+    /// `<>`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+    /// `IS DISTINCT FROM`: like `<>`, but NULL is a value
+    Distinct,
+    /// `IS NOT DISTINCT FROM`
+    NotDistinct,
+}
+
+/// Arithmetic on numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArithmeticOp {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`
+    Divide,
+    /// `%`
+    Modulo,
+}
 
 /// The kinds of expression.
 #[derive(Clone, Debug)]
@@ -67,11 +112,263 @@ pub enum ExprKind {
     Column(usize),
     /// A constant.
     Literal(Scalar),
+    /// A function of its arguments.
+    Call {
+        /// What is called, resolved for the types of the arguments.
+        function: Arc<Function>,
+        /// The arguments, cast to what the function takes.
+        args: Vec<Expr>,
+    },
+    /// `CASE WHEN … THEN … ELSE … END`; a branch runs only on the rows that reach it.
+    Case {
+        /// Condition and result, in order.
+        branches: Vec<(Expr, Expr)>,
+        /// The result where no condition is true.
+        otherwise: Box<Expr>,
+    },
+    /// The first that is not NULL; later ones run only on the rows that are still NULL.
+    Coalesce(Vec<Expr>),
+    /// A change of type.
+    Cast {
+        /// What is cast; the type is that of the expression.
+        input: Box<Expr>,
+        /// `TRY_CAST`: NULL where the value does not fit.
+        safe: bool,
+        /// The session's time zone.
+        zone: chrono_tz::Tz,
+    },
+    /// `AND` of three-valued logic.
+    And(Box<Expr>, Box<Expr>),
+    /// `OR` of three-valued logic.
+    Or(Box<Expr>, Box<Expr>),
+    /// `NOT`
+    Not(Box<Expr>),
+    /// `IS NULL`, or `IS NOT NULL`
+    IsNull {
+        /// What is tested.
+        input: Box<Expr>,
+        /// `IS NOT NULL`
+        negated: bool,
+    },
+    /// A comparison of two values of one type.
+    Compare {
+        /// Which.
+        op: CompareOp,
+        /// Left side.
+        left: Box<Expr>,
+        /// Right side.
+        right: Box<Expr>,
+    },
+    /// Arithmetic on two numbers of one type, or on two DECIMAL of any precision.
+    Arithmetic {
+        /// Which.
+        op: ArithmeticOp,
+        /// Left side.
+        left: Box<Expr>,
+        /// Right side.
+        right: Box<Expr>,
+    },
+    /// Unary minus.
+    Negate(Box<Expr>),
 }
 
 impl Expr {
-    /// Evaluates to an array as long as the batch (constants are spread out).
-    pub fn evaluate(&self, _context: &EvalContext<'_>) -> Result<ArrayRef> {
-        Err(thalweg_core::Error::internal("not written yet"))
+    /// The column at a position.
+    pub fn column(index: usize, column_type: ColumnType) -> Expr {
+        Expr { kind: ExprKind::Column(index), column_type }
     }
+    /// A constant of a type.
+    pub fn literal(value: Scalar, column_type: ColumnType) -> Expr {
+        Expr { kind: ExprKind::Literal(value), column_type }
+    }
+    /// NULL of a type.
+    pub fn null(data_type: DataType) -> Expr {
+        Expr::literal(Scalar::Null, data_type.nullable())
+    }
+
+    /// Evaluates to an array as long as the batch (constants are spread out).
+    pub fn evaluate(&self, context: &EvalContext<'_>) -> Result<ArrayRef> {
+        let rows = Rows::new(context);
+        evaluate::evaluate(self, &rows)?.into_rows(rows.len())
+    }
+    /// Evaluates a condition; NULL counts as false, so the mask has no nulls.
+    pub fn evaluate_mask(&self, context: &EvalContext<'_>) -> Result<BooleanArray> {
+        let array = self.evaluate(context)?;
+        evaluate::true_mask(&array).map(|mask| BooleanArray::new(mask, None))
+    }
+
+    /// The value, if this is a constant.
+    pub fn as_literal(&self) -> Option<&Scalar> {
+        match &self.kind {
+            ExprKind::Literal(value) => Some(value),
+            _ => None,
+        }
+    }
+    /// The direct operands, in the order of their text.
+    pub fn children(&self) -> Vec<&Expr> {
+        match &self.kind {
+            ExprKind::Column(_) | ExprKind::Literal(_) => Vec::new(),
+            ExprKind::Call { args, .. } | ExprKind::Coalesce(args) => args.iter().collect(),
+            ExprKind::Case { branches, otherwise } => branches
+                .iter()
+                .flat_map(|(condition, result)| [condition, result])
+                .chain([&**otherwise])
+                .collect(),
+            ExprKind::Cast { input, .. }
+            | ExprKind::IsNull { input, .. }
+            | ExprKind::Not(input)
+            | ExprKind::Negate(input) => vec![input],
+            ExprKind::And(left, right)
+            | ExprKind::Or(left, right)
+            | ExprKind::Compare { left, right, .. }
+            | ExprKind::Arithmetic { left, right, .. } => vec![left, right],
+        }
+    }
+    /// The positions of the columns that it reads.
+    pub fn columns(&self) -> BTreeSet<usize> {
+        let mut found = BTreeSet::new();
+        self.collect_columns(&mut found);
+        found
+    }
+    fn collect_columns(&self, found: &mut BTreeSet<usize>) {
+        if let ExprKind::Column(index) = self.kind {
+            found.insert(index);
+        }
+        for child in self.children() {
+            child.collect_columns(found);
+        }
+    }
+    /// The same expression over a batch whose columns stand elsewhere.
+    #[must_use]
+    pub fn remap(&self, position: &dyn Fn(usize) -> usize) -> Expr {
+        self.replace(&|expr| match expr.kind {
+            ExprKind::Column(index) => {
+                Some(Expr::column(position(index), expr.column_type.clone()))
+            }
+            _ => None,
+        })
+    }
+    /// Replaces, from the top down, every sub-expression for which `with` has something to say.
+    #[must_use]
+    pub fn replace(&self, with: &dyn Fn(&Expr) -> Option<Expr>) -> Expr {
+        if let Some(replacement) = with(self) {
+            return replacement;
+        }
+        let boxed = |expr: &Expr| Box::new(expr.replace(with));
+        let list = |exprs: &[Expr]| exprs.iter().map(|expr| expr.replace(with)).collect();
+        let kind = match &self.kind {
+            ExprKind::Column(_) | ExprKind::Literal(_) => self.kind.clone(),
+            ExprKind::Call { function, args } => {
+                ExprKind::Call { function: function.clone(), args: list(args) }
+            }
+            ExprKind::Case { branches, otherwise } => ExprKind::Case {
+                branches: branches
+                    .iter()
+                    .map(|(c, r)| (c.replace(with), r.replace(with)))
+                    .collect(),
+                otherwise: boxed(otherwise),
+            },
+            ExprKind::Coalesce(args) => ExprKind::Coalesce(list(args)),
+            ExprKind::Cast { input, safe, zone } => {
+                ExprKind::Cast { input: boxed(input), safe: *safe, zone: *zone }
+            }
+            ExprKind::And(left, right) => ExprKind::And(boxed(left), boxed(right)),
+            ExprKind::Or(left, right) => ExprKind::Or(boxed(left), boxed(right)),
+            ExprKind::Not(input) => ExprKind::Not(boxed(input)),
+            ExprKind::Negate(input) => ExprKind::Negate(boxed(input)),
+            ExprKind::IsNull { input, negated } => {
+                ExprKind::IsNull { input: boxed(input), negated: *negated }
+            }
+            ExprKind::Compare { op, left, right } => {
+                ExprKind::Compare { op: *op, left: boxed(left), right: boxed(right) }
+            }
+            ExprKind::Arithmetic { op, left, right } => {
+                ExprKind::Arithmetic { op: *op, left: boxed(left), right: boxed(right) }
+            }
+        };
+        Expr { kind, column_type: self.column_type.clone() }
+    }
+
+    /// False if two evaluations over the same rows can differ (`RAND`, `NOW`, `UUID`, …).
+    pub fn is_deterministic(&self) -> bool {
+        let own = match &self.kind {
+            ExprKind::Call { function, .. } => function.deterministic,
+            _ => true,
+        };
+        own && self.children().into_iter().all(Expr::is_deterministic)
+    }
+    /// True if the result depends on the time of day at which it is evaluated.
+    pub fn uses_wall_clock(&self) -> bool {
+        let own = match &self.kind {
+            ExprKind::Call { function, .. } => function.uses_wall_clock,
+            _ => false,
+        };
+        own || self.children().into_iter().any(Expr::uses_wall_clock)
+    }
+    /// True if it reads the running watermark of the rows (`CURRENT_WATERMARK`).
+    pub fn uses_watermark(&self) -> bool {
+        let own = match &self.kind {
+            ExprKind::Call { function, .. } => function.uses_watermark,
+            _ => false,
+        };
+        own || self.children().into_iter().any(Expr::uses_watermark)
+    }
+    /// True if the data can make it fail (a division by zero, a text that is no number). Such an
+    /// expression must run on the rows that need it and on no others.
+    pub fn can_fail(&self) -> bool {
+        let own = match &self.kind {
+            ExprKind::Call { function, .. } => function.can_fail,
+            ExprKind::Cast { input, safe, .. } => {
+                !safe && cast_can_fail(&input.column_type.data_type, &self.column_type.data_type)
+            }
+            ExprKind::Arithmetic { op, right, .. } => division_can_fail(*op, right),
+            _ => false,
+        };
+        own || self.children().into_iter().any(Expr::can_fail)
+    }
+
+    /// Evaluates now what needs no rows. An expression that fails stays as it is, so that it fails
+    /// when it runs, as an error of the data.
+    #[must_use]
+    pub(crate) fn folded(self) -> Expr {
+        let children = self.children();
+        let constant = children.iter().all(|child| child.as_literal().is_some());
+        let leaf = matches!(self.kind, ExprKind::Literal(_) | ExprKind::Column(_));
+        if leaf || !constant || !self.is_deterministic() || self.uses_watermark() {
+            return self;
+        }
+        let Ok(value) = evaluate::evaluate_constant(&self) else { return self };
+        match literal::from_array(&value) {
+            Some(scalar) => Expr::literal(scalar, self.column_type),
+            None => self,
+        }
+    }
+}
+
+impl PartialEq for Expr {
+    fn eq(&self, other: &Self) -> bool {
+        self.column_type == other.column_type && self.to_string() == other.to_string()
+    }
+}
+
+/// True if a cast between these types can meet a value that it refuses.
+fn cast_can_fail(from: &DataType, to: &DataType) -> bool {
+    match from {
+        DataType::Char(_) | DataType::Varchar(_) => !to.is_string() && !to.is_binary(),
+        DataType::Float | DataType::Double => matches!(to, DataType::Decimal(..)),
+        DataType::Array(from) => match to {
+            DataType::Array(to) => cast_can_fail(&from.data_type, &to.data_type),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn division_can_fail(op: ArithmeticOp, divisor: &Expr) -> bool {
+    matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo)
+        && !divisor.column_type.data_type.is_float()
+        && !matches!(divisor.as_literal(),
+            Some(Scalar::Integer(n)) if *n != 0)
+        && !matches!(divisor.as_literal(),
+            Some(Scalar::Decimal(n)) if *n != 0)
 }

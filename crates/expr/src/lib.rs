@@ -6,6 +6,13 @@
 //! are positions.
 
 pub mod build;
+mod display;
+mod evaluate;
 pub mod expr;
+pub mod function;
+mod functions;
+mod kernels;
+mod literal;
 
-pub use expr::{EvalContext, Expr, ExprKind, Scalar, Session};
+pub use expr::{ArithmeticOp, CompareOp, EvalContext, Expr, ExprKind, Scalar, Session};
+pub use function::{FunctionRegistry, ScalarFunction};

@@ -1,0 +1,168 @@
+//! Conditions: comparisons, three-valued logic, IN, BETWEEN, LIKE.
+
+use thalweg_core::{ColumnType, DataType, Error, Result};
+
+use super::{PatternKind, call, cast, common_type, implicit_cast_in, string_literal};
+use crate::expr::{CompareOp, Expr, ExprKind, Session};
+use crate::functions::sets;
+
+/// Checks that an expression is a condition.
+pub(super) fn condition(expr: Expr, place: &str) -> Result<Expr> {
+    match &expr.column_type.data_type {
+        DataType::Boolean => Ok(expr),
+        DataType::Null => Ok(Expr::null(DataType::Boolean)),
+        other => Err(Error::plan(format!("{place} needs a BOOLEAN, got {other}"))
+            .hint("compare it with a value, or cast it to BOOLEAN")),
+    }
+}
+
+fn boolean(nullable: bool) -> ColumnType {
+    DataType::Boolean.nullable().with_nullable(nullable)
+}
+
+/// `left AND right`
+pub(crate) fn and(left: Expr, right: Expr) -> Result<Expr> {
+    let (left, right) = (condition(left, "AND")?, condition(right, "AND")?);
+    let nullable = left.column_type.nullable || right.column_type.nullable;
+    let kind = ExprKind::And(Box::new(left), Box::new(right));
+    Ok(Expr { kind, column_type: boolean(nullable) }.folded())
+}
+
+/// `left OR right`
+pub(crate) fn or(left: Expr, right: Expr) -> Result<Expr> {
+    let (left, right) = (condition(left, "OR")?, condition(right, "OR")?);
+    let nullable = left.column_type.nullable || right.column_type.nullable;
+    let kind = ExprKind::Or(Box::new(left), Box::new(right));
+    Ok(Expr { kind, column_type: boolean(nullable) }.folded())
+}
+
+/// `NOT expr`
+pub(crate) fn not(expr: Expr) -> Result<Expr> {
+    let expr = condition(expr, "NOT")?;
+    let column_type = expr.column_type.clone();
+    Ok(Expr { kind: ExprKind::Not(Box::new(expr)), column_type }.folded())
+}
+
+/// Casts two operands to the type in which they compare.
+pub(super) fn comparable(
+    op: CompareOp,
+    left: Expr,
+    right: Expr,
+    session: &Session,
+) -> Result<(Expr, Expr)> {
+    let (l, r) = (&left.column_type.data_type, &right.column_type.data_type);
+    // A text literal beside a time is read as that time, as Flink does.
+    let is_time =
+        |t: &DataType| t.is_timestamp() || matches!(t, DataType::Date | DataType::Time(_));
+    if l.is_string() && is_time(r) && left.as_literal().is_some() {
+        let to = widest_time(r);
+        return comparable(op, cast(left, to, false, session)?, right, session);
+    }
+    if r.is_string() && is_time(l) && right.as_literal().is_some() {
+        let to = widest_time(l);
+        return comparable(op, left, cast(right, to, false, session)?, session);
+    }
+    let types = [left.column_type.clone(), right.column_type.clone()];
+    let common = common_type(&types).map_err(|_| {
+        Error::plan(format!("cannot compare {l} {op} {r}: text, numbers and times do not mix"))
+            .hint(format!("cast one side, for example CAST(… AS {l})"))
+    })?;
+    if matches!(common.data_type, DataType::Map(..) | DataType::Row(_) | DataType::Array(_)) {
+        return Err(Error::unsupported(format!("comparing values of type {}", common.data_type)));
+    }
+    let data_type = match common.data_type {
+        DataType::Null => DataType::Boolean,
+        data_type => data_type,
+    };
+    Ok((implicit_cast_in(left, &data_type, session), implicit_cast_in(right, &data_type, session)))
+}
+
+/// The type of a time, with room for the digits of a literal.
+fn widest_time(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Timestamp(precision) => DataType::Timestamp((*precision).max(3)),
+        DataType::TimestampLtz(precision) => DataType::TimestampLtz((*precision).max(3)),
+        other => other.clone(),
+    }
+}
+
+/// `left op right`
+pub(crate) fn compare(op: CompareOp, left: Expr, right: Expr, session: &Session) -> Result<Expr> {
+    let (left, right) = comparable(op, left, right, session)?;
+    let is_distinct = matches!(op, CompareOp::Distinct | CompareOp::NotDistinct);
+    let nullable = !is_distinct && (left.column_type.nullable || right.column_type.nullable);
+    let kind = ExprKind::Compare { op, left: Box::new(left), right: Box::new(right) };
+    Ok(Expr { kind, column_type: boolean(nullable) }.folded())
+}
+
+/// `expr IS [NOT] NULL`
+pub fn is_null(expr: Expr, negated: bool) -> Expr {
+    if !expr.column_type.nullable {
+        return super::boolean_literal(negated);
+    }
+    let kind = ExprKind::IsNull { input: Box::new(expr), negated };
+    Expr { kind, column_type: boolean(false) }.folded()
+}
+
+/// `left IS [NOT] DISTINCT FROM right`
+pub fn is_distinct_from(left: Expr, right: Expr, negated: bool, session: &Session) -> Result<Expr> {
+    let op = if negated { CompareOp::NotDistinct } else { CompareOp::Distinct };
+    compare(op, left, right, session)
+}
+
+/// `expr [NOT] BETWEEN low AND high`
+pub fn between(
+    expr: Expr,
+    low: Expr,
+    high: Expr,
+    negated: bool,
+    session: &Session,
+) -> Result<Expr> {
+    let above = compare(CompareOp::GreaterOrEqual, expr.clone(), low, session)?;
+    let below = compare(CompareOp::LessOrEqual, expr, high, session)?;
+    let inside = and(above, below)?;
+    if negated { not(inside) } else { Ok(inside) }
+}
+
+/// `expr [NOT] IN (list…)`
+pub fn in_list(expr: Expr, list: Vec<Expr>, negated: bool, session: &Session) -> Result<Expr> {
+    let found = match sets::in_set(&expr, &list, session)? {
+        Some(found) => found,
+        None => {
+            let mut found: Option<Expr> = None;
+            for item in list {
+                let equal = compare(CompareOp::Equal, expr.clone(), item, session)?;
+                found = Some(match found {
+                    Some(before) => or(before, equal)?,
+                    None => equal,
+                });
+            }
+            found.ok_or_else(|| Error::plan("IN needs at least one value"))?
+        }
+    };
+    if negated { not(found) } else { Ok(found) }
+}
+
+/// `expr [NOT] LIKE pattern [ESCAPE character]`, or `SIMILAR TO`.
+pub fn like(
+    expr: Expr,
+    pattern: Expr,
+    escape: Option<&str>,
+    kind: PatternKind,
+    negated: bool,
+    session: &Session,
+) -> Result<Expr> {
+    let name = match kind {
+        PatternKind::Like => "LIKE",
+        PatternKind::SimilarTo => "SIMILAR TO",
+    };
+    let mut args = vec![expr, pattern];
+    if let Some(escape) = escape {
+        if escape.chars().count() != 1 {
+            return Err(Error::plan(format!("ESCAPE takes one character, got '{escape}'")));
+        }
+        args.push(string_literal(escape));
+    }
+    let found = call(name, args, session)?;
+    if negated { not(found) } else { Ok(found) }
+}

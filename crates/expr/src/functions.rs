@@ -1,0 +1,342 @@
+//! The scalar functions by their SQL names: how many arguments, of which types, with which result.
+//!
+//! Each family of functions has a module with a table of [`Definition`]s. A signature is a list of
+//! kinds such as `"string int int?"`; `?` marks what may be left out, `*` what may repeat. The
+//! arguments are cast to their kind before a function sees them.
+
+pub(crate) mod arguments;
+pub(crate) mod arrays;
+pub(crate) mod conditional;
+pub(crate) mod hashes;
+pub(crate) mod json;
+pub(crate) mod math;
+pub(crate) mod pattern;
+pub(crate) mod regexps;
+pub(crate) mod rounding;
+pub(crate) mod sets;
+pub(crate) mod strings;
+pub(crate) mod time;
+pub(crate) mod time_text;
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use thalweg_core::{ColumnType, DataType, Error, Result};
+
+use crate::build::implicit_cast;
+use crate::expr::{Expr, ExprKind, Session};
+use crate::function::{Arguments, Function, Kernel, ScalarFunction, user_kernel};
+
+/// A function in a table.
+pub(crate) struct Definition {
+    name: &'static str,
+    signature: &'static str,
+    build: Build,
+}
+
+enum Build {
+    /// One kernel for all arguments, and a rule for the type of the result.
+    Plain(Returns, fn(&Arguments<'_>) -> Result<ArrayRef>),
+    /// Code that looks at the arguments.
+    Custom(fn(Call<'_>) -> Result<Expr>),
+}
+
+/// A call whose arguments fit the signature.
+pub(crate) struct Call<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) args: Vec<Expr>,
+    pub(crate) session: &'a Session,
+}
+
+/// The type of a result. Where not said otherwise it is nullable if an argument is.
+#[derive(Clone, Copy)]
+pub(crate) enum Returns {
+    /// STRING
+    Text,
+    /// STRING, always nullable
+    TextOrNull,
+    /// The type of the first argument
+    First,
+    /// VARCHAR of the first argument's length
+    FirstVarchar,
+    /// The same, always nullable
+    FirstVarcharOrNull,
+    /// `CHAR(n)`
+    Char(u32),
+    /// INT
+    Int,
+    /// BIGINT
+    BigInt,
+    /// DOUBLE
+    Double,
+    /// BOOLEAN
+    Boolean,
+}
+
+impl Returns {
+    fn resolve(self, args: &[Expr]) -> ColumnType {
+        let nullable = args.iter().any(|arg| arg.column_type.nullable);
+        let first = || args[0].column_type.data_type.clone();
+        let varchar = || match first() {
+            DataType::Char(length) => DataType::Varchar(length),
+            other => other,
+        };
+        let (data_type, nullable) = match self {
+            Returns::Text => (DataType::STRING, nullable),
+            Returns::TextOrNull => (DataType::STRING, true),
+            Returns::First => (first(), nullable),
+            Returns::FirstVarchar => (varchar(), nullable),
+            Returns::FirstVarcharOrNull => (varchar(), true),
+            Returns::Char(length) => (DataType::Char(length), nullable),
+            Returns::Int => (DataType::Int, nullable),
+            Returns::BigInt => (DataType::BigInt, nullable),
+            Returns::Double => (DataType::Double, nullable),
+            Returns::Boolean => (DataType::Boolean, nullable),
+        };
+        ColumnType { data_type, nullable }
+    }
+}
+
+const fn plain(
+    name: &'static str,
+    signature: &'static str,
+    returns: Returns,
+    kernel: fn(&Arguments<'_>) -> Result<ArrayRef>,
+) -> Definition {
+    Definition { name, signature, build: Build::Plain(returns, kernel) }
+}
+
+const fn custom(
+    name: &'static str,
+    signature: &'static str,
+    build: fn(Call<'_>) -> Result<Expr>,
+) -> Definition {
+    Definition { name, signature, build: Build::Custom(build) }
+}
+
+const TABLES: [&[Definition]; 10] = [
+    arrays::DEFINITIONS,
+    conditional::DEFINITIONS,
+    hashes::DEFINITIONS,
+    json::DEFINITIONS,
+    math::DEFINITIONS,
+    regexps::DEFINITIONS,
+    rounding::DEFINITIONS,
+    strings::DEFINITIONS,
+    time::DEFINITIONS,
+    time_text::DEFINITIONS,
+];
+
+fn definitions() -> impl Iterator<Item = &'static Definition> {
+    TABLES.into_iter().flatten()
+}
+
+/// The names of the built-in scalar functions, sorted. Operators that are called like functions
+/// inside (`||`, `LIKE`) are left out.
+pub fn function_names() -> Vec<&'static str> {
+    let is_name = |name: &&str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && !matches!(*name, "LIKE" | "SIMILAR TO" | "ARRAY_AT" | "IS JSON" | "ARRAY" | "MAP")
+    };
+    let mut names: Vec<&'static str> = definitions().map(|d| d.name).filter(is_name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// A function by its SQL name (case does not matter): a user's, or a built-in one.
+///
+/// Units are text literals: `call("FLOOR", [ts, 'MINUTE'])`, `call("EXTRACT", ['HOUR', ts])`,
+/// `call("TIMESTAMPDIFF", ['SECOND', a, b])`. `TRIM(BOTH x FROM s)` is `call("TRIM", ['BOTH', x, s])`,
+/// `POSITION(x IN s)` is `call("POSITION", [x, s])`, `ARRAY[a, b]` is `call("ARRAY", [a, b])` and
+/// `a[i]` is `call("ARRAY_AT", [a, i])`.
+pub fn call(name: &str, args: Vec<Expr>, session: &Session) -> Result<Expr> {
+    if let Some(function) = session.functions.get(name) {
+        return call_user(&function, args, session);
+    }
+    let upper = name.to_uppercase();
+    let Some(definition) = definitions().find(|definition| definition.name == upper) else {
+        return Err(unknown(name, session));
+    };
+    let args = fit(definition, args)?;
+    match &definition.build {
+        Build::Custom(build) => build(Call { name: definition.name, args, session }),
+        Build::Plain(returns, kernel) => {
+            let column_type = returns.resolve(&args);
+            let call = Call { name: definition.name, args, session };
+            Ok(call.with_kernel(column_type, Arc::new(*kernel)))
+        }
+    }
+}
+
+impl Call<'_> {
+    /// An expression that calls a kernel which never fails.
+    pub(crate) fn with_kernel(self, column_type: ColumnType, kernel: Kernel) -> Expr {
+        self.with_function(column_type, kernel, |_| {})
+    }
+    /// An expression that calls a kernel, with flags set by `adjust`.
+    pub(crate) fn with_function(
+        self,
+        column_type: ColumnType,
+        kernel: Kernel,
+        adjust: impl FnOnce(&mut Function),
+    ) -> Expr {
+        let mut function = Function {
+            name: self.name.to_owned(),
+            kernel,
+            zone: self.session.zone,
+            deterministic: true,
+            uses_wall_clock: false,
+            uses_watermark: false,
+            can_fail: false,
+        };
+        adjust(&mut function);
+        let kind = ExprKind::Call { function: Arc::new(function), args: self.args };
+        Expr { kind, column_type }.folded()
+    }
+    /// True if any argument can be NULL.
+    pub(crate) fn nullable(&self) -> bool {
+        self.args.iter().any(|arg| arg.column_type.nullable)
+    }
+    /// The type of an argument.
+    pub(crate) fn arg_type(&self, index: usize) -> &DataType {
+        &self.args[index].column_type.data_type
+    }
+    /// The text of an argument that is a literal.
+    pub(crate) fn text(&self, index: usize) -> Option<&str> {
+        match self.args.get(index)?.as_literal()? {
+            crate::expr::Scalar::String(text) => Some(text),
+            _ => None,
+        }
+    }
+    /// An error that names the function.
+    pub(crate) fn error(&self, message: impl std::fmt::Display) -> Error {
+        Error::plan(format!("{}: {message}", self.name))
+    }
+}
+
+fn call_user(function: &ScalarFunction, args: Vec<Expr>, session: &Session) -> Result<Expr> {
+    let expected = &function.arguments;
+    let describe = |error: Error| error.hint(format!("it was registered as {function:?}"));
+    if args.len() != expected.len() {
+        return Err(describe(Error::plan(format!(
+            "the function {} takes {} arguments, got {}",
+            function.name,
+            expected.len(),
+            args.len()
+        ))));
+    }
+    let mut typed = Vec::with_capacity(args.len());
+    for (arg, data_type) in args.into_iter().zip(expected) {
+        let arg = crate::build::coerce(arg, &data_type.clone().nullable(), session);
+        typed.push(arg.map_err(describe)?);
+    }
+    let resolved = Function {
+        name: function.name.clone(),
+        kernel: user_kernel(function),
+        zone: session.zone,
+        deterministic: function.deterministic,
+        uses_wall_clock: false,
+        uses_watermark: false,
+        can_fail: true,
+    };
+    let kind = ExprKind::Call { function: Arc::new(resolved), args: typed };
+    // Not folded: user code runs in the job, where its failures are reported as its own.
+    Ok(Expr { kind, column_type: function.result.clone() })
+}
+
+fn unknown(name: &str, session: &Session) -> Error {
+    let error = Error::plan(format!("there is no function {name}"));
+    let upper = name.to_uppercase();
+    let names = function_names().into_iter().map(str::to_owned);
+    let near = names
+        .chain(session.functions.names())
+        .map(|known| (strsim::damerau_levenshtein(&known.to_uppercase(), &upper), known))
+        .min();
+    match near {
+        Some((distance, known)) if distance <= 1 + upper.len() / 4 => {
+            error.hint(format!("did you mean {known}?"))
+        }
+        _ => error.hint("SHOW FUNCTIONS lists them"),
+    }
+}
+
+/// Checks the arguments against the signature and casts them.
+fn fit(definition: &Definition, args: Vec<Expr>) -> Result<Vec<Expr>> {
+    let kinds: Vec<&str> = definition.signature.split_whitespace().collect();
+    let required = kinds.iter().filter(|kind| !kind.ends_with(['?', '*'])).count();
+    let repeats = kinds.last().is_some_and(|kind| kind.ends_with('*'));
+    let refuse = |args: &[Expr]| {
+        let got: Vec<String> = args.iter().map(|a| a.column_type.data_type.to_string()).collect();
+        Error::plan(format!("{} does not take ({})", definition.name, got.join(", ")))
+            .hint(format!("supported: {}", usage(definition)))
+    };
+    if args.len() < required || (args.len() > kinds.len() && !repeats) {
+        return Err(refuse(&args));
+    }
+    let mut typed = Vec::with_capacity(args.len());
+    for (index, arg) in args.iter().enumerate() {
+        let kind = kinds[index.min(kinds.len() - 1)].trim_end_matches(['?', '*']);
+        match fit_one(kind, arg) {
+            Some(arg) => typed.push(arg),
+            None => return Err(refuse(&args)),
+        }
+    }
+    Ok(typed)
+}
+
+fn fit_one(kind: &str, arg: &Expr) -> Option<Expr> {
+    let data_type = &arg.column_type.data_type;
+    let is_null = *data_type == DataType::Null;
+    let date_like = data_type.is_timestamp() || *data_type == DataType::Date;
+    let (accepted, target) = match kind {
+        "string" => (data_type.is_string(), None),
+        "text" => (true, Some(DataType::STRING)),
+        "int" => (data_type.is_integer(), Some(DataType::Int)),
+        "bigint" => (data_type.is_integer(), Some(DataType::BigInt)),
+        "double" => (data_type.is_numeric(), Some(DataType::Double)),
+        "number" => (data_type.is_numeric(), None),
+        "boolean" => (*data_type == DataType::Boolean, None),
+        "timestamp" => (data_type.is_timestamp(), None),
+        "date" => (date_like, None),
+        "time" => (date_like || matches!(data_type, DataType::Time(_)), None),
+        "binary" => (data_type.is_binary(), None),
+        "array" => (matches!(data_type, DataType::Array(_)), None),
+        _ => (true, None),
+    };
+    if is_null && kind != "any" {
+        let target = target.unwrap_or(match kind {
+            "number" => DataType::Int,
+            "boolean" => DataType::Boolean,
+            "timestamp" | "time" => DataType::Timestamp(3),
+            "date" => DataType::Date,
+            "binary" => DataType::BYTES,
+            _ => DataType::STRING,
+        });
+        return (kind != "array").then(|| Expr::null(target));
+    }
+    let cast = |target: &DataType| {
+        // A function that takes any text prints other values; text keeps its type.
+        if kind == "text" && data_type.is_string() {
+            arg.clone()
+        } else {
+            implicit_cast(arg.clone(), target)
+        }
+    };
+    accepted.then(|| target.as_ref().map_or_else(|| arg.clone(), cast))
+}
+
+/// `SUBSTRING(string, int [, int])`
+fn usage(definition: &Definition) -> String {
+    let mut text = format!("{}(", definition.name);
+    for (index, kind) in definition.signature.split_whitespace().enumerate() {
+        let name = kind.trim_end_matches(['?', '*']);
+        let comma = if index == 0 { "" } else { ", " };
+        text += &match kind.chars().last() {
+            Some('?') => format!(" [{comma}{name}]"),
+            Some('*') => format!("{comma}{name}…"),
+            _ => format!("{comma}{name}"),
+        };
+    }
+    text + ")"
+}

@@ -1,0 +1,124 @@
+//! Typed views of arguments, and builders of results, so that a function is a closure over rows.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{BooleanBuilder, PrimitiveBuilder, StringViewBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, StringViewArray};
+use thalweg_core::Result;
+
+use crate::function::{Arguments, Value};
+
+/// An argument of text.
+pub(crate) struct Texts<'a> {
+    array: &'a StringViewArray,
+    constant: bool,
+}
+
+impl<'a> Texts<'a> {
+    /// The text in a row.
+    #[inline]
+    pub(crate) fn get(&self, row: usize) -> Option<&'a str> {
+        let row = if self.constant { 0 } else { row };
+        self.array.is_valid(row).then(|| self.array.value(row))
+    }
+}
+
+/// An argument of numbers.
+pub(crate) struct Numbers<'a, T: ArrowPrimitiveType> {
+    array: &'a PrimitiveArray<T>,
+    constant: bool,
+}
+
+impl<T: ArrowPrimitiveType> Numbers<'_, T> {
+    /// The number in a row.
+    #[inline]
+    pub(crate) fn get(&self, row: usize) -> Option<T::Native> {
+        let row = if self.constant { 0 } else { row };
+        self.array.is_valid(row).then(|| self.array.value(row))
+    }
+}
+
+impl Arguments<'_> {
+    /// Text.
+    pub(crate) fn texts(&self, index: usize) -> Texts<'_> {
+        let value = &self.values[index];
+        Texts { array: value.array().as_string_view(), constant: value.is_constant() }
+    }
+    /// Numbers of an Arrow type.
+    pub(crate) fn numbers<T: ArrowPrimitiveType>(&self, index: usize) -> Numbers<'_, T> {
+        let value = &self.values[index];
+        Numbers { array: value.array().as_primitive::<T>(), constant: value.is_constant() }
+    }
+    /// INT.
+    pub(crate) fn ints(&self, index: usize) -> Numbers<'_, Int32Type> {
+        self.numbers(index)
+    }
+    /// BIGINT.
+    pub(crate) fn bigints(&self, index: usize) -> Numbers<'_, Int64Type> {
+        self.numbers(index)
+    }
+    /// DOUBLE.
+    pub(crate) fn doubles(&self, index: usize) -> Numbers<'_, Float64Type> {
+        self.numbers(index)
+    }
+    /// How many arguments there are.
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+    /// An argument.
+    pub(crate) fn value(&self, index: usize) -> &Value {
+        &self.values[index]
+    }
+
+    /// Text, built row by row into a buffer; `None` is NULL.
+    pub(crate) fn text_result(
+        &self,
+        mut row_text: impl FnMut(usize, &mut String) -> Option<()>,
+    ) -> Result<ArrayRef> {
+        let mut out = StringViewBuilder::with_capacity(self.rows);
+        let mut buffer = String::new();
+        for row in 0..self.rows {
+            buffer.clear();
+            match row_text(row, &mut buffer) {
+                Some(()) => out.append_value(&buffer),
+                None => out.append_null(),
+            }
+        }
+        Ok(Arc::new(out.finish()))
+    }
+    /// Text that is a part of an argument.
+    pub(crate) fn slice_result<'s>(
+        &self,
+        mut row_text: impl FnMut(usize) -> Option<&'s str>,
+    ) -> Result<ArrayRef> {
+        let mut out = StringViewBuilder::with_capacity(self.rows);
+        for row in 0..self.rows {
+            out.append_option(row_text(row));
+        }
+        Ok(Arc::new(out.finish()))
+    }
+    /// Numbers.
+    pub(crate) fn number_result<T: ArrowPrimitiveType>(
+        &self,
+        mut number: impl FnMut(usize) -> Option<T::Native>,
+    ) -> Result<ArrayRef> {
+        let mut out = PrimitiveBuilder::<T>::with_capacity(self.rows);
+        for row in 0..self.rows {
+            out.append_option(number(row));
+        }
+        Ok(Arc::new(out.finish()))
+    }
+    /// Truth values.
+    pub(crate) fn boolean_result(
+        &self,
+        mut truth: impl FnMut(usize) -> Option<bool>,
+    ) -> Result<ArrayRef> {
+        let mut out = BooleanBuilder::with_capacity(self.rows);
+        for row in 0..self.rows {
+            out.append_option(truth(row));
+        }
+        Ok(Arc::new(out.finish()))
+    }
+}

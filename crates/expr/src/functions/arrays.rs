@@ -1,0 +1,202 @@
+//! Arrays and rows: construction and access. Elements count from 1.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    Array, ArrayRef, ListArray, StringViewArray, StructArray, UInt32Array, new_null_array,
+};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_ord::cmp;
+use arrow_select::interleave::interleave;
+use arrow_select::take::take;
+use thalweg_core::{Column, ColumnType, DataType, Error, Result};
+
+use super::{Call, Definition, Returns, custom, plain};
+use crate::build::{common_type, implicit_cast_in};
+use crate::expr::Expr;
+use crate::function::Arguments;
+
+pub(super) const DEFINITIONS: &[Definition] = &[
+    custom("ARRAY", "any any*", array),
+    custom("ROW", "any any*", row),
+    plain("CARDINALITY", "array", Returns::Int, |a| {
+        let lists = Lists::new(a, 0);
+        a.number_result::<Int32Type>(|row| Some(lists.range(row)?.len() as i32))
+    }),
+    custom("ARRAY_AT", "array int", |call| element(call, false)),
+    custom("ELEMENT", "array", |call| element(call, true)),
+    custom("ARRAY_CONTAINS", "array any", contains),
+    custom("SPLIT", "string string", split),
+];
+
+/// An argument of arrays.
+struct Lists<'a> {
+    list: &'a ListArray,
+    constant: bool,
+}
+
+impl<'a> Lists<'a> {
+    fn new(a: &'a Arguments<'_>, index: usize) -> Self {
+        let value = a.value(index);
+        Lists { list: value.array().as_list::<i32>(), constant: value.is_constant() }
+    }
+    /// Where the elements of a row stand among all elements.
+    fn range(&self, row: usize) -> Option<std::ops::Range<usize>> {
+        let row = if self.constant { 0 } else { row };
+        let offsets = self.list.value_offsets();
+        self.list.is_valid(row).then(|| offsets[row] as usize..offsets[row + 1] as usize)
+    }
+}
+
+fn element_type(call: &Call<'_>) -> Result<ColumnType> {
+    match call.arg_type(0) {
+        DataType::Array(element) => Ok((**element).clone()),
+        other => Err(call.error(format!("{other} is not an array"))),
+    }
+}
+
+fn array(call: Call<'_>) -> Result<Expr> {
+    let types: Vec<ColumnType> = call.args.iter().map(|arg| arg.column_type.clone()).collect();
+    let element = common_type(&types).map_err(|error| call.error(error.message()))?;
+    let cast = |arg: &Expr| implicit_cast_in(arg.clone(), &element.data_type, call.session);
+    let args = call.args.iter().map(cast).collect();
+    let column_type = DataType::Array(Box::new(element.clone())).not_null();
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let width = a.len();
+        let arrays: Vec<&dyn Array> = a.values.iter().map(|v| v.array().as_ref()).collect();
+        let place =
+            |index: usize, row: usize| (index, if a.value(index).is_constant() { 0 } else { row });
+        let places: Vec<(usize, usize)> =
+            (0..a.rows).flat_map(|row| (0..width).map(move |i| place(i, row))).collect();
+        let values = interleave(&arrays, &places)?;
+        let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(width, a.rows));
+        Ok(Arc::new(ListArray::new(Arc::new(element.field("item")), offsets, values, None)))
+    };
+    Ok(Call { args, ..call }.with_kernel(column_type, Arc::new(kernel)))
+}
+
+fn row(call: Call<'_>) -> Result<Expr> {
+    let columns: Vec<Column> = call
+        .args
+        .iter()
+        .enumerate()
+        .map(|(index, arg)| Column::new(format!("EXPR${index}"), arg.column_type.clone()))
+        .collect();
+    let column_type = DataType::Row(columns).not_null();
+    let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let arrow_schema::DataType::Struct(fields) = a.result.arrow() else {
+            return Err(Error::internal("ROW without the type of a row"));
+        };
+        let mut arrays = Vec::with_capacity(a.len());
+        for value in a.values {
+            arrays.push(value.clone().into_rows(a.rows)?);
+        }
+        Ok(Arc::new(StructArray::try_new(fields, arrays, None)?))
+    };
+    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+}
+
+/// `array[n]`, NULL beyond its ends; or the only element, an error where there are more.
+fn element(call: Call<'_>, only: bool) -> Result<Expr> {
+    let column_type = element_type(&call)?.with_nullable(true);
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let lists = Lists::new(a, 0);
+        let position = (!only).then(|| a.ints(1));
+        let mut picks: Vec<Option<u32>> = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            let Some(range) = lists.range(row) else {
+                picks.push(None);
+                continue;
+            };
+            if only && range.len() > 1 {
+                let message = format!("ELEMENT of an array with {} elements", range.len());
+                return Err(Error::data(message));
+            }
+            let place = match &position {
+                Some(position) => position.get(row).and_then(|p| usize::try_from(p).ok()),
+                None => Some(1),
+            };
+            let place = place.filter(|place| (1..=range.len()).contains(place));
+            picks.push(place.map(|place| (range.start + place - 1) as u32));
+        }
+        if lists.list.values().is_empty() {
+            return Ok(new_null_array(&a.result.arrow(), a.rows));
+        }
+        Ok(take(lists.list.values(), &UInt32Array::from(picks), None)?)
+    };
+    Ok(call.with_function(column_type, Arc::new(kernel), |function| function.can_fail = only))
+}
+
+/// True if an element equals the value; a NULL is found among NULLs.
+fn contains(call: Call<'_>) -> Result<Expr> {
+    let element = element_type(&call)?;
+    let nullable = call.args[0].column_type.nullable;
+    let Call { name, mut args, session } = call;
+    let types = [element.clone(), args[1].column_type.clone()];
+    let common = common_type(&types)
+        .map_err(|error| Error::plan(format!("ARRAY_CONTAINS: {}", error.message())))?;
+    let array_type = DataType::Array(Box::new(common.clone()));
+    args[1] = implicit_cast_in(args[1].clone(), &common.data_type, session);
+    if element.data_type != common.data_type {
+        args[0] = implicit_cast_in(args[0].clone(), &array_type, session);
+    }
+    let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let lists = Lists::new(a, 0);
+        // Each element beside the value that is sought in its row.
+        let mut sought = Vec::new();
+        let mut elements = Vec::new();
+        let constant = a.value(1).is_constant();
+        for row in 0..a.rows {
+            for place in lists.range(row).unwrap_or(0..0) {
+                elements.push(place as u32);
+                sought.push(if constant { 0 } else { row as u32 });
+            }
+        }
+        let elements = take(lists.list.values(), &UInt32Array::from(elements), None)?;
+        let sought = take(a.value(1).array(), &UInt32Array::from(sought), None)?;
+        let equal = cmp::not_distinct(&elements, &sought)?;
+        let mut next = 0;
+        a.boolean_result(|row| {
+            let count = lists.range(row)?.len();
+            let found = (next..next + count).any(|place| equal.value(place));
+            next += count;
+            Some(found)
+        })
+    };
+    let column_type = DataType::Boolean.nullable().with_nullable(nullable);
+    Ok(Call { name, args, session }.with_kernel(column_type, Arc::new(kernel)))
+}
+
+/// The parts of a text between separators, as an array; an empty separator parts characters.
+fn split(call: Call<'_>) -> Result<Expr> {
+    let nullable = call.nullable();
+    let element = DataType::STRING.nullable();
+    let column_type = DataType::Array(Box::new(element.clone())).nullable().with_nullable(nullable);
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let (s, separator) = (a.texts(0), a.texts(1));
+        let mut parts: Vec<&str> = Vec::new();
+        let mut lengths = Vec::with_capacity(a.rows);
+        let mut valid = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            let before = parts.len();
+            let both = s.get(row).zip(separator.get(row));
+            valid.push(both.is_some());
+            match both {
+                Some((text, "")) => {
+                    let ends = |(at, c): (usize, char)| &text[at..at + c.len_utf8()];
+                    parts.extend(text.char_indices().map(ends));
+                }
+                Some((text, separator)) => parts.extend(text.split(separator)),
+                None => {}
+            }
+            lengths.push(parts.len() - before);
+        }
+        let values = Arc::new(StringViewArray::from_iter_values(parts));
+        let field = Arc::new(element.field("item"));
+        let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
+        Ok(Arc::new(ListArray::new(field, OffsetBuffer::from_lengths(lengths), values, nulls)))
+    };
+    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+}

@@ -1,0 +1,85 @@
+//! COALESCE and its kin, GREATEST and LEAST.
+
+use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_buffer::NullBuffer;
+use arrow_select::nullif::nullif;
+use arrow_select::zip::zip;
+use std::sync::Arc;
+use thalweg_core::{ColumnType, Result};
+
+use super::{Call, Definition, custom};
+use crate::build::{self, common_type, compare, implicit_cast_in};
+use crate::evaluate::true_mask;
+use crate::expr::{CompareOp, Expr, ExprKind};
+use crate::function::{Arguments, Value};
+use crate::kernels;
+
+pub(super) const DEFINITIONS: &[Definition] = &[
+    custom("COALESCE", "any any*", coalesce),
+    custom("IFNULL", "any any", coalesce),
+    custom("NULLIF", "any any", null_if),
+    custom("IF", "boolean any any", choose),
+    custom("GREATEST", "any any*", |call| extreme(call, CompareOp::Greater)),
+    custom("LEAST", "any any*", |call| extreme(call, CompareOp::Less)),
+];
+
+/// Casts all arguments to their common type.
+fn unify(call: &Call<'_>) -> Result<(Vec<Expr>, ColumnType)> {
+    let types: Vec<ColumnType> = call.args.iter().map(|arg| arg.column_type.clone()).collect();
+    let column_type = common_type(&types).map_err(|error| call.error(error.message()))?;
+    let cast = |arg: &Expr| implicit_cast_in(arg.clone(), &column_type.data_type, call.session);
+    let args = call.args.iter().map(cast).collect();
+    Ok((args, column_type))
+}
+
+fn coalesce(call: Call<'_>) -> Result<Expr> {
+    let (mut args, mut column_type) = unify(&call)?;
+    column_type.nullable = args.iter().all(|arg| arg.column_type.nullable);
+    // What stands behind an argument that is never NULL is never used.
+    if let Some(last) = args.iter().position(|arg| !arg.column_type.nullable) {
+        args.truncate(last + 1);
+    }
+    if args.len() == 1 {
+        return Ok(args.remove(0));
+    }
+    Ok(Expr { kind: ExprKind::Coalesce(args), column_type }.folded())
+}
+
+fn null_if(call: Call<'_>) -> Result<Expr> {
+    let Call { mut args, session, .. } = call;
+    let (first, second) = (args.remove(0), args.remove(0));
+    let equal = compare(CompareOp::Equal, first.clone(), second, session)?;
+    let null = Expr::null(first.column_type.data_type.clone());
+    build::case(vec![(equal, null)], Some(first))
+}
+
+fn choose(call: Call<'_>) -> Result<Expr> {
+    let mut args = call.args.into_iter();
+    let (Some(condition), Some(yes), otherwise) = (args.next(), args.next(), args.next()) else {
+        return Err(thalweg_core::Error::internal("IF without its arguments"));
+    };
+    build::case(vec![(condition, yes)], otherwise)
+}
+
+/// GREATEST and LEAST: NULL if any argument is.
+fn extreme(call: Call<'_>, op: CompareOp) -> Result<Expr> {
+    let (args, column_type) = unify(&call)?;
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let mut best = a.value(0).clone();
+        let mut missing: Option<NullBuffer> = None;
+        for value in a.values {
+            let rows = value.clone().into_rows(a.rows)?;
+            missing = NullBuffer::union(missing.as_ref(), rows.logical_nulls().as_ref());
+            let better = kernels::compare::compare(op, value, &best)?.into_rows(a.rows)?;
+            let mask = BooleanArray::new(true_mask(&better)?, None);
+            best = Value::Rows(zip(&mask, value, &best)?);
+        }
+        let best = best.into_rows(a.rows)?;
+        match missing {
+            None => Ok(best),
+            Some(valid) => Ok(nullif(&best, &BooleanArray::new(!valid.inner(), None))?),
+        }
+    };
+    let call = Call { args, ..call };
+    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+}

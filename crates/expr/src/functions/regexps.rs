@@ -1,0 +1,344 @@
+//! LIKE, SIMILAR TO and regular expressions.
+//!
+//! A pattern that is a literal is compiled when the statement is planned. Java's look-around and
+//! back-references do not exist here and are refused by name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, BooleanArray, cast::AsArray};
+use arrow_buffer::BooleanBuffer;
+use regex::Regex;
+use thalweg_core::{DataType, Error, Result};
+
+use super::{Call, Definition, custom};
+use crate::expr::Expr;
+use crate::function::{Arguments, Kernel};
+
+pub(super) const DEFINITIONS: &[Definition] = &[
+    custom("LIKE", "string string string?", like),
+    custom("SIMILAR TO", "string string string?", similar_to),
+    custom("REGEXP", "string string", regexp),
+    custom("RLIKE", "string string", regexp),
+    custom("REGEXP_LIKE", "string string", regexp),
+    custom("REGEXP_EXTRACT", "string string int?", |call| call_with_pattern(call, extract)),
+    custom("REGEXP_REPLACE", "string string string", |call| call_with_pattern(call, replace)),
+    custom("REGEXP_COUNT", "string string", regexp_count),
+];
+
+fn compile(pattern: &str) -> Result<Regex> {
+    Regex::new(pattern).map_err(|error| {
+        let text = error.to_string();
+        let reason = text.lines().last().unwrap_or("it is malformed").trim();
+        let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+        Error::plan(format!("'{pattern}' is not a regular expression: {reason}"))
+            .hint("look-around and back-references are not supported")
+    })
+}
+
+/// The regular expression of each row, compiled once for each different text.
+struct Patterns<'a> {
+    fixed: Option<&'a Regex>,
+    seen: HashMap<String, Regex>,
+}
+
+impl<'a> Patterns<'a> {
+    fn new(fixed: Option<&'a Regex>) -> Self {
+        Patterns { fixed, seen: HashMap::new() }
+    }
+    fn get(&mut self, text: &str, translate: impl Fn(&str) -> Result<String>) -> Result<&Regex> {
+        if let Some(fixed) = self.fixed {
+            return Ok(fixed);
+        }
+        if !self.seen.contains_key(text) {
+            // Ever-new patterns must not fill the memory.
+            if self.seen.len() >= 1_000 {
+                self.seen.clear();
+            }
+            let data = |error: Error| Error::data(error.message().to_owned());
+            let regex = translate(text).and_then(|text| compile(&text)).map_err(data)?;
+            self.seen.insert(text.to_owned(), regex);
+        }
+        Ok(&self.seen[text])
+    }
+}
+
+/// A LIKE pattern, by the cheapest way to match it.
+enum Matcher {
+    Exactly(String),
+    Prefix(String),
+    Suffix(String),
+    Contains(String),
+    Regex(Box<Regex>),
+}
+
+impl Matcher {
+    fn matches(&self, text: &str) -> bool {
+        match self {
+            Matcher::Exactly(part) => text == part,
+            Matcher::Prefix(part) => text.starts_with(part.as_str()),
+            Matcher::Suffix(part) => text.ends_with(part.as_str()),
+            Matcher::Contains(part) => text.contains(part.as_str()),
+            Matcher::Regex(regex) => regex.is_match(text),
+        }
+    }
+}
+
+/// A piece of a LIKE pattern.
+#[derive(PartialEq)]
+enum Token {
+    Literal(char),
+    One,
+    Any,
+}
+
+fn like_tokens(pattern: &str, escape: Option<char>) -> Result<Vec<Token>> {
+    let mut tokens = Vec::new();
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        tokens.push(match c {
+            c if Some(c) == escape => match rest.next() {
+                Some(next) if next == '%' || next == '_' || Some(next) == escape => {
+                    Token::Literal(next)
+                }
+                _ => return Err(Error::plan(format!("bad escape in the pattern '{pattern}'"))),
+            },
+            '%' => Token::Any,
+            '_' => Token::One,
+            c => Token::Literal(c),
+        });
+    }
+    Ok(tokens)
+}
+
+fn like_matcher(pattern: &str, escape: Option<char>) -> Result<Matcher> {
+    let tokens = like_tokens(pattern, escape)?;
+    let literal = |tokens: &[Token]| -> Option<String> {
+        let char_of = |token: &Token| match token {
+            Token::Literal(c) => Some(*c),
+            _ => None,
+        };
+        tokens.iter().map(char_of).collect()
+    };
+    let simple = match &tokens[..] {
+        [Token::Any, inner @ .., Token::Any] => literal(inner).map(Matcher::Contains),
+        [Token::Any, inner @ ..] => literal(inner).map(Matcher::Suffix),
+        [inner @ .., Token::Any] => literal(inner).map(Matcher::Prefix),
+        all => literal(all).map(Matcher::Exactly),
+    };
+    match simple {
+        Some(matcher) => Ok(matcher),
+        None => Ok(Matcher::Regex(Box::new(compile(&like_regex(&tokens))?))),
+    }
+}
+
+fn like_regex(tokens: &[Token]) -> String {
+    let mut regex = String::from("(?s)^");
+    for token in tokens {
+        match token {
+            Token::Any => regex.push_str(".*"),
+            Token::One => regex.push('.'),
+            Token::Literal(c) => regex.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    regex + "$"
+}
+
+fn escape_of(call: &Call<'_>) -> Option<char> {
+    call.text(2).and_then(|text| text.chars().next())
+}
+
+fn boolean_of(call: &Call<'_>) -> thalweg_core::ColumnType {
+    DataType::Boolean.nullable().with_nullable(call.nullable())
+}
+
+fn like(call: Call<'_>) -> Result<Expr> {
+    let escape = escape_of(&call);
+    let column_type = boolean_of(&call);
+    let Some(pattern) = call.text(1) else {
+        let translate = move |pattern: &str| Ok(like_regex(&like_tokens(pattern, escape)?));
+        return Ok(
+            call.with_function(column_type, matcher_kernel(translate), |f| f.can_fail = true)
+        );
+    };
+    let matcher = like_matcher(pattern, escape)?;
+    let kernel = move |a: &Arguments<'_>| Ok(test_all(a, |text| matcher.matches(text)));
+    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+}
+
+/// Tests the first argument with one matcher.
+fn test_all(a: &Arguments<'_>, test: impl Fn(&str) -> bool) -> ArrayRef {
+    let array = a.value(0).array().as_string_view();
+    let bits = BooleanBuffer::collect_bool(array.len(), |row| test(array.value(row)));
+    Arc::new(BooleanArray::new(bits, array.nulls().cloned()))
+}
+
+/// Tests the first argument with the pattern that the second one has in the same row.
+fn matcher_kernel(translate: impl Fn(&str) -> Result<String> + Send + Sync + 'static) -> Kernel {
+    Arc::new(move |a| {
+        let (s, pattern) = (a.texts(0), a.texts(1));
+        let mut patterns = Patterns::new(None);
+        let mut truths = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            truths.push(match (s.get(row), pattern.get(row)) {
+                (Some(text), Some(pattern)) => {
+                    Some(patterns.get(pattern, &translate)?.is_match(text))
+                }
+                _ => None,
+            });
+        }
+        Ok(Arc::new(BooleanArray::from(truths)))
+    })
+}
+
+/// SIMILAR TO as a regular expression.
+fn similar_regex(pattern: &str, escape: Option<char>) -> Result<String> {
+    let mut regex = String::from("(?s)^(?:");
+    let mut rest = pattern.chars();
+    let mut in_set = false;
+    while let Some(c) = rest.next() {
+        match c {
+            c if Some(c) == escape => {
+                let next = rest.next().ok_or_else(|| {
+                    Error::plan(format!("bad escape at the end of the pattern '{pattern}'"))
+                })?;
+                regex.push_str(&regex::escape(next.encode_utf8(&mut [0; 4])));
+            }
+            '[' => {
+                in_set = true;
+                regex.push('[');
+            }
+            ']' => {
+                in_set = false;
+                regex.push(']');
+            }
+            c if in_set => regex.push(c),
+            '%' => regex.push_str(".*"),
+            '_' => regex.push('.'),
+            '.' | '\\' | '^' | '$' => {
+                regex.push('\\');
+                regex.push(c);
+            }
+            c => regex.push(c),
+        }
+    }
+    Ok(regex + ")$")
+}
+
+fn similar_to(call: Call<'_>) -> Result<Expr> {
+    let escape = escape_of(&call);
+    let column_type = boolean_of(&call);
+    let Some(pattern) = call.text(1) else {
+        let translate = move |pattern: &str| similar_regex(pattern, escape);
+        return Ok(
+            call.with_function(column_type, matcher_kernel(translate), |f| f.can_fail = true)
+        );
+    };
+    let regex = compile(&similar_regex(pattern, escape)?)?;
+    let kernel = move |a: &Arguments<'_>| Ok(test_all(a, |text| regex.is_match(text)));
+    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+}
+
+/// True where the pattern is found anywhere in the text.
+fn regexp(call: Call<'_>) -> Result<Expr> {
+    let column_type = boolean_of(&call);
+    let Some(pattern) = call.text(1) else {
+        let kernel = matcher_kernel(|pattern| Ok(pattern.to_owned()));
+        return Ok(call.with_function(column_type, kernel, |f| f.can_fail = true));
+    };
+    let regex = compile(pattern)?;
+    let kernel = move |a: &Arguments<'_>| Ok(test_all(a, |text| regex.is_match(text)));
+    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+}
+
+type PatternKernel = fn(&Arguments<'_>, Option<&Regex>) -> Result<ArrayRef>;
+
+/// Compiles the second argument if it is a literal; REPLACE is NOT NULL where its arguments are.
+fn call_with_pattern(call: Call<'_>, kernel: PatternKernel) -> Result<Expr> {
+    let regex = call.text(1).map(compile).transpose()?;
+    let nullable = call.name == "REGEXP_EXTRACT" || call.nullable();
+    let column_type = DataType::STRING.nullable().with_nullable(nullable);
+    let can_fail = regex.is_none();
+    let kernel = Arc::new(move |a: &Arguments<'_>| kernel(a, regex.as_ref()));
+    Ok(call.with_function(column_type, kernel, |function| function.can_fail = can_fail))
+}
+
+fn same(pattern: &str) -> Result<String> {
+    Ok(pattern.to_owned())
+}
+
+/// The part that matches, or a group of it; NULL where nothing does.
+fn extract(a: &Arguments<'_>, fixed: Option<&Regex>) -> Result<ArrayRef> {
+    let (s, pattern) = (a.texts(0), a.texts(1));
+    let group = (a.len() > 2).then(|| a.ints(2));
+    let mut patterns = Patterns::new(fixed);
+    let mut parts = Vec::with_capacity(a.rows);
+    for row in 0..a.rows {
+        let group = group.as_ref().map_or(Some(0), |group| group.get(row));
+        let (Some(text), Some(pattern), Some(group)) = (s.get(row), pattern.get(row), group) else {
+            parts.push(None);
+            continue;
+        };
+        let found = patterns.get(pattern, same)?.captures(text);
+        let part = found.and_then(|found| found.get(usize::try_from(group).ok()?));
+        parts.push(part.map(|part| part.as_str()));
+    }
+    a.slice_result(|row| parts[row])
+}
+
+/// Java's replacement text (`$1`, `\$`) in the form of the regex crate.
+fn replacement(java: &str) -> String {
+    let mut out = String::with_capacity(java.len());
+    let mut rest = java.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => match rest.next() {
+                Some('$') => out.push_str("$$"),
+                Some(next) => out.push(next),
+                None => {}
+            },
+            '$' => {
+                out.push_str("${");
+                while let Some(digit) = rest.next_if(char::is_ascii_digit) {
+                    out.push(digit);
+                }
+                out.push('}');
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn replace(a: &Arguments<'_>, fixed: Option<&Regex>) -> Result<ArrayRef> {
+    let (s, pattern, with) = (a.texts(0), a.texts(1), a.texts(2));
+    let mut patterns = Patterns::new(fixed);
+    let mut texts = Vec::with_capacity(a.rows);
+    let mut known: Option<(&str, String)> = None;
+    for row in 0..a.rows {
+        let row_args = (s.get(row), pattern.get(row), with.get(row));
+        let (Some(text), Some(pattern), Some(with)) = row_args else {
+            texts.push(None);
+            continue;
+        };
+        if known.as_ref().is_none_or(|(java, _)| *java != with) {
+            known = Some((with, replacement(with)));
+        }
+        let with = known.as_ref().map_or("", |(_, with)| with.as_str());
+        texts.push(Some(patterns.get(pattern, same)?.replace_all(text, with)));
+    }
+    a.slice_result(|row| texts[row].as_deref())
+}
+
+fn regexp_count(call: Call<'_>) -> Result<Expr> {
+    let pattern = call.text(1).ok_or_else(|| call.error("the pattern must be a literal"))?;
+    let regex = compile(pattern)?;
+    let column_type = DataType::Int.nullable().with_nullable(call.nullable());
+    let kernel = move |a: &Arguments<'_>| {
+        let s = a.texts(0);
+        a.number_result::<arrow_array::types::Int32Type>(|row| {
+            Some(regex.find_iter(s.get(row)?).count() as i32)
+        })
+    };
+    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+}

@@ -1,0 +1,577 @@
+//! Functions of text. Positions count characters (code points) from 1.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, BinaryArray};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use std::sync::Arc;
+use thalweg_core::{DataType, Result};
+
+use super::{Call, Definition, Returns, custom, plain};
+use crate::expr::Expr;
+use crate::function::Arguments;
+
+pub(super) const DEFINITIONS: &[Definition] = &[
+    plain("UPPER", "string", Returns::First, |a| {
+        let s = a.texts(0);
+        a.text_result(|row, out| push_all(out, s.get(row)?.chars().flat_map(char::to_uppercase)))
+    }),
+    plain("LOWER", "string", Returns::First, |a| {
+        let s = a.texts(0);
+        a.text_result(|row, out| push_all(out, s.get(row)?.chars().flat_map(char::to_lowercase)))
+    }),
+    plain("CHAR_LENGTH", "string", Returns::Int, char_length),
+    plain("CHARACTER_LENGTH", "string", Returns::Int, char_length),
+    plain("COUNT_CHAR", "string string", Returns::BigInt, |a| {
+        let (s, c) = (a.texts(0), a.texts(1));
+        a.number_result::<arrow_array::types::Int64Type>(|row| {
+            let wanted = c.get(row)?.chars().next();
+            Some(s.get(row)?.chars().filter(|c| Some(*c) == wanted).count() as i64)
+        })
+    }),
+    plain("SUBSTRING", "string int int?", Returns::FirstVarcharOrNull, substring),
+    plain("SUBSTR", "string int int?", Returns::FirstVarcharOrNull, substring),
+    plain("LEFT", "string int", Returns::FirstVarcharOrNull, |a| {
+        let (s, n) = (a.texts(0), a.ints(1));
+        a.slice_result(|row| Some(characters(s.get(row)?, 0, n.get(row)?.max(0) as usize)))
+    }),
+    plain("RIGHT", "string int", Returns::FirstVarcharOrNull, |a| {
+        let (s, n) = (a.texts(0), a.ints(1));
+        a.slice_result(|row| {
+            let (s, n) = (s.get(row)?, n.get(row)?.max(0) as usize);
+            let length = s.chars().count();
+            Some(characters(s, length.saturating_sub(n), n))
+        })
+    }),
+    plain("TRIM", "string string?", Returns::FirstVarchar, |a| trim_text(a, true, true)),
+    plain("TRIM_LEADING", "string string?", Returns::FirstVarchar, |a| trim_text(a, true, false)),
+    plain("TRIM_TRAILING", "string string?", Returns::FirstVarchar, |a| trim_text(a, false, true)),
+    plain("LTRIM", "string string?", Returns::FirstVarchar, |a| trim_set(a, true, false)),
+    plain("RTRIM", "string string?", Returns::FirstVarchar, |a| trim_set(a, false, true)),
+    plain("BTRIM", "string string?", Returns::FirstVarchar, |a| trim_set(a, true, true)),
+    plain("REPLACE", "string string string", Returns::Text, |a| {
+        let (s, from, to) = (a.texts(0), a.texts(1), a.texts(2));
+        a.text_result(|row, out| replace(out, s.get(row)?, from.get(row)?, to.get(row)?))
+    }),
+    plain("POSITION", "string string int?", Returns::Int, |a| find(a, 0, 1)),
+    plain("LOCATE", "string string int?", Returns::Int, |a| find(a, 0, 1)),
+    plain("INSTR", "string string int? int?", Returns::Int, instr),
+    plain("CONCAT", "text text*", Returns::Text, concat),
+    custom("||", "text text", concat_operator),
+    plain("CONCAT_WS", "string text*", Returns::Text, concat_with_separator),
+    plain("LPAD", "string int string", Returns::TextOrNull, |a| pad(a, true)),
+    plain("RPAD", "string int string", Returns::TextOrNull, |a| pad(a, false)),
+    plain("REPEAT", "string int", Returns::Text, |a| {
+        let (s, n) = (a.texts(0), a.ints(1));
+        a.text_result(|row, out| {
+            let (s, n) = (s.get(row)?, n.get(row)?);
+            (0..n).for_each(|_| out.push_str(s));
+            Some(())
+        })
+    }),
+    plain("REVERSE", "string", Returns::TextOrNull, |a| {
+        let s = a.texts(0);
+        a.text_result(|row, out| push_all(out, s.get(row)?.chars().rev()))
+    }),
+    plain("INITCAP", "string", Returns::First, |a| {
+        let s = a.texts(0);
+        a.text_result(|row, out| initcap(out, s.get(row)?))
+    }),
+    custom("OVERLAY", "string string int int?", overlay),
+    plain("SPLIT_INDEX", "string string int", Returns::TextOrNull, |a| {
+        let (s, separator, n) = (a.texts(0), a.texts(1), a.ints(2));
+        a.slice_result(|row| {
+            let (s, separator, n) = (s.get(row)?, separator.get(row)?, n.get(row)?);
+            let n = usize::try_from(n).ok()?;
+            if separator.is_empty() || s.is_empty() {
+                return None;
+            }
+            s.split(separator).nth(n)
+        })
+    }),
+    plain("ASCII", "string", Returns::Int, |a| {
+        let s = a.texts(0);
+        a.number_result::<Int32Type>(|row| {
+            // Java's bytes are signed.
+            Some(s.get(row)?.bytes().next().map_or(0, |byte| i32::from(byte as i8)))
+        })
+    }),
+    plain("CHR", "bigint", Returns::TextOrNull, |a| {
+        let n = a.bigints(0);
+        a.text_result(|row, out| {
+            let n = n.get(row)?;
+            if n >= 0 {
+                out.push(char::from((n & 0xff) as u8));
+            }
+            Some(())
+        })
+    }),
+    plain("TO_BASE64", "string", Returns::Text, |a| {
+        let s = a.texts(0);
+        a.text_result(|row, out| {
+            STANDARD.encode_string(s.get(row)?, out);
+            Some(())
+        })
+    }),
+    plain("FROM_BASE64", "string", Returns::Text, |a| {
+        let s = a.texts(0);
+        a.text_result(|row, out| {
+            let bytes = STANDARD.decode(s.get(row)?).ok()?;
+            out.push_str(&String::from_utf8_lossy(&bytes));
+            Some(())
+        })
+    }),
+    custom("ENCODE", "string string", encode),
+    custom("DECODE", "binary string", decode),
+    plain("STARTSWITH", "string string", Returns::Boolean, |a| {
+        let (s, part) = (a.texts(0), a.texts(1));
+        a.boolean_result(|row| Some(s.get(row)?.starts_with(part.get(row)?)))
+    }),
+    plain("ENDSWITH", "string string", Returns::Boolean, |a| {
+        let (s, part) = (a.texts(0), a.texts(1));
+        a.boolean_result(|row| Some(s.get(row)?.ends_with(part.get(row)?)))
+    }),
+    plain("TRANSLATE", "string string string", Returns::Text, |a| {
+        let (s, from, to) = (a.texts(0), a.texts(1), a.texts(2));
+        a.text_result(|row, out| translate(out, s.get(row)?, from.get(row)?, to.get(row)?))
+    }),
+    plain("ELT", "int string*", Returns::TextOrNull, |a| {
+        let n = a.ints(0);
+        let texts: Vec<_> = (1..a.len()).map(|i| a.texts(i)).collect();
+        a.slice_result(|row| {
+            let n = usize::try_from(n.get(row)?).ok()?;
+            texts.get(n.checked_sub(1)?)?.get(row)
+        })
+    }),
+    plain("PARSE_URL", "string string string?", Returns::TextOrNull, parse_url),
+];
+
+fn push_all(out: &mut String, characters: impl Iterator<Item = char>) -> Option<()> {
+    out.extend(characters);
+    Some(())
+}
+
+/// `count` characters from the character `skip` on.
+fn characters(text: &str, skip: usize, count: usize) -> &str {
+    if text.is_ascii() {
+        let start = skip.min(text.len());
+        return &text[start..start.saturating_add(count).min(text.len())];
+    }
+    let mut starts = text.char_indices().map(|(at, _)| at).chain([text.len()]).skip(skip);
+    let start = starts.next().unwrap_or(text.len());
+    let end = match count {
+        0 => start,
+        _ => starts.nth(count - 1).unwrap_or(text.len()),
+    };
+    &text[start..end]
+}
+
+fn char_length(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let s = a.texts(0);
+    a.number_result::<Int32Type>(|row| Some(s.get(row)?.chars().count() as i32))
+}
+
+/// Position 0 counts as 1, a negative one from the end.
+fn substring(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let (s, from) = (a.texts(0), a.ints(1));
+    let length = (a.len() > 2).then(|| a.ints(2));
+    a.slice_result(|row| {
+        let (text, from) = (s.get(row)?, i64::from(from.get(row)?));
+        let length = match &length {
+            Some(length) => i64::from(length.get(row)?),
+            None => i64::from(i32::MAX),
+        };
+        if length < 0 {
+            return None;
+        }
+        let start = match from {
+            0 => 0,
+            from if from > 0 => from - 1,
+            from => text.chars().count() as i64 + from,
+        };
+        // A start before the text uses up some of the length.
+        let (start, length) =
+            if start < 0 { (0, (length + start).max(0)) } else { (start, length) };
+        Some(characters(text, start as usize, length as usize))
+    })
+}
+
+/// `TRIM(BOTH part FROM s)`: removes a whole string, by default a blank, again and again.
+fn trim_text(a: &Arguments<'_>, leading: bool, trailing: bool) -> Result<ArrayRef> {
+    let s = a.texts(0);
+    let part = (a.len() > 1).then(|| a.texts(1));
+    a.slice_result(|row| {
+        let mut text = s.get(row)?;
+        let part = match &part {
+            Some(part) => part.get(row)?,
+            None => " ",
+        };
+        if part.is_empty() {
+            return Some(text);
+        }
+        if leading {
+            text = text.trim_start_matches(part);
+        }
+        if trailing {
+            text = text.trim_end_matches(part);
+        }
+        Some(text)
+    })
+}
+
+/// LTRIM, RTRIM and BTRIM: remove any of a set of characters, by default blanks.
+fn trim_set(a: &Arguments<'_>, leading: bool, trailing: bool) -> Result<ArrayRef> {
+    let s = a.texts(0);
+    let set = (a.len() > 1).then(|| a.texts(1));
+    a.slice_result(|row| {
+        let mut text = s.get(row)?;
+        let set = match &set {
+            Some(set) => set.get(row)?,
+            None => " ",
+        };
+        if leading {
+            text = text.trim_start_matches(|c| set.contains(c));
+        }
+        if trailing {
+            text = text.trim_end_matches(|c| set.contains(c));
+        }
+        Some(text)
+    })
+}
+
+fn replace(out: &mut String, text: &str, from: &str, to: &str) -> Option<()> {
+    if from.is_empty() {
+        out.push_str(text);
+        return Some(());
+    }
+    let mut end = 0;
+    for (at, part) in text.match_indices(from) {
+        out.push_str(&text[end..at]);
+        out.push_str(to);
+        end = at + part.len();
+    }
+    out.push_str(&text[end..]);
+    Some(())
+}
+
+/// The position of the `nth` occurrence at or behind `from` (both from 1); 0 if there is none.
+fn position(text: &str, part: &str, from: i32, nth: i32) -> i32 {
+    if from < 1 || nth < 1 {
+        return 0;
+    }
+    let skip = text.len() - characters(text, from as usize - 1, usize::MAX >> 1).len();
+    let mut start = skip;
+    let mut found = None;
+    for _ in 0..nth {
+        let Some(at) = text.get(start..).and_then(|tail| tail.find(part)) else { return 0 };
+        found = Some(start + at);
+        let step = text[start + at..].chars().next().map_or(1, char::len_utf8);
+        start += at + step;
+    }
+    found.map_or(0, |at| text[..at].chars().count() as i32 + 1)
+}
+
+/// POSITION and LOCATE: the part comes first, then the text.
+fn find(a: &Arguments<'_>, part: usize, text: usize) -> Result<ArrayRef> {
+    let (part, text) = (a.texts(part), a.texts(text));
+    let from = (a.len() > 2).then(|| a.ints(2));
+    a.number_result::<Int32Type>(|row| {
+        let from = match &from {
+            Some(from) => from.get(row)?,
+            None => 1,
+        };
+        Some(position(text.get(row)?, part.get(row)?, from, 1))
+    })
+}
+
+fn instr(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let (text, part) = (a.texts(0), a.texts(1));
+    let from = (a.len() > 2).then(|| a.ints(2));
+    let nth = (a.len() > 3).then(|| a.ints(3));
+    a.number_result::<Int32Type>(|row| {
+        let from = match &from {
+            Some(from) => from.get(row)?,
+            None => 1,
+        };
+        let nth = match &nth {
+            Some(nth) => nth.get(row)?,
+            None => 1,
+        };
+        Some(position(text.get(row)?, part.get(row)?, from, nth))
+    })
+}
+
+fn concat(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let texts: Vec<_> = (0..a.len()).map(|i| a.texts(i)).collect();
+    a.text_result(|row, out| {
+        for text in &texts {
+            out.push_str(text.get(row)?);
+        }
+        Some(())
+    })
+}
+
+/// `||`: CHAR with CHAR is CHAR, else VARCHAR, as long as both together.
+fn concat_operator(call: Call<'_>) -> Result<Expr> {
+    let length = |data_type: &DataType| match data_type {
+        DataType::Char(length) => (*length, true),
+        DataType::Varchar(length) => (*length, false),
+        _ => (thalweg_core::types::MAX_LENGTH, false),
+    };
+    let ((l, left_fixed), (r, right_fixed)) = (length(call.arg_type(0)), length(call.arg_type(1)));
+    let total = l.saturating_add(r).min(thalweg_core::types::MAX_LENGTH);
+    let data_type =
+        if left_fixed && right_fixed { DataType::Char(total) } else { DataType::Varchar(total) };
+    let column_type = data_type.nullable().with_nullable(call.nullable());
+    Ok(call.with_kernel(column_type, Arc::new(concat)))
+}
+
+/// NULL parts are left out; a NULL separator makes NULL.
+fn concat_with_separator(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let separator = a.texts(0);
+    let texts: Vec<_> = (1..a.len()).map(|i| a.texts(i)).collect();
+    a.text_result(|row, out| {
+        let separator = separator.get(row)?;
+        let mut first = true;
+        for text in texts.iter().filter_map(|text| text.get(row)) {
+            if !std::mem::take(&mut first) {
+                out.push_str(separator);
+            }
+            out.push_str(text);
+        }
+        Some(())
+    })
+}
+
+fn pad(a: &Arguments<'_>, leading: bool) -> Result<ArrayRef> {
+    let (s, length, fill) = (a.texts(0), a.ints(1), a.texts(2));
+    a.text_result(|row, out| {
+        let (text, fill) = (s.get(row)?, fill.get(row)?);
+        let length = usize::try_from(length.get(row)?).ok()?;
+        let have = text.chars().count();
+        if have >= length {
+            out.push_str(characters(text, 0, length));
+            return Some(());
+        }
+        if fill.is_empty() {
+            return None;
+        }
+        if !leading {
+            out.push_str(text);
+        }
+        out.extend(fill.chars().cycle().take(length - have));
+        if leading {
+            out.push_str(text);
+        }
+        Some(())
+    })
+}
+
+fn initcap(out: &mut String, text: &str) -> Option<()> {
+    let mut inside = false;
+    for c in text.chars() {
+        if inside {
+            out.extend(c.to_lowercase());
+        } else {
+            out.extend(c.to_uppercase());
+        }
+        inside = c.is_alphanumeric();
+    }
+    Some(())
+}
+
+/// `OVERLAY(s PLACING part FROM start [FOR length])`
+fn overlay(call: Call<'_>) -> Result<Expr> {
+    let length = |data_type: &DataType| match data_type {
+        DataType::Char(length) | DataType::Varchar(length) => *length,
+        _ => thalweg_core::types::MAX_LENGTH,
+    };
+    let total = length(call.arg_type(0)).saturating_add(length(call.arg_type(1)));
+    let data_type = DataType::Varchar(total.min(thalweg_core::types::MAX_LENGTH));
+    let column_type = data_type.nullable().with_nullable(call.nullable());
+    Ok(call.with_kernel(column_type, Arc::new(overlay_kernel)))
+}
+
+fn overlay_kernel(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let (s, part, start) = (a.texts(0), a.texts(1), a.ints(2));
+    let length = (a.len() > 3).then(|| a.ints(3));
+    a.text_result(|row, out| {
+        let (text, part, start) = (s.get(row)?, part.get(row)?, start.get(row)?);
+        let length = match &length {
+            Some(length) => length.get(row)?,
+            None => part.chars().count() as i32,
+        };
+        if start < 1 || start as usize > text.chars().count() {
+            out.push_str(text);
+            return Some(());
+        }
+        let before = start as usize - 1;
+        out.push_str(characters(text, 0, before));
+        out.push_str(part);
+        let skip = before.saturating_add_signed(length as isize);
+        out.push_str(characters(text, skip, usize::MAX >> 1));
+        Some(())
+    })
+}
+
+fn translate(out: &mut String, text: &str, from: &str, to: &str) -> Option<()> {
+    for c in text.chars() {
+        match from.chars().position(|f| f == c) {
+            None => out.push(c),
+            Some(at) => out.extend(to.chars().nth(at)),
+        }
+    }
+    Some(())
+}
+
+/// How a character set turns text into bytes and back.
+#[derive(Clone, Copy)]
+enum CharacterSet {
+    Ascii,
+    Latin1,
+    Utf8,
+    Utf16 { big_endian: bool, mark: bool },
+}
+
+fn character_set(call: &Call<'_>) -> Result<CharacterSet> {
+    let name = call.text(1).ok_or_else(|| call.error("the character set must be a literal"))?;
+    Ok(match name.to_ascii_uppercase().as_str() {
+        "US-ASCII" | "ASCII" => CharacterSet::Ascii,
+        "ISO-8859-1" | "LATIN1" => CharacterSet::Latin1,
+        "UTF-8" | "UTF8" => CharacterSet::Utf8,
+        "UTF-16BE" => CharacterSet::Utf16 { big_endian: true, mark: false },
+        "UTF-16LE" => CharacterSet::Utf16 { big_endian: false, mark: false },
+        "UTF-16" => CharacterSet::Utf16 { big_endian: true, mark: true },
+        _ => {
+            let message = format!("there is no character set '{name}'");
+            let known = "known: US-ASCII, ISO-8859-1, UTF-8, UTF-16, UTF-16BE, UTF-16LE";
+            return Err(call.error(message).hint(known));
+        }
+    })
+}
+
+impl CharacterSet {
+    fn encode(self, text: &str) -> Vec<u8> {
+        let narrow = |limit: u32| {
+            let byte = |c: char| if u32::from(c) < limit { u32::from(c) as u8 } else { b'?' };
+            text.chars().map(byte).collect()
+        };
+        match self {
+            CharacterSet::Ascii => narrow(128),
+            CharacterSet::Latin1 => narrow(256),
+            CharacterSet::Utf8 => text.as_bytes().to_vec(),
+            CharacterSet::Utf16 { big_endian, mark } => {
+                let start = mark.then_some(0xfeff);
+                let units = start.into_iter().chain(text.encode_utf16());
+                let bytes = |u: u16| if big_endian { u.to_be_bytes() } else { u.to_le_bytes() };
+                units.flat_map(bytes).collect()
+            }
+        }
+    }
+    fn decode(self, bytes: &[u8]) -> String {
+        match self {
+            CharacterSet::Ascii => {
+                let c = |b: &u8| if b.is_ascii() { char::from(*b) } else { '\u{fffd}' };
+                bytes.iter().map(c).collect()
+            }
+            CharacterSet::Latin1 => bytes.iter().map(|b| char::from(*b)).collect(),
+            CharacterSet::Utf8 => String::from_utf8_lossy(bytes).into_owned(),
+            CharacterSet::Utf16 { big_endian, mark } => {
+                let little = mark && bytes.starts_with(&[0xff, 0xfe]);
+                let marked = little || (mark && bytes.starts_with(&[0xfe, 0xff]));
+                let body = if marked { &bytes[2..] } else { bytes };
+                let unit = |pair: &[u8]| match (big_endian && !little, pair) {
+                    (true, [a, b]) => u16::from_be_bytes([*a, *b]),
+                    (false, [a, b]) => u16::from_le_bytes([*a, *b]),
+                    _ => 0xfffd,
+                };
+                String::from_utf16_lossy(&body.chunks(2).map(unit).collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
+fn encode(call: Call<'_>) -> Result<Expr> {
+    let set = character_set(&call)?;
+    let column_type = DataType::BYTES.nullable().with_nullable(call.nullable());
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let s = a.texts(0);
+        let bytes: BinaryArray =
+            (0..a.rows).map(|row| s.get(row).map(|text| set.encode(text))).collect();
+        Ok(Arc::new(bytes))
+    };
+    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+}
+
+fn decode(call: Call<'_>) -> Result<Expr> {
+    let set = character_set(&call)?;
+    let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let value = a.value(0);
+        let bytes = value.array().as_binary::<i32>();
+        a.text_result(|row, out| {
+            let row = if value.is_constant() { 0 } else { row };
+            if bytes.is_null(row) {
+                return None;
+            }
+            out.push_str(&set.decode(bytes.value(row)));
+            Some(())
+        })
+    };
+    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+}
+
+/// The parts of `scheme://user@host:port/path?query#ref`.
+fn parse_url(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let (url, part) = (a.texts(0), a.texts(1));
+    let key = (a.len() > 2).then(|| a.texts(2));
+    a.slice_result(|row| {
+        let (url, part) = (url.get(row)?, part.get(row)?);
+        let found = url_part(url, part)?;
+        match &key {
+            None => Some(found),
+            Some(key) if part == "QUERY" => {
+                let key = key.get(row)?;
+                found.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
+            }
+            Some(_) => None,
+        }
+    })
+}
+
+fn url_part<'u>(url: &'u str, part: &str) -> Option<&'u str> {
+    let (protocol, rest) = url.split_once(':')?;
+    let (rest, reference) = match rest.split_once('#') {
+        Some((rest, reference)) => (rest, Some(reference)),
+        None => (rest, None),
+    };
+    let (before, query) = match rest.split_once('?') {
+        Some((before, query)) => (before, Some(query)),
+        None => (rest, None),
+    };
+    let (authority, path) = match before.strip_prefix("//") {
+        Some(tail) => tail.split_at(tail.find('/').unwrap_or(tail.len())),
+        None => ("", before),
+    };
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, authority),
+    };
+    match part {
+        "PROTOCOL" => Some(protocol),
+        "HOST" => Some(host.split(':').next().unwrap_or(host)),
+        "PATH" => Some(path),
+        "QUERY" => query,
+        "REF" => reference,
+        "AUTHORITY" => Some(authority),
+        "USERINFO" => user,
+        "FILE" => {
+            let start = url.len() - url.split_once(':')?.1.len();
+            let skip = if before.starts_with("//") { 2 + authority.len() } else { 0 };
+            let end = reference.map_or(url.len(), |reference| url.len() - reference.len() - 1);
+            url.get(start + skip..end)
+        }
+        _ => None,
+    }
+}

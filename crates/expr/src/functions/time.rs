@@ -1,0 +1,373 @@
+//! Arithmetic and fields of times, and the functions that read a clock.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, DurationMillisecondType, Int32Type, Int64Type, IntervalYearMonthType,
+    Time32MillisecondType,
+};
+use arrow_array::{Array, ArrayRef, PrimitiveArray};
+use arrow_buffer::{NullBuffer, ScalarBuffer};
+use arrow_schema::{DataType as Arrow, TimeUnit};
+use chrono_tz::Tz;
+use thalweg_core::{ColumnType, DataType, Error, Result, Watermark};
+
+use super::{Call, Definition, custom};
+use crate::build::{cast, implicit_cast};
+use crate::expr::{Expr, Scalar, Session};
+use crate::function::{Arguments, Kernel, Value};
+use crate::kernels::datetime::{self, DAY_MS, TimeField, to_instant, to_local};
+use crate::kernels::{ticks, ticks_per_second, timestamps_with};
+
+pub(super) const DEFINITIONS: &[Definition] = &[
+    custom("EXTRACT", "string time", |call| {
+        let field = unit(&call, 0)?;
+        field_of(call, 1, field)
+    }),
+    custom("YEAR", "date", |call| field_of(call, 0, TimeField::Year)),
+    custom("QUARTER", "date", |call| field_of(call, 0, TimeField::Quarter)),
+    custom("MONTH", "date", |call| field_of(call, 0, TimeField::Month)),
+    custom("WEEK", "date", |call| field_of(call, 0, TimeField::Week)),
+    custom("DAYOFYEAR", "date", |call| field_of(call, 0, TimeField::DayOfYear)),
+    custom("DAYOFMONTH", "date", |call| field_of(call, 0, TimeField::Day)),
+    custom("DAYOFWEEK", "date", |call| field_of(call, 0, TimeField::DayOfWeek)),
+    custom("HOUR", "time", |call| field_of(call, 0, TimeField::Hour)),
+    custom("MINUTE", "time", |call| field_of(call, 0, TimeField::Minute)),
+    custom("SECOND", "time", |call| field_of(call, 0, TimeField::Second)),
+    custom("TIMESTAMPADD", "string bigint time", timestamp_add),
+    custom("TIMESTAMPDIFF", "string time time", timestamp_diff),
+    custom("CURRENT_WATERMARK", "timestamp", current_watermark),
+    custom("PROCTIME", "", |call| clock(call, DataType::TimestampLtz(3))),
+    custom("NOW", "", |call| clock(call, DataType::TimestampLtz(3))),
+    custom("CURRENT_TIMESTAMP", "", |call| clock(call, DataType::TimestampLtz(3))),
+    custom("CURRENT_ROW_TIMESTAMP", "", |call| clock(call, DataType::TimestampLtz(3))),
+    custom("LOCALTIMESTAMP", "", |call| clock(call, DataType::Timestamp(3))),
+    custom("CURRENT_DATE", "", |call| clock(call, DataType::Date)),
+    custom("CURRENT_TIME", "", |call| clock(call, DataType::Time(0))),
+    custom("LOCALTIME", "", |call| clock(call, DataType::Time(0))),
+];
+
+/// The unit that a literal argument names.
+fn unit(call: &Call<'_>, index: usize) -> Result<TimeField> {
+    let name = call.text(index).ok_or_else(|| call.error("the unit must be a word"))?;
+    TimeField::parse(name).ok_or_else(|| {
+        call.error(format!("there is no unit {name}"))
+            .hint("units: SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR")
+    })
+}
+
+/// The wall clock readings of a column of times, in milliseconds.
+pub(super) fn local_ms(array: &dyn Array, zone: Tz) -> ScalarBuffer<i64> {
+    match array.data_type() {
+        Arrow::Date32 => array
+            .as_primitive::<Date32Type>()
+            .values()
+            .iter()
+            .map(|d| i64::from(*d) * DAY_MS)
+            .collect(),
+        Arrow::Time32(_) => array
+            .as_primitive::<Time32MillisecondType>()
+            .values()
+            .iter()
+            .map(|t| i64::from(*t))
+            .collect(),
+        Arrow::Timestamp(unit, instant) => {
+            let values = ticks(array);
+            let per_ms = ticks_per_ms(unit);
+            let is_instant = instant.is_some() && zone != Tz::UTC;
+            if per_ms == 1 && !is_instant {
+                return values;
+            }
+            let local = |tick: &i64| {
+                let ms = tick.div_euclid(per_ms);
+                if is_instant { to_local(ms, zone) } else { ms }
+            };
+            values.iter().map(local).collect()
+        }
+        _ => vec![0; array.len()].into(),
+    }
+}
+
+fn ticks_per_ms(unit: &TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1_000_000,
+        _ => 1,
+    }
+}
+
+/// A field of a time, as BIGINT.
+fn field_of(call: Call<'_>, index: usize, field: TimeField) -> Result<Expr> {
+    let in_day = matches!(field, TimeField::Hour | TimeField::Minute)
+        || matches!(field, TimeField::Second | TimeField::Millisecond);
+    if matches!(call.arg_type(index), DataType::Time(_)) && !in_day {
+        return Err(call.error("a TIME has only HOUR, MINUTE, SECOND and MILLISECOND"));
+    }
+    let Call { name, mut args, session } = call;
+    let time = args.remove(index);
+    let nullable = time.column_type.nullable;
+    let column_type = DataType::BigInt.nullable().with_nullable(nullable);
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let array = a.value(0).array();
+        let local = local_ms(array.as_ref(), a.zone);
+        let instants = matches!(array.data_type(), Arrow::Timestamp(_, Some(_)));
+        let values: ScalarBuffer<i64> = if field == TimeField::Epoch && instants {
+            let per_ms = per_ms(array.as_ref());
+            ticks(array.as_ref()).iter().map(|t| t.div_euclid(per_ms * 1_000)).collect()
+        } else {
+            local.iter().map(|ms| datetime::extract(field, *ms)).collect()
+        };
+        Ok(Arc::new(PrimitiveArray::<Int64Type>::new(values, array.nulls().cloned())))
+    };
+    let shown = if name == "EXTRACT" { format!("EXTRACT_{field:?}") } else { name.to_owned() };
+    let call = Call { name, args: vec![time], session };
+    Ok(call.with_function(column_type, Arc::new(kernel), |f| f.name = shown.to_uppercase()))
+}
+
+fn per_ms(array: &dyn Array) -> i64 {
+    match array.data_type() {
+        Arrow::Timestamp(unit, _) => ticks_per_ms(unit),
+        _ => 1,
+    }
+}
+
+/// FLOOR and CEIL of a time to a unit; the type stays.
+pub(super) fn round_to_unit(call: Call<'_>, up: bool) -> Result<Expr> {
+    let field = unit(&call, 1)?;
+    let data_type = call.arg_type(0).clone();
+    if !data_type.is_timestamp() && !matches!(data_type, DataType::Date | DataType::Time(_)) {
+        return Err(call.error(format!("a unit needs a time, got {data_type}")));
+    }
+    if field.millis().is_none() && field.months().is_none() {
+        return Err(call.error("takes a unit from MILLISECOND to MILLENNIUM"));
+    }
+    let column_type = data_type.nullable().with_nullable(call.nullable());
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let array = a.value(0).array();
+        let per_ms = per_ms(array.as_ref());
+        let is_instant = matches!(a.result, DataType::TimestampLtz(_));
+        let local = local_ms(array.as_ref(), a.zone);
+        let below: Option<ScalarBuffer<i64>> = (per_ms > 1).then(|| ticks(array.as_ref()));
+        let round = |(row, ms): (usize, &i64)| {
+            // What lies below a millisecond rounds up to the next one first.
+            let rest = below.as_ref().is_some_and(|t| t[row].rem_euclid(per_ms) != 0);
+            let ms = ms + i64::from(up && rest);
+            let rounded = if up { datetime::ceil(field, ms) } else { datetime::floor(field, ms) };
+            let rounded = if is_instant { to_instant(rounded, a.zone) } else { rounded };
+            rounded * per_ms
+        };
+        let values: ScalarBuffer<i64> = local.iter().enumerate().map(round).collect();
+        Ok(from_ticks(values, array.nulls().cloned(), a.result))
+    };
+    let Call { name, mut args, session } = call;
+    args.truncate(1);
+    let shown = format!("{name}_{field:?}").to_uppercase();
+    let call = Call { name, args, session };
+    Ok(call.with_function(column_type, Arc::new(kernel), |f| f.name = shown))
+}
+
+/// A column of times from ticks (milliseconds for DATE and TIME).
+fn from_ticks(values: ScalarBuffer<i64>, nulls: Option<NullBuffer>, to: &DataType) -> ArrayRef {
+    match to {
+        DataType::Date => {
+            let days = values.iter().map(|ms| ms.div_euclid(DAY_MS) as i32).collect();
+            Arc::new(PrimitiveArray::<Date32Type>::new(days, nulls))
+        }
+        DataType::Time(_) => {
+            let times = values.iter().map(|ms| ms.rem_euclid(DAY_MS) as i32).collect();
+            Arc::new(PrimitiveArray::<Time32MillisecondType>::new(times, nulls))
+        }
+        _ => timestamps_with(values, nulls, to),
+    }
+}
+
+/// `time + interval`, or `-` where the sign is -1.
+pub(crate) fn add_interval(
+    time: Expr,
+    interval: Expr,
+    sign: i64,
+    session: &Session,
+) -> Result<Expr> {
+    let months = interval.column_type.data_type == DataType::IntervalYearMonth;
+    let has_time_of_day = match interval.as_literal() {
+        Some(Scalar::Integer(ms)) => !months && ms % DAY_MS != 0,
+        _ => false,
+    };
+    let time = match time.column_type.data_type {
+        DataType::Date if has_time_of_day => implicit_cast(time, &DataType::Timestamp(0)),
+        DataType::Time(_) if months => {
+            return Err(Error::plan("a TIME has no months: add an interval of HOUR to SECOND"));
+        }
+        _ => time,
+    };
+    let nullable = time.column_type.nullable || interval.column_type.nullable;
+    let column_type = time.column_type.clone().with_nullable(nullable);
+    let kernel: Kernel = if months {
+        Arc::new(move |a| {
+            let spans = a.value(1).array().as_primitive::<IntervalYearMonthType>();
+            let spans = (0..spans.len()).map(|i| i64::from(spans.value(i)) * sign).collect();
+            Ok(add_ticks(a, spans, true))
+        })
+    } else {
+        Arc::new(move |a| {
+            let spans = a.value(1).array().as_primitive::<DurationMillisecondType>();
+            Ok(add_ticks(a, spans.values().iter().map(|ms| ms * sign).collect(), false))
+        })
+    };
+    let name = if sign < 0 { "-" } else { "+" };
+    let call = Call { name, args: vec![time, interval], session };
+    Ok(call.with_kernel(column_type, kernel))
+}
+
+/// The first argument moved by spans of milliseconds, or of months.
+fn add_ticks(a: &Arguments<'_>, spans: Vec<i64>, months: bool) -> ArrayRef {
+    let (time, by) = (a.value(0), a.value(1));
+    let array = time.array();
+    let (values, per_ms) = match array.data_type() {
+        Arrow::Timestamp(..) => (ticks(array.as_ref()), per_ms(array.as_ref())),
+        _ => (local_ms(array.as_ref(), a.zone), 1),
+    };
+    let moved = |tick: i64, span: i64| {
+        if months {
+            datetime::add_months(tick, span, DAY_MS * per_ms)
+        } else {
+            tick.wrapping_add(span.wrapping_mul(per_ms))
+        }
+    };
+    let values: ScalarBuffer<i64> = match (time.is_constant(), by.is_constant()) {
+        (_, true) => {
+            let span = spans[0];
+            values.iter().map(|tick| moved(*tick, span)).collect()
+        }
+        (true, false) => spans.iter().map(|span| moved(values[0], *span)).collect(),
+        (false, false) => values.iter().zip(&spans).map(|(t, s)| moved(*t, *s)).collect(),
+    };
+    let nulls = union_nulls(time, by, values.len());
+    from_ticks(values, nulls, a.result)
+}
+
+/// The rows in which both values are there.
+fn union_nulls(left: &Value, right: &Value, rows: usize) -> Option<NullBuffer> {
+    let spread = |value: &Value| match (value.array().nulls(), value.is_constant()) {
+        (Some(nulls), true) if nulls.null_count() > 0 => Some(NullBuffer::new_null(rows)),
+        (Some(nulls), false) => Some(nulls.clone()),
+        _ => None,
+    };
+    NullBuffer::union(spread(left).as_ref(), spread(right).as_ref())
+}
+
+/// `interval * n`
+pub(crate) fn multiply_interval(interval: Expr, by: Expr, session: &Session) -> Result<Expr> {
+    let nullable = interval.column_type.nullable || by.column_type.nullable;
+    let column_type = interval.column_type.clone().with_nullable(nullable);
+    let by = implicit_cast(by, &DataType::BigInt);
+    let months = interval.column_type.data_type == DataType::IntervalYearMonth;
+    let kernel = move |a: &Arguments<'_>| {
+        let by = a.bigints(1);
+        if months {
+            let spans = a.numbers::<IntervalYearMonthType>(0);
+            a.number_result::<IntervalYearMonthType>(|row| {
+                Some(spans.get(row)?.wrapping_mul(by.get(row)? as i32))
+            })
+        } else {
+            let spans = a.numbers::<DurationMillisecondType>(0);
+            a.number_result::<DurationMillisecondType>(|row| {
+                Some(spans.get(row)?.wrapping_mul(by.get(row)?))
+            })
+        }
+    };
+    let call = Call { name: "*", args: vec![interval, by], session };
+    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+}
+
+/// `TIMESTAMPADD(unit, n, time)`: an interval of n units, added.
+fn timestamp_add(call: Call<'_>) -> Result<Expr> {
+    let field = unit(&call, 0)?;
+    let (length, data_type) = match (field.millis(), field.months()) {
+        (Some(ms), _) => (ms, DataType::IntervalDayTime),
+        (None, Some(months)) => (months, DataType::IntervalYearMonth),
+        _ => return Err(call.error("takes a unit from MILLISECOND to MILLENNIUM")),
+    };
+    let Call { mut args, session, .. } = call;
+    let (time, count) = (args.remove(2), args.remove(1));
+    let time = match time.column_type.data_type {
+        DataType::Date if length % DAY_MS != 0 && data_type == DataType::IntervalDayTime => {
+            implicit_cast(time, &DataType::Timestamp(0))
+        }
+        _ => time,
+    };
+    let one = Expr::literal(Scalar::Integer(length), data_type.not_null());
+    add_interval(time, multiply_interval(one, count, session)?, 1, session)
+}
+
+/// Whole units from the first time to the second.
+fn timestamp_diff(call: Call<'_>) -> Result<Expr> {
+    let field = unit(&call, 0)?;
+    let column_type = DataType::Int.nullable().with_nullable(call.nullable());
+    if field.millis().is_none() && field.months().is_none() {
+        return Err(call.error("takes a unit from MILLISECOND to MILLENNIUM"));
+    }
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let (start, end) = (a.value(0), a.value(1));
+        let (from, to) =
+            (local_ms(start.array().as_ref(), Tz::UTC), local_ms(end.array().as_ref(), Tz::UTC));
+        let between = |from: i64, to: i64| match (field.millis(), field.months()) {
+            (Some(ms), _) => (to.wrapping_sub(from) / ms) as i32,
+            (None, months) => (datetime::months_between(from, to) / months.unwrap_or(1)) as i32,
+        };
+        let at = |value: &Value, row: usize| if value.is_constant() { 0 } else { row };
+        let values: ScalarBuffer<i32> =
+            (0..a.rows).map(|row| between(from[at(start, row)], to[at(end, row)])).collect();
+        let nulls = union_nulls(start, end, a.rows);
+        Ok(Arc::new(PrimitiveArray::<Int32Type>::new(values, nulls)))
+    };
+    let Call { name, mut args, session } = call;
+    // Instants and wall clock readings meet in the session's zone.
+    let mixed = args[1].column_type.data_type.is_timestamp()
+        && args[2].column_type.data_type.is_timestamp();
+    for index in [1, 2] {
+        if let DataType::TimestampLtz(precision) = args[index].column_type.data_type {
+            let other = &args[3 - index].column_type.data_type;
+            if mixed && matches!(other, DataType::Timestamp(_)) {
+                let local = DataType::Timestamp(precision);
+                args[index] = cast(args[index].clone(), local, false, session)?;
+            }
+        }
+    }
+    args.remove(0);
+    let shown = format!("{name}_{field:?}").to_uppercase();
+    let call = Call { name, args, session };
+    Ok(call.with_function(column_type, Arc::new(kernel), |f| f.name = shown))
+}
+
+/// The running watermark before each row; NULL where there is none yet.
+fn current_watermark(call: Call<'_>) -> Result<Expr> {
+    let column_type = call.args[0].column_type.clone().with_nullable(true);
+    let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let scale = ticks_per_second(a.result) / 1_000;
+        let marks = (0..a.rows).map(|row| a.watermark_before.at(row));
+        let known = |mark: &Watermark| *mark != Watermark::MIN && *mark != Watermark::END;
+        let (values, valid): (Vec<i64>, Vec<bool>) =
+            marks.map(|m| (if known(&m) { m.0 * scale } else { 0 }, known(&m))).unzip();
+        Ok(timestamps_with(values.into(), Some(NullBuffer::from(valid)), a.result))
+    };
+    Ok(call.with_function(column_type, Arc::new(kernel), |f| f.uses_watermark = true))
+}
+
+/// The processing time, as an instant or in the session's zone.
+fn clock(call: Call<'_>, data_type: DataType) -> Result<Expr> {
+    let column_type: ColumnType = data_type.not_null();
+    let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let ms = match a.result {
+            DataType::TimestampLtz(_) => a.wall_ms,
+            DataType::Time(_) => to_local(a.wall_ms, a.zone).div_euclid(1_000) * 1_000,
+            _ => to_local(a.wall_ms, a.zone),
+        };
+        Ok(from_ticks(vec![ms; a.rows].into(), None, a.result))
+    };
+    Ok(call.with_function(column_type, Arc::new(kernel), |function| {
+        function.deterministic = false;
+        function.uses_wall_clock = true;
+    }))
+}

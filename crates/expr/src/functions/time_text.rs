@@ -1,0 +1,252 @@
+//! Times from text and numbers, and back: DATE_FORMAT, TO_TIMESTAMP, FROM_UNIXTIME and their kin.
+
+use std::sync::Arc;
+
+use arrow_array::types::{Date32Type, Float64Type, Int64Type};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, cast::AsArray};
+use arrow_buffer::NullBuffer;
+use chrono_tz::Tz;
+use thalweg_core::{DataType, Result};
+
+use super::pattern::{Pattern, Reading};
+use super::time::local_ms;
+use super::{Call, Definition, custom};
+use crate::build::{cast, implicit_cast};
+use crate::expr::{Expr, Scalar};
+use crate::function::{Arguments, Kernel};
+use crate::kernels::datetime::{DAY_MS, to_instant, to_local};
+use crate::kernels::{parse, timestamps_with};
+
+pub(super) const DEFINITIONS: &[Definition] = &[
+    custom("DATE_FORMAT", "any string", date_format),
+    custom("TO_TIMESTAMP", "string string?", to_timestamp),
+    custom("TO_TIMESTAMP_LTZ", "any any?", to_timestamp_ltz),
+    custom("TO_DATE", "string string?", to_date),
+    custom("FROM_UNIXTIME", "bigint string?", from_unixtime),
+    custom("UNIX_TIMESTAMP", "string? string?", unix_timestamp),
+    custom("CONVERT_TZ", "string string string", convert_tz),
+];
+
+const DEFAULT_PATTERN: &str = "yyyy-MM-dd HH:mm:ss";
+
+/// How a function reads text: by a pattern, or in Flink's default forms.
+enum Reader {
+    Default,
+    Pattern(Pattern),
+}
+
+impl Reader {
+    /// From a literal argument, if it is there.
+    fn of(call: &Call<'_>, index: usize) -> Result<Reader> {
+        if call.args.len() <= index {
+            return Ok(Reader::Default);
+        }
+        literal_pattern(call, index).map(Reader::Pattern)
+    }
+    fn read(&self, text: &str) -> Option<Reading> {
+        match self {
+            Reader::Default => {
+                let ms = parse::timestamp(text, 1_000)?;
+                Some(Reading { ms, nanos_below_ms: 0, offset_seconds: None })
+            }
+            Reader::Pattern(pattern) => pattern.read(text),
+        }
+    }
+}
+
+fn literal_pattern(call: &Call<'_>, index: usize) -> Result<Pattern> {
+    let text = call.text(index).ok_or_else(|| call.error("the pattern must be a literal"))?;
+    Pattern::parse(text)
+}
+
+fn date_format(call: Call<'_>) -> Result<Expr> {
+    let pattern = literal_pattern(&call, 1)?;
+    let Call { name, mut args, session } = call;
+    let time = args.remove(0);
+    let time = match &time.column_type.data_type {
+        data_type if data_type.is_timestamp() => time,
+        DataType::Date | DataType::Null => implicit_cast(time, &DataType::Timestamp(3)),
+        data_type if data_type.is_string() => cast(time, DataType::Timestamp(3), true, session)?,
+        other => {
+            let error = thalweg_core::Error::plan(format!("DATE_FORMAT does not take {other}"));
+            return Err(error.hint("supported: DATE_FORMAT(timestamp or string, pattern)"));
+        }
+    };
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let array = a.value(0).array();
+        let local = local_ms(array.as_ref(), a.zone);
+        a.text_result(|row, out| {
+            if array.is_null(row) {
+                return None;
+            }
+            let reading = Reading { ms: local[row], nanos_below_ms: 0, offset_seconds: None };
+            pattern.print(out, reading, a.zone);
+            Some(())
+        })
+    };
+    args.insert(0, time);
+    let call = Call { name, args, session };
+    Ok(with_pattern_in_name(call, DataType::STRING, Arc::new(kernel)))
+}
+
+/// Leaves only the first argument to be evaluated; the pattern becomes part of the name.
+fn with_pattern_in_name(call: Call<'_>, data_type: DataType, kernel: Kernel) -> Expr {
+    let Call { name, mut args, session } = call;
+    let shown = match args.get(1) {
+        Some(pattern) => format!("{name}[{pattern}]"),
+        None => name.to_owned(),
+    };
+    args.truncate(1);
+    let call = Call { name, args, session };
+    call.with_function(data_type.nullable(), kernel, |function| function.name = shown)
+}
+
+/// A TIMESTAMP(3) column from text, NULL where it is none.
+fn to_timestamp(call: Call<'_>) -> Result<Expr> {
+    let reader = Reader::of(&call, 1)?;
+    let kernel = move |a: &Arguments<'_>| {
+        let s = a.texts(0);
+        Ok(milliseconds(a, |row| reader.read(s.get(row)?).map(|reading| reading.ms)))
+    };
+    Ok(with_pattern_in_name(call, DataType::Timestamp(3), Arc::new(kernel)))
+}
+
+fn milliseconds(a: &Arguments<'_>, value: impl Fn(usize) -> Option<i64>) -> ArrayRef {
+    let values: Vec<Option<i64>> = (0..a.rows).map(value).collect();
+    let nulls = NullBuffer::from_iter(values.iter().map(Option::is_some));
+    let ticks = values.into_iter().map(Option::unwrap_or_default).collect();
+    timestamps_with(ticks, Some(nulls), a.result)
+}
+
+/// `TO_TIMESTAMP_LTZ(number [, 0 or 3])` or `TO_TIMESTAMP_LTZ(text [, pattern])`.
+fn to_timestamp_ltz(call: Call<'_>) -> Result<Expr> {
+    if call.arg_type(0).is_string() {
+        let reader = Reader::of(&call, 1)?;
+        let kernel = move |a: &Arguments<'_>| {
+            let s = a.texts(0);
+            Ok(milliseconds(a, |row| instant_ms(reader.read(s.get(row)?)?, Tz::UTC)))
+        };
+        return Ok(with_pattern_in_name(call, DataType::TimestampLtz(3), Arc::new(kernel)));
+    }
+    if !call.arg_type(0).is_numeric() {
+        let got = call.arg_type(0).clone();
+        return Err(call.error(format!("takes a number or text, got {got}")));
+    }
+    let per_unit = match call.args.get(1).map(Expr::as_literal) {
+        None => 1,
+        Some(Some(Scalar::Integer(0))) => 1_000,
+        Some(Some(Scalar::Integer(3))) => 1,
+        Some(_) => return Err(call.error("the precision must be 0 (seconds) or 3 (milliseconds)")),
+    };
+    let Call { name, mut args, session } = call;
+    let whole = args[0].column_type.data_type.is_integer();
+    let target = if whole { DataType::BigInt } else { DataType::Double };
+    args[0] = implicit_cast(args.remove(0), &target);
+    let kernel = move |a: &Arguments<'_>| {
+        let array = a.value(0).array();
+        if whole {
+            let numbers = array.as_primitive::<Int64Type>();
+            let ms = numbers.values().iter().map(|n| n.wrapping_mul(per_unit)).collect();
+            return Ok(timestamps_with(ms, array.nulls().cloned(), a.result));
+        }
+        let numbers = array.as_primitive::<Float64Type>();
+        let ms = numbers.values().iter().map(|n| (n * per_unit as f64) as i64).collect();
+        Ok(timestamps_with(ms, array.nulls().cloned(), a.result))
+    };
+    let call = Call { name, args, session };
+    Ok(with_pattern_in_name(call, DataType::TimestampLtz(3), Arc::new(kernel)))
+}
+
+/// The instant of a reading: by the offset that it named, or else in a zone.
+fn instant_ms(reading: Reading, zone: Tz) -> Option<i64> {
+    match reading.offset_seconds {
+        Some(offset) => reading.ms.checked_sub(offset * 1_000),
+        None => Some(to_instant(reading.ms, zone)),
+    }
+}
+
+fn to_date(call: Call<'_>) -> Result<Expr> {
+    let reader = Reader::of(&call, 1)?;
+    let kernel = move |a: &Arguments<'_>| {
+        let s = a.texts(0);
+        a.number_result::<Date32Type>(|row| match &reader {
+            Reader::Default => parse::date(s.get(row)?),
+            Reader::Pattern(pattern) => {
+                let days = pattern.read(s.get(row)?)?.ms.div_euclid(DAY_MS);
+                i32::try_from(days).ok()
+            }
+        })
+    };
+    Ok(with_pattern_in_name(call, DataType::Date, Arc::new(kernel)))
+}
+
+/// Seconds since 1970 as text in the session's zone.
+fn from_unixtime(call: Call<'_>) -> Result<Expr> {
+    let pattern = match call.args.len() {
+        1 => Pattern::parse(DEFAULT_PATTERN)?,
+        _ => literal_pattern(&call, 1)?,
+    };
+    let kernel = move |a: &Arguments<'_>| {
+        let n = a.bigints(0);
+        a.text_result(|row, out| {
+            let ms = to_local(n.get(row)?.checked_mul(1_000)?, a.zone);
+            let reading = Reading { ms, nanos_below_ms: 0, offset_seconds: None };
+            pattern.print(out, reading, a.zone);
+            Some(())
+        })
+    };
+    Ok(with_pattern_in_name(call, DataType::STRING, Arc::new(kernel)))
+}
+
+/// Seconds since 1970: of now, or of a text in the session's zone.
+fn unix_timestamp(call: Call<'_>) -> Result<Expr> {
+    if call.args.is_empty() {
+        let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
+            let seconds = a.wall_ms.div_euclid(1_000);
+            Ok(Arc::new(PrimitiveArray::<Int64Type>::from_value(seconds, a.rows)))
+        };
+        let column_type = DataType::BigInt.not_null();
+        return Ok(call.with_function(column_type, Arc::new(kernel), |function| {
+            function.deterministic = false;
+            function.uses_wall_clock = true;
+        }));
+    }
+    let reader = Reader::of(&call, 1)?;
+    let nullable = call.nullable();
+    let kernel = move |a: &Arguments<'_>| {
+        let s = a.texts(0);
+        a.number_result::<Int64Type>(|row| {
+            let text = s.get(row)?;
+            let ms = reader.read(text).and_then(|reading| instant_ms(reading, a.zone));
+            // Flink's answer to a text that is no time.
+            Some(ms.map_or(i64::MIN, |ms| ms.div_euclid(1_000)))
+        })
+    };
+    let mut expr = with_pattern_in_name(call, DataType::BigInt, Arc::new(kernel));
+    expr.column_type.nullable = nullable;
+    Ok(expr)
+}
+
+/// A text in the default form, moved from one zone to another.
+fn convert_tz(call: Call<'_>) -> Result<Expr> {
+    let zone = |index: usize| -> Result<Option<Tz>> {
+        let Some(name) = call.text(index) else { return Ok(None) };
+        let unknown = || call.error(format!("there is no time zone '{name}'"));
+        name.parse().map(Some).map_err(|_| unknown())
+    };
+    let (fixed_from, fixed_to) = (zone(1)?, zone(2)?);
+    let pattern = Pattern::parse(DEFAULT_PATTERN)?;
+    let kernel = move |a: &Arguments<'_>| {
+        let (s, from, to) = (a.texts(0), a.texts(1), a.texts(2));
+        a.text_result(|row, out| {
+            let ms = parse::timestamp(s.get(row)?, 1_000)?;
+            let from = fixed_from.or_else(|| from.get(row)?.parse().ok())?;
+            let to = fixed_to.or_else(|| to.get(row)?.parse().ok())?;
+            let moved = to_local(to_instant(ms, from), to);
+            let reading = Reading { ms: moved, nanos_below_ms: 0, offset_seconds: None };
+            pattern.print(out, reading, to);
+            Some(())
+        })
+    };
+    Ok(call.with_kernel(DataType::STRING.nullable(), Arc::new(kernel)))
+}

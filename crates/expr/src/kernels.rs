@@ -1,0 +1,74 @@
+//! Computations over columns, with Flink's arithmetic. Nothing here knows of expressions' types
+//! beyond what it is told.
+
+pub(crate) mod arithmetic;
+pub(crate) mod cast;
+pub(crate) mod compare;
+pub(crate) mod datetime;
+pub(crate) mod decimal;
+pub(crate) mod parse;
+pub(crate) mod text;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+};
+use arrow_array::{Array, ArrayRef, PrimitiveArray};
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::{DataType as Arrow, TimeUnit};
+use thalweg_core::DataType;
+use thalweg_core::types::timestamp_unit;
+
+/// The numbers in a timestamp array, whatever its unit.
+pub(crate) fn ticks(array: &dyn Array) -> ScalarBuffer<i64> {
+    match array.data_type() {
+        Arrow::Timestamp(TimeUnit::Microsecond, _) => {
+            array.as_primitive::<TimestampMicrosecondType>().values().clone()
+        }
+        Arrow::Timestamp(TimeUnit::Nanosecond, _) => {
+            array.as_primitive::<TimestampNanosecondType>().values().clone()
+        }
+        _ => array.as_primitive::<TimestampMillisecondType>().values().clone(),
+    }
+}
+
+/// A timestamp array of this type from numbers in its unit, with the nulls of `like`.
+pub(crate) fn timestamps(values: ScalarBuffer<i64>, like: &dyn Array, to: &DataType) -> ArrayRef {
+    let nulls = like.nulls().cloned();
+    timestamps_with(values, nulls, to)
+}
+
+/// A timestamp array of this type from numbers in its unit.
+pub(crate) fn timestamps_with(
+    values: ScalarBuffer<i64>,
+    nulls: Option<arrow_buffer::NullBuffer>,
+    to: &DataType,
+) -> ArrayRef {
+    use std::sync::Arc;
+    let Arrow::Timestamp(unit, zone) = to.arrow() else {
+        unreachable!("only timestamps are built from ticks, not {to}")
+    };
+    match unit {
+        TimeUnit::Microsecond => Arc::new(
+            PrimitiveArray::<TimestampMicrosecondType>::new(values, nulls).with_timezone_opt(zone),
+        ),
+        TimeUnit::Nanosecond => Arc::new(
+            PrimitiveArray::<TimestampNanosecondType>::new(values, nulls).with_timezone_opt(zone),
+        ),
+        _ => Arc::new(
+            PrimitiveArray::<TimestampMillisecondType>::new(values, nulls).with_timezone_opt(zone),
+        ),
+    }
+}
+
+/// How many units of a timestamp type make a second: 1000, 1,000,000 or 1,000,000,000.
+pub(crate) fn ticks_per_second(data_type: &DataType) -> i64 {
+    let (DataType::Timestamp(precision) | DataType::TimestampLtz(precision)) = data_type else {
+        return 1_000;
+    };
+    match timestamp_unit(*precision) {
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+        _ => 1_000,
+    }
+}
