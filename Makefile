@@ -56,7 +56,7 @@ $(VENV)/ready: scripts/requirements.txt
 	touch $@
 
 bench:
-	$(CARGO) run --release --locked --package thalweg-benches
+	$(CARGO) run --release --locked --manifest-path benches/Cargo.toml --target-dir target/benches
 
 # A target folder of its own: the flag changes every crate.
 loom:
