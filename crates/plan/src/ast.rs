@@ -18,6 +18,7 @@ pub struct Statement {
 
 /// The kinds of statement.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a script has few of them")]
 pub enum StatementKind {
     /// `CREATE [TEMPORARY] TABLE [IF NOT EXISTS]`
     CreateTable(CreateTable),
@@ -88,6 +89,8 @@ pub enum Show {
     CreateTable(Name),
     /// The statement that creates a view
     CreateView(Name),
+    /// `SET` alone: the options that are set
+    Settings,
 }
 
 /// `CREATE TABLE`.
@@ -109,6 +112,8 @@ pub struct CreateTable {
     pub comment: Option<String>,
     /// `IF NOT EXISTS`
     pub if_not_exists: bool,
+    /// The statement as it was written, for SHOW CREATE TABLE.
+    pub text: String,
 }
 
 /// A column of a table.
@@ -122,6 +127,7 @@ pub struct TableColumn {
 
 /// The kinds of column.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a script has few of them")]
 pub enum TableColumnKind {
     /// Read from the data.
     Physical(ColumnType),
@@ -186,6 +192,8 @@ pub struct WindowCall {
     pub time_column: Name,
     /// The intervals in the order of the call.
     pub intervals: Vec<sql::Expr>,
+    /// True for `TUMBLE(t, ts, …)`, which Flink does not know.
+    pub is_short: bool,
     /// Where it begins.
     pub span: Span,
 }

@@ -2,5 +2,7 @@
 //! physical graph that the runtime executes.
 
 pub mod ast;
+pub mod catalog;
 pub mod diagnostic;
+pub mod flink_check;
 pub mod parser;

@@ -45,6 +45,7 @@ pub(super) fn create_table(cursor: &mut Cursor<'_>) -> Result<CreateTable> {
         options: Vec::new(),
         comment: None,
         if_not_exists,
+        text: cursor.source.text_of(cursor.tokens).to_owned(),
     };
     if cursor.take_token(&Token::LParen) {
         loop {

@@ -66,7 +66,7 @@ pub(super) fn rewrite<'a>(
                 if is_word(&token.token, "AS") && open.last() == Some(&Bracket::Cast) =>
             {
                 output.push(token.clone());
-                output.push(cast_type(&mut cursor)?);
+                cast_type(&mut cursor, &mut output)?;
             }
             Token::Word(_)
                 if is_word(&token.token, "CEILING") && cursor.is_token(&Token::LParen) =>
@@ -79,11 +79,26 @@ pub(super) fn rewrite<'a>(
     Ok(output)
 }
 
-fn cast_type(cursor: &mut Cursor<'_>) -> Result<TokenWithSpan> {
+/// Words of types that `sqlparser` reads differently or not at all.
+const OWN_WORDS: [&str; 9] =
+    ["ROW", "MAP", "ARRAY", "MULTISET", "INTERVAL", "NOT", "NULL", "WITH", "WITHOUT"];
+
+/// Passes the type behind AS, as it stands or as one name.
+fn cast_type(cursor: &mut Cursor<'_>, output: &mut Vec<TokenWithSpan>) -> Result<()> {
     let start = cursor.index;
     column_type(cursor)?;
     let tokens = &cursor.tokens[start..cursor.index];
+    let is_plain = tokens.iter().all(|token| match &token.token {
+        Token::Word(_) => !OWN_WORDS.iter().any(|word| is_word(&token.token, word)),
+        Token::LParen | Token::RParen | Token::Number(..) | Token::Comma => true,
+        _ => false,
+    });
+    if is_plain {
+        output.extend_from_slice(tokens);
+        return Ok(());
+    }
     let (first, last) = (tokens[0].span, tokens[tokens.len() - 1].span);
     let text = cursor.source.text_of(tokens).to_owned();
-    Ok(quoted_word(text, TokenSpan::new(first.start, last.end)))
+    output.push(quoted_word(text, TokenSpan::new(first.start, last.end)));
+    Ok(())
 }

@@ -244,11 +244,7 @@ fn show(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
 fn set(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     cursor.expect_words(&["SET"])?;
     if cursor.at_end() {
-        return Err(Error::unsupported(
-            "SET without a key, which lists the options, is not supported",
-        )
-        .hint("the options and their defaults are listed in the documentation")
-        .at(start_of(cursor.tokens)));
+        return Ok(StatementKind::Show(Show::Settings));
     }
     let key = setting_key(cursor, Token::Eq)?;
     cursor.expect_token(&Token::Eq)?;

@@ -252,14 +252,14 @@ impl<'a> Cursor<'a> {
     /// A string in single quotes.
     pub(super) fn string(&mut self, what: &str) -> Result<Name> {
         match self.peek() {
-            Some(TokenWithSpan { token, span: place }) => match token {
-                Token::SingleQuotedString(text) | Token::UnicodeStringLiteral(text) => {
-                    self.index += 1;
-                    Ok(Name { text: text.clone(), span: span(*place) })
-                }
-                _ => Err(self.expected(what)),
-            },
-            None => Err(self.expected(what)),
+            Some(TokenWithSpan {
+                token: Token::SingleQuotedString(text) | Token::UnicodeStringLiteral(text),
+                span: place,
+            }) => {
+                self.index += 1;
+                Ok(Name { text: text.clone(), span: span(*place) })
+            }
+            _ => Err(self.expected(what)),
         }
     }
     /// `(a, b, …)`

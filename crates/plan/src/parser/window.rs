@@ -168,6 +168,7 @@ fn parse<'a>(
         partition_by,
         time_column: time_column.ok_or_else(|| missing("DESCRIPTOR(time column)"))?,
         intervals: intervals.into_iter().flatten().collect(),
+        is_short: found.is_short,
         span: place,
     })
 }

@@ -1,0 +1,216 @@
+//! Every key that SET understands, in one table.
+
+/// Where a key comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Flink has it and it means the same here.
+    Flink,
+    /// Flink has it; here it is another name of the key given.
+    AliasOf(&'static str),
+    /// Flink has it; here it is accepted and changes nothing, for the reason given.
+    Inert(&'static str),
+    /// Ours. Flink accepts and ignores it.
+    Ours,
+}
+
+/// How a value is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any text that is not empty.
+    Text,
+    /// One of these words; `None` for a word that is understood but not supported.
+    Word(&'static [(&'static str, bool)]),
+    /// A time zone.
+    Zone,
+    /// A whole number between the two.
+    Count(usize, usize),
+    /// A duration such as `30 s`.
+    Duration,
+    /// A duration or `off`.
+    DurationOrOff,
+    /// `70%`, or a size such as `4 gb`.
+    Memory,
+    /// Anything.
+    Unchecked,
+}
+
+/// A key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// How its values are checked.
+    pub kind: Kind,
+    /// Its default, as a user would write it; empty if there is none.
+    pub default: &'static str,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What it means.
+    pub doc: &'static str,
+}
+
+const fn key(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    origin: Origin,
+    doc: &'static str,
+) -> Key {
+    Key { name, kind, default, origin, doc }
+}
+
+const WATERMARKS: &str = "watermarks follow the data alone";
+const RESULT_MODE: &str = "the command line's --format decides how results look";
+const NO_STATE_TTL: &str = "state is freed when its windows close";
+
+/// All keys.
+pub const KEYS: &[Key] = &[
+    key(
+        "table.local-time-zone",
+        Kind::Zone,
+        "UTC",
+        Origin::Flink,
+        "session time zone: TIMESTAMP_LTZ as text, as TIMESTAMP, and in windows",
+    ),
+    key(
+        "pipeline.name",
+        Kind::Text,
+        "",
+        Origin::Flink,
+        "the job's name in progress and metrics; default is the file's name",
+    ),
+    key(
+        "pipeline.order",
+        Kind::Word(&[("epoch", true), ("arrival", false), ("event_time", false)]),
+        "epoch",
+        Origin::Ours,
+        "what is promised about order",
+    ),
+    key(
+        "pipeline.scheduler",
+        Kind::Word(&[("nem", true), ("round-robin", true)]),
+        "nem",
+        Origin::Ours,
+        "which work comes first; results are the same",
+    ),
+    key(
+        "pipeline.workers",
+        Kind::Count(1, 1024),
+        "",
+        Origin::Ours,
+        "worker threads; default is one per core",
+    ),
+    key(
+        "parallelism.default",
+        Kind::Count(1, 1024),
+        "",
+        Origin::AliasOf("pipeline.workers"),
+        "worker threads",
+    ),
+    key(
+        "pipeline.bundle-rows-max",
+        Kind::Count(1, 1 << 20),
+        "65536",
+        Origin::Ours,
+        "the largest bundle, in rows",
+    ),
+    key(
+        "pipeline.bundle-linger",
+        Kind::Duration,
+        "1 ms",
+        Origin::Ours,
+        "how long a source waits for a bundle to fill while the pipeline keeps up",
+    ),
+    key(
+        "memory.limit",
+        Kind::Memory,
+        "70%",
+        Origin::Ours,
+        "everything that a job may keep in memory: a size, or a share of what there is",
+    ),
+    key(
+        "late.data",
+        Kind::Text,
+        "drop",
+        Origin::Ours,
+        "rows late for all their windows: drop, fail, or a table that receives them",
+    ),
+    key(
+        "watermark.idle-timeout",
+        Kind::Duration,
+        "30 s",
+        Origin::Ours,
+        "after this silence an unbounded input holds the watermark back no longer; 0 s for never",
+    ),
+    key(
+        "table.exec.source.idle-timeout",
+        Kind::Duration,
+        "",
+        Origin::AliasOf("watermark.idle-timeout"),
+        "silence after which an input is idle",
+    ),
+    key(
+        "watermark.max-future-skew",
+        Kind::DurationOrOff,
+        "off",
+        Origin::Ours,
+        "rows whose time lies further ahead of the wall clock are put aside",
+    ),
+    key(
+        "execution.runtime-mode",
+        Kind::Word(&[("streaming", true), ("batch", false), ("automatic", false)]),
+        "streaming",
+        Origin::Flink,
+        "only streaming: bounded inputs end by themselves",
+    ),
+    key(
+        "pipeline.auto-watermark-interval",
+        Kind::Duration,
+        "",
+        Origin::Inert(WATERMARKS),
+        "how often Flink emits watermarks",
+    ),
+    key(
+        "sql-client.execution.result-mode",
+        Kind::Unchecked,
+        "",
+        Origin::Inert(RESULT_MODE),
+        "how Flink's client shows results",
+    ),
+    key(
+        "table.exec.state.ttl",
+        Kind::Duration,
+        "",
+        Origin::Inert(NO_STATE_TTL),
+        "how long Flink keeps idle state",
+    ),
+];
+
+/// Families of Flink's keys that concern its cluster, its state or its optimizer.
+pub(super) const INERT_PREFIXES: [(&str, &str); 20] = [
+    ("execution.checkpointing.", "snapshots come with a later version"),
+    ("execution.", "it concerns a Flink cluster"),
+    ("state.", "snapshots come with a later version"),
+    ("restart-strategy", "a job that fails stops"),
+    ("table.exec.", "it tunes Flink's operators"),
+    ("table.optimizer.", "it tunes Flink's optimizer"),
+    ("table.", "it tunes Flink's planner"),
+    ("sql-client.", "it concerns Flink's client"),
+    ("taskmanager.", "there is no cluster"),
+    ("jobmanager.", "there is no cluster"),
+    ("cluster.", "there is no cluster"),
+    ("high-availability", "there is no cluster"),
+    ("heartbeat.", "there is no cluster"),
+    ("rest.", "there is no cluster"),
+    ("web.", "there is no cluster"),
+    ("metrics.", "metrics are printed with --metrics"),
+    ("python.", "it concerns Flink's Python workers"),
+    ("pipeline.max-parallelism", "keys are spread over 256 virtual partitions"),
+    ("pipeline.object-reuse", "it tunes Flink's operators"),
+    ("pipeline.operator-chaining", "stateless operators are always fused"),
+];
+
+/// The key of this name.
+pub(super) fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}

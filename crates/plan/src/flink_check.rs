@@ -1,0 +1,278 @@
+//! What Apache Flink would refuse in a script that runs here (`validate --flink`).
+//!
+//! The check reads statements only. It finds what is an extension of ours in the text (the table in
+//! [`EXTENSIONS`]) and the options that Flink's own connectors don't know. It does not plan the
+//! query as Flink would, so a script without findings can still be refused there.
+
+use sqlparser::ast as sql;
+use thalweg_core::Span;
+
+use crate::ast::{
+    CreateTable, Insert, Query, Statement, StatementKind, WindowCall, WindowFunction, WindowInput,
+};
+
+/// Something that Flink would refuse.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Where it stands.
+    pub span: Span,
+    /// What it is and what to write instead.
+    pub message: String,
+}
+
+/// The extensions that are looked for, for the documentation.
+pub const EXTENSIONS: [(&str, &str); 8] = [
+    ("TUMBLE(t, ts, …) in FROM", "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), …))"),
+    ("HOP sizes that are no multiple of the slide", "a multiple of the slide"),
+    ("CUMULATE sizes that are no multiple of the step", "a multiple of the step"),
+    ("CREATE OR REPLACE VIEW", "DROP VIEW and CREATE VIEW"),
+    ("'path' = '-', globs, relative paths", "absolute paths, or file:///…"),
+    ("options and connectors of ours", "the options of Flink's connectors"),
+    ("ORDER BY … LIMIT into a filesystem table", "a sink that takes updates"),
+    ("SHOW and DESCRIBE between the statements of a set", "statements of their own"),
+];
+
+/// Connectors that Flink has, itself or as a download.
+const FLINK_CONNECTORS: [&str; 18] = [
+    "filesystem",
+    "datagen",
+    "print",
+    "blackhole",
+    "kafka",
+    "upsert-kafka",
+    "jdbc",
+    "hbase-2.2",
+    "hbase-2.6",
+    "elasticsearch-6",
+    "elasticsearch-7",
+    "opensearch",
+    "mongodb",
+    "kinesis",
+    "firehose",
+    "dynamodb",
+    "pulsar",
+    "rabbitmq",
+];
+
+/// Options that only we know, by connector, and what Flink does instead.
+const OUR_OPTIONS: [(&str, &str, &str); 12] = [
+    ("filesystem", "csv.header", "Flink neither skips nor writes a header"),
+    (
+        "filesystem",
+        "bad-data",
+        "Flink has 'csv.ignore-parse-errors' and 'json.ignore-parse-errors'",
+    ),
+    ("filesystem", "dead-letter.path", "Flink keeps no bad rows"),
+    ("filesystem", "source.sort-within", "Flink does not sort on reading"),
+    ("filesystem", "compression", "Flink tells compression by the file's name"),
+    ("filesystem", "time.zone", "Flink has 'table.local-time-zone' only"),
+    ("datagen", "seed", "Flink's random rows differ in each run"),
+    ("datagen", "rows-per-second=unlimited", "Flink takes a number"),
+    ("print", "format", "Flink prints in one form"),
+    ("print", "null", "Flink prints in one form"),
+    ("print", "path", "Flink prints to the task manager's output"),
+    ("blackhole", "format", "a blackhole has no format"),
+];
+
+/// Looks for what Flink would refuse, in the order of the text.
+pub fn flink_refusals(statements: &[Statement]) -> Vec<Finding> {
+    let mut check = Check { findings: Vec::new(), filesystem: Vec::new() };
+    for statement in statements {
+        check.statement(statement);
+    }
+    check.findings.sort_by_key(|finding| (finding.span.line, finding.span.column));
+    check.findings
+}
+
+struct Check {
+    findings: Vec<Finding>,
+    /// Tables of the filesystem so far: they take no updates.
+    filesystem: Vec<String>,
+}
+
+impl Check {
+    fn find(&mut self, span: Span, message: impl Into<String>) {
+        self.findings.push(Finding { span, message: message.into() });
+    }
+
+    fn statement(&mut self, statement: &Statement) {
+        match &statement.kind {
+            StatementKind::CreateTable(table) => self.table(table),
+            StatementKind::CreateView { query, or_replace, .. } => {
+                if *or_replace {
+                    let text = "Flink has no CREATE OR REPLACE VIEW: drop the view first";
+                    self.find(statement.span, text);
+                }
+                self.query(query);
+            }
+            StatementKind::Insert(insert) => self.insert(insert),
+            StatementKind::StatementSet(inserts) => {
+                inserts.iter().for_each(|insert| self.insert(insert));
+            }
+            StatementKind::Explain(inner) => self.statement(inner),
+            StatementKind::Select(query) => self.query(query),
+            StatementKind::Drop { .. }
+            | StatementKind::Show(_)
+            | StatementKind::Describe(_)
+            | StatementKind::Set { .. }
+            | StatementKind::Reset(_) => {}
+        }
+    }
+
+    fn insert(&mut self, insert: &Insert) {
+        let bounded =
+            insert.query.query.limit_clause.is_some() || insert.query.query.fetch.is_some();
+        let sorted = insert.query.query.order_by.is_some();
+        if sorted && bounded && self.filesystem.contains(&insert.table.text) {
+            self.find(
+                insert.query.span,
+                "Flink's ORDER BY … LIMIT sends updates, which its filesystem table refuses",
+            );
+        }
+        self.query(&insert.query);
+    }
+
+    fn query(&mut self, query: &Query) {
+        for window in &query.windows {
+            self.window(window);
+            if let WindowInput::Query(inner) = &window.input {
+                self.query(inner);
+            }
+        }
+    }
+
+    fn window(&mut self, window: &WindowCall) {
+        let name = match window.function {
+            WindowFunction::Tumble => "TUMBLE",
+            WindowFunction::Hop => "HOP",
+            WindowFunction::Cumulate => "CUMULATE",
+            WindowFunction::Session => "SESSION",
+        };
+        if window.is_short {
+            self.find(
+                window.span,
+                format!("Flink does not know this short form: write TABLE({name}(TABLE t, DESCRIPTOR(ts), …))"),
+            );
+        }
+        let steps = matches!(window.function, WindowFunction::Hop | WindowFunction::Cumulate);
+        let lengths: Vec<Option<i64>> = window.intervals.iter().map(interval_ms).collect();
+        if let (true, [Some(step), Some(size), ..]) = (steps, &lengths[..])
+            && *step > 0
+            && size % step != 0
+        {
+            let text =
+                format!("Flink wants the size of {name} to be a multiple of its first interval");
+            self.find(window.span, text);
+        }
+    }
+
+    fn table(&mut self, table: &CreateTable) {
+        let option = |name: &str| table.options.iter().find(|(key, _)| key.text == name);
+        let Some((key, connector)) = option("connector") else { return };
+        if !FLINK_CONNECTORS.contains(&connector.as_str()) {
+            self.find(key.span, format!("Flink has no connector '{connector}'"));
+            return;
+        }
+        if connector == "filesystem" {
+            self.filesystem.push(table.name.text.clone());
+            if let Some((key, path)) = option("path")
+                && let Some(message) = path_problem(path)
+            {
+                self.find(key.span, message);
+            }
+        }
+        for (key, value) in &table.options {
+            let pair = format!("{}={value}", key.text);
+            let known = OUR_OPTIONS
+                .iter()
+                .find(|(of, name, _)| of == connector && (*name == key.text || *name == pair));
+            if let Some((_, _, instead)) = known {
+                self.find(key.span, format!("the option '{}' is ours: {instead}", key.text));
+            }
+        }
+    }
+}
+
+fn path_problem(path: &str) -> Option<String> {
+    if path == "-" {
+        return Some("Flink reads and writes no standard input and output ('-')".to_owned());
+    }
+    if path.contains(['*', '?', '[']) {
+        return Some(format!(
+            "Flink takes '{path}' literally: it has no globs, but reads a folder"
+        ));
+    }
+    let is_absolute = path.starts_with('/') || path.contains("://") || path.starts_with("file:");
+    (!is_absolute).then(|| {
+        format!("Flink resolves the relative path '{path}' on each task manager: write it absolute, or as file:///…")
+    })
+}
+
+/// The length of `INTERVAL '5' SECOND` and its like in milliseconds.
+fn interval_ms(expression: &sql::Expr) -> Option<i64> {
+    let sql::Expr::Interval(interval) = expression else { return None };
+    let sql::Expr::Value(value) = interval.value.as_ref() else { return None };
+    let sql::Value::SingleQuotedString(text) = &value.value else { return None };
+    use sql::DateTimeField as Field;
+    let unit = match interval.leading_field.as_ref()? {
+        Field::Second | Field::Seconds => 1_000,
+        Field::Minute | Field::Minutes => 60_000,
+        Field::Hour | Field::Hours => 3_600_000,
+        Field::Day | Field::Days => 86_400_000,
+        _ => return None,
+    };
+    if interval.last_field.is_some() {
+        return None;
+    }
+    text.trim().parse::<i64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parser::parse_script;
+
+    fn findings(text: &str) -> Vec<(u32, String)> {
+        let statements = parse_script(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        flink_refusals(&statements).into_iter().map(|f| (f.span.line, f.message)).collect()
+    }
+
+    #[test]
+    fn a_file_of_flinks_dialect_has_no_findings() {
+        let text = "SET 'late.data' = 'fail';
+            CREATE TABLE t (ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH
+              ('connector' = 'filesystem', 'path' = '/d/in.csv', 'format' = 'csv', 'csv.null-literal' = '');
+            SELECT window_start, COUNT(*) FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND,
+              INTERVAL '1' MINUTE)) GROUP BY window_start, window_end;
+            SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR);";
+        assert_eq!(findings(text), []);
+    }
+
+    #[test]
+    fn extensions_of_ours_are_found_in_order() {
+        let text = "CREATE TABLE t (ts TIMESTAMP(3)) WITH ('connector' = 'filesystem',
+'path' = '-',
+'csv.header' = 'true');
+CREATE TABLE u (x INT) WITH ('connector' = 'nosuch');
+CREATE TABLE o (x INT) WITH ('connector' = 'filesystem', 'path' = 'out.csv');
+CREATE OR REPLACE VIEW v AS
+  SELECT * FROM TUMBLE(t, ts, INTERVAL '1' HOUR);
+SELECT 1 FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '4' SECOND, INTERVAL '10' SECOND));
+INSERT INTO o SELECT x FROM u ORDER BY x LIMIT 3;";
+        let found = findings(text);
+        let lines: Vec<u32> = found.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8, 9], "{found:?}");
+        for ((_, message), part) in found.iter().zip([
+            "standard input",
+            "csv.header",
+            "nosuch",
+            "relative",
+            "OR REPLACE",
+            "short form",
+            "multiple",
+            "updates",
+        ]) {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}
