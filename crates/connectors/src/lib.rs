@@ -1,1 +1,114 @@
-//! placeholder
+//! Sources, sinks and formats: everything through which rows enter and leave the engine.
+//!
+//! A connector is a folder (or file) with a type that implements [`Connector`], and a line in
+//! the list below. The planner sees none of them: it asks [`BuiltinConnectors`] through
+//! the trait [`thalweg_core::connector::Connectors`].
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`filesystem`] | CSV, NDJSON and Parquet files, folders, globs, standard input and output |
+//! | [`datagen`] | rows made from counters |
+//! | [`print`] | rows on standard output |
+//! | [`blackhole`] | rows nowhere |
+//! | [`output`] | the writers behind `print` and a bare SELECT |
+//! | [`options`] | typed access to `WITH` options, with near misses |
+
+pub mod blackhole;
+pub mod datagen;
+pub mod filesystem;
+mod handover;
+pub mod options;
+pub mod output;
+pub mod print;
+
+use chrono_tz::Tz;
+use thalweg_core::connector::{Connectors, Sink, Source, TableRequest};
+use thalweg_core::{Error, Result};
+
+use crate::options::near_miss;
+
+/// Every built-in connector. A newcomer adds a line.
+const CONNECTORS: &[&dyn Connector] =
+    &[&filesystem::Filesystem, &datagen::Datagen, &print::Print, &blackhole::Blackhole];
+
+/// One kind of table: how its options are checked and how it is opened.
+pub trait Connector: Send + Sync {
+    /// The value of the option `connector`.
+    fn name(&self) -> &'static str;
+    /// Checks the options without touching the outside.
+    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()>;
+    /// True if reading the table ends by itself.
+    fn is_bounded(&self, request: &TableRequest) -> bool;
+    /// Opens the table for reading.
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
+    /// Opens the table for writing. Instants that are shown to people appear in `zone`.
+    fn sink(&self, request: &TableRequest, zone: Tz) -> Result<Box<dyn Sink>>;
+}
+
+/// The connectors that come with the engine.
+///
+/// ```
+/// use thalweg_connectors::BuiltinConnectors;
+/// use thalweg_core::connector::{Connectors, TableRequest};
+/// let mut request = TableRequest { table: "t".to_string(), ..TableRequest::default() };
+/// request.options.insert("connector".to_string(), "filesistem".to_string());
+/// let error = BuiltinConnectors::default().validate(&request, false).unwrap_err();
+/// assert!(error.help().is_some_and(|help| help.contains("filesystem")));
+/// ```
+#[derive(Clone, Debug)]
+pub struct BuiltinConnectors {
+    zone: Tz,
+}
+
+impl Default for BuiltinConnectors {
+    fn default() -> Self {
+        BuiltinConnectors { zone: Tz::UTC }
+    }
+}
+
+impl BuiltinConnectors {
+    /// The connectors, with instants printed in the session's zone.
+    pub fn new(zone: Tz) -> Self {
+        BuiltinConnectors { zone }
+    }
+
+    /// The names that `connector` can have.
+    pub fn names() -> Vec<&'static str> {
+        CONNECTORS.iter().map(|connector| connector.name()).collect()
+    }
+
+    fn find(request: &TableRequest) -> Result<&'static dyn Connector> {
+        let table = &request.table;
+        let Some(name) = request.options.get("connector") else {
+            return Err(Error::plan(format!("table {table} has no option 'connector'"))
+                .hint(format!("add 'connector' = one of {}", Self::names().join(", "))));
+        };
+        let found = CONNECTORS.iter().find(|connector| connector.name() == name);
+        found.copied().ok_or_else(|| {
+            let help = match near_miss(name, Self::names()) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => format!("there are {}", Self::names().join(", ")),
+            };
+            Error::plan(format!("table {table}: there is no connector '{name}'")).hint(help)
+        })
+    }
+}
+
+impl Connectors for BuiltinConnectors {
+    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        Self::find(request)?.validate(request, as_sink)
+    }
+    fn is_bounded(&self, request: &TableRequest) -> bool {
+        Self::find(request).is_ok_and(|connector| connector.is_bounded(request))
+    }
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        let connector = Self::find(request)?;
+        connector.validate(request, false)?;
+        connector.source(request)
+    }
+    fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
+        let connector = Self::find(request)?;
+        connector.validate(request, true)?;
+        connector.sink(request, self.zone)
+    }
+}

@@ -1,0 +1,288 @@
+//! `'connector' = 'datagen'`: rows made from counters.
+//!
+//! Value i of a field is a pure function of the seed, the field and i, so a table reads the same
+//! each time, whatever the speed and the bundle size. The one exception are times without a
+//! `'seed'`, which are the wall clock's, as in Flink. With a seed, row i is at 2026-01-01 plus i
+//! times the distance of two rows (one millisecond when unlimited).
+//!
+//! The table ends if `'number-of-rows'` or a sequence says so.
+
+mod generate;
+mod options;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
+use chrono_tz::Tz;
+use thalweg_core::connector::{Sink, Source, SourceBatch, SourcePoll, TableRequest, Waker};
+use thalweg_core::shim::{Clock, SystemClock};
+use thalweg_core::{Error, Result};
+
+use self::generate::{Field, column};
+use self::options::DatagenOptions;
+use crate::Connector;
+
+/// 2026-01-01T00:00:00Z
+const SEEDED_START_MS: i64 = 1_767_225_600_000;
+
+/// The connector.
+pub struct Datagen;
+
+impl Connector for Datagen {
+    fn name(&self) -> &'static str {
+        "datagen"
+    }
+    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        if as_sink {
+            return Err(Error::plan(format!("table {} is made by datagen", request.table))
+                .hint("it can only be read"));
+        }
+        DatagenOptions::read(request).map(|_| ())
+    }
+    fn is_bounded(&self, request: &TableRequest) -> bool {
+        DatagenOptions::read(request).is_ok_and(|options| options.rows.is_some())
+    }
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        let options = DatagenOptions::read(request)?;
+        let wanted = match &request.projection {
+            None => options.fields,
+            Some(wanted) => wanted.iter().map(|&at| options.fields[at].clone()).collect(),
+        };
+        Ok(Box::new(DatagenSource {
+            name: request.table.clone(),
+            fields: wanted,
+            schema: request.delivered().arrow(),
+            rows: options.rows,
+            rows_per_second: options.rows_per_second,
+            is_seeded: options.is_seeded,
+            next: 0,
+            clock: SystemClock::new(),
+            stopped: Arc::new(AtomicBool::new(false)),
+        }))
+    }
+    fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
+        Err(Error::plan(format!("table {} is made by datagen", request.table)))
+    }
+}
+
+struct DatagenSource {
+    name: String,
+    fields: Vec<Field>,
+    schema: SchemaRef,
+    rows: Option<u64>,
+    rows_per_second: Option<u64>,
+    is_seeded: bool,
+    next: u64,
+    clock: SystemClock,
+    stopped: Arc<AtomicBool>,
+}
+
+impl DatagenSource {
+    /// How many rows may have come out by now.
+    fn due(&self) -> u64 {
+        let ends = self.rows.unwrap_or(u64::MAX);
+        let Some(rate) = self.rows_per_second else { return ends };
+        let elapsed = u128::from(self.clock.now_ns()) * u128::from(rate) / 1_000_000_000;
+        // The first row comes at once.
+        ends.min(u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1))
+    }
+
+    /// When a row happens, in milliseconds since 1970.
+    fn time_of(&self, row: u64, now_ms: i64) -> i64 {
+        if !self.is_seeded {
+            return now_ms;
+        }
+        let elapsed = u128::from(row) * 1_000 / u128::from(self.rows_per_second.unwrap_or(1_000));
+        SEEDED_START_MS.saturating_add(i64::try_from(elapsed).unwrap_or(i64::MAX))
+    }
+
+    fn batch(&self, rows: u64) -> Result<RecordBatch> {
+        let now_ms = self.clock.wall_ms();
+        let time = |row: u64| self.time_of(row, now_ms);
+        let range = self.next..self.next + rows;
+        let columns = self
+            .fields
+            .iter()
+            .map(|field| column(field, range.clone(), &time))
+            .collect::<Result<_>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows as usize));
+        Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?)
+    }
+}
+
+impl Source for DatagenSource {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn start(&mut self, waker: Waker) -> Result<()> {
+        self.clock = SystemClock::new();
+        let Some(rate) = self.rows_per_second else { return Ok(()) };
+        let pause = Duration::from_secs(1) / u32::try_from(rate.max(1)).unwrap_or(u32::MAX);
+        let pause = pause.clamp(Duration::from_millis(1), Duration::from_millis(100));
+        let stopped = self.stopped.clone();
+        let timer = thread::Builder::new().name(format!("tick {}", self.name)).spawn(move || {
+            // Relaxed: the flag alone is read; it is late by at most one pause.
+            while !stopped.load(Ordering::Relaxed) {
+                thread::sleep(pause);
+                waker();
+            }
+        });
+        timer.map(|_| ()).map_err(|e| Error::resource(format!("no thread for datagen: {e}")))
+    }
+
+    fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
+        if self.rows.is_some_and(|rows| self.next >= rows) {
+            self.stop();
+            return Ok(SourcePoll::End);
+        }
+        let rows = self.due().saturating_sub(self.next).min(rows_max.max(1) as u64);
+        if rows == 0 {
+            return Ok(SourcePoll::Pending);
+        }
+        let batch = self.batch(rows)?;
+        self.next += rows;
+        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.rows.is_some()
+    }
+
+    fn stop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for DatagenSource {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{Decimal128Type, Int32Type, Int64Type, TimestampMillisecondType};
+    use arrow_select::concat::concat_batches;
+    use thalweg_core::{Column, DataType, TableSchema};
+
+    use super::*;
+
+    fn request(options: &[(&str, &str)]) -> TableRequest {
+        let types = [
+            ("id", DataType::BigInt),
+            ("n", DataType::Int),
+            ("s", DataType::STRING),
+            ("d", DataType::Decimal(5, 2)),
+            ("ts", DataType::Timestamp(3)),
+            ("x", DataType::Double),
+        ];
+        let columns = types.map(|(name, data_type)| Column::new(name, data_type.nullable()));
+        TableRequest {
+            table: "g".to_string(),
+            schema: TableSchema::new(columns.to_vec()),
+            options: options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+            ..TableRequest::default()
+        }
+    }
+
+    const BASE: &[(&str, &str)] = &[
+        ("connector", "datagen"),
+        ("rows-per-second", "unlimited"),
+        ("seed", "7"),
+        ("fields.id.kind", "sequence"),
+        ("fields.id.start", "5"),
+        ("fields.id.end", "1004"),
+        ("fields.n.min", "-3"),
+        ("fields.n.max", "3"),
+        ("fields.s.length", "20"),
+        ("fields.d.max", "9.99"),
+        ("fields.d.min", "0"),
+    ];
+
+    fn all(request: &TableRequest, rows_max: usize) -> RecordBatch {
+        let mut source = Datagen.source(request).expect("valid");
+        source.start(Arc::new(|| {})).expect("started");
+        let mut batches = Vec::new();
+        loop {
+            match source.poll(rows_max).expect("rows") {
+                SourcePoll::Batch(batch) => batches.push(batch.batch),
+                SourcePoll::Pending => thread::sleep(Duration::from_millis(1)),
+                SourcePoll::End => break,
+            }
+        }
+        concat_batches(&batches[0].schema(), &batches).expect("one schema")
+    }
+
+    #[test]
+    fn rows_depend_on_the_counter_alone() {
+        let request = request(BASE);
+        let batch = all(&request, 64);
+        assert_eq!(batch, all(&request, 1_000_000));
+        assert_eq!(batch.num_rows(), 1_000);
+        let ids = batch.column(0).as_primitive::<Int64Type>().values().to_vec();
+        assert_eq!(ids, (5..=1_004).collect::<Vec<_>>());
+        let numbers = batch.column(1).as_primitive::<Int32Type>().values();
+        assert_eq!((numbers.iter().min(), numbers.iter().max()), (Some(&-3), Some(&3)));
+        assert!(batch.column(2).as_string_view().iter().all(|s| s.is_some_and(|s| s.len() == 20)));
+        let decimals = batch.column(3).as_primitive::<Decimal128Type>().values();
+        assert!(decimals.iter().all(|d| (0..=999).contains(d)));
+        let times = batch.column(4).as_primitive::<TimestampMillisecondType>().values();
+        assert_eq!((times[0], times[999]), (SEEDED_START_MS, SEEDED_START_MS + 999));
+    }
+
+    #[test]
+    fn projection_changes_no_value() {
+        let mut projected = request(BASE);
+        projected.projection = Some(vec![1, 5]);
+        let full = all(&request(BASE), 100);
+        assert_eq!(all(&projected, 100), full.project(&[1, 5]).expect("columns"));
+    }
+
+    #[test]
+    fn another_seed_gives_other_rows() {
+        let mut other = request(BASE);
+        other.options.insert("seed".to_string(), "8".to_string());
+        assert_ne!(all(&other, 100).column(1), all(&request(BASE), 100).column(1));
+    }
+
+    #[test]
+    fn the_rate_is_kept() {
+        let options: Vec<(&str, &str)> =
+            vec![("connector", "datagen"), ("rows-per-second", "1000"), ("number-of-rows", "50")];
+        let started = SystemClock::new();
+        assert_eq!(all(&request(&options), 1_000).num_rows(), 50);
+        // 49 rows follow the first at a distance of one millisecond.
+        assert!(started.now_ns() >= 48_000_000);
+    }
+
+    #[test]
+    fn bounded_only_with_an_end() {
+        assert!(Datagen.is_bounded(&request(BASE)));
+        assert!(!Datagen.is_bounded(&request(&[("connector", "datagen")])));
+    }
+
+    #[test]
+    fn wrong_options_are_told() {
+        let cases = [
+            (("fields.nn.kind", "random"), "n"),
+            (("fields.n.min", "9"), "min"),
+            (("fields.s.kind", "sequence"), "start"),
+            (("fields.n.start", "1"), "sequence"),
+            (("rows-per-second", "0"), "rows-per-second"),
+        ];
+        for ((name, value), part) in cases {
+            let mut options = vec![("connector", "datagen"), ("fields.n.max", "3")];
+            options.push((name, value));
+            let error = Datagen.validate(&request(&options), false).expect_err(name);
+            assert!(error.is_plan_error());
+            let text = format!("{error} {}", error.help().unwrap_or_default());
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Making columns from counters.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, StringViewBuilder};
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, Time32MillisecondType, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType,
+};
+use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray};
+use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow_schema::TimeUnit;
+use thalweg_core::shim::{SplitMix64, mix64};
+use thalweg_core::types::timestamp_unit;
+use thalweg_core::{DataType, Error, Result};
+
+/// How the values of a field are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// `start`, `start + 1`, … `end`
+    Sequence {
+        /// The first value.
+        start: i64,
+        /// The last value.
+        end: i64,
+    },
+    /// An integer from `min` to `max`, both included.
+    Integer {
+        /// The least value.
+        min: i64,
+        /// The greatest value.
+        max: i64,
+    },
+    /// A float from `min` to `max`.
+    Float {
+        /// The least value.
+        min: f64,
+        /// The greatest value.
+        max: f64,
+    },
+    /// An unscaled value from `min` to `max`, both included.
+    Decimal {
+        /// The least value.
+        min: i128,
+        /// The greatest value.
+        max: i128,
+    },
+    /// TRUE or FALSE.
+    Boolean,
+    /// Hexadecimal digits.
+    Text {
+        /// How many.
+        length: usize,
+    },
+    /// Bytes.
+    Bytes {
+        /// How many.
+        length: usize,
+    },
+    /// The row's time, or up to `max_past_ms` before it.
+    Now {
+        /// How far back.
+        max_past_ms: u64,
+    },
+}
+
+/// A field that is made.
+#[derive(Clone, Debug)]
+pub struct Field {
+    data_type: DataType,
+    /// How the values of the field are chosen.
+    pub kind: Kind,
+    null_rate: f64,
+    seed: u64,
+}
+
+impl Field {
+    /// A field at a position of its table.
+    pub fn new(data_type: DataType, kind: Kind, null_rate: f64, seed: u64, position: u64) -> Self {
+        // Mixed twice, so that neighbouring seeds and positions have nothing in common.
+        let seed = mix64(mix64(seed.wrapping_add(1)).wrapping_add(position));
+        Field { data_type, kind, null_rate, seed }
+    }
+
+    /// The random numbers of a row.
+    #[inline]
+    fn numbers(&self, row: u64) -> SplitMix64 {
+        SplitMix64::new(mix64(self.seed ^ row.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+    }
+
+    fn nulls(&self, rows: Range<u64>) -> Option<NullBuffer> {
+        if self.null_rate == 0.0 {
+            return None;
+        }
+        let is_valid = |row: u64| SplitMix64::new(!self.seed ^ mix64(row)).unit() >= self.null_rate;
+        Some(NullBuffer::new(BooleanBuffer::collect_bool((rows.end - rows.start) as usize, |i| {
+            is_valid(rows.start + i as u64)
+        })))
+    }
+}
+
+/// The values of these rows. `time` tells when a row happens, in milliseconds.
+pub fn column(field: &Field, rows: Range<u64>, time: &dyn Fn(u64) -> i64) -> Result<ArrayRef> {
+    Ok(match &field.data_type {
+        DataType::TinyInt => numbers::<Int8Type>(field, rows, |row| integer(field, row) as i8),
+        DataType::SmallInt => numbers::<Int16Type>(field, rows, |row| integer(field, row) as i16),
+        DataType::Int => numbers::<Int32Type>(field, rows, |row| integer(field, row) as i32),
+        DataType::BigInt => numbers::<Int64Type>(field, rows, |row| integer(field, row)),
+        DataType::Float => numbers::<Float32Type>(field, rows, |row| float(field, row) as f32),
+        DataType::Double => numbers::<Float64Type>(field, rows, |row| float(field, row)),
+        DataType::Decimal(precision, scale) => {
+            let unit = 10i128.pow(u32::from(*scale));
+            let array = array::<Decimal128Type>(field, rows, |row| decimal(field, row, unit));
+            Arc::new(array.with_precision_and_scale(*precision, *scale as i8)?)
+        }
+        DataType::Boolean => booleans(field, rows),
+        DataType::Char(_) | DataType::Varchar(_) => texts(field, rows),
+        DataType::Binary(_) | DataType::Varbinary(_) => bytes(field, rows),
+        DataType::Date => {
+            numbers::<Date32Type>(field, rows, |row| time(row).div_euclid(86_400_000) as i32)
+        }
+        DataType::Time(_) => numbers::<Time32MillisecondType>(field, rows, |row| {
+            (time(row).rem_euclid(86_400_000) / 1_000 * 1_000) as i32
+        }),
+        DataType::Timestamp(precision) => timestamps(field, rows, *precision, false, time),
+        DataType::TimestampLtz(precision) => timestamps(field, rows, *precision, true, time),
+        other => return Err(Error::internal(format!("datagen was asked for {other}"))),
+    })
+}
+
+fn array<T: ArrowPrimitiveType>(
+    field: &Field,
+    rows: Range<u64>,
+    value: impl Fn(u64) -> T::Native,
+) -> PrimitiveArray<T> {
+    let nulls = field.nulls(rows.clone());
+    PrimitiveArray::new(rows.map(value).collect::<ScalarBuffer<T::Native>>(), nulls)
+}
+
+fn numbers<T: ArrowPrimitiveType>(
+    field: &Field,
+    rows: Range<u64>,
+    value: impl Fn(u64) -> T::Native,
+) -> ArrayRef {
+    Arc::new(array::<T>(field, rows, value))
+}
+
+#[inline]
+fn integer(field: &Field, row: u64) -> i64 {
+    match field.kind {
+        Kind::Sequence { start, .. } => start.wrapping_add(row as i64),
+        Kind::Integer { min, max } => {
+            let span = max.wrapping_sub(min) as u64;
+            let mut numbers = field.numbers(row);
+            let step = if span == u64::MAX { numbers.next_u64() } else { numbers.below(span + 1) };
+            min.wrapping_add(step as i64)
+        }
+        _ => 0,
+    }
+}
+
+#[inline]
+fn float(field: &Field, row: u64) -> f64 {
+    match field.kind {
+        Kind::Sequence { start, .. } => start.wrapping_add(row as i64) as f64,
+        Kind::Float { min, max } => {
+            let unit = field.numbers(row).unit();
+            // Weighted ends: the difference of the ends may be infinite.
+            min * (1.0 - unit) + max * unit
+        }
+        _ => 0.0,
+    }
+}
+
+fn decimal(field: &Field, row: u64, unit: i128) -> i128 {
+    match field.kind {
+        Kind::Sequence { start, .. } => i128::from(start.wrapping_add(row as i64)) * unit,
+        Kind::Decimal { min, max } => {
+            let mut numbers = field.numbers(row);
+            let wide = u128::from(numbers.next_u64()) << 64 | u128::from(numbers.next_u64());
+            min + (wide % ((max - min) as u128 + 1)) as i128
+        }
+        _ => 0,
+    }
+}
+
+fn booleans(field: &Field, rows: Range<u64>) -> ArrayRef {
+    let nulls = field.nulls(rows.clone());
+    let length = (rows.end - rows.start) as usize;
+    let value = |i: usize| field.numbers(rows.start + i as u64).next_u64() >> 63 == 1;
+    Arc::new(BooleanArray::new(BooleanBuffer::collect_bool(length, value), nulls))
+}
+
+fn texts(field: &Field, rows: Range<u64>) -> ArrayRef {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let nulls = field.nulls(rows.clone());
+    let mut builder = StringViewBuilder::with_capacity((rows.end - rows.start) as usize);
+    let mut text = String::new();
+    for (i, row) in rows.enumerate() {
+        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(i)) {
+            builder.append_null();
+            continue;
+        }
+        text.clear();
+        match field.kind {
+            Kind::Text { length } => {
+                let mut numbers = field.numbers(row);
+                let mut digits = 0;
+                for at in 0..length {
+                    if at % 16 == 0 {
+                        digits = numbers.next_u64();
+                    }
+                    text.push(char::from(HEX[(digits & 15) as usize]));
+                    digits >>= 4;
+                }
+            }
+            Kind::Sequence { start, .. } => {
+                thalweg_core::text::append_integer(&mut text, start.wrapping_add(row as i64));
+            }
+            _ => {}
+        }
+        builder.append_value(&text);
+    }
+    Arc::new(builder.finish())
+}
+
+fn bytes(field: &Field, rows: Range<u64>) -> ArrayRef {
+    let Kind::Bytes { length } = field.kind else { return Arc::new(BinaryBuilder::new().finish()) };
+    let nulls = field.nulls(rows.clone());
+    let count = (rows.end - rows.start) as usize;
+    let mut builder = BinaryBuilder::with_capacity(count, count * length);
+    let mut value = Vec::with_capacity(length + 8);
+    for (i, row) in rows.enumerate() {
+        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(i)) {
+            builder.append_null();
+            continue;
+        }
+        value.clear();
+        let mut numbers = field.numbers(row);
+        while value.len() < length {
+            value.extend_from_slice(&numbers.next_u64().to_le_bytes());
+        }
+        builder.append_value(&value[..length]);
+    }
+    Arc::new(builder.finish())
+}
+
+fn timestamps(
+    field: &Field,
+    rows: Range<u64>,
+    precision: u8,
+    is_instant: bool,
+    time: &dyn Fn(u64) -> i64,
+) -> ArrayRef {
+    let max_past_ms = match field.kind {
+        Kind::Now { max_past_ms } => max_past_ms,
+        _ => 0,
+    };
+    let millis = |row: u64| {
+        let back = field.numbers(row).below(max_past_ms.saturating_add(1));
+        time(row).saturating_sub_unsigned(back)
+    };
+    let zone: Option<Arc<str>> = is_instant.then(|| Arc::from("UTC"));
+    match timestamp_unit(precision) {
+        TimeUnit::Microsecond => {
+            let value = |row| millis(row).saturating_mul(1_000);
+            let array = array::<TimestampMicrosecondType>(field, rows, value);
+            Arc::new(array.with_timezone_opt(zone))
+        }
+        TimeUnit::Nanosecond => {
+            let value = |row| millis(row).saturating_mul(1_000_000);
+            let array = array::<TimestampNanosecondType>(field, rows, value);
+            Arc::new(array.with_timezone_opt(zone))
+        }
+        _ => {
+            let array = array::<TimestampMillisecondType>(field, rows, millis);
+            Arc::new(array.with_timezone_opt(zone))
+        }
+    }
+}

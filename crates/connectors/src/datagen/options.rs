@@ -1,0 +1,267 @@
+//! The options of generated tables.
+
+use thalweg_core::connector::TableRequest;
+use thalweg_core::text::parse_decimal;
+use thalweg_core::{Column, DataType, Error, Result};
+
+use super::generate::{Field, Kind};
+use crate::options::{Known, Options, near_miss};
+
+const KNOWN: Known = Known {
+    options: &[
+        "connector",
+        "rows-per-second",
+        "number-of-rows",
+        "seed",
+        "fields.*.kind",
+        "fields.*.min",
+        "fields.*.max",
+        "fields.*.start",
+        "fields.*.end",
+        "fields.*.length",
+        "fields.*.max-past",
+        "fields.*.null-rate",
+    ],
+    unsupported: &["fields.*.var-len", "fields.*.element.*", "scan.parallelism"],
+};
+
+/// The length of a STRING or BYTES without `length`, as in Flink.
+const DEFAULT_LENGTH: u32 = 100;
+const LENGTH_MAX: u32 = 1 << 20;
+
+/// The checked options.
+pub struct DatagenOptions {
+    /// One per declared column.
+    pub fields: Vec<Field>,
+    /// How many rows there are; `None` without end.
+    pub rows: Option<u64>,
+    /// How many come a second; `None` as fast as possible.
+    pub rows_per_second: Option<u64>,
+    /// True if everything, times included, depends on the seed alone.
+    pub is_seeded: bool,
+}
+
+impl DatagenOptions {
+    /// Reads and checks the options.
+    pub fn read(request: &TableRequest) -> Result<Self> {
+        let options = Options::checked(request, &KNOWN)?;
+        check_names(request)?;
+        if let Some((key, _)) = request.metadata.first() {
+            return Err(options.conflict(&format!("datagen has no metadata '{key}'")));
+        }
+        let rows_per_second = match options.get("rows-per-second") {
+            Some(text) if text.eq_ignore_ascii_case("unlimited") => None,
+            _ => Some(options.number("rows-per-second")?.unwrap_or(10_000)),
+        };
+        if rows_per_second == Some(0) {
+            return Err(options.bad("rows-per-second", "0", "at least 1, or 'unlimited'"));
+        }
+        let seed = options.number::<u64>("seed")?;
+        let columns = request.schema.columns.iter().enumerate();
+        let fields = columns
+            .map(|(at, column)| field(&options, column, seed.unwrap_or(0), at as u64))
+            .collect::<Result<Vec<_>>>()?;
+        let ends = fields.iter().filter_map(|field| match field.kind {
+            Kind::Sequence { start, end } => {
+                Some(u64::try_from(i128::from(end) - i128::from(start) + 1).unwrap_or(u64::MAX))
+            }
+            _ => None,
+        });
+        let rows = ends.chain(options.number("number-of-rows")?).min();
+        Ok(DatagenOptions { fields, rows, rows_per_second, is_seeded: seed.is_some() })
+    }
+}
+
+/// Every `fields.NAME.…` must name a column.
+fn check_names(request: &TableRequest) -> Result<()> {
+    for option in request.options.keys() {
+        let Some(rest) = option.strip_prefix("fields.") else { continue };
+        let name = rest.rsplit_once('.').map_or(rest, |(name, _)| name);
+        if request.schema.index_of(name).is_some() {
+            continue;
+        }
+        let names = request.schema.columns.iter().map(|column| column.name.as_str());
+        let help = match near_miss(name, names.clone()) {
+            Some(near) => format!("did you mean column '{near}'?"),
+            None => format!("there are {}", names.collect::<Vec<_>>().join(", ")),
+        };
+        return Err(Error::plan(format!(
+            "table {}: option '{option}' names no column",
+            request.table
+        ))
+        .hint(help));
+    }
+    Ok(())
+}
+
+fn field(options: &Options<'_>, column: &Column, seed: u64, position: u64) -> Result<Field> {
+    let data_type = column.column_type.data_type.clone();
+    let key = |suffix: &str| format!("fields.{}.{suffix}", column.name);
+    let is_sequence =
+        options.choice(&key("kind"), false, &[("random", false), ("sequence", true)])?;
+    let kind = if is_sequence {
+        sequence(options, column, &key)?
+    } else {
+        for suffix in ["start", "end"] {
+            if options.get(&key(suffix)).is_some() {
+                return Err(options
+                    .conflict(&format!("'{}' has a meaning for a sequence only", key(suffix)))
+                    .hint(format!("add '{}' = 'sequence'", key("kind"))));
+            }
+        }
+        random(options, &data_type, &key)?
+    };
+    let null_rate = options.number::<f64>(&key("null-rate"))?.unwrap_or(0.0);
+    if !(0.0..=1.0).contains(&null_rate) {
+        return Err(options.bad(&key("null-rate"), &null_rate.to_string(), "0 to 1"));
+    }
+    Ok(Field::new(data_type, kind, null_rate, seed, position))
+}
+
+fn sequence(options: &Options<'_>, column: &Column, key: &dyn Fn(&str) -> String) -> Result<Kind> {
+    let data_type = &column.column_type.data_type;
+    if !data_type.is_numeric() && !data_type.is_string() {
+        return Err(options.conflict(&format!(
+            "column {} of type {data_type} cannot be a sequence",
+            column.name
+        )));
+    }
+    let bound = |suffix: &str| -> Result<i64> {
+        let name = key(suffix);
+        options.required(&name)?;
+        Ok(options.number(&name)?.unwrap_or(0))
+    };
+    let (start, end) = (bound("start")?, bound("end")?);
+    if start > end {
+        return Err(options.bad(&key("end"), &end.to_string(), "at least 'start'"));
+    }
+    let (low, high) = integer_range(data_type);
+    if start < low || end > high {
+        return Err(options.conflict(&format!(
+            "the sequence of column {} does not fit {data_type}",
+            column.name
+        )));
+    }
+    Ok(Kind::Sequence { start, end })
+}
+
+fn integer_range(data_type: &DataType) -> (i64, i64) {
+    match data_type {
+        DataType::TinyInt => (i64::from(i8::MIN), i64::from(i8::MAX)),
+        DataType::SmallInt => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        DataType::Int => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        DataType::Decimal(precision, scale) => {
+            let digits = u32::from(precision.saturating_sub(*scale)).min(18);
+            let limit = 10i64.pow(digits) - 1;
+            (-limit, limit)
+        }
+        _ => (i64::MIN, i64::MAX),
+    }
+}
+
+fn random(
+    options: &Options<'_>,
+    data_type: &DataType,
+    key: &dyn Fn(&str) -> String,
+) -> Result<Kind> {
+    let kind = match data_type {
+        integer if integer.is_integer() => {
+            let (low, high) = integer_range(data_type);
+            let min = options.number(&key("min"))?.unwrap_or(low);
+            let max = options.number(&key("max"))?.unwrap_or(high);
+            let fits = low <= min && min <= max && max <= high;
+            fits.then_some(Kind::Integer { min, max })
+        }
+        DataType::Float | DataType::Double => {
+            let limit = if *data_type == DataType::Float { f64::from(f32::MAX) } else { f64::MAX };
+            let min = options.number::<f64>(&key("min"))?.unwrap_or(0.0 - limit);
+            let max = options.number::<f64>(&key("max"))?.unwrap_or(limit);
+            (min <= max).then_some(Kind::Float { min, max })
+        }
+        DataType::Decimal(precision, scale) => {
+            let limit = 10i128.pow(u32::from(*precision)) - 1;
+            let bound = |suffix: &str, default: i128| match options.get(&key(suffix)) {
+                None => Ok(Some(default)),
+                Some(text) => parse_decimal(text, *precision, *scale)
+                    .map_err(|_| options.bad(&key(suffix), text, "a number")),
+            };
+            match (bound("min", -limit)?, bound("max", limit)?) {
+                (Some(min), Some(max)) if min <= max => Some(Kind::Decimal { min, max }),
+                _ => None,
+            }
+        }
+        DataType::Boolean => Some(Kind::Boolean),
+        DataType::Char(length) | DataType::Varchar(length) => {
+            Some(Kind::Text { length: text_length(options, key, *length)? })
+        }
+        DataType::Binary(length) | DataType::Varbinary(length) => {
+            Some(Kind::Bytes { length: text_length(options, key, *length)? })
+        }
+        DataType::Date | DataType::Time(_) => Some(Kind::Now { max_past_ms: 0 }),
+        DataType::Timestamp(_) | DataType::TimestampLtz(_) => {
+            let name = key("max-past");
+            let text = options.get(&name);
+            let parse = |text| {
+                duration_ms(text)
+                    .ok_or_else(|| options.bad(&name, text, "a duration such as '10 s' or '1 h'"))
+            };
+            Some(Kind::Now { max_past_ms: text.map(parse).transpose()?.unwrap_or(0) })
+        }
+        other => {
+            return Err(Error::unsupported(format!("datagen cannot make values of type {other}"))
+                .hint("declare a computed column instead"));
+        }
+    };
+    kind.ok_or_else(|| {
+        options.conflict(&format!(
+            "'{}' and '{}' are no range of {data_type}",
+            key("min"),
+            key("max")
+        ))
+    })
+}
+
+fn text_length(
+    options: &Options<'_>,
+    key: &dyn Fn(&str) -> String,
+    declared: u32,
+) -> Result<usize> {
+    let name = key("length");
+    let default = if declared > LENGTH_MAX { DEFAULT_LENGTH } else { declared };
+    let length = options.number::<u32>(&name)?.unwrap_or(default);
+    if length > LENGTH_MAX.min(declared) {
+        let most = LENGTH_MAX.min(declared);
+        return Err(options.bad(&name, &length.to_string(), &format!("at most {most}")));
+    }
+    Ok(length as usize)
+}
+
+/// `10 s`, `500 ms`, `1 h`: Flink's form of durations.
+fn duration_ms(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1,
+        "s" | "sec" | "secs" | "second" | "seconds" => 1_000,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60_000,
+        "h" | "hour" | "hours" => 3_600_000,
+        "d" | "day" | "days" => 86_400_000,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_take_flinks_units() {
+        assert_eq!(duration_ms("10 s"), Some(10_000));
+        assert_eq!(duration_ms("500ms"), Some(500));
+        assert_eq!(duration_ms("2 Hours"), Some(7_200_000));
+        assert_eq!(duration_ms("s"), None);
+        assert_eq!(duration_ms("1 fortnight"), None);
+    }
+}

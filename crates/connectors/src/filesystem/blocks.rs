@@ -1,0 +1,197 @@
+//! Cutting text files into blocks of whole records.
+//!
+//! Files are read in order, decompressed on the way, and cut where a record ends. The first blocks
+//! are small, so that first results appear at once, and each is larger than the one before, up to
+//! 1 MiB. Standard input is cut after each read, so that a row that was typed is a row that is
+//! seen.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use thalweg_core::{Error, Result};
+
+use super::compression::Compression;
+use super::csv::CsvTask;
+use super::json::JsonTask;
+use super::paths::InputFile;
+use super::source::{Format, Reading};
+use crate::handover::{Splitter, Task};
+
+const FIRST_BLOCK_BYTES: usize = 16 << 10;
+const BLOCK_BYTES_MAX: usize = 1 << 20;
+/// A record longer than this is taken for one whose quote is not closed.
+const RECORD_BYTES_MAX: usize = 256 << 20;
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Whole records of one file.
+pub struct Block {
+    /// The text, not yet known to be UTF-8.
+    pub bytes: Vec<u8>,
+    /// The file.
+    pub file: Arc<InputFile>,
+    /// The number of its first line in the file, from 1.
+    pub first_line: u64,
+    /// True for the first block of a file.
+    pub begins_file: bool,
+}
+
+impl Block {
+    /// The text, or an error that names the line.
+    pub fn text(&self) -> Result<&str> {
+        std::str::from_utf8(&self.bytes).map_err(|error| {
+            Error::data("the text is not valid UTF-8")
+                .at_row(self.file.label.as_ref(), self.line_at(error.valid_up_to()))
+                .hint("convert the file to UTF-8")
+        })
+    }
+
+    /// The line of the file in which a byte of the block lies.
+    pub fn line_at(&self, offset: usize) -> u64 {
+        self.first_line + count_lines(&self.bytes[..offset])
+    }
+}
+
+fn count_lines(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
+}
+
+struct Open {
+    file: Arc<InputFile>,
+    reader: Box<dyn Read + Send>,
+    /// What was read behind the last cut.
+    rest: Vec<u8>,
+    line: u64,
+    begins_file: bool,
+    ended: bool,
+}
+
+/// Cuts text files.
+pub struct BlockSplitter {
+    reading: Arc<Reading>,
+    files: VecDeque<InputFile>,
+    open: Option<Open>,
+    block_bytes: usize,
+}
+
+impl BlockSplitter {
+    /// Reads these files one after the other.
+    pub fn new(reading: Arc<Reading>, files: Vec<InputFile>) -> Self {
+        let block_bytes = reading.first_block_bytes.unwrap_or(FIRST_BLOCK_BYTES);
+        BlockSplitter { reading, files: files.into(), open: None, block_bytes }
+    }
+
+    fn next_block(&mut self) -> Result<Option<Block>> {
+        loop {
+            if self.open.is_none() {
+                let Some(file) = self.files.pop_front() else { return Ok(None) };
+                self.open = Some(open(file)?);
+            }
+            let open = self.open.as_mut().expect("set above");
+            let block = cut_block(&self.reading.format, open, self.block_bytes)?;
+            match block {
+                Some(block) => {
+                    if self.reading.first_block_bytes.is_none() {
+                        self.block_bytes = (self.block_bytes * 4).min(BLOCK_BYTES_MAX);
+                    }
+                    return Ok(Some(block));
+                }
+                None => self.open = None,
+            }
+        }
+    }
+}
+
+impl Splitter for BlockSplitter {
+    fn next_task(&mut self) -> Result<Option<Box<dyn Task>>> {
+        let Some(block) = self.next_block()? else { return Ok(None) };
+        let reading = self.reading.clone();
+        Ok(Some(match &self.reading.format {
+            Format::Json(_) => Box::new(JsonTask { block, reading }),
+            _ => Box::new(CsvTask { block, reading }),
+        }))
+    }
+}
+
+fn open(file: InputFile) -> Result<Open> {
+    let reader: Box<dyn Read + Send> = match &file.path {
+        None => Box::new(io::stdin()),
+        Some(path) => Compression::of(path).open(path).map_err(|e| read_error(&file, &e))?,
+    };
+    let file = Arc::new(file);
+    Ok(Open { file, reader, rest: Vec::new(), line: 1, begins_file: true, ended: false })
+}
+
+fn read_error(file: &InputFile, error: &io::Error) -> Error {
+    Error::io(format!("cannot read: {error}")).in_file(file.label.as_ref())
+}
+
+/// The next block of a file, or `None` at its end.
+fn cut_block(format: &Format, open: &mut Open, block_bytes: usize) -> Result<Option<Block>> {
+    let mut bytes = std::mem::take(&mut open.rest);
+    let mut wanted = block_bytes;
+    let is_interactive = open.file.path.is_none();
+    let length = loop {
+        fill(open, &mut bytes, wanted, is_interactive)?;
+        if open.begins_file && open.line == 1 && bytes.starts_with(BYTE_ORDER_MARK) {
+            bytes.drain(..BYTE_ORDER_MARK.len());
+        }
+        if open.ended {
+            break bytes.len();
+        }
+        let complete = format.complete_length(&bytes);
+        if complete > 0 {
+            break complete;
+        }
+        if bytes.len() > RECORD_BYTES_MAX {
+            return Err(Error::data("a record is longer than 256 MiB")
+                .at_row(open.file.label.as_ref(), open.line)
+                .hint("a quote may be missing; see 'csv.disable-quote-character'"));
+        }
+        // The search starts again at the record's start, so the text must grow in proportion.
+        wanted = bytes.len().max(block_bytes) * 2;
+    };
+    if length == 0 {
+        return Ok(None);
+    }
+    open.rest = bytes.split_off(length);
+    let block = Block {
+        file: open.file.clone(),
+        first_line: open.line,
+        begins_file: std::mem::take(&mut open.begins_file),
+        bytes,
+    };
+    open.line += count_lines(&block.bytes);
+    Ok(Some(block))
+}
+
+/// Reads until there are `wanted` bytes or the file ends; from standard input, whatever there is.
+fn fill(open: &mut Open, bytes: &mut Vec<u8>, wanted: usize, is_interactive: bool) -> Result<()> {
+    let missing = wanted.saturating_sub(bytes.len());
+    if missing == 0 || open.ended {
+        return Ok(());
+    }
+    let read = if is_interactive {
+        let start = bytes.len();
+        bytes.resize(start + missing.max(1 << 16), 0);
+        let read = read_retrying(&mut open.reader, &mut bytes[start..]);
+        bytes.truncate(start + read.as_ref().map_or(0, |n| *n));
+        read
+    } else {
+        bytes.reserve(missing);
+        open.reader.by_ref().take(missing as u64).read_to_end(bytes)
+    };
+    let read = read.map_err(|e| read_error(&open.file, &e))?;
+    // A file has ended when less came than was asked for; a pipe when nothing came.
+    open.ended = if is_interactive { read == 0 } else { read < missing };
+    Ok(())
+}
+
+fn read_retrying(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match reader.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! CSV: finding records ([`scan`]), turning fields into columns ([`values`]), and writing.
+
+pub mod scan;
+pub mod values;
+pub mod writer;
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use thalweg_core::connector::{Origin, SourceBatch};
+use thalweg_core::{Error, Result};
+
+use self::scan::{Dialect, Field, Step, Walker};
+use self::values::{BadFields, OnBad, column};
+use super::blocks::Block;
+use super::source::{Format, Reading, keep_good};
+use crate::handover::{BadRow, Decoded, Emit, Task};
+
+/// How CSV is read and written.
+#[derive(Clone, Debug)]
+pub struct CsvOptions {
+    /// The bytes with a meaning.
+    pub dialect: Dialect,
+    /// The text that stands for NULL.
+    pub null_literal: Option<String>,
+    /// True if the first record of each file names the columns.
+    pub header: bool,
+    /// Between the elements of an ARRAY.
+    pub array_delimiter: String,
+    /// True if a field that cannot be read is NULL.
+    pub ignore_parse_errors: bool,
+}
+
+/// Decodes one block.
+pub struct CsvTask {
+    /// The block.
+    pub block: Block,
+    /// What is wanted.
+    pub reading: Arc<Reading>,
+}
+
+/// The records of a block that have as many fields as there are columns.
+#[derive(Default)]
+pub struct Records {
+    /// Row after row, each with one field per declared column.
+    fields: Vec<Field>,
+    /// Where each record lies.
+    spans: Vec<(u32, u32)>,
+}
+
+impl Task for CsvTask {
+    fn run(self: Box<Self>, emit: &Emit<'_>) -> Result<()> {
+        let Format::Csv(options) = &self.reading.format else {
+            return Err(Error::internal("a CSV block without CSV options"));
+        };
+        let decoded = self.decode(options)?;
+        if decoded.batch.batch.num_rows() > 0 || !decoded.bad.is_empty() {
+            // When the consumer has gone, there is nothing left to do anyway.
+            let _ = emit.emit(decoded);
+        }
+        Ok(())
+    }
+}
+
+impl CsvTask {
+    fn decode(&self, options: &CsvOptions) -> Result<Decoded> {
+        let text = self.block.text()?;
+        let mut bad = Vec::new();
+        let records = self.records(text, options, &mut bad)?;
+        let on_bad = self.reading.on_bad;
+        let mut bad_fields = BadFields::new(on_bad);
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.reading.wanted.len());
+        for &position in &self.reading.wanted {
+            let declared = &self.reading.schema.columns[position];
+            bad_fields.begin(declared);
+            columns.push(column(text, &records, position, declared, options, &mut bad_fields)?);
+        }
+        let bad_fields = bad_fields.into_rows();
+        if let (OnBad::Fail, Some((row, reason))) = (on_bad, bad_fields.first()) {
+            return Err(self.bad_record(reason, records.spans[*row].0 as usize));
+        }
+        let rows = records.spans.len();
+        let mut batch = self.reading.batch(columns, rows, &self.block.file)?;
+        for (row, reason) in &bad_fields {
+            let (start, end) = records.spans[*row];
+            bad.push(self.dead(
+                reason.clone(),
+                &text[start as usize..end as usize],
+                start as usize,
+            ));
+        }
+        if !bad_fields.is_empty() {
+            batch = keep_good(&batch, bad_fields.iter().map(|(row, _)| *row))?;
+            bad.sort_by_key(|row| row.line);
+        }
+        let first = records.spans.first().map_or(0, |span| span.0 as usize);
+        let origin =
+            Origin { file: self.block.file.label.clone(), first_row: self.block.line_at(first) };
+        Ok(Decoded { batch: SourceBatch { batch, origin: Some(origin) }, bad })
+    }
+
+    fn records(&self, text: &str, options: &CsvOptions, bad: &mut Vec<BadRow>) -> Result<Records> {
+        let width = self.reading.schema.len();
+        let mut records = Records::default();
+        // Room for about as many fields as there can be: short ones are common.
+        records.fields.reserve(text.len() / 8);
+        let mut walker = Walker::new(text.as_bytes(), &options.dialect, true);
+        let mut in_header = options.header && self.block.begins_file;
+        loop {
+            let first_field = records.fields.len();
+            let (start, end, malformed) = match walker.next_record(&mut records.fields) {
+                Step::Record { start, end, malformed } => (start, end, malformed),
+                Step::Skipped => continue,
+                Step::End | Step::Incomplete => return Ok(records),
+            };
+            if std::mem::take(&mut in_header) {
+                self.check_header(text, &records.fields[first_field..], options)?;
+                records.fields.truncate(first_field);
+                continue;
+            }
+            let mut found = records.fields.len() - first_field;
+            if found == width + 1 && records.fields[first_field + width].is_empty() {
+                // A delimiter at the end of a line, which Flink takes too.
+                records.fields.pop();
+                found = width;
+            }
+            if found == width && malformed.is_none() {
+                records.spans.push((start as u32, end as u32));
+                continue;
+            }
+            if self.reading.on_bad == OnBad::Null && malformed.is_none() && found < width {
+                records.fields.resize(first_field + width, Field::MISSING);
+                records.spans.push((start as u32, end as u32));
+                continue;
+            }
+            records.fields.truncate(first_field);
+            let reason = match malformed {
+                Some(reason) => reason.to_string(),
+                None => self.wrong_width(found),
+            };
+            match self.reading.on_bad {
+                OnBad::Fail => return Err(self.bad_record(&reason, start)),
+                OnBad::Null => {}
+                OnBad::Reject => bad.push(self.dead(reason, &text[start..end], start)),
+            }
+        }
+    }
+
+    fn wrong_width(&self, found: usize) -> String {
+        let columns = &self.reading.schema.columns;
+        match columns.get(found) {
+            Some(missing) => format!(
+                "the row has {found} fields where table {} has {} columns: column {} is missing",
+                self.reading.table,
+                columns.len(),
+                missing.name
+            ),
+            None => format!(
+                "the row has {found} fields where table {} has {} columns",
+                self.reading.table,
+                columns.len()
+            ),
+        }
+    }
+
+    fn bad_record(&self, reason: &str, offset: usize) -> Error {
+        let header = self.block.begins_file && self.block.line_at(offset) == 1;
+        let hint = if header {
+            "if the first line names the columns, set 'csv.header' = 'true'; else correct the row"
+        } else {
+            "correct the row, or set 'bad-data' = 'drop' or 'dead-letter' \
+             ('csv.ignore-parse-errors' = 'true' makes bad fields NULL)"
+        };
+        let line = self.block.line_at(offset);
+        Error::data(reason).at_row(self.block.file.label.as_ref(), line).hint(hint)
+    }
+
+    fn dead(&self, reason: String, raw: &str, offset: usize) -> BadRow {
+        BadRow {
+            file: self.block.file.label.clone(),
+            line: self.block.line_at(offset),
+            reason,
+            raw: raw.to_string(),
+        }
+    }
+
+    /// Columns are taken by position, as Flink does. A header that names a declared column at
+    /// another position would put values into the wrong columns without a sound.
+    fn check_header(&self, text: &str, fields: &[Field], options: &CsvOptions) -> Result<()> {
+        let columns = &self.reading.schema.columns;
+        for (position, field) in fields.iter().enumerate() {
+            let name = field.text(text, &options.dialect);
+            let declared =
+                columns.iter().position(|column| column.name.eq_ignore_ascii_case(name.trim()));
+            let Some(declared) = declared.filter(|declared| *declared != position) else {
+                continue;
+            };
+            return Err(Error::data(format!(
+                "the header has column {} at position {}, table {} declares it at position {}",
+                columns[declared].name,
+                position + 1,
+                self.reading.table,
+                declared + 1
+            ))
+            .at_row(self.block.file.label.as_ref(), 1)
+            .hint("declare the columns in the order of the file"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,326 @@
+//! From fields to typed columns, one column at a time.
+//!
+//! What each type takes is Flink's: integers and floats with spaces around them, DECIMAL without;
+//! `true` in any case is TRUE and everything else FALSE; an instant ends in `Z`; bytes are Base64.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringViewBuilder};
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, Time32MillisecondType, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType,
+};
+use arrow_array::{ArrayRef, ListArray};
+use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
+use arrow_schema::TimeUnit;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use thalweg_core::text::{
+    parse_boolean, parse_date, parse_decimal, parse_double, parse_float, parse_integer, parse_time,
+    parse_timestamp,
+};
+use thalweg_core::types::timestamp_unit;
+use thalweg_core::{Column, DataType, Error, Result};
+
+use super::{CsvOptions, Records};
+
+/// What happens to a value that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnBad {
+    /// The job fails.
+    Fail,
+    /// The value is NULL.
+    Null,
+    /// The row is put aside.
+    Reject,
+}
+
+/// Collects the rows whose fields could not be read.
+pub struct BadFields {
+    on_bad: OnBad,
+    column: String,
+    rows: Vec<(usize, String)>,
+    /// How many of `rows` came from columns before the current one.
+    before: usize,
+}
+
+impl BadFields {
+    /// Nothing is bad yet.
+    pub fn new(on_bad: OnBad) -> Self {
+        BadFields { on_bad, column: String::new(), rows: Vec::new(), before: 0 }
+    }
+
+    /// Starts a column.
+    pub fn begin(&mut self, column: &Column) {
+        self.column = format!("column {} ({})", column.name, column.column_type.data_type);
+        self.before = self.rows.len();
+    }
+
+    /// A value of the current column cannot be read.
+    #[cold]
+    pub fn add(&mut self, row: usize, text: &str) {
+        // Failing, only the first row of each column can be the first of all.
+        let is_enough = self.on_bad == OnBad::Fail && self.rows.len() > self.before;
+        if self.on_bad == OnBad::Null || is_enough {
+            return;
+        }
+        let shown: String = text.chars().take(100).collect();
+        self.rows.push((row, format!("{}: cannot read '{shown}'", self.column)));
+    }
+
+    /// A value of the current column is missing or of the wrong kind.
+    #[cold]
+    pub fn add_reason(&mut self, row: usize, reason: &str) {
+        if self.on_bad != OnBad::Null {
+            self.rows.push((row, format!("{}: {reason}", self.column)));
+        }
+    }
+
+    /// The bad rows in order, each once, with the reason of its first bad column.
+    pub fn into_rows(mut self) -> Vec<(usize, String)> {
+        self.rows.sort_by_key(|(row, _)| *row);
+        self.rows.dedup_by_key(|(row, _)| *row);
+        self.rows
+    }
+}
+
+/// True if CSV can hold values of this type.
+pub fn is_supported(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Array(element) => is_scalar(&element.data_type),
+        other => is_scalar(other),
+    }
+}
+
+fn is_scalar(data_type: &DataType) -> bool {
+    !matches!(
+        data_type,
+        DataType::Null
+            | DataType::Array(_)
+            | DataType::Map(..)
+            | DataType::Row(_)
+            | DataType::IntervalYearMonth
+            | DataType::IntervalDayTime
+    )
+}
+
+/// Reads one column of all records.
+pub fn column(
+    text: &str,
+    records: &Records,
+    position: usize,
+    declared: &Column,
+    options: &CsvOptions,
+    bad: &mut BadFields,
+) -> Result<ArrayRef> {
+    let rows = records.spans.len();
+    let width = records.fields.len().checked_div(rows).unwrap_or(0);
+    let null_literal = options.null_literal.as_deref();
+    let field = |row: usize| {
+        let field = records.fields[row * width + position];
+        if field.is_missing() {
+            return None;
+        }
+        let value = field.text(text, &options.dialect);
+        if null_literal == Some(&*value) { None } else { Some(value) }
+    };
+    match &declared.column_type.data_type {
+        DataType::Array(element) => {
+            let delimiter = &options.array_delimiter;
+            array(&element.data_type, &declared.column_type.data_type, delimiter, rows, field, bad)
+        }
+        scalar_type => scalar(scalar_type, rows, field, &mut |row, text| bad.add(row, text)),
+    }
+}
+
+/// Reads arrays: elements between delimiters.
+fn array<'a>(
+    element: &DataType,
+    list: &DataType,
+    delimiter: &str,
+    rows: usize,
+    field: impl Fn(usize) -> Option<Cow<'a, str>>,
+    bad: &mut BadFields,
+) -> Result<ArrayRef> {
+    let mut elements: Vec<(usize, String)> = Vec::new();
+    let mut lengths = Vec::with_capacity(rows);
+    let mut nulls = NullBufferBuilder::new(rows);
+    for row in 0..rows {
+        let before = elements.len();
+        let value = field(row);
+        nulls.append(value.is_some());
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            elements.extend(value.split(delimiter).map(|text| (row, text.to_string())));
+        }
+        lengths.push(elements.len() - before);
+    }
+    let text = |i: usize| Some(Cow::Borrowed(elements[i].1.as_str()));
+    let mut note = |i: usize, text: &str| bad.add(elements[i].0, text);
+    let values = scalar(element, elements.len(), text, &mut note)?;
+    let arrow_schema::DataType::List(item) = list.arrow() else {
+        return Err(Error::internal("ARRAY is not a list"));
+    };
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let list = ListArray::try_new(item, offsets, values, nulls.finish());
+    Ok(Arc::new(list.map_err(|_| Error::data("an array has an element that is NULL"))?))
+}
+
+/// Told of each value that cannot be read: its row and text.
+type Note<'n> = &'n mut dyn FnMut(usize, &str);
+
+fn scalar<'a>(
+    data_type: &DataType,
+    rows: usize,
+    text: impl Fn(usize) -> Option<Cow<'a, str>>,
+    note: Note<'_>,
+) -> Result<ArrayRef> {
+    Ok(match data_type {
+        DataType::Char(_) | DataType::Varchar(_) => {
+            let mut builder = StringViewBuilder::with_capacity(rows);
+            for row in 0..rows {
+                builder.append_option(text(row));
+            }
+            Arc::new(builder.finish())
+        }
+        DataType::Boolean => {
+            let mut builder = BooleanBuilder::with_capacity(rows);
+            for row in 0..rows {
+                builder.append_option(text(row).map(|text| parse_boolean(&text)));
+            }
+            Arc::new(builder.finish())
+        }
+        DataType::TinyInt => integer::<Int8Type>(rows, text, note),
+        DataType::SmallInt => integer::<Int16Type>(rows, text, note),
+        DataType::Int => integer::<Int32Type>(rows, text, note),
+        DataType::BigInt => integer::<Int64Type>(rows, text, note),
+        DataType::Float => primitive::<Float32Type>(rows, text, note, value_or_bad(parse_float)),
+        DataType::Double => primitive::<Float64Type>(rows, text, note, value_or_bad(parse_double)),
+        DataType::Decimal(precision, scale) => {
+            let parse = |text: &str| parse_decimal(text, *precision, *scale).map_err(|_| Bad);
+            let array = primitive_builder::<Decimal128Type>(rows, text, note, parse).finish();
+            Arc::new(array.with_precision_and_scale(*precision, *scale as i8)?)
+        }
+        DataType::Binary(_) | DataType::Varbinary(_) => binary(rows, text, note),
+        DataType::Date => primitive::<Date32Type>(rows, text, note, value_or_bad(parse_date)),
+        DataType::Time(precision) => {
+            let parse = value_or_bad(|text| parse_time(text, *precision));
+            primitive::<Time32MillisecondType>(rows, text, note, parse)
+        }
+        DataType::Timestamp(precision) => {
+            let parse = value_or_bad(|text| parse_timestamp(text, *precision));
+            timestamp(*precision, false, rows, text, note, parse)
+        }
+        DataType::TimestampLtz(precision) => {
+            let parse = value_or_bad(|text| {
+                parse_timestamp(text.trim_end().strip_suffix('Z')?, *precision)
+            });
+            timestamp(*precision, true, rows, text, note, parse)
+        }
+        other => return Err(Error::unsupported(format!("CSV cannot hold values of type {other}"))),
+    })
+}
+
+/// The text is no value of the type.
+struct Bad;
+
+/// For types whose every text is either a value or bad; DECIMAL can also overflow to NULL.
+fn value_or_bad<V>(
+    parse: impl Fn(&str) -> Option<V>,
+) -> impl Fn(&str) -> std::result::Result<Option<V>, Bad> {
+    move |text| parse(text).map(Some).ok_or(Bad)
+}
+
+fn primitive_builder<'a, T: ArrowPrimitiveType>(
+    rows: usize,
+    text: impl Fn(usize) -> Option<Cow<'a, str>>,
+    note: Note<'_>,
+    parse: impl Fn(&str) -> std::result::Result<Option<T::Native>, Bad>,
+) -> PrimitiveBuilder<T> {
+    let mut builder = PrimitiveBuilder::<T>::with_capacity(rows);
+    for row in 0..rows {
+        let Some(text) = text(row) else {
+            builder.append_null();
+            continue;
+        };
+        match parse(&text) {
+            Ok(value) => builder.append_option(value),
+            Err(Bad) => {
+                builder.append_null();
+                note(row, &text);
+            }
+        }
+    }
+    builder
+}
+
+fn primitive<'a, T: ArrowPrimitiveType>(
+    rows: usize,
+    text: impl Fn(usize) -> Option<Cow<'a, str>>,
+    note: Note<'_>,
+    parse: impl Fn(&str) -> std::result::Result<Option<T::Native>, Bad>,
+) -> ArrayRef {
+    Arc::new(primitive_builder::<T>(rows, text, note, parse).finish())
+}
+
+fn integer<'a, T: ArrowPrimitiveType>(
+    rows: usize,
+    text: impl Fn(usize) -> Option<Cow<'a, str>>,
+    note: Note<'_>,
+) -> ArrayRef
+where
+    T::Native: TryFrom<i64>,
+{
+    let parse = value_or_bad(|text| T::Native::try_from(parse_integer(text)?).ok());
+    primitive::<T>(rows, text, note, parse)
+}
+
+fn timestamp<'a>(
+    precision: u8,
+    is_instant: bool,
+    rows: usize,
+    text: impl Fn(usize) -> Option<Cow<'a, str>>,
+    note: Note<'_>,
+    parse: impl Fn(&str) -> std::result::Result<Option<i64>, Bad>,
+) -> ArrayRef {
+    let zone = is_instant.then(|| Arc::from("UTC"));
+    match timestamp_unit(precision) {
+        TimeUnit::Microsecond => {
+            let mut builder =
+                primitive_builder::<TimestampMicrosecondType>(rows, text, note, parse);
+            Arc::new(builder.finish().with_timezone_opt::<Arc<str>>(zone))
+        }
+        TimeUnit::Nanosecond => {
+            let mut builder = primitive_builder::<TimestampNanosecondType>(rows, text, note, parse);
+            Arc::new(builder.finish().with_timezone_opt::<Arc<str>>(zone))
+        }
+        _ => {
+            let mut builder =
+                primitive_builder::<TimestampMillisecondType>(rows, text, note, parse);
+            Arc::new(builder.finish().with_timezone_opt::<Arc<str>>(zone))
+        }
+    }
+}
+
+fn binary<'a>(
+    rows: usize,
+    text: impl Fn(usize) -> Option<Cow<'a, str>>,
+    note: Note<'_>,
+) -> ArrayRef {
+    let mut builder = BinaryBuilder::with_capacity(rows, rows * 8);
+    for row in 0..rows {
+        let Some(text) = text(row) else {
+            builder.append_null();
+            continue;
+        };
+        match STANDARD.decode(text.as_bytes()) {
+            Ok(bytes) => builder.append_value(bytes),
+            Err(_) => {
+                builder.append_null();
+                note(row, &text);
+            }
+        }
+    }
+    Arc::new(builder.finish())
+}

@@ -1,0 +1,285 @@
+//! The `WITH` options of file tables.
+
+use thalweg_core::connector::TableRequest;
+use thalweg_core::{Column, DataType, Error, Result};
+
+use super::csv::CsvOptions;
+use super::csv::scan::Dialect;
+use super::json::JsonOptions;
+use super::source::{FileMetadata, Format};
+use super::{csv, json, parquet};
+use crate::options::{Known, Options, near_miss};
+
+const KNOWN: Known = Known {
+    options: &[
+        "connector",
+        "path",
+        "format",
+        "csv.field-delimiter",
+        "csv.quote-character",
+        "csv.disable-quote-character",
+        "csv.escape-character",
+        "csv.null-literal",
+        "csv.allow-comments",
+        "csv.ignore-parse-errors",
+        "csv.array-element-delimiter",
+        "csv.header",
+        "json.ignore-parse-errors",
+        "json.fail-on-missing-field",
+        "json.timestamp-format.standard",
+        "bad-data",
+        "dead-letter.path",
+    ],
+    unsupported: &[
+        "source.*",
+        "sink.*",
+        "scan.*",
+        "partition.*",
+        "auto-compaction",
+        "compaction.*",
+        "csv.write-bigdecimal-in-scientific-notation",
+        "json.map-null-key.*",
+        "json.encode.*",
+        "json.decode.*",
+        "parquet.*",
+    ],
+};
+
+/// What becomes of rows that cannot be read.
+pub enum BadData<'a> {
+    /// The job fails.
+    Fail,
+    /// Bad values are NULL.
+    Null,
+    /// Bad rows are dropped and counted.
+    Drop,
+    /// Bad rows go to this file.
+    DeadLetter(&'a str),
+}
+
+/// The checked options of a table.
+pub struct FileOptions<'a> {
+    /// Where the files are.
+    pub path: &'a str,
+    /// What they hold.
+    pub format: Format,
+    /// What becomes of bad rows.
+    pub bad_data: BadData<'a>,
+    /// The metadata columns.
+    pub metadata: Vec<FileMetadata>,
+}
+
+impl<'a> FileOptions<'a> {
+    /// Reads and checks the options without touching any file.
+    pub fn read(request: &'a TableRequest, as_sink: bool) -> Result<Self> {
+        let options = Options::checked(request, &KNOWN)?;
+        let path = options.required("path")?;
+        let name = options.required("format")?;
+        if !["csv", "json", "parquet"].contains(&name) {
+            return Err(unknown_format(&options, name));
+        }
+        check_prefixes(request, name)?;
+        let format = match name {
+            "csv" => Format::Csv(csv_options(&options, request)?),
+            "json" => Format::Json(json_options(&options)?),
+            _ => Format::Parquet,
+        };
+        check_types(request, &format)?;
+        check_stream(&options, path, &format)?;
+        let metadata = if as_sink { Vec::new() } else { metadata(request)? };
+        let bad_data = bad_data(&options, &format)?;
+        Ok(FileOptions { path, format, bad_data, metadata })
+    }
+
+    /// The extension of files in a folder.
+    pub fn extension(&self) -> &'static str {
+        match self.format {
+            Format::Csv(_) => "csv",
+            Format::Json(_) => "json",
+            Format::Parquet => "parquet",
+        }
+    }
+}
+
+fn unknown_format(options: &Options<'_>, name: &str) -> Error {
+    match near_miss(name, ["csv", "json", "parquet"]) {
+        Some(near) => options
+            .conflict(&format!("there is no format '{name}'"))
+            .hint(format!("did you mean '{near}'?")),
+        None if ["avro", "orc", "raw", "debezium-json", "canal-json"].contains(&name) => {
+            Error::unsupported(format!("format '{name}' is not supported yet"))
+                .hint("there are csv, json and parquet")
+        }
+        None => options.bad("format", name, "csv, json or parquet"),
+    }
+}
+
+/// An option of another format than the table's would be without effect.
+fn check_prefixes(request: &TableRequest, format: &str) -> Result<()> {
+    for option in request.options.keys() {
+        let prefix = option.split('.').next().unwrap_or_default();
+        if ["csv", "json"].contains(&prefix) && prefix != format {
+            return Err(Error::plan(format!(
+                "table {}: option '{option}' has no effect on format '{format}'",
+                request.table
+            ))
+            .hint("remove the option, or correct 'format'"));
+        }
+    }
+    Ok(())
+}
+
+fn csv_options(options: &Options<'_>, request: &TableRequest) -> Result<CsvOptions> {
+    let delimiter = options.ascii_char("csv.field-delimiter")?.unwrap_or(b',');
+    let quote = options.ascii_char("csv.quote-character")?;
+    let without_quotes = options.boolean("csv.disable-quote-character", false)?;
+    if without_quotes && quote.is_some() {
+        return Err(options.conflict(
+            "'csv.quote-character' and 'csv.disable-quote-character' exclude each other",
+        ));
+    }
+    let quote = if without_quotes { None } else { Some(quote.unwrap_or(b'"')) };
+    let escape = options.ascii_char("csv.escape-character")?;
+    if quote == Some(delimiter)
+        || escape == Some(delimiter)
+        || (escape.is_some() && escape == quote)
+    {
+        return Err(options.conflict("delimiter, quote and escape must be different characters"));
+    }
+    let comments = options.boolean("csv.allow-comments", false)?;
+    let array_delimiter = options.get("csv.array-element-delimiter").unwrap_or(";").to_string();
+    if array_delimiter.is_empty() {
+        return Err(options.bad("csv.array-element-delimiter", "", "at least one character"));
+    }
+    Ok(CsvOptions {
+        dialect: Dialect {
+            delimiter,
+            quote,
+            escape,
+            comments,
+            skip_blank_lines: comments || request.schema.len() == 1,
+        },
+        null_literal: options.get("csv.null-literal").map(str::to_string),
+        header: options.boolean("csv.header", false)?,
+        array_delimiter,
+        ignore_parse_errors: options.boolean("csv.ignore-parse-errors", false)?,
+    })
+}
+
+fn json_options(options: &Options<'_>) -> Result<JsonOptions> {
+    let standard = "json.timestamp-format.standard";
+    let json = JsonOptions {
+        ignore_parse_errors: options.boolean("json.ignore-parse-errors", false)?,
+        fail_on_missing_field: options.boolean("json.fail-on-missing-field", false)?,
+        iso_timestamps: options.choice(standard, false, &[("SQL", false), ("ISO-8601", true)])?,
+    };
+    if json.ignore_parse_errors && json.fail_on_missing_field {
+        return Err(options.conflict(
+            "'json.ignore-parse-errors' and 'json.fail-on-missing-field' exclude each other",
+        ));
+    }
+    Ok(json)
+}
+
+fn bad_data<'a>(options: &Options<'a>, format: &Format) -> Result<BadData<'a>> {
+    let ignores = match format {
+        Format::Csv(csv) => csv.ignore_parse_errors,
+        Format::Json(json) => json.ignore_parse_errors,
+        Format::Parquet => false,
+    };
+    let path = options.get("dead-letter.path");
+    let choices = [("fail", 0), ("drop", 1), ("dead-letter", 2)];
+    let choice = options.choice("bad-data", 0, &choices)?;
+    if choice > 0 && (ignores || matches!(format, Format::Parquet)) {
+        return Err(options.conflict(
+            "'bad-data' needs format csv or json and has no meaning \
+            beside 'ignore-parse-errors' = 'true'",
+        ));
+    }
+    match (choice, path) {
+        (2, Some(path)) => Ok(BadData::DeadLetter(path)),
+        (2, None) => Err(options
+            .conflict("'bad-data' = 'dead-letter' needs a file")
+            .hint("add 'dead-letter.path' = 'FILE'")),
+        (_, Some(_)) => Err(options
+            .conflict("'dead-letter.path' is given, but bad rows do not go there")
+            .hint("add 'bad-data' = 'dead-letter'")),
+        (1, None) => Ok(BadData::Drop),
+        (_, None) => Ok(if ignores { BadData::Null } else { BadData::Fail }),
+    }
+}
+
+fn check_types(request: &TableRequest, format: &Format) -> Result<()> {
+    let (name, is_supported): (&str, fn(&DataType) -> bool) = match format {
+        Format::Csv(_) => ("csv", csv::values::is_supported),
+        Format::Json(_) => ("json", json::values::is_supported),
+        Format::Parquet => ("parquet", parquet::types::is_supported),
+    };
+    let unfit = |column: &&Column| !is_supported(&column.column_type.data_type);
+    match request.schema.columns.iter().find(unfit) {
+        None => Ok(()),
+        Some(column) => Err(Error::unsupported(format!(
+            "table {}: format '{name}' cannot hold column {} of type {}",
+            request.table, column.name, column.column_type.data_type
+        ))
+        .hint("declare another type, or choose another format")),
+    }
+}
+
+fn check_stream(options: &Options<'_>, path: &str, format: &Format) -> Result<()> {
+    if path.is_empty() {
+        return Err(options.bad("path", path, "a file, a folder, a glob or -"));
+    }
+    if path == "-" && matches!(format, Format::Parquet) {
+        return Err(options
+            .conflict("format 'parquet' cannot be read from or written to a pipe")
+            .hint("name a file"));
+    }
+    if let Some((scheme, _)) = path.split_once("://")
+        && scheme != "file"
+    {
+        return Err(Error::unsupported(format!("'{scheme}://' paths are not supported yet"))
+            .hint("copy the files to this machine"));
+    }
+    Ok(())
+}
+
+fn metadata(request: &TableRequest) -> Result<Vec<FileMetadata>> {
+    let keys = ["file.name", "file.path", "file.size", "file.modification-time"];
+    let read = |(key, column): &(String, Column)| {
+        let (found, fits, type_name) = match key.as_str() {
+            "file.name" => (FileMetadata::Name, is_string(column), "STRING"),
+            "file.path" => (FileMetadata::Path, is_string(column), "STRING"),
+            "file.size" => {
+                let fits = column.column_type.data_type == DataType::BigInt;
+                (FileMetadata::Size, fits, "BIGINT")
+            }
+            "file.modification-time" => {
+                let data_type = &column.column_type.data_type;
+                let fits = matches!(data_type, DataType::TimestampLtz(0..=3));
+                (FileMetadata::ModificationTime, fits, "TIMESTAMP_LTZ(3)")
+            }
+            other => {
+                let help = match near_miss(other, keys) {
+                    Some(near) => format!("did you mean '{near}'?"),
+                    None => format!("there are {}", keys.join(", ")),
+                };
+                let table = &request.table;
+                let message = format!("table {table} has no metadata '{other}'");
+                return Err(Error::plan(message).hint(help));
+            }
+        };
+        if fits {
+            return Ok(found);
+        }
+        Err(Error::plan(format!(
+            "table {}: metadata '{key}' is {type_name}, but column {} is {}",
+            request.table, column.name, column.column_type.data_type
+        )))
+    };
+    request.metadata.iter().map(read).collect()
+}
+
+fn is_string(column: &Column) -> bool {
+    column.column_type.data_type.is_string()
+}

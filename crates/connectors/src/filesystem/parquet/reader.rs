@@ -1,0 +1,204 @@
+//! Reading Parquet: a task is a row group, its columns are checked against the declaration once
+//! per file.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use parquet::errors::ParquetError;
+use thalweg_core::connector::{Origin, SourceBatch};
+use thalweg_core::{Error, Result};
+
+use super::types::{convert, describe, is_readable, with_views};
+use crate::filesystem::paths::InputFile;
+use crate::filesystem::source::Reading;
+use crate::handover::{Decoded, Emit, Splitter, Task};
+use crate::options::near_miss;
+
+/// The first batches are small, so that first results appear at once.
+const FIRST_BATCH_ROWS: usize = 4 << 10;
+const BATCH_ROWS: usize = 32 << 10;
+
+/// A file whose footer was read and whose columns were checked.
+struct Opened {
+    file: Arc<InputFile>,
+    metadata: ArrowReaderMetadata,
+    projection: ProjectionMask,
+    /// For each wanted column, its place among the projected ones.
+    places: Vec<usize>,
+}
+
+/// Cuts files into row groups.
+pub struct RowGroupSplitter {
+    reading: Arc<Reading>,
+    files: VecDeque<InputFile>,
+    open: Option<(Arc<Opened>, usize, u64)>,
+    is_first: bool,
+}
+
+impl RowGroupSplitter {
+    /// Reads these files one after the other.
+    pub fn new(reading: Arc<Reading>, files: Vec<InputFile>) -> Self {
+        RowGroupSplitter { reading, files: files.into(), open: None, is_first: true }
+    }
+}
+
+impl Splitter for RowGroupSplitter {
+    fn next_task(&mut self) -> Result<Option<Box<dyn Task>>> {
+        loop {
+            let Some((opened, group, first_row)) = self.open.take() else {
+                let Some(file) = self.files.pop_front() else { return Ok(None) };
+                let opened = open(&self.reading, file)?;
+                self.open = Some((Arc::new(opened), 0, 1));
+                continue;
+            };
+            let groups = opened.metadata.metadata().row_groups();
+            let Some(rows) = groups.get(group).map(|group| group.num_rows() as u64) else {
+                continue;
+            };
+            self.open = Some((opened.clone(), group + 1, first_row + rows));
+            let is_first = std::mem::take(&mut self.is_first);
+            let batch_rows = if is_first { FIRST_BATCH_ROWS } else { BATCH_ROWS };
+            let reading = self.reading.clone();
+            return Ok(Some(Box::new(RowGroup { reading, opened, group, first_row, batch_rows })));
+        }
+    }
+}
+
+fn open(reading: &Reading, file: InputFile) -> Result<Opened> {
+    let label = file.label.to_string();
+    let check = |path: &Path| -> Result<Opened, ParquetOrOurs> {
+        let handle = File::open(path).map_err(|e| Error::io(format!("cannot read: {e}")))?;
+        // The embedded Arrow schema is passed over: what counts is what Parquet itself says.
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let metadata = ArrowReaderMetadata::load(&handle, options.clone())?;
+        let schema = Arc::new(with_views(metadata.schema()));
+        let options = options.with_schema(schema);
+        let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)?;
+        let (projection, places) = project(reading, &metadata)?;
+        Ok(Opened { file: Arc::new(file.clone()), metadata, projection, places })
+    };
+    let path = file.path.as_deref().ok_or_else(|| Error::internal("Parquet from a pipe"))?;
+    check(path).map_err(|error| match error {
+        ParquetOrOurs::Ours(error) => error.in_file(label),
+        ParquetOrOurs::Parquet(error) => damaged(&error, &label),
+    })
+}
+
+enum ParquetOrOurs {
+    Parquet(ParquetError),
+    Ours(Error),
+}
+
+impl From<ParquetError> for ParquetOrOurs {
+    fn from(error: ParquetError) -> Self {
+        ParquetOrOurs::Parquet(error)
+    }
+}
+
+impl From<Error> for ParquetOrOurs {
+    fn from(error: Error) -> Self {
+        ParquetOrOurs::Ours(error)
+    }
+}
+
+fn damaged(error: &dyn std::fmt::Display, label: &str) -> Error {
+    Error::data(format!("not a readable Parquet file: {error}"))
+        .in_file(label)
+        .hint("check that the file is complete and that 'format' is right")
+}
+
+/// Finds the wanted columns in the file.
+fn project(
+    reading: &Reading,
+    metadata: &ArrowReaderMetadata,
+) -> Result<(ProjectionMask, Vec<usize>)> {
+    let fields = metadata.schema().fields();
+    let mut roots = Vec::with_capacity(reading.wanted.len());
+    for &position in &reading.wanted {
+        let declared = &reading.schema.columns[position];
+        let Some(root) = fields.iter().position(|field| *field.name() == declared.name) else {
+            let names = fields.iter().map(|field| field.name().as_str());
+            let help = match near_miss(&declared.name, names.clone()) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => format!("it has {}", names.collect::<Vec<_>>().join(", ")),
+            };
+            let message = format!("the file has no column {}", declared.name);
+            return Err(Error::data(message).hint(help));
+        };
+        let (in_file, wanted) = (fields[root].data_type(), &declared.column_type.data_type);
+        if !is_readable(in_file, wanted) {
+            return Err(Error::data(format!(
+                "column {} is {} in the file, but table {} declares it as {wanted}",
+                declared.name,
+                describe(in_file),
+                reading.table
+            ))
+            .hint("declare the column as it is in the file and CAST it in the query"));
+        }
+        roots.push(root);
+    }
+    let mut in_file_order = roots.clone();
+    in_file_order.sort_unstable();
+    let place = |root: &usize| in_file_order.binary_search(root).expect("sorted copy");
+    let places = roots.iter().map(place).collect();
+    let schema = metadata.metadata().file_metadata().schema_descr();
+    Ok((ProjectionMask::roots(schema, roots), places))
+}
+
+struct RowGroup {
+    reading: Arc<Reading>,
+    opened: Arc<Opened>,
+    group: usize,
+    first_row: u64,
+    batch_rows: usize,
+}
+
+impl Task for RowGroup {
+    fn run(self: Box<Self>, emit: &Emit<'_>) -> Result<()> {
+        let label = self.opened.file.label.as_ref();
+        let path = self.opened.file.path.as_deref().unwrap_or(Path::new(""));
+        let handle =
+            File::open(path).map_err(|e| Error::io(format!("cannot read: {e}")).in_file(label))?;
+        let metadata = self.opened.metadata.clone();
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(handle, metadata)
+            .with_row_groups(vec![self.group])
+            .with_projection(self.opened.projection.clone())
+            .with_batch_size(self.batch_rows)
+            .build()
+            .map_err(|e| damaged(&e, label))?;
+        let mut first_row = self.first_row;
+        for batch in reader {
+            let batch = batch.map_err(|e| damaged(&e, label))?;
+            let rows = batch.num_rows();
+            let batch = self.declared(&batch).map_err(|e| e.at_row(label, first_row))?;
+            let origin = Origin { file: self.opened.file.label.clone(), first_row };
+            first_row += rows as u64;
+            let batch = SourceBatch { batch, origin: Some(origin) };
+            if emit.emit(Decoded { batch, bad: Vec::new() }).is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RowGroup {
+    fn declared(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.reading.wanted.len());
+        for (&position, &place) in self.reading.wanted.iter().zip(&self.opened.places) {
+            let declared = &self.reading.schema.columns[position];
+            let column = convert(batch.column(place), &declared.column_type.data_type);
+            columns.push(column.map_err(|e| {
+                Error::new(e.kind(), format!("column {}: {}", declared.name, e.message()))
+            })?);
+        }
+        self.reading.batch(columns, batch.num_rows(), &self.opened.file)
+    }
+}

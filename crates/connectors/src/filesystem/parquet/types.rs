@@ -1,0 +1,151 @@
+//! Which Parquet columns can be read as which SQL types.
+//!
+//! Only what loses nothing is allowed: wider integers and floats, other units of time, other
+//! string and binary encodings. DECIMAL is rescaled as everywhere: HALF_UP, NULL if it overflows.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::{DataType as Arrow, Field, Schema};
+use thalweg_core::{DataType, Error, Result};
+
+/// True if Parquet can hold values of this type.
+pub fn is_supported(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Null | DataType::IntervalYearMonth | DataType::IntervalDayTime => false,
+        DataType::Array(element) => is_supported(&element.data_type),
+        DataType::Map(key, value) => is_supported(&key.data_type) && is_supported(&value.data_type),
+        DataType::Row(columns) => columns.iter().all(|c| is_supported(&c.column_type.data_type)),
+        _ => true,
+    }
+}
+
+/// True if a column that the file has as `file` can be read as `declared`.
+pub fn is_readable(file: &Arrow, declared: &DataType) -> bool {
+    match declared {
+        DataType::Boolean => *file == Arrow::Boolean,
+        integer if integer.is_integer() => match integer_bits(file) {
+            Some(bits) => integer_bits(&integer.arrow()).is_some_and(|room| bits <= room),
+            None => false,
+        },
+        DataType::Float => *file == Arrow::Float32,
+        DataType::Double => matches!(file, Arrow::Float32 | Arrow::Float64),
+        DataType::Decimal(..) => matches!(
+            file,
+            Arrow::Decimal32(..)
+                | Arrow::Decimal64(..)
+                | Arrow::Decimal128(..)
+                | Arrow::Decimal256(..)
+        ),
+        DataType::Char(_) | DataType::Varchar(_) => is_string(file) || is_binary(file),
+        DataType::Binary(_) | DataType::Varbinary(_) => is_binary(file),
+        DataType::Date => matches!(file, Arrow::Date32 | Arrow::Date64),
+        DataType::Time(_) => matches!(file, Arrow::Time32(_) | Arrow::Time64(_)),
+        DataType::Timestamp(_) | DataType::TimestampLtz(_) => matches!(file, Arrow::Timestamp(..)),
+        DataType::Array(element) => match file {
+            Arrow::List(item) => is_readable(item.data_type(), &element.data_type),
+            _ => false,
+        },
+        DataType::Map(key, value) => match file {
+            Arrow::Map(entry, _) => match entry.data_type() {
+                Arrow::Struct(fields) if fields.len() == 2 => {
+                    is_readable(fields[0].data_type(), &key.data_type)
+                        && is_readable(fields[1].data_type(), &value.data_type)
+                }
+                _ => false,
+            },
+            _ => false,
+        },
+        DataType::Row(columns) => match file {
+            Arrow::Struct(fields) => {
+                fields.len() == columns.len()
+                    && fields.iter().zip(columns).all(|(field, column)| {
+                        *field.name() == column.name
+                            && is_readable(field.data_type(), &column.column_type.data_type)
+                    })
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// How many bits a signed integer needs to hold every value.
+fn integer_bits(data_type: &Arrow) -> Option<u8> {
+    Some(match data_type {
+        Arrow::Int8 => 8,
+        Arrow::UInt8 => 9,
+        Arrow::Int16 => 16,
+        Arrow::UInt16 => 17,
+        Arrow::Int32 => 32,
+        Arrow::UInt32 => 33,
+        Arrow::Int64 => 64,
+        _ => return None,
+    })
+}
+
+fn is_string(data_type: &Arrow) -> bool {
+    matches!(data_type, Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Utf8View)
+}
+
+fn is_binary(data_type: &Arrow) -> bool {
+    matches!(
+        data_type,
+        Arrow::Binary | Arrow::LargeBinary | Arrow::BinaryView | Arrow::FixedSizeBinary(_)
+    )
+}
+
+/// The name of a Parquet column's type for messages.
+pub fn describe(file: &Arrow) -> String {
+    match file {
+        Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Utf8View => "STRING".to_string(),
+        Arrow::Binary | Arrow::LargeBinary | Arrow::BinaryView => "BYTES".to_string(),
+        Arrow::Int8 => "TINYINT".to_string(),
+        Arrow::Int16 => "SMALLINT".to_string(),
+        Arrow::Int32 => "INT".to_string(),
+        Arrow::Int64 => "BIGINT".to_string(),
+        Arrow::Float32 => "FLOAT".to_string(),
+        Arrow::Float64 => "DOUBLE".to_string(),
+        Arrow::Boolean => "BOOLEAN".to_string(),
+        Arrow::Date32 => "DATE".to_string(),
+        Arrow::Timestamp(unit, None) => format!("TIMESTAMP in {unit:?}s"),
+        Arrow::Timestamp(unit, Some(_)) => format!("TIMESTAMP_LTZ in {unit:?}s"),
+        Arrow::Decimal128(precision, scale) => format!("DECIMAL({precision},{scale})"),
+        other => other.to_string(),
+    }
+}
+
+/// The schema with which a file is read: strings as views, which need no copy later.
+pub fn with_views(schema: &Schema) -> Schema {
+    let fields: Vec<Field> = schema
+        .fields()
+        .iter()
+        .map(|field| match field.data_type() {
+            Arrow::Utf8 => field.as_ref().clone().with_data_type(Arrow::Utf8View),
+            _ => field.as_ref().clone(),
+        })
+        .collect();
+    Schema::new(fields)
+}
+
+/// A column as its declared type lays it out.
+pub fn convert(column: &ArrayRef, declared: &DataType) -> Result<ArrayRef> {
+    let wanted = declared.arrow();
+    if *column.data_type() == wanted {
+        return Ok(column.clone());
+    }
+    // A DECIMAL that overflows is NULL; everything else that does not fit is an error.
+    let is_decimal = matches!(declared, DataType::Decimal(..));
+    let options = CastOptions { safe: is_decimal, ..CastOptions::default() };
+    let cast = match (column.data_type(), &wanted) {
+        // Arrow reads a zone's wall clock when the zone is dropped, so the zone is dropped in
+        // UTC first.
+        (Arrow::Timestamp(unit, Some(_)), Arrow::Timestamp(..)) => {
+            let utc = Arrow::Timestamp(*unit, Some(Arc::from("UTC")));
+            cast_with_options(&cast_with_options(column, &utc, &options)?, &wanted, &options)
+        }
+        _ => cast_with_options(column, &wanted, &options),
+    };
+    cast.map_err(|e| Error::data(format!("a value is no {declared}: {e}")))
+}

@@ -1,0 +1,49 @@
+//! Writing Parquet with Zstandard.
+
+use std::fs::File;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use thalweg_core::{Error, Result};
+
+/// Small enough that a file is read by several threads.
+const ROW_GROUP_ROWS: usize = 256 << 10;
+
+/// Writes batches to a file.
+pub struct ParquetWriter {
+    writer: ArrowWriter<File>,
+    schema: SchemaRef,
+}
+
+impl ParquetWriter {
+    /// Starts a file with these columns.
+    pub fn new(file: File, schema: SchemaRef) -> Result<Self> {
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+            .set_created_by("thalweg".to_string())
+            .build();
+        let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties));
+        Ok(ParquetWriter { writer: writer.map_err(failed)?, schema })
+    }
+
+    /// Adds rows.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let columns = batch.columns().to_vec();
+        let batch = RecordBatch::try_new(self.schema.clone(), columns)?;
+        self.writer.write(&batch).map_err(failed)
+    }
+
+    /// Writes the footer and returns the file.
+    pub fn finish(self) -> Result<File> {
+        self.writer.into_inner().map_err(failed)
+    }
+}
+
+fn failed(error: ParquetError) -> Error {
+    Error::io(format!("cannot write Parquet: {error}"))
+}

@@ -1,0 +1,310 @@
+//! Which files a table means, and that none lies outside the allowed folders.
+//!
+//! A path is a file, a folder, a glob or `-`. What is opened is always the canonical path, with
+//! symbolic links followed, after it was found to lie inside an allowed root. Folders are read
+//! with their sub-folders, in the order of the paths; names that begin with `.` or `_` and names
+//! that end with `.partial` are unfinished or hidden and skipped, as Flink does.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use thalweg_core::connector::TableRequest;
+use thalweg_core::{Error, Result};
+
+/// The suffix of output that is not complete.
+pub const PARTIAL: &str = ".partial";
+
+/// An input file.
+#[derive(Clone, Debug)]
+pub struct InputFile {
+    /// The canonical path; `None` for standard input.
+    pub path: Option<PathBuf>,
+    /// The file as a user would name it.
+    pub label: Arc<str>,
+    /// Its name without folders.
+    pub name: String,
+    /// Its length in bytes.
+    pub size: u64,
+    /// When it was last changed, in milliseconds since 1970.
+    pub modified_ms: i64,
+}
+
+/// Where a sink writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Standard output.
+    Stdout,
+    /// This file, in a folder that exists after [`create_parent`].
+    File(PathBuf),
+}
+
+/// The input files of a table, in the order in which they are read.
+pub fn inputs(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
+    if path == "-" {
+        return Ok(vec![InputFile {
+            path: None,
+            label: Arc::from("standard input"),
+            name: "-".to_string(),
+            size: 0,
+            modified_ms: 0,
+        }]);
+    }
+    let roots = canonical_roots(request);
+    let full = full_path(request, path);
+    let mut files = Vec::new();
+    if full.exists() || !has_wildcard(path) {
+        collect(request, &roots, &full, &mut files)?;
+    } else {
+        expand_glob(request, &roots, &full, &mut files)?;
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files.dedup_by(|a, b| a.path == b.path);
+    Ok(files)
+}
+
+/// The file that a sink writes. A folder (or a path that ends with `/`) gets `part-0.EXTENSION`.
+pub fn target(request: &TableRequest, path: &str, extension: &str) -> Result<Target> {
+    if path == "-" {
+        return Ok(Target::Stdout);
+    }
+    if has_wildcard(path) && !full_path(request, path).exists() {
+        return Err(Error::plan(format!("table {}: cannot write to '{path}'", request.table))
+            .hint("a path with * or ? is for reading only"));
+    }
+    let mut full = full_path(request, path);
+    if path.ends_with('/') || full.is_dir() {
+        full.push(format!("part-0.{extension}"));
+    }
+    let name = full.file_name().map(ToOwned::to_owned);
+    let (Some(name), Some(parent)) = (name, full.parent()) else {
+        return Err(Error::plan(format!("table {}: '{path}' is not a file", request.table)));
+    };
+    let parent = canonical_future(parent)?;
+    check_inside(request, &canonical_roots(request), &parent, path)?;
+    Ok(Target::File(parent.join(name)))
+}
+
+/// Creates the folder that a checked target lies in.
+pub fn create_parent(path: &Path) -> Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(parent)
+        .map_err(|e| Error::io(format!("cannot create folder {}: {e}", parent.display())))
+}
+
+fn has_wildcard(path: &str) -> bool {
+    path.contains(['*', '?', '['])
+}
+
+fn full_path(request: &TableRequest, path: &str) -> PathBuf {
+    let path = path.strip_prefix("file://").or(path.strip_prefix("file:")).unwrap_or(path);
+    request.base_dir.join(path)
+}
+
+fn canonical_roots(request: &TableRequest) -> Vec<PathBuf> {
+    request.allowed_roots.iter().filter_map(|root| root.canonicalize().ok()).collect()
+}
+
+fn check_inside(
+    request: &TableRequest,
+    roots: &[PathBuf],
+    canonical: &Path,
+    written: &str,
+) -> Result<()> {
+    if roots.iter().any(|root| canonical.starts_with(root)) {
+        return Ok(());
+    }
+    let folder = if canonical.is_dir() { Some(canonical) } else { canonical.parent() };
+    Err(Error::plan(format!(
+        "table {}: '{written}' ({}) lies outside the allowed folders",
+        request.table,
+        canonical.display()
+    ))
+    .hint(format!("allow it with --allow-path {}", folder.unwrap_or(canonical).display())))
+}
+
+/// Adds a file, or the files of a folder.
+fn collect(
+    request: &TableRequest,
+    roots: &[PathBuf],
+    path: &Path,
+    files: &mut Vec<InputFile>,
+) -> Result<()> {
+    let canonical = path.canonicalize().map_err(|e| not_found(request, path, &e))?;
+    check_inside(request, roots, &canonical, &path.to_string_lossy())?;
+    let metadata = fs::metadata(&canonical).map_err(|e| not_found(request, path, &e))?;
+    if metadata.is_dir() {
+        for entry in fs::read_dir(&canonical).map_err(|e| not_found(request, path, &e))? {
+            let entry = entry.map_err(|e| not_found(request, path, &e))?;
+            if is_hidden(&entry.file_name().to_string_lossy()) {
+                continue;
+            }
+            let below = entry.path();
+            // A link to a folder could lead in circles.
+            if below.is_symlink() && below.is_dir() {
+                return Err(Error::data(format!(
+                    "table {}: {} is a symbolic link to a folder",
+                    request.table,
+                    below.display()
+                ))
+                .hint("name the folder that it points to, or remove the link"));
+            }
+            collect(request, roots, &below, files)?;
+        }
+        return Ok(());
+    }
+    let modified = metadata.modified().ok();
+    let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let base = request.base_dir.canonicalize().unwrap_or_default();
+    let label = canonical.strip_prefix(&base).unwrap_or(&canonical);
+    files.push(InputFile {
+        label: Arc::from(label.to_string_lossy().as_ref()),
+        name: canonical.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned()),
+        size: metadata.len(),
+        modified_ms: since.map_or(0, |d| d.as_millis() as i64),
+        path: Some(canonical),
+    });
+    Ok(())
+}
+
+fn expand_glob(
+    request: &TableRequest,
+    roots: &[PathBuf],
+    pattern: &Path,
+    files: &mut Vec<InputFile>,
+) -> Result<()> {
+    let pattern = pattern.to_string_lossy();
+    let bad = |e: &dyn std::fmt::Display| {
+        Error::plan(format!("table {}: path '{pattern}': {e}", request.table))
+    };
+    let options = glob::MatchOptions { require_literal_separator: true, ..Default::default() };
+    for entry in glob::glob_with(&pattern, options).map_err(|e| bad(&e))? {
+        let path = entry.map_err(|e| bad(&e))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !is_hidden(&name) {
+            collect(request, roots, &path, files)?;
+        }
+    }
+    if files.is_empty() {
+        return Err(Error::io(format!("table {}: no file matches '{pattern}'", request.table)));
+    }
+    Ok(())
+}
+
+fn is_hidden(name: &str) -> bool {
+    name.starts_with(['.', '_']) || name.ends_with(PARTIAL)
+}
+
+fn not_found(request: &TableRequest, path: &Path, error: &std::io::Error) -> Error {
+    let message = format!("table {}: cannot read {}: {error}", request.table, path.display());
+    let error = Error::io(message);
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return error };
+    let Ok(entries) = fs::read_dir(parent) else { return error };
+    let names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let names = names.iter().map(String::as_str).filter(|near| Path::new(near) != Path::new(name));
+    match crate::options::near_miss(&name.to_string_lossy(), names) {
+        Some(near) => error.hint(format!("did you mean '{near}'?")),
+        None => error.hint("relative paths start at the folder of the SQL file"),
+    }
+}
+
+/// The canonical form of a folder that need not exist yet: its nearest existing ancestor with
+/// links followed, and the rest, in which `..` is resolved by name.
+fn canonical_future(path: &Path) -> Result<PathBuf> {
+    let mut existing = path;
+    while !existing.exists() {
+        existing = match existing.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+    }
+    let mut canonical = existing.canonicalize()?;
+    let rest = path.strip_prefix(existing).unwrap_or(path);
+    for component in rest.components() {
+        match component {
+            Component::Normal(name) => canonical.push(name),
+            Component::ParentDir => {
+                canonical.pop();
+            }
+            _ => {}
+        }
+    }
+    Ok(canonical)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(dir: &Path) -> TableRequest {
+        TableRequest {
+            table: "t".to_string(),
+            base_dir: dir.to_path_buf(),
+            allowed_roots: vec![dir.to_path_buf()],
+            ..TableRequest::default()
+        }
+    }
+
+    fn names(files: &[InputFile]) -> Vec<&str> {
+        files.iter().map(|file| file.name.as_str()).collect()
+    }
+
+    #[test]
+    fn folders_are_read_in_name_order_without_hidden_files() {
+        let dir = tempfile::tempdir().expect("a folder");
+        for name in ["b.csv", "a.csv", ".h", "_SUCCESS", "c.csv.partial", "sub/z.csv", "c.csv"] {
+            let path = dir.path().join("in").join(name);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+            fs::write(path, "1").expect("a file");
+        }
+        let files = inputs(&request(dir.path()), "in").expect("files");
+        assert_eq!(names(&files), ["a.csv", "b.csv", "c.csv", "z.csv"]);
+        let files = inputs(&request(dir.path()), "in/[bc].csv").expect("files");
+        assert_eq!(names(&files), ["b.csv", "c.csv"]);
+        let error = inputs(&request(dir.path()), "in/x*.csv").expect_err("no match");
+        assert!(error.message().contains("no file matches"));
+    }
+
+    #[test]
+    fn nothing_outside_the_roots_is_touched() {
+        let outside = tempfile::tempdir().expect("a folder");
+        let dir = tempfile::tempdir().expect("a folder");
+        let secret = outside.path().join("secret.csv");
+        fs::write(&secret, "1").expect("a file");
+        std::os::unix::fs::symlink(&secret, dir.path().join("link.csv")).expect("a link");
+        std::os::unix::fs::symlink(outside.path(), dir.path().join("folder")).expect("a link");
+        let up = format!("../{}/secret.csv", outside.path().file_name().expect("name").display());
+        for path in [secret.to_str().expect("UTF-8"), "link.csv", "folder/secret.csv", "*.csv", &up]
+        {
+            let error = inputs(&request(dir.path()), path).expect_err(path);
+            assert!(error.is_plan_error(), "{path}: {error}");
+            assert!(error.help().is_some_and(|help| help.contains("--allow-path")), "{path}");
+        }
+        for path in ["folder/out.csv", "../x/out.csv", "new/../../out.csv", "folder/"] {
+            let error = target(&request(dir.path()), path, "csv").expect_err(path);
+            assert!(error.is_plan_error(), "{path}: {error}");
+        }
+    }
+
+    #[test]
+    fn missing_files_name_their_neighbours() {
+        let dir = tempfile::tempdir().expect("a folder");
+        fs::write(dir.path().join("flights.csv"), "").expect("a file");
+        let error = inputs(&request(dir.path()), "flihgts.csv").expect_err("missing");
+        assert_eq!(error.help(), Some("did you mean 'flights.csv'?"));
+    }
+
+    #[test]
+    fn targets_in_folders_are_parts() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("a folder");
+        let at = |path| target(&request(&root), path, "json").expect(path);
+        assert_eq!(at("out/"), Target::File(root.join("out/part-0.json")));
+        assert_eq!(at("new/deep/a.json"), Target::File(root.join("new/deep/a.json")));
+        fs::create_dir(root.join("dir")).expect("a folder");
+        assert_eq!(at("dir"), Target::File(root.join("dir/part-0.json")));
+        assert_eq!(at("-"), Target::Stdout);
+    }
+}

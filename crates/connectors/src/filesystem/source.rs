@@ -1,0 +1,237 @@
+//! The source over files: starts the threads, takes their batches in order, writes dead letters.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray,
+    TimestampMillisecondArray, UInt32Array,
+};
+use arrow_buffer::BooleanBufferBuilder;
+use arrow_schema::SchemaRef;
+use thalweg_core::connector::{Source, SourceBatch, SourcePoll, Waker};
+use thalweg_core::{Error, Result, TableSchema};
+
+use super::blocks::BlockSplitter;
+use super::csv::CsvOptions;
+use super::csv::scan::complete_length;
+use super::csv::values::OnBad;
+use super::dead_letter::DeadLetters;
+use super::json::JsonOptions;
+use super::parquet::reader::RowGroupSplitter;
+use super::paths::InputFile;
+use crate::handover::{Decoded, Handover, Next, Splitter};
+
+/// How many batches of one task may wait. Text has one batch a task; a Parquet row group has many.
+const QUEUE_LENGTH: usize = 32;
+
+/// What the file holds.
+#[derive(Clone, Debug)]
+pub enum Format {
+    /// `'format' = 'csv'`
+    Csv(CsvOptions),
+    /// `'format' = 'json'`: a JSON object a line.
+    Json(JsonOptions),
+    /// `'format' = 'parquet'`
+    Parquet,
+}
+
+impl Format {
+    /// The length of the longest prefix of a text that ends with a record's end.
+    pub fn complete_length(&self, text: &[u8]) -> usize {
+        match self {
+            Format::Csv(options) => complete_length(text, &options.dialect),
+            Format::Json(_) | Format::Parquet => {
+                memchr::memrchr(b'\n', text).map_or(0, |at| at + 1)
+            }
+        }
+    }
+}
+
+/// A property of the file that a column can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileMetadata {
+    /// `file.name`
+    Name,
+    /// `file.path`
+    Path,
+    /// `file.size`
+    Size,
+    /// `file.modification-time`
+    ModificationTime,
+}
+
+/// What a reader delivers; shared by all its threads.
+pub struct Reading {
+    /// The table's name, for messages.
+    pub table: String,
+    /// The declared columns.
+    pub schema: TableSchema,
+    /// Positions in `schema` of the columns to deliver.
+    pub wanted: Vec<usize>,
+    /// What follows behind them.
+    pub metadata: Vec<FileMetadata>,
+    /// The Arrow schema of what is delivered.
+    pub delivered: SchemaRef,
+    /// How to read.
+    pub format: Format,
+    /// What happens to bad values.
+    pub on_bad: OnBad,
+    /// The size of all blocks, for tests; normally blocks grow.
+    pub first_block_bytes: Option<usize>,
+}
+
+impl Reading {
+    /// Adds the metadata columns to what was read.
+    pub fn batch(
+        &self,
+        mut columns: Vec<ArrayRef>,
+        rows: usize,
+        file: &InputFile,
+    ) -> Result<RecordBatch> {
+        columns.extend(self.metadata.iter().map(|key| metadata_column(*key, file, rows)));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(self.delivered.clone(), columns, &options)?)
+    }
+}
+
+fn metadata_column(key: FileMetadata, file: &InputFile, rows: usize) -> ArrayRef {
+    let text = |text: &str| -> ArrayRef {
+        // One value, taken many times: the views share its buffer.
+        let one = StringViewArray::from_iter_values([text]);
+        let zeros = UInt32Array::from(vec![0; rows]);
+        arrow_select::take::take(&one, &zeros, None).expect("index 0 of one value")
+    };
+    match key {
+        FileMetadata::Name => text(&file.name),
+        FileMetadata::Path => {
+            text(&file.path.as_ref().map_or_else(|| "-".into(), |path| path.to_string_lossy()))
+        }
+        FileMetadata::Size => Arc::new(Int64Array::from(vec![file.size as i64; rows])),
+        FileMetadata::ModificationTime => Arc::new(
+            TimestampMillisecondArray::from(vec![file.modified_ms; rows]).with_timezone("UTC"),
+        ),
+    }
+}
+
+/// A batch without the rows at these indices (ascending).
+pub fn keep_good(batch: &RecordBatch, bad: impl Iterator<Item = usize>) -> Result<RecordBatch> {
+    let mut keep = BooleanBufferBuilder::new(batch.num_rows());
+    keep.append_n(batch.num_rows(), true);
+    for row in bad {
+        keep.set_bit(row, false);
+    }
+    let keep = BooleanArray::new(keep.finish(), None);
+    Ok(arrow_select::filter::filter_record_batch(batch, &keep)?)
+}
+
+/// Reads files.
+pub struct FileSource {
+    reading: Arc<Reading>,
+    files: Vec<InputFile>,
+    parallelism: usize,
+    handover: Option<Handover>,
+    /// What is left of a batch that was larger than asked for.
+    rest: Option<SourceBatch>,
+    dead_letters: Option<DeadLetters>,
+    bad_rows: u64,
+}
+
+impl FileSource {
+    /// A source over these files, in this order.
+    pub fn new(
+        reading: Reading,
+        files: Vec<InputFile>,
+        parallelism: usize,
+        dead_letters: Option<DeadLetters>,
+    ) -> Self {
+        FileSource {
+            reading: Arc::new(reading),
+            files,
+            parallelism,
+            handover: None,
+            rest: None,
+            dead_letters,
+            bad_rows: 0,
+        }
+    }
+
+    fn accept(&mut self, decoded: Decoded) -> Result<SourceBatch> {
+        self.bad_rows += decoded.bad.len() as u64;
+        if let Some(letters) = &mut self.dead_letters {
+            letters.write(&decoded.bad)?;
+        }
+        Ok(decoded.batch)
+    }
+
+    fn finish_dead_letters(&mut self) -> Result<()> {
+        self.dead_letters.as_mut().map_or(Ok(()), DeadLetters::flush)
+    }
+}
+
+impl Source for FileSource {
+    fn name(&self) -> String {
+        self.reading.table.clone()
+    }
+
+    fn start(&mut self, waker: Waker) -> Result<()> {
+        if let Some(letters) = &mut self.dead_letters {
+            letters.open()?;
+        }
+        let (reading, files) = (self.reading.clone(), std::mem::take(&mut self.files));
+        let splitter: Box<dyn Splitter> = match reading.format {
+            Format::Parquet => Box::new(RowGroupSplitter::new(reading, files)),
+            Format::Csv(_) | Format::Json(_) => Box::new(BlockSplitter::new(reading, files)),
+        };
+        let (name, parallelism) = (&self.reading.table, self.parallelism);
+        self.handover = Some(Handover::start(name, splitter, parallelism, QUEUE_LENGTH, &waker)?);
+        Ok(())
+    }
+
+    fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
+        let rows_max = rows_max.max(1);
+        let mut batch = match self.rest.take() {
+            Some(rest) => rest,
+            None => {
+                let Some(handover) = &mut self.handover else {
+                    return Err(Error::internal("a source was polled before it was started"));
+                };
+                match handover.next()? {
+                    Next::Batch(decoded) => self.accept(decoded)?,
+                    Next::Pending => return Ok(SourcePoll::Pending),
+                    Next::End => {
+                        self.finish_dead_letters()?;
+                        return Ok(SourcePoll::End);
+                    }
+                }
+            }
+        };
+        let rows = batch.batch.num_rows();
+        if rows > rows_max {
+            let rest = batch.batch.slice(rows_max, rows - rows_max);
+            // Exact where a row is a line, which is nearly everywhere.
+            let origin = batch.origin.clone().map(|mut origin| {
+                origin.first_row += rows_max as u64;
+                origin
+            });
+            self.rest = Some(SourceBatch { batch: rest, origin });
+            batch.batch = batch.batch.slice(0, rows_max);
+        }
+        Ok(SourcePoll::Batch(batch))
+    }
+
+    fn is_bounded(&self) -> bool {
+        true
+    }
+
+    fn stop(&mut self) {
+        if let Some(handover) = &mut self.handover {
+            handover.stop();
+        }
+        // Nobody is left to tell; what was lost is behind the last flush.
+        let _ = self.finish_dead_letters();
+    }
+
+    fn bad_rows(&self) -> u64 {
+        self.bad_rows
+    }
+}
