@@ -1,0 +1,224 @@
+//! `f(DISTINCT x)`: any aggregate behind a counted set of the values of each group.
+//!
+//! Values are interned once per column of states; each group counts how often it has seen each.
+//! The inner aggregate sees a value when its count leaves 0, and loses it when a subtraction
+//! brings the count back to 0, so distinct aggregates are as exact and invertible as the plain
+//! ones.
+
+use arrow_array::{Array, ArrayRef};
+use hashbrown::hash_map::{Entry, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use thalweg_core::shim::mix64;
+use thalweg_core::{DataType, Error, Result};
+
+use super::{Accumulator, AggregateCall, RowOrder, UpdateInput, concrete};
+use crate::keys::KeyTable;
+
+/// Value ids are small dense numbers: one mix spreads them.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(u32::from(byte)));
+    }
+    fn write_u32(&mut self, id: u32) {
+        self.0 = mix64(self.0 ^ u64::from(id));
+    }
+}
+
+/// How often a group has seen each value, by the value's id.
+type Seen = HashMap<u32, u64, BuildHasherDefault<IdHasher>>;
+
+pub(super) struct Distinct {
+    call: AggregateCall,
+    argument: DataType,
+    values: KeyTable,
+    /// In how many groups each value is.
+    uses: Vec<u32>,
+    groups: Vec<Seen>,
+    inner: Box<dyn Accumulator>,
+    value_ids: Vec<u32>,
+}
+
+impl Distinct {
+    pub(super) fn new(
+        call: AggregateCall,
+        argument: DataType,
+        inner: Box<dyn Accumulator>,
+    ) -> Result<Self> {
+        Ok(Distinct {
+            call,
+            values: KeyTable::new(std::slice::from_ref(&argument))?,
+            argument,
+            uses: Vec::new(),
+            groups: Vec::new(),
+            inner,
+            value_ids: Vec::new(),
+        })
+    }
+
+    fn empty(&self) -> Result<Self> {
+        let inner = self.call.plain_accumulator(&self.argument)?;
+        Distinct::new(self.call.clone(), self.argument.clone(), inner)
+    }
+
+    /// Counts a value; true if the group had not seen it.
+    fn see(&mut self, id: u32, value: u32, times: u64) -> bool {
+        match self.groups[id as usize].entry(value) {
+            Entry::Occupied(mut seen) => {
+                *seen.get_mut() += times;
+                false
+            }
+            Entry::Vacant(place) => {
+                place.insert(times);
+                self.uses[value as usize] += 1;
+                true
+            }
+        }
+    }
+
+    /// One group fewer has this value.
+    fn lose(&mut self, value: u32) {
+        let uses = &mut self.uses[value as usize];
+        *uses -= 1;
+        if *uses == 0 {
+            self.values.release(value);
+        }
+    }
+
+    /// The pairs of (place in `from`, value, count), with the values as a column.
+    fn pairs(&self) -> Result<(Vec<(u32, u64)>, ArrayRef)> {
+        let mut places = Vec::new();
+        let mut values = Vec::new();
+        for (place, seen) in self.groups.iter().enumerate() {
+            for (&value, &times) in seen {
+                places.push((place as u32, times));
+                values.push(value);
+            }
+        }
+        Ok((places, self.values.take_keys(&values)?.swap_remove(0)))
+    }
+
+    /// Interns values and makes room to count them.
+    fn intern(&mut self, column: &ArrayRef, rows: Option<&[u32]>) -> Result<Vec<u32>> {
+        let mut ids = std::mem::take(&mut self.value_ids);
+        ids.clear();
+        self.values.intern(std::slice::from_ref(column), rows, &mut ids)?;
+        self.uses.resize(self.values.id_limit(), 0);
+        Ok(ids)
+    }
+}
+
+impl Accumulator for Distinct {
+    fn grow(&mut self, groups: usize) {
+        if self.groups.len() < groups {
+            self.groups.resize_with(groups, Seen::default);
+        }
+        self.inner.grow(groups);
+    }
+
+    fn update(&mut self, input: &UpdateInput<'_>) -> Result<()> {
+        let column = input.column()?;
+        let nulls = super::values::nulls(column);
+        let kept: Vec<(u32, u32)> = (0..input.ids.len())
+            .map(|place| (input.ids[place], input.row(place)))
+            .filter(|&(_, row)| nulls.is_none_or(|nulls| nulls.is_valid(row as usize)))
+            .collect();
+        let rows: Vec<u32> = kept.iter().map(|&(_, row)| row).collect();
+        let values = self.intern(column, Some(&rows))?;
+        let (mut new_ids, mut new_rows) = (Vec::new(), Vec::new());
+        for (&(id, row), &value) in kept.iter().zip(&values) {
+            if self.see(id, value, 1) {
+                new_ids.push(id);
+                new_rows.push(row);
+            }
+        }
+        self.value_ids = values;
+        self.inner.update(&UpdateInput { ids: &new_ids, rows: Some(&new_rows), ..*input })
+    }
+
+    fn merge(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()> {
+        let (pairs, column) = concrete::<Self>(from)?.pairs()?;
+        let values = self.intern(&column, None)?;
+        let (mut new_ids, mut new_rows) = (Vec::new(), Vec::new());
+        for (row, (&(place, times), &value)) in pairs.iter().zip(&values).enumerate() {
+            let id = ids[place as usize];
+            if self.see(id, value, times) {
+                new_ids.push(id);
+                new_rows.push(row as u32);
+            }
+        }
+        self.value_ids = values;
+        let order = RowOrder::default();
+        let argument = Some(&column);
+        self.inner.update(&UpdateInput { ids: &new_ids, rows: Some(&new_rows), argument, order })
+    }
+
+    fn subtract(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()> {
+        let (pairs, column) = concrete::<Self>(from)?.pairs()?;
+        let values = self.intern(&column, None)?;
+        let (mut gone_ids, mut gone_rows) = (Vec::new(), Vec::new());
+        for (row, (&(place, times), &value)) in pairs.iter().zip(&values).enumerate() {
+            let id = ids[place as usize];
+            let Entry::Occupied(mut seen) = self.groups[id as usize].entry(value) else {
+                return Err(Error::internal("a distinct value was subtracted that is not there"));
+            };
+            *seen.get_mut() -= times;
+            if *seen.get() == 0 {
+                seen.remove();
+                self.lose(value);
+                gone_ids.push(id);
+                gone_rows.push(row as u32);
+            }
+        }
+        self.value_ids = values;
+        let mut gone = self.call.plain_accumulator(&self.argument)?;
+        gone.grow(gone_ids.len());
+        let each: Vec<u32> = (0..gone_ids.len() as u32).collect();
+        let (argument, order) = (Some(&column), RowOrder::default());
+        gone.update(&UpdateInput { ids: &each, rows: Some(&gone_rows), argument, order })?;
+        self.inner.subtract(&gone_ids, gone.as_ref())
+    }
+
+    fn take(&mut self, ids: &[u32]) -> Result<Box<dyn Accumulator>> {
+        let mut taken = self.empty()?;
+        taken.grow(ids.len());
+        taken.inner = self.inner.take(ids)?;
+        let mut pairs = Vec::new();
+        for (place, &id) in ids.iter().enumerate() {
+            let seen = std::mem::take(&mut self.groups[id as usize]);
+            pairs.extend(seen.into_iter().map(|(value, times)| (place as u32, value, times)));
+        }
+        let values: Vec<u32> = pairs.iter().map(|&(_, value, _)| value).collect();
+        let column = self.values.take_keys(&values)?.swap_remove(0);
+        let theirs = taken.intern(&column, None)?;
+        for (&(place, value, times), &theirs) in pairs.iter().zip(&theirs) {
+            taken.see(place, theirs, times);
+            self.lose(value);
+        }
+        Ok(Box::new(taken))
+    }
+
+    fn reset(&mut self, ids: &[u32]) {
+        for &id in ids {
+            for value in std::mem::take(&mut self.groups[id as usize]).into_keys() {
+                self.lose(value);
+            }
+        }
+        self.inner.reset(ids);
+    }
+
+    fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef> {
+        self.inner.evaluate(ids)
+    }
+
+    fn bytes(&self) -> usize {
+        let sets: usize = self.groups.iter().map(Seen::allocation_size).sum();
+        let columns = self.groups.capacity() * size_of::<Seen>() + self.uses.capacity() * 4;
+        self.values.bytes() + sets + columns + self.inner.bytes()
+    }
+}

@@ -1,0 +1,234 @@
+//! MIN and MAX, in a total order: floats as IEEE 754 totalOrder has them (-0.0 below 0.0, NaN
+//! above all), strings and binaries by their bytes, false below true.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, StringViewBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalYearMonthType,
+    Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType,
+};
+use arrow_array::{Array, ArrayRef, ArrowNativeTypeOp, BooleanArray, PrimitiveArray};
+use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
+use thalweg_core::{DataType, Error, Result};
+
+use super::fold::{Fold, Groups};
+use super::values::for_each_value;
+use super::{Accumulator, UpdateInput};
+
+/// Calls a macro with the Arrow primitive type of a column type, or gives its last argument.
+macro_rules! with_primitive {
+    ($arrow:expr, $call:ident, $otherwise:expr) => {
+        match $arrow {
+            Arrow::Int8 => $call!(Int8Type),
+            Arrow::Int16 => $call!(Int16Type),
+            Arrow::Int32 => $call!(Int32Type),
+            Arrow::Int64 => $call!(Int64Type),
+            Arrow::Float32 => $call!(Float32Type),
+            Arrow::Float64 => $call!(Float64Type),
+            Arrow::Decimal128(_, _) => $call!(Decimal128Type),
+            Arrow::Date32 => $call!(Date32Type),
+            Arrow::Time32(TimeUnit::Millisecond) => $call!(Time32MillisecondType),
+            Arrow::Timestamp(TimeUnit::Millisecond, _) => $call!(TimestampMillisecondType),
+            Arrow::Timestamp(TimeUnit::Microsecond, _) => $call!(TimestampMicrosecondType),
+            Arrow::Timestamp(TimeUnit::Nanosecond, _) => $call!(TimestampNanosecondType),
+            Arrow::Interval(IntervalUnit::YearMonth) => $call!(IntervalYearMonthType),
+            Arrow::Duration(TimeUnit::Millisecond) => $call!(DurationMillisecondType),
+            _ => $otherwise,
+        }
+    };
+}
+pub(super) use with_primitive;
+
+/// The accumulator of MIN or MAX over a column of this type.
+pub(super) fn build(argument: &DataType, max: bool) -> Result<Box<dyn Accumulator>> {
+    let arrow = argument.arrow();
+    macro_rules! primitive {
+        ($type:ty) => {
+            Ok(match max {
+                true => Box::new(Groups::new(Extreme::<$type, true> { arrow, of: PhantomData })),
+                false => Box::new(Groups::new(Extreme::<$type, false> { arrow, of: PhantomData })),
+            })
+        };
+    }
+    with_primitive!(arrow.clone(), primitive, match arrow {
+        Arrow::Boolean | Arrow::Utf8View | Arrow::Binary => {
+            Ok(Box::new(Groups::new(BytesExtreme { max, kind: BytesKind::of(&arrow)? })))
+        }
+        _ => Err(Error::plan(format!("MIN and MAX cannot be applied to {argument}"))),
+    })
+}
+
+struct Extreme<T, const MAX: bool> {
+    arrow: Arrow,
+    of: PhantomData<fn() -> T>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Best<N> {
+    value: N,
+    set: bool,
+}
+
+impl<N: ArrowNativeTypeOp> Best<N> {
+    #[inline(always)]
+    fn offer<const MAX: bool>(&mut self, value: N) {
+        let better = if MAX { value.is_gt(self.value) } else { value.is_lt(self.value) };
+        if better || !self.set {
+            *self = Best { value, set: true };
+        }
+    }
+}
+
+impl<T: ArrowPrimitiveType, const MAX: bool> Fold for Extreme<T, MAX>
+where
+    T::Native: Default,
+{
+    type Group = Best<T::Native>;
+
+    fn update(&self, groups: &mut [Self::Group], input: &UpdateInput<'_>) -> Result<()> {
+        for_each_value::<T>(input.column()?, input, |id, value, _| groups[id].offer::<MAX>(value))
+    }
+    fn merge(&self, into: &mut Self::Group, from: &Self::Group) {
+        if from.set {
+            into.offer::<MAX>(from.value);
+        }
+    }
+    fn evaluate(&self, groups: &[Self::Group], ids: &[u32]) -> Result<ArrayRef> {
+        let values = ids.iter().map(|&id| {
+            let group = &groups[id as usize];
+            group.set.then_some(group.value)
+        });
+        let array: PrimitiveArray<T> = values.collect();
+        Ok(Arc::new(array.with_data_type(self.arrow.clone())))
+    }
+}
+
+/// Columns whose values are read as bytes.
+#[derive(Clone, Copy)]
+pub(super) enum BytesKind {
+    Boolean,
+    Text,
+    Binary,
+}
+
+impl BytesKind {
+    pub(super) fn of(arrow: &Arrow) -> Result<Self> {
+        match arrow {
+            Arrow::Boolean => Ok(BytesKind::Boolean),
+            Arrow::Utf8View => Ok(BytesKind::Text),
+            Arrow::Binary => Ok(BytesKind::Binary),
+            other => Err(Error::internal(format!("values of {other} are not read as bytes"))),
+        }
+    }
+
+    /// A loop over the non-NULL values: `each(group, bytes, row)`.
+    pub(super) fn for_each(
+        self,
+        input: &UpdateInput<'_>,
+        mut each: impl FnMut(usize, &[u8], u32),
+    ) -> Result<()> {
+        let column = input.column()?;
+        let valid = super::values::nulls(column);
+        macro_rules! walk {
+            ($bytes:expr) => {
+                for (place, &id) in input.ids.iter().enumerate() {
+                    let row = input.row(place) as usize;
+                    if valid.is_none_or(|nulls| nulls.is_valid(row)) {
+                        each(id as usize, $bytes(row), row as u32);
+                    }
+                }
+            };
+        }
+        match self {
+            BytesKind::Boolean => {
+                let values = column.as_boolean().values();
+                walk!(|row| if values.value(row) { &[1u8][..] } else { &[0u8][..] });
+            }
+            BytesKind::Text => {
+                let values = column.as_string_view();
+                walk!(|row| values.value(row).as_bytes());
+            }
+            BytesKind::Binary => {
+                let values = column.as_binary::<i32>();
+                walk!(|row| values.value(row));
+            }
+        }
+        Ok(())
+    }
+
+    /// A column of these values.
+    pub(super) fn array<'a>(self, values: impl Iterator<Item = Option<&'a [u8]>>) -> ArrayRef {
+        match self {
+            BytesKind::Boolean => {
+                Arc::new(values.map(|v| v.map(|v| v == [1])).collect::<BooleanArray>())
+            }
+            BytesKind::Text => {
+                let mut builder = StringViewBuilder::new();
+                for value in values {
+                    builder.append_option(
+                        value.map(|v| std::str::from_utf8(v).expect("kept from a string")),
+                    );
+                }
+                Arc::new(builder.finish())
+            }
+            BytesKind::Binary => {
+                let mut builder = BinaryBuilder::new();
+                values.for_each(|value| builder.append_option(value));
+                Arc::new(builder.finish())
+            }
+        }
+    }
+}
+
+#[derive(Clone)]
+struct BytesExtreme {
+    max: bool,
+    kind: BytesKind,
+}
+
+/// A value whose buffer is used again, so that a new extreme seldom allocates.
+#[derive(Clone, Default)]
+struct BestBytes {
+    value: Vec<u8>,
+    set: bool,
+}
+
+impl BytesExtreme {
+    #[inline]
+    fn offer(&self, group: &mut BestBytes, value: &[u8]) {
+        let better = if self.max { value > &group.value[..] } else { value < &group.value[..] };
+        if better || !group.set {
+            group.value.clear();
+            group.value.extend_from_slice(value);
+            group.set = true;
+        }
+    }
+}
+
+impl Fold for BytesExtreme {
+    type Group = BestBytes;
+    const ON_HEAP: bool = true;
+
+    fn update(&self, groups: &mut [BestBytes], input: &UpdateInput<'_>) -> Result<()> {
+        self.kind.for_each(input, |id, value, _| self.offer(&mut groups[id], value))
+    }
+    fn merge(&self, into: &mut BestBytes, from: &BestBytes) {
+        if from.set {
+            self.offer(into, &from.value);
+        }
+    }
+    fn evaluate(&self, groups: &[BestBytes], ids: &[u32]) -> Result<ArrayRef> {
+        Ok(self.kind.array(ids.iter().map(|&id| {
+            let group = &groups[id as usize];
+            group.set.then_some(&group.value[..])
+        })))
+    }
+    fn heap_bytes(&self, group: &BestBytes) -> usize {
+        group.value.capacity()
+    }
+}

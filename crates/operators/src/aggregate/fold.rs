@@ -1,0 +1,90 @@
+//! The shape that most aggregates share: one small state per group in a vector, and a fold that
+//! says how rows and states enter it.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use thalweg_core::{Error, Result};
+
+use super::{Accumulator, UpdateInput, concrete};
+
+/// How rows and states enter one group's state.
+pub(super) trait Fold: Send + Sync + 'static {
+    /// The state of one group; the default is the empty one.
+    type Group: Default + Clone + Send + 'static;
+    /// Adds rows.
+    fn update(&self, groups: &mut [Self::Group], input: &UpdateInput<'_>) -> Result<()>;
+    /// Adds a state.
+    fn merge(&self, into: &mut Self::Group, from: &Self::Group);
+    /// Takes a state out, if that can be done.
+    fn subtract(&self, _into: &mut Self::Group, _from: &Self::Group) -> bool {
+        false
+    }
+    /// The results of these groups.
+    fn evaluate(&self, groups: &[Self::Group], ids: &[u32]) -> Result<ArrayRef>;
+    /// Bytes that a state takes elsewhere.
+    fn heap_bytes(&self, _group: &Self::Group) -> usize {
+        0
+    }
+    /// True if states take bytes elsewhere.
+    const ON_HEAP: bool = false;
+}
+
+/// A column of states that a [`Fold`] works on.
+pub(super) struct Groups<F: Fold> {
+    fold: Arc<F>,
+    groups: Vec<F::Group>,
+}
+
+impl<F: Fold> Groups<F> {
+    pub(super) fn new(fold: F) -> Self {
+        Groups { fold: Arc::new(fold), groups: Vec::new() }
+    }
+}
+
+impl<F: Fold> Accumulator for Groups<F> {
+    fn grow(&mut self, groups: usize) {
+        if self.groups.len() < groups {
+            self.groups.resize(groups, F::Group::default());
+        }
+    }
+    fn update(&mut self, input: &UpdateInput<'_>) -> Result<()> {
+        self.fold.update(&mut self.groups, input)
+    }
+    fn merge(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()> {
+        let from = concrete::<Self>(from)?;
+        for (&id, state) in ids.iter().zip(&from.groups) {
+            self.fold.merge(&mut self.groups[id as usize], state);
+        }
+        Ok(())
+    }
+    fn subtract(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()> {
+        let from = concrete::<Self>(from)?;
+        for (&id, state) in ids.iter().zip(&from.groups) {
+            if !self.fold.subtract(&mut self.groups[id as usize], state) {
+                return Err(Error::internal("an aggregate without inverse was asked to subtract"));
+            }
+        }
+        Ok(())
+    }
+    fn take(&mut self, ids: &[u32]) -> Result<Box<dyn Accumulator>> {
+        let groups =
+            ids.iter().map(|&id| std::mem::take(&mut self.groups[id as usize])).collect();
+        Ok(Box::new(Groups { fold: Arc::clone(&self.fold), groups }))
+    }
+    fn reset(&mut self, ids: &[u32]) {
+        for &id in ids {
+            self.groups[id as usize] = F::Group::default();
+        }
+    }
+    fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef> {
+        self.fold.evaluate(&self.groups, ids)
+    }
+    fn bytes(&self) -> usize {
+        let own = self.groups.capacity() * size_of::<F::Group>();
+        if !F::ON_HEAP {
+            return own;
+        }
+        own + self.groups.iter().map(|group| self.fold.heap_bytes(group)).sum::<usize>()
+    }
+}

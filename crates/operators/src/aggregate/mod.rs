@@ -1,0 +1,104 @@
+//! Aggregate functions over groups that are dense ids: one vectorized update per call and run of
+//! rows, no virtual call and no allocation per row.
+//!
+//! An [`AggregateCall`] says what to compute; [`AggregateCall::accumulator`] makes the column of
+//! states. Which implementation runs is decided once, from the types. What holds for all:
+//!
+//! - A group that no row reached, or only NULL arguments, gives NULL; COUNT gives 0.
+//! - *Exact* aggregates are commutative and associative bit for bit: their partial states may be
+//!   merged in any order ([`AggregateCall::is_exact`]). Sums of integers wrap as in Flink; those of
+//!   DECIMAL run in a wider integer and are judged at emission (too large gives NULL). FIRST_VALUE
+//!   and LAST_VALUE carry each value's place in arrival order, so they are exact as well. Sums,
+//!   means and deviations of FLOAT and DOUBLE are not.
+//! - *Invertible* ones can take a merged state out again ([`AggregateCall::is_invertible`]), which
+//!   sliding windows use.
+//!
+//! FILTER is applied by the caller, which passes the accepted rows only. Result types are Flink's:
+//! [`resolve`].
+
+mod call;
+mod distinct;
+mod extremes;
+mod fold;
+mod moments;
+mod ordinals;
+mod sums;
+mod user;
+mod values;
+
+use std::any::Any;
+
+use arrow_array::ArrayRef;
+use thalweg_core::{Error, Result};
+
+pub use call::{AggregateCall, AggregateFunction, resolve};
+pub use user::{UserAccumulator, UserAggregate};
+
+/// The place in arrival order of the bundle whose rows are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RowOrder {
+    /// The lane of the bundle.
+    pub lane: u32,
+    /// Its epoch.
+    pub epoch: u64,
+    /// Its place within its epoch.
+    pub ordinal: u64,
+}
+
+/// Rows for an accumulator: row `rows[i]` (or `i`) belongs to group `ids[i]`.
+#[derive(Clone, Copy)]
+pub struct UpdateInput<'a> {
+    /// The group of each row that is meant.
+    pub ids: &'a [u32],
+    /// The rows that are meant; `None` means all, in order.
+    pub rows: Option<&'a [u32]>,
+    /// The argument's column; absent for `COUNT(*)`.
+    pub argument: Option<&'a ArrayRef>,
+    /// Where the bundle stands in arrival order.
+    pub order: RowOrder,
+}
+
+impl UpdateInput<'_> {
+    /// The argument's column.
+    pub(crate) fn column(&self) -> Result<&ArrayRef> {
+        self.argument.ok_or_else(|| Error::internal("an aggregate with argument got no column"))
+    }
+    /// The row that the `place`-th id belongs to.
+    #[inline]
+    pub(crate) fn row(&self, place: usize) -> u32 {
+        self.rows.map_or(place as u32, |rows| rows[place])
+    }
+}
+
+/// One aggregate's states, a column indexed by dense group id.
+///
+/// `merge` and `subtract` take a state column made by `take` of the same call, whose `i`-th group
+/// is meant for `ids[i]`; the same id may occur several times.
+pub trait Accumulator: Any + Send {
+    /// Makes room for ids below `groups`; new groups are empty.
+    fn grow(&mut self, groups: usize);
+    /// Adds rows.
+    fn update(&mut self, input: &UpdateInput<'_>) -> Result<()>;
+    /// Adds states.
+    fn merge(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()>;
+    /// Takes states out again that were merged before. Only for invertible aggregates.
+    fn subtract(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()>;
+    /// Moves the states of these groups into a column of their own, leaving them empty.
+    fn take(&mut self, ids: &[u32]) -> Result<Box<dyn Accumulator>>;
+    /// Empties these groups.
+    fn reset(&mut self, ids: &[u32]);
+    /// The results of these groups, which keep their state.
+    fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef>;
+    /// About how many bytes the states take.
+    fn bytes(&self) -> usize;
+}
+
+/// The concrete column behind a partial state of the same call.
+fn concrete<T: Accumulator>(from: &dyn Accumulator) -> Result<&T> {
+    (from as &dyn Any)
+        .downcast_ref()
+        .ok_or_else(|| Error::internal("a partial state met another aggregate's"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! STDDEV_POP, STDDEV_SAMP, VAR_POP, VAR_SAMP.
+//!
+//! Integers keep exact sums of values and squares, so their states commute and can be subtracted;
+//! the result is truncated into the argument's type, as Flink's is. Floats follow Welford, and
+//! partial states Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for
+//! computing sample variances", 1979), because squares of large values would cancel. DECIMALs are
+//! exact for at most 19 digits per value (the squares then fit 128 bits) and keep 256 bits.
+
+use arrow_array::types::Decimal128Type;
+use arrow_array::ArrayRef;
+use arrow_buffer::i256;
+use thalweg_core::{DataType, Result};
+
+use super::UpdateInput;
+use super::fold::Fold;
+use super::values::{
+    decimal_array, float_array, for_each_float, for_each_integer, for_each_value, integer_array,
+};
+
+/// Which of the four it is.
+#[derive(Clone, Copy)]
+pub(super) struct MomentsKind {
+    /// Divides by n - 1 instead of n.
+    pub(super) sample: bool,
+    /// A deviation, not a variance.
+    pub(super) root: bool,
+}
+
+impl MomentsKind {
+    /// The result from the sum of squared distances from the mean of `count` values.
+    fn finish(self, squares: f64, count: i64) -> Option<f64> {
+        let divisor = count - i64::from(self.sample);
+        if divisor <= 0 {
+            return None;
+        }
+        let variance = (squares / divisor as f64).max(0.0);
+        Some(if self.root { variance.sqrt() } else { variance })
+    }
+}
+
+/// How many values, their mean, and the sum of their squared distances from it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Welford {
+    count: i64,
+    mean: f64,
+    squares: f64,
+}
+
+/// Of FLOAT and DOUBLE.
+#[derive(Clone)]
+pub(super) struct Moments {
+    pub(super) kind: MomentsKind,
+    pub(super) result: DataType,
+}
+
+impl Fold for Moments {
+    type Group = Welford;
+
+    fn update(&self, groups: &mut [Welford], input: &UpdateInput<'_>) -> Result<()> {
+        for_each_float(input.column()?, input, |id, value| {
+            let group = &mut groups[id];
+            group.count += 1;
+            let before = value - group.mean;
+            group.mean += before / group.count as f64;
+            group.squares += before * (value - group.mean);
+        })
+    }
+    fn merge(&self, into: &mut Welford, from: &Welford) {
+        if from.count == 0 {
+            return;
+        }
+        if into.count == 0 {
+            *into = *from;
+            return;
+        }
+        let count = into.count + from.count;
+        let apart = from.mean - into.mean;
+        let share = from.count as f64 / count as f64;
+        into.mean += apart * share;
+        into.squares += from.squares + apart * apart * into.count as f64 * share;
+        into.count = count;
+    }
+    fn evaluate(&self, groups: &[Welford], ids: &[u32]) -> Result<ArrayRef> {
+        let values = ids.iter().map(|&id| {
+            let group = groups[id as usize];
+            let squares = if group.squares.is_nan() { f64::NAN } else { group.squares };
+            match self.kind.finish(squares, group.count) {
+                Some(_) if squares.is_nan() => Some(f64::NAN),
+                other => other,
+            }
+        });
+        Ok(float_array(&self.result, values))
+    }
+}
+
+/// How many values, their sum, and the sum of their squares.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Powers<T> {
+    count: i64,
+    sum: T,
+    squares: T,
+}
+
+/// Of integers.
+#[derive(Clone)]
+pub(super) struct IntegerMoments {
+    pub(super) kind: MomentsKind,
+    pub(super) result: DataType,
+}
+
+impl Fold for IntegerMoments {
+    type Group = Powers<i128>;
+
+    fn update(&self, groups: &mut [Powers<i128>], input: &UpdateInput<'_>) -> Result<()> {
+        for_each_integer(input.column()?, input, |id, value| {
+            let (group, value) = (&mut groups[id], i128::from(value));
+            group.count += 1;
+            group.sum = group.sum.wrapping_add(value);
+            group.squares = group.squares.wrapping_add(value * value);
+        })
+    }
+    fn merge(&self, into: &mut Powers<i128>, from: &Powers<i128>) {
+        into.count += from.count;
+        into.sum = into.sum.wrapping_add(from.sum);
+        into.squares = into.squares.wrapping_add(from.squares);
+    }
+    fn subtract(&self, into: &mut Powers<i128>, from: &Powers<i128>) -> bool {
+        into.count -= from.count;
+        into.sum = into.sum.wrapping_sub(from.sum);
+        into.squares = into.squares.wrapping_sub(from.squares);
+        true
+    }
+    fn evaluate(&self, groups: &[Powers<i128>], ids: &[u32]) -> Result<ArrayRef> {
+        let values = ids.iter().map(|&id| {
+            let Powers { count, sum, squares } = groups[id as usize];
+            let (sum, squares) = (i256::from_i128(sum), i256::from_i128(squares));
+            let distance = squared_distance(count, sum, squares)?;
+            Some(self.kind.finish(distance, count)?.trunc() as i64)
+        });
+        Ok(integer_array(&self.result, values))
+    }
+}
+
+/// The sum of squared distances from the mean: `(n * squares - sum * sum) / n`, exact up to the
+/// last division.
+fn squared_distance(count: i64, sum: i256, squares: i256) -> Option<f64> {
+    let total = i256::from_i128(count.into());
+    let numerator = squares.checked_mul(total)?.checked_sub(sum.checked_mul(sum)?)?;
+    Some(to_f64(numerator) / count.max(1) as f64)
+}
+
+fn to_f64(value: i256) -> f64 {
+    let (low, high) = value.to_parts();
+    high as f64 * 2f64.powi(128) + low as f64
+}
+
+/// Of DECIMAL.
+#[derive(Clone)]
+pub(super) struct DecimalMoments {
+    pub(super) kind: MomentsKind,
+    pub(super) scale: u8,
+    pub(super) result: DataType,
+}
+
+impl Fold for DecimalMoments {
+    type Group = Powers<i256>;
+
+    fn update(&self, groups: &mut [Powers<i256>], input: &UpdateInput<'_>) -> Result<()> {
+        for_each_value::<Decimal128Type>(input.column()?, input, |id, value, _| {
+            let (group, value) = (&mut groups[id], i256::from_i128(value));
+            group.count += 1;
+            group.sum = group.sum.wrapping_add(value);
+            group.squares = group.squares.wrapping_add(value.wrapping_mul(value));
+        })
+    }
+    fn merge(&self, into: &mut Powers<i256>, from: &Powers<i256>) {
+        into.count += from.count;
+        into.sum = into.sum.wrapping_add(from.sum);
+        into.squares = into.squares.wrapping_add(from.squares);
+    }
+    fn subtract(&self, into: &mut Powers<i256>, from: &Powers<i256>) -> bool {
+        into.count -= from.count;
+        into.sum = into.sum.wrapping_sub(from.sum);
+        into.squares = into.squares.wrapping_sub(from.squares);
+        true
+    }
+    fn evaluate(&self, groups: &[Powers<i256>], ids: &[u32]) -> Result<ArrayRef> {
+        let DataType::Decimal(_, result_scale) = self.result else {
+            return Err(thalweg_core::Error::internal("a DECIMAL variance of another type"));
+        };
+        let unit = 10f64.powi(i32::from(self.scale));
+        let fine = 10f64.powi(i32::from(result_scale));
+        let values = ids.iter().map(|&id| {
+            let Powers { count, sum, squares } = groups[id as usize];
+            let distance = squared_distance(count, sum, squares)? / (unit * unit);
+            let value = (self.kind.finish(distance, count)? * fine).round();
+            (value.abs() < 1e38).then_some(value as i128)
+        });
+        Ok(decimal_array(&self.result, values))
+    }
+}

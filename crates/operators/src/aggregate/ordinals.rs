@@ -1,0 +1,185 @@
+//! FIRST_VALUE and LAST_VALUE by arrival, NULLs passed over as in Flink.
+//!
+//! Each value keeps its place in arrival order, so partial states commute: of two, the one with
+//! the smaller (or larger) place wins, whatever came first at this worker.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType, Float32Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalYearMonthType,
+    Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType,
+};
+use arrow_array::{Array, ArrayRef, PrimitiveArray};
+use arrow_row::{RowConverter, SortField};
+use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
+use thalweg_core::{DataType, Result};
+
+use super::extremes::{BytesKind, with_primitive};
+use super::fold::{Fold, Groups};
+use super::values::{for_each_value, nulls};
+use super::{Accumulator, RowOrder, UpdateInput};
+
+/// A row's place in arrival order.
+type Place = (RowOrder, u32);
+
+/// The accumulator of FIRST_VALUE or LAST_VALUE over a column of this type.
+pub(super) fn build(argument: &DataType, last: bool) -> Result<Box<dyn Accumulator>> {
+    let arrow = argument.arrow();
+    macro_rules! primitive {
+        ($type:ty) => {
+            Ok(Box::new(Groups::new(Primitive::<$type> { last, arrow, of: PhantomData })))
+        };
+    }
+    with_primitive!(arrow.clone(), primitive, match arrow {
+        Arrow::Boolean | Arrow::Utf8View | Arrow::Binary => {
+            let reader = Reader::Bytes(BytesKind::of(&arrow)?);
+            Ok(Box::new(Groups::new(Bytes { last, reader })))
+        }
+        other => {
+            let converter = RowConverter::new(vec![SortField::new(other)])?;
+            let reader = Reader::Rows(Arc::new(converter));
+            Ok(Box::new(Groups::new(Bytes { last, reader })))
+        }
+    })
+}
+
+/// A value and its place; no place means no value yet.
+#[derive(Clone, Default)]
+struct Placed<V> {
+    value: V,
+    place: Option<Place>,
+}
+
+impl<V> Placed<V> {
+    #[inline]
+    fn yields_to(&self, place: Place, last: bool) -> bool {
+        self.place.is_none_or(|own| if last { place > own } else { place < own })
+    }
+}
+
+struct Primitive<T> {
+    last: bool,
+    arrow: Arrow,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: ArrowPrimitiveType> Fold for Primitive<T>
+where
+    T::Native: Default,
+{
+    type Group = Placed<T::Native>;
+
+    fn update(&self, groups: &mut [Self::Group], input: &UpdateInput<'_>) -> Result<()> {
+        for_each_value::<T>(input.column()?, input, |id, value, row| {
+            let place = (input.order, row);
+            if groups[id].yields_to(place, self.last) {
+                groups[id] = Placed { value, place: Some(place) };
+            }
+        })
+    }
+    fn merge(&self, into: &mut Self::Group, from: &Self::Group) {
+        if from.place.is_some_and(|place| into.yields_to(place, self.last)) {
+            *into = from.clone();
+        }
+    }
+    fn evaluate(&self, groups: &[Self::Group], ids: &[u32]) -> Result<ArrayRef> {
+        let values = ids.iter().map(|&id| {
+            let group = &groups[id as usize];
+            group.place.map(|_| group.value)
+        });
+        let array: PrimitiveArray<T> = values.collect();
+        Ok(Arc::new(array.with_data_type(self.arrow.clone())))
+    }
+}
+
+/// How values become bytes and come back.
+#[derive(Clone)]
+enum Reader {
+    Bytes(BytesKind),
+    /// Nested types, by their row encoding.
+    Rows(Arc<RowConverter>),
+}
+
+#[derive(Clone)]
+struct Bytes {
+    last: bool,
+    reader: Reader,
+}
+
+impl Bytes {
+    #[inline]
+    fn offer(&self, group: &mut Placed<Vec<u8>>, value: &[u8], place: Place) {
+        if group.yields_to(place, self.last) {
+            group.value.clear();
+            group.value.extend_from_slice(value);
+            group.place = Some(place);
+        }
+    }
+}
+
+impl Fold for Bytes {
+    type Group = Placed<Vec<u8>>;
+    const ON_HEAP: bool = true;
+
+    fn update(&self, groups: &mut [Self::Group], input: &UpdateInput<'_>) -> Result<()> {
+        let converter = match &self.reader {
+            Reader::Bytes(kind) => {
+                return kind.for_each(input, |id, value, row| {
+                    self.offer(&mut groups[id], value, (input.order, row));
+                });
+            }
+            Reader::Rows(converter) => converter,
+        };
+        let column = crate::keys::select(input.column()?, input.rows)?;
+        let encoded = converter.convert_columns(&[ArrayRef::clone(&column)])?;
+        let valid = nulls(&column);
+        for (index, &id) in input.ids.iter().enumerate() {
+            if valid.is_none_or(|nulls| nulls.is_valid(index)) {
+                let place = (input.order, input.row(index));
+                self.offer(&mut groups[id as usize], encoded.row(index).data(), place);
+            }
+        }
+        Ok(())
+    }
+    fn merge(&self, into: &mut Self::Group, from: &Self::Group) {
+        if let Some(place) = from.place {
+            self.offer(into, &from.value, place);
+        }
+    }
+    fn evaluate(&self, groups: &[Self::Group], ids: &[u32]) -> Result<ArrayRef> {
+        let values = ids.iter().map(|&id| {
+            let group = &groups[id as usize];
+            group.place.map(|_| &group.value[..])
+        });
+        let converter = match &self.reader {
+            Reader::Bytes(kind) => return Ok(kind.array(values)),
+            Reader::Rows(converter) => converter,
+        };
+        rows_to_array(converter, values.collect())
+    }
+    fn heap_bytes(&self, group: &Self::Group) -> usize {
+        group.value.capacity()
+    }
+}
+
+/// Decodes values; where there is none stands NULL.
+fn rows_to_array(converter: &RowConverter, values: Vec<Option<&[u8]>>) -> Result<ArrayRef> {
+    let parser = converter.parser();
+    let present = values.iter().flatten().map(|bytes| parser.parse(bytes));
+    let decoded = converter.convert_rows(present)?.swap_remove(0);
+    let mut next = 0u32;
+    let places: arrow_array::UInt32Array = values
+        .iter()
+        .map(|value| {
+            value.map(|_| {
+                next += 1;
+                next - 1
+            })
+        })
+        .collect();
+    Ok(arrow_select::take::take(&decoded, &places, None)?)
+}

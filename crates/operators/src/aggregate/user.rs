@@ -1,0 +1,111 @@
+//! Aggregate functions that a user writes in Rust.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef};
+use thalweg_core::{ColumnType, DataType, Error, Result};
+
+use super::{Accumulator, UpdateInput, concrete};
+use crate::keys::select;
+
+/// An aggregate function of the user's: makes the states. Rows of one group reach its state in
+/// arrival order; `merge` must be associative.
+pub trait UserAggregate: Send + Sync {
+    /// The SQL name.
+    fn name(&self) -> &str;
+    /// The type of the result for an argument of this type; an error if it takes none such.
+    fn result_type(&self, argument: &ColumnType) -> Result<DataType>;
+    /// An empty state for a result of this type.
+    fn create(&self) -> Box<dyn UserAccumulator>;
+}
+
+/// The state of one group of a user's aggregate.
+pub trait UserAccumulator: Any + Send {
+    /// Adds values, in arrival order, NULLs included.
+    fn accumulate(&mut self, values: &ArrayRef) -> Result<()>;
+    /// Adds a state of the same function (`(other as &dyn Any).downcast_ref()`), whose values came
+    /// later.
+    fn merge(&mut self, other: &dyn UserAccumulator) -> Result<()>;
+    /// The result: an array of exactly one value, of the declared type.
+    fn result(&self) -> Result<ArrayRef>;
+    /// About how many bytes the state takes.
+    fn bytes(&self) -> usize {
+        size_of::<usize>()
+    }
+}
+
+/// The states of a user's aggregate, made when a group gets its first row.
+pub(super) struct UserGroups {
+    function: Arc<dyn UserAggregate>,
+    groups: Vec<Option<Box<dyn UserAccumulator>>>,
+}
+
+impl UserGroups {
+    pub(super) fn new(function: Arc<dyn UserAggregate>) -> Self {
+        UserGroups { function, groups: Vec::new() }
+    }
+}
+
+impl Accumulator for UserGroups {
+    fn grow(&mut self, groups: usize) {
+        if self.groups.len() < groups {
+            self.groups.resize_with(groups, || None);
+        }
+    }
+    fn update(&mut self, input: &UpdateInput<'_>) -> Result<()> {
+        let mut order: Vec<(u32, u32)> =
+            input.ids.iter().enumerate().map(|(place, &id)| (id, input.row(place))).collect();
+        // Stable by group: rows of one group stay in arrival order.
+        order.sort_by_key(|&(id, _)| id);
+        let column = input.column()?;
+        for run in order.chunk_by(|a, b| a.0 == b.0) {
+            let rows: Vec<u32> = run.iter().map(|&(_, row)| row).collect();
+            let values = select(column, Some(&rows))?;
+            self.groups[run[0].0 as usize]
+                .get_or_insert_with(|| self.function.create())
+                .accumulate(&values)?;
+        }
+        Ok(())
+    }
+    fn merge(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()> {
+        let from = concrete::<Self>(from)?;
+        for (&id, state) in ids.iter().zip(&from.groups) {
+            if let Some(state) = state {
+                self.groups[id as usize]
+                    .get_or_insert_with(|| self.function.create())
+                    .merge(state.as_ref())?;
+            }
+        }
+        Ok(())
+    }
+    fn subtract(&mut self, _ids: &[u32], _from: &dyn Accumulator) -> Result<()> {
+        Err(Error::internal("a user's aggregate was asked to subtract"))
+    }
+    fn take(&mut self, ids: &[u32]) -> Result<Box<dyn Accumulator>> {
+        let groups = ids.iter().map(|&id| self.groups[id as usize].take()).collect();
+        Ok(Box::new(UserGroups { function: Arc::clone(&self.function), groups }))
+    }
+    fn reset(&mut self, ids: &[u32]) {
+        ids.iter().for_each(|&id| self.groups[id as usize] = None);
+    }
+    fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef> {
+        let results: Vec<ArrayRef> = ids
+            .iter()
+            .map(|&id| match &self.groups[id as usize] {
+                Some(state) => state.result(),
+                None => self.function.create().result(),
+            })
+            .collect::<Result<_>>()?;
+        let name = self.function.name();
+        if results.iter().any(|result| result.len() != 1) {
+            return Err(Error::user(format!("{name} must give exactly one value per group")));
+        }
+        let results: Vec<&dyn Array> = results.iter().map(|result| result.as_ref()).collect();
+        Ok(arrow_select::concat::concat(&results)?)
+    }
+    fn bytes(&self) -> usize {
+        let states: usize = self.groups.iter().flatten().map(|state| state.bytes()).sum();
+        self.groups.capacity() * 16 + states
+    }
+}

@@ -1,0 +1,122 @@
+//! Reading argument columns in tight loops, and building result columns.
+
+use std::sync::Arc;
+
+use arrow_array::types::{ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, Decimal128Array, Float32Array, Float64Array, PrimitiveArray};
+use arrow_buffer::NullBuffer;
+use thalweg_core::{DataType, Error, Result};
+
+use super::UpdateInput;
+
+/// The native type of a primitive column and a loop over its non-NULL values: `each(group, value,
+/// row)`. The four shapes (with and without NULLs and selection) are told apart once per run.
+#[inline]
+pub(super) fn for_each_value<T: ArrowPrimitiveType>(
+    column: &ArrayRef,
+    input: &UpdateInput<'_>,
+    mut each: impl FnMut(usize, T::Native, u32),
+) -> Result<()> {
+    let array = column
+        .as_primitive_opt::<T>()
+        .ok_or_else(|| Error::internal("an argument's column is not of its declared type"))?;
+    let values: &[T::Native] = array.values();
+    match (input.rows, nulls(column)) {
+        (None, None) => {
+            for (row, (&id, &value)) in input.ids.iter().zip(values).enumerate() {
+                each(id as usize, value, row as u32);
+            }
+        }
+        (Some(rows), None) => {
+            for (&id, &row) in input.ids.iter().zip(rows) {
+                each(id as usize, values[row as usize], row);
+            }
+        }
+        (rows, Some(nulls)) => {
+            for (place, &id) in input.ids.iter().enumerate() {
+                let row = rows.map_or(place, |rows| rows[place] as usize);
+                if nulls.is_valid(row) {
+                    each(id as usize, values[row], row as u32);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The NULLs of a column, if it has any.
+pub(super) fn nulls(column: &ArrayRef) -> Option<&NullBuffer> {
+    column.nulls().filter(|nulls| nulls.null_count() > 0)
+}
+
+/// A loop over the non-NULL values of any integer column, as 64 bits.
+#[inline]
+pub(super) fn for_each_integer(
+    column: &ArrayRef,
+    input: &UpdateInput<'_>,
+    mut each: impl FnMut(usize, i64),
+) -> Result<()> {
+    use arrow_schema::DataType as A;
+    match column.data_type() {
+        A::Int8 => for_each_value::<Int8Type>(column, input, |id, v, _| each(id, v.into())),
+        A::Int16 => for_each_value::<Int16Type>(column, input, |id, v, _| each(id, v.into())),
+        A::Int32 => for_each_value::<Int32Type>(column, input, |id, v, _| each(id, v.into())),
+        _ => for_each_value::<Int64Type>(column, input, |id, v, _| each(id, v)),
+    }
+}
+
+/// A loop over the non-NULL values of a FLOAT or DOUBLE column, as doubles.
+#[inline]
+pub(super) fn for_each_float(
+    column: &ArrayRef,
+    input: &UpdateInput<'_>,
+    mut each: impl FnMut(usize, f64),
+) -> Result<()> {
+    use arrow_array::types::{Float32Type, Float64Type};
+    match column.data_type() {
+        arrow_schema::DataType::Float32 => {
+            for_each_value::<Float32Type>(column, input, |id, v, _| each(id, v.into()))
+        }
+        _ => for_each_value::<Float64Type>(column, input, |id, v, _| each(id, v)),
+    }
+}
+
+/// A column of an integer type; values wrap into it.
+pub(super) fn integer_array(
+    result: &DataType,
+    values: impl Iterator<Item = Option<i64>>,
+) -> ArrayRef {
+    macro_rules! narrowed {
+        ($type:ty) => {
+            Arc::new(values.map(|v| v.map(|v| v as _)).collect::<PrimitiveArray<$type>>())
+        };
+    }
+    match result {
+        DataType::TinyInt => narrowed!(Int8Type),
+        DataType::SmallInt => narrowed!(Int16Type),
+        DataType::Int => narrowed!(Int32Type),
+        _ => narrowed!(Int64Type),
+    }
+}
+
+/// A column of FLOAT or DOUBLE.
+pub(super) fn float_array(
+    result: &DataType,
+    values: impl Iterator<Item = Option<f64>>,
+) -> ArrayRef {
+    match result {
+        DataType::Float => {
+            Arc::new(values.map(|v| v.map(|v| v as f32)).collect::<Float32Array>())
+        }
+        _ => Arc::new(values.collect::<Float64Array>()),
+    }
+}
+
+/// A DECIMAL column; values are unscaled and fit its precision.
+pub(super) fn decimal_array(
+    result: &DataType,
+    values: impl Iterator<Item = Option<i128>>,
+) -> ArrayRef {
+    Arc::new(values.collect::<Decimal128Array>().with_data_type(result.arrow()))
+}

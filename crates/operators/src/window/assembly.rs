@@ -1,0 +1,219 @@
+//! Windows from slices, oldest first.
+//!
+//! A slice enters with the first window that it is part of and leaves after the last. What is in
+//! the current window is kept in one of three ways:
+//!
+//! - tumbling: the slice *is* the window;
+//! - cumulating, and hopping over invertible aggregates: a running state, to which slices are
+//!   added as they enter; cumulating windows empty it at their maximum size, hopping ones subtract
+//!   what leaves;
+//! - hopping over other aggregates: the [`Tree`].
+//!
+//! Windows without rows are passed over: while the current window has rows the next one follows a
+//! step later, else it is the first that any slice enters. A gap of years costs nothing.
+//!
+//! A window is emitted in chunks; between chunks the work can be interrupted and taken up again.
+
+use std::collections::BTreeMap;
+
+use thalweg_core::{Output, Progress, Result};
+
+use super::output::WindowRows;
+use super::slices::{Partial, Slice, Slices};
+use super::spec::WindowSpec;
+use super::tree::Tree;
+
+/// Rows of one output batch.
+const CHUNK_ROWS: usize = 16 * 1024;
+
+/// What the current window consists of.
+enum Current {
+    /// Tumbling: one slice. Cumulating: all so far. `held` are the references to release.
+    Slice { slice: Slice, held: Vec<u32> },
+    /// Hopping, by subtraction: what leaves, by the end of its last window.
+    Running { slice: Slice, leaving: BTreeMap<i64, Vec<Partial>> },
+    /// Hopping, by the tree: the references to release, by the end of the last window.
+    Tree { tree: Tree, leaving: BTreeMap<i64, Vec<u32>> },
+}
+
+/// Puts windows together and emits them.
+pub(super) struct Assembly {
+    spec: WindowSpec,
+    current: Current,
+    /// The end of the window emitted last.
+    last_end: i64,
+    /// A window that is being emitted: its end, and how many rows are out.
+    emitting: Option<(i64, usize)>,
+}
+
+impl Assembly {
+    pub(super) fn new(spec: WindowSpec, slices: &Slices, invertible: bool) -> Result<Self> {
+        let slice = Slice::new(&slices.calls)?;
+        let current = match spec {
+            WindowSpec::Hop { slide_ms, size_ms, .. } if !invertible => {
+                let leaves = usize::try_from(size_ms / slide_ms).unwrap_or(0) + 2;
+                Current::Tree { tree: Tree::new(&slices.calls, leaves)?, leaving: BTreeMap::new() }
+            }
+            WindowSpec::Hop { .. } => Current::Running { slice, leaving: BTreeMap::new() },
+            _ => Current::Slice { slice, held: Vec::new() },
+        };
+        Ok(Assembly { spec, current, last_end: i64::MIN, emitting: None })
+    }
+
+    /// Emits every window that this watermark (in the windows' own time) closes.
+    pub(super) fn advance(
+        &mut self,
+        watermark: i64,
+        slices: &mut Slices,
+        rows: &mut WindowRows<'_>,
+        output: &mut Output,
+    ) -> Result<Progress> {
+        loop {
+            let (end, from) = match self.emitting.take() {
+                Some(unfinished) => unfinished,
+                None => {
+                    let Some(end) = self.next_end(slices) else { return Ok(Progress::Done) };
+                    if end.saturating_sub(1) > watermark {
+                        return Ok(Progress::Done);
+                    }
+                    self.enter(end, slices)?;
+                    (end, 0)
+                }
+            };
+            let to = self.emit(end, from, slices, rows, output)?;
+            if let Some(to) = to {
+                self.emitting = Some((end, to));
+            } else {
+                self.leave(end, slices)?;
+                self.last_end = end;
+            }
+            if output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+    }
+
+    /// The end of the next window with rows.
+    fn next_end(&self, slices: &Slices) -> Option<i64> {
+        let has_rows = match &self.current {
+            Current::Slice { slice, .. } | Current::Running { slice, .. } => !slice.keys.is_empty(),
+            Current::Tree { leaving, .. } => !leaving.is_empty(),
+        };
+        if has_rows {
+            return Some(self.last_end.saturating_add(self.spec.step_ms()));
+        }
+        slices.first_end()
+    }
+
+    /// Adds the slices that are part of the window with this end, and of none before.
+    fn enter(&mut self, end: i64, slices: &mut Slices) -> Result<()> {
+        while let Some((key, mut entering)) = slices.pop_entered(end) {
+            let groups = slices.keys.id_limit();
+            match &mut self.current {
+                Current::Slice { slice, held } => {
+                    if slice.keys.is_empty() {
+                        std::mem::swap(slice, &mut entering);
+                        held.extend_from_slice(&slice.keys);
+                    } else {
+                        slice.grow(groups);
+                        let partial = entering.take_all()?;
+                        slice.merge(&partial, |_| ())?;
+                        held.extend_from_slice(&partial.ids);
+                    }
+                }
+                Current::Running { slice, leaving } => {
+                    slice.grow(groups);
+                    let partial = entering.take_all()?;
+                    slice.merge(&partial, |_| ())?;
+                    leaving.entry(key.leave).or_default().push(partial);
+                }
+                Current::Tree { tree, leaving } => {
+                    let partial = entering.take_all()?;
+                    leaving.entry(key.leave).or_default().extend_from_slice(&partial.ids);
+                    tree.add(self.spec.ends().index(key.leave), partial, groups)?;
+                }
+            }
+            slices.recycle(entering);
+        }
+        if let Current::Tree { tree, .. } = &mut self.current {
+            tree.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Emits a chunk of the window; the place to go on from, or `None` when it is out.
+    fn emit(
+        &self,
+        end: i64,
+        from: usize,
+        slices: &Slices,
+        rows: &mut WindowRows<'_>,
+        output: &mut Output,
+    ) -> Result<Option<usize>> {
+        let (keys, counts, accumulators, dense) = match &self.current {
+            Current::Slice { slice, .. } | Current::Running { slice, .. } => {
+                (&slice.keys, &slice.counts, &slice.accumulators, false)
+            }
+            Current::Tree { tree, .. } => match tree.total() {
+                Some(total) => (&total.ids, &total.counts, &total.accumulators, true),
+                None => return Ok(None),
+            },
+        };
+        let to = keys.len().min(from + CHUNK_ROWS);
+        let ids = &keys[from..to];
+        let columns = if dense {
+            let places: Vec<u32> = (from as u32..to as u32).collect();
+            slices.calls.evaluate(counts, accumulators, &places)?
+        } else {
+            slices.calls.evaluate(counts, accumulators, ids)?
+        };
+        let keys_of_chunk = slices.keys.take_keys(ids)?;
+        output.emit(rows.batch(keys_of_chunk, columns, ids.len(), self.spec.start_of(end), end)?);
+        Ok((to < keys.len()).then_some(to))
+    }
+
+    /// Drops the slices whose last window was this one.
+    fn leave(&mut self, end: i64, slices: &mut Slices) -> Result<()> {
+        match &mut self.current {
+            Current::Slice { slice, held } => {
+                let over = match self.spec {
+                    WindowSpec::Cumulate { .. } => self.spec.slice(end - 1).leave <= end,
+                    _ => true,
+                };
+                if over {
+                    slice.clear();
+                    slices.release(held);
+                    held.clear();
+                }
+            }
+            Current::Running { slice, leaving } => {
+                while let Some(entry) = leaving.first_entry().filter(|entry| *entry.key() <= end) {
+                    for partial in entry.remove() {
+                        slice.subtract(&partial)?;
+                        slices.release(&partial.ids);
+                    }
+                }
+            }
+            Current::Tree { tree, leaving } => {
+                while let Some(entry) = leaving.first_entry().filter(|entry| *entry.key() <= end) {
+                    let (leave, ids) = entry.remove_entry();
+                    tree.remove(self.spec.ends().index(leave));
+                    slices.release(&ids);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match &self.current {
+            Current::Slice { slice, held } => slice.bytes() + held.capacity() * 4,
+            Current::Running { slice, leaving } => {
+                slice.bytes() + leaving.values().flatten().map(Partial::bytes).sum::<usize>()
+            }
+            Current::Tree { tree, leaving } => {
+                tree.bytes() + leaving.values().map(|ids| ids.capacity() * 4).sum::<usize>()
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Which rows of a bundle are late, and the slice of every other.
+//!
+//! A row is judged against the watermark that the rows before it established, never against what
+//! the operator has consumed. It is late for a window with end `e` when `e - 1 <= watermark`.
+//!
+//! A row that is late for some of its windows only must show up in the others alone, although the
+//! closed ones may not have been emitted yet. So it does not join its slice but one beside it,
+//! whose first window is the first that is open for the row. Slices are therefore told apart by
+//! (first window end, last window end), [`SliceKey`], and that is all that assembling needs.
+//!
+//! Most bundles hold no late row and lie in one slice: both are found from the extremes.
+
+use hashbrown::HashMap;
+
+use super::spec::{Slice, WindowSpec};
+
+/// The ends of the first and the last window that a slice is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SliceKey {
+    pub(super) enter: i64,
+    pub(super) leave: i64,
+}
+
+/// Watermarks before the rows, in the time of the windows.
+#[derive(Clone, Copy)]
+pub(super) enum Before<'a> {
+    /// One for all.
+    All(i64),
+    /// One per row of the bundle.
+    Rows(&'a [i64]),
+}
+
+impl Before<'_> {
+    #[inline]
+    fn at(&self, row: usize) -> i64 {
+        match self {
+            Before::All(watermark) => *watermark,
+            Before::Rows(rows) => rows[row],
+        }
+    }
+    fn highest(&self) -> i64 {
+        match self {
+            Before::All(watermark) => *watermark,
+            Before::Rows(rows) => rows.iter().copied().max().unwrap_or(i64::MIN),
+        }
+    }
+}
+
+/// A run of rows of one slice: a range of [`Judged::rows`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) key: SliceKey,
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
+
+/// The verdict over a bundle. Kept between bundles for its memory.
+#[derive(Default)]
+pub(super) struct Judged {
+    /// True if the rows given are all of one run, in their order; `rows` is then empty.
+    pub(super) as_given: bool,
+    /// Rows by slice, in bundle order within each.
+    pub(super) rows: Vec<u32>,
+    /// The runs, one per slice.
+    pub(super) runs: Vec<Run>,
+    /// Rows that are late for all their windows, in order.
+    pub(super) late: Vec<u32>,
+    /// How many rows are late for some of their windows only.
+    pub(super) partly_late: u64,
+    places: Vec<u32>,
+    taken: Vec<u32>,
+    slots: HashMap<SliceKey, u32>,
+}
+
+/// Rows that lie in no window (between hops shorter than the slide).
+const NO_SLOT: u32 = u32::MAX;
+
+fn is_closed(end: i64, watermark: i64) -> bool {
+    end.saturating_sub(1) <= watermark
+}
+
+impl Judged {
+    /// Judges the rows named (or all) by their times, which are indexed by row.
+    pub(super) fn judge(
+        &mut self,
+        spec: &WindowSpec,
+        times: &[i64],
+        rows: Option<&[u32]>,
+        before: Before<'_>,
+    ) {
+        self.rows.clear();
+        self.runs.clear();
+        self.late.clear();
+        self.partly_late = 0;
+        self.as_given = false;
+        let Some((lowest, highest)) = extremes(times, rows) else { return };
+        let first = spec.slice(lowest);
+        let none_late = !is_closed(first.enter, before.highest());
+        if none_late && first.holds(highest) && first.enter <= first.leave {
+            let key = SliceKey { enter: first.enter, leave: first.leave };
+            let to = rows.map_or(times.len(), <[u32]>::len);
+            self.runs.push(Run { key, from: 0, to });
+            self.as_given = true;
+            return;
+        }
+        // Nothing can be closed where nothing is late, so no row's own watermark is looked at.
+        let before = if none_late { Before::All(i64::MIN) } else { before };
+        self.places.clear();
+        self.taken.clear();
+        self.slots.clear();
+        match rows {
+            None => self.place(spec, times, before, 0..times.len() as u32),
+            Some(rows) => self.place(spec, times, before, rows.iter().copied()),
+        }
+        self.group();
+    }
+
+    /// Finds each row's slot, which is the place of its run.
+    fn place(
+        &mut self,
+        spec: &WindowSpec,
+        times: &[i64],
+        before: Before<'_>,
+        rows: impl Iterator<Item = u32>,
+    ) {
+        let mut slice = Slice { start: 0, end: 0, enter: 0, leave: 0 };
+        let mut slot = NO_SLOT;
+        for row in rows {
+            let time = times[row as usize];
+            if !slice.holds(time) {
+                slice = spec.slice(time);
+                slot = self.slot(slice.enter, slice.leave);
+            }
+            let watermark = before.at(row as usize);
+            let own = if !is_closed(slice.enter, watermark) || slot == NO_SLOT {
+                slot
+            } else if is_closed(slice.leave, watermark) {
+                self.late.push(row);
+                continue;
+            } else {
+                self.partly_late += 1;
+                let ends = spec.ends();
+                // The first end above watermark + 1, at which a window is still open.
+                let enter = ends.start(ends.index(watermark.saturating_add(1)) + 1);
+                self.slot(enter, slice.leave)
+            };
+            if own != NO_SLOT {
+                self.runs[own as usize].to += 1;
+                self.places.push(own);
+                self.taken.push(row);
+            }
+        }
+    }
+
+    fn slot(&mut self, enter: i64, leave: i64) -> u32 {
+        if enter > leave {
+            return NO_SLOT;
+        }
+        let key = SliceKey { enter, leave };
+        let runs = &mut self.runs;
+        *self.slots.entry(key).or_insert_with(|| {
+            runs.push(Run { key, from: 0, to: 0 });
+            runs.len() as u32 - 1
+        })
+    }
+
+    /// Sorts the rows by slot, keeping their order within each (a counting sort).
+    fn group(&mut self) {
+        let mut next = 0;
+        for run in &mut self.runs {
+            let count = run.to;
+            run.from = next;
+            run.to = next;
+            next += count;
+        }
+        self.rows.resize(self.taken.len(), 0);
+        for (&row, &place) in self.taken.iter().zip(&self.places) {
+            let run = &mut self.runs[place as usize];
+            self.rows[run.to] = row;
+            run.to += 1;
+        }
+        self.runs.retain(|run| run.from < run.to);
+    }
+}
+
+/// The lowest and the highest time.
+fn extremes(times: &[i64], rows: Option<&[u32]>) -> Option<(i64, i64)> {
+    let fold = |(low, high): (i64, i64), time: i64| (low.min(time), high.max(time));
+    let none = (i64::MAX, i64::MIN);
+    let (low, high) = match rows {
+        None => times.iter().copied().fold(none, fold),
+        Some(rows) => rows.iter().map(|&row| times[row as usize]).fold(none, fold),
+    };
+    (low <= high).then_some((low, high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOP: WindowSpec = WindowSpec::Hop { slide_ms: 5, size_ms: 10, offset_ms: 0 };
+
+    #[test]
+    fn a_bundle_within_a_slice_stays_as_it_is() {
+        let mut judged = Judged::default();
+        judged.judge(&HOP, &[1, 2, 4], None, Before::All(3));
+        assert!(judged.as_given);
+        assert_eq!(judged.runs, [Run { key: SliceKey { enter: 5, leave: 10 }, from: 0, to: 3 }]);
+    }
+
+    #[test]
+    fn a_row_late_for_one_window_goes_beside_its_slice() {
+        let mut judged = Judged::default();
+        // At watermark 4 the window that ends at 5 is closed, the one that ends at 10 is not.
+        judged.judge(&HOP, &[1, 2, 3, 7, 1], None, Before::Rows(&[3, 4, 9, 4, 3]));
+        assert_eq!(judged.late, [2]);
+        assert_eq!(judged.partly_late, 1);
+        let runs: Vec<_> = judged
+            .runs
+            .iter()
+            .map(|run| (run.key.enter, run.key.leave, &judged.rows[run.from..run.to]))
+            .collect();
+        assert_eq!(runs, [(5, 10, &[0, 4][..]), (10, 10, &[1][..]), (10, 15, &[3][..])]);
+    }
+}

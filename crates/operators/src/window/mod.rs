@@ -1,0 +1,34 @@
+//! Windows over event time: tumbling, hopping, cumulating and session windows with aggregates.
+//!
+//! [`WindowAggregate`] computes the first three. Their windows are made of slices, stretches that
+//! lie in exactly the same windows: a row touches one slice, once, and windows are put together
+//! from slices. [`SessionAggregate`] computes sessions, which depend on the rows themselves.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `spec` | [`WindowSpec`]: which windows hold a time |
+//! | `zone` | windows in a session's local time, right across daylight saving |
+//! | `judge` | which rows of a bundle are late, and the slice of every other |
+//! | `slices` | states by slice and dense key id |
+//! | `assembly` | windows from slices: sums that slide, sums that grow, the tree |
+//! | `tree` | sliding windows of aggregates that cannot subtract |
+//! | `aligned`, `sessions` | the two operators |
+//! | `output` | result columns, and what late rows lead to |
+
+mod aligned;
+mod assembly;
+mod judge;
+mod output;
+mod sessions;
+mod slices;
+mod spec;
+mod tree;
+mod zone;
+
+pub use aligned::{WindowAggregate, WindowAggregateSpec};
+pub use output::LatePolicy;
+pub use sessions::{SessionAggregate, SessionSpec};
+pub use spec::WindowSpec;
+
+#[cfg(test)]
+mod tests;

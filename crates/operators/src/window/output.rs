@@ -1,0 +1,144 @@
+//! The columns of results, and what late rows lead to.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
+use arrow_array::{Array, ArrayRef, RecordBatch, TimestampMillisecondArray, UInt32Array};
+use arrow_schema::SchemaRef;
+use chrono_tz::Tz;
+use thalweg_core::{
+    Bundle, Column, DataType, Error, Output, Piece, Result, TableSchema, Watermark,
+};
+
+use super::zone::Zone;
+use crate::aggregate::AggregateCall;
+
+/// What happens to a row that is late for all its windows. It is counted in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LatePolicy {
+    /// It is dropped.
+    #[default]
+    Drop,
+    /// The job fails.
+    Fail,
+    /// It leaves by the second port.
+    Emit,
+}
+
+/// The columns of the result: keys, aggregates, window start, end and time.
+pub(super) fn output_schema(
+    input: &TableSchema,
+    keys: &[usize],
+    aggregates: &[AggregateCall],
+    zone: Option<Tz>,
+) -> TableSchema {
+    let keys = keys.iter().map(|&key| input.columns[key].clone());
+    let results = aggregates.iter().map(|call| Column::new(&call.name, call.result.clone()));
+    let time = match zone {
+        Some(_) => DataType::TimestampLtz(3),
+        None => DataType::Timestamp(3),
+    };
+    let window = [
+        Column::new("window_start", DataType::Timestamp(3).not_null()),
+        Column::new("window_end", DataType::Timestamp(3).not_null()),
+        Column::new("window_time", time.not_null()),
+    ];
+    TableSchema::new(keys.chain(results).chain(window).collect())
+}
+
+/// Makes result batches.
+pub(super) struct WindowRows<'a> {
+    pub(super) schema: &'a SchemaRef,
+    pub(super) zone: &'a mut Zone,
+}
+
+impl WindowRows<'_> {
+    /// A batch of one window, which is given in its own (local) time.
+    pub(super) fn batch(
+        &mut self,
+        keys: Vec<ArrayRef>,
+        results: Vec<ArrayRef>,
+        rows: usize,
+        start: i64,
+        end: i64,
+    ) -> Result<RecordBatch> {
+        let time = self.zone.last_instant_before(end);
+        let times = [start, end, time].map(|time| vec![time; rows]);
+        result_batch(self.schema, keys, results, times)
+    }
+}
+
+/// A batch of results with these window starts, ends and times.
+pub(super) fn result_batch(
+    schema: &SchemaRef,
+    keys: Vec<ArrayRef>,
+    results: Vec<ArrayRef>,
+    times: [Vec<i64>; 3],
+) -> Result<RecordBatch> {
+    let first_time = keys.len() + results.len();
+    let mut columns = keys;
+    columns.extend(results);
+    for (place, values) in times.into_iter().enumerate() {
+        let data_type = schema.field(first_time + place).data_type().clone();
+        let values = TimestampMillisecondArray::from(values).with_data_type(data_type);
+        columns.push(Arc::new(values));
+    }
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
+/// The row times of a bundle; a NULL among the rows that are meant is an error.
+pub(super) fn row_times<'a>(
+    piece: &Piece<'a>,
+    rowtime: usize,
+    input: &TableSchema,
+) -> Result<&'a [i64]> {
+    let bundle: &'a Bundle = piece.bundle;
+    let column = bundle.batch.column(rowtime);
+    let times = column.as_primitive_opt::<TimestampMillisecondType>().ok_or_else(|| {
+        Error::internal(format!("a row time of type {} is not in milliseconds", column.data_type()))
+    })?;
+    if times.null_count() > 0 {
+        let is_null = |row: usize| times.is_null(row);
+        let any = match piece.rows {
+            None => true,
+            Some(rows) => rows.iter().any(|&row| is_null(row as usize)),
+        };
+        if any {
+            let name = input.columns.get(rowtime).map_or("", |column| &column.name);
+            return Err(Error::data(format!("the row time {name} is NULL"))
+                .hint("filter such rows out, or give the column a value with COALESCE"));
+        }
+    }
+    Ok(times.values())
+}
+
+/// Counts late rows and does with them what the policy says.
+pub(super) fn treat_late(
+    policy: LatePolicy,
+    late: &[u32],
+    piece: &Piece<'_>,
+    rowtime: usize,
+    output: &mut Output,
+) -> Result<()> {
+    let Some(&first) = late.first() else { return Ok(()) };
+    output.late += late.len() as u64;
+    match policy {
+        LatePolicy::Drop => Ok(()),
+        LatePolicy::Fail => Err(late_error(piece, first as usize, rowtime)),
+        LatePolicy::Emit => {
+            let batch = &piece.bundle.batch;
+            let indices = UInt32Array::from(late.to_vec());
+            output.emit_late(arrow_select::take::take_record_batch(batch, &indices)?);
+            Ok(())
+        }
+    }
+}
+
+fn late_error(piece: &Piece<'_>, row: usize, rowtime: usize) -> Error {
+    let times = piece.bundle.batch.column(rowtime).as_primitive::<TimestampMillisecondType>();
+    let watermark = piece.bundle.stamps.watermark_before.at(row);
+    let time = Watermark(times.value(row));
+    Error::data(format!("a row of {time} came late, at watermark {watermark}"))
+        .hint("allow a longer delay in WATERMARK FOR, or SET 'late.data' = 'drop'")
+}

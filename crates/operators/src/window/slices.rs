@@ -1,0 +1,375 @@
+//! States by slice and dense key id.
+//!
+//! A [`Slice`] is a set of columns indexed by key id: how many rows each key has, and one column
+//! of states per aggregate. The row count says which keys are there at all, and is COUNT(*) at the
+//! same time. [`Slices`] holds the slices that still take rows, the table of their keys, and how
+//! many slices (or partial states made from them) refer to each key, so that a key is forgotten
+//! with the last of them. Emptied slices are kept for their memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use thalweg_core::{DataType, Error, Result, TableSchema};
+
+use super::judge::SliceKey;
+use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
+use crate::keys::KeyTable;
+
+/// How many emptied slices are kept.
+const SPARE_SLICES: usize = 4;
+
+/// Where a result comes from.
+#[derive(Clone, Copy)]
+enum ResultOf {
+    /// The number of rows.
+    RowCount,
+    /// The column of states at this place.
+    Accumulator(usize),
+}
+
+/// The aggregates of an operator, as all its slices share them.
+pub(super) struct Calls {
+    calls: Vec<AggregateCall>,
+    argument_types: Vec<Option<DataType>>,
+    results: Vec<ResultOf>,
+    pub(super) key_types: Vec<DataType>,
+}
+
+impl Calls {
+    pub(super) fn new(
+        calls: &[AggregateCall],
+        keys: &[usize],
+        input: &TableSchema,
+    ) -> Result<Self> {
+        let type_of = |column: usize| {
+            input
+                .columns
+                .get(column)
+                .map(|column| column.column_type.data_type.clone())
+                .ok_or_else(|| Error::internal(format!("there is no input column {column}")))
+        };
+        let mut own = Calls {
+            calls: Vec::new(),
+            argument_types: Vec::new(),
+            results: Vec::new(),
+            key_types: keys.iter().map(|&key| type_of(key)).collect::<Result<_>>()?,
+        };
+        for call in calls {
+            if call.counts_rows() {
+                own.results.push(ResultOf::RowCount);
+                continue;
+            }
+            own.results.push(ResultOf::Accumulator(own.calls.len()));
+            own.argument_types.push(call.argument.map(type_of).transpose()?);
+            own.calls.push(call.clone());
+        }
+        // Found here, an argument that fits no implementation is an error of the plan.
+        own.accumulators()?;
+        KeyTable::new(&own.key_types)?;
+        Ok(own)
+    }
+
+    pub(super) fn accumulators(&self) -> Result<Vec<Box<dyn Accumulator>>> {
+        self.calls
+            .iter()
+            .zip(&self.argument_types)
+            .map(|(call, argument)| call.accumulator(argument.as_ref()))
+            .collect()
+    }
+
+    /// The result columns of these groups.
+    pub(super) fn evaluate(
+        &self,
+        counts: &[i64],
+        accumulators: &[Box<dyn Accumulator>],
+        ids: &[u32],
+    ) -> Result<Vec<ArrayRef>> {
+        let column = |result: &ResultOf| match *result {
+            ResultOf::RowCount => {
+                let counts = ids.iter().map(|&id| counts[id as usize]);
+                Ok(Arc::new(Int64Array::from_iter_values(counts)) as ArrayRef)
+            }
+            ResultOf::Accumulator(place) => accumulators[place].evaluate(ids),
+        };
+        self.results.iter().map(column).collect()
+    }
+}
+
+/// The states of some keys, apart from any slice: the `i`-th group belongs to `ids[i]`.
+pub(super) struct Partial {
+    pub(super) ids: Vec<u32>,
+    pub(super) counts: Vec<i64>,
+    pub(super) accumulators: Vec<Box<dyn Accumulator>>,
+}
+
+/// Columns of states, indexed by key id.
+pub(super) struct Slice {
+    pub(super) counts: Vec<i64>,
+    /// The keys that have rows, in the order in which they came.
+    pub(super) keys: Vec<u32>,
+    pub(super) accumulators: Vec<Box<dyn Accumulator>>,
+}
+
+/// A bundle's columns, and where it stands in arrival order.
+#[derive(Clone, Copy)]
+pub(super) struct RowsOf<'a> {
+    pub(super) batch: &'a RecordBatch,
+    pub(super) order: RowOrder,
+}
+
+impl Slice {
+    pub(super) fn new(calls: &Calls) -> Result<Self> {
+        Ok(Slice { counts: Vec::new(), keys: Vec::new(), accumulators: calls.accumulators()? })
+    }
+
+    pub(super) fn grow(&mut self, groups: usize) {
+        if self.counts.len() < groups {
+            self.counts.resize(groups, 0);
+            self.accumulators.iter_mut().for_each(|accumulator| accumulator.grow(groups));
+        }
+    }
+
+    /// Adds rows. Keys that are new to the slice get one more reference.
+    pub(super) fn update(
+        &mut self,
+        calls: &Calls,
+        of: RowsOf<'_>,
+        ids: &[u32],
+        rows: Option<&[u32]>,
+        references: &mut [u32],
+    ) -> Result<()> {
+        self.grow(references.len());
+        for &id in ids {
+            let count = &mut self.counts[id as usize];
+            if *count == 0 {
+                self.keys.push(id);
+                references[id as usize] += 1;
+            }
+            *count += 1;
+        }
+        update_accumulators(&mut self.accumulators, calls, of, ids, rows)
+    }
+
+    /// Adds states. Keys that are new to the slice are passed to `new_key`.
+    pub(super) fn merge(&mut self, from: &Partial, mut new_key: impl FnMut(u32)) -> Result<()> {
+        for (&id, &more) in from.ids.iter().zip(&from.counts) {
+            let count = &mut self.counts[id as usize];
+            if *count == 0 {
+                self.keys.push(id);
+                new_key(id);
+            }
+            *count += more;
+        }
+        for (own, other) in self.accumulators.iter_mut().zip(&from.accumulators) {
+            own.merge(&from.ids, other.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Takes states out that were merged before, and drops keys without rows.
+    pub(super) fn subtract(&mut self, from: &Partial) -> Result<()> {
+        for (&id, &fewer) in from.ids.iter().zip(&from.counts) {
+            self.counts[id as usize] -= fewer;
+        }
+        for (own, other) in self.accumulators.iter_mut().zip(&from.accumulators) {
+            own.subtract(&from.ids, other.as_ref())?;
+        }
+        let counts = &self.counts;
+        self.keys.retain(|&id| counts[id as usize] > 0);
+        Ok(())
+    }
+
+    /// Moves the states of these keys out; the list of keys is left to the caller.
+    pub(super) fn take(&mut self, ids: Vec<u32>) -> Result<Partial> {
+        let counts =
+            ids.iter().map(|&id| std::mem::take(&mut self.counts[id as usize])).collect();
+        let accumulators =
+            self.accumulators.iter_mut().map(|own| own.take(&ids)).collect::<Result<_>>()?;
+        Ok(Partial { ids, counts, accumulators })
+    }
+
+    /// Moves everything out.
+    pub(super) fn take_all(&mut self) -> Result<Partial> {
+        let keys = std::mem::take(&mut self.keys);
+        self.take(keys)
+    }
+
+    /// Empties the slice and says which keys it had.
+    pub(super) fn clear(&mut self) -> Vec<u32> {
+        let keys = std::mem::take(&mut self.keys);
+        keys.iter().for_each(|&id| self.counts[id as usize] = 0);
+        self.accumulators.iter_mut().for_each(|own| own.reset(&keys));
+        keys
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
+        self.counts.capacity() * 8 + self.keys.capacity() * 4 + states
+    }
+}
+
+impl Partial {
+    pub(super) fn bytes(&self) -> usize {
+        let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
+        self.ids.capacity() * 12 + states
+    }
+}
+
+/// Passes rows to each aggregate, through its FILTER.
+pub(super) fn update_accumulators(
+    accumulators: &mut [Box<dyn Accumulator>],
+    calls: &Calls,
+    of: RowsOf<'_>,
+    ids: &[u32],
+    rows: Option<&[u32]>,
+) -> Result<()> {
+    for (call, accumulator) in calls.calls.iter().zip(accumulators) {
+        let argument = call.argument.map(|column| of.batch.column(column));
+        let order = of.order;
+        let Some(filter) = call.filter else {
+            accumulator.update(&UpdateInput { ids, rows, argument, order })?;
+            continue;
+        };
+        let filter = of
+            .batch
+            .column(filter)
+            .as_boolean_opt()
+            .ok_or_else(|| Error::internal("the column of a FILTER is not BOOLEAN"))?;
+        let (ids, rows) = accepted(filter, ids, rows);
+        if !ids.is_empty() {
+            accumulator.update(&UpdateInput { ids: &ids, rows: Some(&rows), argument, order })?;
+        }
+    }
+    Ok(())
+}
+
+/// The rows for which the filter is TRUE.
+fn accepted(filter: &BooleanArray, ids: &[u32], rows: Option<&[u32]>) -> (Vec<u32>, Vec<u32>) {
+    let nulls = filter.nulls();
+    ids.iter()
+        .enumerate()
+        .map(|(place, &id)| (id, rows.map_or(place as u32, |rows| rows[place])))
+        .filter(|&(_, row)| {
+            let row = row as usize;
+            filter.values().value(row) && nulls.is_none_or(|nulls| nulls.is_valid(row))
+        })
+        .unzip()
+}
+
+/// The slices that take rows, and their keys.
+pub(super) struct Slices {
+    pub(super) calls: Arc<Calls>,
+    pub(super) keys: KeyTable,
+    references: Vec<u32>,
+    pub(super) open: BTreeMap<SliceKey, Slice>,
+    spare: Vec<Slice>,
+    ids: Vec<u32>,
+}
+
+impl Slices {
+    pub(super) fn new(calls: Arc<Calls>) -> Result<Self> {
+        Ok(Slices {
+            keys: KeyTable::new(&calls.key_types)?,
+            calls,
+            references: Vec::new(),
+            open: BTreeMap::new(),
+            spare: Vec::new(),
+            ids: Vec::new(),
+        })
+    }
+
+    /// Interns the keys of the rows named (or of all); the ids are in [`Slices::ids`] order.
+    pub(super) fn intern(
+        &mut self,
+        keys: &[ArrayRef],
+        rows: Option<&[u32]>,
+        total_rows: usize,
+    ) -> Result<()> {
+        self.ids.clear();
+        self.keys.intern_rows(keys, rows, total_rows, &mut self.ids)?;
+        self.references.resize(self.keys.id_limit(), 0);
+        Ok(())
+    }
+
+    /// Adds rows to a slice: those interned last, from one place to another.
+    pub(super) fn update(
+        &mut self,
+        key: SliceKey,
+        of: RowsOf<'_>,
+        range: std::ops::Range<usize>,
+        rows: Option<&[u32]>,
+    ) -> Result<()> {
+        let slice = open_slice(&mut self.open, &mut self.spare, &self.calls, key)?;
+        slice.update(&self.calls, of, &self.ids[range], rows, &mut self.references)
+    }
+
+    /// Adds another partition's states, whose keys are these columns.
+    pub(super) fn absorb(
+        &mut self,
+        key: SliceKey,
+        keys: &[ArrayRef],
+        mut from: Partial,
+    ) -> Result<()> {
+        self.intern(keys, None, from.counts.len())?;
+        from.ids.clone_from(&self.ids);
+        let slice = open_slice(&mut self.open, &mut self.spare, &self.calls, key)?;
+        slice.grow(self.references.len());
+        let references = &mut self.references;
+        slice.merge(&from, |id| references[id as usize] += 1)
+    }
+
+    /// Keeps an emptied slice for its memory.
+    pub(super) fn recycle(&mut self, slice: Slice) {
+        debug_assert!(slice.keys.is_empty(), "only emptied slices are used again");
+        // One that was sized for many more keys than live now would hold on to their memory.
+        let oversized = slice.counts.len() > 1024 && slice.counts.len() / 64 > self.keys.len();
+        if self.spare.len() < SPARE_SLICES && !oversized {
+            self.spare.push(slice);
+        }
+    }
+
+    /// One reference fewer to each of these keys.
+    pub(super) fn release(&mut self, ids: &[u32]) {
+        for &id in ids {
+            let references = &mut self.references[id as usize];
+            *references -= 1;
+            if *references == 0 {
+                self.keys.release(id);
+            }
+        }
+    }
+
+    /// The oldest slice, if the first of its windows ends at or before this time.
+    pub(super) fn pop_entered(&mut self, end: i64) -> Option<(SliceKey, Slice)> {
+        let entry = self.open.first_entry()?;
+        (entry.key().enter <= end).then(|| entry.remove_entry())
+    }
+
+    /// The end of the first window that an open slice is part of.
+    pub(super) fn first_end(&self) -> Option<i64> {
+        self.open.first_key_value().map(|(key, _)| key.enter)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let slices = self.open.values().chain(&self.spare).map(Slice::bytes).sum::<usize>();
+        self.keys.bytes() + self.references.capacity() * 4 + self.ids.capacity() * 4 + slices
+    }
+}
+
+fn open_slice<'a>(
+    open: &'a mut BTreeMap<SliceKey, Slice>,
+    spare: &mut Vec<Slice>,
+    calls: &Calls,
+    key: SliceKey,
+) -> Result<&'a mut Slice> {
+    use std::collections::btree_map::Entry;
+    match open.entry(key) {
+        Entry::Occupied(entry) => Ok(entry.into_mut()),
+        Entry::Vacant(place) => {
+            let slice = spare.pop().map_or_else(|| Slice::new(calls), Ok)?;
+            Ok(place.insert(slice))
+        }
+    }
+}

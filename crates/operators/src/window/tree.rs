@@ -1,0 +1,125 @@
+//! Sliding windows of aggregates that cannot subtract: a ring of slices under a tree of partial
+//! states.
+//!
+//! Leaves are slices by the window with which they expire, in a ring as long as a window has
+//! slices. A node is the union of its children. What enters and what expires changes one leaf and
+//! the nodes above it, so a slide costs a logarithm of merges, never one per slice, and no slide
+//! costs more than another (a two-stack queue would stall at each flip). A node with one child
+//! stands for that child and holds nothing.
+
+use thalweg_core::Result;
+
+use super::slices::{Calls, Partial, Slice};
+
+enum Node {
+    Empty,
+    /// The same as this node below.
+    Same(usize),
+    Own(Partial),
+}
+
+pub(super) struct Tree {
+    /// Node 1 is the root, the children of `n` are `2n` and `2n + 1`; leaves are the second half.
+    nodes: Vec<Node>,
+    /// Indexed by key id, empty between calls.
+    scratch: Slice,
+    /// Leaves that have changed.
+    changed: Vec<usize>,
+}
+
+impl Tree {
+    /// A tree for at most this many leaves at a time.
+    pub(super) fn new(calls: &Calls, leaves: usize) -> Result<Self> {
+        let leaves = leaves.next_power_of_two();
+        Ok(Tree {
+            nodes: (0..2 * leaves).map(|_| Node::Empty).collect(),
+            scratch: Slice::new(calls)?,
+            changed: Vec::new(),
+        })
+    }
+
+    fn place(&self, number: i64) -> usize {
+        let leaves = self.nodes.len() / 2;
+        leaves + number.rem_euclid(leaves as i64) as usize
+    }
+
+    /// Adds states to the leaf with this number.
+    pub(super) fn add(&mut self, number: i64, partial: Partial, groups: usize) -> Result<()> {
+        let place = self.place(number);
+        self.scratch.grow(groups);
+        let merged = match std::mem::replace(&mut self.nodes[place], Node::Empty) {
+            Node::Own(before) => {
+                self.scratch.merge(&before, |_| ())?;
+                self.scratch.merge(&partial, |_| ())?;
+                self.scratch.take_all()?
+            }
+            _ => partial,
+        };
+        self.nodes[place] = Node::Own(merged);
+        self.changed.push(place);
+        Ok(())
+    }
+
+    /// Empties the leaf with this number.
+    pub(super) fn remove(&mut self, number: i64) {
+        let place = self.place(number);
+        self.nodes[place] = Node::Empty;
+        self.changed.push(place);
+    }
+
+    /// Brings the nodes above changed leaves up to date.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        let mut level = std::mem::take(&mut self.changed);
+        while level.first().is_some_and(|&place| place > 1) {
+            level.iter_mut().for_each(|place| *place /= 2);
+            level.sort_unstable();
+            level.dedup();
+            for &place in &level {
+                self.nodes[place] = self.join(2 * place, 2 * place + 1)?;
+            }
+        }
+        level.clear();
+        self.changed = level;
+        Ok(())
+    }
+
+    fn join(&mut self, left: usize, right: usize) -> Result<Node> {
+        let (left, right) = match (self.resolve(left), self.resolve(right)) {
+            (None, None) => return Ok(Node::Empty),
+            (Some(only), None) | (None, Some(only)) => return Ok(Node::Same(only)),
+            (Some(left), Some(right)) => (left, right),
+        };
+        for place in [left, right] {
+            if let Node::Own(partial) = &self.nodes[place] {
+                self.scratch.merge(partial, |_| ())?;
+            }
+        }
+        Ok(Node::Own(self.scratch.take_all()?))
+    }
+
+    /// The node that holds the states of this one.
+    fn resolve(&self, place: usize) -> Option<usize> {
+        match self.nodes[place] {
+            Node::Empty => None,
+            Node::Same(below) => Some(below),
+            Node::Own(_) => Some(place),
+        }
+    }
+
+    /// All states together. Valid after [`Tree::settle`].
+    pub(super) fn total(&self) -> Option<&Partial> {
+        debug_assert!(self.changed.is_empty(), "the tree is settled before it is read");
+        match &self.nodes[self.resolve(1)?] {
+            Node::Own(partial) => Some(partial),
+            _ => None,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let nodes = self.nodes.iter().map(|node| match node {
+            Node::Own(partial) => partial.bytes(),
+            _ => 0,
+        });
+        self.scratch.bytes() + nodes.sum::<usize>() + self.nodes.capacity() * size_of::<Node>()
+    }
+}
