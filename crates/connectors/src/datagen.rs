@@ -22,7 +22,7 @@ use thalweg_core::connector::{Sink, Source, SourceBatch, SourcePoll, TableReques
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result};
 
-use self::generate::{Field, column};
+use self::generate::{Field, Times, column};
 use self::options::DatagenOptions;
 use crate::Connector;
 
@@ -91,23 +91,18 @@ impl DatagenSource {
         ends.min(u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1))
     }
 
-    /// When a row happens, in milliseconds since 1970.
-    fn time_of(&self, row: u64, now_ms: i64) -> i64 {
-        if !self.is_seeded {
-            return now_ms;
-        }
-        let elapsed = u128::from(row) * 1_000 / u128::from(self.rows_per_second.unwrap_or(1_000));
-        SEEDED_START_MS.saturating_add(i64::try_from(elapsed).unwrap_or(i64::MAX))
-    }
-
     fn batch(&self, rows: u64) -> Result<RecordBatch> {
-        let now_ms = self.clock.wall_ms();
-        let time = |row: u64| self.time_of(row, now_ms);
+        let times = if self.is_seeded {
+            let rows_per_second = self.rows_per_second.unwrap_or(1_000);
+            Times::Even { start_ms: SEEDED_START_MS, rows_per_second }
+        } else {
+            Times::Now(self.clock.wall_ms())
+        };
         let range = self.next..self.next + rows;
         let columns = self
             .fields
             .iter()
-            .map(|field| column(field, range.clone(), &time))
+            .map(|field| column(field, range.clone(), times))
             .collect::<Result<_>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows as usize));
         Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?)

@@ -113,9 +113,12 @@ impl ResultWriter {
         if has_updates && !self.is_changelog {
             return Err(Error::internal("updates for a writer that shows only inserts"));
         }
-        let kind = |row: usize| kinds.map_or("+I", |kinds| kinds[row].short());
-        let kinds: Option<&dyn Fn(usize) -> &'static str> =
-            if self.is_changelog { Some(&kind) } else { None };
+        // A changelog may begin with batches of inserts only, which carry no kinds.
+        let inserts = match kinds {
+            None if self.is_changelog => vec![RowKind::Insert; batch.num_rows()],
+            _ => Vec::new(),
+        };
+        let kinds = self.is_changelog.then(|| kinds.unwrap_or(&inserts));
         match &mut self.form {
             Form::Table(table) => table.rows(&mut self.buffer, batch, &self.schema, kinds),
             Form::Csv(style) => style.rows(&mut self.buffer, batch, &self.schema, kinds)?,

@@ -66,6 +66,33 @@ pub enum Kind {
     },
 }
 
+/// When rows happen.
+#[derive(Clone, Copy, Debug)]
+pub enum Times {
+    /// All at this instant, in milliseconds since 1970.
+    Now(i64),
+    /// One after the other at even distances.
+    Even {
+        /// When row 0 happens, in milliseconds since 1970.
+        start_ms: i64,
+        /// How many happen in a second.
+        rows_per_second: u64,
+    },
+}
+
+impl Times {
+    #[inline]
+    fn at(self, row: u64) -> i64 {
+        match self {
+            Times::Now(now_ms) => now_ms,
+            Times::Even { start_ms, rows_per_second } => {
+                let elapsed = u128::from(row) * 1_000 / u128::from(rows_per_second);
+                start_ms.saturating_add(i64::try_from(elapsed).unwrap_or(i64::MAX))
+            }
+        }
+    }
+}
+
 /// A field that is made.
 #[derive(Clone, Debug)]
 pub struct Field {
@@ -101,8 +128,8 @@ impl Field {
     }
 }
 
-/// The values of these rows. `time` tells when a row happens, in milliseconds.
-pub fn column(field: &Field, rows: Range<u64>, time: &dyn Fn(u64) -> i64) -> Result<ArrayRef> {
+/// The values of these rows.
+pub fn column(field: &Field, rows: Range<u64>, times: Times) -> Result<ArrayRef> {
     Ok(match &field.data_type {
         DataType::TinyInt => numbers::<Int8Type>(field, rows, |row| integer(field, row) as i8),
         DataType::SmallInt => numbers::<Int16Type>(field, rows, |row| integer(field, row) as i16),
@@ -119,13 +146,13 @@ pub fn column(field: &Field, rows: Range<u64>, time: &dyn Fn(u64) -> i64) -> Res
         DataType::Char(_) | DataType::Varchar(_) => texts(field, rows),
         DataType::Binary(_) | DataType::Varbinary(_) => bytes(field, rows),
         DataType::Date => {
-            numbers::<Date32Type>(field, rows, |row| time(row).div_euclid(86_400_000) as i32)
+            numbers::<Date32Type>(field, rows, |row| times.at(row).div_euclid(86_400_000) as i32)
         }
         DataType::Time(_) => numbers::<Time32MillisecondType>(field, rows, |row| {
-            (time(row).rem_euclid(86_400_000) / 1_000 * 1_000) as i32
+            (times.at(row).rem_euclid(86_400_000) / 1_000 * 1_000) as i32
         }),
-        DataType::Timestamp(precision) => timestamps(field, rows, *precision, false, time),
-        DataType::TimestampLtz(precision) => timestamps(field, rows, *precision, true, time),
+        DataType::Timestamp(precision) => timestamps(field, rows, *precision, false, times),
+        DataType::TimestampLtz(precision) => timestamps(field, rows, *precision, true, times),
         other => return Err(Error::internal(format!("datagen was asked for {other}"))),
     })
 }
@@ -252,7 +279,7 @@ fn timestamps(
     rows: Range<u64>,
     precision: u8,
     is_instant: bool,
-    time: &dyn Fn(u64) -> i64,
+    times: Times,
 ) -> ArrayRef {
     let max_past_ms = match field.kind {
         Kind::Now { max_past_ms } => max_past_ms,
@@ -260,7 +287,7 @@ fn timestamps(
     };
     let millis = |row: u64| {
         let back = field.numbers(row).below(max_past_ms.saturating_add(1));
-        time(row).saturating_sub_unsigned(back)
+        times.at(row).saturating_sub_unsigned(back)
     };
     let zone: Option<Arc<str>> = is_instant.then(|| Arc::from("UTC"));
     match timestamp_unit(precision) {

@@ -3,7 +3,7 @@
 use arrow_array::RecordBatch;
 use chrono_tz::Tz;
 use thalweg_core::text::TextColumn;
-use thalweg_core::{DataType, TableSchema};
+use thalweg_core::{DataType, RowKind, TableSchema};
 
 /// Rows that are looked at before the first one is shown.
 const SAMPLE_ROWS: usize = 200;
@@ -50,7 +50,7 @@ impl Table {
         out: &mut String,
         batch: &RecordBatch,
         schema: &TableSchema,
-        kinds: Option<&dyn Fn(usize) -> &'static str>,
+        kinds: Option<&[RowKind]>,
     ) {
         let columns: Vec<(TextColumn<'_>, bool)> = batch
             .columns()
@@ -65,7 +65,7 @@ impl Table {
         let mut cells: Vec<String> = Vec::new();
         for row in 0..batch.num_rows() {
             cells.clear();
-            cells.extend(kinds.map(|kinds| kinds(row).to_string()));
+            cells.extend(kinds.map(|kinds| kinds[row].short().to_string()));
             cells.extend(columns.iter().map(|column| self.cell(column, row)));
             if self.has_header {
                 append_line(out, &self.shapes, &cells);

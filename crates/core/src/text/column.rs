@@ -14,7 +14,7 @@ use arrow_array::{
     Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array,
     IntervalYearMonthArray, StringViewArray, StructArray, Time32MillisecondArray,
 };
-use arrow_buffer::{OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use chrono::{DateTime, Offset, TimeZone};
 use chrono_tz::Tz;
 
@@ -26,7 +26,7 @@ use crate::types::{ColumnType, DataType, timestamp_unit};
 
 /// A column that is ready to be written as text.
 pub struct TextColumn<'a> {
-    array: &'a dyn Array,
+    nulls: Option<&'a NullBuffer>,
     values: Values<'a>,
 }
 
@@ -57,13 +57,16 @@ impl<'a> TextColumn<'a> {
     /// A column of this SQL type; the array must have the type's Arrow layout
     /// ([`DataType::arrow`]). Instants are shown in `zone`.
     pub fn new(array: &'a dyn Array, data_type: &DataType, zone: Tz) -> Self {
-        TextColumn { array, values: values(array, data_type, zone) }
+        TextColumn { nulls: array.nulls(), values: values(array, data_type, zone) }
     }
 
     /// True if the value of this row is NULL.
     #[inline]
     pub fn is_null(&self, row: usize) -> bool {
-        matches!(self.values, Values::Null) || self.array.is_null(row)
+        match self.nulls {
+            Some(nulls) => nulls.is_null(row),
+            None => matches!(self.values, Values::Null),
+        }
     }
 
     /// Appends the value of a row that is not NULL.

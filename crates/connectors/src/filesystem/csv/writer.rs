@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono_tz::Tz;
 use thalweg_core::text::TextColumn;
-use thalweg_core::{DataType, Error, Result, TableSchema};
+use thalweg_core::{DataType, Error, Result, RowKind, TableSchema};
 
 /// How rows are written.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl CsvStyle {
         out: &mut String,
         batch: &RecordBatch,
         schema: &TableSchema,
-        kinds: Option<&dyn Fn(usize) -> &'static str>,
+        kinds: Option<&[RowKind]>,
     ) -> Result<()> {
         let columns: Vec<CsvColumn<'_>> = batch
             .columns()
@@ -80,7 +80,7 @@ impl CsvStyle {
         for row in 0..batch.num_rows() {
             let line = out.len();
             if let Some(kinds) = kinds {
-                out.push_str(kinds(row));
+                out.push_str(kinds[row].short());
             }
             for (i, column) in columns.iter().enumerate() {
                 if i > 0 || kinds.is_some() {

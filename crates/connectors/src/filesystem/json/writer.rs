@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono_tz::Tz;
 use thalweg_core::text::TextColumn;
-use thalweg_core::{DataType, TableSchema};
+use thalweg_core::{DataType, RowKind, TableSchema};
 
 /// How values are written.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ impl JsonStyle {
         out: &mut String,
         batch: &RecordBatch,
         schema: &TableSchema,
-        kinds: Option<&dyn Fn(usize) -> &'static str>,
+        kinds: Option<&[RowKind]>,
     ) {
         let columns: Vec<(String, JsonColumn<'_>)> = batch
             .columns()
@@ -44,7 +44,7 @@ impl JsonStyle {
             out.push('{');
             if let Some(kinds) = kinds {
                 out.push_str("\"op\":\"");
-                out.push_str(kinds(row));
+                out.push_str(kinds[row].short());
                 out.push('"');
                 if !columns.is_empty() {
                     out.push(',');

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array, make_array};
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{DataType as Arrow, Field, Schema};
+use arrow_schema::{DataType as Arrow, Field, Schema, TimeUnit};
 use thalweg_core::{DataType, Error, Result};
 
 /// True if Parquet can hold values of this type.
@@ -138,14 +139,40 @@ pub fn convert(column: &ArrayRef, declared: &DataType) -> Result<ArrayRef> {
     // A DECIMAL that overflows is NULL; everything else that does not fit is an error.
     let is_decimal = matches!(declared, DataType::Decimal(..));
     let options = CastOptions { safe: is_decimal, ..CastOptions::default() };
-    let cast = match (column.data_type(), &wanted) {
-        // Arrow reads a zone's wall clock when the zone is dropped, so the zone is dropped in
-        // UTC first.
-        (Arrow::Timestamp(unit, Some(_)), Arrow::Timestamp(..)) => {
-            let utc = Arrow::Timestamp(*unit, Some(Arc::from("UTC")));
-            cast_with_options(&cast_with_options(column, &utc, &options)?, &wanted, &options)
-        }
-        _ => cast_with_options(column, &wanted, &options),
-    };
+    if let (Arrow::Timestamp(from, _), Arrow::Timestamp(to, zone)) = (column.data_type(), &wanted) {
+        return timestamps(column, *from, *to, zone.clone(), declared);
+    }
+    let cast = cast_with_options(column, &wanted, &options);
     cast.map_err(|e| Error::data(format!("a value is no {declared}: {e}")))
+}
+
+fn per_second(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    }
+}
+
+/// Changes the unit, downwards also before 1970, and takes the zone for a label: instants and wall
+/// clocks have the same numbers when the zone is UTC, and Parquet knows no other.
+fn timestamps(
+    column: &ArrayRef,
+    from: TimeUnit,
+    to: TimeUnit,
+    zone: Option<Arc<str>>,
+    declared: &DataType,
+) -> Result<ArrayRef> {
+    let (from, unit, to) = (per_second(from), to, per_second(to));
+    let data = column.to_data();
+    let numbers = Int64Array::from(data.into_builder().data_type(Arrow::Int64).build()?);
+    let change = |value: i64| {
+        if to >= from { value.checked_mul(to / from) } else { Some(value.div_euclid(from / to)) }
+    };
+    let numbers = numbers.try_unary::<_, Int64Type, Error>(|value| {
+        change(value).ok_or_else(|| Error::data(format!("a timestamp lies beyond {declared}")))
+    })?;
+    let data = numbers.into_data().into_builder();
+    Ok(make_array(data.data_type(Arrow::Timestamp(unit, zone)).build()?))
 }
