@@ -21,7 +21,7 @@ pub struct Finding {
 }
 
 /// The extensions that are looked for, for the documentation.
-pub const EXTENSIONS: [(&str, &str); 8] = [
+pub const EXTENSIONS: [(&str, &str); 7] = [
     ("TUMBLE(t, ts, …) in FROM", "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), …))"),
     ("HOP sizes that are no multiple of the slide", "a multiple of the slide"),
     ("CUMULATE sizes that are no multiple of the step", "a multiple of the step"),
@@ -29,7 +29,6 @@ pub const EXTENSIONS: [(&str, &str); 8] = [
     ("'path' = '-', globs, relative paths", "absolute paths, or file:///…"),
     ("options and connectors of ours", "the options of Flink's connectors"),
     ("ORDER BY … LIMIT into a filesystem table", "a sink that takes updates"),
-    ("SHOW and DESCRIBE between the statements of a set", "statements of their own"),
 ];
 
 /// Connectors that Flink has, itself or as a download.
@@ -55,7 +54,7 @@ const FLINK_CONNECTORS: [&str; 18] = [
 ];
 
 /// Options that only we know, by connector, and what Flink does instead.
-const OUR_OPTIONS: [(&str, &str, &str); 12] = [
+const OUR_OPTIONS: [(&str, &str, &str); 6] = [
     ("filesystem", "csv.header", "Flink neither skips nor writes a header"),
     (
         "filesystem",
@@ -63,15 +62,9 @@ const OUR_OPTIONS: [(&str, &str, &str); 12] = [
         "Flink has 'csv.ignore-parse-errors' and 'json.ignore-parse-errors'",
     ),
     ("filesystem", "dead-letter.path", "Flink keeps no bad rows"),
-    ("filesystem", "source.sort-within", "Flink does not sort on reading"),
-    ("filesystem", "compression", "Flink tells compression by the file's name"),
-    ("filesystem", "time.zone", "Flink has 'table.local-time-zone' only"),
     ("datagen", "seed", "Flink's random rows differ in each run"),
     ("datagen", "rows-per-second=unlimited", "Flink takes a number"),
     ("print", "format", "Flink prints in one form"),
-    ("print", "null", "Flink prints in one form"),
-    ("print", "path", "Flink prints to the task manager's output"),
-    ("blackhole", "format", "a blackhole has no format"),
 ];
 
 /// Looks for what Flink would refuse, in the order of the text.

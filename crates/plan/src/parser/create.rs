@@ -210,6 +210,11 @@ fn options(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
 }
 
 fn check(table: &mut CreateTable) -> Result<()> {
+    if table.columns.is_empty() {
+        return Err(Error::plan(format!("table {} has no columns", table.name.text))
+            .hint("declare them: CREATE TABLE name (column TYPE, …)")
+            .at(table.name.span));
+    }
     let names: Vec<Name> = table.columns.iter().map(|column| column.name.clone()).collect();
     refuse_duplicates(&names)?;
     for key in table.primary_key.iter().chain(&table.partitioned_by) {

@@ -3,10 +3,11 @@
 //! `sqlparser` bounds its own recursion, but `a + a + a + …` builds a tree as deep as the chain is
 //! long without recursing, and every later walk over it (dropping it, too) does recurse. So the
 //! operators on the way from the root to a leaf are counted here in the token stream. The count is
-//! an upper bound: it may exceed the true depth, it never falls short of it.
+//! an upper bound: it may exceed the true depth, it never falls short of it. Brackets that do not
+//! match are found on the way, because their message is better here.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
-use thalweg_core::Result;
+use thalweg_core::{Error, Result};
 
 use super::problem;
 use super::tokens::{span, upper_word};
@@ -61,18 +62,22 @@ impl Level {
     }
 }
 
-/// Fails if the tree of these tokens could become too deep.
+/// Fails if brackets don't match or the tree of these tokens could become too deep.
 pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
-    let mut outer: Vec<Level> = Vec::new();
+    let mut outer: Vec<(Level, &TokenWithSpan)> = Vec::new();
     let mut level = Level::default();
     for token in tokens {
         match &token.token {
             Token::LParen | Token::LBracket | Token::LBrace => {
-                outer.push(level);
+                outer.push((level, token));
                 level = Level { outside: level.total() + 1, ..Level::default() };
             }
             Token::RParen | Token::RBracket | Token::RBrace => {
-                level = outer.pop().unwrap_or_default();
+                let opened = outer.pop();
+                level = match opened {
+                    Some((level, open)) if matches(&open.token, &token.token) => level,
+                    _ => return Err(stray(token, opened.map(|(_, open)| open))),
+                };
             }
             Token::Comma => level.chain = 0,
             Token::Word(_) => count_word(&mut level, &token.token),
@@ -83,7 +88,29 @@ pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
             return Err(problem::too_deep().at(span(token.span)));
         }
     }
-    Ok(())
+    match outer.pop() {
+        Some((_, open)) => {
+            Err(Error::plan(format!("this '{}' is never closed", open.token)).at(span(open.span)))
+        }
+        None => Ok(()),
+    }
+}
+
+fn matches(open: &Token, close: &Token) -> bool {
+    matches!(
+        (open, close),
+        (Token::LParen, Token::RParen)
+            | (Token::LBracket, Token::RBracket)
+            | (Token::LBrace, Token::RBrace)
+    )
+}
+
+fn stray(close: &TokenWithSpan, open: Option<&TokenWithSpan>) -> Error {
+    let message = match open {
+        Some(open) => format!("'{}' can't close '{}'", close.token, open.token),
+        None => format!("this '{}' closes nothing", close.token),
+    };
+    Error::plan(message).at(span(close.span))
 }
 
 fn count_word(level: &mut Level, token: &Token) {

@@ -29,13 +29,29 @@ pub(super) fn from_parser(error: ParserError, tokens: &[TokenWithSpan]) -> Error
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => text,
     };
     let (message, location) = split_location(&text);
-    let found = location.and_then(|at| tokens.iter().find(|t| t.span.start == at));
+    let found = location.and_then(|at| culprit(message, tokens, at));
     let place = match (found, location) {
         (Some(token), _) => span(token.span),
         (None, Some(at)) => span(TokenSpan::new(at, at)),
         (None, None) => end_of(tokens),
     };
     Error::plan(humane(message, found)).at(place)
+}
+
+/// The token that a complaint is about. Some name one token and give the place of the next.
+fn culprit<'t>(
+    message: &str,
+    tokens: &'t [TokenWithSpan],
+    at: Location,
+) -> Option<&'t TokenWithSpan> {
+    let index = tokens.iter().position(|token| token.span.start == at)?;
+    let named = message.rsplit_once("found: ").map(|(_, named)| named);
+    let is_named = |token: &TokenWithSpan| named == Some(token.token.to_string().as_str());
+    let before = index.checked_sub(1).and_then(|i| tokens.get(i));
+    match before {
+        Some(before) if !is_named(&tokens[index]) && is_named(before) => Some(before),
+        _ => tokens.get(index),
+    }
 }
 
 /// The complaint about a statement that is nested too deeply.
@@ -55,17 +71,18 @@ pub(super) fn end_of(tokens: &[TokenWithSpan]) -> Span {
 }
 
 fn humane(message: &str, found: Option<&TokenWithSpan>) -> String {
-    let Some(rest) = message.strip_prefix("Expected: ") else { return lower_first(message) };
+    let message = message.replace(", but found: ", ", found: ");
+    let Some(rest) = message.strip_prefix("Expected") else { return lower_first(&message) };
+    let rest = rest.trim_start_matches([':', ' ']);
     let wanted = rest.rsplit_once(", found: ").map_or(rest, |(wanted, _)| wanted);
     let wanted = match wanted {
-        "end of statement" => "the end of the statement",
-        "identifier" => "a name",
-        "date/time field" => "a unit of time such as SECOND or DAY",
-        "literal string" => "a string in single quotes",
-        "literal int" => "a whole number",
-        "joined table" => "a joined table",
-        "subquery in parens" => "a query in parentheses",
-        other => other,
+        "end of statement" => "the end of the statement".to_owned(),
+        "identifier" => "a name".to_owned(),
+        "date/time field" => "a unit of time such as SECOND or DAY".to_owned(),
+        "literal string" => "a string in single quotes".to_owned(),
+        "literal int" => "a whole number".to_owned(),
+        symbol if !symbol.contains(char::is_alphanumeric) => format!("'{symbol}'"),
+        other => other.to_owned(),
     };
     format!("expected {wanted}, found {}", describe(found))
 }

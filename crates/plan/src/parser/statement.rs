@@ -70,19 +70,43 @@ fn kind(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     }
 }
 
+/// Second words that tell statements apart.
+const OBJECTS: [&str; 16] = [
+    "TABLE",
+    "VIEW",
+    "FUNCTION",
+    "DATABASE",
+    "CATALOG",
+    "MODEL",
+    "MODULE",
+    "MODULES",
+    "JAR",
+    "JOB",
+    "PLAN",
+    "STATEMENT",
+    "MATERIALIZED",
+    "FROM",
+    "INTO",
+    "PROCEDURE",
+];
+
 fn unknown(cursor: &Cursor<'_>, word: &str) -> Error {
     let here = cursor.here();
     if UNSUPPORTED.contains(&word) || word == "EXECUTE" || word == "BEGIN" {
         let second = cursor.peek_at(1).and_then(super::tokens::upper_word).unwrap_or_default();
-        let name = format!("{word} {second}");
-        return Error::unsupported(format!("the statement {} is not supported", name.trim()))
-            .at(here);
+        let is_part = OBJECTS.contains(&second.as_str());
+        let name = if is_part { format!("{word} {second}") } else { word.to_owned() };
+        return Error::unsupported(format!("the statement {name} is not supported")).at(here);
+    }
+    if cursor.at_end() {
+        return cursor.expected("a statement");
     }
     let error =
         Error::plan(format!("no statement begins with {}", describe(cursor.peek()))).at(here);
-    match nearest(word, KNOWN) {
-        Some(near) => error.hint(format!("did you mean {near}?")),
-        None => error.hint("is a semicolon in the wrong place?"),
+    match (nearest(word, KNOWN), word) {
+        (_, "TABLE" | "FROM") => error.hint("a query begins with SELECT: SELECT * FROM …"),
+        (Some(near), _) => error.hint(format!("did you mean {near}?")),
+        (None, _) => error.hint("is a semicolon in the wrong place?"),
     }
 }
 

@@ -116,7 +116,7 @@ fn each_statement_is_told_from_the_others() {
     assert!(
         matches!(one("show create table t"), StatementKind::Show(Show::CreateTable(n)) if n.text == "t")
     );
-    assert!(matches!(one("SHOW TABLES;"), StatementKind::Show(Show::Tables)));
+    assert!(matches!(one("\u{feff}SHOW TABLES;"), StatementKind::Show(Show::Tables)));
     assert!(matches!(one("DESC t"), StatementKind::Describe(n) if n.text == "t"));
     assert!(matches!(one("RESET"), StatementKind::Reset(None)));
     assert!(matches!(one("RESET 'a.b'"), StatementKind::Reset(Some(k)) if k.text == "a.b"));
@@ -374,7 +374,16 @@ fn errors_say_where_and_what_to_do() {
         ("CREATE FUNCTION f AS 'x'", 1, 1, "CREATE FUNCTION is not supported"),
         ("SELECT a FROM", 1, 14, "the end of the statement"),
         ("SELECT a\nFROM t\nWHERE a = = 2", 3, 11, "'='"),
-        ("SELECT a FROM t WHERE (a = 1", 1, 29, "the end of the statement"),
+        ("SELECT a FROM t WHERE (a = 1", 1, 23, "never closed"),
+        ("SELECT f(a FROM t", 1, 9, "'(' is never closed"),
+        ("SELECT f(a]) FROM t", 1, 11, "can't close"),
+        ("SELECT a) FROM t", 1, 9, "closes nothing"),
+        ("SELECT a, FROM t", 1, 11, "found 'FROM'"),
+        ("SELECT a FROM t WHERE EXISTS a", 1, 30, "'a'"),
+        ("CREATE TABLE t", 1, 14, "no columns"),
+        ("UPDATE t SET a = 1", 1, 1, "UPDATE is not"),
+        ("EXPLAIN", 1, 8, "expected a statement"),
+        ("SELECT 1 FROM TABLE(TUMBEL(TABLE t, DESCRIPTOR(ts), x))", 1, 21, "did you mean TUMBLE?"),
         ("SELECT 'abc", 1, 8, "closing quote"),
         ("SELECT \"a\" FROM t", 1, 8, "`a` for a name"),
         ("CREATE TABLE t (a INTT)", 1, 19, "did you mean INT?"),

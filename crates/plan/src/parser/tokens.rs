@@ -79,6 +79,8 @@ pub(super) fn tokenize(text: &str) -> Result<(Vec<TokenWithSpan>, Vec<Note>)> {
                 });
             }
             Token::Whitespace(_) => {}
+            // A byte order mark.
+            Token::Char('\u{feff}') if tokens.is_empty() => {}
             Token::DoubleQuotedString(quoted) => return Err(double_quotes(quoted, token.span)),
             Token::EOF => break,
             _ => tokens.push(token),

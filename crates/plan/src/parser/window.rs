@@ -14,6 +14,7 @@ use super::query::{expression, query};
 use super::rewrite::quoted_word;
 use super::tokens::{Cursor, Source, closing, is_word, span, upper_word};
 use crate::ast::{Name, WindowCall, WindowFunction, WindowInput};
+use crate::diagnostic::nearest;
 
 /// The tokens with a placeholder for each call, and the calls.
 pub(super) fn extract<'a>(
@@ -34,6 +35,7 @@ pub(super) fn extract<'a>(
             at = found.end + 1;
             continue;
         }
+        refuse_unknown(tokens, at)?;
         clauses.pass(&token.token, tokens.get(at + 1).map(|t| &t.token));
         output.push(token.clone());
         at += 1;
@@ -113,6 +115,24 @@ fn find(tokens: &[TokenWithSpan], at: usize, table_expected: bool) -> Option<Fou
     }
     Some(Found { function, begin: name, arguments: (name + 2, close), end, is_short })
 }
+
+/// Fails at `TABLE(F(TABLE t, …))` and `TABLE(F(DATA => …))` of a function that there is not.
+fn refuse_unknown(tokens: &[TokenWithSpan], at: usize) -> Result<()> {
+    let [table, open, name, inner, first, second, ..] = &tokens[at..] else { return Ok(()) };
+    let is_call = is_word(&table.token, "TABLE")
+        && (&open.token, &inner.token) == (&Token::LParen, &Token::LParen);
+    let takes_table = is_word(&first.token, "TABLE") || second.token == Token::RArrow;
+    let Some(word) = upper_word(&name.token).filter(|_| is_call && takes_table) else {
+        return Ok(());
+    };
+    let error = Error::plan(format!("there is no table function {word}")).at(span(name.span));
+    Err(match nearest(&word, FUNCTIONS) {
+        Some(near) => error.hint(format!("did you mean {near}?")),
+        None => error.hint(format!("the windowing functions are {}", FUNCTIONS.join(", "))),
+    })
+}
+
+const FUNCTIONS: [&str; 4] = ["TUMBLE", "HOP", "CUMULATE", "SESSION"];
 
 fn function(token: &Token) -> Option<WindowFunction> {
     match upper_word(token)?.as_str() {
