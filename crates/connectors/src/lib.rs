@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`filesystem`] | CSV, NDJSON and Parquet files, folders, globs, standard input and output |
 //! | [`datagen`] | rows made from counters |
-//! | [`print`] | rows on standard output |
+//! | [`mod@print`] | rows on standard output |
 //! | [`blackhole`] | rows nowhere |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
 //! | [`options`] | typed access to `WITH` options, with near misses |

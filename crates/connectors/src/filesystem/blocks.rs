@@ -195,3 +195,51 @@ fn read_retrying(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filesystem::json::JsonOptions;
+
+    /// Gives one piece per read, as a pipe does, and counts the reads.
+    struct Pipe(VecDeque<&'static [u8]>);
+
+    impl Read for Pipe {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let Some(piece) = self.0.pop_front() else { return Ok(0) };
+            buffer[..piece.len()].copy_from_slice(piece);
+            Ok(piece.len())
+        }
+    }
+
+    #[test]
+    fn a_line_from_a_pipe_does_not_wait_for_the_next() {
+        let pieces: [&[u8]; 4] = [b"one\ntw", b"o\n", b"three\nfour\nfi", b"ve"];
+        let file = InputFile {
+            path: None,
+            label: Arc::from("standard input"),
+            name: "-".to_string(),
+            size: 0,
+            modified_ms: 0,
+        };
+        let mut open = Open {
+            file: Arc::new(file),
+            reader: Box::new(Pipe(pieces.into())),
+            rest: Vec::new(),
+            line: 1,
+            begins_file: true,
+            ended: false,
+        };
+        let format = Format::Json(JsonOptions {
+            ignore_parse_errors: false,
+            fail_on_missing_field: false,
+            iso_timestamps: false,
+        });
+        let mut blocks = Vec::new();
+        while let Some(block) = cut_block(&format, &mut open, 16).expect("readable") {
+            blocks.push((String::from_utf8(block.bytes).expect("UTF-8"), block.first_line));
+        }
+        let expected = [("one\n", 1), ("two\n", 2), ("three\nfour\n", 3), ("five", 5)];
+        assert_eq!(blocks, expected.map(|(text, line)| (text.to_string(), line)));
+    }
+}
