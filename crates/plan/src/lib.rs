@@ -2,7 +2,14 @@
 //! physical graph that the runtime executes.
 
 pub mod ast;
+pub mod bind;
 pub mod catalog;
 pub mod diagnostic;
+pub mod explain;
 pub mod flink_check;
+pub mod logical;
 pub mod parser;
+pub mod physical;
+mod planner;
+
+pub use planner::{MakeSink, Planner, PlannerOptions};

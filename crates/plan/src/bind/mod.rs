@@ -28,6 +28,8 @@ pub mod spans;
 pub mod strip;
 pub mod table;
 mod unsupported;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use std::cell::{Cell, RefCell};
@@ -123,7 +125,7 @@ impl<'a> Binder<'a> {
     }
 
     /// The table or view of this name.
-    fn relation(&self, name: &Name) -> Result<Node> {
+    pub fn relation(&self, name: &Name) -> Result<Node> {
         if let Some(definition) = self.catalog.table(&name.text) {
             return Ok(crate::logical::LogicalPlan::scan(self.resolve_table(definition)?));
         }

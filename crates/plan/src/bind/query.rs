@@ -22,6 +22,20 @@ impl Binder<'_> {
         }
     }
 
+    /// Binds a query whose result is shown: its columns get different names, as in Flink.
+    pub fn bind_result(&self, query: &Query) -> Result<Node> {
+        let node = self.bind_statement_query(query)?;
+        let names = distinct_names(&node.fields);
+        if names.iter().zip(node.fields.iter()).all(|(name, field)| *name == field.name) {
+            return Ok(node);
+        }
+        let columns = names.into_iter().zip(node.fields.iter()).enumerate();
+        let columns = columns
+            .map(|(i, (name, field))| (name, Expr::column(i, field.column_type.clone())))
+            .collect();
+        Ok(LogicalPlan::project(node, columns))
+    }
+
     /// Binds a query with its own windowing functions; it sees the common table expressions of
     /// `around`.
     pub(super) fn bind_query(&self, query: &Query, around: &Context<'_>) -> Result<Node> {
@@ -34,9 +48,18 @@ impl Binder<'_> {
         let Some(view) = self.catalog.view(&name.text) else {
             return Err(self.unknown_table(name));
         };
-        let node = self.bind_query(&view.query, &Context::default())?;
+        self.bind_view_query(name, &view.columns, &view.query)
+    }
+
+    /// Binds the query of a view that is being created, to find its mistakes.
+    pub fn check_view(&self, name: &Name, columns: &[Name], query: &Query) -> Result<()> {
+        self.bind_view_query(name, columns, query).map(drop)
+    }
+
+    fn bind_view_query(&self, name: &Name, columns: &[Name], query: &Query) -> Result<Node> {
+        let node = self.bind_query(query, &Context::default())?;
         let columns: Vec<(String, thalweg_core::Span)> =
-            view.columns.iter().map(|c| (c.text.clone(), c.span)).collect();
+            columns.iter().map(|c| (c.text.clone(), c.span)).collect();
         rename(node, &columns, &format!("view '{}'", name.text))
     }
 
@@ -187,6 +210,21 @@ impl Binder<'_> {
         }
         Ok(Ordered { node, visible, keys, span: super::order::span(order) })
     }
+}
+
+/// The names of columns, with numbers behind those that came before: a, a0, a1.
+fn distinct_names(fields: &[Field]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::with_capacity(fields.len());
+    for field in fields {
+        let mut name = field.name.clone();
+        let mut number = 0;
+        while names.contains(&name) {
+            name = format!("{}{number}", field.name);
+            number += 1;
+        }
+        names.push(name);
+    }
+    names
 }
 
 /// Clauses of other dialects.

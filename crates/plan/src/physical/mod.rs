@@ -21,7 +21,7 @@ use std::sync::Arc;
 use thalweg_core::connector::{Connectors, TableRequest};
 use thalweg_core::graph::Graph;
 use thalweg_core::shim::SharedClock;
-use thalweg_core::{Result, Sink, TableSchema};
+use thalweg_core::{Result, Sink};
 use thalweg_expr::Session;
 
 use crate::bind::table::ResolvedTable;
@@ -125,7 +125,7 @@ pub fn lower(outputs: Vec<Output>, environment: &PlanEnvironment<'_>) -> Result<
     lower::Lowering::new(environment).run(outputs)
 }
 
-/// The schema in which rows of a root arrive at its sink.
-pub fn output_schema(node: &Node) -> TableSchema {
-    node.schema()
+/// A sink for plans that are only looked at.
+pub fn no_sink() -> Box<dyn Sink> {
+    Box::new(chain::NoSink)
 }

@@ -83,7 +83,7 @@ impl Lowering<'_> {
                 aggregates: calls,
                 late: policy,
                 input: input_schema,
-            })),
+            })?),
             kind => Arc::new(WindowAggregate::new(WindowAggregateSpec {
                 window: window_spec(kind)?,
                 rowtime,
@@ -92,7 +92,7 @@ impl Lowering<'_> {
                 aggregates: calls,
                 late: policy,
                 input: input_schema,
-            })),
+            })?),
         };
         let edges = self.prepare_input(input, prepared)?;
         let edge = self.add_judging(node, input, operator, edges, "window", policy);

@@ -1,0 +1,225 @@
+//! Schemas of the golden cases, and messages of mistakes.
+
+use std::path::{Path, PathBuf};
+
+use thalweg_core::{Error, ErrorKind, Result, TableSchema};
+use thalweg_expr::Session;
+
+use super::Binder;
+use crate::ast::StatementKind;
+use crate::catalog::Catalog;
+use crate::logical::{LogicalKind, Node};
+use crate::parser::parse_script;
+
+/// A catalog and session made by the statements of a script, and what its last query means.
+struct Bound {
+    catalog: Catalog,
+    session: Session,
+    last: Option<StatementKind>,
+}
+
+fn script(text: &str) -> Result<Bound> {
+    let mut bound =
+        Bound { catalog: Catalog::new(), session: Session::default(), last: None };
+    for statement in parse_script(text)? {
+        if !bound.catalog.apply(&statement)? {
+            bound.last = Some(statement.kind);
+        }
+    }
+    bound.session.zone = bound.catalog.settings().zone();
+    Ok(bound)
+}
+
+fn bind(text: &str) -> Result<Node> {
+    let bound = script(text)?;
+    let aggregates = Default::default();
+    let binder = Binder::new(&bound.catalog, &bound.session, &aggregates);
+    match bound.last {
+        Some(StatementKind::Select(query)) => binder.bind_result(&query),
+        Some(StatementKind::Insert(insert)) => Ok(binder.bind_insert(&insert)?.node),
+        other => panic!("no query: {other:?}"),
+    }
+}
+
+fn bind_error(text: &str) -> Error {
+    match bind(text) {
+        Err(error) => error,
+        Ok(node) => panic!("bound: {}", node.describe()),
+    }
+}
+
+fn schema_text(schema: &TableSchema) -> String {
+    let columns = schema.columns.iter().map(|c| format!("{} {}", c.name, c.column_type));
+    columns.collect::<Vec<_>>().join("\n")
+}
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
+}
+
+/// The cases of these kinds, by INDEX.tsv.
+fn cases(kind: &str) -> Vec<String> {
+    let index = std::fs::read_to_string(golden().join("INDEX.tsv")).expect("the index is there");
+    let rows = index.lines().skip(1).map(|line| line.split('\t').collect::<Vec<_>>());
+    rows.filter(|row| row[1] == kind).map(|row| row[0].to_string()).collect()
+}
+
+/// Cases of kind append that need what a later version brings.
+fn is_later(case: &str) -> bool {
+    const LATER: &[&str] = &[
+        "distinct_select", "except_intersect", "global_agg_empty_input", "interval_join_full",
+        "interval_join_inner", "interval_join_late", "match_recognize", "regular_join_inner",
+        "semi_join_in", "temporal_join_versioned", "window_join", "window_topn",
+    ];
+    LATER.contains(&case) || case.starts_with("over_") || case.starts_with("dedup_")
+}
+
+/// `[["name", "TYPE"], …]` as lines.
+fn expected_schema(case: &str) -> String {
+    let text = std::fs::read_to_string(golden().join(case).join("schema.json")).expect("a schema");
+    let quoted: Vec<&str> = text.split('"').skip(1).step_by(2).collect();
+    quoted.chunks(2).map(|pair| pair.join(" ")).collect::<Vec<_>>().join("\n")
+}
+
+fn query_of(case: &str) -> String {
+    std::fs::read_to_string(golden().join(case).join("query.sql")).expect("a query")
+}
+
+#[test]
+fn golden_schemas_are_exact() {
+    let mut wrong = Vec::new();
+    for case in cases("append").into_iter().filter(|case| !is_later(case)) {
+        let expected = expected_schema(&case);
+        match bind(&query_of(&case)) {
+            Ok(node) if schema_text(&node.schema()) == expected => {}
+            Ok(node) => wrong.push(format!("{case}:\n{}", difference(&expected, &node))),
+            Err(error) => wrong.push(format!("{case}: {error:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn difference(expected: &str, node: &Node) -> String {
+    let found = schema_text(&node.schema());
+    let pairs = expected.lines().zip(found.lines()).filter(|(a, b)| a != b);
+    pairs.map(|(a, b)| format!("  expected {a}, found {b}")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn cases_of_later_versions_are_refused_by_name() {
+    let mut wrong = Vec::new();
+    for case in cases("append").into_iter().filter(|case| is_later(case)) {
+        match bind(&query_of(&case)) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            other => wrong.push(format!("{case}: {:?}", other.map(|node| node.describe()))),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn golden_plan_errors_name_what_is_wrong() {
+    let named = [
+        ("cumulate_not_multiple", "CUMULATE requires"),
+        ("hop_not_multiple", "HOP requires size to be a multiple of slide"),
+        ("hop_slide_gt_size", "HOP requires size to be a multiple of slide"),
+        ("implicit_coercion", "INT"),
+        ("implicit_coercion_bad", "CHAR"),
+        ("lookup_join_filesystem_fails", "FOR SYSTEM_TIME AS OF"),
+        ("order_by_nontime_no_limit", "ORDER BY 'qty' (INT) needs a LIMIT"),
+        ("rank_not_row_number", "RANK()"),
+        ("two_rowtime_join_output_fails", "column 'ot' is an ordinary TIMESTAMP(3)"),
+        ("update_sink_filesystem_fails", "GROUP BY without a window"),
+        ("window_on_retract_input_fails", "column 'mt' is an ordinary TIMESTAMP(3)"),
+    ];
+    for (case, part) in named {
+        let error = bind_error(&query_of(case));
+        assert!(error.is_plan_error(), "{case}: {error:?}");
+        assert!(error.message().contains(part), "{case}: {error:?}");
+        assert!(error.span().is_some(), "{case}: no place");
+    }
+}
+
+const BID: &str = "CREATE TABLE bid (bidtime TIMESTAMP(3), item STRING, price DECIMAL(10,2), qty INT, \
+    WATERMARK FOR bidtime AS bidtime - INTERVAL '5' SECOND) \
+    WITH ('connector'='filesystem','path'='in.csv','format'='csv');\n";
+
+fn bid_error(query: &str) -> Error {
+    bind_error(&format!("{BID}{query}"))
+}
+
+#[test]
+fn mistakes_get_a_place_and_a_near_miss() {
+    let cases = [
+        ("SELECT itm FROM bid", "no column 'itm'", "item", (2, 8)),
+        ("SELECT b.itm FROM bid b", "no column 'b.itm'", "item", (2, 8)),
+        ("SELECT c.item FROM bid b", "no relation 'c'", "'b'", (2, 8)),
+        ("SELECT item FROM bids", "no table or view 'bids'", "'bid'", (2, 18)),
+        ("SELECT UPER(item) FROM bid", "UPER", "UPPER", (2, 8)),
+        ("SELECT item, COUNT(*) FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(bidtme), INTERVAL '1' HOUR)) GROUP BY window_start, window_end", "no column 'bidtme'", "bidtime", (2, 63)),
+    ];
+    for (query, message, help, place) in cases {
+        let error = bid_error(query);
+        assert!(error.message().contains(message), "{query}: {error:?}");
+        assert!(error.help().is_some_and(|h| h.contains(help)), "{query}: {:?}", error.help());
+        let span = error.span().map(|s| (s.line, s.column));
+        assert_eq!(span, Some(place), "{query}");
+    }
+}
+
+#[test]
+fn names_must_be_unambiguous() {
+    let error = bid_error("SELECT x FROM (SELECT item AS x, qty AS x FROM bid)");
+    assert!(error.message().contains("'x' is ambiguous"), "{error:?}");
+}
+
+#[test]
+fn grouping_says_what_may_be_selected() {
+    let tumble = "FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(bidtime), INTERVAL '1' HOUR))";
+    let error = bid_error(&format!(
+        "SELECT window_start, item, COUNT(*) {tumble} GROUP BY window_start, window_end"
+    ));
+    assert!(error.message().contains("'item' stands neither"), "{error:?}");
+    let error = bid_error(&format!("SELECT COUNT(*) {tumble} GROUP BY window_start"));
+    assert!(error.help().is_some_and(|h| h.contains("window_end")), "{error:?}");
+    let error = bid_error("SELECT item FROM bid WHERE COUNT(*) > 1");
+    assert!(error.message().contains("can't stand in WHERE"), "{error:?}");
+}
+
+#[test]
+fn windows_move_into_the_aggregate_through_projections_and_filters() {
+    let node = bind(&format!(
+        "{BID}SELECT window_end, u, COUNT(*) c FROM (SELECT UPPER(item) u, window_start, window_end \
+         FROM TABLE(HOP(TABLE bid, DESCRIPTOR(bidtime), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) \
+         WHERE qty > 1 AND window_start > TIMESTAMP '2020-01-01 00:00:00') \
+         GROUP BY window_start, window_end, u"
+    ))
+    .expect("it binds");
+    let mut found = Vec::new();
+    node.walk(&mut |below| {
+        found.push(match &below.kind {
+            LogicalKind::Filter { .. } => "filter",
+            LogicalKind::Project { .. } => "project",
+            LogicalKind::WindowAggregate { .. } => "aggregate",
+            LogicalKind::Scan { .. } => "scan",
+            _ => "other",
+        });
+    });
+    // The condition on window_start stands behind the aggregate, the one on qty below it.
+    assert_eq!(found, ["project", "filter", "aggregate", "project", "filter", "scan"]);
+}
+
+#[test]
+fn inserts_are_checked_against_the_table() {
+    let sink = "CREATE TABLE o (item STRING NOT NULL, n BIGINT) WITH ('connector'='print');\n";
+    let error = bind_error(&format!("{BID}{sink}INSERT INTO o SELECT item FROM bid"));
+    assert!(error.message().contains("takes 2 columns"), "{error:?}");
+    let error = bind_error(&format!("{BID}{sink}INSERT INTO o SELECT item, item FROM bid"));
+    assert!(error.message().contains("'n' of 'o' is BIGINT"), "{error:?}");
+    let error = bind_error(&format!("{BID}{sink}INSERT INTO o (n) SELECT qty FROM bid"));
+    assert!(error.message().contains("'item' of 'o' is NOT NULL"), "{error:?}");
+    let node = bind(&format!("{BID}{sink}INSERT INTO o (n, item) SELECT qty, item FROM bid"));
+    let node = node.expect("it binds");
+    assert_eq!(schema_text(&node.schema()), "item STRING NOT NULL\nn BIGINT");
+    assert!(matches!(node.kind, LogicalKind::CheckNotNull { .. }));
+}

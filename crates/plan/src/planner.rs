@@ -1,0 +1,243 @@
+//! The planner's front: statements in, physical plans and rows of text out.
+//!
+//! A [`Planner`] holds what a session has declared: catalog, settings, user functions. It plans; it
+//! never runs anything, and opens connectors only for plans that will run (not for EXPLAIN).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thalweg_core::connector::Connectors;
+use thalweg_core::shim::SharedClock;
+use thalweg_core::{Error, Result, Sink, TableSchema};
+use thalweg_expr::{FunctionRegistry, ScalarFunction, Session, build};
+use thalweg_operators::aggregate::UserAggregate;
+
+use crate::ast::{Insert, Name, Query, Statement, StatementKind};
+use crate::bind::functions::AGGREGATES;
+use crate::bind::{Binder, UserAggregates};
+use crate::catalog::{self, Catalog, Settings, TextRows};
+use crate::explain::explain;
+use crate::physical::{self, LateData, Output, PhysicalPlan, PlanEnvironment, Target};
+
+/// Makes the sink of a SELECT, once its columns are known.
+pub type MakeSink<'a> = &'a mut dyn FnMut(&TableSchema) -> Result<Box<dyn Sink>>;
+
+/// What a planner is told once.
+#[derive(Clone)]
+pub struct PlannerOptions {
+    /// The folder that relative paths start from.
+    pub base_dir: PathBuf,
+    /// No file outside these folders is touched.
+    pub allowed_roots: Vec<PathBuf>,
+    /// How many workers run jobs; sources decode on as many threads.
+    pub workers: usize,
+    /// The clock of jobs.
+    pub clock: SharedClock,
+}
+
+/// Plans the statements of a session.
+#[derive(Clone)]
+pub struct Planner {
+    connectors: Arc<dyn Connectors>,
+    options: PlannerOptions,
+    catalog: Catalog,
+    functions: Arc<FunctionRegistry>,
+    aggregates: UserAggregates,
+}
+
+impl Planner {
+    /// A planner with an empty catalog and default settings.
+    pub fn new(connectors: Arc<dyn Connectors>, options: PlannerOptions) -> Self {
+        Planner {
+            connectors,
+            options,
+            catalog: Catalog::new(),
+            functions: Arc::default(),
+            aggregates: UserAggregates::new(),
+        }
+    }
+
+    /// A planner with the same declarations; what is declared in one does not show in the other.
+    #[must_use]
+    pub fn fork(&self) -> Planner {
+        self.clone()
+    }
+
+    /// Makes a scalar function known, in place of any of the same name.
+    pub fn register_function(&mut self, function: ScalarFunction) {
+        self.functions.register(function);
+    }
+
+    /// Makes an aggregate function known, in place of any of the same name.
+    pub fn register_aggregate(&mut self, aggregate: Arc<dyn UserAggregate>) {
+        self.aggregates.insert(aggregate.name().to_uppercase(), aggregate);
+    }
+
+    /// `SET 'key' = 'value'`. Returns a note where the key is accepted but changes nothing.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<Option<String>> {
+        self.catalog.settings_mut().set(key, value)
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        self.catalog.settings()
+    }
+
+    /// What has been declared.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// What was accepted but changes nothing, since this was last asked.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        self.catalog.take_notes()
+    }
+
+    /// The session's time zone.
+    pub fn zone(&self) -> chrono_tz::Tz {
+        self.catalog.settings().zone()
+    }
+
+    fn session(&self) -> Session {
+        Session { zone: self.zone(), functions: self.functions.clone() }
+    }
+
+    /// Executes CREATE, DROP, SET, RESET, SHOW and DESCRIBE. Those that show something return it.
+    /// Tables and views are bound when they are created, so that mistakes show there.
+    pub fn execute_ddl(&mut self, statement: &Statement) -> Result<Option<TextRows>> {
+        let session = self.session();
+        let binder = Binder::new(&self.catalog, &session, &self.aggregates);
+        match &statement.kind {
+            StatementKind::CreateTable(table) => {
+                binder.resolve_table(table)?;
+            }
+            StatementKind::CreateView { query, columns, name, .. } => {
+                binder.check_view(name, columns, query)?;
+            }
+            StatementKind::Show(show) => {
+                return self.catalog.show(show, &self.function_names()).map(Some);
+            }
+            StatementKind::Describe(name) => return self.describe(&binder, name).map(Some),
+            StatementKind::Drop { .. } | StatementKind::Set { .. } | StatementKind::Reset(_) => {}
+            _ => return Err(Error::internal("this statement is no declaration")),
+        }
+        self.catalog.apply(statement)?;
+        Ok(None)
+    }
+
+    fn function_names(&self) -> Vec<String> {
+        let builtin = build::function_names().into_iter().chain(AGGREGATES.iter().copied());
+        let mut names: Vec<String> = builtin.map(str::to_string).collect();
+        names.extend(self.functions.names());
+        names.extend(self.aggregates.keys().cloned());
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    fn describe(&self, binder: &Binder<'_>, name: &Name) -> Result<TextRows> {
+        if let Some(definition) = self.catalog.table(&name.text) {
+            let table = binder.resolve_table(definition)?;
+            let computed = |column: &str| {
+                let found = table.columns.iter().find(|c| c.column.name == column);
+                found.map(|c| c.column.column_type.clone())
+            };
+            return Ok(catalog::describe_table(definition, &computed));
+        }
+        Ok(catalog::describe_schema(&binder.relation(name)?.schema()))
+    }
+
+    /// The plan of one INSERT, or of the INSERTs of a statement set, as one job.
+    pub fn plan_insert(&self, inserts: &[Insert]) -> Result<PhysicalPlan> {
+        self.lower_inserts(inserts, false)
+    }
+
+    fn lower_inserts(&self, inserts: &[Insert], dry_run: bool) -> Result<PhysicalPlan> {
+        let session = self.session();
+        let binder = Binder::new(&self.catalog, &session, &self.aggregates);
+        let mut outputs = Vec::with_capacity(inserts.len());
+        for insert in inserts {
+            let bound = binder.bind_insert(insert).map_err(|e| e.at(insert.table.span))?;
+            outputs.push(Output { node: bound.node, target: Target::Table(bound.table) });
+        }
+        physical::lower(outputs, &self.environment(&binder, &session, dry_run)?)
+    }
+
+    /// The plan of a SELECT. `make_sink` is called once, with the columns of the result.
+    pub fn plan_select(&self, query: &Query, make_sink: MakeSink<'_>) -> Result<PhysicalPlan> {
+        self.lower_select(query, make_sink, false)
+    }
+
+    fn lower_select(
+        &self,
+        query: &Query,
+        make_sink: MakeSink<'_>,
+        dry_run: bool,
+    ) -> Result<PhysicalPlan> {
+        let session = self.session();
+        let binder = Binder::new(&self.catalog, &session, &self.aggregates);
+        let node = binder.bind_result(query)?;
+        let environment = self.environment(&binder, &session, dry_run)?;
+        let sink = make_sink(&node.schema())?;
+        physical::lower(vec![Output { node, target: Target::Given(sink) }], &environment)
+            .map_err(|e| e.at(query.span))
+    }
+
+    /// How a statement would run, in words. Opens nothing.
+    pub fn explain(&self, statement: &Statement) -> Result<String> {
+        let plan = match &statement.kind {
+            StatementKind::Insert(insert) => {
+                self.lower_inserts(std::slice::from_ref(insert), true)?
+            }
+            StatementKind::StatementSet(inserts) => self.lower_inserts(inserts, true)?,
+            StatementKind::Select(query) => {
+                self.lower_select(query, &mut |_| Ok(physical::no_sink()), true)?
+            }
+            StatementKind::Explain(inner) => return self.explain(inner),
+            _ => {
+                return Err(Error::plan("EXPLAIN takes INSERT, a statement set or a query")
+                    .at(statement.span));
+            }
+        };
+        Ok(explain(&plan, self.settings().get("pipeline.order")))
+    }
+
+    /// The names and types of a query's result.
+    pub fn result_schema(&self, query: &Query) -> Result<TableSchema> {
+        let session = self.session();
+        let binder = Binder::new(&self.catalog, &session, &self.aggregates);
+        Ok(binder.bind_result(query)?.schema())
+    }
+
+    fn environment<'a>(
+        &'a self,
+        binder: &Binder<'_>,
+        session: &'a Session,
+        dry_run: bool,
+    ) -> Result<PlanEnvironment<'a>> {
+        let settings = self.catalog.settings();
+        let late = match settings.late_data() {
+            catalog::LateData::Drop => LateData::Drop,
+            catalog::LateData::Fail => LateData::Fail,
+            catalog::LateData::Table(name) => {
+                let name = Name { text: name, span: thalweg_core::Span::default() };
+                LateData::Table(binder.sink_table(&name).map_err(|e| {
+                    Error::plan(format!("'late.data': {}", e.message()))
+                        .hint(e.help().unwrap_or("CREATE TABLE it first").to_string())
+                })?)
+            }
+        };
+        let skew = settings.max_future_skew();
+        Ok(PlanEnvironment {
+            connectors: self.connectors.as_ref(),
+            base_dir: self.options.base_dir.clone(),
+            allowed_roots: self.options.allowed_roots.clone(),
+            session,
+            clock: self.options.clock.clone(),
+            parallelism: settings.workers().unwrap_or(self.options.workers),
+            late,
+            max_future_skew_ms: skew.map(|d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)),
+            dry_run,
+        })
+    }
+}
