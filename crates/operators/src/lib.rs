@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`chain`] | fused stateless steps: filter, project, unnest, user functions |
 //! | [`assigner`] | row times, watermarks and lateness stamps right behind a source |
-//! | [`limit`], [`sort`] | LIMIT, ORDER BY at the end |
+//! | [`limit`], [`sort`], [`temporal_sort`] | LIMIT, ORDER BY at the end, ORDER BY row time |
 //! | [`reference`] | the reference executor: the oracle of tests, written for clarity |
 //! | [`test_kit`] | drives an operator without the runtime, in many ways, and compares |
 
@@ -15,5 +15,6 @@ pub mod keys;
 pub mod limit;
 pub mod reference;
 pub mod sort;
+pub mod temporal_sort;
 pub mod test_kit;
 pub mod window;

@@ -15,16 +15,19 @@
 mod prune;
 mod rows;
 mod unnest;
+mod window_rows;
 
 use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use chrono_tz::Tz;
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{Bundle, Column, Error, ErrorKind, Result, TableSchema, Transform};
 use thalweg_expr::Expr;
 
+use crate::window::WindowSpec;
 use rows::{Rows, columns_of_exprs, not_null_violation};
 
 /// A function over whole batches that keeps the number of rows.
@@ -61,6 +64,16 @@ pub enum Step {
         /// True if the last of `columns` is the element's number from 1, an INT.
         ordinality: bool,
     },
+    /// Repeats each row once per window that it belongs to, the latest window first, and appends
+    /// window_start, window_end and window_time.
+    WindowRows {
+        /// The windows.
+        window: WindowSpec,
+        /// The position of the row time.
+        rowtime: usize,
+        /// Set for a TIMESTAMP_LTZ row time: windows are aligned in the wall time of this zone.
+        zone: Option<Tz>,
+    },
     /// User code that keeps the number of rows.
     Custom {
         /// Its name, for messages.
@@ -84,6 +97,9 @@ impl fmt::Debug for Step {
             Step::Project(columns) => write!(f, "Project({columns:?})"),
             Step::CheckNotNull { columns, sink } => write!(f, "CheckNotNull({columns:?}, {sink})"),
             Step::Unnest { array, columns, .. } => write!(f, "Unnest({array:?}, {columns:?})"),
+            Step::WindowRows { window, rowtime, .. } => {
+                write!(f, "WindowRows({window:?}, {rowtime})")
+            }
             Step::Custom { name, .. } => write!(f, "Custom({name})"),
             Step::FlatMap { name, .. } => write!(f, "FlatMap({name})"),
         }
@@ -143,6 +159,9 @@ impl Chain {
             Step::Unnest { array, columns, outer, ordinality } => {
                 let array = rows.evaluate(array, wall_ms)?;
                 unnest::unnest(rows, &array, columns, *outer, *ordinality)
+            }
+            Step::WindowRows { window, rowtime, zone } => {
+                window_rows::window_rows(rows, window, *rowtime, *zone)
             }
             Step::Custom { name, function } => custom(rows, name, function),
             Step::FlatMap { name, function } => flat_map(rows, name, function),

@@ -73,7 +73,10 @@ fn live_before(step: &Step, after: Live) -> Live {
             live.extend(columns);
             live
         }),
-        Step::Unnest { .. } | Step::Custom { .. } | Step::FlatMap { .. } => None,
+        Step::Unnest { .. }
+        | Step::WindowRows { .. }
+        | Step::Custom { .. }
+        | Step::FlatMap { .. } => None,
     }
 }
 

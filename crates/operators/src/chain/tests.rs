@@ -15,6 +15,7 @@ use thalweg_expr::{Expr, ExprKind, Scalar};
 use super::{Chain, Step};
 use crate::reference::Value;
 use crate::test_kit::{check_transform, rows_of};
+use crate::window::WindowSpec;
 
 fn chain(steps: Vec<Step>) -> Chain {
     Chain::new("test".to_owned(), steps, Arc::new(ManualClock::default()))
@@ -238,4 +239,46 @@ fn a_flat_map_with_wrong_origins_is_the_users_fault() {
     let error: Error =
         chain(vec![step]).apply(Bundle::new(range(10), Stamps::first())).unwrap_err();
     assert_eq!(error.kind(), thalweg_core::ErrorKind::User);
+}
+
+fn times(values: &[i64], zone: Option<&str>) -> RecordBatch {
+    let array = arrow_array::TimestampMillisecondArray::from(values.to_vec())
+        .with_timezone_opt(zone.map(str::to_owned));
+    let data_type = if zone.is_some() { DataType::TimestampLtz(3) } else { DataType::Timestamp(3) };
+    let schema = TableSchema::new(vec![Column::new("ts", data_type.nullable())]);
+    RecordBatch::try_new(schema.arrow(), vec![Arc::new(array)]).unwrap()
+}
+
+fn window_rows(window: WindowSpec, zone: Option<chrono_tz::Tz>) -> Chain {
+    chain(vec![Step::WindowRows { window, rowtime: 0, zone }])
+}
+
+/// The first and sixth row of the golden case window_tvf_rows.
+#[test]
+fn a_row_comes_once_per_window_the_latest_first() {
+    let hop = WindowSpec::Hop { slide_ms: 5_000, size_ms: 10_000, offset_ms: 0 };
+    let batch = times(&[0, 8_500], None);
+    let (result, watermarks) = check_transform(&window_rows(hop, None), &batch, &stamps(2));
+    let row = |values: [i64; 4]| values.map(Value::Integer).to_vec();
+    let expected = [
+        row([0, 0, 10_000, 9_999]),
+        row([0, -5_000, 5_000, 4_999]),
+        row([8_500, 5_000, 15_000, 14_999]),
+        row([8_500, 0, 10_000, 9_999]),
+    ];
+    assert_eq!(rows_of(&[result]), expected);
+    assert_eq!(watermarks, [0, 0, 100, 100]);
+}
+
+#[test]
+fn windows_of_instants_are_aligned_in_the_sessions_zone() {
+    const HOUR_MS: i64 = 3_600_000;
+    let day = WindowSpec::Tumble { size_ms: 24 * HOUR_MS, offset_ms: 0 };
+    let shanghai = chrono_tz::Tz::Asia__Shanghai;
+    // 17:00 UTC is 01:00 of the next day in Shanghai.
+    let batch = times(&[17 * HOUR_MS], Some("UTC"));
+    let (result, _) = check_transform(&window_rows(day, Some(shanghai)), &batch, &stamps(1));
+    let expected = [17 * HOUR_MS, 24 * HOUR_MS, 48 * HOUR_MS, 40 * HOUR_MS - 1];
+    assert_eq!(rows_of(&[result.clone()])[0], expected.map(Value::Integer));
+    assert_eq!(result.schema().field(3).data_type(), &DataType::TimestampLtz(3).arrow());
 }

@@ -29,6 +29,7 @@ pub use aligned::{WindowAggregate, WindowAggregateSpec};
 pub use output::LatePolicy;
 pub use sessions::{SessionAggregate, SessionSpec};
 pub use spec::WindowSpec;
+pub(crate) use zone::Zone;
 
 #[cfg(test)]
 mod tests;

@@ -28,14 +28,14 @@ struct Stretch {
 
 /// Converts between instants and local time. UTC costs nothing.
 #[derive(Clone, Debug)]
-pub(super) struct Zone {
+pub(crate) struct Zone {
     /// Absent for UTC and for timestamps without zone.
     zone: Option<Tz>,
     last: Stretch,
 }
 
 impl Zone {
-    pub(super) fn new(zone: Option<Tz>) -> Self {
+    pub(crate) fn new(zone: Option<Tz>) -> Self {
         let zone = zone.filter(|&zone| zone != Tz::UTC);
         Zone { zone, last: Stretch { from: 0, to: 0, offset: 0 } }
     }
@@ -47,7 +47,7 @@ impl Zone {
 
     /// The reading of local clocks at an instant.
     #[inline]
-    pub(super) fn to_local(&mut self, instant: i64) -> i64 {
+    pub(crate) fn to_local(&mut self, instant: i64) -> i64 {
         if self.last.from <= instant && instant < self.last.to {
             return instant + self.last.offset;
         }
@@ -74,7 +74,7 @@ impl Zone {
     }
 
     /// The last instant whose local time lies before this one.
-    pub(super) fn last_instant_before(&mut self, local: i64) -> i64 {
+    pub(crate) fn last_instant_before(&mut self, local: i64) -> i64 {
         let wanted = local.saturating_sub(1);
         if self.is_identity() {
             return wanted;

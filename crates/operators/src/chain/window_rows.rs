@@ -1,0 +1,99 @@
+//! The rows of a windowing table function: each row once per window that it belongs to.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
+use arrow_array::{Array, ArrayRef, TimestampMillisecondArray, UInt32Array};
+use arrow_schema::Schema;
+use arrow_select::take::take;
+use chrono_tz::Tz;
+use thalweg_core::{Column, DataType, Error, Result, TableSchema};
+
+use super::rows::{Rows, batch_of};
+use crate::window::{WindowSpec, Zone};
+
+pub(super) fn window_rows(
+    rows: &mut Rows,
+    window: &WindowSpec,
+    rowtime: usize,
+    zone: Option<Tz>,
+) -> Result<()> {
+    let assigned = assign(rows, window, rowtime, zone)?;
+    let origins = UInt32Array::from(assigned.origins);
+    let mut columns = rows
+        .batch
+        .columns()
+        .iter()
+        .map(|column| Ok(take(column.as_ref(), &origins, None)?))
+        .collect::<Result<Vec<ArrayRef>>>()?;
+    let times = TimestampMillisecondArray::from(assigned.times);
+    columns.push(Arc::new(TimestampMillisecondArray::from(assigned.starts)));
+    columns.push(Arc::new(TimestampMillisecondArray::from(assigned.ends)));
+    columns.push(match zone {
+        Some(_) => Arc::new(times.with_timezone("UTC")),
+        None => Arc::new(times),
+    });
+    let fields = rows.batch.schema_ref().fields().iter().cloned();
+    let more = window_columns(zone.is_some()).arrow();
+    let schema = Schema::new(fields.chain(more.fields().iter().cloned()).collect::<Vec<_>>());
+    let batch = batch_of(Arc::new(schema), columns, origins.len())?;
+    rows.replace(batch, origins.values());
+    Ok(())
+}
+
+/// The columns that are appended; `local_zone` for a TIMESTAMP_LTZ row time.
+fn window_columns(local_zone: bool) -> TableSchema {
+    let wall = DataType::Timestamp(3);
+    let time = if local_zone { DataType::TimestampLtz(3) } else { DataType::Timestamp(3) };
+    TableSchema::new(vec![
+        Column::new("window_start", wall.clone().not_null()),
+        Column::new("window_end", wall.not_null()),
+        Column::new("window_time", time.not_null()),
+    ])
+}
+
+/// One entry per output row.
+#[derive(Default)]
+struct Assigned {
+    origins: Vec<u32>,
+    starts: Vec<i64>,
+    ends: Vec<i64>,
+    times: Vec<i64>,
+}
+
+fn assign(rows: &Rows, window: &WindowSpec, rowtime: usize, zone: Option<Tz>) -> Result<Assigned> {
+    let column = rows.batch.column(rowtime);
+    let times = column
+        .as_primitive_opt::<TimestampMillisecondType>()
+        .ok_or_else(|| Error::internal(format!("a row time of type {}", column.data_type())))?;
+    let mut zone = Zone::new(zone);
+    let mut assigned = Assigned::default();
+    // Neighbours mostly lie in the same windows: a slice of time is looked up once.
+    let mut last: Option<(i64, Vec<(i64, i64, i64)>)> = None;
+    for (row, time) in times.iter().enumerate() {
+        let Some(time) = time else {
+            let schema = rows.batch.schema_ref();
+            let name = schema.field(rowtime).name();
+            return Err(Error::data(format!(
+                "row time '{name}' is NULL, so its row has no window"
+            ))
+            .hint("filter such rows out before the window"));
+        };
+        let local = zone.to_local(time);
+        if last.as_ref().is_none_or(|(of, _)| *of != local) {
+            let windows = window.assign(local).into_iter().rev();
+            let windows = windows
+                .map(|(start, end)| (start, end, zone.last_instant_before(end)))
+                .collect::<Vec<_>>();
+            last = Some((local, windows));
+        }
+        for (start, end, time) in last.iter().flat_map(|(_, windows)| windows) {
+            assigned.origins.push(row as u32);
+            assigned.starts.push(*start);
+            assigned.ends.push(*end);
+            assigned.times.push(*time);
+        }
+    }
+    Ok(assigned)
+}

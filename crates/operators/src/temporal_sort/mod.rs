@@ -1,0 +1,237 @@
+//! ORDER BY row time, for streams: rows wait until the watermark has passed their time, then leave
+//! in order of time, further keys, and arrival.
+//!
+//! Which rows come too late, as in Flink: a row at or before the last time that has been sent on
+//! already. A time counts as sent on for a row as soon as the watermark before that row
+//! (`watermark_before`) has passed it, whether or not the operator has been shown that watermark
+//! yet, so the judgement depends on the data alone. With several lanes the times sent on depend on
+//! the other lanes too; there a row is late if its own lane's watermark has passed it.
+//!
+//! Invariants:
+//! - `ready` ascends by time, and every time in `waiting` is above the last one of `ready`;
+//! - a time is complete when it gets ready: all later rows at that time are late.
+//!
+//! A singleton that takes rows in serial order.
+
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
+use arrow_array::{Array, RecordBatch, UInt32Array};
+use arrow_buffer::ScalarBuffer;
+use arrow_select::take::take_record_batch;
+use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::text::format_timestamp_millis;
+use thalweg_core::{
+    Bundle, Error, Operator, OperatorClass, Output, Partition, Piece, Progress, Result, Route,
+    TableSchema, Watermark,
+};
+
+use crate::limit::route_to_first;
+use crate::sort::{EMIT_ROWS, KeyEncoder, SortKey};
+use crate::window::LatePolicy;
+use store::{Place, Store};
+
+/// `ORDER BY rowtime [, …]`.
+pub struct TemporalSort {
+    rowtime: usize,
+    keys: Vec<SortKey>,
+    late: LatePolicy,
+    schema: TableSchema,
+}
+
+impl TemporalSort {
+    /// Sorts by the row time in this column, ascending, and then by these keys.
+    pub fn new(rowtime: usize, keys: Vec<SortKey>, late: LatePolicy, schema: TableSchema) -> Self {
+        TemporalSort { rowtime, keys, late, schema }
+    }
+
+    /// The columns that come out: those that come in.
+    pub fn output_schema(&self) -> &TableSchema {
+        &self.schema
+    }
+}
+
+impl Operator for TemporalSort {
+    fn name(&self) -> String {
+        format!("sort by {}", self.schema.columns[self.rowtime].name)
+    }
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Sequenced
+    }
+    fn is_singleton(&self) -> bool {
+        true
+    }
+    fn watermark_interest(&self) -> WatermarkInterest {
+        WatermarkInterest::Every
+    }
+    fn ports(&self) -> usize {
+        if matches!(self.late, LatePolicy::Emit) { 2 } else { 1 }
+    }
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
+        Ok(route_to_first(bundle, partitions))
+    }
+    fn open(&self, _partition: usize, _partitions: usize) -> Result<Box<dyn Partition>> {
+        let encoder = match self.keys.as_slice() {
+            [] => None,
+            keys => Some(KeyEncoder::new(keys, &self.schema)?),
+        };
+        Ok(Box::new(TemporalSortPartition {
+            rowtime: self.rowtime,
+            late: self.late,
+            encoder,
+            store: Store::default(),
+            waiting: BinaryHeap::new(),
+            ready: VecDeque::new(),
+            arrivals: 0,
+            sent_on: None,
+        }))
+    }
+    fn judges_lateness(&self) -> bool {
+        true
+    }
+}
+
+/// A row that waits, in the order in which rows leave, further keys aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    time: i64,
+    arrival: u64,
+    place: Place,
+}
+
+struct TemporalSortPartition {
+    rowtime: usize,
+    late: LatePolicy,
+    encoder: Option<KeyEncoder>,
+    store: Store,
+    waiting: BinaryHeap<Reverse<Entry>>,
+    ready: VecDeque<Entry>,
+    arrivals: u64,
+    /// The time of the last row made ready.
+    sent_on: Option<i64>,
+}
+
+impl TemporalSortPartition {
+    /// Makes the rows ready that a watermark has passed.
+    fn pass(&mut self, watermark: i64) {
+        let first_new = self.ready.len();
+        while let Some(Reverse(entry)) = self.waiting.peek()
+            && entry.time <= watermark
+        {
+            self.sent_on = Some(entry.time);
+            self.ready.push_back(*entry);
+            self.waiting.pop();
+        }
+        if self.encoder.is_some() && self.ready.len() > first_new {
+            let store = &self.store;
+            let fresh = &mut self.ready.make_contiguous()[first_new..];
+            // Stable, so rows with equal keys stay in order of arrival.
+            fresh.sort_by(|a, b| {
+                a.time.cmp(&b.time).then_with(|| store.compare_keys(a.place, b.place))
+            });
+        }
+    }
+
+    fn is_late(&self, time: i64, before: Watermark, lanes: usize) -> bool {
+        if lanes > 1 { time <= before.0 } else { self.sent_on.is_some_and(|sent| time <= sent) }
+    }
+
+    fn times(&self, batch: &RecordBatch) -> Result<ScalarBuffer<i64>> {
+        let column = batch.column(self.rowtime);
+        let times = column
+            .as_primitive_opt::<TimestampMillisecondType>()
+            .ok_or_else(|| Error::internal(format!("a row time of type {}", column.data_type())))?;
+        if times.null_count() > 0 {
+            let schema = batch.schema_ref();
+            let name = schema.field(self.rowtime).name();
+            return Err(Error::data(format!("row time '{name}' is NULL, so its row has no place"))
+                .hint("filter such rows out before ORDER BY"));
+        }
+        Ok(times.values().clone())
+    }
+
+    fn take_late(&self, batch: &RecordBatch, late: &[u32], output: &mut Output) -> Result<()> {
+        output.late += late.len() as u64;
+        if matches!(self.late, LatePolicy::Emit) && !late.is_empty() {
+            let rows = UInt32Array::from(late.to_vec());
+            output.emit_late(take_record_batch(batch, &rows)?);
+        }
+        Ok(())
+    }
+
+    fn refuse_late(&self, time: i64, before: Watermark) -> Result<()> {
+        if !matches!(self.late, LatePolicy::Fail) {
+            return Ok(());
+        }
+        let time = format_timestamp_millis(time, 3);
+        Err(Error::data(format!("a row at {time} came too late: the watermark was {before}"))
+            .hint("allow more delay in WATERMARK FOR, or SET 'late.data' to 'drop' or a table"))
+    }
+}
+
+impl Partition for TemporalSortPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        let bundle = piece.bundle;
+        let times = self.times(&bundle.batch)?;
+        let keys = match &self.encoder {
+            Some(encoder) if piece.num_rows() > 0 => Some(encoder.encode(&bundle.batch)?),
+            _ => None,
+        };
+        let stored = self.store.add(bundle.batch.clone(), keys);
+        let mut late = Vec::new();
+        let mut take = |row: u32| -> Result<()> {
+            let before = bundle.stamps.watermark_before.at(row as usize);
+            if piece.lanes == 1 {
+                self.pass(before.0);
+            }
+            let time = times[row as usize];
+            if self.is_late(time, before, piece.lanes) {
+                self.refuse_late(time, before)?;
+                late.push(row);
+                return Ok(());
+            }
+            let place = self.store.keep(stored, row);
+            self.waiting.push(Reverse(Entry { time, arrival: self.arrivals, place }));
+            self.arrivals += 1;
+            Ok(())
+        };
+        match piece.rows {
+            Some(rows) => rows.iter().try_for_each(|&row| take(row))?,
+            None => (0..bundle.num_rows() as u32).try_for_each(take)?,
+        }
+        self.store.release_if_unused(stored);
+        output.accepted += (piece.num_rows() - late.len()) as u64;
+        self.take_late(&bundle.batch, &late, output)
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        self.pass(call.watermark.0);
+        loop {
+            let count = self
+                .ready
+                .iter()
+                .take(EMIT_ROWS)
+                .take_while(|entry| entry.time <= call.watermark.0)
+                .count();
+            if count == 0 {
+                return Ok(Progress::Done);
+            }
+            let places: Vec<Place> = self.ready.drain(..count).map(|entry| entry.place).collect();
+            output.emit(self.store.take(&places)?);
+            if !self.ready.is_empty() && output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+    }
+
+    fn state_bytes(&self) -> usize {
+        let entries = self.waiting.capacity() + self.ready.capacity();
+        self.store.bytes() + entries * size_of::<Entry>()
+    }
+}
