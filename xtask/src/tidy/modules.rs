@@ -48,7 +48,7 @@ pub fn children_folder(path: &Path) -> PathBuf {
     });
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     match stem.as_str() {
-        "lib" | "main" | "mod" | "build" => folder,
+        "lib" | "main" | "mod" => folder,
         _ if is_crate_root => folder,
         _ => folder.join(stem),
     }
@@ -92,7 +92,12 @@ mod tests {
         let file =
             |path: &str, source: &str| SourceFile::new(PathBuf::from(path), source.to_string());
         let files = [
-            file("crates/a/src/lib.rs", "mod one;\npub(crate) mod two;\nmod inline { }"),
+            file(
+                "crates/a/src/lib.rs",
+                "mod build;\nmod one;\npub(crate) mod two;\nmod inline { }",
+            ),
+            file("crates/a/src/build.rs", "mod types;"),
+            file("crates/a/src/build/types.rs", ""),
             file("crates/a/src/one.rs", "mod deep;"),
             file("crates/a/src/one/deep.rs", ""),
             file("crates/a/src/two/mod.rs", ""),
