@@ -291,7 +291,6 @@ fn fit_one(kind: &str, arg: &Expr) -> Option<Expr> {
     let date_like = data_type.is_timestamp() || *data_type == DataType::Date;
     let (accepted, target) = match kind {
         "string" => (data_type.is_string(), None),
-        "text" => (true, Some(DataType::STRING)),
         "int" => (data_type.is_integer(), Some(DataType::Int)),
         "bigint" => (data_type.is_integer(), Some(DataType::BigInt)),
         "double" => (data_type.is_numeric(), Some(DataType::Double)),
@@ -315,14 +314,7 @@ fn fit_one(kind: &str, arg: &Expr) -> Option<Expr> {
         });
         return (kind != "array").then(|| Expr::null(target));
     }
-    let cast = |target: &DataType| {
-        // A function that takes any text prints other values; text keeps its type.
-        if kind == "text" && data_type.is_string() {
-            arg.clone()
-        } else {
-            implicit_cast(arg.clone(), target)
-        }
-    };
+    let cast = |target: &DataType| implicit_cast(arg.clone(), target);
     accepted.then(|| target.as_ref().map_or_else(|| arg.clone(), cast))
 }
 

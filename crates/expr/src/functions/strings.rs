@@ -57,9 +57,9 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     plain("POSITION", "string string int?", Returns::Int, |a| find(a, 0, 1)),
     plain("LOCATE", "string string int?", Returns::Int, |a| find(a, 0, 1)),
     plain("INSTR", "string string int? int?", Returns::Int, instr),
-    plain("CONCAT", "text text*", Returns::Text, concat),
-    custom("||", "text text", concat_operator),
-    plain("CONCAT_WS", "string text*", Returns::Text, concat_with_separator),
+    plain("CONCAT", "string string*", Returns::Text, concat),
+    custom("||", "string string", concat_operator),
+    plain("CONCAT_WS", "string string*", Returns::Text, concat_with_separator),
     plain("LPAD", "string int string", Returns::TextOrNull, |a| pad(a, true)),
     plain("RPAD", "string int string", Returns::TextOrNull, |a| pad(a, false)),
     plain("REPEAT", "string int", Returns::Text, |a| {

@@ -18,6 +18,7 @@ use arrow_array::{
 };
 use arrow_buffer::ScalarBuffer;
 use chrono_tz::Tz;
+use thalweg_core::text::TextColumn;
 use thalweg_core::types::MAX_LENGTH;
 use thalweg_core::{DataType, Error, Result};
 
@@ -133,21 +134,16 @@ impl Cast<'_> {
         if self.from.is_binary() {
             return self.binary_to_text(array.as_binary());
         }
-        // An instant shows as the wall clock of the session's zone.
-        if let DataType::TimestampLtz(precision) = self.from {
-            let local = DataType::Timestamp(*precision);
-            let wall = Cast { to: &local, ..*self }.apply(array)?;
-            return Cast { from: &local, ..*self }.print_text(&wall);
-        }
+        let column = TextColumn::new(array.as_ref(), self.from, self.zone);
         let mut out = StringViewBuilder::with_capacity(array.len());
         let mut buffer = String::new();
         for row in 0..array.len() {
-            if array.is_null(row) {
+            if column.is_null(row) {
                 out.append_null();
                 continue;
             }
             buffer.clear();
-            text::append_value(&mut buffer, array.as_ref(), row, self.from);
+            column.append(&mut buffer, row);
             out.append_value(&buffer);
         }
         Ok(self.fit_text(Arc::new(out.finish())))
