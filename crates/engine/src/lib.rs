@@ -1,1 +1,32 @@
-//! placeholder
+//! Thalweg: stream processing for one machine, in SQL or in Rust, on every core.
+//!
+//! There are two ways in:
+//!
+//! - [`session::Session`] runs SQL of Flink's dialect: scripts, and queries whose result comes
+//!   back as Arrow batches;
+//! - [`pipeline::Pipeline`] builds the same operators by hand, with closures over Arrow batches.
+//!
+//! ```
+//! use thalweg::session::Session;
+//! let mut session = Session::default();
+//! let batches = session.execute(
+//!     "CREATE TABLE numbers (n INT) WITH (
+//!        'connector' = 'datagen',
+//!        'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '10'
+//!      );
+//!      SELECT n * n AS square FROM numbers WHERE n > 7;",
+//! )?;
+//! assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 3);
+//! # Ok::<(), thalweg::Error>(())
+//! ```
+//!
+//! Words, promises about order and the meaning of lateness are explained in `docs/concepts.md`.
+//! This crate wires the others together: it holds no operator, no connector and no scheduling.
+
+pub mod pipeline;
+pub mod session;
+
+pub use thalweg_core::{
+    Column, ColumnType, DataType, Error, ErrorKind, Result, RowKind, Sink, Source, TableSchema,
+};
+pub use thalweg_runtime::{Report, RunOptions, RunningJob};

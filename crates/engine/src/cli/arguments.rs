@@ -1,0 +1,204 @@
+//! The command line as people type it: commands, options and the help that teaches them.
+//!
+//! Nothing is read or opened here. What an option means is decided where it is used.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use thalweg_connectors::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg run delays.sql                        run the statements of a file
+  thalweg run -e 'SHOW FUNCTIONS'               run what stands on the command line
+  cat job.sql | thalweg run -                   run what comes in
+  thalweg run report.sql --format csv > out.csv data go to standard output, and nothing else does
+  thalweg validate --flink delays.sql           check it, and say what Apache Flink would refuse
+  thalweg explain delays.sql                    show how it would run
+
+A first query over a CSV file:
+  thalweg run -e \"CREATE TABLE t (name STRING, n INT)
+    WITH ('connector'='filesystem', 'format'='csv', 'path'='t.csv');
+    SELECT name, n FROM t WHERE n > 10\"
+
+Exit status: 0 done, 1 the job failed, 2 the SQL or the command line is wrong, 130 stopped by Ctrl-C.";
+
+/// Stream processing for one machine: Flink SQL on every core.
+#[derive(Debug, Parser)]
+#[command(name = "thalweg", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(arg_required_else_help = true, disable_help_subcommand = false)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the statements of a file
+    #[command(after_help = "\
+Examples:
+  thalweg run delays.sql
+  thalweg run --param day=2013-05-01 --set late.data=fail day.sql
+  thalweg run --limit 10 -e 'SELECT …'
+
+Ctrl-C stops a job: what is complete is written, unfinished files keep the name NAME.partial.
+A second Ctrl-C ends the process at once.")]
+    Run(Box<RunArguments>),
+    /// Check the statements of a file; run nothing
+    #[command(after_help = "\
+Every statement is parsed and planned; no table is opened. Exit status: 0 all is well, 2 there is
+an error, 1 (with --flink) Thalweg runs the file and Apache Flink would refuse it.")]
+    Validate(ValidateArguments),
+    /// Show how the queries of a file would run
+    #[command(after_help = "\
+For each INSERT, statement set and SELECT: the logical plan with types and time attributes, and the
+stages that would run, with their keys, watermark rule and late policy. Nothing is opened.")]
+    Explain(ExplainArguments),
+}
+
+/// Where the statements come from and what they may touch.
+#[derive(Args, Debug)]
+pub struct ScriptArguments {
+    /// The file with the statements; `-` reads standard input
+    #[arg(value_name = "FILE", required_unless_present = "execute")]
+    pub file: Option<PathBuf>,
+    /// Takes the statements from the command line
+    #[arg(short = 'e', long = "execute", value_name = "SQL", conflicts_with = "file")]
+    pub execute: Option<String>,
+    /// Sets an option before the first statement, as `SET 'KEY' = 'VALUE'` does; repeatable
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub settings: Vec<(String, String)>,
+    /// Replaces ${NAME} in the statements; repeatable
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = key_and_value)]
+    pub parameters: Vec<(String, String)>,
+    /// Lets the statements read and write files below this folder as well; repeatable. Without it:
+    /// the folder of FILE and the current one
+    #[arg(long = "allow-path", value_name = "DIR")]
+    pub allow_paths: Vec<PathBuf>,
+    /// Colors in messages
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorChoice,
+}
+
+/// `thalweg run`
+#[derive(Args, Debug)]
+pub struct RunArguments {
+    /// The statements.
+    #[command(flatten)]
+    pub script: ScriptArguments,
+    /// How SELECTs print [default: table on a terminal, else csv]
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<ResultFormat>,
+    /// How NULL prints in CSV
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub null: String,
+    /// Worker threads [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+    /// Stops each SELECT after N rows
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Everything that a job may keep in memory, such as 4gb or 50% [default: 70%]
+    #[arg(long, value_name = "SIZE")]
+    pub memory_limit: Option<String>,
+    /// Prints no progress and no summary
+    #[arg(long, short = 'q')]
+    pub quiet: bool,
+    /// Prints what each operator did, and result latencies, at the end on standard error
+    #[arg(long)]
+    pub metrics: bool,
+}
+
+/// `thalweg validate`
+#[derive(Args, Debug)]
+pub struct ValidateArguments {
+    /// The statements.
+    #[command(flatten)]
+    pub script: ScriptArguments,
+    /// Lists what Apache Flink would refuse
+    #[arg(long)]
+    pub flink: bool,
+}
+
+/// `thalweg explain`
+#[derive(Args, Debug)]
+pub struct ExplainArguments {
+    /// The statements.
+    #[command(flatten)]
+    pub script: ScriptArguments,
+    /// Worker threads to plan for [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+}
+
+/// When messages are colored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// How results print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ResultFormat {
+    /// Aligned columns, for people
+    Table,
+    /// Comma-separated values with a header
+    Csv,
+    /// A JSON object on each line
+    Ndjson,
+}
+
+impl From<ResultFormat> for output::Format {
+    fn from(format: ResultFormat) -> Self {
+        match format {
+            ResultFormat::Table => output::Format::Table,
+            ResultFormat::Csv => output::Format::Csv,
+            ResultFormat::Ndjson => output::Format::Ndjson,
+        }
+    }
+}
+
+/// Splits `KEY=VALUE` at the first `=`.
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.to_owned()))
+        }
+        _ => Err("write KEY=VALUE, without spaces around the `=`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn values_may_hold_an_equals_sign() {
+        assert_eq!(key_and_value("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert_eq!(key_and_value("a="), Ok(("a".to_owned(), String::new())));
+        assert!(key_and_value("=b").is_err());
+        assert!(key_and_value("a").is_err());
+    }
+
+    #[test]
+    fn a_file_or_a_text_is_needed_and_not_both() {
+        let parse = |words: &[&str]| Arguments::try_parse_from(words);
+        assert!(parse(&["thalweg", "run"]).is_err());
+        assert!(parse(&["thalweg", "run", "-"]).is_ok());
+        assert!(parse(&["thalweg", "run", "-e", "SELECT 1"]).is_ok());
+        assert!(parse(&["thalweg", "run", "f.sql", "-e", "SELECT 1"]).is_err());
+    }
+}

@@ -1,0 +1,80 @@
+//! Ctrl-C: the first stops the running job cleanly, the second ends the process.
+//!
+//! A signal may arrive at any moment, also between two jobs of a script or before the first. It is
+//! therefore remembered, and a job that starts later is stopped at once.
+
+use std::sync::{Arc, Mutex};
+
+use thalweg_core::{Error, Result};
+use thalweg_runtime::JobControl;
+
+/// The exit status of a process that Ctrl-C has stopped: 128 and the number of the signal.
+pub const STOPPED: i32 = 130;
+
+/// What Ctrl-C acts on.
+#[derive(Clone, Default)]
+pub struct Interrupt(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    pressed: bool,
+    job: Option<JobControl>,
+}
+
+impl Interrupt {
+    /// Listens from now on. Called once in a process.
+    pub fn listen() -> Result<Interrupt> {
+        let interrupt = Interrupt::default();
+        let handled = interrupt.clone();
+        ctrlc::set_handler(move || {
+            if handled.press() {
+                std::process::exit(STOPPED);
+            }
+        })
+        .map_err(|error| Error::io(format!("can't listen to Ctrl-C: {error}")))?;
+        Ok(interrupt)
+    }
+
+    /// Remembers the signal and stops the job. True if it is the second signal.
+    fn press(&self) -> bool {
+        let mut state = self.0.lock().expect("no panic under this lock");
+        let again = std::mem::replace(&mut state.pressed, true);
+        if let Some(job) = &state.job {
+            job.cancel();
+        }
+        again
+    }
+
+    /// From now on this job is the one to stop.
+    pub fn watch(&self, job: &JobControl) {
+        let mut state = self.0.lock().expect("no panic under this lock");
+        if state.pressed {
+            job.cancel();
+        }
+        state.job = Some(job.clone());
+    }
+
+    /// The job has ended.
+    pub fn forget(&self) {
+        self.0.lock().expect("no panic under this lock").job = None;
+    }
+
+    /// True once Ctrl-C was pressed.
+    pub fn is_pressed(&self) -> bool {
+        self.0.lock().expect("no panic under this lock").pressed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_signal_is_told_from_the_first() {
+        let interrupt = Interrupt::default();
+        assert!(!interrupt.is_pressed());
+        assert!(!interrupt.press());
+        assert!(interrupt.is_pressed());
+        assert!(interrupt.press());
+    }
+}

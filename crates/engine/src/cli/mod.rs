@@ -1,0 +1,118 @@
+//! The command line: arguments, what is printed where, exit statuses.
+//!
+//! Invariants: data go to standard output and nothing else does; standard error stays silent when
+//! it is no terminal, unless something went wrong or was asked for (`--metrics`); the exit status is
+//! 0 done, 1 the job failed, 2 the SQL or the command line is wrong, 130 stopped by Ctrl-C.
+//!
+//! What statements do is decided in [`thalweg::session`]; nothing here knows SQL.
+
+mod arguments;
+mod check;
+mod interrupt;
+mod panic;
+mod progress;
+mod run;
+mod screen;
+mod source;
+mod summary;
+mod units;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use thalweg_connectors::output;
+use thalweg_core::{Error, ErrorKind};
+use thalweg_plan::diagnostic;
+
+use arguments::{Arguments, ColorChoice, Command, ScriptArguments};
+use source::ScriptSource;
+
+/// The job failed.
+const FAILED: u8 = 1;
+/// The SQL or the command line is wrong.
+const WRONG: u8 = 2;
+/// Stopped by Ctrl-C.
+const STOPPED: u8 = interrupt::STOPPED as u8;
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    panic::install_hook();
+    let status = match Arguments::parse().command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Validate(arguments) => check::validate(&arguments),
+        Command::Explain(arguments) => check::explain(&arguments),
+    };
+    ExitCode::from(status)
+}
+
+/// Reads the statements, does something with them and tells an error; returns the exit status.
+fn with_source(
+    arguments: &ScriptArguments,
+    body: impl FnOnce(&ScriptSource) -> Result<u8, Failure>,
+) -> u8 {
+    let source = match ScriptSource::read(arguments) {
+        Ok(source) => source,
+        Err(error) => return Failure::plain(error).tell(None, arguments.color),
+    };
+    match body(&source) {
+        Ok(status) => status,
+        Err(failure) => failure.tell(Some(&source), arguments.color),
+    }
+}
+
+/// An error and the text that its place refers to.
+struct Failure {
+    error: Error,
+    /// The statements after parameters were put in; `None`: as they were written.
+    text: Option<String>,
+}
+
+impl Failure {
+    fn plain(error: Error) -> Failure {
+        Failure { error, text: None }
+    }
+
+    /// Prints the error and returns the exit status that goes with it.
+    fn tell(&self, source: Option<&ScriptSource>, color: ColorChoice) -> u8 {
+        let error = &self.error;
+        if output::is_broken_pipe(error) {
+            // Whoever reads has enough, as in `thalweg … | head`.
+            return 0;
+        }
+        if error.kind() == ErrorKind::Cancelled {
+            return STOPPED;
+        }
+        let written = source.map_or("", |source| source.text.as_str());
+        let text = self.text.as_deref().unwrap_or(written);
+        let name = source.map_or("", |source| source.name.as_str());
+        let mut message = diagnostic::render(error, name, text, use_color(color));
+        if matches!(error.kind(), ErrorKind::Internal | ErrorKind::User)
+            && let Some(place) = panic::last_place()
+        {
+            message.push_str(&format!("  = note: raised at {place}\n"));
+        }
+        // Standard error may have gone away; there is nobody else to tell.
+        let _ = std::io::stderr().write_all(message.as_bytes());
+        if error.is_plan_error() { WRONG } else { FAILED }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::plain(error)
+    }
+}
+
+/// Whether messages on standard error are colored (<https://no-color.org>).
+fn use_color(choice: ColorChoice) -> bool {
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => {
+            let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+            std::io::stderr().is_terminal() && !forbidden && !dumb
+        }
+    }
+}

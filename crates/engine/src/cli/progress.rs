@@ -1,0 +1,116 @@
+//! The progress line: what a running job has done so far, ten times a second on standard error.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use thalweg_core::Watermark;
+use thalweg_core::shim::{Clock, SystemClock};
+use thalweg_runtime::{JobControl, MetricsSnapshot};
+
+use super::screen::Screen;
+use super::units;
+
+/// How often the line is drawn.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// A line that is being drawn; dropping it erases the line and ends its thread.
+pub struct Progress {
+    screen: Arc<Screen>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Begins to draw. Where no thread can be had there is no progress line, and the job runs on.
+    pub fn start(screen: &Arc<Screen>, control: JobControl) -> Progress {
+        let (stop, stopped) = mpsc::channel();
+        let shared = Arc::clone(screen);
+        let body = move || {
+            let clock = SystemClock::new();
+            let mut rate = Rate::default();
+            while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+                let metrics = control.metrics();
+                let rows_per_second = rate.update(clock.now_ns(), metrics.rows_in());
+                shared.draw(&line(&metrics, rows_per_second));
+            }
+        };
+        let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(body).ok();
+        Progress { screen: Arc::clone(screen), stop: Some(stop), thread }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // A panic in drawing has been told by the hook; the job does not care.
+            let _ = thread.join();
+        }
+        self.screen.erase();
+    }
+}
+
+/// Rows per second, smoothed over about a second.
+#[derive(Default)]
+struct Rate {
+    before: Option<(u64, u64)>,
+    smoothed: Option<f64>,
+}
+
+impl Rate {
+    fn update(&mut self, now_ns: u64, rows: u64) -> f64 {
+        let (before_ns, before_rows) = self.before.replace((now_ns, rows)).unwrap_or((0, 0));
+        let seconds = now_ns.saturating_sub(before_ns) as f64 / 1e9;
+        let current = rows.saturating_sub(before_rows) as f64 / seconds.max(1e-6);
+        let smoothed = match self.smoothed {
+            Some(smoothed) => smoothed + (current - smoothed) * seconds.min(1.0),
+            None => current,
+        };
+        self.smoothed = Some(smoothed);
+        smoothed
+    }
+}
+
+fn line(metrics: &MetricsSnapshot, rows_per_second: f64) -> String {
+    let mut parts = vec![
+        format!("{} rows in", units::count(metrics.rows_in())),
+        format!("{} rows/s", units::short_count(rows_per_second)),
+    ];
+    let watermark = metrics.watermark();
+    if watermark > Watermark::MIN {
+        parts.push(format!("watermark {watermark}"));
+    }
+    if metrics.late() > 0 {
+        parts.push(format!("{} late", units::count(metrics.late())));
+    }
+    let idle = metrics.stages.iter().filter(|stage| stage.idle).count();
+    if idle > 0 {
+        parts.push(format!("{idle} idle"));
+    }
+    // A line that wraps could not be erased.
+    parts.join(" · ").chars().take(WIDTH_MAX).collect()
+}
+
+/// The narrowest terminal that is usual.
+const WIDTH_MAX: usize = 79;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_follows_what_happens() {
+        let mut rate = Rate::default();
+        let second = 1_000_000_000;
+        assert!((rate.update(second, 1000) - 1000.0).abs() < 1e-6);
+        assert!((rate.update(2 * second, 3000) - 2000.0).abs() < 1e-6);
+        assert!((rate.update(2 * second + second / 2, 3000) - 1000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_job_that_has_read_nothing_has_no_watermark() {
+        assert_eq!(line(&MetricsSnapshot::default(), 0.0), "0 rows in · 0 rows/s");
+    }
+}

@@ -1,0 +1,181 @@
+//! `thalweg run`: results on standard output, progress and summary on the terminal.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+
+use chrono_tz::Tz;
+use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
+use thalweg_connectors::output::{Format, QuerySink, ResultWriter};
+use thalweg_core::graph::{Graph, StageKind};
+use thalweg_core::{Error, Result, Sink, TableSchema};
+use thalweg_runtime::{JobControl, Report};
+
+use super::arguments::{ColorChoice, RunArguments};
+use super::interrupt::Interrupt;
+use super::progress::Progress;
+use super::screen::{self, Screen};
+use super::source::ScriptSource;
+use super::summary::{self, Totals};
+use super::{Failure, STOPPED, diagnostic, units, use_color};
+
+/// Runs the statements; returns the exit status.
+pub fn run(arguments: &RunArguments) -> u8 {
+    super::with_source(&arguments.script, |source| run_source(arguments, source))
+}
+
+fn run_source(arguments: &RunArguments, source: &ScriptSource) -> Result<u8, Failure> {
+    let options = SessionOptions {
+        workers: arguments.workers.map(usize::from),
+        memory_limit: arguments.memory_limit.clone(),
+        row_limit: arguments.limit,
+        ..source.session_options(&arguments.script)?
+    };
+    let text = super::check::substituted(source, &arguments.script)?;
+    let interrupt = Interrupt::listen()?;
+    let mut console = Console::new(arguments, source.name.clone(), text.clone(), interrupt);
+    let outcome = Session::new(options).and_then(|mut session| {
+        session.run_script(&text, &mut console)?;
+        Ok(())
+    });
+    console.close();
+    match outcome {
+        Err(error) => Err(Failure { error, text: Some(text) }),
+        Ok(()) if console.interrupt.is_pressed() => Ok(STOPPED),
+        Ok(()) => Ok(0),
+    }
+}
+
+/// Prints what a script produces.
+struct Console {
+    format: Format,
+    null_text: String,
+    color: ColorChoice,
+    metrics: bool,
+    /// True if a person is watching standard error and wants to.
+    is_watched: bool,
+    /// True once the limits have been told.
+    has_begun: bool,
+    screen: Arc<Screen>,
+    progress: Option<Progress>,
+    totals: Totals,
+    interrupt: Interrupt,
+    file_name: String,
+    text: String,
+}
+
+impl Console {
+    fn new(
+        arguments: &RunArguments,
+        file_name: String,
+        text: String,
+        interrupt: Interrupt,
+    ) -> Console {
+        let format = match arguments.format {
+            Some(format) => format.into(),
+            None if std::io::stdout().is_terminal() => Format::Table,
+            None => Format::Csv,
+        };
+        Console {
+            format,
+            null_text: arguments.null.clone(),
+            color: arguments.script.color,
+            metrics: arguments.metrics,
+            is_watched: std::io::stderr().is_terminal() && !arguments.quiet,
+            has_begun: false,
+            screen: Arc::default(),
+            progress: None,
+            totals: Totals::default(),
+            interrupt,
+            file_name,
+            text,
+        }
+    }
+
+    /// Erases the progress line and prints the summary.
+    fn close(&mut self) {
+        self.progress = None;
+        if let (true, Some(mut line)) = (self.is_watched, self.totals.line()) {
+            if self.interrupt.is_pressed() {
+                line.insert_str(0, "stopped: ");
+            }
+            say(&format!("{line}\n"));
+        }
+    }
+}
+
+impl Observer for Console {
+    fn result(&mut self, schema: &TableSchema, zone: Tz) -> Result<Box<dyn Sink>> {
+        let out = Box::new(std::io::stdout());
+        let null_text = self.null_text.clone();
+        let writer = ResultWriter::new(self.format, schema.clone(), null_text, zone, out);
+        Ok(Box::new(QuerySink::new("result", writer)))
+    }
+
+    fn explanation(&mut self, text: &str) -> Result<()> {
+        print(text)
+    }
+
+    fn note(&mut self, note: &Error) {
+        if self.is_watched {
+            let color = use_color(self.color);
+            let text = diagnostic::render(note, &self.file_name, &self.text, color);
+            say(&text.replacen("error", "note", 1));
+        }
+    }
+
+    fn starting(&mut self, job: &JobDescription, graph: &mut Graph) {
+        if !self.is_watched {
+            return;
+        }
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let plural = if job.workers == 1 { "" } else { "s" };
+            let limit = units::bytes(job.memory_limit_bytes);
+            say(&format!("memory limit {limit}, {} worker{plural}\n", job.workers));
+        }
+        // Any of them may print on the terminal, on which the progress line stands.
+        for stage in std::mem::take(&mut graph.stages) {
+            let kind = match stage.kind {
+                StageKind::Sink(sink) => StageKind::Sink(screen::share(sink, &self.screen)),
+                kind => kind,
+            };
+            graph.add(stage.id, stage.name, kind, stage.inputs);
+        }
+    }
+
+    fn started(&mut self, _job: &JobDescription, control: &JobControl) {
+        self.interrupt.watch(control);
+        if self.is_watched {
+            self.progress = Some(Progress::start(&self.screen, control.clone()));
+        }
+    }
+
+    fn ended(&mut self, job: &JobDescription, result: &Result<Report>) {
+        self.interrupt.forget();
+        self.progress = None;
+        if let Ok(report) = result {
+            self.totals.add(report);
+            if self.metrics {
+                say(&summary::metrics(&job.name, report));
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.interrupt.is_pressed()
+    }
+}
+
+/// Prints on standard output. That nobody reads any more is told as the writers of results tell it.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Error::io("broken pipe"),
+        _ => Error::io(format!("cannot write to standard output: {error}")),
+    })
+}
+
+/// Prints on standard error, which may have gone away.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

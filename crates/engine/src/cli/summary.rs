@@ -1,0 +1,224 @@
+//! The closing summary of a run and the table of `--metrics`.
+
+use std::time::Duration;
+
+use thalweg_runtime::metrics::{LatencyPercentiles, StageRole};
+use thalweg_runtime::{MetricsSnapshot, Report, StageSnapshot, memory};
+
+use super::units;
+
+/// What all jobs of a script did together.
+#[derive(Debug, Default)]
+pub struct Totals {
+    jobs: usize,
+    rows_in: u64,
+    rows_out: u64,
+    late: u64,
+    partly_late: u64,
+    bad: u64,
+    quarantined: u64,
+    elapsed: Duration,
+}
+
+impl Totals {
+    /// Adds a job.
+    pub fn add(&mut self, report: &Report) {
+        let metrics = &report.metrics;
+        let sum = |of: fn(&StageSnapshot) -> u64| metrics.stages.iter().map(of).sum::<u64>();
+        self.jobs += 1;
+        self.rows_in += metrics.rows_in();
+        self.rows_out += metrics.rows_out();
+        self.late += metrics.late();
+        self.partly_late += sum(|stage| stage.partly_late);
+        self.bad += sum(|stage| stage.bad_rows);
+        self.quarantined += sum(|stage| stage.quarantined);
+        self.elapsed += report.elapsed;
+    }
+
+    /// One line, or nothing if no job ran.
+    pub fn line(&self) -> Option<String> {
+        if self.jobs == 0 {
+            return None;
+        }
+        let mut counts = vec![
+            format!("{} rows in", units::count(self.rows_in)),
+            format!("{} out", units::count(self.rows_out)),
+            format!("{} late", units::count(self.late)),
+        ];
+        let others = [
+            (self.partly_late, "partly late"),
+            (self.bad, "bad"),
+            (self.quarantined, "quarantined"),
+        ];
+        for (number, word) in others.into_iter().filter(|(number, _)| *number > 0) {
+            counts.push(format!("{} {word}", units::count(number)));
+        }
+        let rate = self.rows_in as f64 / self.elapsed.as_secs_f64().max(1e-9);
+        let mut line = format!(
+            "{} in {} ({} rows/s)",
+            counts.join(", "),
+            units::duration(self.elapsed),
+            units::short_count(rate)
+        );
+        if let Some(peak_bytes) = memory::peak_resident_bytes() {
+            line.push_str(&format!(", peak memory {}", units::bytes(peak_bytes)));
+        }
+        Some(line)
+    }
+}
+
+const HEADERS: [&str; 16] = [
+    "operator",
+    "rows in",
+    "bundles in",
+    "rows out",
+    "bundles out",
+    "bytes out",
+    "busy",
+    "accepted",
+    "late",
+    "partly late",
+    "quarantined",
+    "bad rows",
+    "state",
+    "queued",
+    "watermark",
+    "kind",
+];
+
+/// The counters of each operator as a table, and the latencies of results.
+pub fn metrics(name: &str, report: &Report) -> String {
+    let mut output = format!("metrics of {name}\n");
+    output.push_str(&table(&report.metrics));
+    output.push_str(&latencies(report.latency.as_ref()));
+    output.push_str(&format!(
+        "most in flight and in state {}, run time {}\n",
+        units::bytes(report.peak_bytes),
+        units::duration(report.elapsed)
+    ));
+    output
+}
+
+fn table(metrics: &MetricsSnapshot) -> String {
+    let rows: Vec<[String; HEADERS.len()]> = metrics.stages.iter().map(cells).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([HEADERS[column].len()]).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..HEADERS.len()).map(width).collect();
+    let mut output = String::new();
+    let mut line = |cells: &[&str]| {
+        let padded = cells.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+            // Names and the kind are text, the rest are numbers.
+            let is_text = column == 0 || column + 1 == HEADERS.len();
+            if is_text { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        output.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
+        output.push('\n');
+    };
+    line(&HEADERS);
+    for row in &rows {
+        line(&row.each_ref().map(String::as_str));
+    }
+    output
+}
+
+fn cells(stage: &StageSnapshot) -> [String; HEADERS.len()] {
+    let kind = match stage.role {
+        StageRole::Source if stage.idle => "source (idle)",
+        StageRole::Source => "source",
+        StageRole::Transform => "stateless",
+        StageRole::Operator => "stateful",
+        StageRole::Sink => "sink",
+    };
+    [
+        stage.name.clone(),
+        units::count(stage.rows_in),
+        units::count(stage.bundles_in),
+        units::count(stage.rows_out),
+        units::count(stage.bundles_out),
+        units::bytes(stage.bytes_out as usize),
+        units::duration(Duration::from_nanos(stage.busy_ns)),
+        units::count(stage.accepted),
+        units::count(stage.late),
+        units::count(stage.partly_late),
+        units::count(stage.quarantined),
+        units::count(stage.bad_rows),
+        units::bytes(stage.state_bytes as usize),
+        units::count(stage.queued as u64),
+        stage.watermark.to_string(),
+        kind.to_owned(),
+    ]
+}
+
+fn latencies(latency: Option<&LatencyPercentiles>) -> String {
+    let Some(latency) = latency else { return "result latency: no results\n".to_owned() };
+    let percentiles = [
+        ("p50", latency.p50_us),
+        ("p90", latency.p90_us),
+        ("p99", latency.p99_us),
+        ("p99.9", latency.p999_us),
+        ("p99.99", latency.p9999_us),
+        ("max", latency.max_us),
+    ];
+    let shown = percentiles.map(|(name, latency_us)| {
+        format!("{name} {}", units::duration(Duration::from_micros(latency_us)))
+    });
+    format!("result latency: {} ({} bundles)\n", shown.join(", "), units::count(latency.count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_core::Watermark;
+
+    fn stage(role: StageRole, rows: u64, late: u64) -> StageSnapshot {
+        let metrics = thalweg_runtime::metrics::StageMetrics::new();
+        let snapshot = metrics.snapshot("id", "name", role);
+        StageSnapshot {
+            rows_in: rows,
+            rows_out: rows,
+            late,
+            partly_late: late,
+            watermark: Watermark::END,
+            ..snapshot
+        }
+    }
+
+    fn report() -> Report {
+        let stages = vec![
+            stage(StageRole::Source, 1200, 0),
+            stage(StageRole::Operator, 1200, 7),
+            stage(StageRole::Sink, 34, 0),
+        ];
+        Report {
+            metrics: MetricsSnapshot { stages },
+            elapsed: Duration::from_millis(500),
+            latency: None,
+            peak_bytes: 2048,
+            cancelled: false,
+        }
+    }
+
+    #[test]
+    fn jobs_are_added_up() {
+        let mut totals = Totals::default();
+        assert_eq!(totals.line(), None);
+        totals.add(&report());
+        totals.add(&report());
+        let line = totals.line().expect("two jobs ran");
+        let start = "2,400 rows in, 68 out, 14 late, 14 partly late in 1.00 s (2.40 k rows/s)";
+        assert!(line.starts_with(start), "{line}");
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_stage() {
+        let text = metrics("job", &report());
+        assert_eq!(text.lines().count(), 1 + 1 + 3 + 2);
+        let header = text.lines().nth(1).expect("a header");
+        let operator = text.lines().nth(3).expect("the operator");
+        let end_of = |line: &str, word: &str| line.find(word).expect("the word") + word.len();
+        assert_eq!(end_of(header, "rows in"), end_of(operator, "1,200"), "right-aligned");
+        assert!(text.contains("no results"));
+    }
+}

@@ -1,0 +1,190 @@
+//! SQL sessions: scripts of statements, and queries whose rows come back as Arrow batches.
+//!
+//! A session keeps a catalog and settings. A script is parsed and planned as a whole before its
+//! first job starts, so that a mistake in the last statement does not show after an hour; then its
+//! statements are executed in order, one job at a time. Each INSERT, statement set and SELECT is a
+//! job of its own; what they print goes to an [`Observer`].
+//!
+//! ```
+//! use thalweg::session::Session;
+//! let mut session = Session::default();
+//! session.execute("CREATE VIEW squares AS SELECT n * n AS square FROM (VALUES (2), (3)) AS t(n)")?;
+//! let batches = session.execute("SELECT square FROM squares WHERE square > 4")?;
+//! assert_eq!(batches[0].num_rows(), 1);
+//! # Ok::<(), thalweg::Error>(())
+//! ```
+//!
+//! A session does not keep jobs in the background: [`Session::run_script`] returns when its last job
+//! has ended. To run several jobs at once use several sessions.
+
+mod limit;
+mod observer;
+mod options;
+mod settings;
+mod statement;
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use chrono_tz::Tz;
+use thalweg_core::shim::{SharedClock, SystemClock};
+use thalweg_core::{Error, Result, Sink, TableSchema};
+use thalweg_expr::ScalarFunction;
+use thalweg_operators::aggregate::UserAggregate;
+use thalweg_plan::ast::{Statement, StatementKind};
+use thalweg_plan::parser::parse_script_with_notes;
+use thalweg_plan::{Planner, PlannerOptions};
+use thalweg_runtime::Report;
+
+pub use observer::{JobDescription, Observer};
+pub use options::SessionOptions;
+
+use crate::pipeline::Collect;
+
+/// A catalog, settings, and what is needed to run statements.
+pub struct Session {
+    planner: Planner,
+    connectors: Arc<settings::SessionConnectors>,
+    clock: SharedClock,
+    options: SessionOptions,
+}
+
+/// What a script did.
+#[derive(Debug, Default)]
+pub struct ScriptReport {
+    /// Its jobs in order.
+    pub jobs: Vec<JobReport>,
+}
+
+/// What a job did.
+#[derive(Debug)]
+pub struct JobReport {
+    /// What ran.
+    pub job: JobDescription,
+    /// What it did.
+    pub report: Report,
+}
+
+impl Default for Session {
+    /// A session in the current folder, with every option at its default.
+    fn default() -> Self {
+        Session::new(SessionOptions::default()).expect("the defaults are valid")
+    }
+}
+
+impl Session {
+    /// A session with these options.
+    pub fn new(options: SessionOptions) -> Result<Session> {
+        if let Some(text) = &options.memory_limit {
+            settings::parse_memory_limit(text)?;
+        }
+        let connectors = Arc::new(settings::SessionConnectors::default());
+        let clock: SharedClock = Arc::new(SystemClock::new());
+        let planner_options = PlannerOptions {
+            base_dir: options.base_dir.clone(),
+            allowed_roots: options.allowed_roots.clone(),
+            workers: options.workers.unwrap_or_else(settings::cores),
+            clock: Arc::clone(&clock),
+        };
+        let mut planner = Planner::new(connectors.clone(), planner_options);
+        for (key, value) in &options.settings {
+            planner.set(key, value)?;
+        }
+        Ok(Session { planner, connectors, clock, options })
+    }
+
+    /// Runs the statements of a script. The text is parsed and planned as a whole first: an error in
+    /// any statement runs none.
+    pub fn run_script(&mut self, text: &str, observer: &mut dyn Observer) -> Result<ScriptReport> {
+        let script = parse_script_with_notes(text)?;
+        for note in &script.notes {
+            observer.note(&Error::plan(note.message.clone()).at(note.span));
+        }
+        statement::rehearse(&mut self.planner.fork(), &script.statements)?;
+        let mut report = ScriptReport::default();
+        for statement in &script.statements {
+            if observer.is_stopped() {
+                break;
+            }
+            let job = self.run_statement(statement, observer);
+            report.jobs.extend(job.map_err(|error| located(error, statement))?);
+            for note in self.planner.take_notes() {
+                observer.note(&Error::plan(note).at(statement.span));
+            }
+        }
+        Ok(report)
+    }
+
+    /// Runs statements and returns what the last one that has a result (SELECT, SHOW, DESCRIBE,
+    /// EXPLAIN) printed. Its columns have the Arrow types of [`thalweg_core::types`].
+    pub fn execute(&mut self, sql: &str) -> Result<Vec<RecordBatch>> {
+        let mut collector = Collector::default();
+        self.run_script(sql, &mut collector)?;
+        Ok(collector.rows.batches())
+    }
+
+    /// The names and SQL types of a query's result.
+    pub fn result_schema(&self, query: &str) -> Result<TableSchema> {
+        let script = parse_script_with_notes(query)?;
+        let [statement] = script.statements.as_slice() else {
+            return Err(Error::plan("one query was expected"));
+        };
+        match &statement.kind {
+            StatementKind::Select(query) => self.planner.result_schema(query),
+            _ => Err(Error::plan("a query was expected").at(statement.span)),
+        }
+    }
+
+    /// Makes a function known to SQL, in place of any of the same name.
+    pub fn register_function(&mut self, function: ScalarFunction) {
+        self.planner.register_function(function);
+    }
+
+    /// Makes an aggregate function known to SQL, in place of any of the same name.
+    pub fn register_aggregate(&mut self, aggregate: Arc<dyn UserAggregate>) {
+        self.planner.register_aggregate(aggregate);
+    }
+
+    /// Plans a script without running or opening anything; how many statements it has.
+    pub fn validate(&mut self, text: &str) -> Result<usize> {
+        let statements = parse_script_with_notes(text)?.statements;
+        statement::rehearse(&mut self.planner.fork(), &statements)?;
+        Ok(statements.len())
+    }
+
+    /// What Apache Flink would refuse in a script that is valid here, with places.
+    pub fn flink_refusals(&self, text: &str) -> Result<Vec<Error>> {
+        let statements = parse_script_with_notes(text)?.statements;
+        let findings = thalweg_plan::flink_check::flink_refusals(&statements);
+        Ok(findings.into_iter().map(|f| Error::plan(f.message).at(f.span)).collect())
+    }
+
+    /// How each INSERT, statement set and SELECT of a script would run.
+    pub fn explain(&mut self, text: &str) -> Result<Vec<String>> {
+        let statements = parse_script_with_notes(text)?.statements;
+        statement::rehearse(&mut self.planner.fork(), &statements)
+    }
+}
+
+/// Mistakes in a statement point at it; what happens to a job has a place of its own.
+fn located(error: Error, statement: &Statement) -> Error {
+    if error.is_plan_error() { error.at(statement.span) } else { error }
+}
+
+/// Keeps the rows of the last result.
+#[derive(Default)]
+struct Collector {
+    rows: Collect,
+}
+
+impl Observer for Collector {
+    fn result(&mut self, _schema: &TableSchema, _zone: Tz) -> Result<Box<dyn Sink>> {
+        self.rows = Collect::new();
+        Ok(Box::new(self.rows.sink()))
+    }
+    fn explanation(&mut self, text: &str) -> Result<()> {
+        let (schema, batch) =
+            statement::text_rows(&["result".to_owned()], &[vec![text.to_owned()]])?;
+        self.result(&schema, Tz::UTC)?.write(&batch, None)
+    }
+}

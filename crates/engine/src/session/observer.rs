@@ -1,0 +1,47 @@
+//! What a session tells its caller while a script runs, and asks it for.
+
+use chrono_tz::Tz;
+use thalweg_core::graph::Graph;
+use thalweg_core::{Error, Result, Sink, TableSchema};
+use thalweg_runtime::{JobControl, Report};
+
+/// A job that is about to run.
+#[derive(Clone, Debug)]
+pub struct JobDescription {
+    /// `pipeline.name`, or what the statement does.
+    pub name: String,
+    /// How many workers it has.
+    pub workers: usize,
+    /// Everything that it may keep in memory, in bytes.
+    pub memory_limit_bytes: usize,
+    /// True if it ends by itself.
+    pub is_bounded: bool,
+}
+
+/// Takes what a script produces. The command line prints it, a test collects it.
+pub trait Observer {
+    /// Makes the sink for the rows of a SELECT, SHOW or DESCRIBE. Instants are shown in `zone`.
+    fn result(&mut self, schema: &TableSchema, zone: Tz) -> Result<Box<dyn Sink>>;
+    /// The answer to EXPLAIN.
+    fn explanation(&mut self, text: &str) -> Result<()>;
+    /// Something worth telling that is no error, and where it stands.
+    fn note(&mut self, note: &Error) {
+        let _ = note;
+    }
+    /// A job is about to start. Its sinks may be wrapped.
+    fn starting(&mut self, job: &JobDescription, graph: &mut Graph) {
+        let _ = (job, graph);
+    }
+    /// The job runs.
+    fn started(&mut self, job: &JobDescription, control: &JobControl) {
+        let _ = (job, control);
+    }
+    /// The job is done, was stopped, or failed.
+    fn ended(&mut self, job: &JobDescription, result: &Result<Report>) {
+        let _ = (job, result);
+    }
+    /// Asked between statements: true ends the script.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}

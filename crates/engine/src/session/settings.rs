@@ -1,0 +1,115 @@
+//! From what SET has set to what a job runs with.
+
+use std::sync::Mutex;
+
+use chrono_tz::Tz;
+use thalweg_connectors::BuiltinConnectors;
+use thalweg_core::connector::{Connectors, TableRequest};
+use thalweg_core::{Result, Sink, Source};
+use thalweg_plan::catalog::{MemoryLimit, Scheduler, Settings};
+use thalweg_runtime::{RunOptions, SchedulerPolicy, memory};
+
+use super::SessionOptions;
+
+/// How many workers a job has if nobody says.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// How a job runs under these settings. What the session's options say wins.
+pub(super) fn run_options(settings: &Settings, session: &SessionOptions) -> Result<RunOptions> {
+    let limit = match &session.memory_limit {
+        Some(text) => parse_memory_limit(text)?,
+        None => settings.memory_limit(),
+    };
+    Ok(RunOptions {
+        workers: session.workers.or(settings.workers()).unwrap_or_else(cores),
+        scheduler: match settings.scheduler() {
+            Scheduler::Nem => SchedulerPolicy::Nem,
+            Scheduler::RoundRobin => SchedulerPolicy::RoundRobin,
+        },
+        bundle_rows_max: settings.bundle_rows_max(),
+        memory_limit_bytes: limit_bytes(limit, memory::available_bytes()),
+        idle_timeout: settings.idle_timeout(),
+        ..RunOptions::default()
+    })
+}
+
+/// A limit as `SET 'memory.limit'` takes it.
+pub(super) fn parse_memory_limit(text: &str) -> Result<MemoryLimit> {
+    let mut settings = Settings::default();
+    settings.set("memory.limit", text)?;
+    Ok(settings.memory_limit())
+}
+
+fn limit_bytes(limit: MemoryLimit, available_bytes: usize) -> usize {
+    match limit {
+        MemoryLimit::Percent(percent) => available_bytes / 100 * usize::from(percent),
+        MemoryLimit::Bytes(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+    }
+}
+
+/// The built-in connectors, with instants printed in the zone that is set when a table is opened.
+pub(super) struct SessionConnectors {
+    zone: Mutex<Tz>,
+}
+
+impl Default for SessionConnectors {
+    fn default() -> Self {
+        SessionConnectors { zone: Mutex::new(Tz::UTC) }
+    }
+}
+
+impl SessionConnectors {
+    pub(super) fn set_zone(&self, zone: Tz) {
+        *self.zone.lock().expect("no panic under this lock") = zone;
+    }
+
+    fn builtin(&self) -> BuiltinConnectors {
+        BuiltinConnectors::new(*self.zone.lock().expect("no panic under this lock"))
+    }
+}
+
+impl Connectors for SessionConnectors {
+    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        self.builtin().validate(request, as_sink)
+    }
+    fn is_bounded(&self, request: &TableRequest) -> bool {
+        self.builtin().is_bounded(request)
+    }
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        self.builtin().source(request)
+    }
+    fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
+        self.builtin().sink(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_wins_over_set() {
+        let mut settings = Settings::default();
+        settings.set("pipeline.workers", "3").expect("a count");
+        settings.set("memory.limit", "1 gb").expect("a size");
+        settings.set("pipeline.scheduler", "round-robin").expect("a policy");
+        settings.set("watermark.idle-timeout", "0 s").expect("a duration");
+        let session = SessionOptions::default();
+        let options = run_options(&settings, &session).expect("valid");
+        assert_eq!((options.workers, options.memory_limit_bytes), (3, 1 << 30));
+        assert_eq!(options.scheduler, SchedulerPolicy::RoundRobin);
+        assert_eq!(options.idle_timeout, None);
+        let session =
+            SessionOptions { workers: Some(2), memory_limit: Some("64mb".to_owned()), ..session };
+        let options = run_options(&settings, &session).expect("valid");
+        assert_eq!((options.workers, options.memory_limit_bytes), (2, 64 << 20));
+    }
+
+    #[test]
+    fn a_share_is_of_what_there_is() {
+        assert_eq!(limit_bytes(MemoryLimit::Percent(50), 1000), 500);
+        assert!(parse_memory_limit("lots").is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! What each kind of statement does in a session.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
+use thalweg_core::{Column, DataType, Result, TableSchema};
+use thalweg_plan::Planner;
+use thalweg_plan::ast::{Statement, StatementKind};
+use thalweg_plan::physical::PhysicalPlan;
+use thalweg_runtime::{Report, RunOptions};
+
+use super::limit::{LimitSink, LimitSwitch};
+use super::{JobDescription, JobReport, Observer, Session, settings};
+
+/// Plans every statement in order, as if the script ran, and opens nothing. Returns the plans of
+/// those that would be jobs.
+pub(super) fn rehearse(planner: &mut Planner, statements: &[Statement]) -> Result<Vec<String>> {
+    let mut plans = Vec::new();
+    for statement in statements {
+        let rehearsed = match &statement.kind {
+            StatementKind::Insert(_)
+            | StatementKind::StatementSet(_)
+            | StatementKind::Select(_) => planner.explain(statement).map(|plan| plans.push(plan)),
+            StatementKind::Explain(inner) => planner.explain(inner).map(drop),
+            _ => planner.execute_ddl(statement).map(drop),
+        };
+        rehearsed.map_err(|error| super::located(error, statement))?;
+    }
+    Ok(plans)
+}
+
+impl Session {
+    pub(super) fn run_statement(
+        &mut self,
+        statement: &Statement,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<JobReport>> {
+        self.connectors.set_zone(self.planner.zone());
+        match &statement.kind {
+            StatementKind::Insert(insert) => {
+                let plan = self.planner.plan_insert(std::slice::from_ref(insert))?;
+                self.run_job(plan, "INSERT", None, observer).map(Some)
+            }
+            StatementKind::StatementSet(inserts) => {
+                let plan = self.planner.plan_insert(inserts)?;
+                self.run_job(plan, "STATEMENT SET", None, observer).map(Some)
+            }
+            StatementKind::Select(query) => {
+                let limit = self.options.row_limit.map(|rows| (rows, LimitSwitch::default()));
+                let zone = self.planner.zone();
+                let plan = self.planner.plan_select(query, &mut |schema| {
+                    let sink = observer.result(schema, zone)?;
+                    Ok(match &limit {
+                        Some((rows, switch)) => {
+                            Box::new(LimitSink::new(sink, *rows, switch.clone()))
+                        }
+                        None => sink,
+                    })
+                })?;
+                let switch = limit.map(|(_, switch)| switch);
+                self.run_job(plan, "SELECT", switch, observer).map(Some)
+            }
+            StatementKind::Explain(inner) => {
+                observer.explanation(&self.planner.explain(inner)?)?;
+                Ok(None)
+            }
+            _ => {
+                if let Some(rows) = self.planner.execute_ddl(statement)? {
+                    let (schema, batch) = text_rows(&rows.header, &rows.rows)?;
+                    let mut sink = observer.result(&schema, self.planner.zone())?;
+                    sink.open()?;
+                    sink.write(&batch, None)?;
+                    sink.finish()?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn run_options(&self) -> Result<RunOptions> {
+        let options = settings::run_options(self.planner.settings(), &self.options)?;
+        Ok(RunOptions { clock: self.clock.clone(), ..options })
+    }
+
+    fn job_name(&self, what: &str) -> String {
+        let set = self.planner.settings().pipeline_name();
+        set.or(self.options.name.as_deref()).unwrap_or(what).to_owned()
+    }
+
+    /// Runs a plan until it is done, stopped or failed.
+    fn run_job(
+        &mut self,
+        plan: PhysicalPlan,
+        what: &str,
+        limit: Option<LimitSwitch>,
+        observer: &mut dyn Observer,
+    ) -> Result<JobReport> {
+        let options = self.run_options()?;
+        let job = JobDescription {
+            name: self.job_name(what),
+            workers: options.workers,
+            memory_limit_bytes: options.memory_limit_bytes,
+            is_bounded: plan.is_bounded,
+        };
+        let mut graph = plan.graph;
+        observer.starting(&job, &mut graph);
+        let result = thalweg_runtime::start(graph, options).and_then(|running| {
+            let control = running.control();
+            if let Some(switch) = &limit {
+                switch.connect(control.clone());
+            }
+            observer.started(&job, &control);
+            running.wait()
+        });
+        let result = result.map(|report| as_done(report, limit.as_ref()));
+        observer.ended(&job, &result);
+        Ok(JobReport { job, report: result? })
+    }
+}
+
+/// A job that its row limit has stopped is done, and not cancelled.
+fn as_done(report: Report, limit: Option<&LimitSwitch>) -> Report {
+    let is_reached = limit.is_some_and(LimitSwitch::is_reached);
+    Report { cancelled: report.cancelled && !is_reached, ..report }
+}
+
+/// Rows of text as a table of STRING columns.
+pub(super) fn text_rows(
+    header: &[String],
+    rows: &[Vec<String>],
+) -> Result<(TableSchema, RecordBatch)> {
+    let column = |name: &String| Column::new(name.clone(), DataType::STRING.not_null());
+    let schema = TableSchema::new(header.iter().map(column).collect());
+    let array = |position: usize| -> ArrayRef {
+        let values = rows.iter().map(|row| row.get(position).map(String::as_str));
+        Arc::new(values.map(Option::unwrap_or_default).map(Some).collect::<StringViewArray>())
+    };
+    let arrays = (0..header.len()).map(array).collect();
+    let batch = RecordBatch::try_new(schema.arrow(), arrays)?;
+    Ok((schema, batch))
+}

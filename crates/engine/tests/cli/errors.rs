@@ -1,0 +1,112 @@
+//! Errors: whose fault, where, what to do, and the exit status.
+
+use crate::support::{EVENTS, EVENTS_TABLE, Workspace, assert_holds};
+
+#[test]
+fn an_error_in_the_sql_shows_its_place() {
+    let workspace = Workspace::new("place");
+    workspace.write("job.sql", &format!("{EVENTS_TABLE}SELECT nn,\n  k FROM events;\n"));
+    let run = workspace.run(&["run", "job.sql"]);
+    let message = run.message(2);
+    assert_holds(message, &["error: ", "nn", "job.sql:3:8", "3 | SELECT nn,", "help: "]);
+    let lines: Vec<&str> = message.lines().collect();
+    let at = lines.iter().position(|line| line.contains("SELECT nn,")).expect("the source line");
+    let column = lines[at].find("nn").expect("the culprit");
+    assert_eq!(lines[at + 1].find("^^"), Some(column), "{message}");
+    assert_eq!(run.stdout, "");
+}
+
+#[test]
+fn an_error_anywhere_runs_nothing() {
+    let workspace = Workspace::new("nothing-runs");
+    workspace.write("events.csv", EVENTS);
+    let table = "CREATE TABLE copy (k STRING)
+        WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'copy.csv');";
+    let insert = "INSERT INTO copy SELECT k FROM events;";
+    for wrong in ["SELECT FROM WHERE;", "SELECT nowhere FROM events;", "SET 'late.dat' = 'fail';"] {
+        let run = workspace.execute(&format!("{EVENTS_TABLE} {table} SELECT 1; {insert} {wrong}"));
+        run.message(2);
+        assert_eq!(run.stdout, "", "{wrong}");
+        assert!(!workspace.has("copy.csv"), "{wrong}");
+    }
+}
+
+#[test]
+fn near_misses_are_named() {
+    let workspace = Workspace::new("near");
+    let option = workspace.run(&["run", "--formt", "csv", "-e", "SELECT 1"]);
+    assert_holds(option.message(2), &["--formt", "--format"]);
+    let setting = workspace.run(&["run", "--set", "late.dat=fail", "-e", "SELECT 1"]);
+    assert_holds(setting.message(2), &["late.dat", "did you mean", "late.data"]);
+    let parameter = workspace.run(&["run", "--param", "day=1", "-e", "SELECT ${dya}"]);
+    assert_holds(parameter.message(2), &["dya", "day"]);
+    let connector = workspace.execute(
+        "CREATE TABLE t (n INT) WITH ('connector' = 'filesistem', 'format' = 'csv', 'path' = 'x');
+         SELECT n FROM t",
+    );
+    assert_holds(connector.message(2), &["filesistem", "filesystem"]);
+}
+
+#[test]
+fn a_wrong_command_line_is_told_with_status_2() {
+    let workspace = Workspace::new("usage");
+    for arguments in [
+        &["run"][..],
+        &["run", "a.sql", "-e", "SELECT 1"],
+        &["run", "-e", "SELECT 1", "--workers", "0"],
+        &["run", "-e", "SELECT 1", "--memory-limit", "lots"],
+        &["run", "-e", "SELECT 1", "--set", "novalue"],
+        &["run", "-e", "SELECT 1", "--allow-path", "nowhere"],
+        &["wander"],
+    ] {
+        let run = workspace.run(arguments);
+        assert_holds(run.message(2), &["error"]);
+        assert_eq!(run.stdout, "", "{arguments:?}");
+    }
+    let missing = workspace.run(&["run", "nowhere.sql"]);
+    assert_holds(missing.message(2), &["there is no file nowhere.sql"]);
+}
+
+#[test]
+fn a_missing_input_is_named() {
+    let workspace = Workspace::new("missing");
+    let run = workspace.execute(&format!("{EVENTS_TABLE} SELECT k FROM events"));
+    assert!(matches!(run.status, Some(1 | 2)), "{:?}", run.status);
+    assert_holds(&run.stderr, &["events.csv"]);
+}
+
+#[test]
+fn paths_outside_the_allowed_folders_are_refused() {
+    let workspace = Workspace::new("paths");
+    workspace.write("outside/events.csv", EVENTS);
+    let table = EVENTS_TABLE.replace("'events.csv'", "'../outside/events.csv'");
+    workspace.write("inside/job.sql", &format!("{table} SELECT k FROM events;"));
+    let inside = Workspace { folder: workspace.folder.join("inside") };
+    let refused = inside.run(&["run", "job.sql"]);
+    assert_holds(refused.message(2), &["outside", "--allow-path"]);
+    let allowed = inside.run(&["run", "--allow-path", "../outside", "job.sql"]);
+    assert_eq!(allowed.rows().len(), 4);
+}
+
+#[test]
+fn a_bad_row_fails_the_job_and_leaves_nothing_that_looks_finished() {
+    let workspace = Workspace::new("partial");
+    workspace.write("events.csv", &format!("{EVENTS}b,four,2026-01-01 00:00:30.000\n"));
+    let run = workspace.execute(&format!(
+        "{EVENTS_TABLE} CREATE TABLE copy (k STRING, n INT)
+         WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'copy.csv');
+         INSERT INTO copy SELECT k, n FROM events;"
+    ));
+    assert_holds(run.message(1), &["error: ", "four", "events.csv", "row 4"]);
+    assert!(!workspace.has("copy.csv"));
+    assert!(workspace.has("copy.csv.partial"));
+}
+
+#[test]
+fn colors_come_when_asked_for() {
+    let workspace = Workspace::new("color");
+    let plain = workspace.run(&["run", "-e", "SELECT nowhere"]);
+    assert!(!plain.message(2).contains('\x1b'));
+    let colored = workspace.run(&["run", "--color", "always", "-e", "SELECT nowhere"]);
+    assert!(colored.message(2).contains("\x1b["));
+}

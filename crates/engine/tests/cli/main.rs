@@ -1,0 +1,8 @@
+//! The command line as its users meet it: what is printed where, exit statuses, signals, pipes.
+//!
+//! Every test starts the binary in a folder of its own.
+
+mod errors;
+mod results;
+mod signals;
+mod support;
