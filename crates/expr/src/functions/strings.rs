@@ -60,8 +60,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     plain("CONCAT", "string string*", Returns::Text, concat),
     custom("||", "string string", concat_operator),
     plain("CONCAT_WS", "string string*", Returns::Text, concat_with_separator),
-    plain("LPAD", "string int string", Returns::TextOrNull, |a| pad(a, true)),
-    plain("RPAD", "string int string", Returns::TextOrNull, |a| pad(a, false)),
+    plain("LPAD", "string int string", Returns::Text, |a| pad(a, true)),
+    plain("RPAD", "string int string", Returns::Text, |a| pad(a, false)),
     plain("REPEAT", "string int", Returns::Text, |a| {
         let (s, n) = (a.texts(0), a.ints(1));
         a.text_result(|row, out| {
