@@ -9,7 +9,7 @@ use super::values::rows_of;
 use super::{DriveOptions, Driven, Event, drive};
 
 const BUNDLE_ROWS: [usize; 4] = [1, 7, 1000, usize::MAX];
-const PARTITIONS: [usize; 4] = [1, 2, 4, 7];
+const PARTITIONS: [usize; 3] = [1, 2, 5];
 
 /// Runs an operator over a script one row at a time and in bulk, with several numbers of
 /// partitions, with time that is always up, with empty bundles, and early where it may; returns the
