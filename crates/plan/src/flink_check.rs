@@ -242,6 +242,22 @@ mod tests {
     }
 
     #[test]
+    fn of_what_a_real_flink_was_given_only_the_window_sizes_it_refused_are_found() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
+        let mut cases = 0;
+        for entry in std::fs::read_dir(folder).expect("tests/golden is part of the repository") {
+            let path = entry.expect("an entry").path();
+            let Ok(text) = std::fs::read_to_string(path.join("query.sql")) else { continue };
+            let found = findings(&text.replace("@DIR@", "/data"));
+            let refused = std::fs::read_to_string(path.join("error_streaming.txt"));
+            let is_size = refused.is_ok_and(|error| error.contains("integral multiple"));
+            assert_eq!(!found.is_empty(), is_size, "{}: {found:?}", path.display());
+            cases += 1;
+        }
+        assert!(cases >= 85, "only {cases} golden queries");
+    }
+
+    #[test]
     fn extensions_of_ours_are_found_in_order() {
         let text = "CREATE TABLE t (ts TIMESTAMP(3)) WITH ('connector' = 'filesystem',
 'path' = '-',

@@ -72,6 +72,9 @@ pub(super) fn end_of(tokens: &[TokenWithSpan]) -> Span {
 
 fn humane(message: &str, found: Option<&TokenWithSpan>) -> String {
     let message = message.replace(", but found: ", ", found: ");
+    if message.starts_with("No infix parser for token") {
+        return format!("{} is no operator here", describe(found));
+    }
     let Some(rest) = message.strip_prefix("Expected") else { return lower_first(&message) };
     let rest = rest.trim_start_matches([':', ' ']);
     let wanted = rest.rsplit_once(", found: ").map_or(rest, |(wanted, _)| wanted);

@@ -377,6 +377,7 @@ fn errors_say_where_and_what_to_do() {
         ("SELECT a FROM t WHERE (a = 1", 1, 23, "never closed"),
         ("SELECT f(a FROM t", 1, 9, "'(' is never closed"),
         ("SELECT f(a]) FROM t", 1, 11, "can't close"),
+        ("SELECT 1 # 2", 1, 10, "'#' is no operator here"),
         ("SELECT a) FROM t", 1, 9, "closes nothing"),
         ("SELECT a, FROM t", 1, 11, "found 'FROM'"),
         ("SELECT a FROM t WHERE EXISTS a", 1, 30, "'a'"),
