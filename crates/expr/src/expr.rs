@@ -206,22 +206,31 @@ impl Expr {
     }
     /// The direct operands, in the order of their text.
     pub fn children(&self) -> Vec<&Expr> {
+        let mut children = Vec::new();
+        self.any_child(&mut |child| {
+            children.push(child);
+            false
+        });
+        children
+    }
+    /// True if the test is true of a direct operand; stops at the first. Allocates nothing, because
+    /// evaluation asks with each batch.
+    fn any_child<'e>(&'e self, test: &mut dyn FnMut(&'e Expr) -> bool) -> bool {
         match &self.kind {
-            ExprKind::Column(_) | ExprKind::Literal(_) => Vec::new(),
-            ExprKind::Call { args, .. } | ExprKind::Coalesce(args) => args.iter().collect(),
-            ExprKind::Case { branches, otherwise } => branches
-                .iter()
-                .flat_map(|(condition, result)| [condition, result])
-                .chain([&**otherwise])
-                .collect(),
+            ExprKind::Column(_) | ExprKind::Literal(_) => false,
+            ExprKind::Call { args, .. } | ExprKind::Coalesce(args) => args.iter().any(test),
+            ExprKind::Case { branches, otherwise } => {
+                branches.iter().any(|(condition, result)| test(condition) || test(result))
+                    || test(otherwise)
+            }
             ExprKind::Cast { input, .. }
             | ExprKind::IsNull { input, .. }
             | ExprKind::Not(input)
-            | ExprKind::Negate(input) => vec![input],
+            | ExprKind::Negate(input) => test(input),
             ExprKind::And(left, right)
             | ExprKind::Or(left, right)
             | ExprKind::Compare { left, right, .. }
-            | ExprKind::Arithmetic { left, right, .. } => vec![left, right],
+            | ExprKind::Arithmetic { left, right, .. } => test(left) || test(right),
         }
     }
     /// The positions of the columns that it reads.
@@ -295,7 +304,7 @@ impl Expr {
             ExprKind::Call { function, .. } => function.deterministic,
             _ => true,
         };
-        own && self.children().into_iter().all(Expr::is_deterministic)
+        own && !self.any_child(&mut |child| !child.is_deterministic())
     }
     /// True if the result depends on the time of day at which it is evaluated.
     pub fn uses_wall_clock(&self) -> bool {
@@ -303,7 +312,7 @@ impl Expr {
             ExprKind::Call { function, .. } => function.uses_wall_clock,
             _ => false,
         };
-        own || self.children().into_iter().any(Expr::uses_wall_clock)
+        own || self.any_child(&mut Expr::uses_wall_clock)
     }
     /// True if it reads the running watermark of the rows (`CURRENT_WATERMARK`).
     pub fn uses_watermark(&self) -> bool {
@@ -311,7 +320,7 @@ impl Expr {
             ExprKind::Call { function, .. } => function.uses_watermark,
             _ => false,
         };
-        own || self.children().into_iter().any(Expr::uses_watermark)
+        own || self.any_child(&mut Expr::uses_watermark)
     }
     /// True if the data can make it fail (a division by zero, a text that is no number). Such an
     /// expression must run on the rows that need it and on no others.
@@ -324,7 +333,7 @@ impl Expr {
             ExprKind::Arithmetic { op, right, .. } => division_can_fail(*op, right),
             _ => false,
         };
-        own || self.children().into_iter().any(Expr::can_fail)
+        own || self.any_child(&mut Expr::can_fail)
     }
 
     /// Evaluates now what needs no rows. An expression that fails stays as it is, so that it fails

@@ -229,7 +229,10 @@ fn call_user(function: &ScalarFunction, args: Vec<Expr>, session: &Session) -> R
     let mut typed = Vec::with_capacity(args.len());
     for (arg, data_type) in args.into_iter().zip(expected) {
         let arg = crate::build::coerce(arg, &data_type.clone().nullable(), session);
-        typed.push(arg.map_err(describe)?);
+        typed.push(arg.map_err(|error| {
+            let message = error.message().replace("a column", "an argument");
+            describe(Error::plan(format!("{}: {message}", function.name)))
+        })?);
     }
     let resolved = Function {
         name: function.name.clone(),

@@ -41,12 +41,10 @@ pub fn number_literal(text: &str) -> Result<Expr> {
         return Ok(Expr::literal(Scalar::Double(value), DataType::Double.not_null()));
     }
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    if fraction.is_empty() {
-        if let Ok(value) = whole.parse::<i64>() {
-            let fits = i32::try_from(value).is_ok();
-            let data_type = if fits { DataType::Int } else { DataType::BigInt };
-            return Ok(Expr::literal(Scalar::Integer(value), data_type.not_null()));
-        }
+    if let (true, Ok(value)) = (fraction.is_empty(), whole.parse::<i64>()) {
+        let fits = i32::try_from(value).is_ok();
+        let data_type = if fits { DataType::Int } else { DataType::BigInt };
+        return Ok(Expr::literal(Scalar::Integer(value), data_type.not_null()));
     }
     let precision = whole.len() + fraction.len();
     let digits = format!("{whole}{fraction}");

@@ -251,18 +251,18 @@ impl Cast<'_> {
 
     fn number(&self, array: &ArrayRef) -> Result<ArrayRef> {
         match self.from {
-            DataType::TinyInt => self.from_integer::<Int8Type>(array),
-            DataType::SmallInt => self.from_integer::<Int16Type>(array),
-            DataType::Int => self.from_integer::<Int32Type>(array),
-            DataType::BigInt => self.from_integer::<Int64Type>(array),
-            DataType::Float => self.from_float::<Float32Type>(array),
-            DataType::Double => self.from_float::<Float64Type>(array),
-            DataType::Decimal(_, scale) => self.from_decimal(array, *scale),
+            DataType::TinyInt => self.cast_integer::<Int8Type>(array),
+            DataType::SmallInt => self.cast_integer::<Int16Type>(array),
+            DataType::Int => self.cast_integer::<Int32Type>(array),
+            DataType::BigInt => self.cast_integer::<Int64Type>(array),
+            DataType::Float => self.cast_float::<Float32Type>(array),
+            DataType::Double => self.cast_float::<Float64Type>(array),
+            DataType::Decimal(_, scale) => self.cast_decimal(array, *scale),
             _ => Err(self.unsupported()),
         }
     }
 
-    fn from_integer<T>(&self, array: &ArrayRef) -> Result<ArrayRef>
+    fn cast_integer<T>(&self, array: &ArrayRef) -> Result<ArrayRef>
     where
         T: ArrowPrimitiveType,
         T::Native: Into<i64>,
@@ -285,7 +285,7 @@ impl Cast<'_> {
         })
     }
 
-    fn from_float<T>(&self, array: &ArrayRef) -> Result<ArrayRef>
+    fn cast_float<T>(&self, array: &ArrayRef) -> Result<ArrayRef>
     where
         T: ArrowPrimitiveType,
         T::Native: Into<f64> + std::fmt::Display,
@@ -336,7 +336,7 @@ impl Cast<'_> {
         Ok(Arc::new(out.finish().with_precision_and_scale(precision, scale as i8)?))
     }
 
-    fn from_decimal(&self, array: &ArrayRef, scale: u8) -> Result<ArrayRef> {
+    fn cast_decimal(&self, array: &ArrayRef, scale: u8) -> Result<ArrayRef> {
         let decimals = array.as_primitive::<Decimal128Type>();
         let power = decimal::power_of_ten(scale.into());
         let whole = |v: i128| (v / power) as i64;
@@ -389,7 +389,7 @@ impl Cast<'_> {
                 let values = dates.values().iter().map(|&d| ms(d) * (per_second / 1_000));
                 Ok(timestamps(values.collect(), array.as_ref(), self.to))
             }
-            (T::Timestamp(_) | T::TimestampLtz(_), _) => self.from_timestamp(array),
+            (T::Timestamp(_) | T::TimestampLtz(_), _) => self.cast_timestamp(array),
             (T::Time(_), T::Time(_)) => Ok(array.clone()),
             (T::IntervalDayTime, T::BigInt) => {
                 let spans = array.as_primitive::<DurationMillisecondType>();
@@ -408,7 +408,7 @@ impl Cast<'_> {
         }
     }
 
-    fn from_timestamp(&self, array: &ArrayRef) -> Result<ArrayRef> {
+    fn cast_timestamp(&self, array: &ArrayRef) -> Result<ArrayRef> {
         let from_second = ticks_per_second(self.from);
         let per_ms = from_second / 1_000;
         let is_instant = matches!(self.from, DataType::TimestampLtz(_));

@@ -121,10 +121,9 @@ fn multiply(a: i128, b: i128, s: Scales) -> Option<i128> {
 fn divide(a: i128, b: i128, s: Scales) -> Option<i128> {
     // a / 10^left / (b / 10^right), at the result's scale: shift a by scale - left + right digits.
     let shift = i32::from(s.scale) - i32::from(s.left) + i32::from(s.right);
-    if (0..=38).contains(&shift) {
-        if let Some(dividend) = a.checked_mul(power_of_ten(shift.unsigned_abs())) {
-            return Some(divide_half_up(dividend, b)).filter(|&q| fits(q, s.precision));
-        }
+    let power = (0..=38).contains(&shift).then(|| power_of_ten(shift.unsigned_abs()));
+    if let Some(dividend) = power.and_then(|power| a.checked_mul(power)) {
+        return Some(divide_half_up(dividend, b)).filter(|&q| fits(q, s.precision));
     }
     let (a, b) = (i256::from_i128(a), i256::from_i128(b));
     let power = wide_power(shift.unsigned_abs())?;
