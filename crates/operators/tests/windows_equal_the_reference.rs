@@ -77,7 +77,7 @@ fn random_rows(
         Arc::new(BooleanArray::from(column(rows, random, |random| random.below(2) == 0))),
         Arc::new(watermarks),
     ];
-    RecordBatch::try_new(schema().arrow(), columns).unwrap()
+    RecordBatch::try_new(schema().arrow(), columns).expect("columns as declared")
 }
 
 /// One aggregate for the operator and for the reference.
@@ -89,7 +89,7 @@ fn aggregate(
 ) -> (AggregateCall, ReferenceAggregate) {
     let types: Vec<_> =
         argument.iter().map(|&at| schema().columns[at].column_type.clone()).collect();
-    let (function, result) = resolve(name, distinct, &types).unwrap();
+    let (function, result) = resolve(name, distinct, &types).expect("an aggregate of ours");
     let call =
         AggregateCall { function, argument, distinct, filter, result, name: name.to_lowercase() };
     let function = match name {
@@ -142,7 +142,7 @@ fn operator(window: ReferenceWindow, keys: &[usize], aggregates: &Aggregates) ->
         ReferenceWindow::Session { gap_ms } => {
             let spec =
                 SessionSpec { gap_ms, rowtime: TIME, zone: None, keys, aggregates, late, input };
-            return Box::new(SessionAggregate::new(spec).unwrap());
+            return Box::new(SessionAggregate::new(spec).expect("a specification that fits"));
         }
         ReferenceWindow::Tumble { size_ms, offset_ms } => WindowSpec::Tumble { size_ms, offset_ms },
         ReferenceWindow::Hop { slide_ms, size_ms, offset_ms } => {
@@ -154,7 +154,7 @@ fn operator(window: ReferenceWindow, keys: &[usize], aggregates: &Aggregates) ->
     };
     let spec =
         WindowAggregateSpec { window, rowtime: TIME, zone: None, keys, aggregates, late, input };
-    Box::new(WindowAggregate::new(spec).unwrap())
+    Box::new(WindowAggregate::new(spec).expect("a specification that fits"))
 }
 
 fn query(window: ReferenceWindow, keys: &[usize], aggregates: &Aggregates) -> ReferenceQuery {

@@ -4,7 +4,7 @@
 //! or before a step that needs dense rows: one whose expressions can fail (they must not see rows
 //! that a filter has taken out), one that changes the number of rows, or one that would compute
 //! over mostly dead rows. Columns that no later step reads are dropped before they are compacted
-//! (see [`prune`]).
+//! (see `prune.rs`).
 //!
 //! Invariants:
 //! - one bundle in, one bundle out, with the same stamps, also when no row is left;

@@ -279,6 +279,6 @@ fn windows_of_instants_are_aligned_in_the_sessions_zone() {
     let batch = times(&[17 * HOUR_MS], Some("UTC"));
     let (result, _) = check_transform(&window_rows(day, Some(shanghai)), &batch, &stamps(1));
     let expected = [17 * HOUR_MS, 24 * HOUR_MS, 48 * HOUR_MS, 40 * HOUR_MS - 1];
-    assert_eq!(rows_of(&[result.clone()])[0], expected.map(Value::Integer));
+    assert_eq!(rows_of(std::slice::from_ref(&result))[0], expected.map(Value::Integer));
     assert_eq!(result.schema().field(3).data_type(), &DataType::TimestampLtz(3).arrow());
 }
