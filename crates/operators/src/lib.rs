@@ -5,7 +5,7 @@
 //! | [`chain`] | fused stateless steps: filter, project, unnest, user functions |
 //! | [`assigner`] | row times, watermarks and lateness stamps right behind a source |
 //! | [`limit`], [`sort`], [`temporal_sort`] | LIMIT, ORDER BY at the end, ORDER BY row time |
-//! | [`reference`] | the reference executor: the oracle of tests, written for clarity |
+//! | [`mod@reference`] | the reference executor: the oracle of tests, written for clarity |
 //! | [`test_kit`] | drives an operator without the runtime, in many ways, and compares |
 
 pub mod aggregate;

@@ -11,7 +11,9 @@
 //! - `ready` ascends by time, and every time in `waiting` is above the last one of `ready`;
 //! - a time is complete when it gets ready: all later rows at that time are late.
 //!
-//! A singleton that takes rows in serial order.
+//! A singleton that takes rows in serial order. A row that is not late may still lie at or before
+//! a watermark that has been passed on, so this stands at the end of a pipeline, in front of a
+//! sink: nothing behind it may judge lateness by the row time again.
 
 mod store;
 #[cfg(test)]
