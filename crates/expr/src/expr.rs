@@ -2,7 +2,7 @@
 //!
 //! A tree is made by [`crate::build`], which has already decided every type and inserted every
 //! cast: the operands of a comparison or of integer arithmetic have one type here. Evaluation is
-//! in [`crate::evaluate`]. Columns are positions; names are the planner's business.
+//! in `evaluate`. Columns are positions; names are the planner's business.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -304,6 +304,7 @@ fn fit_one(kind: &str, arg: &Expr) -> Option<Expr> {
         "time" => (date_like || matches!(data_type, DataType::Time(_)), None),
         "binary" => (data_type.is_binary(), None),
         "array" => (matches!(data_type, DataType::Array(_)), None),
+        "collection" => (matches!(data_type, DataType::Array(_) | DataType::Map(..)), None),
         _ => (true, None),
     };
     if is_null && kind != "any" {
@@ -315,7 +316,7 @@ fn fit_one(kind: &str, arg: &Expr) -> Option<Expr> {
             "binary" => DataType::BYTES,
             _ => DataType::STRING,
         });
-        return (kind != "array").then(|| Expr::null(target));
+        return (!matches!(kind, "array" | "collection")).then(|| Expr::null(target));
     }
     let cast = |target: &DataType| implicit_cast(arg.clone(), target);
     accepted.then(|| target.as_ref().map_or_else(|| arg.clone(), cast))

@@ -184,7 +184,7 @@ fn string_fns() {
         ("f", substring("hello", "-3")),
         ("g", call("SUBSTRING", vec![text("hello"), number("10")])),
         ("h", call("TRIM", vec![text("  x ")])),
-        ("i", call("TRIM", vec![text("xxaxx"), text("x")])),
+        ("i", call("TRIM", vec![text("BOTH"), text("x"), text("xxaxx")])),
         ("j", call("LTRIM", vec![text("  x")])),
         ("k", call("REPLACE", vec![text("aaa"), text("a"), text("bb")])),
         ("l", call("POSITION", vec![text("l"), text("hello")])),

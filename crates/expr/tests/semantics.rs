@@ -98,7 +98,7 @@ fn functions_of_text() {
         (call("SUBSTRING", vec![s("hello"), n("-9"), n("6")]), "he"),
         (call("LEFT", vec![s("😀ab"), n("1")]), "😀"),
         (call("BTRIM", vec![s("xyaxy"), s("yx")]), "a"),
-        (call("TRIM_LEADING", vec![s("xxa"), s("x")]), "a"),
+        (call("TRIM", vec![s("LEADING"), s("x"), s("xxax")]), "ax"),
         (call("TRANSLATE", vec![s("abcba"), s("ab"), s("x")]), "xcx"),
         (call("ELT", vec![n("2"), s("a"), s("b")]), "b"),
         (call("ELT", vec![n("3"), s("a"), s("b")]), "NULL"),
@@ -150,6 +150,8 @@ fn functions_of_numbers() {
         (call("ARRAY_CONTAINS", vec![call("ARRAY", vec![n("1"), null()]), null()]), "TRUE"),
         (call("ARRAY_AT", vec![call("ARRAY", vec![n("5"), n("6")]), n("2")]), "6"),
         (call("ARRAY_AT", vec![call("ARRAY", vec![n("5"), n("6")]), n("3")]), "NULL"),
+        (call("ARRAY_AT", vec![call("MAP", vec![s("a"), n("1"), s("b"), n("2")]), s("b")]), "2"),
+        (call("ARRAY_AT", vec![call("MAP", vec![s("a"), n("1")]), s("zz")]), "NULL"),
         (call("CARDINALITY", vec![call("ARRAY", vec![n("5"), n("6")])]), "2"),
         (cast(n("1e30"), DataType::Int), "2147483647"),
         (cast(n("999.5"), DataType::Decimal(3, 0)), "NULL"),
@@ -224,6 +226,23 @@ fn integers_wrap() {
     assert_eq!(wrapped(BinaryOp::Modulo, "-1"), ["0", "0", "NULL"]);
     let long = cast(int(0), DataType::BigInt);
     assert_eq!(texts(&binary(BinaryOp::Add, long, n("1")), &rows)[1], "2147483648");
+}
+
+/// DECIMAL(38,0) and DECIMAL(38,10) have no DECIMAL in common that holds both.
+#[test]
+fn decimals_of_any_scale_compare_exactly() {
+    let whole = |text: &str| cast(n(text), DataType::Decimal(38, 0));
+    let fine = |text: &str| cast(n(text), DataType::Decimal(38, 10));
+    let cases = [
+        (BinaryOp::Equal, whole("2"), fine("1.5"), "FALSE"),
+        (BinaryOp::Greater, whole("2"), fine("1.9999999999"), "TRUE"),
+        (BinaryOp::Equal, whole("2"), fine("2"), "TRUE"),
+        (BinaryOp::Less, fine("-0.1"), n("0"), "TRUE"),
+    ];
+    for (op, left, right, expected) in cases {
+        let expr = binary(op, left, right);
+        assert_eq!(text(&expr), expected, "{op:?}");
+    }
 }
 
 /// Divides 10 by each value; fails on 0.

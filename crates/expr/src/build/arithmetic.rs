@@ -91,7 +91,8 @@ fn numbers(op: ArithmeticOp, left: Expr, right: Expr) -> Expr {
     implicit_cast(node(op, left, right, common), &result)
 }
 
-fn to_decimal(expr: Expr) -> Expr {
+/// An exact number as DECIMAL of as many digits as its type has.
+pub(super) fn to_decimal(expr: Expr) -> Expr {
     match &expr.column_type.data_type {
         DataType::Decimal(..) => expr,
         other => {

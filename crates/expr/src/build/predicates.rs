@@ -2,6 +2,8 @@
 
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
+use super::arithmetic::to_decimal;
+use super::types;
 use super::{PatternKind, call, cast, common_type, implicit_cast_in, string_literal};
 use crate::expr::{CompareOp, Expr, ExprKind, Session};
 use crate::functions::sets;
@@ -62,13 +64,17 @@ pub(super) fn comparable(
         let to = widest_time(l);
         return comparable(op, left, cast(right, to, false, session)?, session);
     }
-    let types = [left.column_type.clone(), right.column_type.clone()];
-    let common = common_type(&types).map_err(|_| {
+    let both = [left.column_type.clone(), right.column_type.clone()];
+    let common = common_type(&both).map_err(|_| {
         Error::plan(format!("cannot compare {l} {op} {r}: text, numbers and times do not mix"))
             .hint(format!("cast one side, for example CAST(… AS {l})"))
     })?;
     if matches!(common.data_type, DataType::Map(..) | DataType::Row(_) | DataType::Array(_)) {
         return Err(Error::unsupported(format!("comparing values of type {}", common.data_type)));
+    }
+    if types::loses_digits(l, r) {
+        // No DECIMAL holds both exactly: the kernel compares them as they are.
+        return Ok((to_decimal(left), to_decimal(right)));
     }
     let data_type = match common.data_type {
         DataType::Null => DataType::Boolean,

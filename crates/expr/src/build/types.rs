@@ -84,6 +84,15 @@ fn merge_numbers(left: &DataType, right: &DataType) -> DataType {
     T::Decimal(precision as u8, scale.min(MAX_PRECISION - whole.min(MAX_PRECISION)) as u8)
 }
 
+/// True if one side is DECIMAL and no DECIMAL holds every value of both.
+pub(super) fn loses_digits(left: &DataType, right: &DataType) -> bool {
+    let exact = |t: &DataType| t.is_numeric() && !t.is_float();
+    let decimal = |t: &DataType| matches!(t, DataType::Decimal(..));
+    let ((lp, ls), (rp, rs)) = (decimal_of(left), decimal_of(right));
+    let digits = (lp - ls).max(rp - rs) + ls.max(rs);
+    exact(left) && exact(right) && (decimal(left) || decimal(right)) && digits > MAX_PRECISION
+}
+
 fn integer_rank(data_type: &DataType) -> u8 {
     match data_type {
         DataType::TinyInt => 1,

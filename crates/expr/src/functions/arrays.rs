@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    Array, ArrayRef, ListArray, StringViewArray, StructArray, UInt32Array, new_null_array,
+    Array, ArrayRef, BooleanArray, ListArray, MapArray, StringViewArray, StructArray, UInt32Array,
+    new_null_array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_ord::cmp;
@@ -21,33 +22,74 @@ use crate::function::Arguments;
 pub(super) const DEFINITIONS: &[Definition] = &[
     custom("ARRAY", "any any*", array),
     custom("ROW", "any any*", row),
-    plain("CARDINALITY", "array", Returns::Int, |a| {
+    plain("CARDINALITY", "collection", Returns::Int, |a| {
         let lists = Lists::new(a, 0);
         a.number_result::<Int32Type>(|row| Some(lists.range(row)?.len() as i32))
     }),
-    custom("ARRAY_AT", "array int", |call| element(call, false)),
+    custom("MAP", "any any any*", map),
+    custom("ARRAY_AT", "any any", |call| match call.arg_type(0) {
+        DataType::Map(..) => map_value(call),
+        _ => element(call, false),
+    }),
     custom("ELEMENT", "array", |call| element(call, true)),
     custom("ARRAY_CONTAINS", "array any", contains),
     custom("SPLIT", "string string", split),
 ];
 
-/// An argument of arrays.
+/// An argument of arrays or maps.
 struct Lists<'a> {
-    list: &'a ListArray,
+    offsets: &'a [i32],
+    nulls: Option<&'a NullBuffer>,
+    /// The elements of all rows; of a map its entries.
+    values: ArrayRef,
     constant: bool,
 }
 
 impl<'a> Lists<'a> {
     fn new(a: &'a Arguments<'_>, index: usize) -> Self {
         let value = a.value(index);
-        Lists { list: value.array().as_list::<i32>(), constant: value.is_constant() }
+        let (array, constant) = (value.array(), value.is_constant());
+        let nulls = array.nulls();
+        match array.as_map_opt() {
+            Some(map) => {
+                let values = Arc::new(map.entries().clone());
+                Lists { offsets: map.value_offsets(), nulls, values, constant }
+            }
+            None => {
+                let list = array.as_list::<i32>();
+                let values = list.values().clone();
+                Lists { offsets: list.value_offsets(), nulls, values, constant }
+            }
+        }
     }
     /// Where the elements of a row stand among all elements.
     fn range(&self, row: usize) -> Option<std::ops::Range<usize>> {
         let row = if self.constant { 0 } else { row };
-        let offsets = self.list.value_offsets();
-        self.list.is_valid(row).then(|| offsets[row] as usize..offsets[row + 1] as usize)
+        let valid = self.nulls.is_none_or(|nulls| nulls.is_valid(row));
+        valid.then(|| self.offsets[row] as usize..self.offsets[row + 1] as usize)
     }
+}
+
+/// Each element beside the value of the second argument in its row: the elements' places, and
+/// whether they are equal, NULL being equal to NULL.
+fn equal_to_second(a: &Arguments<'_>, lists: &Lists<'_>, elements: &ArrayRef) -> Result<Matches> {
+    let mut places = Vec::new();
+    let mut rows = Vec::new();
+    let constant = a.value(1).is_constant();
+    for row in 0..a.rows {
+        for place in lists.range(row).unwrap_or(0..0) {
+            places.push(place as u32);
+            rows.push(if constant { 0 } else { row as u32 });
+        }
+    }
+    let elements = take(elements, &UInt32Array::from(places.clone()), None)?;
+    let sought = take(a.value(1).array(), &UInt32Array::from(rows), None)?;
+    Ok(Matches { places, equal: cmp::not_distinct(&elements, &sought)? })
+}
+
+struct Matches {
+    places: Vec<u32>,
+    equal: BooleanArray,
 }
 
 fn element_type(call: &Call<'_>) -> Result<ColumnType> {
@@ -65,12 +107,7 @@ fn array(call: Call<'_>) -> Result<Expr> {
     let column_type = DataType::Array(Box::new(element.clone())).not_null();
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let width = a.len();
-        let arrays: Vec<&dyn Array> = a.values.iter().map(|v| v.array().as_ref()).collect();
-        let place =
-            |index: usize, row: usize| (index, if a.value(index).is_constant() { 0 } else { row });
-        let places: Vec<(usize, usize)> =
-            (0..a.rows).flat_map(|row| (0..width).map(move |i| place(i, row))).collect();
-        let values = interleave(&arrays, &places)?;
+        let values = interleaved(a, 0, 1)?;
         let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(width, a.rows));
         Ok(Arc::new(ListArray::new(Arc::new(element.field("item")), offsets, values, None)))
     };
@@ -101,6 +138,15 @@ fn row(call: Call<'_>) -> Result<Expr> {
 /// `array[n]`, NULL beyond its ends; or the only element, an error where there are more.
 fn element(call: Call<'_>, only: bool) -> Result<Expr> {
     let column_type = element_type(&call)?.with_nullable(true);
+    let Call { name, mut args, session } = call;
+    if !only {
+        if !args[1].column_type.data_type.is_integer() {
+            let got = &args[1].column_type.data_type;
+            return Err(Error::plan(format!("the index of an array must be INT, got {got}")));
+        }
+        args[1] = implicit_cast_in(args[1].clone(), &DataType::Int, session);
+    }
+    let call = Call { name, args, session };
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let lists = Lists::new(a, 0);
         let position = (!only).then(|| a.ints(1));
@@ -121,12 +167,93 @@ fn element(call: Call<'_>, only: bool) -> Result<Expr> {
             let place = place.filter(|place| (1..=range.len()).contains(place));
             picks.push(place.map(|place| (range.start + place - 1) as u32));
         }
-        if lists.list.values().is_empty() {
+        if lists.values.is_empty() {
             return Ok(new_null_array(&a.result.arrow(), a.rows));
         }
-        Ok(take(lists.list.values(), &UInt32Array::from(picks), None)?)
+        Ok(take(&lists.values, &UInt32Array::from(picks), None)?)
     };
     Ok(call.with_function(column_type, Arc::new(kernel), |function| function.can_fail = only))
+}
+
+/// `map[key]`, NULL where the key is missing.
+fn map_value(call: Call<'_>) -> Result<Expr> {
+    let DataType::Map(key, value) = call.arg_type(0).clone() else {
+        return Err(Error::internal("map access without a map"));
+    };
+    let column_type = value.with_nullable(true);
+    let Call { name, mut args, session } = call;
+    let types = [key.as_ref().clone(), args[1].column_type.clone()];
+    let common = common_type(&types).map_err(|_| {
+        let got = &args[1].column_type.data_type;
+        Error::plan(format!("the keys of the map are {}, got {got}", key.data_type))
+    })?;
+    if common.data_type.arrow() != key.data_type.arrow() {
+        let got = &args[1].column_type.data_type;
+        return Err(Error::plan(format!("the keys of the map are {}, got {got}", key.data_type))
+            .hint("cast the key to the type of the map's keys"));
+    }
+    args[1] = implicit_cast_in(args[1].clone(), &key.data_type, session);
+    let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let lists = Lists::new(a, 0);
+        let entries = lists.values.as_struct();
+        let matches = equal_to_second(a, &lists, entries.column(0))?;
+        let mut next = 0;
+        let mut picks: Vec<Option<u32>> = Vec::with_capacity(a.rows);
+        for row in 0..a.rows {
+            let count = lists.range(row).map_or(0, |range| range.len());
+            let found = (next..next + count).find(|place| matches.equal.value(*place));
+            picks.push(found.map(|place| matches.places[place]));
+            next += count;
+        }
+        Ok(take(entries.column(1), &UInt32Array::from(picks), None)?)
+    };
+    Ok(Call { name, args, session }.with_kernel(column_type, Arc::new(kernel)))
+}
+
+/// `MAP[key, value, …]`
+fn map(call: Call<'_>) -> Result<Expr> {
+    if !call.args.len().is_multiple_of(2) {
+        return Err(call.error("needs a value for each key"));
+    }
+    let unify = |start: usize| {
+        let types: Vec<ColumnType> =
+            call.args[start..].iter().step_by(2).map(|arg| arg.column_type.clone()).collect();
+        common_type(&types).map_err(|error| call.error(error.message()))
+    };
+    let (key, value) = (unify(0)?, unify(1)?);
+    let cast = |(index, arg): (usize, &Expr)| {
+        let to = if index % 2 == 0 { &key.data_type } else { &value.data_type };
+        implicit_cast_in(arg.clone(), to, call.session)
+    };
+    let args: Vec<Expr> = call.args.iter().enumerate().map(cast).collect();
+    let column_type = DataType::Map(Box::new(key), Box::new(value)).not_null();
+    let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let arrow_schema::DataType::Map(field, sorted) = a.result.arrow() else {
+            return Err(Error::internal("MAP without the type of a map"));
+        };
+        let arrow_schema::DataType::Struct(fields) = field.data_type().clone() else {
+            return Err(Error::internal("a map without entries"));
+        };
+        let width = a.len() / 2;
+        let keys = interleaved(a, 0, 2)?;
+        let entries = StructArray::try_new(fields, vec![keys, interleaved(a, 1, 2)?], None)?;
+        let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(width, a.rows));
+        Ok(Arc::new(MapArray::try_new(field, offsets, entries, None, sorted)?))
+    };
+    Ok(Call { args, ..call }.with_kernel(column_type, Arc::new(kernel)))
+}
+
+/// The arguments `first`, `first + step`, … of each row, one row after the other.
+fn interleaved(a: &Arguments<'_>, first: usize, step: usize) -> Result<ArrayRef> {
+    let values: Vec<_> = a.values.iter().skip(first).step_by(step).collect();
+    let arrays: Vec<&dyn Array> = values.iter().map(|value| value.array().as_ref()).collect();
+    let mut places = Vec::with_capacity(a.rows * values.len());
+    for row in 0..a.rows {
+        for (index, value) in values.iter().enumerate() {
+            places.push((index, if value.is_constant() { 0 } else { row }));
+        }
+    }
+    Ok(interleave(&arrays, &places)?)
 }
 
 /// True if an element equals the value; a NULL is found among NULLs.
@@ -144,23 +271,11 @@ fn contains(call: Call<'_>) -> Result<Expr> {
     }
     let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
         let lists = Lists::new(a, 0);
-        // Each element beside the value that is sought in its row.
-        let mut sought = Vec::new();
-        let mut elements = Vec::new();
-        let constant = a.value(1).is_constant();
-        for row in 0..a.rows {
-            for place in lists.range(row).unwrap_or(0..0) {
-                elements.push(place as u32);
-                sought.push(if constant { 0 } else { row as u32 });
-            }
-        }
-        let elements = take(lists.list.values(), &UInt32Array::from(elements), None)?;
-        let sought = take(a.value(1).array(), &UInt32Array::from(sought), None)?;
-        let equal = cmp::not_distinct(&elements, &sought)?;
+        let matches = equal_to_second(a, &lists, &lists.values)?;
         let mut next = 0;
         a.boolean_result(|row| {
             let count = lists.range(row)?.len();
-            let found = (next..next + count).any(|place| equal.value(place));
+            let found = (next..next + count).any(|place| matches.equal.value(place));
             next += count;
             Some(found)
         })

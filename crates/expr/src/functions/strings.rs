@@ -6,10 +6,10 @@ use arrow_array::{Array, ArrayRef, BinaryArray};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
-use thalweg_core::{DataType, Result};
+use thalweg_core::{DataType, Error, Result};
 
 use super::{Call, Definition, Returns, custom, plain};
-use crate::expr::Expr;
+use crate::expr::{Expr, Scalar};
 use crate::function::Arguments;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
@@ -44,9 +44,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             Some(characters(s, length.saturating_sub(n), n))
         })
     }),
-    plain("TRIM", "string string?", Returns::FirstVarchar, |a| trim_text(a, true, true)),
-    plain("TRIM_LEADING", "string string?", Returns::FirstVarchar, |a| trim_text(a, true, false)),
-    plain("TRIM_TRAILING", "string string?", Returns::FirstVarchar, |a| trim_text(a, false, true)),
+    custom("TRIM", "string string? string?", trim),
     plain("LTRIM", "string string?", Returns::FirstVarchar, |a| trim_set(a, true, false)),
     plain("RTRIM", "string string?", Returns::FirstVarchar, |a| trim_set(a, false, true)),
     plain("BTRIM", "string string?", Returns::FirstVarchar, |a| trim_set(a, true, true)),
@@ -197,7 +195,40 @@ fn substring(a: &Arguments<'_>) -> Result<ArrayRef> {
     })
 }
 
-/// `TRIM(BOTH part FROM s)`: removes a whole string, by default a blank, again and again.
+/// `TRIM(s)`, or `TRIM(BOTH part FROM s)` as the arguments BOTH, part and s.
+fn trim(call: Call<'_>) -> Result<Expr> {
+    let Call { name, mut args, session } = call;
+    let (leading, trailing) = match args.len() {
+        1 => (true, true),
+        3 => {
+            let side = args.remove(0);
+            match side.as_literal() {
+                Some(Scalar::String(side)) if &**side == "BOTH" => (true, true),
+                Some(Scalar::String(side)) if &**side == "LEADING" => (true, false),
+                Some(Scalar::String(side)) if &**side == "TRAILING" => (false, true),
+                _ => return Err(Error::plan("TRIM takes BOTH, LEADING or TRAILING")),
+            }
+        }
+        _ => {
+            return Err(Error::plan("TRIM does not take two arguments")
+                .hint("write TRIM(BOTH part FROM text)"));
+        }
+    };
+    // Flink's order is the part, then the text; the type is that of the text.
+    args.reverse();
+    let nullable = args.iter().any(|arg| arg.column_type.nullable);
+    let column_type = Returns::FirstVarchar.resolve(&args).with_nullable(nullable);
+    let shown = match (leading, trailing) {
+        (true, true) => "TRIM",
+        (true, false) => "TRIM_LEADING",
+        _ => "TRIM_TRAILING",
+    };
+    let kernel = move |a: &Arguments<'_>| trim_text(a, leading, trailing);
+    let call = Call { name, args, session };
+    Ok(call.with_function(column_type, Arc::new(kernel), |f| f.name = shown.to_owned()))
+}
+
+/// Removes a whole string, by default a blank, again and again.
 fn trim_text(a: &Arguments<'_>, leading: bool, trailing: bool) -> Result<ArrayRef> {
     let s = a.texts(0);
     let part = (a.len() > 1).then(|| a.texts(1));

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type};
+use arrow_array::types::{ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_ord::cmp;
 use arrow_schema::DataType as Arrow;
 use thalweg_core::Result;
 
+use super::decimal;
 use crate::expr::CompareOp;
 use crate::function::Value;
 
@@ -20,6 +21,9 @@ pub(crate) fn compare(op: CompareOp, left: &Value, right: &Value) -> Result<Valu
     let result = match left.array().data_type() {
         Arrow::Float32 if is_plain => floats::<Float32Type>(op, left, right),
         Arrow::Float64 if is_plain => floats::<Float64Type>(op, left, right),
+        Arrow::Decimal128(..) if left.array().data_type() != right.array().data_type() => {
+            decimals(op, left, right)
+        }
         _ => match op {
             CompareOp::Equal => cmp::eq(left, right),
             CompareOp::NotEqual => cmp::neq(left, right),
@@ -37,6 +41,35 @@ pub(crate) fn compare(op: CompareOp, left: &Value, right: &Value) -> Result<Valu
     } else {
         Value::Rows(result)
     })
+}
+
+/// DECIMAL of different precision and scale, exactly.
+fn decimals(op: CompareOp, left: &Value, right: &Value) -> BooleanArray {
+    let a = left.array().as_primitive::<Decimal128Type>();
+    let b = right.array().as_primitive::<Decimal128Type>();
+    let rows = if left.is_constant() { b.len() } else { a.len() };
+    let (left_scale, right_scale) = (a.scale() as u8, b.scale() as u8);
+    let test = |row: usize| {
+        let i = if left.is_constant() { 0 } else { row };
+        let j = if right.is_constant() { 0 } else { row };
+        let order = match (a.is_valid(i), b.is_valid(j)) {
+            (true, true) => decimal::order(a.value(i), left_scale, b.value(j), right_scale),
+            (x, y) => match op {
+                CompareOp::Distinct => return Some(x != y),
+                CompareOp::NotDistinct => return Some(x == y),
+                _ => return None,
+            },
+        };
+        Some(match op {
+            CompareOp::Equal | CompareOp::NotDistinct => order.is_eq(),
+            CompareOp::NotEqual | CompareOp::Distinct => order.is_ne(),
+            CompareOp::Less => order.is_lt(),
+            CompareOp::LessOrEqual => order.is_le(),
+            CompareOp::Greater => order.is_gt(),
+            CompareOp::GreaterOrEqual => order.is_ge(),
+        })
+    };
+    (0..rows).map(test).collect()
 }
 
 fn floats<T>(op: CompareOp, left: &Value, right: &Value) -> BooleanArray

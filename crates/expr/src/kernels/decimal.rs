@@ -82,6 +82,17 @@ fn wide_rescale(value: i256, from_scale: u32, precision: u8, scale: u8) -> Optio
     scaled.to_i128().filter(|&value| fits(value, precision))
 }
 
+/// How two values of different scale compare.
+pub(crate) fn order(a: i128, a_scale: u8, b: i128, b_scale: u8) -> std::cmp::Ordering {
+    let common = a_scale.max(b_scale);
+    // 38 digits shifted by at most 38 fit 76, and 256 bits hold those.
+    let wide = |value: i128, scale: u8| {
+        let power = i256::from_i128(power_of_ten(u32::from(common - scale)));
+        i256::from_i128(value).wrapping_mul(power)
+    };
+    wide(a, a_scale).cmp(&wide(b, b_scale))
+}
+
 /// Scales of operands and the type of the result.
 #[derive(Clone, Copy)]
 struct Scales {
