@@ -234,9 +234,9 @@ fn sum(argument: &DataType, result: DataType, mean: bool) -> Result<Box<dyn Accu
         DataType::Decimal(precision, scale) if *precision <= 18 => {
             Ok(Box::new(Groups::new(DecimalSum::<i128>::new(*scale, result, mean))))
         }
-        DataType::Decimal(_, scale) => Ok(Box::new(Groups::new(
-            DecimalSum::<arrow_buffer::i256>::new(*scale, result, mean),
-        ))),
+        DataType::Decimal(_, scale) => {
+            Ok(Box::new(Groups::new(DecimalSum::<arrow_buffer::i256>::new(*scale, result, mean))))
+        }
         other if other.is_integer() => Ok(Box::new(Groups::new(IntegerSum { result, mean }))),
         other if other.is_float() => Ok(Box::new(Groups::new(FloatSum { result, mean }))),
         other => Err(Error::plan(format!("SUM and AVG cannot be applied to {other}"))),

@@ -5,7 +5,7 @@
 //! brings the count back to 0, so distinct aggregates are as exact and invertible as the plain
 //! ones.
 
-use arrow_array::{Array, ArrayRef};
+use arrow_array::ArrayRef;
 use hashbrown::hash_map::{Entry, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use thalweg_core::shim::mix64;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, StringViewBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType,
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalYearMonthType,
+    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType, Float32Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalYearMonthType,
     Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType,
 };
-use arrow_array::{Array, ArrayRef, ArrowNativeTypeOp, BooleanArray, PrimitiveArray};
+use arrow_array::{ArrayRef, ArrowNativeTypeOp, BooleanArray, PrimitiveArray};
 use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
 use thalweg_core::{DataType, Error, Result};
 
@@ -55,12 +55,16 @@ pub(super) fn build(argument: &DataType, max: bool) -> Result<Box<dyn Accumulato
             })
         };
     }
-    with_primitive!(arrow.clone(), primitive, match arrow {
-        Arrow::Boolean | Arrow::Utf8View | Arrow::Binary => {
-            Ok(Box::new(Groups::new(BytesExtreme { max, kind: BytesKind::of(&arrow)? })))
+    with_primitive!(
+        arrow.clone(),
+        primitive,
+        match arrow {
+            Arrow::Boolean | Arrow::Utf8View | Arrow::Binary => {
+                Ok(Box::new(Groups::new(BytesExtreme { max, kind: BytesKind::of(&arrow)? })))
+            }
+            _ => Err(Error::plan(format!("MIN and MAX cannot be applied to {argument}"))),
         }
-        _ => Err(Error::plan(format!("MIN and MAX cannot be applied to {argument}"))),
-    })
+    )
 }
 
 struct Extreme<T, const MAX: bool> {

@@ -68,8 +68,7 @@ impl<F: Fold> Accumulator for Groups<F> {
         Ok(())
     }
     fn take(&mut self, ids: &[u32]) -> Result<Box<dyn Accumulator>> {
-        let groups =
-            ids.iter().map(|&id| std::mem::take(&mut self.groups[id as usize])).collect();
+        let groups = ids.iter().map(|&id| std::mem::take(&mut self.groups[id as usize])).collect();
         Ok(Box::new(Groups { fold: Arc::clone(&self.fold), groups }))
     }
     fn reset(&mut self, ids: &[u32]) {

@@ -6,8 +6,8 @@
 //! computing sample variances", 1979), because squares of large values would cancel. DECIMALs are
 //! exact for at most 19 digits per value (the squares then fit 128 bits) and keep 256 bits.
 
-use arrow_array::types::Decimal128Type;
 use arrow_array::ArrayRef;
+use arrow_array::types::Decimal128Type;
 use arrow_buffer::i256;
 use thalweg_core::{DataType, Result};
 

@@ -6,14 +6,13 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType, Float32Type,
     Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalYearMonthType,
     Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType,
 };
-use arrow_array::{Array, ArrayRef, PrimitiveArray};
+use arrow_array::{ArrayRef, PrimitiveArray};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
 use thalweg_core::{DataType, Result};
@@ -34,17 +33,21 @@ pub(super) fn build(argument: &DataType, last: bool) -> Result<Box<dyn Accumulat
             Ok(Box::new(Groups::new(Primitive::<$type> { last, arrow, of: PhantomData })))
         };
     }
-    with_primitive!(arrow.clone(), primitive, match arrow {
-        Arrow::Boolean | Arrow::Utf8View | Arrow::Binary => {
-            let reader = Reader::Bytes(BytesKind::of(&arrow)?);
-            Ok(Box::new(Groups::new(Bytes { last, reader })))
+    with_primitive!(
+        arrow.clone(),
+        primitive,
+        match arrow {
+            Arrow::Boolean | Arrow::Utf8View | Arrow::Binary => {
+                let reader = Reader::Bytes(BytesKind::of(&arrow)?);
+                Ok(Box::new(Groups::new(Bytes { last, reader })))
+            }
+            other => {
+                let converter = RowConverter::new(vec![SortField::new(other)])?;
+                let reader = Reader::Rows(Arc::new(converter));
+                Ok(Box::new(Groups::new(Bytes { last, reader })))
+            }
         }
-        other => {
-            let converter = RowConverter::new(vec![SortField::new(other)])?;
-            let reader = Reader::Rows(Arc::new(converter));
-            Ok(Box::new(Groups::new(Bytes { last, reader })))
-        }
-    })
+    )
 }
 
 /// A value and its place; no place means no value yet.

@@ -5,7 +5,7 @@
 //! ones in 256 bits. Floats are summed in DOUBLE, in the order in which rows come.
 
 use arrow_array::types::Decimal128Type;
-use arrow_array::{Array, ArrayRef, Int64Array};
+use arrow_array::{ArrayRef, Int64Array};
 use arrow_buffer::i256;
 use std::sync::Arc;
 use thalweg_core::{DataType, Result};

@@ -1,1 +1,226 @@
-//! tests
+//! Result types and values as Flink has them, and what merging, subtracting and emptying must keep.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{
+    Array, Decimal128Array, Float64Array, Int32Array, Int64Array, ListArray, StringViewArray,
+};
+use arrow_cast::display::array_value_to_string;
+use thalweg_core::{ColumnType, DataType};
+
+use super::*;
+
+fn call(name: &str, distinct: bool, argument: &DataType) -> AggregateCall {
+    let (function, result) =
+        resolve(name, distinct, &[argument.clone().nullable()]).expect("a known aggregate");
+    let name = name.to_string();
+    AggregateCall { function, argument: Some(0), distinct, filter: None, result, name }
+}
+
+fn input<'a>(ids: &'a [u32], column: &'a ArrayRef, ordinal: u64) -> UpdateInput<'a> {
+    let order = RowOrder { lane: 0, epoch: 0, ordinal };
+    UpdateInput { ids, rows: None, argument: Some(column), order }
+}
+
+fn show(array: &ArrayRef) -> Vec<String> {
+    (0..array.len())
+        .map(|row| match array.is_null(row) {
+            true => "NULL".to_string(),
+            false => array_value_to_string(array, row).expect("a printable value"),
+        })
+        .collect()
+}
+
+/// The aggregate over one group that holds the whole column; the type is checked as well.
+fn whole(name: &str, argument: DataType, column: ArrayRef) -> String {
+    let call = call(name, false, &argument);
+    let mut states = call.accumulator(Some(&argument)).expect("an accumulator");
+    states.grow(1);
+    states.update(&input(&vec![0; column.len()], &column, 0)).expect("updated");
+    let result = states.evaluate(&[0]).expect("evaluated");
+    assert_eq!(*result.data_type(), call.result.data_type.arrow(), "{name}");
+    show(&result).swap_remove(0)
+}
+
+fn ints(values: &[i32]) -> ArrayRef {
+    Arc::new(Int32Array::from(values.to_vec()))
+}
+
+fn decimals(values: &[i128], precision: u8, scale: i8) -> ArrayRef {
+    let array = Decimal128Array::from(values.to_vec());
+    Arc::new(array.with_precision_and_scale(precision, scale).expect("a DECIMAL type"))
+}
+
+#[test]
+fn results_have_the_types_of_flink() {
+    let cases = [
+        ("COUNT", DataType::STRING, "BIGINT NOT NULL"),
+        ("SUM", DataType::TinyInt, "TINYINT"),
+        ("SUM", DataType::Decimal(10, 2), "DECIMAL(38,2)"),
+        ("AVG", DataType::Int, "INT"),
+        ("AVG", DataType::Decimal(10, 2), "DECIMAL(38,6)"),
+        ("AVG", DataType::Decimal(10, 8), "DECIMAL(38,8)"),
+        ("STDDEV_POP", DataType::Int, "INT"),
+        ("VAR_SAMP", DataType::Double, "DOUBLE"),
+        ("MAX", DataType::Timestamp(3), "TIMESTAMP(3)"),
+        ("LAST_VALUE", DataType::STRING, "STRING"),
+    ];
+    for (name, argument, expected) in cases {
+        assert_eq!(call(name, false, &argument).result.to_string(), expected, "{name}");
+    }
+    let string = [DataType::STRING.nullable()];
+    assert!(resolve("SUM", false, &string).expect_err("no sum of text").is_plan_error());
+    assert!(resolve("MEDIAN", false, &string).is_err());
+    assert!(resolve("MAX", false, &[]).is_err());
+}
+
+/// The golden cases avg_types and sum_int_overflow, and rounding of DECIMAL.
+#[test]
+fn values_are_those_of_flink() {
+    let cases = [
+        ("AVG", ints(&[1, 2, 2]), "1"),
+        ("AVG", ints(&[-1, -2]), "-1"),
+        ("STDDEV_POP", ints(&[1, 2, 2]), "0"),
+        ("VAR_SAMP", ints(&[1]), "NULL"),
+        ("VAR_SAMP", ints(&[1, 2]), "0"),
+        ("STDDEV_POP", ints(&[i32::MIN, i32::MAX]), "2147483647"),
+        ("SUM", ints(&[2_147_483_647, 1]), "-2147483648"),
+        ("AVG", ints(&[2_147_483_647, 1]), "1073741824"),
+    ];
+    for (name, column, expected) in cases {
+        assert_eq!(whole(name, DataType::Int, column), expected, "{name}");
+    }
+    let price = || decimals(&[100, 200, 200], 10, 2);
+    assert_eq!(whole("AVG", DataType::Decimal(10, 2), price()), "1.666667");
+    assert_eq!(whole("SUM", DataType::Decimal(10, 2), price()), "5.00");
+    let negative = decimals(&[-100, -200, -200], 10, 2);
+    assert_eq!(whole("AVG", DataType::Decimal(10, 2), negative), "-1.666667");
+    let wide = DataType::Decimal(38, 0);
+    let nines = 10i128.pow(38) - 1;
+    assert_eq!(whole("SUM", wide.clone(), decimals(&[nines, 1], 38, 0)), "NULL");
+    let back = decimals(&[nines, nines, nines, -nines, -nines], 38, 0);
+    assert_eq!(whole("SUM", wide, back), nines.to_string());
+}
+
+#[test]
+fn floats_are_compared_in_a_total_order() {
+    let column = |values: &[f64]| -> ArrayRef { Arc::new(Float64Array::from(values.to_vec())) };
+    let max = |values: &[f64]| whole("MAX", DataType::Double, column(values));
+    let min = |values: &[f64]| whole("MIN", DataType::Double, column(values));
+    assert_eq!(max(&[1.0, f64::NAN, 2.0]), "NaN");
+    assert_eq!(min(&[0.0, -0.0]), "-0.0");
+    assert_eq!(max(&[-0.0, 0.0]), "0.0");
+    assert_eq!(whole("VAR_POP", DataType::Double, column(&[1e9 + 1.0, 1e9 + 3.0])), "1.0");
+    assert_eq!(whole("VAR_POP", DataType::Double, column(&[1.0, f64::NAN])), "NaN");
+}
+
+/// Parts in any order give what the whole gives, and what is subtracted leaves no trace.
+#[test]
+fn parts_merge_in_any_order_and_subtract_cleanly() {
+    let argument = DataType::Int;
+    let columns: [ArrayRef; 3] = [
+        Arc::new(Int32Array::from(vec![Some(5), None, Some(7), Some(5)])),
+        Arc::new(Int32Array::from(vec![Some(-3), Some(7), None, None])),
+        Arc::new(Int32Array::from(vec![Some(9), Some(5), Some(1), Some(1)])),
+    ];
+    let ids: [u32; 4] = [0, 1, 1, 0];
+    for name in ["COUNT", "SUM", "AVG", "MIN", "MAX", "VAR_POP", "FIRST_VALUE", "LAST_VALUE"] {
+        for distinct in [false, true] {
+            let call = call(name, distinct, &argument);
+            let states = |parts: &[usize]| {
+                let mut states = call.accumulator(Some(&argument)).expect("an accumulator");
+                states.grow(2);
+                for &part in parts {
+                    let rows = input(&ids, &columns[part], part as u64);
+                    states.update(&rows).expect("updated");
+                }
+                states
+            };
+            let expected = show(&states(&[0, 1, 2]).evaluate(&[0, 1]).expect("evaluated"));
+            let mut merged = states(&[2]);
+            for part in [1, 0] {
+                let partial = states(&[part]).take(&[0, 1]).expect("taken");
+                merged.merge(&[0, 1], partial.as_ref()).expect("merged");
+            }
+            assert_eq!(show(&merged.evaluate(&[0, 1]).expect("evaluated")), expected, "{name}");
+            if !call.is_invertible() {
+                continue;
+            }
+            let gone = states(&[1]).take(&[0, 1]).expect("taken");
+            merged.subtract(&[0, 1], gone.as_ref()).expect("subtracted");
+            let left = show(&states(&[0, 2]).evaluate(&[0, 1]).expect("evaluated"));
+            assert_eq!(show(&merged.evaluate(&[0, 1]).expect("evaluated")), left, "{name}");
+            merged.reset(&[1]);
+            let empty = if name == "COUNT" { "0" } else { "NULL" };
+            assert_eq!(show(&merged.evaluate(&[1]).expect("evaluated")), [empty], "{name}");
+        }
+    }
+}
+
+#[test]
+fn nested_values_have_a_first_and_a_last() {
+    let element = DataType::Int.nullable();
+    let argument = DataType::Array(Box::new(element));
+    let lists = vec![None, Some(vec![Some(1), None]), Some(vec![Some(3)])];
+    let lists: ArrayRef =
+        Arc::new(ListArray::from_iter_primitive::<arrow_array::types::Int32Type, _, _>(lists));
+    assert_eq!(whole("FIRST_VALUE", argument.clone(), ArrayRef::clone(&lists)), "[1, ]");
+    assert_eq!(whole("LAST_VALUE", argument, lists), "[3]");
+}
+
+/// The longest string, as a user might write it.
+struct Longest;
+
+#[derive(Default)]
+struct LongestState(i64);
+
+impl UserAggregate for Longest {
+    fn name(&self) -> &str {
+        "LONGEST"
+    }
+    fn result_type(&self, _argument: &ColumnType) -> Result<DataType> {
+        Ok(DataType::BigInt)
+    }
+    fn create(&self) -> Box<dyn UserAccumulator> {
+        Box::<LongestState>::default()
+    }
+}
+
+impl UserAccumulator for LongestState {
+    fn accumulate(&mut self, values: &ArrayRef) -> Result<()> {
+        let lengths = values.as_string_view().iter().flatten().map(|text| text.len() as i64);
+        self.0 = lengths.fold(self.0, i64::max);
+        Ok(())
+    }
+    fn merge(&mut self, other: &dyn UserAccumulator) -> Result<()> {
+        let other: Option<&LongestState> = (other as &dyn std::any::Any).downcast_ref();
+        self.0 = self.0.max(other.map_or(0, |other| other.0));
+        Ok(())
+    }
+    fn result(&self) -> Result<ArrayRef> {
+        Ok(Arc::new(Int64Array::from(vec![self.0])))
+    }
+}
+
+#[test]
+fn users_write_aggregates() {
+    let call = AggregateCall {
+        function: AggregateFunction::User(Arc::new(Longest)),
+        argument: Some(0),
+        distinct: false,
+        filter: None,
+        result: DataType::BigInt.nullable(),
+        name: "longest".to_string(),
+    };
+    assert!(!call.is_exact());
+    let mut states = call.accumulator(Some(&DataType::STRING)).expect("an accumulator");
+    states.grow(3);
+    let words: ArrayRef = Arc::new(StringViewArray::from(vec!["a", "bbb", "cc", "dddd"]));
+    states.update(&input(&[0, 1, 0, 1], &words, 0)).expect("updated");
+    let part = states.take(&[1]).expect("taken");
+    states.merge(&[0], part.as_ref()).expect("merged");
+    let result = states.evaluate(&[0, 1, 2]).expect("evaluated");
+    assert_eq!(result.as_primitive::<Int64Type>().values(), &[4, 0, 0]);
+}

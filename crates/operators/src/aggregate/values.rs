@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::{ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type};
 use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Decimal128Array, Float32Array, Float64Array, PrimitiveArray};
 use arrow_buffer::NullBuffer;
 use thalweg_core::{DataType, Error, Result};
@@ -106,9 +106,7 @@ pub(super) fn float_array(
     values: impl Iterator<Item = Option<f64>>,
 ) -> ArrayRef {
     match result {
-        DataType::Float => {
-            Arc::new(values.map(|v| v.map(|v| v as f32)).collect::<Float32Array>())
-        }
+        DataType::Float => Arc::new(values.map(|v| v.map(|v| v as f32)).collect::<Float32Array>()),
         _ => Arc::new(values.collect::<Float64Array>()),
     }
 }

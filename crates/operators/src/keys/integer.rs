@@ -49,9 +49,7 @@ pub(super) fn values(column: &ArrayRef) -> Cow<'_, [i64]> {
         };
     }
     match column.data_type() {
-        Arrow::Boolean => {
-            Cow::Owned(column.as_boolean().values().iter().map(i64::from).collect())
-        }
+        Arrow::Boolean => Cow::Owned(column.as_boolean().values().iter().map(i64::from).collect()),
         Arrow::Int8 => widened!(Int8Type),
         Arrow::Int16 => widened!(Int16Type),
         Arrow::Int32 => widened!(Int32Type),
@@ -155,9 +153,9 @@ impl IntegerTable {
     }
 
     pub(super) fn take(&self, ids: &[u32]) -> ArrayRef {
-        let keys = ids.iter().map(|&id| {
-            if self.null == Some(id) { None } else { Some(self.keys[id as usize]) }
-        });
+        let keys = ids
+            .iter()
+            .map(|&id| if self.null == Some(id) { None } else { Some(self.keys[id as usize]) });
         macro_rules! narrowed {
             ($type:ty) => {
                 Arc::new(

@@ -35,7 +35,8 @@ fn strings_agree_with_a_map() {
     let mut expected: HashMap<Option<String>, u32> = HashMap::new();
     for seed in 0..5 {
         let words = words(seed, 500);
-        let column: ArrayRef = Arc::new(words.iter().map(Option::as_deref).collect::<StringViewArray>());
+        let column: ArrayRef =
+            Arc::new(words.iter().map(Option::as_deref).collect::<StringViewArray>());
         let rows: Vec<u32> = (0..500).filter(|row| row % 3 != 1).collect();
         let (ids, picked): (Vec<u32>, Vec<usize>) = if seed % 2 == 0 {
             (intern(&mut table, &[column], None), (0..500).collect())
@@ -59,8 +60,13 @@ fn strings_agree_with_a_map() {
 #[test]
 fn doubles_group_as_flink_does() {
     let other_nan = f64::from_bits(0x7FF8_0000_0000_0001);
-    let column: ArrayRef =
-        Arc::new(Float64Array::from(vec![Some(0.0), Some(-0.0), Some(f64::NAN), Some(other_nan), None]));
+    let column: ArrayRef = Arc::new(Float64Array::from(vec![
+        Some(0.0),
+        Some(-0.0),
+        Some(f64::NAN),
+        Some(other_nan),
+        None,
+    ]));
     let mut table = KeyTable::new(&[DataType::Double]).expect("doubles are keys");
     assert_eq!(intern(&mut table, &[ArrayRef::clone(&column)], None), [0, 1, 2, 2, 3]);
     let keys = table.take_keys(&[1]).expect("keys");
@@ -73,8 +79,10 @@ fn doubles_group_as_flink_does() {
 /// Whatever path interned a key, its stored hash is the one that routing computed.
 #[test]
 fn stored_hashes_are_those_of_the_routing() {
-    let text: ArrayRef = Arc::new(words(9, 300).iter().map(Option::as_deref).collect::<StringViewArray>());
-    let number: ArrayRef = Arc::new((0..300).map(|n| (n % 7 != 0).then_some(n % 40)).collect::<Int32Array>());
+    let text: ArrayRef =
+        Arc::new(words(9, 300).iter().map(Option::as_deref).collect::<StringViewArray>());
+    let number: ArrayRef =
+        Arc::new((0..300).map(|n| (n % 7 != 0).then_some(n % 40)).collect::<Int32Array>());
     let (string, int) = (DataType::STRING, DataType::Int);
     let shapes: [(Vec<DataType>, Vec<ArrayRef>); 3] = [
         (vec![string.clone()], vec![ArrayRef::clone(&text)]),
@@ -100,7 +108,8 @@ fn released_ids_are_reused_and_memory_stays_flat() {
     let mut table = KeyTable::new(&[DataType::BigInt]).expect("integers are keys");
     let mut flat_bytes = 0;
     for round in 0..200i64 {
-        let column: ArrayRef = Arc::new(Int64Array::from_iter_values(round * 100..(round + 1) * 100));
+        let column: ArrayRef =
+            Arc::new(Int64Array::from_iter_values(round * 100..(round + 1) * 100));
         let ids = intern(&mut table, &[column], None);
         assert_eq!(table.len(), 100);
         ids.iter().for_each(|&id| table.release(id));

@@ -17,8 +17,8 @@ use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Error, Grid, Operator, OperatorClass, Output, Partition, Piece, Progress, Result, Route,
-    TableSchema, Watermark, WatermarkBefore,
+    Bundle, Error, Grid, Operator, OperatorClass, Output, Partition, Piece, Progress, Result,
+    Route, TableSchema, Watermark, WatermarkBefore,
 };
 
 use super::assembly::Assembly;

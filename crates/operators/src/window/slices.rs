@@ -183,8 +183,7 @@ impl Slice {
 
     /// Moves the states of these keys out; the list of keys is left to the caller.
     pub(super) fn take(&mut self, ids: Vec<u32>) -> Result<Partial> {
-        let counts =
-            ids.iter().map(|&id| std::mem::take(&mut self.counts[id as usize])).collect();
+        let counts = ids.iter().map(|&id| std::mem::take(&mut self.counts[id as usize])).collect();
         let accumulators =
             self.accumulators.iter_mut().map(|own| own.take(&ids)).collect::<Result<_>>()?;
         Ok(Partial { ids, counts, accumulators })

@@ -143,10 +143,8 @@ fn first_without(zone: Tz, offset: i64, mut low: i64, mut high: i64) -> i64 {
 }
 
 fn offset_at(zone: Tz, instant: i64) -> i64 {
-    let instant = DateTime::from_timestamp_millis(instant).map_or_else(
-        || DateTime::UNIX_EPOCH.naive_utc(),
-        |instant| instant.naive_utc(),
-    );
+    let instant = DateTime::from_timestamp_millis(instant)
+        .map_or_else(|| DateTime::UNIX_EPOCH.naive_utc(), |instant| instant.naive_utc());
     i64::from(zone.offset_from_utc_datetime(&instant).fix().local_minus_utc()) * 1000
 }
 
@@ -171,8 +169,7 @@ mod tests {
         ] {
             let middle = instant(around);
             let minutes = || (-40 * 60..40 * 60).map(move |n| middle + n * MINUTE);
-            let shown: Vec<(i64, i64)> =
-                minutes().map(|t| (t, t + offset_at(zone, t))).collect();
+            let shown: Vec<(i64, i64)> = minutes().map(|t| (t, t + offset_at(zone, t))).collect();
             let mut tested = Zone::new(Some(zone));
             for n in (-5 * 60..5 * 60).step_by(7) {
                 let now = middle + n * MINUTE;

@@ -1,0 +1,13 @@
+//! The window operators against a reference that takes one row at a time and keeps every row.
+//!
+//! | module | looks for |
+//! |---|---|
+//! | `cases` | exact cases of a real Flink, zones, memory, errors |
+//! | `random` | any difference from the reference, over random rows, windows, lateness and partitions |
+//! | `driver` | runs an operator as the runtime would |
+//! | `reference` | the reference |
+
+mod cases;
+mod driver;
+mod random;
+mod reference;
