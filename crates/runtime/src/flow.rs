@@ -6,6 +6,8 @@
 //! - whoever consumes the last bundle, or closes a container that has none left, carries the
 //!   watermark on at once ([`Job::advance`]); nobody waits for it.
 
+use arrow_array::RecordBatch;
+use arrow_select::concat::concat_batches;
 use thalweg_core::operator::Emitted;
 use thalweg_core::{Bundle, OperatorClass, Result, Route, Stamps, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::{Arc, Ordering};
@@ -397,7 +399,7 @@ impl Job {
         stamps: &Stamps,
     ) -> Result<()> {
         let run = &self.stages[stage];
-        for Emitted { port, batch, kinds } in emitted {
+        for Emitted { port, batch, kinds } in coalesce(emitted)? {
             let bundle = Bundle { batch, kinds, stamps: stamps.clone() };
             if port == 0 {
                 for ((_, edge), output) in run.edges_of(0).zip(outputs) {
@@ -491,3 +493,35 @@ impl Job {
         Ok(())
     }
 }
+
+/// Puts batches that one call emitted by the same port together, so that a watermark which closes
+/// many small windows sends few bundles downstream. Changelogs keep their batches.
+fn coalesce(emitted: Vec<Emitted>) -> Result<Vec<Emitted>> {
+    let mut together: Vec<(Emitted, Vec<RecordBatch>)> = Vec::new();
+    for next in emitted {
+        let rows_of = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).sum();
+        match together.iter_mut().rfind(|(first, _)| first.port == next.port) {
+            Some((first, batches))
+                if first.kinds.is_none()
+                    && next.kinds.is_none()
+                    && next.batch.num_rows() + rows_of(batches) <= COALESCED_ROWS_MAX =>
+            {
+                batches.push(next.batch);
+            }
+            _ => {
+                let batches = vec![next.batch.clone()];
+                together.push((next, batches));
+            }
+        }
+    }
+    let join = |(mut first, batches): (Emitted, Vec<RecordBatch>)| {
+        if batches.len() > 1 {
+            first.batch = concat_batches(batches[0].schema_ref(), &batches)?;
+        }
+        Ok(first)
+    };
+    together.into_iter().map(join).collect()
+}
+
+/// The largest bundle that is put together from small results.
+const COALESCED_ROWS_MAX: usize = 64 * 1024;
