@@ -499,7 +499,8 @@ impl Job {
 fn coalesce(emitted: Vec<Emitted>) -> Result<Vec<Emitted>> {
     let mut together: Vec<(Emitted, Vec<RecordBatch>)> = Vec::new();
     for next in emitted {
-        let rows_of = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).sum();
+        let rows_of =
+            |batches: &[RecordBatch]| -> usize { batches.iter().map(RecordBatch::num_rows).sum() };
         match together.iter_mut().rfind(|(first, _)| first.port == next.port) {
             Some((first, batches))
                 if first.kinds.is_none()
