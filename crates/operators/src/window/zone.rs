@@ -47,6 +47,7 @@ impl Zone {
 
     /// The reading of local clocks at an instant.
     #[inline]
+    #[expect(clippy::wrong_self_convention, reason = "it converts what it is given, not itself")]
     pub(crate) fn to_local(&mut self, instant: i64) -> i64 {
         if self.last.from <= instant && instant < self.last.to {
             return instant + self.last.offset;

@@ -201,7 +201,7 @@ pub(super) fn by_arrival(rows: &[Row]) -> String {
     let words = || rows.iter().filter_map(|row| row.word.clone());
     [
         show(rows.iter().find_map(|row| row.number)),
-        show(words().last()),
+        show(words().next_back()),
         show(words().next()),
         show(rows.iter().filter_map(|row| row.price).next_back().map(|price| decimal(price, 2))),
     ]
