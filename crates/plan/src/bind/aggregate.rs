@@ -54,7 +54,13 @@ impl<'a> Grouping<'a> {
     pub(super) fn new(binder: &Binder<'_>, scope: &'a Scope, list: &[SqlExpr]) -> Result<Self> {
         let group = binder.bind_group_by(scope, list)?;
         let key_texts = group.keys.iter().map(ToString::to_string).collect();
-        Ok(Grouping { scope, group, key_texts, aggregates: Vec::new(), aggregate_texts: Vec::new() })
+        Ok(Grouping {
+            scope,
+            group,
+            key_texts,
+            aggregates: Vec::new(),
+            aggregate_texts: Vec::new(),
+        })
     }
 
     fn key_column(&self, key: usize) -> Expr {
@@ -141,7 +147,8 @@ impl<'a> Grouping<'a> {
             None => None,
             Some(condition) => Some(binder.condition(condition, "FILTER (WHERE …)", &mut names)?),
         };
-        let column = Column::new(format!("{}${}", name.to_lowercase(), self.aggregates.len()), column_type);
+        let column =
+            Column::new(format!("{}${}", name.to_lowercase(), self.aggregates.len()), column_type);
         let argument = arguments.into_iter().next();
         Ok(Aggregate { function, name, column, argument, distinct, filter })
     }
@@ -154,13 +161,13 @@ impl<'a> Grouping<'a> {
                 .hint("behind TABLE(TUMBLE(…)) use window_start, window_end and window_time"));
         };
         let (function, part) = name.split_once('_').unwrap_or((name.as_str(), ""));
-        let renamed = sql::Function {
-            name: vec![sql::Ident::new(function)].into(),
-            ..call.clone()
-        };
+        let renamed =
+            sql::Function { name: vec![sql::Ident::new(function)].into(), ..call.clone() };
         let same = binder.legacy_window(self.scope, &SqlExpr::Function(renamed))?;
         if !same.is_some_and(|w| w.kind == window.kind && w.rowtime == window.rowtime) {
-            return Err(Error::plan(format!("{name} has other arguments than the window of GROUP BY")));
+            return Err(Error::plan(format!(
+                "{name} has other arguments than the window of GROUP BY"
+            )));
         }
         match part {
             "START" => Ok(self.window_column(0, false)),
@@ -196,15 +203,15 @@ impl<'a> Grouping<'a> {
                 return Ok((self.refused(input, error.at(span)), layout));
             }
             GroupWindow::Legacy(window) => Stripped::unchanged(input, window.clone()),
-            GroupWindow::Columns { id, .. } => {
-                match strip(&input, *id).map_err(|e| e.at(span))? {
-                    Some(stripped) => stripped,
-                    None => {
-                        let error = unsupported::later("GROUP BY with the columns of a window that is not directly below");
-                        return Ok((self.refused(input, error.at(span)), layout));
-                    }
+            GroupWindow::Columns { id, .. } => match strip(&input, *id).map_err(|e| e.at(span))? {
+                Some(stripped) => stripped,
+                None => {
+                    let error = unsupported::later(
+                        "GROUP BY with the columns of a window that is not directly below",
+                    );
+                    return Ok((self.refused(input, error.at(span)), layout));
                 }
-            }
+            },
         };
         let node = self.windowed(binder, stripped).map_err(|e| e.at(span))?;
         Ok((node, layout))
@@ -222,7 +229,10 @@ impl<'a> Grouping<'a> {
             let name = column_of(key).map(|c| self.scope.fields[c].name.clone());
             Field::plain(name.unwrap_or_else(|| format!("key${i}")), key.column_type.clone())
         });
-        let aggregates = self.aggregates.iter().map(|a| Field::plain(a.column.name.clone(), a.column.column_type.clone()));
+        let aggregates = self
+            .aggregates
+            .iter()
+            .map(|a| Field::plain(a.column.name.clone(), a.column.column_type.clone()));
         keys.chain(aggregates).collect()
     }
 
@@ -246,8 +256,7 @@ impl<'a> Grouping<'a> {
         window.partition_by.clear();
         let first_window = fields.len();
         fields.extend(window_fields(window.id, window.is_instant));
-        let kind =
-            LogicalKind::WindowAggregate { input: stripped.node, window, keys, aggregates };
+        let kind = LogicalKind::WindowAggregate { input: stripped.node, window, keys, aggregates };
         let mut node = LogicalPlan::node(kind, fields);
         let after = super::strip::conjunction(stripped.after, binder.session)?;
         if let Some(after) = after {
@@ -281,7 +290,12 @@ fn check_session_keys(
 fn is_distinct(call: &sql::Function) -> Result<bool> {
     let sql::FunctionArguments::List(list) = &call.args else { return Ok(false) };
     if let Some(clause) = list.clauses.first() {
-        return Err(unsupported::later(&format!("{clause} inside an aggregate")).at(span_of(clause)));
+        return Err(
+            unsupported::later(&format!("{clause} inside an aggregate")).at(span_of(clause))
+        );
+    }
+    if call.null_treatment == Some(sql::NullTreatment::RespectNulls) {
+        return Err(unsupported::later("RESPECT NULLS"));
     }
     if !call.within_group.is_empty() {
         return Err(unsupported::later("WITHIN GROUP"));

@@ -33,8 +33,10 @@ impl Binder<'_> {
         match bound.column_type.data_type {
             DataType::Boolean => Ok(bound),
             DataType::Null => Ok(Expr::null(DataType::Boolean)),
-            ref other => Err(Error::plan(format!("{clause} must be BOOLEAN, but is {other}"))
-                .at(span_of(expr))),
+            ref other => {
+                Err(Error::plan(format!("{clause} must be BOOLEAN, but is {other}"))
+                    .at(span_of(expr)))
+            }
         }
     }
 
@@ -86,7 +88,8 @@ impl Binder<'_> {
                 self.negated(found, *negated)
             }
             SqlExpr::SimilarTo { negated, expr, pattern, escape_char } => {
-                let found = self.like([expr, pattern], escape_char, PatternKind::SimilarTo, names)?;
+                let found =
+                    self.like([expr, pattern], escape_char, PatternKind::SimilarTo, names)?;
                 self.negated(found, *negated)
             }
             _ => self.by_special_function(expr, names),
@@ -116,6 +119,10 @@ impl Binder<'_> {
             }
             SqlExpr::Trim { trim_where, trim_what, expr, trim_characters: None } => {
                 self.trim(*trim_where, trim_what.as_deref(), expr, names)
+            }
+            SqlExpr::IsJson { expr, kind: None, unique_keys: None, negated } => {
+                let found = self.call("IS JSON", [expr.as_ref()], names)?;
+                self.negated(found, *negated)
             }
             SqlExpr::Array(array) => self.call("ARRAY", array.elem.iter(), names),
             SqlExpr::CompoundFieldAccess { root, access_chain } => {
@@ -153,8 +160,7 @@ impl Binder<'_> {
         right: &SqlExpr,
         names: &mut dyn Names,
     ) -> Result<Expr> {
-        let op = binary_op(op)
-            .ok_or_else(|| unsupported::never(&format!("the operator {op}")))?;
+        let op = binary_op(op).ok_or_else(|| unsupported::never(&format!("the operator {op}")))?;
         let left = self.expression(left, names)?;
         let right = self.expression(right, names)?;
         build::binary(op, left, right, self.session)
@@ -299,7 +305,9 @@ impl Binder<'_> {
                 }
                 sql::AccessExpr::Subscript(_) => return Err(unsupported::never("an array slice")),
                 sql::AccessExpr::Dot(field) => {
-                    return Err(unsupported::later(&format!("the access to field {field} of a ROW")));
+                    return Err(unsupported::later(&format!(
+                        "the access to field {field} of a ROW"
+                    )));
                 }
             };
         }

@@ -70,15 +70,25 @@ impl Binder<'_> {
 
     fn bind_factor(&self, factor: &TableFactor, context: &Context<'_>) -> Result<Source> {
         match factor {
+            _ if is_unnest(factor) => {
+                let call = unnest_call(factor)?;
+                let none = Source { node: one_row(), scope: Scope::empty() };
+                self.bind_unnest(none, &call, false)
+            }
             TableFactor::Table { name, alias, version, args, .. } => {
                 if args.is_some() {
-                    return Err(unsupported::later(&format!("the table function {name}"))
-                        .at(span_of(name)));
+                    return Err(
+                        unsupported::later(&format!("the table function {name}")).at(span_of(name))
+                    );
                 }
                 let node = self.bind_table_name(name, context)?;
                 let node = match version {
                     None => node,
-                    Some(_) => refuse(vec![node], unsupported::join("FOR SYSTEM_TIME AS OF (temporal and lookup joins)").at(span_of(name))),
+                    Some(_) => refuse(
+                        vec![node],
+                        unsupported::join("FOR SYSTEM_TIME AS OF (temporal and lookup joins)")
+                            .at(span_of(name)),
+                    ),
                 };
                 let own_name = self.visible_name(name, context);
                 self.named(node, alias.as_ref(), own_name)
@@ -96,11 +106,6 @@ impl Binder<'_> {
                     None => Ok(source),
                     Some(_) => self.named(source.node, alias.as_ref(), None),
                 }
-            }
-            TableFactor::UNNEST { .. } => {
-                let call = unnest_call(factor)?;
-                let none = Source { node: one_row(), scope: Scope::empty() };
-                self.bind_unnest(none, &call, false)
             }
             TableFactor::MatchRecognize { .. } => {
                 Err(unsupported::later("MATCH_RECOGNIZE").at(span_of(factor)))
@@ -159,11 +164,15 @@ impl Binder<'_> {
         context: &Context<'_>,
     ) -> Result<Source> {
         let (kind, constraint, nullable) = join_kind(operator);
-        if matches!(right, TableFactor::UNNEST { .. }) {
+        if is_unnest(right) {
             let outer = match kind {
                 "a cross join" | "an inner join" => false,
                 "a left join" => true,
-                other => return Err(unsupported::join(&format!("{other} with UNNEST")).at(span_of(right))),
+                other => {
+                    return Err(
+                        unsupported::join(&format!("{other} with UNNEST")).at(span_of(right))
+                    );
+                }
             };
             let call = unnest_call(right)?;
             return self.bind_unnest(left, &call, outer);
@@ -186,14 +195,13 @@ impl Binder<'_> {
 
     fn bind_unnest(&self, left: Source, call: &UnnestCall<'_>, outer: bool) -> Result<Source> {
         let array = self.expression(call.array, &mut PlainNames::of(&left.scope, "UNNEST"))?;
-        let mut fresh = element_fields(&array)
-            .ok_or_else(|| {
-                Error::plan(format!(
-                    "UNNEST takes an ARRAY or a MAP, not {}",
-                    array.column_type.data_type
-                ))
-                .at(span_of(call.array))
-            })?;
+        let mut fresh = element_fields(&array).ok_or_else(|| {
+            Error::plan(format!(
+                "UNNEST takes an ARRAY or a MAP, not {}",
+                array.column_type.data_type
+            ))
+            .at(span_of(call.array))
+        })?;
         if call.ordinality {
             fresh.push(Field::plain("ORDINALITY", DataType::Int.not_null()));
         }
@@ -207,12 +215,8 @@ impl Binder<'_> {
         let right = Scope::of(alias, fresh.clone().into());
         let fields: Arc<[Field]> = left.node.fields.iter().cloned().chain(fresh).collect();
         let scope = left.scope.beside(&right, fields.clone());
-        let kind = LogicalKind::Unnest {
-            input: left.node,
-            array,
-            outer,
-            ordinality: call.ordinality,
-        };
+        let kind =
+            LogicalKind::Unnest { input: left.node, array, outer, ordinality: call.ordinality };
         Ok(Source { node: LogicalPlan::node(kind, fields), scope })
     }
 }
@@ -228,7 +232,9 @@ pub(super) fn simple_name(name: &sql::ObjectName) -> Result<Name> {
     }
     let defaults = ["default_catalog", "default_database"];
     match parts.as_slice() {
-        [qualifiers @ .., last] if qualifiers.iter().all(|q| defaults.contains(&q.value.as_str())) => {
+        [qualifiers @ .., last]
+            if qualifiers.iter().all(|q| defaults.contains(&q.value.as_str())) =>
+        {
             Ok(Name { text: last.value.clone(), span: ident_span(last) })
         }
         _ => Err(Error::plan(format!("there are no catalogs or databases to find '{name}' in"))
@@ -245,8 +251,12 @@ fn refuse(inputs: Vec<Node>, error: Error) -> Node {
 /// What a join is called, its condition, and which sides may be padded with NULL.
 fn join_kind(operator: &JoinOperator) -> (&'static str, Option<&JoinConstraint>, (bool, bool)) {
     match operator {
-        JoinOperator::Join(c) | JoinOperator::Inner(c) => ("an inner join", Some(c), (false, false)),
-        JoinOperator::Left(c) | JoinOperator::LeftOuter(c) => ("a left join", Some(c), (false, true)),
+        JoinOperator::Join(c) | JoinOperator::Inner(c) => {
+            ("an inner join", Some(c), (false, false))
+        }
+        JoinOperator::Left(c) | JoinOperator::LeftOuter(c) => {
+            ("a left join", Some(c), (false, true))
+        }
         JoinOperator::Right(c) | JoinOperator::RightOuter(c) => {
             ("a right join", Some(c), (true, false))
         }
@@ -267,17 +277,45 @@ fn joined_field(field: &Field, nullable: bool) -> Field {
     }
 }
 
-fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
+/// True for `UNNEST(…)`, which the parser takes for a table with arguments.
+fn is_unnest(factor: &TableFactor) -> bool {
     match factor {
-        TableFactor::UNNEST { alias, array_exprs, with_ordinality, with_offset: false, .. } => {
-            match array_exprs.as_slice() {
-                [array] => {
-                    Ok(UnnestCall { array, alias: alias.as_ref(), ordinality: *with_ordinality })
-                }
-                _ => Err(unsupported::never("UNNEST of several arrays").at(span_of(factor))),
-            }
+        TableFactor::UNNEST { .. } => true,
+        TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => {
+            name.to_string().eq_ignore_ascii_case("UNNEST")
         }
-        _ => Err(unsupported::never("UNNEST WITH OFFSET").at(span_of(factor))),
+        _ => false,
+    }
+}
+
+fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
+    let (arrays, alias, ordinality): (Vec<&sql::Expr>, _, bool) = match factor {
+        TableFactor::UNNEST { alias, array_exprs, with_ordinality, with_offset: false, .. } => {
+            (array_exprs.iter().collect(), alias, *with_ordinality)
+        }
+        TableFactor::Table { args: Some(args), alias, with_ordinality, .. } => {
+            (argument_expressions(&args.args), alias, *with_ordinality)
+        }
+        TableFactor::Function { args, alias, with_ordinality, .. } => {
+            (argument_expressions(args), alias, *with_ordinality)
+        }
+        _ => return Err(unsupported::never("UNNEST WITH OFFSET").at(span_of(factor))),
+    };
+    match arrays.as_slice() {
+        [array] => Ok(UnnestCall { array, alias: alias.as_ref(), ordinality }),
+        _ => Err(Error::plan(format!("UNNEST takes one array, not {}", arrays.len()))
+            .at(span_of(factor))),
+    }
+}
+
+fn argument_expressions(args: &[sql::FunctionArg]) -> Vec<&sql::Expr> {
+    args.iter().filter_map(argument_expression).collect()
+}
+
+fn argument_expression(arg: &sql::FunctionArg) -> Option<&sql::Expr> {
+    match arg {
+        sql::FunctionArg::Unnamed(sql::FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
     }
 }
 

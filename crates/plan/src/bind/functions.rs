@@ -1,8 +1,6 @@
 //! Which function names mean aggregates, windows or something else that needs its own rule.
 
-use sqlparser::ast::{
-    Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-};
+use sqlparser::ast::{Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 use thalweg_core::{Error, Result};
 
 use super::Binder;
@@ -10,15 +8,41 @@ use super::spans::span_of;
 
 /// The aggregates, by Flink's names.
 pub const AGGREGATES: &[&str] = &[
-    "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP",
-    "VAR_SAMP", "VARIANCE", "FIRST_VALUE", "LAST_VALUE",
+    "COUNT",
+    "SUM",
+    "AVG",
+    "MIN",
+    "MAX",
+    "STDDEV_POP",
+    "STDDEV_SAMP",
+    "STDDEV",
+    "VAR_POP",
+    "VAR_SAMP",
+    "VARIANCE",
+    "FIRST_VALUE",
+    "LAST_VALUE",
 ];
 
 /// Aggregates of Flink that are not there yet.
 const LATER_AGGREGATES: &[&str] = &[
-    "COLLECT", "LISTAGG", "ARRAY_AGG", "JSON_OBJECTAGG", "JSON_ARRAYAGG", "APPROX_COUNT_DISTINCT",
-    "RANK", "DENSE_RANK", "ROW_NUMBER", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD",
-    "GROUPING", "GROUPING_ID", "GROUP_ID", "PERCENTILE",
+    "COLLECT",
+    "LISTAGG",
+    "ARRAY_AGG",
+    "JSON_OBJECTAGG",
+    "JSON_ARRAYAGG",
+    "APPROX_COUNT_DISTINCT",
+    "RANK",
+    "DENSE_RANK",
+    "ROW_NUMBER",
+    "PERCENT_RANK",
+    "CUME_DIST",
+    "NTILE",
+    "LAG",
+    "LEAD",
+    "GROUPING",
+    "GROUPING_ID",
+    "GROUP_ID",
+    "PERCENTILE",
 ];
 
 /// The name of a function, upper case.
@@ -28,9 +52,7 @@ pub fn function_name(function: &Function) -> String {
 
 /// True for a built-in or registered aggregate, also for one that can't be computed yet.
 pub fn is_aggregate(binder: &Binder<'_>, name: &str) -> bool {
-    AGGREGATES.contains(&name)
-        || LATER_AGGREGATES.contains(&name)
-        || binder.is_user_aggregate(name)
+    AGGREGATES.contains(&name) || LATER_AGGREGATES.contains(&name) || binder.is_user_aggregate(name)
 }
 
 /// True for an aggregate that comes with a later version.

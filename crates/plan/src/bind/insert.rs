@@ -71,12 +71,16 @@ impl Binder<'_> {
             };
             let target = column.column_type.clone();
             let expr = build::coerce(expr, &target, self.session).map_err(|e| {
-                let found = source.map_or("NULL".to_string(), |i| node.fields[i].column_type.to_string());
+                let found =
+                    source.map_or("NULL".to_string(), |i| node.fields[i].column_type.to_string());
                 Error::plan(format!(
                     "column '{}' of '{}' is {}, but the query gives {found}",
                     column.name, table.name, target
                 ))
-                .hint(e.help().map_or_else(|| format!("write CAST(… AS {})", target.data_type), str::to_string))
+                .hint(e.help().map_or_else(
+                    || format!("write CAST(… AS {})", target.data_type),
+                    str::to_string,
+                ))
             })?;
             columns.push((column.name.clone(), expr));
         }

@@ -27,9 +27,9 @@ mod select;
 pub mod spans;
 pub mod strip;
 pub mod table;
-mod unsupported;
 #[cfg(test)]
 mod tests;
+mod unsupported;
 mod window;
 
 use std::cell::{Cell, RefCell};

@@ -41,8 +41,11 @@ impl Names for PlainNames<'_> {
         if let SqlExpr::Function(function) = expr {
             let name = function_name(function);
             if function.over.is_none() && is_aggregate(binder, &name) {
-                return Err(Error::plan(format!("{name} is an aggregate and can't stand in {}", self.clause))
-                    .at(span_of(function)));
+                return Err(Error::plan(format!(
+                    "{name} is an aggregate and can't stand in {}",
+                    self.clause
+                ))
+                .at(span_of(function)));
             }
             if is_group_window_function(&name) {
                 return Err(Error::plan(format!("{name} needs GROUP BY with the same window"))

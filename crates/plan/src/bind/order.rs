@@ -51,16 +51,16 @@ impl Ordered {
     fn sort(self, bounds: Option<Bounds>) -> Result<Node> {
         let Ordered { node, keys, span, .. } = self;
         let Some(first) = keys.first() else { return Ok(cut(node, bounds)) };
+        // Rows leave a sort at or behind watermarks that were passed on: no row time any more.
+        let fields: Vec<Field> =
+            node.fields.iter().map(|f| Field { time: TimeAttribute::None, ..f.clone() }).collect();
         if node.fields[first.column].time.is_rowtime() && !first.descending {
-            let fields = node.fields.clone();
             let sorted = LogicalPlan::node(LogicalKind::TemporalSort { input: node, keys }, fields);
             return Ok(cut(sorted, bounds));
         }
         let Some(Bounds { limit: Some(limit), offset }) = bounds else {
             return Err(unbounded_sort(&node.fields[first.column], span));
         };
-        let fields: Vec<Field> =
-            node.fields.iter().map(|f| Field { time: TimeAttribute::None, ..f.clone() }).collect();
         Ok(LogicalPlan::node(LogicalKind::SortLimit { input: node, keys, limit, offset }, fields))
     }
 }

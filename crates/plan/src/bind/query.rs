@@ -72,9 +72,7 @@ impl Binder<'_> {
         }
         let bounds = bind_bounds(query)?;
         let ordered = match query.body.as_ref() {
-            SetExpr::Select(select) => {
-                self.bind_select(select, query.order_by.as_ref(), &inner)?
-            }
+            SetExpr::Select(select) => self.bind_select(select, query.order_by.as_ref(), &inner)?,
             body => {
                 let node = self.bind_body(body, &inner)?;
                 self.order_by_output(node, query.order_by.as_ref())?
@@ -103,17 +101,23 @@ impl Binder<'_> {
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 let left = self.bind_body(left, context)?;
                 let right_node = self.bind_body(right, context)?;
-                let union = self.bind_union(left, right_node).map_err(|e| e.at(span_of(right.as_ref())))?;
+                let union =
+                    self.bind_union(left, right_node).map_err(|e| e.at(span_of(right.as_ref())))?;
                 Ok(match refused_set_operation(*op, *set_quantifier) {
                     None => union,
                     Some(error) => {
                         let fields = union.fields.clone();
                         let error = error.at(span_of(body));
-                        LogicalPlan::node(LogicalKind::Refused { inputs: vec![union], error }, fields)
+                        LogicalPlan::node(
+                            LogicalKind::Refused { inputs: vec![union], error },
+                            fields,
+                        )
                     }
                 })
             }
-            SetExpr::Table(_) => Err(unsupported::never("TABLE as a query").hint("write SELECT * FROM t")),
+            SetExpr::Table(_) => {
+                Err(unsupported::never("TABLE as a query").hint("write SELECT * FROM t"))
+            }
             _ => Err(unsupported::never("a statement inside a query")),
         }
     }
@@ -158,7 +162,8 @@ impl Binder<'_> {
             let column_type = build::common_type(&types).map_err(|e| {
                 Error::plan(format!("column '{}' of a set operation: {}", a.name, e.message()))
             })?;
-            let both_time = a.time.is_rowtime() && b.time.is_rowtime()
+            let both_time = a.time.is_rowtime()
+                && b.time.is_rowtime()
                 && a.column_type.data_type == b.column_type.data_type;
             let time = if both_time { TimeAttribute::RowTime } else { TimeAttribute::None };
             fields.push(Field { name: a.name.clone(), column_type, time });
@@ -202,10 +207,11 @@ impl Binder<'_> {
         let visible = node.fields.len();
         let mut keys = Vec::new();
         for item in super::order::items(order)? {
-            let column = super::order::output_column(&item.expr, &node.fields)?.ok_or_else(|| {
-                Error::plan("ORDER BY of a set operation names an output column or its number")
-                    .at(span_of(&item.expr))
-            })?;
+            let column =
+                super::order::output_column(&item.expr, &node.fields)?.ok_or_else(|| {
+                    Error::plan("ORDER BY of a set operation names an output column or its number")
+                        .at(span_of(&item.expr))
+                })?;
             keys.push(super::order::sort_key(item, column));
         }
         Ok(Ordered { node, visible, keys, span: super::order::span(order) })

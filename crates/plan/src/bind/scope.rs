@@ -104,8 +104,12 @@ impl Scope {
             (None, _) => {
                 let candidates =
                     self.fields[range.start..range.start + range.len].iter().map(|f| &*f.name);
-                Err(missing_column(&format!("{}.{}", relation.value, name.value), &name.value, candidates)
-                    .at(span))
+                Err(missing_column(
+                    &format!("{}.{}", relation.value, name.value),
+                    &name.value,
+                    candidates,
+                )
+                .at(span))
             }
         }
     }

@@ -139,7 +139,9 @@ impl Binder<'_> {
                     self.expand(range, scope, item, names, &mut columns)?;
                 }
                 SelectItem::ExprWithAliases { .. } => {
-                    return Err(unsupported::never("an expression with several names").at(span_of(item)));
+                    return Err(
+                        unsupported::never("an expression with several names").at(span_of(item))
+                    );
                 }
             }
         }
@@ -173,7 +175,9 @@ impl Binder<'_> {
     ) -> Result<Vec<(&'q sql::OrderByExpr, usize)>> {
         let visible: Vec<crate::logical::Field> = columns
             .iter()
-            .map(|(name, expr)| crate::logical::Field::plain(name.clone(), expr.column_type.clone()))
+            .map(|(name, expr)| {
+                crate::logical::Field::plain(name.clone(), expr.column_type.clone())
+            })
             .collect();
         let mut keys = Vec::new();
         for item in items(order)? {

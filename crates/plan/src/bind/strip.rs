@@ -92,8 +92,9 @@ pub fn strip(node: &Node, id: WindowId) -> Result<Option<Stripped>> {
             None => Ok(None),
             Some(stripped) => strip_filter(stripped, predicate).map(Some),
         },
-        LogicalKind::Project { input, expressions } => Ok(strip(input, id)?
-            .map(|stripped| strip_project(stripped, &node.fields, expressions))),
+        LogicalKind::Project { input, expressions } => {
+            Ok(strip(input, id)?.map(|stripped| strip_project(stripped, &node.fields, expressions)))
+        }
         _ => Ok(None),
     }
 }
@@ -169,10 +170,7 @@ pub fn conjuncts(predicate: &Expr) -> Vec<Expr> {
 }
 
 /// Joins conditions by AND.
-pub fn conjunction(
-    parts: Vec<Expr>,
-    session: &thalweg_expr::Session,
-) -> Result<Option<Expr>> {
+pub fn conjunction(parts: Vec<Expr>, session: &thalweg_expr::Session) -> Result<Option<Expr>> {
     let mut parts = parts.into_iter();
     let Some(first) = parts.next() else { return Ok(None) };
     let joined =

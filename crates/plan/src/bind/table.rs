@@ -10,8 +10,8 @@ use thalweg_core::{Column, ColumnType, DataType, Error, Result, TableSchema};
 use thalweg_expr::Expr;
 
 use super::Binder;
-use super::near::did_you_mean;
 use super::names::PlainNames;
+use super::near::did_you_mean;
 use super::scope::Scope;
 use crate::ast::{CreateTable, TableColumnKind, WatermarkSpec};
 use crate::logical::{Field, TimeAttribute};
@@ -175,7 +175,8 @@ impl Binder<'_> {
         let expression = self
             .expression(&spec.expression, &mut PlainNames::of(&scope, "a watermark"))
             .map_err(|e| e.at(spec.column.span))?;
-        check_watermark_type(rowtime, &expression.column_type).map_err(|e| e.at(spec.column.span))?;
+        check_watermark_type(rowtime, &expression.column_type)
+            .map_err(|e| e.at(spec.column.span))?;
         Ok(ResolvedWatermark { column, expression })
     }
 }
@@ -217,8 +218,7 @@ fn check_names(definition: &CreateTable) -> Result<()> {
 /// The physical and metadata columns, which computed columns may use.
 fn base_fields(definition: &CreateTable) -> Vec<Field> {
     let field = |c: &crate::ast::TableColumn| match &c.kind {
-        TableColumnKind::Physical(column_type)
-        | TableColumnKind::Metadata { column_type, .. } => {
+        TableColumnKind::Physical(column_type) | TableColumnKind::Metadata { column_type, .. } => {
             Some(Field::plain(c.name.text.clone(), column_type.clone()))
         }
         TableColumnKind::Computed(_) => None,
@@ -229,9 +229,8 @@ fn base_fields(definition: &CreateTable) -> Vec<Field> {
 /// From a position in [`base_fields`] to the position among the declared columns.
 fn declared_positions(definition: &CreateTable) -> impl Fn(usize) -> usize + use<> {
     let computed = |c: &crate::ast::TableColumn| matches!(c.kind, TableColumnKind::Computed(_));
-    let positions: Vec<usize> = (0..definition.columns.len())
-        .filter(|&i| !computed(&definition.columns[i]))
-        .collect();
+    let positions: Vec<usize> =
+        (0..definition.columns.len()).filter(|&i| !computed(&definition.columns[i])).collect();
     move |i| positions[i]
 }
 
@@ -246,7 +245,10 @@ fn primary_key(definition: &CreateTable, table: &ResolvedTable) -> Result<Vec<us
             ))
             .at(name.span)),
             None => {
-                let error = Error::plan(format!("PRIMARY KEY names column '{}', which does not exist", name.text));
+                let error = Error::plan(format!(
+                    "PRIMARY KEY names column '{}', which does not exist",
+                    name.text
+                ));
                 let names = table.columns.iter().map(|c| c.column.name.as_str());
                 Err(did_you_mean(error, &name.text, names).at(name.span))
             }

@@ -19,8 +19,7 @@ struct Bound {
 }
 
 fn script(text: &str) -> Result<Bound> {
-    let mut bound =
-        Bound { catalog: Catalog::new(), session: Session::default(), last: None };
+    let mut bound = Bound { catalog: Catalog::new(), session: Session::default(), last: None };
     for statement in parse_script(text)? {
         if !bound.catalog.apply(&statement)? {
             bound.last = Some(statement.kind);
@@ -67,9 +66,18 @@ fn cases(kind: &str) -> Vec<String> {
 /// Cases of kind append that need what a later version brings.
 fn is_later(case: &str) -> bool {
     const LATER: &[&str] = &[
-        "distinct_select", "except_intersect", "global_agg_empty_input", "interval_join_full",
-        "interval_join_inner", "interval_join_late", "match_recognize", "regular_join_inner",
-        "semi_join_in", "temporal_join_versioned", "window_join", "window_topn",
+        "distinct_select",
+        "except_intersect",
+        "global_agg_empty_input",
+        "interval_join_full",
+        "interval_join_inner",
+        "interval_join_late",
+        "match_recognize",
+        "regular_join_inner",
+        "semi_join_in",
+        "temporal_join_versioned",
+        "window_join",
+        "window_topn",
     ];
     LATER.contains(&case) || case.starts_with("over_") || case.starts_with("dedup_")
 }
@@ -78,7 +86,9 @@ fn is_later(case: &str) -> bool {
 fn expected_schema(case: &str) -> String {
     let text = std::fs::read_to_string(golden().join(case).join("schema.json")).expect("a schema");
     let quoted: Vec<&str> = text.split('"').skip(1).step_by(2).collect();
-    quoted.chunks(2).map(|pair| pair.join(" ")).collect::<Vec<_>>().join("\n")
+    let text = quoted.chunks(2).map(|pair| pair.join(" ")).collect::<Vec<_>>().join("\n");
+    // The gateway wrote these two as its interface calls them, not as SQL does.
+    text.replace("TIME_WITHOUT_TIME_ZONE", "TIME").replace("VARBINARY NOT", "BYTES NOT")
 }
 
 fn query_of(case: &str) -> String {
@@ -156,7 +166,12 @@ fn mistakes_get_a_place_and_a_near_miss() {
         ("SELECT c.item FROM bid b", "no relation 'c'", "'b'", (2, 8)),
         ("SELECT item FROM bids", "no table or view 'bids'", "'bid'", (2, 18)),
         ("SELECT UPER(item) FROM bid", "UPER", "UPPER", (2, 8)),
-        ("SELECT item, COUNT(*) FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(bidtme), INTERVAL '1' HOUR)) GROUP BY window_start, window_end", "no column 'bidtme'", "bidtime", (2, 63)),
+        (
+            "SELECT item, COUNT(*) FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(bidtme), INTERVAL '1' HOUR)) GROUP BY window_start, window_end",
+            "no column 'bidtme'",
+            "bidtime",
+            (2, 63),
+        ),
     ];
     for (query, message, help, place) in cases {
         let error = bid_error(query);

@@ -20,8 +20,9 @@ pub fn global_aggregate() -> Error {
 
 /// SELECT DISTINCT.
 pub fn distinct() -> Error {
-    Error::unsupported(format!("SELECT DISTINCT {LATER}"))
-        .hint("group by window_start, window_end and the columns to find distinct values per window")
+    Error::unsupported(format!("SELECT DISTINCT {LATER}")).hint(
+        "group by window_start, window_end and the columns to find distinct values per window",
+    )
 }
 
 /// A join.
@@ -32,19 +33,22 @@ pub fn join(kind: &str) -> Error {
 
 /// UNION, INTERSECT, EXCEPT.
 pub fn set_operation(name: &str) -> Error {
-    let hint = if name == "UNION" { "use UNION ALL, which keeps duplicates" } else { "filter with WHERE" };
+    let hint =
+        if name == "UNION" { "use UNION ALL, which keeps duplicates" } else { "filter with WHERE" };
     Error::unsupported(format!("{name} {LATER}")).hint(hint)
 }
 
 /// A function OVER a window of rows.
 pub fn over(function: &str) -> Error {
     match function {
-        "ROW_NUMBER" => Error::unsupported(format!("ROW_NUMBER() OVER (Top-N and deduplication) {LATER}"))
-            .hint("ORDER BY … LIMIT finds the first rows of a bounded input"),
-        "RANK" | "DENSE_RANK" => {
-            Error::unsupported(format!("{function}() OVER is not supported on a stream, nor is it in Flink"))
+        "ROW_NUMBER" => {
+            Error::unsupported(format!("ROW_NUMBER() OVER (Top-N and deduplication) {LATER}"))
                 .hint("ORDER BY … LIMIT finds the first rows of a bounded input")
         }
+        "RANK" | "DENSE_RANK" => Error::unsupported(format!(
+            "{function}() OVER is not supported on a stream, nor is it in Flink"
+        ))
+        .hint("ORDER BY … LIMIT finds the first rows of a bounded input"),
         _ => Error::unsupported(format!("{function}(…) OVER {LATER}"))
             .hint("aggregate per window with GROUP BY window_start, window_end"),
     }

@@ -10,13 +10,15 @@ use super::spans::span_of;
 use super::{Binder, Context, unsupported};
 use crate::ast::{Name, WindowCall, WindowFunction, WindowInput};
 use crate::logical::fields::window_fields;
-use crate::logical::{
-    Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, WindowKind,
-};
+use crate::logical::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, WindowKind};
 
 impl Binder<'_> {
     /// Binds a windowing function: its input with window_start, window_end and window_time.
-    pub(super) fn bind_window_call(&self, call: &WindowCall, context: &Context<'_>) -> Result<Node> {
+    pub(super) fn bind_window_call(
+        &self,
+        call: &WindowCall,
+        context: &Context<'_>,
+    ) -> Result<Node> {
         let input = match &call.input {
             WindowInput::Table(name) => self.named_relation(name, context)?,
             WindowInput::Query(query) => self.bind_query(query, context)?,
@@ -171,4 +173,3 @@ fn check_lengths(kind: WindowKind, legacy: bool) -> Result<()> {
         }
     }
 }
-

@@ -159,7 +159,8 @@ fn input_demand(node: &LogicalPlan, own: &Demand, late: LateColumns<'_>) -> Resu
             wanted.extend(own);
             wanted.extend(columns);
         }
-        LogicalKind::UnionAll { .. } | LogicalKind::Limit { .. } => wanted.extend(own),
+        LogicalKind::UnionAll { .. } => wanted.extend(at_least_one(own, node.fields.len())),
+        LogicalKind::Limit { .. } => wanted.extend(own),
         LogicalKind::Refused { inputs, .. } => {
             wanted.extend(0..inputs.iter().map(|i| i.fields.len()).max().unwrap_or(0));
         }
@@ -193,8 +194,7 @@ impl Pruned {
         keys.iter().map(|key| SortKey { column: self.place(key.column), ..*key }).collect()
     }
     fn window(&self, window: &Window) -> Window {
-        let partition_by =
-            window.partition_by.iter().filter_map(|&i| self.positions[i]).collect();
+        let partition_by = window.partition_by.iter().filter_map(|&i| self.positions[i]).collect();
         Window { rowtime: self.place(window.rowtime), partition_by, ..window.clone() }
     }
     /// A node that passes all columns of this one on.
@@ -205,7 +205,12 @@ impl Pruned {
                 kept[new] = Some(fields[old].clone());
             }
         }
-        let fields: Vec<Field> = kept.into_iter().flatten().collect();
+        let own = self.node.fields.iter();
+        let fields: Vec<Field> = kept
+            .into_iter()
+            .zip(own)
+            .map(|(kept, own)| kept.unwrap_or_else(|| own.clone()))
+            .collect();
         Pruned { node: LogicalPlan::node(kind, fields), positions: self.positions.clone() }
     }
     /// A node that passes all columns of this one on and appends `extra` of its own.
@@ -213,8 +218,7 @@ impl Pruned {
         let before = fields.len() - extra;
         let mut made = self.same_columns(kind.clone(), &fields[..before]);
         let width = made.node.fields.len();
-        let all: Vec<Field> =
-            made.node.fields.iter().chain(&fields[before..]).cloned().collect();
+        let all: Vec<Field> = made.node.fields.iter().chain(&fields[before..]).cloned().collect();
         made.node = LogicalPlan::node(kind, all);
         made.positions.extend((width..width + extra).map(Some));
         made
@@ -229,11 +233,7 @@ fn positions(width: usize, kept: &[usize]) -> Vec<Option<usize>> {
     positions
 }
 
-fn prune(
-    node: &Node,
-    demand: &Demand,
-    done: &HashMap<*const LogicalPlan, Pruned>,
-) -> Pruned {
+fn prune(node: &Node, demand: &Demand, done: &HashMap<*const LogicalPlan, Pruned>) -> Pruned {
     let of = |input: &Node| &done[&Arc::as_ptr(input)];
     let fields = &node.fields;
     match &node.kind {
@@ -249,10 +249,9 @@ fn prune(
             prune_aggregate(of(input), window, keys, aggregates, fields, demand)
         }
         LogicalKind::UnionAll { inputs } => prune_union(inputs, done, fields, demand),
-        LogicalKind::Filter { input, predicate } => {
-            let below = of(input);
-            let predicate = below.map(predicate);
-            below.same_columns(LogicalKind::Filter { input: below.node.clone(), predicate }, fields)
+        LogicalKind::Values { .. } | LogicalKind::Refused { .. } => {
+            let all: Vec<usize> = (0..fields.len()).collect();
+            Pruned { node: node.clone(), positions: positions(fields.len(), &all) }
         }
         LogicalKind::WindowRows { input, window } => {
             let below = of(input);
@@ -269,37 +268,35 @@ fn prune(
             };
             below.and_more(kind, fields, fields.len() - input.fields.len())
         }
-        LogicalKind::TemporalSort { input, keys } => {
-            let below = of(input);
-            let keys = below.keys(keys);
-            below.same_columns(LogicalKind::TemporalSort { input: below.node.clone(), keys }, fields)
+        kind => {
+            let below = of(node.inputs()[0]);
+            below.same_columns(passing(kind, below), fields)
         }
-        LogicalKind::SortLimit { input, keys, limit, offset } => {
-            let below = of(input);
-            let (keys, limit, offset) = (below.keys(keys), *limit, *offset);
-            let input = below.node.clone();
-            below.same_columns(LogicalKind::SortLimit { input, keys, limit, offset }, fields)
+    }
+}
+
+/// A node that passes all columns of its input on, over the pruned input.
+fn passing(kind: &LogicalKind, below: &Pruned) -> LogicalKind {
+    let input = below.node.clone();
+    match kind {
+        LogicalKind::Filter { predicate, .. } => {
+            LogicalKind::Filter { input, predicate: below.map(predicate) }
         }
-        LogicalKind::Limit { input, limit, offset } => {
-            let below = of(input);
-            let (limit, offset) = (*limit, *offset);
-            let kind = LogicalKind::Limit { input: below.node.clone(), limit, offset };
-            below.same_columns(kind, fields)
+        LogicalKind::TemporalSort { keys, .. } => {
+            LogicalKind::TemporalSort { input, keys: below.keys(keys) }
         }
-        LogicalKind::CheckNotNull { input, columns, sink } => {
-            let below = of(input);
-            let columns = columns.iter().map(|&i| below.place(i)).collect();
-            let kind = LogicalKind::CheckNotNull {
-                input: below.node.clone(),
-                columns,
-                sink: sink.clone(),
-            };
-            below.same_columns(kind, fields)
+        LogicalKind::SortLimit { keys, limit, offset, .. } => {
+            LogicalKind::SortLimit { input, keys: below.keys(keys), limit: *limit, offset: *offset }
         }
-        LogicalKind::Values { .. } | LogicalKind::Refused { .. } => {
-            let all: Vec<usize> = (0..fields.len()).collect();
-            Pruned { node: node.clone(), positions: positions(fields.len(), &all) }
+        LogicalKind::Limit { limit, offset, .. } => {
+            LogicalKind::Limit { input, limit: *limit, offset: *offset }
         }
+        LogicalKind::CheckNotNull { columns, sink, .. } => LogicalKind::CheckNotNull {
+            input,
+            columns: columns.iter().map(|&i| below.place(i)).collect(),
+            sink: sink.clone(),
+        },
+        other => unreachable!("this node was pruned by a rule of its own: {other:?}"),
     }
 }
 

@@ -24,7 +24,8 @@ impl Pushdown {
         if let Some((_, done)) = self.done.get(&Arc::as_ptr(node)) {
             return done.clone();
         }
-        let inputs: Vec<Node> = node.inputs().into_iter().map(|input| self.rewrite(input)).collect();
+        let inputs: Vec<Node> =
+            node.inputs().into_iter().map(|input| self.rewrite(input)).collect();
         let rewritten = match (&node.kind, inputs.as_slice()) {
             (LogicalKind::Filter { predicate, .. }, [input]) => push_filter(input, predicate),
             (LogicalKind::Project { expressions, .. }, [input]) => {
@@ -61,7 +62,6 @@ pub fn with_inputs(node: &Node, inputs: &[Node]) -> Node {
     }
     LogicalPlan::node(kind, node.fields.clone())
 }
-
 
 fn push_filter(input: &Node, predicate: &Expr) -> Node {
     match &input.kind {

@@ -48,9 +48,9 @@ const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// FNV-1a: simple, and the same on every machine and in every version.
 fn fnv(start: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(start, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    bytes
+        .iter()
+        .fold(start, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// The name of the first table that a node reads.

@@ -81,11 +81,7 @@ impl Lowering<'_> {
         Ok(edges)
     }
 
-    fn late_chain(
-        &mut self,
-        table: &Arc<ResolvedTable>,
-        operator: &LateOperator,
-    ) -> Result<Edges> {
+    fn late_chain(&mut self, table: &Arc<ResolvedTable>, operator: &LateOperator) -> Result<Edges> {
         let LateOperator { stage, input, columns } = operator;
         let wanted = table.physical_schema();
         let mut projected = Vec::with_capacity(columns.len());

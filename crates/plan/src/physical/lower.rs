@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::connector::Assign;
+use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{Error, Operator, Result, Sink, Source, TableSchema};
 use thalweg_expr::Expr;
@@ -67,6 +67,7 @@ impl<'a> Lowering<'a> {
         let late = self.environment.late.clone();
         let logical = optimize(&roots, &|fields, rowtime| late.columns(fields, rowtime))?;
         self.look_over(&logical)?;
+        self.check_sinks(&outputs)?;
         let mut tables: BTreeMap<String, (Arc<crate::bind::table::ResolvedTable>, Edges)> =
             BTreeMap::new();
         let mut given: Vec<(Box<dyn Sink>, Edges, TableSchema)> = Vec::new();
@@ -115,8 +116,8 @@ impl<'a> Lowering<'a> {
                 *self.readers.entry(Arc::as_ptr(input)).or_default() += 1;
             }
             self.needs_exact_watermarks |= expressions(node).any(Expr::uses_watermark);
-            if let LogicalKind::Scan { table, .. } = &node.kind {
-                let request = self.environment.request(table);
+            if let LogicalKind::Scan { table, columns } = &node.kind {
+                let request = plan_scan(table, columns, self.environment).request;
                 self.environment.connectors.validate(&request, false)?;
                 if !self.environment.connectors.is_bounded(&request) {
                     unbounded = Some(table.name.clone());
@@ -132,6 +133,22 @@ impl<'a> Lowering<'a> {
             .hint("order by the row time, or read a bounded input")),
             _ => Ok(()),
         }
+    }
+
+    /// Checks the options of every table that is written, before anything is opened.
+    fn check_sinks(&self, outputs: &[Output]) -> Result<()> {
+        let late = match &self.environment.late {
+            LateData::Table(table) => Some(table),
+            _ => None,
+        };
+        let written = outputs.iter().filter_map(|output| match &output.target {
+            Target::Table(table) => Some(table),
+            Target::Given(_) => None,
+        });
+        for table in written.chain(late) {
+            self.environment.connectors.validate(&self.environment.request(table), true)?;
+        }
+        Ok(())
     }
 
     /// Adds a stage with its description.
@@ -189,8 +206,7 @@ impl<'a> Lowering<'a> {
         };
         let is_shared = self.readers.get(&Arc::as_ptr(node)).is_some_and(|&readers| readers > 1);
         if steps.is_empty() || is_shared {
-            let edges =
-                if steps.is_empty() { edges } else { self.close_chain(edges, steps, node) };
+            let edges = if steps.is_empty() { edges } else { self.close_chain(edges, steps, node) };
             self.done.insert(Arc::as_ptr(node), edges.clone());
             return Ok((edges, Vec::new()));
         }
@@ -227,7 +243,11 @@ impl<'a> Lowering<'a> {
         let plan = plan_scan(table, columns, self.environment);
         let connectors = self.environment.connectors;
         let source: Box<dyn Source> = if self.environment.dry_run {
-            Box::new(ValuesSource::new(Vec::new(), TableSchema::default(), self.environment.clock.clone()))
+            Box::new(ValuesSource::new(
+                Vec::new(),
+                TableSchema::default(),
+                self.environment.clock.clone(),
+            ))
         } else {
             connectors.source(&plan.request)?
         };
@@ -242,7 +262,11 @@ impl<'a> Lowering<'a> {
         let id = self.identities.give("source", "", &[node]);
         let kind = StageKind::Source { source, assigner: None };
         let name = table.name.clone();
-        let word = if connectors.is_bounded(&plan.request) { "source (bounded)" } else { "source (unbounded)" };
+        let word = if connectors.is_bounded(&plan.request) {
+            "source (bounded)"
+        } else {
+            "source (unbounded)"
+        };
         let stage = self.add(id, name, kind, Vec::new(), word, details);
         if let Some(assigner) = plan.assigner {
             self.sources.push(OpenSource { stage, assigner });
@@ -265,7 +289,9 @@ impl<'a> Lowering<'a> {
             LogicalKind::WindowAggregate { input, window, keys, aggregates } => {
                 self.lower_window(node, input, window, keys, aggregates)
             }
-            LogicalKind::TemporalSort { input, keys } => self.lower_temporal_sort(node, input, keys),
+            LogicalKind::TemporalSort { input, keys } => {
+                self.lower_temporal_sort(node, input, keys)
+            }
             LogicalKind::SortLimit { input, keys, limit, offset } => {
                 let keys = keys.iter().map(super::window::sort_key).collect();
                 let operator = SortLimit::new(keys, Some(*limit), *offset, input.schema());
@@ -276,9 +302,9 @@ impl<'a> Lowering<'a> {
                 self.lower_singleton(node, input, Arc::new(operator), "limit")
             }
             LogicalKind::Refused { error, .. } => Err(error.clone()),
-            LogicalKind::WindowRows { .. } => Err(crate::bind::later(
-                "SESSION without GROUP BY window_start, window_end",
-            )),
+            LogicalKind::WindowRows { .. } => {
+                Err(crate::bind::later("SESSION without GROUP BY window_start, window_end"))
+            }
             _ => Err(Error::internal(format!("no stage for {}", node.describe()))),
         }
     }
@@ -329,7 +355,6 @@ impl<'a> Lowering<'a> {
         edges: Edges,
     ) -> Result<()> {
         let request = self.environment.request(table);
-        self.environment.connectors.validate(&request, true)?;
         let sink: Box<dyn Sink> = if self.environment.dry_run {
             Box::new(super::chain::NoSink)
         } else {
@@ -347,8 +372,8 @@ impl<'a> Lowering<'a> {
             assigner.interest = self.graph.watermark_interest(stage);
             let interest = describe_interest(&assigner.interest);
             self.stages[stage.0].details.push(format!("emits watermarks: {interest}"));
-            let made = WatermarkAssigner::new(assigner)
-                .with_exact_watermarks(self.needs_exact_watermarks);
+            let made =
+                WatermarkAssigner::new(assigner).with_exact_watermarks(self.needs_exact_watermarks);
             if let StageKind::Source { assigner, .. } = &mut self.graph.stages[stage.0].kind {
                 *assigner = Some(Box::new(made) as Box<dyn Assign>);
             }

@@ -12,6 +12,8 @@ mod identity;
 mod late;
 mod lower;
 mod scan;
+#[cfg(test)]
+mod tests;
 mod values;
 mod window;
 

@@ -58,7 +58,8 @@ impl Layout {
         if let Some(watermark) = &table.watermark {
             let mut of_watermark = watermark.expression.columns();
             of_watermark.insert(watermark.column);
-            let computed = |i: &usize| matches!(table.columns[*i].origin, ColumnOrigin::Computed(_));
+            let computed =
+                |i: &usize| matches!(table.columns[*i].origin, ColumnOrigin::Computed(_));
             assigned = of_watermark.iter().copied().filter(computed).collect();
             needed.extend(of_watermark);
         }
@@ -111,7 +112,11 @@ impl Layout {
         expr.remap(&|i| self.position(i).expect("what a column is computed from is delivered"))
     }
 
-    fn assigner(&self, table: &ResolvedTable, max_future_skew_ms: Option<i64>) -> Option<AssignerSpec> {
+    fn assigner(
+        &self,
+        table: &ResolvedTable,
+        max_future_skew_ms: Option<i64>,
+    ) -> Option<AssignerSpec> {
         let watermark = table.watermark.as_ref()?;
         let computed = |&i: &usize| match &table.columns[i].origin {
             ColumnOrigin::Computed(expr) => {
@@ -131,7 +136,8 @@ impl Layout {
 
     /// The projection from what the source and its assigner deliver to the wanted columns.
     fn step(&self, table: &ResolvedTable, columns: &[usize]) -> Option<Step> {
-        let width = self.physical.len() + self.from_connector.len()
+        let width = self.physical.len()
+            + self.from_connector.len()
             + if table.watermark.is_some() { self.assigned.len() } else { 0 };
         let project = |&i: &usize| {
             let column = table.columns[i].column.clone();

@@ -60,7 +60,8 @@ impl Lowering<'_> {
         aggregates: &[Aggregate],
     ) -> Result<Edges> {
         let mut prepared = Prepared::default();
-        let rowtime = prepared.place(&input.fields[window.rowtime].name, &column(input, window.rowtime));
+        let rowtime =
+            prepared.place(&input.fields[window.rowtime].name, &column(input, window.rowtime));
         let key_name = |i: usize| node.fields[i].name.as_str();
         let key_positions: Vec<usize> =
             keys.iter().enumerate().map(|(i, key)| prepared.place(key_name(i), key)).collect();

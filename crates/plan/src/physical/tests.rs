@@ -1,0 +1,261 @@
+//! Stages of whole scripts, with connectors that open nothing.
+
+use std::sync::Arc;
+
+use thalweg_core::connector::{Connectors, TableRequest, Waker};
+use thalweg_core::graph::StageKind;
+use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::shim::ManualClock;
+use thalweg_core::{Error, Result, Sink, Source, SourcePoll};
+
+use super::PhysicalPlan;
+use crate::ast::StatementKind;
+use crate::parser::parse_script;
+use crate::planner::{Planner, PlannerOptions};
+
+/// A source that delivers nothing and remembers what was asked for.
+struct Nothing(String);
+
+impl Source for Nothing {
+    fn name(&self) -> String {
+        self.0.clone()
+    }
+    fn start(&mut self, _waker: Waker) -> Result<()> {
+        Ok(())
+    }
+    fn poll(&mut self, _rows_max: usize) -> Result<SourcePoll> {
+        Ok(SourcePoll::End)
+    }
+    fn is_bounded(&self) -> bool {
+        true
+    }
+}
+
+/// Connectors 'print' (sink only), 'stream' (never ends) and any other.
+struct Fake;
+
+impl Connectors for Fake {
+    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        if !as_sink && request.options.get("connector").is_some_and(|c| c == "print") {
+            return Err(Error::plan("'print' can't be read"));
+        }
+        Ok(())
+    }
+    fn is_bounded(&self, request: &TableRequest) -> bool {
+        request.options.get("connector").is_none_or(|c| c != "stream")
+    }
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        let names = request.delivered().columns;
+        let names: Vec<String> = names.into_iter().map(|c| c.name).collect();
+        Ok(Box::new(Nothing(names.join(","))))
+    }
+    fn sink(&self, _request: &TableRequest) -> Result<Box<dyn Sink>> {
+        Ok(super::no_sink())
+    }
+}
+
+/// Plans the last statement of a script.
+fn plan(text: &str) -> Result<PhysicalPlan> {
+    let options = PlannerOptions {
+        base_dir: ".".into(),
+        allowed_roots: Vec::new(),
+        workers: 2,
+        clock: Arc::new(ManualClock::default()),
+    };
+    let mut planner = Planner::new(Arc::new(Fake), options);
+    for statement in parse_script(text)? {
+        match &statement.kind {
+            StatementKind::Insert(insert) => {
+                planner.explain(&statement)?;
+                return planner.plan_insert(std::slice::from_ref(insert));
+            }
+            StatementKind::StatementSet(inserts) => return planner.plan_insert(inserts),
+            StatementKind::Select(query) => {
+                return planner.plan_select(query, &mut |_| Ok(super::no_sink()));
+            }
+            _ => planner.execute_ddl(&statement).map(drop)?,
+        }
+    }
+    panic!("no statement to plan")
+}
+
+fn plan_error(text: &str) -> Error {
+    match plan(text) {
+        Err(error) => error,
+        Ok(plan) => panic!("planned: {:?}", names(&plan)),
+    }
+}
+
+fn names(plan: &PhysicalPlan) -> Vec<&str> {
+    plan.stages.iter().map(|stage| stage.name.as_str()).collect()
+}
+
+fn count(plan: &PhysicalPlan, of: fn(&StageKind) -> bool) -> usize {
+    plan.graph.stages.iter().filter(|stage| of(&stage.kind)).count()
+}
+
+fn sources(plan: &PhysicalPlan) -> usize {
+    count(plan, |kind| matches!(kind, StageKind::Source { .. }))
+}
+
+fn operators(plan: &PhysicalPlan) -> usize {
+    count(plan, |kind| matches!(kind, StageKind::Operator(_)))
+}
+
+const DEPARTURES: &str = "CREATE TABLE departures (departed TIMESTAMP(3), sched TIMESTAMP(3), \
+    carrier STRING, flight INT, origin STRING, dest STRING, delay INT, \
+    WATERMARK FOR sched AS departed - INTERVAL '1' HOUR) WITH ('connector'='filesystem');\n\
+    CREATE VIEW hours AS SELECT window_start AS hour_start, origin, COUNT(*) AS flights, \
+    AVG(CAST(delay AS DOUBLE)) AS mean, MAX(delay) AS worst \
+    FROM TABLE(TUMBLE(TABLE departures, DESCRIPTOR(sched), INTERVAL '1' HOUR)) \
+    GROUP BY window_start, window_end, origin;\n\
+    CREATE TABLE all_hours (hour_start TIMESTAMP(3), origin STRING, flights BIGINT) WITH ('connector'='print');\n\
+    CREATE TABLE worst (hour_start TIMESTAMP(3), mean DOUBLE) WITH ('connector'='print');\n\
+    CREATE TABLE late (sched TIMESTAMP(3), flight INT) WITH ('connector'='print');\n";
+
+const BOTH: &str = "EXECUTE STATEMENT SET BEGIN \
+    INSERT INTO all_hours SELECT hour_start, origin, flights FROM hours; \
+    INSERT INTO worst SELECT hour_start, mean FROM hours WHERE flights >= 10 ORDER BY mean DESC LIMIT 10; END;";
+
+#[test]
+fn two_sinks_share_one_scan_and_one_aggregate() {
+    let plan = plan(&format!("{DEPARTURES}{BOTH}")).expect("it plans");
+    assert_eq!(sources(&plan), 1, "{:?}", names(&plan));
+    // The window and the sort.
+    assert_eq!(operators(&plan), 2, "{:?}", names(&plan));
+    assert_eq!(count(&plan, |kind| matches!(kind, StageKind::Sink(_))), 2);
+    assert!(plan.is_bounded);
+}
+
+#[test]
+fn only_needed_columns_are_read_and_only_useful_watermarks_emitted() {
+    let plan = plan(&format!("{DEPARTURES}{BOTH}")).expect("it plans");
+    let source = plan
+        .graph
+        .stages
+        .iter()
+        .position(|stage| matches!(stage.kind, StageKind::Source { .. }))
+        .expect("a source");
+    let StageKind::Source { source: reader, assigner } = &plan.graph.stages[source].kind else {
+        panic!("a source")
+    };
+    // departed is for the watermark only; MAX(delay) is used by nobody, AVG(delay) is.
+    assert_eq!(reader.name(), "departed,sched,origin,delay");
+    assert!(assigner.is_some());
+    let interest = plan.graph.watermark_interest(thalweg_core::graph::StageId(source));
+    let WatermarkInterest::Grids(grids) = interest else { panic!("{interest:?}") };
+    assert_eq!(grids.iter().map(|grid| grid.period_ms).collect::<Vec<_>>(), [3_600_000]);
+}
+
+#[test]
+fn late_rows_reach_their_table_with_its_columns() {
+    let plan = plan(&format!("SET 'late.data' = 'late';\n{DEPARTURES}{BOTH}")).expect("it plans");
+    let late = plan.graph.stages.iter().find(|stage| stage.inputs.iter().any(|i| i.port == 1));
+    let late = late.expect("a stage reads port 1");
+    assert_eq!(late.name, "late rows for late");
+    let StageKind::Source { source, .. } = &plan.graph.stages[0].kind else { panic!("a source") };
+    assert_eq!(source.name(), "departed,sched,flight,origin,delay");
+    assert_eq!(count(&plan, |kind| matches!(kind, StageKind::Sink(_))), 3);
+}
+
+#[test]
+fn late_tables_must_fit_and_be_fed() {
+    let set = "SET 'late.data' = 'late';\n";
+    let missing = DEPARTURES.replace("flight INT) WITH", "flite INT) WITH");
+    let error = plan_error(&format!("{set}{missing}{BOTH}"));
+    assert!(error.message().contains("'flite'"), "{error:?}");
+    assert!(error.help().is_some_and(|help| help.contains("flight")), "{:?}", error.help());
+    let error = plan_error(&format!("{set}{DEPARTURES}SELECT carrier FROM departures"));
+    assert!(error.message().contains("nothing in this statement judges"), "{error:?}");
+}
+
+#[test]
+fn stage_identifiers_do_not_depend_on_the_statement_around() {
+    let alone = plan(&format!(
+        "{DEPARTURES}INSERT INTO all_hours SELECT hour_start, origin, flights FROM hours"
+    ))
+    .expect("it plans");
+    let again = plan(&format!(
+        "{DEPARTURES}INSERT INTO all_hours SELECT hour_start, origin, flights FROM hours WHERE origin <> 'X'"
+    ))
+    .expect("it plans");
+    let window = |plan: &PhysicalPlan| {
+        let stage = plan.stages.iter().find(|stage| stage.name == "window departures");
+        stage.map(|stage| stage.id.clone())
+    };
+    assert!(window(&alone).is_some());
+    assert_eq!(window(&alone), window(&again));
+}
+
+#[test]
+fn row_by_row_nodes_are_one_chain() {
+    let plan = plan(&format!(
+        "{DEPARTURES}SELECT UPPER(o) FROM (SELECT origin o, delay d FROM departures WHERE delay > 0) WHERE d < 9"
+    ))
+    .expect("it plans");
+    assert_eq!(plan.stages.len(), 3, "{:?}", names(&plan));
+    assert!(plan.stages[1].name.starts_with("filter departures"));
+}
+
+#[test]
+fn the_same_branch_twice_in_a_union_is_read_twice_from_one_scan() {
+    let plan = plan(&format!(
+        "{DEPARTURES}SELECT flight FROM departures UNION ALL SELECT flight FROM departures"
+    ))
+    .expect("it plans");
+    assert_eq!(sources(&plan), 1);
+    let sink = plan.graph.stages.last().expect("a sink");
+    assert_eq!(sink.inputs.len(), 2);
+    assert_ne!(sink.inputs[0], sink.inputs[1]);
+}
+
+#[test]
+fn endless_inputs_cannot_be_sorted_as_a_whole() {
+    let endless = DEPARTURES.replace("'connector'='filesystem'", "'connector'='stream'");
+    let error =
+        plan_error(&format!("{endless}SELECT delay FROM departures ORDER BY delay LIMIT 3"));
+    assert!(error.message().contains("'departures' never ends"), "{error:?}");
+    let plan =
+        plan(&format!("{endless}SELECT sched FROM departures ORDER BY sched")).expect("it plans");
+    assert!(!plan.is_bounded);
+    assert_eq!(
+        plan.graph.watermark_interest(thalweg_core::graph::StageId(0)),
+        WatermarkInterest::Every
+    );
+}
+
+#[test]
+fn constants_are_a_source() {
+    let plan = plan("SELECT 1 + 1 AS two, 'x' AS x").expect("it plans");
+    assert_eq!(names(&plan)[0], "values");
+    let error = plan_error(&format!("{DEPARTURES}SELECT * FROM worst"));
+    assert!(error.message().contains("can't be read"), "{error:?}");
+}
+
+#[test]
+fn explain_shows_plan_and_stages() {
+    let options = PlannerOptions {
+        base_dir: ".".into(),
+        allowed_roots: Vec::new(),
+        workers: 2,
+        clock: Arc::new(ManualClock::default()),
+    };
+    let mut planner = Planner::new(Arc::new(Fake), options);
+    let statements = parse_script(&format!("{DEPARTURES}{BOTH}")).expect("it parses");
+    let (last, declarations) = statements.split_last().expect("statements");
+    for statement in declarations {
+        planner.execute_ddl(statement).expect("it is declared");
+    }
+    let text = planner.explain(last).expect("it is explained");
+    for part in [
+        "sched TIMESTAMP(3) *ROWTIME*",
+        "TUMBLE(3600000 ms)",
+        "(shared, see above)",
+        "window departures",
+        "emits watermarks: every 3600000 ms",
+        "late rows: counted and dropped",
+        "order: epoch",
+    ] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+}
