@@ -26,6 +26,7 @@
 pub mod pipeline;
 pub mod session;
 
+pub use thalweg_core::text;
 pub use thalweg_core::{
     Column, ColumnType, DataType, Error, ErrorKind, Result, RowKind, Sink, Source, TableSchema,
 };

@@ -101,7 +101,10 @@ mod loom_tests {
             // Loom reports two concurrent accesses to this cell: it stands for the guarded state.
             let state = Arc::new(UnsafeCell::new(0u32));
             let handled = Arc::new(Mutex::new(Vec::new()));
-            let work = |mailbox: &Mailbox<u32>, state: &UnsafeCell<u32>, handled: &Mutex<Vec<u32>>, item| {
+            let work = |mailbox: &Mailbox<u32>,
+                        state: &UnsafeCell<u32>,
+                        handled: &Mutex<Vec<u32>>,
+                        item| {
                 if mailbox.post(item) {
                     loop {
                         let item = mailbox.take();

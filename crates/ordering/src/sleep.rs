@@ -90,10 +90,8 @@ impl Sleep {
             #[cfg(not(loom))]
             {
                 let timeout = std::time::Duration::from_millis(timeout_ms);
-                let (next, result) = self
-                    .wake
-                    .wait_timeout(guard, timeout)
-                    .expect("nobody panics under this lock");
+                let (next, result) =
+                    self.wake.wait_timeout(guard, timeout).expect("nobody panics under this lock");
                 guard = next;
                 if result.timed_out() {
                     break;

@@ -51,10 +51,20 @@ impl Stream {
     /// # Errors
     /// If this is not the stream of a source without steps, or the column is no timestamp.
     pub fn watermark(self, column: &str, delay_ms: i64) -> Result<Stream> {
-        let rowtime = self.column(column)?;
-        let column_type = self.schema.columns[rowtime].column_type.clone();
+        self.watermark_from(column, column, delay_ms)
+    }
+
+    /// Declares the row time of a source, and another timestamp column that tells how far time has
+    /// come: each row establishes a watermark `delay_ms` before the value of `clock` in it. For
+    /// rows that carry both when something was due and when it was reported.
+    ///
+    /// # Errors
+    /// If this is not the stream of a source without steps, or a column is no timestamp.
+    pub fn watermark_from(self, column: &str, clock: &str, delay_ms: i64) -> Result<Stream> {
+        let clock = self.column(clock)?;
+        let clock_type = self.schema.columns[clock].column_type.clone();
         let delay = Expr::literal(Scalar::Integer(delay_ms), DataType::IntervalDayTime.not_null());
-        let time = Expr::column(rowtime, column_type);
+        let time = Expr::column(clock, clock_type);
         let minus = build::binary(build::BinaryOp::Subtract, time, delay, &Session::default())?;
         self.watermark_by(column, minus)
     }

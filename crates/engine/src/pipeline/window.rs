@@ -122,9 +122,10 @@ impl Aggregate {
             .collect();
         let (function, result) = aggregate::resolve(&self.function, self.distinct, &types)?;
         let column = self.column.as_deref().unwrap_or("rows");
-        let name = self.name.clone().unwrap_or_else(|| {
-            format!("{}_{column}", self.function.to_lowercase())
-        });
+        let name = self
+            .name
+            .clone()
+            .unwrap_or_else(|| format!("{}_{column}", self.function.to_lowercase()));
         let distinct = self.distinct;
         Ok(AggregateCall { function, argument, distinct, filter, result, name })
     }
