@@ -377,10 +377,10 @@ fn typed_string(typed: &sql::TypedString) -> Result<Expr> {
 
 /// The character behind ESCAPE.
 fn escape_text(expr: &SqlExpr) -> Result<&str> {
-    if let SqlExpr::Value(value) = expr {
-        if let sql::Value::SingleQuotedString(text) = &value.value {
-            return Ok(text);
-        }
+    if let SqlExpr::Value(value) = expr
+        && let sql::Value::SingleQuotedString(text) = &value.value
+    {
+        return Ok(text);
     }
     Err(Error::plan("ESCAPE takes one character in quotes").at(span_of(expr)))
 }

@@ -95,7 +95,7 @@ pub fn items(order: Option<&sql::OrderBy>) -> Result<&[sql::OrderByExpr]> {
 
 /// Where an ORDER BY stands.
 pub fn span(order: Option<&sql::OrderBy>) -> Span {
-    order.map_or(Span::default(), |o| span_of(o))
+    order.map_or(Span::default(), span_of)
 }
 
 /// The sort key that an item means.
@@ -106,18 +106,18 @@ pub fn sort_key(item: &sql::OrderByExpr, column: usize) -> SortKey {
 
 /// The output column that an expression of ORDER BY means by number or name, if it is such.
 pub fn output_column(expr: &SqlExpr, fields: &[Field]) -> Result<Option<usize>> {
-    if let SqlExpr::Value(value) = expr {
-        if let Value::Number(text, _) = &value.value {
-            let number = text.parse::<usize>().ok().filter(|n| (1..=fields.len()).contains(n));
-            return match number {
-                Some(number) => Ok(Some(number - 1)),
-                None => Err(Error::plan(format!(
-                    "ORDER BY {text} names no column: there are {}",
-                    fields.len()
-                ))
-                .at(span_of(expr))),
-            };
-        }
+    if let SqlExpr::Value(value) = expr
+        && let Value::Number(text, _) = &value.value
+    {
+        let number = text.parse::<usize>().ok().filter(|n| (1..=fields.len()).contains(n));
+        return match number {
+            Some(number) => Ok(Some(number - 1)),
+            None => Err(Error::plan(format!(
+                "ORDER BY {text} names no column: there are {}",
+                fields.len()
+            ))
+            .at(span_of(expr))),
+        };
     }
     match name_parts(expr) {
         Some([name]) => Ok(fields.iter().position(|f| f.name == name.value)),

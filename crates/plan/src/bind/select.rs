@@ -102,10 +102,11 @@ impl Binder<'_> {
 
     /// True if an expression holds an aggregate function that is not OVER a window.
     pub(super) fn contains_aggregate(&self, expr: &sql::Expr) -> bool {
-        if let sql::Expr::Function(function) = expr {
-            if function.over.is_none() && is_aggregate(self, &function_name(function)) {
-                return true;
-            }
+        if let sql::Expr::Function(function) = expr
+            && function.over.is_none()
+            && is_aggregate(self, &function_name(function))
+        {
+            return true;
         }
         children(expr).into_iter().any(|child| self.contains_aggregate(child))
     }

@@ -73,10 +73,10 @@ fn push_filter(input: &Node, predicate: &Expr) -> Node {
                 return with_inputs(input, &[filtered]);
             }
         }
-        LogicalKind::WindowRows { input: below, .. } => {
-            if predicate.columns().into_iter().all(|i| i < below.fields.len()) {
-                return with_inputs(input, &[push_filter(below, predicate)]);
-            }
+        LogicalKind::WindowRows { input: below, .. }
+            if predicate.columns().into_iter().all(|i| i < below.fields.len()) =>
+        {
+            return with_inputs(input, &[push_filter(below, predicate)]);
         }
         _ => {}
     }
