@@ -118,6 +118,8 @@ impl Handover {
         let waker = waker.clone();
         spawn(format!("read {name}"), move || {
             split.run(splitter, &waker);
+            // The consumer must see the end when it is woken for it.
+            drop(split);
             waker();
         })?;
         Ok(Handover { queues: Some(queues), current: None, stopped })
