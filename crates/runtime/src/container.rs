@@ -21,8 +21,13 @@
 //! 1. A bundle is counted in `unconsumed` before it can be seen and until everything derived from it
 //!    is deposited downstream.
 //! 2. After `close` nothing is deposited: `deposited` is final and becomes `total`. The store of the
-//!    state (Release) orders every deposit before it; whoever reads the state (Acquire) and then
-//!    finds `unconsumed == 0` knows that the epoch is complete here.
+//!    state orders every deposit before it; whoever reads the state and then finds
+//!    `unconsumed == 0` knows that the epoch is complete here.
+//! 3. Whoever comes last carries the watermark on. The consumer of the last bundle lowers
+//!    `unconsumed` and then reads the state; `close` changes the state and then (its caller) reads
+//!    `unconsumed`. These four are SeqCst: in their one order either the consumer sees the state
+//!    changed or the closer sees the count at 0, so no watermark is left behind. With anything
+//!    weaker both could read the old value.
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
@@ -111,8 +116,8 @@ impl Container {
 
     /// Where it is in its life.
     pub fn state(&self) -> ContainerState {
-        // Acquire: pairs with the Release in `transition`, see invariant 2.
-        ContainerState::from_u8(self.state.load(Ordering::Acquire))
+        // SeqCst: see invariant 3.
+        ContainerState::from_u8(self.state.load(Ordering::SeqCst))
     }
 
     /// The end watermark, once assigned.
@@ -166,15 +171,16 @@ impl Container {
     /// A bundle (or piece) is consumed and all it led to is downstream. True if it was the last
     /// one for now.
     pub fn consume_one(&self) -> bool {
-        // AcqRel: the last consumer sees what the others deposited before it passes the end on.
-        let before = self.unconsumed.fetch_sub(1, Ordering::AcqRel);
+        // SeqCst: see invariant 3; also, the last consumer sees what the others deposited.
+        let before = self.unconsumed.fetch_sub(1, Ordering::SeqCst);
         assert!(before > 0, "more bundles consumed than deposited");
         before == 1
     }
 
     /// Bundles not fully consumed.
     pub fn unconsumed(&self) -> usize {
-        self.unconsumed.load(Ordering::Acquire)
+        // SeqCst: see invariant 3.
+        self.unconsumed.load(Ordering::SeqCst)
     }
 
     /// Ends the epoch: with a watermark, or (`None`) merged into the next container.
@@ -194,7 +200,7 @@ impl Container {
     pub fn retrieve(&self) -> bool {
         let (from, to) = (ContainerState::WatermarkAssigned, ContainerState::WatermarkRetrieved);
         self.state
-            .compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange(from as u8, to as u8, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
     }
 
@@ -215,9 +221,9 @@ impl Container {
 
     fn transition(&self, from: ContainerState, to: ContainerState) {
         assert!(from.may_become(to), "no container goes from {from:?} to {to:?}");
-        // Release: see invariant 2. The compare makes a second transition visible as a bug.
+        // SeqCst: see invariant 3. The compare makes a second transition visible as a bug.
         let result =
-            self.state.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire);
+            self.state.compare_exchange(from as u8, to as u8, Ordering::SeqCst, Ordering::SeqCst);
         assert!(result.is_ok(), "container {} is not {from:?}", self.index);
     }
 }
