@@ -10,6 +10,7 @@ use arrow_array::types::{
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
 };
 use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray};
+use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType as Arrow, TimeUnit};
 use hashbrown::HashTable;
 use thalweg_core::Result;
@@ -153,21 +154,20 @@ impl IntegerTable {
     }
 
     pub(super) fn take(&self, ids: &[u32]) -> ArrayRef {
-        let keys = ids
-            .iter()
-            .map(|&id| if self.null == Some(id) { None } else { Some(self.keys[id as usize]) });
+        // Most often NULL is no key, or none of these: then values are copied without a test each.
+        let null = self.null.filter(|null| ids.contains(null));
+        let keys = || ids.iter().map(|&id| self.keys[id as usize]);
+        let nulls = null.map(|null| ids.iter().map(|&id| id != null).collect::<NullBuffer>());
         macro_rules! narrowed {
-            ($type:ty) => {
-                Arc::new(
-                    keys.map(|key| key.map(|key| key as _))
-                        .collect::<PrimitiveArray<$type>>()
-                        .with_data_type(self.data_type.clone()),
-                )
-            };
+            ($type:ty) => {{
+                let values: Vec<_> = keys().map(|key| key as _).collect();
+                let array = PrimitiveArray::<$type>::new(values.into(), nulls);
+                Arc::new(array.with_data_type(self.data_type.clone()))
+            }};
         }
         match &self.data_type {
             Arrow::Boolean => {
-                Arc::new(keys.map(|key| key.map(|key| key != 0)).collect::<BooleanArray>())
+                Arc::new(BooleanArray::new(keys().map(|key| key != 0).collect(), nulls))
             }
             Arrow::Int8 => narrowed!(Int8Type),
             Arrow::Int16 => narrowed!(Int16Type),

@@ -11,6 +11,9 @@ use thalweg_core::Result;
 
 use super::slices::{Calls, Partial, Slice};
 
+/// How many children a node has: four cost a little less time than two, and half the memory.
+const FAN_OUT: usize = 4;
+
 enum Node {
     Empty,
     /// The same as this node below.
@@ -19,8 +22,9 @@ enum Node {
 }
 
 pub(super) struct Tree {
-    /// Node 1 is the root, the children of `n` are `2n` and `2n + 1`; leaves are the second half.
+    /// Node 0 is the root, the children of `n` begin at `4n + 1`; leaves stand behind all others.
     nodes: Vec<Node>,
+    leaves: usize,
     /// Indexed by key id, empty between calls.
     scratch: Slice,
     /// Leaves that have changed.
@@ -30,17 +34,21 @@ pub(super) struct Tree {
 impl Tree {
     /// A tree for at most this many leaves at a time.
     pub(super) fn new(calls: &Calls, leaves: usize) -> Result<Self> {
-        let leaves = leaves.next_power_of_two();
+        let mut full = 1;
+        while full < leaves {
+            full *= FAN_OUT;
+        }
+        let above = (full - 1) / (FAN_OUT - 1);
         Ok(Tree {
-            nodes: (0..2 * leaves).map(|_| Node::Empty).collect(),
+            nodes: (0..above + full).map(|_| Node::Empty).collect(),
+            leaves: full,
             scratch: Slice::new(calls)?,
             changed: Vec::new(),
         })
     }
 
     fn place(&self, number: i64) -> usize {
-        let leaves = self.nodes.len() / 2;
-        leaves + number.rem_euclid(leaves as i64) as usize
+        self.nodes.len() - self.leaves + number.rem_euclid(self.leaves as i64) as usize
     }
 
     /// Adds states to the leaf with this number.
@@ -70,12 +78,12 @@ impl Tree {
     /// Brings the nodes above changed leaves up to date.
     pub(super) fn settle(&mut self) -> Result<()> {
         let mut level = std::mem::take(&mut self.changed);
-        while level.first().is_some_and(|&place| place > 1) {
-            level.iter_mut().for_each(|place| *place /= 2);
+        while level.first().is_some_and(|&place| place > 0) {
+            level.iter_mut().for_each(|place| *place = (*place - 1) / FAN_OUT);
             level.sort_unstable();
             level.dedup();
             for &place in &level {
-                self.nodes[place] = self.join(2 * place, 2 * place + 1)?;
+                self.nodes[place] = self.join(FAN_OUT * place + 1)?;
             }
         }
         level.clear();
@@ -83,13 +91,15 @@ impl Tree {
         Ok(())
     }
 
-    fn join(&mut self, left: usize, right: usize) -> Result<Node> {
-        let (left, right) = match (self.resolve(left), self.resolve(right)) {
-            (None, None) => return Ok(Node::Empty),
-            (Some(only), None) | (None, Some(only)) => return Ok(Node::Same(only)),
-            (Some(left), Some(right)) => (left, right),
-        };
-        for place in [left, right] {
+    /// The union of the nodes from this one on that have one parent.
+    fn join(&mut self, first: usize) -> Result<Node> {
+        let mut full = (first..first + FAN_OUT).filter_map(|child| self.resolve(child));
+        let Some(only) = full.next() else { return Ok(Node::Empty) };
+        if full.next().is_none() {
+            return Ok(Node::Same(only));
+        }
+        for child in first..first + FAN_OUT {
+            let place = self.resolve(child).unwrap_or(child);
             if let Node::Own(partial) = &self.nodes[place] {
                 self.scratch.merge(partial, |_| ())?;
             }
@@ -109,7 +119,7 @@ impl Tree {
     /// All states together. Valid after [`Tree::settle`].
     pub(super) fn total(&self) -> Option<&Partial> {
         debug_assert!(self.changed.is_empty(), "the tree is settled before it is read");
-        match &self.nodes[self.resolve(1)?] {
+        match &self.nodes[self.resolve(0)?] {
             Node::Own(partial) => Some(partial),
             _ => None,
         }
