@@ -24,6 +24,7 @@ impl Binder<'_> {
     /// Binds an INSERT.
     pub fn bind_insert(&self, insert: &Insert) -> Result<InsertPlan> {
         let table = self.sink_table(&insert.table)?;
+        check_writable(&table).map_err(|e| e.at(insert.table.span))?;
         let node = self.bind_statement_query(&insert.query)?;
         let targets = target_columns(&table, insert)?;
         if targets.len() != node.fields.len() {
@@ -85,6 +86,20 @@ impl Binder<'_> {
             columns.push((column.name.clone(), expr));
         }
         Ok(columns)
+    }
+}
+
+/// Fails for a table with a metadata column that a row would have to fill.
+fn check_writable(table: &ResolvedTable) -> Result<()> {
+    let written =
+        |origin: &ColumnOrigin| matches!(origin, ColumnOrigin::Metadata { is_virtual: false, .. });
+    match table.columns.iter().find(|column| written(&column.origin)) {
+        None => Ok(()),
+        Some(column) => Err(super::later(&format!(
+            "writing the metadata column '{}' of '{}'",
+            column.column.name, table.name
+        ))
+        .hint("declare it VIRTUAL: it is then only read")),
     }
 }
 

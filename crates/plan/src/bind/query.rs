@@ -10,13 +10,17 @@ use super::order::{Ordered, bind_bounds};
 use super::spans::{ident_span, span_of};
 use super::{Binder, Context, names::PlainNames, scope::Scope, unsupported};
 use crate::ast::{Name, Query};
+use crate::logical::dag::refusal;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute};
+
+/// How many inputs a union may have. Views that double one another would make endless ones.
+const UNION_INPUTS_MAX: usize = 1000;
 
 impl Binder<'_> {
     /// Binds a query of a statement. Parts that can't be run are refused here.
     pub fn bind_statement_query(&self, query: &Query) -> Result<Node> {
         let node = self.bind_query(query, &Context::default())?;
-        match node.refusal() {
+        match refusal(&node) {
             Some(error) => Err(error.at(query.span)),
             None => Ok(node),
         }
@@ -175,6 +179,11 @@ impl Binder<'_> {
                 LogicalKind::UnionAll { inputs: more } => inputs.extend(more.iter().cloned()),
                 _ => inputs.push(side),
             }
+        }
+        if inputs.len() > UNION_INPUTS_MAX {
+            return Err(Error::unsupported(format!(
+                "UNION ALL of more than {UNION_INPUTS_MAX} inputs, views counted by what they hold"
+            )));
         }
         Ok(LogicalPlan::node(LogicalKind::UnionAll { inputs }, fields))
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{Expr as SqlExpr, Ident};
-use thalweg_core::{Error, Result, Span};
+use thalweg_core::{Error, Result};
 use thalweg_expr::Expr;
 
 use super::near::did_you_mean;
@@ -171,11 +171,6 @@ pub fn name_parts(expr: &SqlExpr) -> Option<&[Ident]> {
         SqlExpr::Nested(inner) => name_parts(inner),
         _ => None,
     }
-}
-
-/// The place of a name, for callers outside this module.
-pub fn name_span(parts: &[Ident]) -> Span {
-    idents_span(parts)
 }
 
 fn either(relations: &[String], name: &str) -> String {

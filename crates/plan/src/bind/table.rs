@@ -107,6 +107,11 @@ impl Binder<'_> {
 
     fn bind_table(&self, definition: &CreateTable) -> Result<ResolvedTable> {
         check_names(definition)?;
+        if let Some(column) = definition.partitioned_by.first() {
+            return Err(super::later("PARTITIONED BY")
+                .hint("leave it out: a folder is read whole, and written as one file")
+                .at(column.span));
+        }
         let columns = self.bind_columns(definition)?;
         let mut table = ResolvedTable {
             name: definition.name.text.clone(),

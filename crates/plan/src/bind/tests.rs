@@ -8,6 +8,7 @@ use thalweg_expr::Session;
 use super::Binder;
 use crate::ast::StatementKind;
 use crate::catalog::Catalog;
+use crate::logical::dag::post_order;
 use crate::logical::{LogicalKind, Node};
 use crate::parser::parse_script;
 
@@ -210,16 +211,14 @@ fn windows_move_into_the_aggregate_through_projections_and_filters() {
          GROUP BY window_start, window_end, u"
     ))
     .expect("it binds");
-    let mut found = Vec::new();
-    node.walk(&mut |below| {
-        found.push(match &below.kind {
-            LogicalKind::Filter { .. } => "filter",
-            LogicalKind::Project { .. } => "project",
-            LogicalKind::WindowAggregate { .. } => "aggregate",
-            LogicalKind::Scan { .. } => "scan",
-            _ => "other",
-        });
-    });
+    let word = |below: &Node| match &below.kind {
+        LogicalKind::Filter { .. } => "filter",
+        LogicalKind::Project { .. } => "project",
+        LogicalKind::WindowAggregate { .. } => "aggregate",
+        LogicalKind::Scan { .. } => "scan",
+        _ => "other",
+    };
+    let found: Vec<&str> = post_order(&[node]).iter().rev().map(word).collect();
     // The condition on window_start stands behind the aggregate, the one on qty below it.
     assert_eq!(found, ["project", "filter", "aggregate", "project", "filter", "scan"]);
 }
@@ -237,4 +236,32 @@ fn inserts_are_checked_against_the_table() {
     let node = node.expect("it binds");
     assert_eq!(schema_text(&node.schema()), "item STRING NOT NULL\nn BIGINT");
     assert!(matches!(node.kind, LogicalKind::CheckNotNull { .. }));
+}
+
+#[test]
+fn views_over_views_cost_no_more_than_they_show() {
+    let mut text = format!("{BID}CREATE VIEW v0 AS SELECT qty AS n FROM bid;\n");
+    let plus = "+ 1 ".repeat(90);
+    for i in 1..50 {
+        let below = i - 1;
+        text += &format!(
+            "CREATE VIEW v{i} AS SELECT n {plus} AS n FROM v{below} WHERE n > 0 \
+             UNION ALL SELECT n FROM v{below} WHERE n < 0;\n"
+        );
+    }
+    let node = bind(&format!("{text}SELECT n FROM v49")).expect("it binds");
+    let shared =
+        crate::logical::dag::optimize(&[node], &|_, _| Ok(Vec::new())).expect("it is shared");
+    assert!(post_order(&shared).len() < 400);
+}
+
+#[test]
+fn tables_say_what_cannot_be_written() {
+    let part =
+        "CREATE TABLE p (a INT, b INT) PARTITIONED BY (b) WITH ('connector'='filesystem');\n";
+    let error = bind_error(&format!("{part}SELECT a FROM p"));
+    assert!(error.message().contains("PARTITIONED BY"), "{error:?}");
+    let meta = "CREATE TABLE m (a INT, k STRING METADATA) WITH ('connector'='x');\n";
+    let error = bind_error(&format!("{meta}INSERT INTO m SELECT 1"));
+    assert!(error.message().contains("metadata column 'k'"), "{error:?}");
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use thalweg_core::Result;
+use thalweg_core::{Error, Result};
 use thalweg_expr::Expr;
 
 use super::pushdown::{Pushdown, with_inputs};
@@ -60,6 +60,14 @@ pub fn post_order(roots: &[Node]) -> Vec<Node> {
         visit(root, &mut seen, &mut order);
     }
     order
+}
+
+/// The error of the first part that can't be run, inputs before what uses them.
+pub fn refusal(root: &Node) -> Option<Error> {
+    post_order(std::slice::from_ref(root)).iter().find_map(|node| match &node.kind {
+        LogicalKind::Refused { error, .. } => Some(error.clone()),
+        _ => None,
+    })
 }
 
 /// Makes equal plans the same node.

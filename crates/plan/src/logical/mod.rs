@@ -329,27 +329,6 @@ impl LogicalPlan {
             let _ = write!(text, "{comma}{expr} AS {}", field.name);
         }
     }
-
-    /// The error of the first part that can't be run, looking at inputs first.
-    pub fn refusal(&self) -> Option<Error> {
-        for input in self.inputs() {
-            if let Some(error) = input.refusal() {
-                return Some(error);
-            }
-        }
-        match &self.kind {
-            LogicalKind::Refused { error, .. } => Some(error.clone()),
-            _ => None,
-        }
-    }
-
-    /// Calls `visit` for this node and everything below it.
-    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a LogicalPlan)) {
-        visit(self);
-        for input in self.inputs() {
-            input.walk(visit);
-        }
-    }
 }
 
 fn describe_scan(text: &mut String, table: &ResolvedTable, columns: &[usize]) {

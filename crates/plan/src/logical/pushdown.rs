@@ -105,8 +105,19 @@ fn replacement(expr: &Expr, inner: &[Expr]) -> Option<Expr> {
     Some(Expr { column_type, ..computed })
 }
 
+/// How deep expressions may become by merging; views over views would make them endless.
+const DEPTH_MAX: usize = 200;
+
+fn depth(expr: &Expr) -> usize {
+    1 + expr.children().into_iter().map(depth).max().unwrap_or(0)
+}
+
 /// True if no expression of the inner projection would be computed twice.
 fn can_merge(outer: &[Expr], inner: &[Expr]) -> bool {
+    let deepest = |expressions: &[Expr]| expressions.iter().map(depth).max().unwrap_or(0);
+    if deepest(outer) + deepest(inner) > DEPTH_MAX {
+        return false;
+    }
     let mut uses = vec![0usize; inner.len()];
     for expr in outer {
         count_columns(expr, &mut uses);

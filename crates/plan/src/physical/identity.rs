@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::logical::dag::post_order;
 use crate::logical::{LogicalKind, LogicalPlan, Node};
 
 /// Gives identifiers, each once.
@@ -54,12 +55,11 @@ fn fnv(start: u64, bytes: &[u8]) -> u64 {
 }
 
 /// The name of the first table that a node reads.
-pub(super) fn table_name(node: &LogicalPlan) -> String {
-    let mut name = None;
-    node.walk(&mut |below| {
-        if let LogicalKind::Scan { table, .. } = &below.kind {
-            name.get_or_insert(table.name.clone());
-        }
-    });
-    name.unwrap_or_else(|| "values".to_string())
+pub(super) fn table_name(node: &Node) -> String {
+    let name = |below: &Node| match &below.kind {
+        LogicalKind::Scan { table, .. } => Some(table.name.clone()),
+        _ => None,
+    };
+    let nodes = post_order(std::slice::from_ref(node));
+    nodes.iter().find_map(name).unwrap_or_else(|| "values".to_string())
 }
