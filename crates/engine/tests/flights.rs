@@ -62,7 +62,7 @@ fn with_a_day_of_patience_nothing_is_late() {
     assert_eq!(hours.len() - 1, 19_434);
     let flights: usize = hours[1..]
         .iter()
-        .map(|hour| hour.split(',').nth(2).map_or(0, |n| n.parse().unwrap()))
+        .map(|hour| hour.split(',').nth(2).map_or(0, |n| n.parse().expect("a count")))
         .sum();
     assert_eq!(flights, ROWS);
     assert_eq!(worst(&printed), "LGA,2013-09-02 16:00:00.000,13,250.3");
@@ -94,11 +94,11 @@ fn late_rows(clock: &str, wait_minutes: u32, workers: usize) -> usize {
          GROUP BY origin, window_start, window_end;"
     );
     let file = folder.join("query.sql");
-    fs::write(&file, query).unwrap();
+    fs::write(&file, query).expect("writing the query");
     run(&file, workers);
     let late = lines(&folder.join("late.csv")).len();
     let accepted: usize =
-        lines(&folder.join("hours.csv")).iter().map(|n| n.parse::<usize>().unwrap()).sum();
+        lines(&folder.join("hours.csv")).iter().map(|n| n.parse::<usize>().expect("a count")).sum();
     assert_eq!(accepted + late, ROWS, "{clock} - {wait_minutes}");
     late
 }
@@ -107,10 +107,10 @@ fn late_rows(clock: &str, wait_minutes: u32, workers: usize) -> usize {
 fn copy_of_example(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("flights-{name}"));
     let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
+    fs::create_dir_all(&folder).expect("a temporary folder");
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/flights");
     for file in ["delays.sql", "delays_24h.sql", "departures.parquet"] {
-        fs::copy(example.join(file), folder.join(file)).unwrap();
+        fs::copy(example.join(file), folder.join(file)).expect("copying the example");
     }
     folder
 }
