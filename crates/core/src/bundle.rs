@@ -130,9 +130,11 @@ impl Bundle {
     pub fn num_rows(&self) -> usize {
         self.batch.num_rows()
     }
-    /// Bytes of memory that the rows take, slices counted by what they show.
+    /// Bytes of memory that the rows take, slices counted by what they show. A row counts eight
+    /// bytes on top of its columns, so that a limit in bytes bounds rows too, also rows of which no
+    /// column is needed.
     pub fn memory_bytes(&self) -> usize {
-        batch_bytes(&self.batch)
+        batch_bytes(&self.batch) + 8 * self.num_rows()
     }
 }
 

@@ -37,7 +37,8 @@ pub enum OperatorClass {
 pub enum WatermarkInterest {
     /// Only the last one.
     EndOnly,
-    /// Those that cross a point of one of these grids.
+    /// Those that close a window ending at a point of one of these grids, which a watermark does
+    /// from the point minus 1 ms on.
     Grids(Vec<Grid>),
     /// Any advance may matter (sessions, sorting by time).
     Every,

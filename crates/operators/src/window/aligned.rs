@@ -133,7 +133,9 @@ fn interest(ends: Grid, zone: Option<Tz>) -> Grid {
         }
         period_ms = a;
     }
-    Grid { period_ms, offset_ms: (offset_ms - 1).rem_euclid(period_ms) }
+    // The ends themselves: whoever compares a watermark with them adds the millisecond by which a
+    // window closes before its end.
+    Grid { period_ms, offset_ms: offset_ms.rem_euclid(period_ms) }
 }
 
 impl Operator for WindowAggregate {
@@ -307,6 +309,7 @@ impl WindowPartition {
                 call.exchange.put(owner, Box::new(Parcel { key, keys, partial }));
             }
             slices.recycle(slice);
+            slices.sweep();
             if output.time_is_up() {
                 return Ok(Progress::More);
             }
