@@ -86,12 +86,14 @@ impl Failure {
         let written = source.map_or("", |source| source.text.as_str());
         let text = self.text.as_deref().unwrap_or(written);
         let name = source.map_or("", |source| source.name.as_str());
-        let mut message = diagnostic::render(error, name, text, use_color(color));
-        if matches!(error.kind(), ErrorKind::Internal | ErrorKind::User)
-            && let Some(place) = panic::last_place()
-        {
-            message.push_str(&format!("  = note: raised at {place}\n"));
-        }
+        let message = match panic::last_place() {
+            // No user code runs in this process: who panicked was the engine.
+            Some(place) if error.kind() == ErrorKind::User => {
+                let internal = Error::internal(format!("{error} at {place}"));
+                diagnostic::render(&internal, name, text, use_color(color))
+            }
+            _ => diagnostic::render(error, name, text, use_color(color)),
+        };
         // Standard error may have gone away; there is nobody else to tell.
         let _ = std::io::stderr().write_all(message.as_bytes());
         if error.is_plan_error() { WRONG } else { FAILED }

@@ -75,15 +75,17 @@ impl Rate {
 
 fn line(metrics: &MetricsSnapshot, rows_per_second: f64) -> String {
     let mut parts = vec![
-        format!("{} rows in", units::count(metrics.rows_in())),
+        format!("{} rows in", rows(metrics.rows_in())),
         format!("{} rows/s", units::short_count(rows_per_second)),
     ];
     let watermark = metrics.watermark();
     if watermark > Watermark::MIN {
-        parts.push(format!("watermark {watermark}"));
+        // Nobody reads milliseconds that change ten times a second.
+        let shown = watermark.to_string();
+        parts.push(format!("watermark {}", shown.split('.').next().unwrap_or(&shown)));
     }
     if metrics.late() > 0 {
-        parts.push(format!("{} late", units::count(metrics.late())));
+        parts.push(format!("{} late", rows(metrics.late())));
     }
     let idle = metrics.stages.iter().filter(|stage| stage.idle).count();
     if idle > 0 {
@@ -91,6 +93,11 @@ fn line(metrics: &MetricsSnapshot, rows_per_second: f64) -> String {
     }
     // A line that wraps could not be erased.
     parts.join(" · ").chars().take(WIDTH_MAX).collect()
+}
+
+/// Exact while the number is short enough to be read.
+fn rows(number: u64) -> String {
+    if number < 10_000_000 { units::count(number) } else { units::short_count(number as f64) }
 }
 
 /// The narrowest terminal that is usual.

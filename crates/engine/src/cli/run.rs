@@ -132,10 +132,11 @@ impl Observer for Console {
             let limit = units::bytes(job.memory_limit_bytes);
             say(&format!("memory limit {limit}, {} worker{plural}\n", job.workers));
         }
-        // Any of them may print on the terminal, on which the progress line stands.
-        for stage in std::mem::take(&mut graph.stages) {
+        for (place, stage) in std::mem::take(&mut graph.stages).into_iter().enumerate() {
             let kind = match stage.kind {
-                StageKind::Sink(sink) => StageKind::Sink(screen::share(sink, &self.screen)),
+                StageKind::Sink(sink) if job.printing.contains(&place) => {
+                    StageKind::Sink(screen::share(sink, &self.screen))
+                }
                 kind => kind,
             };
             graph.add(stage.id, stage.name, kind, stage.inputs);

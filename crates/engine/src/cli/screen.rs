@@ -1,7 +1,8 @@
 //! The terminal as two writers share it: rows of results, and below them a line of progress.
 //!
-//! The line is drawn on standard error and erased before rows are printed, so that it never stands
-//! between them. Where standard output is not the terminal, nothing needs to be erased for rows.
+//! The line is drawn on standard error. It is erased before rows are printed and drawn again behind
+//! them, so that it never stands between rows. Where standard output is not the terminal, rows and
+//! line do not meet.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,46 +16,67 @@ const ERASE: &str = "\r\x1b[2K";
 /// The lowest line of the terminal.
 #[derive(Default)]
 pub struct Screen {
-    line_is_drawn: Mutex<bool>,
+    /// What stands there; empty if nothing does.
+    line: Mutex<String>,
 }
 
 impl Screen {
     /// Draws the line anew.
     pub fn draw(&self, text: &str) {
-        let mut line_is_drawn = self.lock();
-        // A terminal that has gone away is no reason to stop a job.
-        let _ = write!(std::io::stderr(), "{ERASE}{text}");
-        *line_is_drawn = true;
+        let mut line = self.lock();
+        text.clone_into(&mut line);
+        show(&line);
     }
 
-    /// Erases the line, if there is one.
+    /// Erases the line for good.
     pub fn erase(&self) {
-        erase(&mut self.lock());
+        let mut line = self.lock();
+        hide(&line);
+        line.clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.line_is_drawn.lock().expect("no panic under this lock")
+    /// Prints something above the line. Nobody draws meanwhile.
+    fn above<T>(&self, print: impl FnOnce() -> T) -> T {
+        let line = self.lock();
+        hide(&line);
+        let result = print();
+        if !line.is_empty() {
+            show(&line);
+        }
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, String> {
+        self.line.lock().expect("no panic under this lock")
     }
 }
 
-fn erase(line_is_drawn: &mut bool) {
-    if std::mem::take(line_is_drawn) {
+// A terminal that has gone away is no reason to stop a job: errors are ignored.
+
+fn show(line: &str) {
+    let _ = write!(std::io::stderr(), "{ERASE}{line}");
+}
+
+fn hide(line: &str) {
+    if !line.is_empty() {
         let _ = write!(std::io::stderr(), "{ERASE}");
     }
 }
 
-/// Makes a sink erase the progress line before it prints. Needed only where standard output is the
-/// terminal as well; elsewhere the sink is returned as it is.
+/// A sink that prints on the terminal, above the line of progress. Elsewhere than on a terminal the
+/// sink is returned as it is.
 pub fn share(sink: Box<dyn Sink>, screen: &Arc<Screen>) -> Box<dyn Sink> {
     if !std::io::stdout().is_terminal() {
         return sink;
     }
-    Box::new(ScreenSink { sink, screen: Arc::clone(screen) })
+    Box::new(ScreenSink { sink, screen: Arc::clone(screen), is_flushed: true })
 }
 
 struct ScreenSink {
     sink: Box<dyn Sink>,
     screen: Arc<Screen>,
+    /// True if a flush would print nothing.
+    is_flushed: bool,
 }
 
 impl Sink for ScreenSink {
@@ -64,25 +86,20 @@ impl Sink for ScreenSink {
     fn open(&mut self) -> Result<()> {
         self.sink.open()
     }
-    // The lock is held while rows are printed: the line must not be drawn between them.
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
-        let mut line_is_drawn = self.screen.lock();
-        erase(&mut line_is_drawn);
-        self.sink.write(batch, kinds)
+        self.is_flushed = false;
+        self.screen.above(|| self.sink.write(batch, kinds))
     }
     fn flush(&mut self) -> Result<()> {
-        let mut line_is_drawn = self.screen.lock();
-        erase(&mut line_is_drawn);
-        self.sink.flush()
+        if std::mem::replace(&mut self.is_flushed, true) {
+            return Ok(());
+        }
+        self.screen.above(|| self.sink.flush())
     }
     fn finish(&mut self) -> Result<()> {
-        let mut line_is_drawn = self.screen.lock();
-        erase(&mut line_is_drawn);
-        self.sink.finish()
+        self.screen.above(|| self.sink.finish())
     }
     fn abort(&mut self) {
-        let mut line_is_drawn = self.screen.lock();
-        erase(&mut line_is_drawn);
-        self.sink.abort();
+        self.screen.above(|| self.sink.abort());
     }
 }

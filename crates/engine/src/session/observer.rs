@@ -16,6 +16,8 @@ pub struct JobDescription {
     pub memory_limit_bytes: usize,
     /// True if it ends by itself.
     pub is_bounded: bool,
+    /// The places in its graph of sinks that print: the result of a SELECT, tables of `print`.
+    pub printing: Vec<usize>,
 }
 
 /// Takes what a script produces. The command line prints it, a test collects it.

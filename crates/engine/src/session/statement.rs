@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
-use thalweg_core::{Column, DataType, Result, TableSchema};
+use thalweg_core::graph::{Graph, StageKind};
+use thalweg_core::{Column, DataType, Result, Sink, TableSchema};
 use thalweg_plan::Planner;
 use thalweg_plan::ast::{Statement, StatementKind};
 use thalweg_plan::physical::PhysicalPlan;
@@ -82,6 +83,21 @@ impl Session {
         Ok(RunOptions { clock: self.clock.clone(), ..options })
     }
 
+    /// The sinks that print: tables of the connector `print`, and whatever is no table.
+    fn printing_stages(&self, graph: &Graph) -> Vec<usize> {
+        let prints = |sink: &dyn Sink| match self.planner.catalog().table(&sink.name()) {
+            Some(table) => {
+                table.options.iter().any(|(key, value)| key.text == "connector" && value == "print")
+            }
+            None => true,
+        };
+        let stages = graph.stages.iter().enumerate();
+        stages
+            .filter(|(_, stage)| matches!(&stage.kind, StageKind::Sink(sink) if prints(&**sink)))
+            .map(|(place, _)| place)
+            .collect()
+    }
+
     fn job_name(&self, what: &str) -> String {
         let set = self.planner.settings().pipeline_name();
         set.or(self.options.name.as_deref()).unwrap_or(what).to_owned()
@@ -101,6 +117,7 @@ impl Session {
             workers: options.workers,
             memory_limit_bytes: options.memory_limit_bytes,
             is_bounded: plan.is_bounded,
+            printing: self.printing_stages(&plan.graph),
         };
         let mut graph = plan.graph;
         observer.starting(&job, &mut graph);

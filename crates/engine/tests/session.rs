@@ -1,0 +1,185 @@
+//! SQL from Rust: results as batches, user functions, observers.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
+use thalweg::{Error, ErrorKind, Report, Result};
+use thalweg_core::{ColumnType, DataType, Sink, TableSchema};
+use thalweg_expr::ScalarFunction;
+use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
+
+const NUMBERS: &str = "CREATE TABLE numbers (n INT, ts AS TO_TIMESTAMP(FROM_UNIXTIME(n)),
+    WATERMARK FOR ts AS ts)
+  WITH ('connector' = 'datagen',
+    'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '100');";
+
+fn ints(batches: &[RecordBatch]) -> Vec<i32> {
+    let columns = batches.iter().map(|batch| batch.column(0).as_primitive::<Int32Type>());
+    let mut values: Vec<i32> = columns.flat_map(|column| column.values().to_vec()).collect();
+    values.sort_unstable();
+    values
+}
+
+#[test]
+fn declarations_stay_and_the_last_result_comes_back() {
+    let mut session = Session::default();
+    assert!(session.execute(NUMBERS).expect("declares").is_empty());
+    let batches = session
+        .execute("SELECT n FROM numbers; SELECT n FROM numbers WHERE n > 97;")
+        .expect("runs");
+    assert_eq!(ints(&batches), [98, 99, 100]);
+    let shown = session.execute("SHOW TABLES").expect("shows");
+    assert_eq!(shown[0].column(0).as_string_view().value(0), "numbers");
+    let explained = session.execute("EXPLAIN SELECT n FROM numbers").expect("explains");
+    assert!(explained[0].column(0).as_string_view().value(0).contains("== Stages =="));
+    let schema = session.result_schema("SELECT n, ts FROM numbers").expect("is typed");
+    assert_eq!(schema.columns[1].name, "ts");
+}
+
+#[test]
+fn a_mistake_anywhere_runs_nothing_and_declares_nothing() {
+    let mut session = Session::default();
+    let error = session
+        .execute(&format!("{NUMBERS} SELECT m FROM numbers"))
+        .expect_err("there is no column m");
+    assert_eq!(error.kind(), ErrorKind::Plan);
+    assert!(error.span().is_some());
+    session.execute(NUMBERS).expect("the table was not declared by the script that failed");
+}
+
+#[test]
+fn a_scalar_function_of_the_users_is_called_from_sql() {
+    let mut session = Session::default();
+    session.register_function(ScalarFunction {
+        name: "TRIPLE".to_owned(),
+        arguments: vec![DataType::Int],
+        result: DataType::Int.nullable(),
+        deterministic: true,
+        function: Arc::new(|arguments, _rows| {
+            let input = arguments[0].as_primitive::<Int32Type>();
+            let output: ArrayRef = Arc::new(input.unary::<_, Int32Type>(|n| n * 3));
+            Ok(output)
+        }),
+    });
+    session.execute(NUMBERS).expect("declares");
+    let batches = session.execute("SELECT triple(n) FROM numbers WHERE n < 4").expect("runs");
+    assert_eq!(ints(&batches), [3, 6, 9]);
+}
+
+#[test]
+fn a_panic_in_user_code_becomes_an_error() {
+    let mut session = Session::default();
+    session.register_function(ScalarFunction {
+        name: "EXPLODE".to_owned(),
+        arguments: vec![DataType::Int],
+        result: DataType::Int.nullable(),
+        deterministic: false,
+        function: Arc::new(|_arguments, _rows| panic!("told to")),
+    });
+    session.execute(NUMBERS).expect("declares");
+    let error = session.execute("SELECT explode(n) FROM numbers").expect_err("panics");
+    assert_eq!(error.kind(), ErrorKind::User);
+    assert!(error.message().contains("told to"), "{error}");
+    assert!(error.operator().is_some(), "{error}");
+}
+
+/// The product of all values.
+struct Product;
+
+struct ProductState(i64);
+
+impl UserAggregate for Product {
+    fn name(&self) -> &str {
+        "PRODUCT"
+    }
+    fn result_type(&self, argument: &ColumnType) -> Result<DataType> {
+        match argument.data_type {
+            DataType::Int => Ok(DataType::BigInt),
+            _ => Err(Error::plan("PRODUCT takes an INT")),
+        }
+    }
+    fn create(&self) -> Box<dyn UserAccumulator> {
+        Box::new(ProductState(1))
+    }
+}
+
+impl UserAccumulator for ProductState {
+    fn accumulate(&mut self, values: &ArrayRef) -> Result<()> {
+        let values = values.as_primitive::<Int32Type>();
+        self.0 *= values.iter().flatten().map(i64::from).product::<i64>();
+        Ok(())
+    }
+    fn merge(&mut self, other: &dyn UserAccumulator) -> Result<()> {
+        let other = (other as &dyn Any).downcast_ref::<ProductState>();
+        self.0 *= other.expect("states of one function").0;
+        Ok(())
+    }
+    fn result(&self) -> Result<ArrayRef> {
+        Ok(Arc::new(Int64Array::from(vec![self.0])))
+    }
+}
+
+#[test]
+fn an_aggregate_function_of_the_users_is_called_from_sql() {
+    let mut session = Session::default();
+    session.register_aggregate(Arc::new(Product));
+    session.execute(NUMBERS).expect("declares");
+    let batches = session
+        .execute(
+            "SELECT PRODUCT(n) AS product
+             FROM TABLE(TUMBLE(TABLE numbers, DESCRIPTOR(ts), INTERVAL '5' SECOND))
+             WHERE n < 10 GROUP BY window_start, window_end",
+        )
+        .expect("runs");
+    let columns = batches.iter().map(|batch| batch.column(0).as_primitive::<Int64Type>());
+    let mut products: Vec<i64> = columns.flat_map(|column| column.values().to_vec()).collect();
+    products.sort_unstable();
+    assert_eq!(products, [2 * 3 * 4, 5 * 6 * 7 * 8 * 9]);
+}
+
+/// Counts what it is told.
+#[derive(Default)]
+struct Counter {
+    jobs: Vec<JobDescription>,
+    reports: Vec<Report>,
+    stop_after: usize,
+}
+
+impl Observer for Counter {
+    fn result(&mut self, _: &TableSchema, _: chrono_tz::Tz) -> Result<Box<dyn Sink>> {
+        Ok(Box::new(thalweg::pipeline::Collect::new().sink()))
+    }
+    fn explanation(&mut self, _text: &str) -> Result<()> {
+        Ok(())
+    }
+    fn ended(&mut self, job: &JobDescription, result: &Result<Report>) {
+        self.jobs.push(job.clone());
+        self.reports.extend(result.clone());
+    }
+    fn is_stopped(&self) -> bool {
+        self.jobs.len() >= self.stop_after
+    }
+}
+
+#[test]
+fn an_observer_sees_every_job_and_can_stop_the_script() {
+    let options = SessionOptions {
+        settings: vec![("pipeline.name".to_owned(), "three".to_owned())],
+        workers: Some(2),
+        row_limit: Some(10),
+        ..SessionOptions::default()
+    };
+    let mut session = Session::new(options).expect("valid options");
+    let mut counter = Counter { stop_after: 2, ..Counter::default() };
+    let select = "SELECT n FROM numbers;";
+    let script = format!("{NUMBERS} {select} {select} {select}");
+    let report = session.run_script(&script, &mut counter).expect("runs");
+    assert_eq!(report.jobs.len(), 2, "the third is not begun");
+    assert_eq!(counter.jobs[0].name, "three");
+    assert_eq!((counter.jobs[0].workers, counter.jobs[0].is_bounded), (2, true));
+    assert!(counter.reports.iter().all(|report| !report.cancelled), "limited, not cancelled");
+}
