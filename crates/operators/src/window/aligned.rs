@@ -121,7 +121,7 @@ pub(super) fn row_order(bundle: &Bundle) -> RowOrder {
     RowOrder { lane: stamps.lane, epoch: stamps.epoch, ordinal: stamps.ordinal }
 }
 
-/// Watermarks matter that reach the last instant of a window, which is one before its end.
+/// Watermarks matter that close a window: the ends of windows, as instants.
 fn interest(ends: Grid, zone: Option<Tz>) -> Grid {
     let Grid { mut period_ms, offset_ms } = ends;
     if !Zone::new(zone).is_identity() {

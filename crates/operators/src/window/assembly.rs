@@ -85,6 +85,7 @@ impl Assembly {
                 self.emitting = Some((end, to));
             } else {
                 self.leave(end, slices)?;
+                slices.sweep();
                 self.last_end = end;
             }
             if output.time_is_up() {

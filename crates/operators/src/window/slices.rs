@@ -4,7 +4,7 @@
 //! of states per aggregate. The row count says which keys are there at all, and is COUNT(*) at the
 //! same time. [`Slices`] holds the slices that still take rows, the table of their keys, and how
 //! many slices (or partial states made from them) refer to each key, so that a key is forgotten
-//! with the last of them. Emptied slices are kept for their memory.
+//! one window after the last of them. Emptied slices are kept for their memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +19,9 @@ use crate::keys::KeyTable;
 
 /// How many emptied slices are kept.
 const SPARE_SLICES: usize = 4;
+
+/// In [`Slices::idle_since`]: the key has not fallen idle, or is forgotten.
+const NOT_IDLE: u64 = u64::MAX - 2;
 
 /// Where a result comes from.
 #[derive(Clone, Copy)]
@@ -262,6 +265,12 @@ pub(super) struct Slices {
     pub(super) calls: Arc<Calls>,
     pub(super) keys: KeyTable,
     references: Vec<u32>,
+    /// Keys that nothing refers to since the last sweep, and since the one before.
+    idle: Vec<u32>,
+    long_idle: Vec<u32>,
+    /// The number of sweeps when a key fell idle.
+    idle_since: Vec<u64>,
+    sweeps: u64,
     pub(super) open: BTreeMap<SliceKey, Slice>,
     spare: Vec<Slice>,
     ids: Vec<u32>,
@@ -273,6 +282,10 @@ impl Slices {
             keys: KeyTable::new(&calls.key_types)?,
             calls,
             references: Vec::new(),
+            idle: Vec::new(),
+            long_idle: Vec::new(),
+            idle_since: Vec::new(),
+            sweeps: 0,
             open: BTreeMap::new(),
             spare: Vec::new(),
             ids: Vec::new(),
@@ -289,6 +302,7 @@ impl Slices {
         self.ids.clear();
         self.keys.intern_rows(keys, rows, total_rows, &mut self.ids)?;
         self.references.resize(self.keys.id_limit(), 0);
+        self.idle_since.resize(self.keys.id_limit(), NOT_IDLE);
         Ok(())
     }
 
@@ -335,9 +349,25 @@ impl Slices {
             let references = &mut self.references[id as usize];
             *references -= 1;
             if *references == 0 {
+                self.idle.push(id);
+                self.idle_since[id as usize] = self.sweeps;
+            }
+        }
+    }
+
+    /// Forgets keys that have been idle for a whole window. Most keys come again in the next one,
+    /// and to forget and learn them each time would cost more than counting their rows.
+    pub(super) fn sweep(&mut self) {
+        self.sweeps += 1;
+        for id in self.long_idle.drain(..) {
+            let since = &mut self.idle_since[id as usize];
+            // A key that was used and fell idle again meanwhile stands in the younger list too.
+            if self.references[id as usize] == 0 && *since + 2 == self.sweeps {
+                *since = NOT_IDLE;
                 self.keys.release(id);
             }
         }
+        std::mem::swap(&mut self.idle, &mut self.long_idle);
     }
 
     /// The oldest slice, if the first of its windows ends at or before this time.
@@ -353,7 +383,8 @@ impl Slices {
 
     pub(super) fn bytes(&self) -> usize {
         let slices = self.open.values().chain(&self.spare).map(Slice::bytes).sum::<usize>();
-        self.keys.bytes() + self.references.capacity() * 4 + self.ids.capacity() * 4 + slices
+        let lists = self.idle.capacity() + self.long_idle.capacity() + self.ids.capacity();
+        self.keys.bytes() + self.references.capacity() * 12 + lists * 4 + slices
     }
 }
 
