@@ -206,7 +206,7 @@ impl Completions {
     }
 
     /// The next barrier in sequence, if it is finished.
-    pub fn next(&mut self) -> Option<Arc<Barrier>> {
+    pub fn pop(&mut self) -> Option<Arc<Barrier>> {
         let barrier = self.finished.remove(&self.next)?;
         self.next += 1;
         Some(barrier)
@@ -271,10 +271,10 @@ mod tests {
         let (first, second) = (make(), make());
         let mut completions = Completions::default();
         completions.add(second);
-        assert!(completions.next().is_none());
+        assert!(completions.pop().is_none());
         completions.add(first);
-        assert_eq!(completions.next().map(|b| b.sequence), Some(0));
-        assert_eq!(completions.next().map(|b| b.sequence), Some(1));
+        assert_eq!(completions.pop().map(|b| b.sequence), Some(0));
+        assert_eq!(completions.pop().map(|b| b.sequence), Some(1));
     }
 
     #[test]

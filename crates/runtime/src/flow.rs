@@ -250,7 +250,7 @@ impl Job {
     ) -> Result<()> {
         let mut completions = operator.completions.lock().expect("no panic under this lock");
         completions.add(barrier);
-        while let Some(barrier) = completions.next() {
+        while let Some(barrier) = completions.pop() {
             self.complete_in_order(stage, operator, &barrier)?;
         }
         Ok(())

@@ -138,7 +138,6 @@ impl Job {
 
     /// Gives a bundle to the cell that is the worker's own, or to an idle one, and goes on with
     /// that cell at once if it is free.
-    #[expect(clippy::too_many_arguments, reason = "all of them make one rows item")]
     fn run_at_hand(
         &self,
         stage: usize,

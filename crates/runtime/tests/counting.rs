@@ -29,7 +29,7 @@ fn threads_equal_the_loop_for_every_setting() {
             for bundle in [1, 7, 1000, 65536] {
                 for policy in [SchedulerPolicy::Nem, SchedulerPolicy::RoundRobin] {
                     let count = Count { size: 20, class, cancel_between: false };
-                    let input = (Rows::new(rows.clone()), Delay::new(10, 20));
+                    let input = (Rows::boxed(rows.clone()), Delay::boxed(10, 20));
                     let (graph, results, late) = counting(vec![input], count);
                     let report = start(graph, options(workers, bundle, policy))
                         .and_then(|job| job.wait())
@@ -53,7 +53,7 @@ fn simulated_schedules_equal_the_loop() {
         expected_late.sort_unstable();
         for class in CLASSES {
             let count = Count { size: 20, class, cancel_between: seed % 2 == 0 };
-            let input = (Rows::new(rows.clone()), Delay::new(10, 20));
+            let input = (Rows::boxed(rows.clone()), Delay::boxed(10, 20));
             let (graph, results, late) = counting(vec![input], count);
             let mut options = options(3, 1 + (seed as usize % 40), SchedulerPolicy::Nem);
             options.clock = Arc::new(ManualClock::default());
@@ -70,7 +70,7 @@ fn a_union_judges_each_row_against_its_own_input() {
     // for the other's sake.
     for (seed, class) in (0..40).flat_map(|seed| CLASSES.map(|class| (seed, class))) {
         let (a, b) = (disorder(300, seed), disorder(100, seed + 1000));
-        let inputs = [&a, &b].map(|rows| (Rows::new(rows.clone()), Delay::new(10, 20)));
+        let inputs = [&a, &b].map(|rows| (Rows::boxed(rows.clone()), Delay::boxed(10, 20)));
         let count = Count { size: 20, class, cancel_between: false };
         let (graph, results, late) = counting(inputs.into(), count);
         let mut options = options(3, 1 + (seed as usize % 30), SchedulerPolicy::Nem);
@@ -100,7 +100,7 @@ fn sinks_get_stateless_results_in_order() {
         let rows: Vec<_> = (0..20_000).map(|n| (n, n % 5)).collect();
         let collect = Collect::default();
         let mut graph = Graph::default();
-        let kind = StageKind::Source { source: Rows::new(rows.clone()), assigner: None };
+        let kind = StageKind::Source { source: Rows::boxed(rows.clone()), assigner: None };
         let source = graph.add("source", "source", kind, vec![]);
         let keep = StageKind::Transform(Arc::new(Keep));
         let keep = graph.add("keep", "keep", keep, vec![Input { from: source, port: 0 }]);
@@ -118,7 +118,7 @@ fn a_slow_sink_slows_the_source() {
     let rows: Vec<_> = (0..200_000).map(|n| (n, n % 5)).collect();
     let collect = Collect { pause: Duration::from_micros(200), ..Collect::default() };
     let mut graph = Graph::default();
-    let kind = StageKind::Source { source: Rows::new(rows), assigner: None };
+    let kind = StageKind::Source { source: Rows::boxed(rows), assigner: None };
     let source = graph.add("source", "source", kind, vec![]);
     let sink = StageKind::Sink(Box::new(collect.clone()));
     graph.add("sink", "sink", sink, vec![Input { from: source, port: 0 }]);
@@ -136,7 +136,7 @@ fn a_failing_sink_stops_the_job_and_says_where() {
     let rows: Vec<_> = (0..1_000_000).map(|n| (n, n % 5)).collect();
     let collect = Collect { fail_at: Some(1000), ..Collect::default() };
     let mut graph = Graph::default();
-    let kind = StageKind::Source { source: Rows::new(rows), assigner: None };
+    let kind = StageKind::Source { source: Rows::boxed(rows), assigner: None };
     let source = graph.add("source", "source", kind, vec![]);
     let sink = StageKind::Sink(Box::new(collect.clone()));
     graph.add("sink", "hours", sink, vec![Input { from: source, port: 0 }]);
@@ -162,7 +162,7 @@ impl thalweg_core::Transform for Panics {
 fn a_panic_in_user_code_is_an_error() {
     let collect = Collect::default();
     let mut graph = Graph::default();
-    let kind = StageKind::Source { source: Rows::new(vec![(1, 1)]), assigner: None };
+    let kind = StageKind::Source { source: Rows::boxed(vec![(1, 1)]), assigner: None };
     let source = graph.add("source", "source", kind, vec![]);
     let panics = StageKind::Transform(Arc::new(Panics));
     let panics = graph.add("panics", "my function", panics, vec![Input { from: source, port: 0 }]);
@@ -178,7 +178,7 @@ fn a_panic_in_user_code_is_an_error() {
 fn a_stopped_job_drains_and_leaves_its_output_unfinished() {
     let source = Box::new(Rows { rows: disorder(1000, 3).into(), bounded: false });
     let count = Count { size: 20, class: OperatorClass::Commuting, cancel_between: false };
-    let (graph, results, _) = counting(vec![(source, Delay::new(0, 20))], count);
+    let (graph, results, _) = counting(vec![(source, Delay::boxed(0, 20))], count);
     let job = start(graph, options(2, 10, SchedulerPolicy::Nem)).expect("starts");
     let control = job.control();
     let started = Instant::now();
@@ -199,9 +199,9 @@ fn a_stopped_job_drains_and_leaves_its_output_unfinished() {
 #[test]
 fn an_idle_input_does_not_hold_results_back() {
     let quiet = Box::new(Rows { rows: Default::default(), bounded: false });
-    let busy = (Rows::new(vec![(5, 1), (25, 1), (45, 1)]), Delay::new(0, 20));
+    let busy = (Rows::boxed(vec![(5, 1), (25, 1), (45, 1)]), Delay::boxed(0, 20));
     let count = Count { size: 20, class: OperatorClass::Commuting, cancel_between: false };
-    let (graph, results, _) = counting(vec![busy, (quiet, Delay::new(0, 20))], count);
+    let (graph, results, _) = counting(vec![busy, (quiet, Delay::boxed(0, 20))], count);
     let options = RunOptions {
         idle_timeout: Some(Duration::from_millis(50)),
         ..options(2, 1, SchedulerPolicy::Nem)

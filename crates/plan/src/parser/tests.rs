@@ -314,6 +314,10 @@ fn expressions_of_the_dialect_parse() {
             panic!("{text}: {error} {:?}", error.span());
         }
     }
+}
+
+#[test]
+fn tables_and_clauses_of_the_dialect_parse() {
     let tables = [
         "t CROSS JOIN UNNEST(a) AS u(x)",
         "t, LATERAL TABLE(f(x)) AS g(a, b)",

@@ -34,7 +34,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    pub fn new(rows: Vec<(i64, i64)>) -> Box<dyn Source> {
+    pub fn boxed(rows: Vec<(i64, i64)>) -> Box<dyn Source> {
         Box::new(Rows { rows: rows.into(), bounded: true })
     }
 }
@@ -68,7 +68,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    pub fn new(delay: i64, step: i64) -> Option<Box<dyn Assign>> {
+    pub fn boxed(delay: i64, step: i64) -> Option<Box<dyn Assign>> {
         Some(Box::new(Delay { delay, step, running: i64::MIN, taken: i64::MIN }))
     }
 }
@@ -154,7 +154,7 @@ impl Operator for Count {
         true
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        if self.class == OperatorClass::Commuting && bundle.num_rows() % 2 == 0 {
+        if self.class == OperatorClass::Commuting && bundle.num_rows().is_multiple_of(2) {
             return Ok(Route::Any);
         }
         let mut parts = vec![Vec::new(); partitions];
@@ -276,11 +276,11 @@ impl Sink for Collect {
     }
 }
 
+/// A source and what stamps its rows.
+pub type StampedSource = (Box<dyn Source>, Option<Box<dyn Assign>>);
+
 /// source(s) → keep → count → sink, late rows to a sink of their own.
-pub fn counting(
-    inputs: Vec<(Box<dyn Source>, Option<Box<dyn Assign>>)>,
-    count: Count,
-) -> (Graph, Collect, Collect) {
+pub fn counting(inputs: Vec<StampedSource>, count: Count) -> (Graph, Collect, Collect) {
     let (results, late) = (Collect::default(), Collect::default());
     let mut graph = Graph::default();
     let mut kept = Vec::new();
