@@ -194,20 +194,17 @@ impl Job {
                     return Ok(());
                 }
                 Taken::Rows { lane, container, bytes } => {
-                    let more = cell.mailbox.done();
                     self.consume(stage, lane, &container, bytes)?;
-                    if !more {
-                        return Ok(());
-                    }
                 }
                 Taken::Barrier(barrier) => {
                     cell.barriers.fetch_sub(1, Ordering::Relaxed);
-                    let more = cell.mailbox.done();
                     self.count_down(stage, operator, barrier)?;
-                    if !more {
-                        return Ok(());
-                    }
                 }
+            }
+            // Only now: the next owner may take the barrier of the very container that these rows
+            // were consumed from, and whoever completes it relies on the count.
+            if !cell.mailbox.done() {
+                return Ok(());
             }
             if self.options.clock.now_ns() >= deadline_ns {
                 self.list_cell(stage, place_of_cell, cell);
