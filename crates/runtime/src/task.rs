@@ -87,9 +87,9 @@ impl Job {
     ) -> Result<()> {
         let run = &self.stages[stage];
         let bytes = bundle.memory_bytes();
-        if run.ended.load(Ordering::Relaxed) {
-            return self.consume(stage, lane, container, bytes);
-        }
+        // Nobody needs the rows, but downstream each place is waited for: one worker may still pass
+        // a bundle on whose older neighbour another has dropped.
+        let bundle = if run.ended.load(Ordering::Relaxed) { without_rows(bundle) } else { bundle };
         let ordinal = bundle.stamps.ordinal;
         let mut result = transform.apply(bundle)?;
         assert_eq!(result.stamps.ordinal, ordinal, "a transform keeps the stamps of its bundle");
@@ -469,6 +469,13 @@ enum Taken {
     Rows { lane: usize, container: Arc<Container>, bytes: usize },
     /// The cell has finished the phase.
     Barrier(Arc<Barrier>),
+}
+
+/// An empty bundle in the place of this one.
+fn without_rows(bundle: Bundle) -> Bundle {
+    let mut stamps = bundle.stamps;
+    stamps.watermark_before = WatermarkBefore::All(Watermark::MIN);
+    Bundle { batch: bundle.batch.slice(0, 0), kinds: bundle.kinds.map(|_| Arc::from([])), stamps }
 }
 
 /// The first `rows_max` rows of a batch; the rest goes to `leftover` in pieces of that size.
