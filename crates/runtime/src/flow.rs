@@ -110,7 +110,7 @@ impl Job {
 
     fn advance_transform(&self, stage: usize, lane: usize) -> Result<()> {
         let run = &self.stages[stage];
-        while let Some(front) = run.lanes[lane].ready_front() {
+        while let Some(front) = self.ready_front(stage, lane)? {
             if !front.retrieve() {
                 return Ok(());
             }
@@ -118,7 +118,39 @@ impl Job {
             run.metrics.set_watermark(end);
             self.close_links(stage, lane, &front, None)?;
             front.mark_consumed();
-            run.lanes[lane].drop_finished();
+            self.drop_finished(stage, lane)?;
+        }
+        Ok(())
+    }
+
+    /// The oldest container of a lane if its end watermark can be consumed now: it is assigned and
+    /// every bundle is consumed. Finished containers in front of it are dropped on the way.
+    fn ready_front(&self, stage: usize, lane: usize) -> Result<Option<Arc<Container>>> {
+        while let Some(front) = self.stages[stage].lanes[lane].front() {
+            match front.state() {
+                ContainerState::WatermarkAssigned if front.unconsumed() == 0 => {
+                    return Ok(Some(front));
+                }
+                _ if front.is_finished() => self.drop_finished(stage, lane)?,
+                _ => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Drops the finished containers of a lane. What hangs on a merged one is complete too, and
+    /// nobody else would close it.
+    fn drop_finished(&self, stage: usize, lane: usize) -> Result<()> {
+        let run = &self.stages[stage];
+        let dropped = run.lanes[lane].drop_finished();
+        let is_merged = |c: &&Arc<Container>| c.state() == ContainerState::WatermarkCancelled;
+        for container in dropped.iter().filter(is_merged) {
+            for (place, edge) in run.edges.iter().enumerate() {
+                if let Some(linked) = container.down[place].get() {
+                    let ingest_ns = container.end_ingest_ns();
+                    self.close(edge, edge.lane_base + lane, linked, None, ingest_ns)?;
+                }
+            }
         }
         Ok(())
     }
@@ -147,8 +179,7 @@ impl Job {
     // --- operators ---
 
     fn advance_commuting(&self, stage: usize, operator: &OperatorRun, lane: usize) -> Result<()> {
-        let lanes = &self.stages[stage].lanes;
-        while let Some(front) = lanes[lane].ready_front() {
+        while let Some(front) = self.ready_front(stage, lane)? {
             if !front.retrieve() {
                 return Ok(());
             }
@@ -297,8 +328,7 @@ impl Job {
     ) -> Result<()> {
         self.close_links(stage, lane, container, Some(1))?;
         container.mark_consumed();
-        self.stages[stage].lanes[lane].drop_finished();
-        Ok(())
+        self.drop_finished(stage, lane)
     }
 
     // --- sequenced operators ---
@@ -325,7 +355,8 @@ impl Job {
         let run = &self.stages[stage];
         let mut sequencer = operator.sequencers[lane].lock().expect("no panic under this lock");
         while !sequencer.held {
-            let Some(container) = run.lanes[lane].get(sequencer.container) else { break };
+            let Some(container) = run.lanes[lane].at_or_after(sequencer.container) else { break };
+            sequencer.go_to(container.index);
             let key = (sequencer.container, sequencer.ordinal);
             if let Some(routed) = sequencer.early.remove(&key) {
                 sequencer.ordinal += 1;
@@ -340,7 +371,7 @@ impl Job {
                     assert!(waits, "a sequenced operator's watermark passes its cells");
                 }
                 ContainerState::WatermarkCancelled if container.total() == sequencer.ordinal => {
-                    run.lanes[lane].drop_finished();
+                    self.drop_finished(stage, lane)?;
                 }
                 _ => break,
             }
@@ -458,7 +489,8 @@ impl Job {
     fn let_through_sink(&self, stage: usize, sink: &SinkRun, lane: usize) -> Result<()> {
         let run = &self.stages[stage];
         let mut sequencer = sink.sequencers[lane].lock().expect("no panic under this lock");
-        while let Some(container) = run.lanes[lane].get(sequencer.container) {
+        while let Some(container) = run.lanes[lane].at_or_after(sequencer.container) {
+            sequencer.go_to(container.index);
             let key = (sequencer.container, sequencer.ordinal);
             if let Some(batch) = sequencer.early.remove(&key) {
                 sequencer.ordinal += 1;
@@ -481,7 +513,7 @@ impl Job {
                 run.metrics.set_watermark(container.end());
                 container.mark_consumed();
             }
-            run.lanes[lane].drop_finished();
+            self.drop_finished(stage, lane)?;
             sequencer.container += 1;
             sequencer.ordinal = 0;
             let is_last = ends && container.end() == Watermark::END;

@@ -5,7 +5,8 @@
 //!   downstream, and before it any missing one of the containers older than C, so that the list
 //!   downstream has the order of the list upstream ([`Lane::link`]).
 //! - *Merged*: an operator that passes no watermark on closes its output container without one;
-//!   the list then treats it as one with the next.
+//!   the list then treats it as one with the next. What hangs on its links downstream is merged
+//!   the same way when it is dropped.
 //! - *Destroyed*: from the front, once finished ([`Lane::drop_finished`]).
 //!
 //! # Locks
@@ -14,7 +15,7 @@
 
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, Ordering, RwLock};
 
-use crate::container::{Container, ContainerList, ContainerState};
+use crate::container::{Container, ContainerList};
 
 /// The containers of one input of one stage.
 pub struct Lane {
@@ -78,21 +79,19 @@ impl Lane {
         self.list.read().expect("no panic under a list lock").front().cloned()
     }
 
-    /// The container with this index, unless it is not made yet or dropped already.
-    pub fn get(&self, index: u64) -> Option<Arc<Container>> {
+    /// The container with this index, or the oldest one if that has been dropped already; `None`
+    /// if it is not made yet.
+    pub fn at_or_after(&self, index: u64) -> Option<Arc<Container>> {
         let list = self.list.read().expect("no panic under a list lock");
         let first = list.front()?.index;
-        list.get(usize::try_from(index.checked_sub(first)?).ok()?).cloned()
+        list.get(usize::try_from(index.saturating_sub(first)).ok()?).cloned()
     }
 
-    /// Drops finished containers from the old end. True if any was.
-    pub fn drop_finished(&self) -> bool {
+    /// Drops finished containers from the old end and returns them, each to one caller only.
+    pub fn drop_finished(&self) -> Vec<Arc<Container>> {
         let mut list = self.list.write().expect("no panic under a list lock");
-        let before = list.len();
-        while list.front().is_some_and(|container| container.is_finished()) {
-            list.pop_front();
-        }
-        before != list.len()
+        let finished = list.iter().take_while(|container| container.is_finished()).count();
+        list.drain(..finished).collect()
     }
 
     /// How many containers there are.
@@ -103,21 +102,6 @@ impl Lane {
     /// Walks from the oldest to the youngest container until `visit` returns something.
     pub fn walk<T>(&self, visit: impl FnMut(&Arc<Container>) -> Option<T>) -> Option<T> {
         self.list.read().expect("no panic under a list lock").iter().find_map(visit)
-    }
-
-    /// The oldest container if its end watermark can be consumed now: it is assigned and every
-    /// bundle is consumed. Finished containers in front of it are dropped on the way.
-    pub fn ready_front(&self) -> Option<Arc<Container>> {
-        loop {
-            let front = self.front()?;
-            match front.state() {
-                ContainerState::WatermarkAssigned if front.unconsumed() == 0 => return Some(front),
-                _ if front.is_finished() => {
-                    self.drop_finished();
-                }
-                _ => return None,
-            }
-        }
     }
 }
 
@@ -159,8 +143,9 @@ mod tests {
             up.drop_finished();
             // 0 and 3 and 6 were merged (cancelled, empty), the others up to 6 consumed.
             prop_assert_eq!(up.front().expect("seven is left").index, 7);
-            prop_assert!(up.get(6).is_none());
-            prop_assert_eq!(up.get(9).expect("still there").index, 9);
+            prop_assert_eq!(up.at_or_after(6).expect("the next one").index, 7);
+            prop_assert_eq!(up.at_or_after(9).expect("still there").index, 9);
+            prop_assert!(up.at_or_after(12).is_none());
         }
     }
 }

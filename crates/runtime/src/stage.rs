@@ -207,6 +207,17 @@ pub struct Sequencer<T> {
     pub held: bool,
 }
 
+impl<T> Sequencer<T> {
+    /// Goes on to the container that the lane has now. Those before it were merged and have
+    /// nothing that is not consumed, so another worker may drop them at any moment.
+    pub fn go_to(&mut self, container: u64) {
+        if container > self.container {
+            self.container = container;
+            self.ordinal = 0;
+        }
+    }
+}
+
 impl<T> Default for Sequencer<T> {
     fn default() -> Self {
         Sequencer { container: 0, ordinal: 0, early: BTreeMap::new(), held: false }
