@@ -360,7 +360,14 @@ impl Job {
                 self.wake_from_idle(stage, run, &mut state);
                 self.send(stage, &mut state, batch, place)
             }
-            SourcePoll::Pending => Ok(()),
+            SourcePoll::Pending => {
+                // The call to end may have come before `read` cleared the mark. SeqCst on both
+                // sides: either this sees why, or the mark was set after it was cleared.
+                if self.stages[stage].ended.load(Ordering::SeqCst) || self.is_stopping() {
+                    run.ready.store(true, Ordering::SeqCst);
+                }
+                Ok(())
+            }
             SourcePoll::End => self.end_source(stage, run, &mut state),
         }
     }
