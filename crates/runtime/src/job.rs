@@ -79,6 +79,12 @@ impl Job {
         self.end();
     }
 
+    /// True once an error has ended the job.
+    pub(crate) fn has_failed(&self) -> bool {
+        // The error is kept before the job is over, and mostly the job is not.
+        self.is_over() && self.failure.lock().expect("no panic under this lock").is_some()
+    }
+
     fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
         self.sleep.notify_all();

@@ -97,6 +97,8 @@ pub(crate) fn handle(
             write(job, stage, sink.as_mut(), &batch)?;
             return Ok(SinkState::Open);
         }
+        // Rows in front of this message may have been passed over: it must not look finished.
+        SinkMessage::Finish if job.has_failed() => sink.abort(),
         SinkMessage::Finish => {
             sink.finish()?;
             job.sink_finished();
@@ -114,8 +116,7 @@ pub(crate) fn handle(
 fn write(job: &Job, stage: usize, sink: &mut dyn Sink, rows: &SinkBatch) -> Result<()> {
     let metrics = &job.stages[stage].metrics;
     let started_ns = job.options.clock.now_ns();
-    let failed = job.is_over() && !job.is_stopping() && !job.all_sinks_finished();
-    if rows.batch.num_rows() > 0 && !failed {
+    if rows.batch.num_rows() > 0 && !job.has_failed() {
         sink.write(&rows.batch, rows.kinds.as_deref())?;
         StageMetrics::add(&metrics.rows_out, rows.batch.num_rows() as u64);
         StageMetrics::add(&metrics.bundles_out, 1);
