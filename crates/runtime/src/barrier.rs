@@ -6,7 +6,7 @@
 //!
 //! # Joint watermark
 //! [`Joint`] keeps the newest watermark of each lane. The joint watermark is the minimum over the
-//! lanes that are not idle, computed anew at each watermark of a lane, so it is never looser than
+//! lanes that are neither idle nor at their end, computed anew at each watermark of a lane, so it is never looser than
 //! the partial watermarks allow (StreamBox §5.3, Fig. 4): containers of different lanes have no
 //! order among one another until their end watermarks are consumed here.
 //!
@@ -97,6 +97,8 @@ impl Barrier {
 pub struct Joint {
     /// The newest watermark of each lane.
     pub lanes: Vec<Watermark>,
+    /// The highest watermark that a lane had before it ended.
+    pub ended_at: Watermark,
     /// The joint watermark.
     pub watermark: Watermark,
     /// The watermark passed on last.
@@ -124,6 +126,7 @@ impl Joint {
     pub fn new(lanes: usize, outputs: Vec<Arc<Container>>) -> Self {
         Joint {
             lanes: vec![Watermark::MIN; lanes],
+            ended_at: Watermark::MIN,
             watermark: Watermark::MIN,
             passed: Watermark::MIN,
             made: 0,
@@ -141,13 +144,23 @@ impl Joint {
         idle: impl Fn(usize) -> bool,
     ) -> bool {
         if let Some((lane, watermark)) = lane {
-            assert!(watermark >= self.lanes[lane], "watermarks of a lane never go back");
-            self.lanes[lane] = watermark;
+            let before = std::mem::replace(&mut self.lanes[lane], watermark);
+            assert!(watermark >= before, "watermarks of a lane never go back");
+            if watermark == Watermark::END {
+                self.ended_at = self.ended_at.max(before);
+            }
         }
-        let all_idle = (0..self.lanes.len()).all(&idle);
-        let counted = |&(lane, _): &(usize, &Watermark)| all_idle || !idle(lane);
-        let joint = self.lanes.iter().enumerate().filter(counted).map(|(_, &w)| w).min();
-        let joint = joint.unwrap_or(Watermark::MIN);
+        let least = |counted: &dyn Fn(usize) -> bool| {
+            let lanes = self.lanes.iter().enumerate().filter(|&(lane, _)| counted(lane));
+            lanes.map(|(_, &watermark)| watermark).min()
+        };
+        let is_open = |lane: usize| self.lanes[lane] < Watermark::END;
+        // The end of time is only where all lanes have ended: an idle one may come back. Where only
+        // idle ones are left, time stands where the others were before they ended.
+        let joint = match least(&|lane| is_open(lane) && !idle(lane)) {
+            Some(least) => least,
+            None => least(&is_open).map_or(Watermark::END, |least| least.max(self.ended_at)),
+        };
         let moved = joint > self.watermark;
         if moved {
             self.watermark = joint;
@@ -259,6 +272,17 @@ mod tests {
         // When it returns with something older, the joint watermark does not go back.
         assert!(!joint.advance(Some((1, Watermark(3))), |_| false));
         assert_eq!(joint.watermark, Watermark(10));
+    }
+
+    #[test]
+    fn idle_is_not_the_end_of_time() {
+        let mut joint = Joint::new(2, Vec::new());
+        assert!(!joint.advance(Some((0, Watermark(50))), |_| false));
+        assert!(!joint.advance(Some((0, Watermark::END)), |_| false));
+        assert!(joint.advance(None, |lane| lane == 1));
+        assert_eq!(joint.watermark, Watermark(50));
+        assert!(joint.advance(Some((1, Watermark::END)), |lane| lane == 1));
+        assert_eq!(joint.watermark, Watermark::END);
     }
 
     #[test]
