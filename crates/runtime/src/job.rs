@@ -53,6 +53,8 @@ pub struct Job {
     stopping: AtomicBool,
     over: AtomicBool,
     failure: Mutex<Option<Error>>,
+    /// Held while idleness is worked out, within the lock of a source and around those of joints.
+    idleness: Mutex<()>,
     /// Sinks that have not finished.
     open_sinks: AtomicUsize,
     /// Signalled when a sink finishes or the job fails.
@@ -136,12 +138,20 @@ impl Job {
         let now_ns = self.options.clock.now_ns();
         for &place in &self.sources {
             let StageRunKind::Source(source) = &self.stages[place].kind else { continue };
-            let quiet_ns = now_ns.saturating_sub(source.last_rows_ns.load(Ordering::Relaxed));
-            let is_open = !source.bounded && !source.finished.load(Ordering::Relaxed);
-            if is_open
-                && quiet_ns > timeout.as_nanos() as u64
-                && !source.idle.swap(true, Ordering::SeqCst)
-            {
+            let is_quiet = || {
+                let since_ns = source.last_rows_ns.load(Ordering::Relaxed);
+                now_ns.saturating_sub(since_ns) > timeout.as_nanos() as u64
+            };
+            if source.bounded || !is_quiet() {
+                continue;
+            }
+            // Not while somebody is asking it: rows that come now must be stamped before or after.
+            let Ok(_unpolled) = source.state.try_lock() else { continue };
+            // One that is ready has rows and only waits for room.
+            let is_waiting = source.ready.load(Ordering::SeqCst)
+                || source.finished.load(Ordering::SeqCst)
+                || !is_quiet();
+            if !is_waiting && !source.idle.swap(true, Ordering::SeqCst) {
                 self.spread_idleness()?;
             }
         }
@@ -151,6 +161,8 @@ impl Job {
     /// Works out anew which lanes are idle (every source behind them is), and lets operators go on
     /// without them.
     fn spread_idleness(&self) -> Result<()> {
+        // Two at once could leave what the slower one read before.
+        let _one_at_a_time = self.idleness.lock().expect("no panic under this lock");
         let mut idle = vec![false; self.stages.len()];
         for (place, stage) in self.stages.iter().enumerate() {
             let lane_is_idle = |lane: usize| stage.lanes[lane].idle.load(Ordering::SeqCst);
@@ -187,21 +199,35 @@ impl Job {
         if !source.idle.swap(false, Ordering::SeqCst) {
             return;
         }
-        let joints = self.stages[stage + 1..].iter().filter_map(|stage| match &stage.kind {
-            StageRunKind::Operator(operator) => {
-                Some(operator.joint.lock().expect("no panic under this lock").watermark)
-            }
-            _ => None,
-        });
-        let reached = joints.max().unwrap_or(Watermark::MIN);
+        // First of all the lanes are counted again, so that what is read below stays true. Not an
+        // error: nothing goes on because of it.
+        let spread = self.spread_idleness();
+        debug_assert!(spread.is_ok());
+        let reached = self.reached_behind(stage);
         if let Some(assigner) = &mut state.assigner
             && reached < Watermark::END
         {
             assigner.raise_watermark(reached);
         }
-        // Not an error: the lanes only become counted again.
-        let spread = self.spread_idleness();
-        debug_assert!(spread.is_ok());
+    }
+
+    /// The highest joint watermark of the operators that rows of a source can get to. Others, in
+    /// a set of statements, have nothing to do with it.
+    fn reached_behind(&self, source: usize) -> Watermark {
+        let mut is_behind = vec![false; self.stages.len()];
+        is_behind[source] = true;
+        let mut reached = Watermark::MIN;
+        for (place, stage) in self.stages.iter().enumerate().skip(source) {
+            if !is_behind[place] {
+                continue;
+            }
+            stage.edges.iter().for_each(|edge| is_behind[edge.to.0] = true);
+            if let StageRunKind::Operator(operator) = &stage.kind {
+                let joint = operator.joint.lock().expect("no panic under this lock");
+                reached = reached.max(joint.watermark);
+            }
+        }
+        reached
     }
 
     /// True if nothing is under way any more: all that a stopped job could still do is done.

@@ -60,6 +60,7 @@ pub(crate) fn build(
         stopping: AtomicBool::new(false),
         over: AtomicBool::new(false),
         failure: Mutex::new(None),
+        idleness: Mutex::new(()),
         open_sinks: AtomicUsize::new(sinks),
         changed: (Mutex::new(()), Condvar::new()),
         started_ns: options.clock.now_ns(),
