@@ -6,7 +6,8 @@
 //!
 //! # Protocol
 //! To sleep:
-//! 1. [`Sleep::announce`]: `sleepers += 1` (SeqCst), then read `events` (SeqCst) into a [`Ticket`].
+//! 1. [`Sleep::announce`]: `sleepers += 1` (SeqCst), a SeqCst fence, then read `events`
+//!    (SeqCst) into a [`Ticket`].
 //! 2. Look for work again, everywhere. If there is some: [`Sleep::retract`] and do it.
 //! 3. [`Sleep::park`]: under the lock, wait while `events` still equals the ticket.
 //!
@@ -24,7 +25,7 @@
 //!   too). If it happens after, the ticket is stale, and `park` returns at once or is woken: the
 //!   raise happens under the lock that `park` checks it under.
 //! - The poster's fence comes first: the work was made visible before the fence, so the worker's
-//!   look in step 2, which follows its SeqCst increment, sees it.
+//!   look in step 2, which follows its own fence, sees it.
 //!
 //! One wake-up per post is enough, because a woken worker that finds more than one piece of work
 //! posts again before it begins (the caller's duty; the dispatcher does so).
@@ -66,6 +67,9 @@ impl Sleep {
     pub fn announce(&self) -> Ticket {
         // SeqCst: pairs with the fence and load in `notify`, see the header.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
+        // The look for work that follows may read with weaker orders, which an increment alone does
+        // not hold back on every machine.
+        fence(Ordering::SeqCst);
         Ticket(self.events.load(Ordering::SeqCst))
     }
 
