@@ -82,7 +82,8 @@ impl MemoryAccount {
 
     /// How much sources may bring.
     pub fn pressure(&self) -> Pressure {
-        let mark = (self.limit_bytes / 4).min(IN_FLIGHT_BYTES_MAX);
+        // At least 1: with nothing in flight some source is asked, whatever the limit.
+        let mark = (self.limit_bytes / 4).clamp(1, IN_FLIGHT_BYTES_MAX);
         let used = self.in_flight_bytes();
         if used >= mark {
             Pressure::Full
