@@ -240,7 +240,9 @@ impl Job {
             StageRunKind::Operator(operator) => operator.cells.iter().all(|c| c.mailbox.is_idle()),
             _ => true,
         };
+        // Rows that a worker holds are in no queue, but in flight.
         sources_done
+            && self.memory.in_flight_bytes() == 0
             && self.stages.iter().all(|s| s.metrics.queued.load(Ordering::SeqCst) == 0 && empty(s))
     }
 }
@@ -398,7 +400,7 @@ impl RunningJob {
             let guard = job.changed.0.lock().expect("no panic under this lock");
             drop(job.changed.1.wait_timeout(guard, TICK).expect("no panic under this lock"));
             job.look_for_idle_inputs()?;
-            // Twice in a row: a task that is being executed is in no queue.
+            // Twice in a row: a task without rows may be in no queue while it is executed.
             drained_ticks =
                 if job.is_stopping() && job.is_drained() { drained_ticks + 1 } else { 0 };
             if drained_ticks >= 2 {
