@@ -318,8 +318,8 @@ impl Job {
         StageMetrics::add(&metrics.partly_late, output.partly_late);
     }
 
-    /// Tells the memory account how a partition's state has grown, and fails the job if state and
-    /// rows in flight together have reached the limit.
+    /// Tells the memory account how a partition's state has grown, and fails the job if state alone
+    /// has reached the limit.
     fn report_state(&self, stage: usize, state: &mut CellState) -> Result<()> {
         let bytes = state.partition.state_bytes();
         let grown = bytes as i64 - state.state_bytes as i64;
