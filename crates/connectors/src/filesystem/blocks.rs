@@ -5,6 +5,7 @@
 //! 1 MiB. Standard input is cut after each read, so that a row that was typed is a row that is
 //! seen.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use thalweg_core::{Error, Result};
 
 use super::compression::Compression;
 use super::csv::CsvTask;
+use super::csv::values::OnBad;
 use super::json::JsonTask;
 use super::paths::InputFile;
 use super::source::{Format, Reading};
@@ -37,18 +39,52 @@ pub struct Block {
 }
 
 impl Block {
-    /// The text, or an error that names the line.
-    pub fn text(&self) -> Result<&str> {
-        std::str::from_utf8(&self.bytes).map_err(|error| {
-            Error::data("the text is not valid UTF-8")
+    /// The text. Where bad rows fail the job, bytes that are not UTF-8 do, too, with their line.
+    pub fn text(&self, on_bad: OnBad) -> Result<Text<'_>> {
+        match std::str::from_utf8(&self.bytes) {
+            Ok(text) => Ok(Text { text: Cow::Borrowed(text), foreign: Vec::new() }),
+            Err(_) if on_bad != OnBad::Fail => Ok(Text::repaired(&self.bytes)),
+            Err(error) => Err(Error::data(NOT_UTF8)
                 .at_row(self.file.label.as_ref(), self.line_at(error.valid_up_to()))
-                .hint("convert the file to UTF-8")
-        })
+                .hint("convert the file to UTF-8, or set 'bad-data' = 'drop' or 'dead-letter'")),
+        }
     }
 
     /// The line of the file in which a byte of the block lies.
     pub fn line_at(&self, offset: usize) -> u64 {
         self.first_line + count_lines(&self.bytes[..offset])
+    }
+}
+
+/// Why a record with bytes of another encoding is bad.
+pub const NOT_UTF8: &str = "the text is not valid UTF-8";
+
+/// A block's text. Bytes that are not UTF-8 read as `?`, one for one, so that all places stay.
+pub struct Text<'b> {
+    /// The text.
+    pub text: Cow<'b, str>,
+    /// Where the bytes lay that are not UTF-8, ascending.
+    foreign: Vec<usize>,
+}
+
+impl Text<'_> {
+    fn repaired(bytes: &[u8]) -> Text<'static> {
+        let mut text = String::with_capacity(bytes.len());
+        let mut foreign = Vec::new();
+        for chunk in bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            for _ in chunk.invalid() {
+                foreign.push(text.len());
+                text.push('?');
+            }
+        }
+        Text { text: Cow::Owned(text), foreign }
+    }
+
+    /// True if a byte of this range is not UTF-8.
+    pub fn is_foreign(&self, start: usize, end: usize) -> bool {
+        let first = self.foreign.partition_point(|&at| at < start);
+        self.foreign.get(first).is_some_and(|&at| at < end)
     }
 }
 

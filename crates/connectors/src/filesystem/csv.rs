@@ -12,7 +12,7 @@ use thalweg_core::{Error, Result};
 
 use self::scan::{Dialect, Field, Step, Walker};
 use self::values::{BadFields, OnBad, column};
-use super::blocks::Block;
+use super::blocks::{Block, NOT_UTF8, Text};
 use super::source::{Format, Reading, keep_good};
 use crate::handover::{BadRow, Decoded, Emit, Task};
 
@@ -46,6 +46,9 @@ pub struct Records {
     fields: Vec<Field>,
     /// Where each record lies.
     spans: Vec<(u32, u32)>,
+    /// The first record that is none, which ends the block. A value in a record before it may be
+    /// bad as well, and is then the first mistake of the file.
+    broken: Option<Error>,
 }
 
 impl Task for CsvTask {
@@ -64,20 +67,26 @@ impl Task for CsvTask {
 
 impl CsvTask {
     fn decode(&self, options: &CsvOptions) -> Result<Decoded> {
-        let text = self.block.text()?;
+        let source = self.block.text(self.reading.on_bad)?;
+        let text: &str = &source.text;
         let mut bad = Vec::new();
-        let records = self.records(text, options, &mut bad)?;
+        let records = self.records(&source, options, &mut bad)?;
         let on_bad = self.reading.on_bad;
         let mut bad_fields = BadFields::new(on_bad);
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.reading.wanted.len());
         for &position in &self.reading.wanted {
             let declared = &self.reading.schema.columns[position];
             bad_fields.begin(declared);
-            columns.push(column(text, &records, position, declared, options, &mut bad_fields)?);
+            let values = column(text, &records, position, declared, options, &mut bad_fields)?;
+            bad_fields.refuse_nulls(&values, declared);
+            columns.push(values);
         }
         let bad_fields = bad_fields.into_rows();
         if let (OnBad::Fail, Some((row, reason))) = (on_bad, bad_fields.first()) {
             return Err(self.bad_record(reason, records.spans[*row].0 as usize));
+        }
+        if let Some(error) = records.broken {
+            return Err(error);
         }
         let rows = records.spans.len();
         let mut batch = self.reading.batch(columns, rows, &self.block.file)?;
@@ -99,7 +108,13 @@ impl CsvTask {
         Ok(Decoded { batch: SourceBatch { batch, origin: Some(origin) }, bad })
     }
 
-    fn records(&self, text: &str, options: &CsvOptions, bad: &mut Vec<BadRow>) -> Result<Records> {
+    fn records(
+        &self,
+        source: &Text<'_>,
+        options: &CsvOptions,
+        bad: &mut Vec<BadRow>,
+    ) -> Result<Records> {
+        let text: &str = &source.text;
         let width = self.reading.schema.len();
         let mut records = Records::default();
         // Room for about as many fields as there can be: short ones are common.
@@ -109,6 +124,9 @@ impl CsvTask {
         loop {
             let first_field = records.fields.len();
             let (start, end, malformed) = match walker.next_record(&mut records.fields) {
+                Step::Record { start, end, .. } if source.is_foreign(start, end) => {
+                    (start, end, Some(NOT_UTF8))
+                }
                 Step::Record { start, end, malformed } => (start, end, malformed),
                 Step::Skipped => continue,
                 Step::End | Step::Incomplete => return Ok(records),
@@ -139,7 +157,10 @@ impl CsvTask {
                 None => self.wrong_width(found),
             };
             match self.reading.on_bad {
-                OnBad::Fail => return Err(self.bad_record(&reason, start)),
+                OnBad::Fail => {
+                    records.broken = Some(self.bad_record(&reason, start));
+                    return Ok(records);
+                }
                 OnBad::Null => {}
                 OnBad::Reject => bad.push(self.dead(reason, &text[start..end], start)),
             }

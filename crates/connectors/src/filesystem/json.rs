@@ -17,7 +17,7 @@ use thalweg_core::connector::{Origin, SourceBatch};
 use thalweg_core::{Error, Result};
 
 use self::values::{Cell, column};
-use super::blocks::Block;
+use super::blocks::{Block, NOT_UTF8, Text};
 use super::csv::values::{BadFields, OnBad};
 use super::source::{Format, Reading, keep_good};
 use crate::handover::{BadRow, Decoded, Emit, Task};
@@ -47,6 +47,9 @@ struct Objects<'a> {
     /// Row after row, one value per wanted column.
     values: Vec<Option<Value>>,
     lines: Vec<(u64, &'a str)>,
+    /// The first line that is none, which ends the block. A value in a line before it may be bad
+    /// as well, and is then the first mistake of the file.
+    broken: Option<Error>,
 }
 
 impl Task for JsonTask {
@@ -65,9 +68,9 @@ impl Task for JsonTask {
 
 impl JsonTask {
     fn decode(&self, options: JsonOptions) -> Result<Decoded> {
-        let text = self.block.text()?;
+        let source = self.block.text(self.reading.on_bad)?;
         let mut bad = Vec::new();
-        let objects = self.objects(text, &mut bad)?;
+        let objects = self.objects(&source, &mut bad);
         let rows = objects.lines.len();
         let wanted = &self.reading.wanted;
         let mut bad_fields = BadFields::new(self.reading.on_bad);
@@ -86,11 +89,16 @@ impl JsonTask {
                 });
             }
             let data_type = &declared.column_type.data_type;
-            columns.push(column(&cells, data_type, options, &mut bad_fields)?);
+            let values = column(&cells, data_type, options, &mut bad_fields)?;
+            bad_fields.refuse_nulls(&values, declared);
+            columns.push(values);
         }
         let bad_fields = bad_fields.into_rows();
         if let (OnBad::Fail, Some((row, reason))) = (self.reading.on_bad, bad_fields.first()) {
             return Err(self.bad_line(reason, objects.lines[*row].0));
+        }
+        if let Some(error) = objects.broken {
+            return Err(error);
         }
         let mut batch = self.reading.batch(columns, rows, &self.block.file)?;
         if !bad_fields.is_empty() {
@@ -106,12 +114,15 @@ impl JsonTask {
         Ok(Decoded { batch: SourceBatch { batch, origin: Some(origin) }, bad })
     }
 
-    fn objects<'a>(&self, text: &'a str, bad: &mut Vec<BadRow>) -> Result<Objects<'a>> {
+    fn objects<'a>(&self, source: &'a Text<'_>, bad: &mut Vec<BadRow>) -> Objects<'a> {
         let columns = &self.reading.schema.columns;
         let names: Vec<&str> =
             self.reading.wanted.iter().map(|&at| columns[at].name.as_str()).collect();
         let mut objects = Objects::default();
-        for (number, line) in (self.block.first_line..).zip(text.split('\n')) {
+        let mut end = 0;
+        for (number, line) in (self.block.first_line..).zip(source.text.split('\n')) {
+            let begin = end;
+            end += line.len() + 1;
             if line.trim_ascii().is_empty() {
                 continue;
             }
@@ -120,19 +131,25 @@ impl JsonTask {
             let row = Row { names: &names, values: &mut objects.values[start..] };
             let mut deserializer = serde_json::Deserializer::from_str(line);
             let parsed = row.deserialize(&mut deserializer).and_then(|()| deserializer.end());
-            let Err(error) = parsed else {
-                objects.lines.push((number, line));
-                continue;
+            let reason = match parsed {
+                _ if source.is_foreign(begin, end) => NOT_UTF8.to_string(),
+                Ok(()) => {
+                    objects.lines.push((number, line));
+                    continue;
+                }
+                Err(e) => format!("the line is not a JSON object: {}", without_place(&e)),
             };
             objects.values.truncate(start);
-            let reason = format!("the line is not a JSON object: {}", without_place(&error));
             match self.reading.on_bad {
-                OnBad::Fail => return Err(self.bad_line(&reason, number)),
+                OnBad::Fail => {
+                    objects.broken = Some(self.bad_line(&reason, number));
+                    return objects;
+                }
                 OnBad::Null => {}
                 OnBad::Reject => bad.push(self.dead(number, reason, line)),
             }
         }
-        Ok(objects)
+        objects
     }
 
     fn bad_line(&self, reason: &str, line: u64) -> Error {

@@ -12,7 +12,7 @@ use arrow_array::types::{
     Int32Type, Int64Type, Time32MillisecondType, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType,
 };
-use arrow_array::{ArrayRef, ListArray};
+use arrow_array::{Array, ArrayRef, ListArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::TimeUnit;
 use base64::Engine;
@@ -76,6 +76,16 @@ impl BadFields {
         if self.on_bad != OnBad::Null {
             self.rows.push((row, format!("{}: {reason}", self.column)));
         }
+    }
+
+    /// A NULL where the declaration says NOT NULL is no row of the table, however the field came
+    /// by it: everything behind the source relies on the declaration.
+    pub fn refuse_nulls(&mut self, values: &dyn Array, column: &Column) {
+        let Some(nulls) = values.nulls().filter(|_| !column.column_type.nullable) else { return };
+        let reason = format!("{}: a NULL, but the column is declared NOT NULL", self.column);
+        let rows = (0..values.len()).filter(|&row| nulls.is_null(row));
+        let enough = if self.on_bad == OnBad::Fail { 1 } else { usize::MAX };
+        self.rows.extend(rows.take(enough).map(|row| (row, reason.clone())));
     }
 
     /// The bad rows in order, each once, with the reason of its first bad column.

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -178,6 +178,7 @@ impl Task for RowGroup {
             let batch = batch.map_err(|e| damaged(&e, label))?;
             let rows = batch.num_rows();
             let batch = self.declared(&batch).map_err(|e| e.at_row(label, first_row))?;
+            self.refuse_nulls(&batch).map_err(|(e, row)| e.at_row(label, first_row + row))?;
             let origin = Origin { file: self.opened.file.label.clone(), first_row };
             first_row += rows as u64;
             let batch = SourceBatch { batch, origin: Some(origin) };
@@ -190,6 +191,25 @@ impl Task for RowGroup {
 }
 
 impl RowGroup {
+    /// Everything behind the source relies on NOT NULL. The error comes with its row.
+    fn refuse_nulls(&self, batch: &RecordBatch) -> Result<(), (Error, u64)> {
+        for (&position, values) in self.reading.wanted.iter().zip(batch.columns()) {
+            let declared = &self.reading.schema.columns[position];
+            let Some(nulls) = values.nulls().filter(|_| !declared.column_type.nullable) else {
+                continue;
+            };
+            if let Some(row) = (0..values.len()).find(|&row| nulls.is_null(row)) {
+                let message = format!(
+                    "column {} ({}): a NULL, but the column is declared NOT NULL",
+                    declared.name, declared.column_type.data_type
+                );
+                let hint = "declare the column without NOT NULL";
+                return Err((Error::data(message).hint(hint), row as u64));
+            }
+        }
+        Ok(())
+    }
+
     fn declared(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.reading.wanted.len());
         for (&position, &place) in self.reading.wanted.iter().zip(&self.opened.places) {

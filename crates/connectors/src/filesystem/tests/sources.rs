@@ -13,6 +13,8 @@ fn two() -> TableSchema {
     schema(&[("s", DataType::STRING), ("n", DataType::BigInt)])
 }
 
+const PAIR: [(&str, DataType); 2] = [("s", DataType::STRING), ("n", DataType::BigInt)];
+
 /// Rows with quotes, doubled quotes, delimiters and line ends in fields.
 fn tricky(rows: usize) -> String {
     let mut text = String::new();
@@ -200,4 +202,56 @@ fn wrong_options_are_plan_errors() {
         let text = format!("{error} {}", error.help().unwrap_or_default());
         assert!(text.contains(part), "{text}");
     }
+}
+
+#[test]
+fn the_first_mistake_of_a_file_is_the_one_that_is_named() {
+    let csv = read_text("a,1\nb,x\nc\n", &PAIR, &[]).expect_err("bad");
+    assert_eq!(csv.to_string(), "column n (BIGINT): cannot read 'x' (in.csv, row 2)");
+    let json = "{\"s\":\"a\",\"n\":1}\n{\"n\":\"x\"}\n{bad\n";
+    let json = read_text(json, &PAIR, &[("format", "json")]).expect_err("bad");
+    assert!(json.to_string().ends_with("(in.csv, row 2)"), "{json}");
+}
+
+#[test]
+fn text_of_another_encoding_is_a_bad_row() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let letters = [("bad-data", "dead-letter"), ("dead-letter.path", "dead.json")];
+    let written = |bytes: &[u8], options: &[(&str, &str)]| {
+        fs::write(dir.path().join("in.csv"), bytes).expect("written");
+        read(&request(dir.path(), two(), options))
+    };
+    let csv: &[u8] = b"a,1\nM\xFCnchen,2\nc,3\n";
+    assert_eq!(written(csv, &letters).expect("rows"), [["a", "1"], ["c", "3"]]);
+    let dead = fs::read_to_string(dir.path().join("dead.json")).expect("dead letters");
+    assert!(dead.contains("\"line\":2,\"reason\":\"the text is not valid UTF-8\""), "{dead}");
+    assert!(dead.contains("M?nchen,2"), "{dead}");
+    assert!(written(csv, &[]).expect_err("bad").to_string().ends_with("(in.csv, row 2)"));
+    let json: &[u8] = b"{\"s\":\"M\xFCn\",\"n\":1}\n{\"s\":\"b\",\"n\":2}\n";
+    let options = [("format", "json"), ("bad-data", "drop")];
+    assert_eq!(written(json, &options).expect("rows"), [["b", "2"]]);
+}
+
+#[test]
+fn not_null_is_kept_at_the_source() {
+    let columns = vec![
+        Column::new("s", DataType::STRING.nullable()),
+        Column::new("n", DataType::BigInt.not_null()),
+    ];
+    let dir = tempfile::tempdir().expect("a folder");
+    let read = |text: &str, options: &[(&str, &str)]| {
+        fs::write(dir.path().join("in.csv"), text).expect("written");
+        super::read(&request(dir.path(), TableSchema::new(columns.clone()), options))
+    };
+    let csv = "a,1\nb,-\nc,3\n";
+    let null = ("csv.null-literal", "-");
+    let error = read(csv, &[null]).expect_err("a NULL");
+    assert!(error.to_string().contains("declared NOT NULL (in.csv, row 2)"), "{error}");
+    let kept = [["a", "1"], ["c", "3"]];
+    assert_eq!(read(csv, &[null, ("bad-data", "drop")]).expect("rows"), kept);
+    let ignore = ("csv.ignore-parse-errors", "true");
+    assert_eq!(read("a,1\nb,x\nc,3\n", &[ignore]).expect("rows"), kept);
+    let json = "{\"s\":\"a\",\"n\":1}\n{\"s\":\"b\"}\n{\"s\":\"c\",\"n\":3}\n";
+    assert!(read(json, &[("format", "json")]).is_err());
+    assert_eq!(read(json, &[("format", "json"), ("bad-data", "drop")]).expect("rows"), kept);
 }
