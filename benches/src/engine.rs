@@ -77,7 +77,7 @@ pub fn wordcount(input: &Input, workers: usize) -> Result<(Report, Totals)> {
     let words = word_schema().arrow();
     pipeline
         .read("text", input.source(), text_schema())
-        .watermark("ts", 0)?
+        .watermark("ts", 1)?
         .flat_map("split", word_schema(), move |batch| split(batch, &words))
         .window(Window::sliding(30_000, 1000), "ts")?
         .key_by(&["word"])?
@@ -108,7 +108,7 @@ pub fn count_per_key(input: &Input, workers: usize) -> Result<(Report, Totals)> 
     let (pipeline, totals) = (Pipeline::new(), Totals::default());
     pipeline
         .read("bids", input.source(), bid_schema())
-        .watermark("ts", 0)?
+        .watermark("ts", 1)?
         .window(Window::tumbling(1000), "ts")?
         .key_by(&["auction"])?
         .aggregate(vec![count().named("n")])?

@@ -1,6 +1,6 @@
 //! The floors: single-thread loops by hand over the same Arrow data, compiled with the same flags.
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array, RecordBatch};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use hashbrown::HashTable;
@@ -106,7 +106,7 @@ pub fn count_per_key(batches: &[RecordBatch], laps: usize) -> (u64, u64) {
 pub fn count_per_key_datafusion(batches: &[RecordBatch], laps: usize) -> (u64, u64) {
     use std::sync::Arc;
 
-    use arrow_array::Array;
+
     use arrow_schema::{DataType, Field, Schema};
     use datafusion_expr::EmitTo;
     use datafusion_physical_expr::aggregate::AggregateExprBuilder;

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
+use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
-use arrow_array::{ArrayRef, RecordBatch, StringViewArray, TimestampMillisecondArray};
-use arrow_buffer::{Buffer, ScalarBuffer};
-use arrow_data::ByteView;
+use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray, TimestampMillisecondArray};
 use arrow_schema::SchemaRef;
 use thalweg::{Column, DataType, Result, TableSchema};
 
@@ -19,17 +18,30 @@ pub fn word_schema() -> TableSchema {
     ])
 }
 
-/// For each byte: bit 0 set if it belongs to a word.
-const IN_WORD: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let b = byte as u8;
-        table[byte] = b.is_ascii_alphabetic() || b == b'\'';
-        byte += 1;
+/// 1 for a byte that belongs to a word. Without branches, so that the loop over a block becomes
+/// vector instructions.
+#[inline]
+fn in_word(byte: u8) -> u8 {
+    u8::from((byte | 0x20).wrapping_sub(b'a') < 26) | u8::from(byte == b'\'')
+}
+
+/// A bit per byte of a block: set where the byte belongs to a word.
+#[inline]
+fn word_mask(block: &[u8; 64]) -> u64 {
+    let mut flags = [0u8; 64];
+    for (flag, &byte) in flags.iter_mut().zip(block) {
+        *flag = in_word(byte);
     }
-    table
-};
+    let mut mask = 0;
+    for (place, eight) in flags.chunks_exact(8).enumerate() {
+        let mut bytes = [0u8; 8];
+        bytes.copy_from_slice(eight);
+        // The product moves the lowest bit of byte n to bit 56 + n.
+        let bits = u64::from_le_bytes(bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        mask |= bits << (8 * place);
+    }
+    mask
+}
 
 /// Calls `word(start, end)` for each run of word bytes.
 #[inline]
@@ -38,27 +50,27 @@ pub fn for_each_word(text: &[u8], mut word: impl FnMut(usize, usize)) {
     // the mask differs from itself shifted by one.
     let mut carry = 0u64;
     let mut start = 0usize;
-    for (block, bytes) in text.chunks(64).enumerate() {
-        let mut mask = 0u64;
-        for (bit, &byte) in bytes.iter().enumerate() {
-            mask |= u64::from(IN_WORD[byte as usize]) << bit;
-        }
-        let mut edges = mask ^ (mask << 1 | carry);
-        carry = mask >> 63;
+    let mut edges_of = |base: usize, mask: u64, start: &mut usize, carry: &mut u64| {
+        let mut edges = mask ^ (mask << 1 | *carry);
+        *carry = mask >> 63;
         while edges != 0 {
-            let place = block * 64 + edges.trailing_zeros() as usize;
-            if mask >> (place % 64) & 1 == 1 {
-                start = place;
+            let bit = edges.trailing_zeros() as usize;
+            if mask >> bit & 1 == 1 {
+                *start = base + bit;
             } else {
-                word(start, place);
+                word(*start, base + bit);
             }
             edges &= edges - 1;
         }
+    };
+    let (blocks, rest) = text.as_chunks::<64>();
+    for (place, block) in blocks.iter().enumerate() {
+        edges_of(place * 64, word_mask(block), &mut start, &mut carry);
     }
-    let open = if text.len() % 64 == 0 { carry == 1 } else { IN_WORD[text[text.len() - 1] as usize] };
-    if open && !text.is_empty() {
-        word(start, text.len());
-    }
+    // The rest is padded with bytes that end a word.
+    let mut last = [0u8; 64];
+    last[..rest.len()].copy_from_slice(rest);
+    edges_of(blocks.len() * 64, word_mask(&last), &mut start, &mut carry);
 }
 
 /// Splits the texts of a batch (row time, text) into words (row time, word).
@@ -71,40 +83,22 @@ pub fn split(batch: &RecordBatch, schema: &SchemaRef) -> Result<(RecordBatch, Ve
     }
     let times = batch.column(0).as_primitive::<TimestampMillisecondType>().values();
     let guess = batch.num_rows() * 24;
-    let (mut views, mut rows) = (Vec::<u128>::with_capacity(guess), Vec::with_capacity(guess));
+    // The builder takes text that is known to be UTF-8; finished views would be validated again.
+    let mut words = StringViewBuilder::with_capacity(guess);
+    let mut rows = Vec::with_capacity(guess);
     let mut word_times = Vec::<i64>::with_capacity(guess);
     for row in 0..texts.len() {
-        let text = texts.value(row).as_bytes();
-        let view = ByteView::from(texts.views()[row]);
-        for_each_word(text, |start, end| {
-            views.push(word_view(text, start, end, view));
+        let text = texts.value(row);
+        for_each_word(text.as_bytes(), |start, end| {
+            words.append_value(&text[start..end]);
             rows.push(row as u32);
         });
-        word_times.resize(views.len(), times[row]);
+        word_times.resize(rows.len(), times[row]);
     }
-    let buffers: Arc<[Buffer]> = texts.data_buffers().to_vec().into();
-    let words = StringViewArray::try_new(ScalarBuffer::from(views), buffers, None)
-        .map_err(thalweg::Error::from)?;
+    let words = words.finish();
     let times = TimestampMillisecondArray::from(word_times);
     let columns: Vec<ArrayRef> = vec![Arc::new(times), Arc::new(words)];
     Ok((RecordBatch::try_new(schema.clone(), columns)?, rows))
-}
-
-/// The view of a word: its letters where they fit, else its place in the text's buffer.
-#[inline]
-fn word_view(text: &[u8], start: usize, end: usize, of: ByteView) -> u128 {
-    let length = end - start;
-    if length <= 12 {
-        return short_view(text, start, length);
-    }
-    let prefix = u32::from_le_bytes([text[start], text[start + 1], text[start + 2], text[start + 3]]);
-    ByteView {
-        length: length as u32,
-        prefix,
-        buffer_index: of.buffer_index,
-        offset: of.offset + start as u32,
-    }
-    .into()
 }
 
 /// A word of at most 12 letters as a view: length in the low 4 bytes, letters above.
