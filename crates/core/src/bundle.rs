@@ -152,6 +152,9 @@ fn array_bytes(array: &dyn arrow_array::Array) -> usize {
             // would touch each view of each bundle.
             array.len() * 32
         }
-        _ => array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size()),
+        _ => array
+            .to_data()
+            .get_slice_memory_size()
+            .unwrap_or_else(|_| array.get_array_memory_size()),
     }
 }

@@ -203,7 +203,15 @@ pub struct Output {
 impl Output {
     /// An empty output whose time is up at `deadline_ns` by this clock.
     pub fn new(clock: SharedClock, deadline_ns: u64) -> Self {
-        Output { emitted: Vec::new(), accepted: 0, late: 0, partly_late: 0, ended: false, clock, deadline_ns }
+        Output {
+            emitted: Vec::new(),
+            accepted: 0,
+            late: 0,
+            partly_late: 0,
+            ended: false,
+            clock,
+            deadline_ns,
+        }
     }
     /// Sends rows out as results. Empty batches are dropped.
     pub fn emit(&mut self, batch: RecordBatch) {
