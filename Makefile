@@ -8,14 +8,14 @@ VENV_PYTHON := $(VENV)/bin/python
 .PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom fuzz examples clean-outputs
 
 help:
-	@echo "make test      what CI runs: format, lints, tests, doctests, crate table, tidy"
+	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
 	@echo "make check     the same, the documentation, and cargo-deny"
 	@echo "make bench     the benchmarks, as a table and JSON lines (release build)"
 	@echo "make loom      the lock-free pieces under the model checker"
 	@echo "make fuzz      the fuzz targets, one minute each (needs nightly and cargo-fuzz)"
 	@echo "make examples  the flights job, on the release build"
 
-test: fmt clippy unit depcheck tidy
+test: fmt clippy unit loom depcheck tidy
 
 check: test doc deny
 
