@@ -216,6 +216,18 @@ fn the_sessions_zone_decides_what_a_clock_shows() {
 }
 
 #[test]
+fn numbers_outside_the_years_of_flink_are_no_instants() {
+    let instant = |number: &str, precision: &str| {
+        let args = vec![n(number), n(precision)];
+        text(&build::call("TO_TIMESTAMP_LTZ", args, &in_zone("UTC")).expect("a call"))
+    };
+    assert_eq!(instant("253402300799", "0"), "9999-12-31 23:59:59.000");
+    assert_eq!(instant("253402300800", "0"), "NULL");
+    assert_eq!(instant("9223372036854775807", "0"), "NULL");
+    assert_eq!(instant("9223372036854775807", "3"), "NULL");
+}
+
+#[test]
 fn integers_wrap() {
     let rows = batch(vec![ints(vec![Some(i32::MIN), Some(i32::MAX), None])]);
     let wrapped = |op, by: &str| texts(&binary(op, int(0), n(by)), &rows);

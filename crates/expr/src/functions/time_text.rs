@@ -144,17 +144,28 @@ fn to_timestamp_ltz(call: Call<'_>) -> Result<Expr> {
     args[0] = implicit_cast(args.remove(0), &target);
     let kernel = move |a: &Arguments<'_>| {
         let array = a.value(0).array();
-        if whole {
-            let numbers = array.as_primitive::<Int64Type>();
-            let ms = numbers.values().iter().map(|n| n.wrapping_mul(per_unit)).collect();
-            return Ok(timestamps_with(ms, array.nulls().cloned(), a.result));
-        }
-        let numbers = array.as_primitive::<Float64Type>();
-        let ms = numbers.values().iter().map(|n| (n * per_unit as f64) as i64).collect();
-        Ok(timestamps_with(ms, array.nulls().cloned(), a.result))
+        let ms: Vec<i64> = if whole {
+            let numbers = array.as_primitive::<Int64Type>().values();
+            numbers.iter().map(|n| n.saturating_mul(per_unit)).collect()
+        } else {
+            let numbers = array.as_primitive::<Float64Type>().values();
+            numbers.iter().map(|n| (n * per_unit as f64) as i64).collect()
+        };
+        let nulls = without_strange_years(&ms, array.nulls());
+        Ok(timestamps_with(ms.into(), nulls, a.result))
     };
     let call = Call { name, args, session };
     Ok(with_pattern_in_name(call, DataType::TimestampLtz(3), Arc::new(kernel)))
+}
+
+/// Flink's instants made of numbers lie in the years 0000 to 9999; others are NULL.
+fn without_strange_years(ms: &[i64], nulls: Option<&NullBuffer>) -> Option<NullBuffer> {
+    const YEARS_MS: std::ops::RangeInclusive<i64> = -62_167_219_200_000..=253_402_300_799_999;
+    if ms.iter().all(|ms| YEARS_MS.contains(ms)) {
+        return nulls.cloned();
+    }
+    let inside = NullBuffer::from_iter(ms.iter().map(|ms| YEARS_MS.contains(ms)));
+    NullBuffer::union(nulls, Some(&inside))
 }
 
 /// The instant of a reading: by the offset that it named, or else in a zone.
