@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, Record
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::SchemaRef;
 use arrow_select::filter::{FilterBuilder, FilterPredicate};
-use thalweg_core::{Result, RowKind, WatermarkBefore};
+use thalweg_core::{Error, Result, RowKind, WatermarkBefore};
 use thalweg_expr::{EvalContext, Expr, ExprKind};
 
 /// Below this share of selected rows (one in so many) computing over all of them is a waste.
@@ -66,9 +66,10 @@ impl Rows {
     pub fn project(&mut self, schema: &SchemaRef, exprs: &[Expr], wall_ms: i64) -> Result<()> {
         let columns = exprs
             .iter()
-            .map(|expr| match expr.kind {
+            .zip(schema.fields())
+            .map(|(expr, field)| match expr.kind {
                 ExprKind::Column(index) => Ok(self.batch.column(index).clone()),
-                _ => self.evaluate(expr, wall_ms),
+                _ => self.evaluate(expr, wall_ms).map_err(|e| in_column(&e, field.name())),
             })
             .collect::<Result<Vec<_>>>()?;
         self.batch = batch_of(schema.clone(), columns, self.batch.num_rows())?;
@@ -98,6 +99,15 @@ impl Rows {
         self.kinds =
             self.kinds.take().map(|kinds| origins.iter().map(|&i| kinds[i as usize]).collect());
         self.batch = batch;
+    }
+}
+
+/// A value that cannot be computed is looked for by the name of its column.
+fn in_column(error: &Error, column: &str) -> Error {
+    let named = Error::new(error.kind(), format!("column '{column}': {}", error.message()));
+    match error.help() {
+        Some(help) => named.hint(help),
+        None => named,
     }
 }
 

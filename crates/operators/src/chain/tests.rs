@@ -282,3 +282,12 @@ fn windows_of_instants_are_aligned_in_the_sessions_zone() {
     assert_eq!(rows_of(std::slice::from_ref(&result))[0], expected.map(Value::Integer));
     assert_eq!(result.schema().field(3).data_type(), &DataType::TimestampLtz(3).arrow());
 }
+
+#[test]
+fn what_cannot_be_computed_names_its_column() {
+    let divided = arithmetic(ArithmeticOp::Divide, number(1), column(0));
+    let project = Step::Project(vec![(Column::new("share", DataType::BigInt.nullable()), divided)]);
+    let error = chain(vec![project]).apply(Bundle::new(range(3), Stamps::first())).unwrap_err();
+    assert_eq!(error.message(), "column 'share': division by zero");
+    assert!(error.help().is_some());
+}
