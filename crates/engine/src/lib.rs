@@ -30,4 +30,10 @@ pub use thalweg_core::text;
 pub use thalweg_core::{
     Column, ColumnType, DataType, Error, ErrorKind, Result, RowKind, Sink, Source, TableSchema,
 };
+pub use thalweg_expr as expr;
 pub use thalweg_runtime::{Report, RunOptions, RunningJob};
+
+/// The page of the documentation for Rust users; its examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rust.md")]
+pub struct RustPage;
