@@ -151,7 +151,11 @@ impl<'a> Binder<'a> {
             return Ok(found.clone());
         }
         if self.depth.get() >= VIEW_DEPTH_MAX {
-            return Err(Error::plan(format!("view '{}' refers to itself", name.text)).at(name.span));
+            return Err(Error::plan(format!(
+                "view '{}' refers to itself, or more than {VIEW_DEPTH_MAX} views stand on it",
+                name.text
+            ))
+            .at(name.span));
         }
         self.depth.set(self.depth.get() + 1);
         let bound = self.bind_view(name);

@@ -256,6 +256,16 @@ fn views_over_views_cost_no_more_than_they_show() {
 }
 
 #[test]
+fn too_many_views_are_not_called_a_circle() {
+    let mut text = format!("{BID}CREATE VIEW v0 AS SELECT item FROM bid;\n");
+    for i in 1..=70 {
+        text += &format!("CREATE VIEW v{i} AS SELECT item FROM v{};\n", i - 1);
+    }
+    let error = bind_error(&format!("{text}SELECT item FROM v70"));
+    assert!(error.message().contains("more than 64 views stand on it"), "{error}");
+}
+
+#[test]
 fn tables_say_what_cannot_be_written() {
     let part =
         "CREATE TABLE p (a INT, b INT) PARTITIONED BY (b) WITH ('connector'='filesystem');\n";
