@@ -205,7 +205,10 @@ fn check(key: &Key, value: &str) -> Result<()> {
         Kind::Text if value.trim().is_empty() => refuse("a text that is not empty"),
         Kind::Text | Kind::Unchecked => Ok(()),
         Kind::Zone if parse_zone(value).is_some() => Ok(()),
-        Kind::Zone => refuse("a time zone such as 'UTC', 'Europe/Berlin' or 'GMT+08:00'"),
+        Kind::Zone => refuse(
+            "a time zone such as 'UTC', 'Europe/Berlin' or, in whole hours, 'GMT+08:00' \
+             (half hours have names such as 'Asia/Kolkata')",
+        ),
         Kind::Count(low, high) => match value.trim().parse::<usize>() {
             Ok(count) if (low..=high).contains(&count) => Ok(()),
             _ => refuse(&format!("a whole number between {low} and {high}")),
@@ -314,6 +317,7 @@ mod tests {
             ("pipeline.workers", "0", "a whole number between 1 and 1024"),
             ("memory.limit", "170%", "'70%'"),
             ("table.local-time-zone", "Europe/Berln", "Europe/Berlin"),
+            ("table.local-time-zone", "GMT+05:30", "'Asia/Kolkata'"),
             ("watermark.idle-timeout", "soon", "'30 s'"),
             ("pipeline.order", "chaos", "'epoch', 'arrival', 'event_time'"),
         ];
