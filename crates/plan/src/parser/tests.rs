@@ -441,11 +441,14 @@ fn errors_say_where_and_what_to_do() {
 #[test]
 fn hints_are_passed_over_with_a_note() {
     let script = parse_script_with_notes(
-        "SELECT /*+ STATE_TTL('a' = '1d') */ a FROM t /*+ OPTIONS('x'='y') */ /* plain */",
+        "SELECT /*+ STATE_TTL('a' = '1d') */ a FROM t /*+ SHUFFLE_HASH(t) */ /* plain */",
     )
     .expect("parses");
     assert_eq!(script.notes.len(), 2);
     assert_eq!((script.notes[1].span.line, script.notes[1].span.column), (1, 46));
+    let (message, help, line, column) = refused("SELECT a\nFROM t /*+ OPTIONS('x'='y') */");
+    assert!(message.contains("OPTIONS") && help.contains("a second time"), "{message} {help}");
+    assert_eq!((line, column), (2, 8));
 }
 
 #[test]

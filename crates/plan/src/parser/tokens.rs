@@ -73,6 +73,7 @@ pub(super) fn tokenize(text: &str) -> Result<(Vec<TokenWithSpan>, Vec<Note>)> {
             Token::Whitespace(Whitespace::MultiLineComment(comment))
                 if comment.starts_with('+') =>
             {
+                refuse_options(comment, token.span)?;
                 notes.push(Note {
                     span: span(token.span),
                     message: format!("the hint /*{comment}*/ changes nothing here"),
@@ -87,6 +88,19 @@ pub(super) fn tokenize(text: &str) -> Result<(Vec<TokenWithSpan>, Vec<Note>)> {
         }
     }
     Ok((tokens, notes))
+}
+
+/// Most hints say how to compute the same result; OPTIONS says what is read.
+fn refuse_options(hint: &str, place: TokenSpan) -> Result<()> {
+    let names_options = hint
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .any(|word| word.eq_ignore_ascii_case("OPTIONS"));
+    if !names_options {
+        return Ok(());
+    }
+    Err(Error::unsupported("the hint OPTIONS (other options for one query) is not supported")
+        .hint("declare the table a second time, with these options and another name")
+        .at(span(place)))
 }
 
 fn double_quotes(quoted: &str, place: TokenSpan) -> Error {
