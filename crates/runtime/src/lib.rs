@@ -13,6 +13,7 @@
 //! | [`stage`] | a stage at run time: cells, sequencers, sinks |
 //! | [`barrier`] | one watermark on its way through the partitions of an operator |
 //! | [`flow`] | deposit, consume, close: how bundles and watermarks move |
+//! | [`gather`] | small batches of a source become one bundle |
 //! | [`dispatcher`] | which task is next, policies `nem` and `round-robin` |
 //! | [`task`] | what a worker does with a task |
 //! | [`job`] | start, wait, cancel, fail |
@@ -23,6 +24,7 @@ pub mod barrier;
 pub mod container;
 pub mod dispatcher;
 pub mod flow;
+pub mod gather;
 pub mod job;
 pub mod lane;
 pub mod memory;

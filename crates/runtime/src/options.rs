@@ -30,6 +30,8 @@ pub struct RunOptions {
     pub scheduler: SchedulerPolicy,
     /// The largest bundle, in rows.
     pub bundle_rows_max: usize,
+    /// How long rows of a source may wait for company while the pipeline is busy.
+    pub bundle_linger: Duration,
     /// Everything that the job may keep in memory, in bytes.
     pub memory_limit_bytes: usize,
     /// After this long without rows an unbounded input no longer holds the joint watermark back.
@@ -47,6 +49,7 @@ impl Default for RunOptions {
             pin_workers: true,
             scheduler: SchedulerPolicy::default(),
             bundle_rows_max: 64 * 1024,
+            bundle_linger: Duration::from_millis(1),
             memory_limit_bytes: memory::default_limit_bytes(),
             idle_timeout: Some(Duration::from_secs(30)),
             partitions: None,

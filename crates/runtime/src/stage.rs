@@ -25,6 +25,7 @@ use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex};
 
 use crate::barrier::{Barrier, Joint, SharedCompletions};
 use crate::container::Container;
+use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::metrics::{StageMetrics, StageRole};
 
@@ -111,6 +112,10 @@ pub struct SourceState {
     pub current: Vec<Option<Arc<Container>>>,
     /// Rows that were read and not yet sent.
     pub leftover: VecDeque<SourceBatch>,
+    /// Rows that were read and wait for company.
+    pub gather: Gather,
+    /// The source has ended; what is gathered goes first.
+    pub at_end: bool,
     /// Bundles sent so far.
     pub serial: u64,
     /// Epochs ended so far.

@@ -373,6 +373,7 @@ impl Job {
     }
 
     /// Asks the source for a bundle's worth of rows, and learns from the answer how many to ask for.
+    /// `Pending` also says that rows wait for company; the source stays ready then.
     fn read(&self, run: &SourceRun, state: &mut SourceState) -> Result<SourcePoll> {
         let rows_max = self.options.bundle_rows_max;
         if let Some(batch) = state.leftover.pop_front() {
@@ -381,22 +382,47 @@ impl Job {
         // Cleared first: a wake-up that comes while the source is asked sets it again.
         run.ready.store(false, Ordering::SeqCst);
         let wanted = state.bundle_rows.min(rows_max);
-        let answer = state.source.poll(wanted)?;
+        let answer = if state.at_end { SourcePoll::End } else { state.source.poll(wanted)? };
+        let now_ns = self.options.clock.now_ns();
         match answer {
             SourcePoll::Batch(batch) => {
                 run.ready.store(true, Ordering::SeqCst);
                 if batch.batch.num_rows() >= wanted {
                     state.bundle_rows = (wanted * 2).min(rows_max);
                 }
-                state.ingest_ns = self.options.clock.now_ns();
-                Ok(SourcePoll::Batch(split(batch, rows_max, &mut state.leftover)))
+                state.ingest_ns = now_ns;
+                if let Some(of_another_file) = state.gather.add(batch, now_ns) {
+                    let first = self.gathered(state)?;
+                    let rest = state.gather.add(of_another_file, now_ns);
+                    assert!(rest.is_none(), "an empty gather takes any batch");
+                    return Ok(first);
+                }
             }
-            SourcePoll::Pending => {
+            SourcePoll::Pending if state.gather.is_empty() => {
                 state.bundle_rows = (state.bundle_rows / 2).max(BUNDLE_ROWS_MIN.min(rows_max));
-                Ok(SourcePoll::Pending)
+                return Ok(SourcePoll::Pending);
             }
-            SourcePoll::End => Ok(SourcePoll::End),
+            SourcePoll::Pending => run.ready.store(true, Ordering::SeqCst),
+            SourcePoll::End if state.gather.is_empty() => return Ok(SourcePoll::End),
+            SourcePoll::End => {
+                state.at_end = true;
+                run.ready.store(true, Ordering::SeqCst);
+                return self.gathered(state);
+            }
         }
+        let linger_ns = self.options.bundle_linger.as_nanos() as u64;
+        let is_busy = self.memory.in_flight_bytes() > 0;
+        if state.gather.should_wait(wanted, is_busy, now_ns, linger_ns) {
+            return Ok(SourcePoll::Pending);
+        }
+        self.gathered(state)
+    }
+
+    /// What is gathered, cut to the largest bundle.
+    fn gathered(&self, state: &mut SourceState) -> Result<SourcePoll> {
+        let batch = state.gather.take()?.expect("there is something gathered");
+        let batch = split(batch, self.options.bundle_rows_max, &mut state.leftover);
+        Ok(SourcePoll::Batch(batch))
     }
 
     fn send(
@@ -456,6 +482,7 @@ impl Job {
     fn end_source(&self, stage: usize, run: &SourceRun, state: &mut SourceState) -> Result<()> {
         state.source.stop();
         state.leftover.clear();
+        state.gather.clear();
         run.ready.store(false, Ordering::SeqCst);
         run.finished.store(true, Ordering::SeqCst);
         let bad_rows = state.source.bad_rows();

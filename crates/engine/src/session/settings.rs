@@ -29,6 +29,7 @@ pub(super) fn run_options(settings: &Settings, session: &SessionOptions) -> Resu
             Scheduler::RoundRobin => SchedulerPolicy::RoundRobin,
         },
         bundle_rows_max: settings.bundle_rows_max(),
+        bundle_linger: settings.bundle_linger(),
         memory_limit_bytes: limit_bytes(limit, memory::available_bytes()),
         idle_timeout: settings.idle_timeout(),
         ..RunOptions::default()

@@ -13,6 +13,7 @@ use thalweg_ordering::{Mailbox, Sleep};
 
 use super::{Job, Report, SinkReceivers};
 use crate::barrier::{Completions, Joint};
+use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, StageMetrics};
@@ -106,6 +107,8 @@ fn stage_kind(
                 assigner,
                 current: Vec::new(),
                 leftover: VecDeque::new(),
+                gather: Gather::default(),
+                at_end: false,
                 serial: 0,
                 epoch: 0,
                 bundle_rows: 1024.min(options.bundle_rows_max),
