@@ -5,9 +5,9 @@ use std::sync::Condvar;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use thalweg_core::connector::Waker;
+use thalweg_core::connector::{Assign, Waker};
 use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
-use thalweg_core::{OperatorClass, Result, Watermark};
+use thalweg_core::{OperatorClass, Result, Source, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Queue};
 use thalweg_ordering::{Mailbox, Sleep};
 
@@ -100,25 +100,9 @@ fn stage_kind(
 ) -> Result<StageRunKind> {
     Ok(match kind {
         StageKind::Transform(transform) => StageRunKind::Transform(transform),
-        StageKind::Source { source, assigner } => StageRunKind::Source(SourceRun {
-            bounded: source.is_bounded(),
-            state: Mutex::new(SourceState {
-                source,
-                assigner,
-                current: Vec::new(),
-                leftover: VecDeque::new(),
-                gather: Gather::default(),
-                at_end: false,
-                serial: 0,
-                epoch: 0,
-                bundle_rows: 1024.min(options.bundle_rows_max),
-                ingest_ns: 0,
-            }),
-            ready: AtomicBool::new(true),
-            finished: AtomicBool::new(false),
-            last_rows_ns: AtomicU64::new(options.clock.now_ns()),
-            idle: AtomicBool::new(false),
-        }),
+        StageKind::Source { source, assigner } => {
+            StageRunKind::Source(source_run(source, assigner, options))
+        }
         StageKind::Operator(operator) => {
             let cells = if operator.is_singleton() { 1 } else { options.partitions() };
             let make = |cell| {
@@ -161,6 +145,32 @@ fn stage_kind(
             })
         }
     })
+}
+
+fn source_run(
+    source: Box<dyn Source>,
+    assigner: Option<Box<dyn Assign>>,
+    options: &RunOptions,
+) -> SourceRun {
+    SourceRun {
+        bounded: source.is_bounded(),
+        state: Mutex::new(SourceState {
+            source,
+            assigner,
+            current: Vec::new(),
+            leftover: VecDeque::new(),
+            gather: Gather::default(),
+            at_end: false,
+            serial: 0,
+            epoch: 0,
+            bundle_rows: 1024.min(options.bundle_rows_max),
+            ingest_ns: 0,
+        }),
+        ready: AtomicBool::new(true),
+        finished: AtomicBool::new(false),
+        last_rows_ns: AtomicU64::new(options.clock.now_ns()),
+        idle: AtomicBool::new(false),
+    }
 }
 
 /// Gives every operator and source its first output containers.
