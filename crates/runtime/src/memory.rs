@@ -1,7 +1,8 @@
 //! The one memory limit: what is in flight and what operators keep count against it.
 //!
 //! Credits are given at the sources only. A source is asked for rows while the bytes in flight
-//! (deposited and not consumed, or waiting for a sink) are below a quarter of the limit; work that
+//! (deposited and not consumed, or waiting for a sink) are below a quarter of the limit and below
+//! 32 MiB per worker, which is more than caches hold; work that
 //! is inside is never refused room, so the oldest epoch always drains and nothing can deadlock on
 //! credits: bytes in flight fall whenever a worker works, and a source below its guaranteed minimum
 //! (nothing of anybody in flight) is always asked.
@@ -15,6 +16,7 @@ use thalweg_ordering::sync::{AtomicI64, AtomicUsize, Ordering};
 /// How many bytes are in use, by what.
 pub struct MemoryAccount {
     limit_bytes: usize,
+    in_flight_bytes_max: usize,
     in_flight_bytes: AtomicI64,
     state_bytes: AtomicI64,
     peak_bytes: AtomicUsize,
@@ -32,10 +34,11 @@ pub enum Pressure {
 }
 
 impl MemoryAccount {
-    /// Nothing in use, at most `limit_bytes`.
-    pub fn new(limit_bytes: usize) -> Self {
+    /// Nothing in use, at most `limit_bytes`, with so many workers to keep busy.
+    pub fn new(limit_bytes: usize, workers: usize) -> Self {
         MemoryAccount {
             limit_bytes,
+            in_flight_bytes_max: (limit_bytes / 4).min(workers.max(1) * IN_FLIGHT_BYTES_PER_WORKER),
             in_flight_bytes: AtomicI64::new(0),
             state_bytes: AtomicI64::new(0),
             peak_bytes: AtomicUsize::new(0),
@@ -84,7 +87,7 @@ impl MemoryAccount {
     /// How much sources may bring.
     pub fn pressure(&self) -> Pressure {
         // At least 1: with nothing in flight some source is asked, whatever the limit.
-        let mark = (self.limit_bytes / 4).clamp(1, IN_FLIGHT_BYTES_MAX);
+        let mark = self.in_flight_bytes_max.max(1);
         let used = self.in_flight_bytes();
         if used >= mark {
             Pressure::Full
@@ -96,8 +99,8 @@ impl MemoryAccount {
     }
 }
 
-/// More than this in flight never helps throughput: it only lets caches grow cold.
-const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
+/// Rows in flight per worker: a few of the largest bundles. More would only let caches grow cold.
+const IN_FLIGHT_BYTES_PER_WORKER: usize = 32 << 20;
 
 /// 70 % of what the control group or the machine allows.
 pub fn default_limit_bytes() -> usize {
@@ -138,7 +141,7 @@ mod tests {
 
     #[test]
     fn pressure_rises_with_bytes_in_flight() {
-        let account = MemoryAccount::new(4000);
+        let account = MemoryAccount::new(4000, 2);
         assert_eq!(account.pressure(), Pressure::Low);
         account.add_in_flight(500);
         assert_eq!(account.pressure(), Pressure::High);

@@ -166,6 +166,8 @@ pub struct CellState {
     pub passed: Watermark,
     /// State bytes as last reported.
     pub state_bytes: usize,
+    /// Rows taken since then.
+    pub unreported_rows: usize,
 }
 
 /// What lies in a cell's mailbox.

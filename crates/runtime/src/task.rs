@@ -25,6 +25,9 @@ use crate::stage::{
 /// How long a task may go on.
 pub const SLICE_NS: u64 = 1_000_000;
 
+/// After so many rows a partition's state is measured, also between watermarks.
+const REPORT_ROWS: usize = 8 * 1024;
+
 /// The smallest bundle that is asked of a source that keeps up.
 const BUNDLE_ROWS_MIN: usize = 1024;
 
@@ -180,9 +183,7 @@ impl Job {
                 None => cell.mailbox.take(),
             };
             let progress = match item {
-                Item::Rows(rows) => {
-                    self.take_rows(stage, operator, &mut state, &rows, deadline_ns, place)?
-                }
+                Item::Rows(rows) => self.take_rows(stage, &mut state, &rows, deadline_ns, place)?,
                 Item::Barrier(barrier) => {
                     self.take_barrier(stage, operator, &mut state, &barrier, deadline_ns, place)?
                 }
@@ -232,7 +233,6 @@ impl Job {
     fn take_rows(
         &self,
         stage: usize,
-        operator: &OperatorRun,
         state: &mut CellState,
         item: &RowsItem,
         deadline_ns: u64,
@@ -264,7 +264,8 @@ impl Job {
         if output.ended {
             self.end_stage(stage);
         }
-        if operator.phases == 1 {
+        state.unreported_rows += piece.num_rows();
+        if state.unreported_rows >= REPORT_ROWS {
             self.report_state(stage, state)?;
         }
         Ok(taken)
@@ -321,6 +322,7 @@ impl Job {
     /// Tells the memory account how a partition's state has grown, and fails the job if state alone
     /// has reached the limit.
     fn report_state(&self, stage: usize, state: &mut CellState) -> Result<()> {
+        state.unreported_rows = 0;
         let bytes = state.partition.state_bytes();
         let grown = bytes as i64 - state.state_bytes as i64;
         state.state_bytes = bytes;

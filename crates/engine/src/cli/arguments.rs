@@ -65,7 +65,13 @@ pub struct ScriptArguments {
     #[arg(value_name = "FILE", required_unless_present = "execute")]
     pub file: Option<PathBuf>,
     /// Takes the statements from the command line
-    #[arg(short = 'e', long = "execute", value_name = "SQL", conflicts_with = "file")]
+    #[arg(
+        short = 'e',
+        long = "execute",
+        value_name = "SQL",
+        conflicts_with = "file",
+        allow_hyphen_values = true
+    )]
     pub execute: Option<String>,
     /// Sets an option before the first statement, as `SET 'KEY' = 'VALUE'` does; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value)]

@@ -52,7 +52,7 @@ pub(crate) fn build(
     let sinks = stages.iter().filter(|stage| matches!(stage.kind, StageRunKind::Sink(_))).count();
     let job = Job {
         sources,
-        memory: MemoryAccount::new(options.memory_limit_bytes),
+        memory: MemoryAccount::new(options.memory_limit_bytes, options.workers),
         sleep: Arc::new(Sleep::new()),
         urgent: Queue::new(),
         ready: Queue::new(),
@@ -115,6 +115,7 @@ fn stage_kind(
                         outputs: Vec::new(),
                         passed: Watermark::MIN,
                         state_bytes: 0,
+                        unreported_rows: 0,
                     }),
                 })
             };
