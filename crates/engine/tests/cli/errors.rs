@@ -110,3 +110,10 @@ fn colors_come_when_asked_for() {
     let colored = workspace.run(&["run", "--color", "always", "-e", "SELECT nowhere"]);
     assert!(colored.message(2).contains("\x1b["));
 }
+
+#[test]
+fn a_text_that_would_fill_the_memory_is_refused() {
+    let workspace = Workspace::new("huge-text");
+    let run = workspace.execute("SELECT REPEAT('aa', 1500000000) AS t");
+    assert_holds(run.message(1), &["column 't'", "REPEAT would make a text of 3000000000 bytes"]);
+}

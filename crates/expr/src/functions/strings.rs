@@ -62,6 +62,10 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     plain("RPAD", "string int string", Returns::Text, |a| pad(a, false)),
     plain("REPEAT", "string int", Returns::Text, |a| {
         let (s, n) = (a.texts(0), a.ints(1));
+        for row in 0..a.rows {
+            let bytes = s.get(row).map_or(0, str::len) as i64;
+            refuse_huge("REPEAT", bytes.saturating_mul(n.get(row).unwrap_or(0).into()))?;
+        }
         a.text_result(|row, out| {
             let (s, n) = (s.get(row)?, n.get(row)?);
             (0..n).for_each(|_| out.push_str(s));
@@ -375,8 +379,22 @@ fn concat_with_separator(a: &Arguments<'_>) -> Result<ArrayRef> {
     })
 }
 
+/// The longest text that one call may build: a typing error in a length must not fill the memory.
+const TEXT_BYTES_MAX: i64 = 64 << 20;
+
+fn refuse_huge(function: &str, bytes: i64) -> Result<()> {
+    if bytes <= TEXT_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("{function} would make a text of {bytes} bytes, and 64 MiB is the limit");
+    Err(Error::data(message))
+}
+
 fn pad(a: &Arguments<'_>, leading: bool) -> Result<ArrayRef> {
     let (s, length, fill) = (a.texts(0), a.ints(1), a.texts(2));
+    for row in 0..a.rows {
+        refuse_huge(if leading { "LPAD" } else { "RPAD" }, length.get(row).unwrap_or(0).into())?;
+    }
     a.text_result(|row, out| {
         let (text, fill) = (s.get(row)?, fill.get(row)?);
         let length = usize::try_from(length.get(row)?).ok()?;
