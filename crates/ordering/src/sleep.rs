@@ -27,8 +27,8 @@
 //! - The poster's fence comes first: the work was made visible before the fence, so the worker's
 //!   look in step 2, which follows its own fence, sees it.
 //!
-//! One wake-up per post is enough, because a woken worker that finds more than one piece of work
-//! posts again before it begins (the caller's duty; the dispatcher does so).
+//! One wake-up per post is enough, because every piece of work is posted: two pieces wake two workers,
+//! or one that looks for the second after the first.
 //!
 //! What it does not do: it does not choose which worker wakes, and it does not count work.
 
