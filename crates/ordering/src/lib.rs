@@ -5,11 +5,14 @@
 //! | module | structure | used for |
 //! |---|---|---|
 //! | [`sleep`] | [`Sleep`] | idle workers park, no wake-up is lost |
+//! | [`closing`] | [`Closing`] | whoever comes last carries an epoch's watermark on |
 //! | [`mailbox`] | [`Mailbox`] | one worker at a time per partition, without blocking the others |
 
+pub mod closing;
 pub mod mailbox;
 pub mod sleep;
 pub mod sync;
 
+pub use closing::Closing;
 pub use mailbox::Mailbox;
 pub use sleep::Sleep;

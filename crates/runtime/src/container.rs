@@ -23,19 +23,17 @@
 //! 2. After `close` nothing is deposited: `deposited` is final and becomes `total`. The store of the
 //!    state orders every deposit before it; whoever reads the state and then finds
 //!    `unconsumed == 0` knows that the epoch is complete here.
-//! 3. Whoever comes last carries the watermark on. The consumer of the last bundle lowers
-//!    `unconsumed` and then reads the state; `close` changes the state and then (its caller) reads
-//!    `unconsumed`. These four are SeqCst: in their one order either the consumer sees the state
-//!    changed or the closer sees the count at 0, so no watermark is left behind. With anything
-//!    weaker both could read the old value.
+//! 3. Whoever comes last carries the watermark on: the consumer of the last bundle or the closer.
+//!    [`Closing`] holds the argument, and loom checks it; the state changes before the count is
+//!    closed, so whoever finds it closed sees the state. Both may come; [`Container::retrieve`]
+//!    lets one of them through.
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 use thalweg_core::{Bundle, Watermark};
-use thalweg_ordering::sync::{
-    Arc, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering, Queue, RwLock,
-};
+use thalweg_ordering::Closing;
+use thalweg_ordering::sync::{Arc, AtomicI64, AtomicU8, AtomicU64, Ordering, Queue, RwLock};
 
 /// Where a container is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +81,7 @@ pub struct Container {
     pub index: u64,
     state: AtomicU8,
     /// Bundles counted in and not fully consumed. Raised upstream, lowered by the owner.
-    unconsumed: AtomicUsize,
+    unconsumed: Closing,
     /// Bundles ever deposited. Raised upstream, read by `close`.
     deposited: AtomicU64,
     /// Final once the state is not OPEN.
@@ -104,7 +102,7 @@ impl Container {
         Container {
             index,
             state: AtomicU8::new(ContainerState::Open as u8),
-            unconsumed: AtomicUsize::new(0),
+            unconsumed: Closing::new(),
             deposited: AtomicU64::new(0),
             total: AtomicU64::new(0),
             end: AtomicI64::new(i64::MIN),
@@ -116,7 +114,7 @@ impl Container {
 
     /// Where it is in its life.
     pub fn state(&self) -> ContainerState {
-        // SeqCst: see invariant 3.
+        // SeqCst: one order with the count, see invariant 3.
         ContainerState::from_u8(self.state.load(Ordering::SeqCst))
     }
 
@@ -141,7 +139,7 @@ impl Container {
     pub fn count_in(&self) -> u64 {
         assert_eq!(self.state(), ContainerState::Open, "a deposit after the end of the epoch");
         // Relaxed: published by the queue's own ordering, or by `close`.
-        self.unconsumed.fetch_add(1, Ordering::Relaxed);
+        self.unconsumed.add(1);
         self.deposited.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -165,22 +163,19 @@ impl Container {
     /// A bundle was split into `pieces`: each is consumed on its own.
     pub fn split_into(&self, pieces: usize) {
         assert!(pieces > 0, "a bundle has at least one piece");
-        self.unconsumed.fetch_add(pieces - 1, Ordering::Relaxed);
+        self.unconsumed.add(pieces - 1);
     }
 
     /// A bundle (or piece) is consumed and all it led to is downstream. True if it was the last
-    /// one for now.
+    /// one of an epoch that has ended: its watermark can be carried on.
+    #[must_use = "the last one carries the watermark on"]
     pub fn consume_one(&self) -> bool {
-        // SeqCst: see invariant 3; also, the last consumer sees what the others deposited.
-        let before = self.unconsumed.fetch_sub(1, Ordering::SeqCst);
-        assert!(before > 0, "more bundles consumed than deposited");
-        before == 1
+        self.unconsumed.finish_one()
     }
 
     /// Bundles not fully consumed.
     pub fn unconsumed(&self) -> usize {
-        // SeqCst: see invariant 3.
-        self.unconsumed.load(Ordering::SeqCst)
+        self.unconsumed.pending()
     }
 
     /// Ends the epoch: with a watermark, or (`None`) merged into the next container.
@@ -194,6 +189,7 @@ impl Container {
             }
             None => self.transition(ContainerState::Open, ContainerState::WatermarkCancelled),
         }
+        self.unconsumed.close();
     }
 
     /// Takes the right to consume the end watermark. False if somebody else has it.

@@ -75,7 +75,7 @@ impl Job {
         bytes: usize,
     ) -> Result<()> {
         self.memory.add_in_flight(-(bytes as i64));
-        if container.consume_one() && container.state() != ContainerState::Open {
+        if container.consume_one() {
             self.advance(stage, lane)?;
         }
         Ok(())
@@ -497,7 +497,8 @@ impl Job {
                 StageMetrics::add(&run.metrics.rows_in, batch.batch.num_rows() as u64);
                 StageMetrics::add(&run.metrics.bundles_in, 1);
                 self.send_to_sink(stage, sink, SinkMessage::Rows(batch))?;
-                container.consume_one();
+                // The loop looks at the state itself, whoever is last.
+                let _ = container.consume_one();
                 continue;
             }
             let complete = match container.state() {
