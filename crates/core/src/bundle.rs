@@ -11,6 +11,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 
+use crate::connector::Origin;
 use crate::time::Watermark;
 
 /// What a row does to the result downstream (Flink's RowKind).
@@ -90,6 +91,9 @@ pub struct Stamps {
     pub ingest_ns: u64,
     /// Each row's running watermark.
     pub watermark_before: WatermarkBefore,
+    /// Where the rows were read, as long as they are the rows of a file, one for one: an error in a
+    /// row can then say which one it is.
+    pub origin: Option<Origin>,
 }
 
 impl Stamps {
@@ -103,6 +107,7 @@ impl Stamps {
             numa_node: 0,
             ingest_ns: 0,
             watermark_before: WatermarkBefore::All(Watermark::MIN),
+            origin: None,
         }
     }
 }

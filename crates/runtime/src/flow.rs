@@ -465,6 +465,7 @@ impl Job {
             numa_node: numa_node as u16,
             ingest_ns,
             watermark_before: WatermarkBefore::All(passed),
+            origin: None,
         }
     }
 

@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Bundle, Error, OperatorClass, Output, Piece, Progress, Result, Route, SourceBatch, SourcePoll,
-    Stamps, Transform, Watermark, WatermarkBefore,
+    Bundle, Error, ErrorKind, OperatorClass, Output, Piece, Progress, Result, Route, SourceBatch,
+    SourcePoll, Stamps, Transform, Watermark, WatermarkBefore,
 };
 use thalweg_ordering::sync::{Arc, MutexGuard, Ordering};
 
@@ -94,7 +94,12 @@ impl Job {
         // a bundle on whose older neighbour another has dropped.
         let bundle = if run.ended.load(Ordering::Relaxed) { without_rows(bundle) } else { bundle };
         let ordinal = bundle.stamps.ordinal;
-        let mut result = transform.apply(bundle)?;
+        let before = bundle.stamps.origin.is_some().then(|| bundle.clone());
+        let mut result = transform.apply(bundle).map_err(|error| match &before {
+            Some(bundle) => locate(transform, bundle, error),
+            None => error,
+        })?;
+        result.stamps.origin = None;
         assert_eq!(result.stamps.ordinal, ordinal, "a transform keeps the stamps of its bundle");
         result.stamps.numa_node = place.numa_node as u16;
         for (edge_place, edge) in run.edges.iter().enumerate() {
@@ -438,11 +443,13 @@ impl Job {
         let run = &self.stages[stage];
         StageMetrics::add(&run.metrics.rows_in, batch.batch.num_rows() as u64);
         StageMetrics::add(&run.metrics.bundles_in, 1);
+        let mut origin = batch.origin.clone();
         let (batch, watermark_before) = match &mut state.assigner {
             None => (batch.batch, WatermarkBefore::All(Watermark::MIN)),
             Some(assigner) => {
                 let assigned = assigner.assign(batch, self.options.clock.wall_ms())?;
                 StageMetrics::add(&run.metrics.quarantined, assigned.quarantined);
+                origin = origin.filter(|_| assigned.quarantined == 0);
                 run.metrics.set_watermark(assigner.running_watermark());
                 (assigned.batch, assigned.watermark_before)
             }
@@ -455,6 +462,7 @@ impl Job {
             numa_node: place.numa_node as u16,
             ingest_ns: state.ingest_ns,
             watermark_before,
+            origin,
         };
         state.serial += 1;
         let bundle = Bundle::new(batch, stamps);
@@ -533,6 +541,22 @@ fn split(
     };
     leftover.extend((rows_max..rows).step_by(rows_max).map(piece));
     piece(0)
+}
+
+/// Finds the row of a file in which a transform fails, by giving it one row at a time.
+fn locate(transform: &dyn Transform, bundle: &Bundle, error: Error) -> Error {
+    let Some(origin) = bundle.stamps.origin.as_ref().filter(|_| error.kind() == ErrorKind::Data)
+    else {
+        return error;
+    };
+    let fails = |row: usize| {
+        let watermark_before = bundle.stamps.watermark_before.take(&[row as u32]);
+        let stamps = Stamps { watermark_before, ..bundle.stamps.clone() };
+        let one = Bundle { batch: bundle.batch.slice(row, 1), kinds: None, stamps };
+        let error = transform.apply(one).err()?;
+        Some(error.at_row(&*origin.file, origin.first_row + row as u64))
+    };
+    (0..bundle.num_rows()).find_map(fails).unwrap_or(error)
 }
 
 /// The text of a panic.

@@ -117,3 +117,15 @@ fn a_text_that_would_fill_the_memory_is_refused() {
     let run = workspace.execute("SELECT REPEAT('aa', 1500000000) AS t");
     assert_holds(run.message(1), &["column 't'", "REPEAT would make a text of 3000000000 bytes"]);
 }
+
+#[test]
+fn an_expression_that_fails_names_column_file_and_row() {
+    let workspace = Workspace::new("failing-expression");
+    workspace.write("numbers.csv", "5\n4\nx\n3\n");
+    let run = workspace.execute(
+        "CREATE TABLE numbers (n STRING)
+           WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'numbers.csv');
+         SELECT CAST(n AS INT) AS i FROM numbers",
+    );
+    assert_holds(run.message(1), &["column 'i'", "'x'", "numbers.csv, row 3"]);
+}
