@@ -94,6 +94,10 @@ pub struct Stamps {
     /// Where the rows were read, as long as they are the rows of a file, one for one: an error in a
     /// row can then say which one it is.
     pub origin: Option<Origin>,
+    /// For each row the row of the source's bundle that it comes from, ascending; absent where rows
+    /// are still those of the source, one for one. Kept only where branches meet again in an
+    /// ordered contract: rows of one serial are then combined by it.
+    pub row_ordinals: Option<ScalarBuffer<u32>>,
 }
 
 impl Stamps {
@@ -108,6 +112,7 @@ impl Stamps {
             ingest_ns: 0,
             watermark_before: WatermarkBefore::All(Watermark::MIN),
             origin: None,
+            row_ordinals: None,
         }
     }
 }

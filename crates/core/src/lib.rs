@@ -12,6 +12,7 @@
 //! | [`time`] | event time in milliseconds, [`Watermark`], window [`Grid`]s |
 //! | [`bundle`] | [`Bundle`]: an Arrow batch with its stamps |
 //! | [`operator`] | [`Transform`], [`Operator`], [`Partition`]: what runs in the middle |
+//! | [`order`] | [`OrderContract`]: what is promised about the sequence of results |
 //! | [`connector`] | [`Source`], [`Sink`]: what runs at the ends |
 //! | [`graph`] | the physical graph that the runtime executes |
 //! | [`error`] | [`Error`]: whose fault, where, and what to do |
@@ -23,6 +24,7 @@ pub mod connector;
 pub mod error;
 pub mod graph;
 pub mod operator;
+pub mod order;
 pub mod shim;
 pub mod text;
 pub mod time;
@@ -32,7 +34,8 @@ pub use bundle::{Bundle, RowKind, Stamps, WatermarkBefore};
 pub use connector::{Sink, Source, SourceBatch, SourcePoll};
 pub use error::{Error, ErrorKind, Result, Span};
 pub use operator::{
-    Exchange, Operator, OperatorClass, Output, Partition, Piece, Progress, Route, Transform,
+    Exchange, Operator, OperatorClass, Output, Partition, Piece, Place, Progress, Route, Transform,
 };
+pub use order::OrderContract;
 pub use time::{Grid, Watermark};
 pub use types::{Column, ColumnType, DataType, TableSchema};

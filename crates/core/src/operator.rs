@@ -181,6 +181,24 @@ pub struct Emitted {
     pub batch: RecordBatch,
     /// Row kinds of a changelog.
     pub kinds: Option<Arc<[RowKind]>>,
+    /// Their place in the output sequence; read in the contracts `arrival` and `event_time` only.
+    pub place: Place,
+}
+
+/// Where rows stand in the output sequence of an operator (design.md §1), whatever partition made
+/// them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// As emitted, partitions in ascending order. All that an operator with one partition needs.
+    #[default]
+    AsEmitted,
+    /// Made from rows: for each row the row of the piece's bundle that caused it, ascending.
+    Caused(Vec<u32>),
+    /// Made at a watermark: the end of the window that all of them belong to. The rows themselves
+    /// are sorted by virtual partition, then by key bytes.
+    WindowEnd(i64),
+    /// The same with a window end for each row, ascending (sessions).
+    WindowEnds(Vec<i64>),
 }
 
 /// Where a partition puts what it produces during one call.
@@ -215,15 +233,25 @@ impl Output {
     }
     /// Sends rows out as results. Empty batches are dropped.
     pub fn emit(&mut self, batch: RecordBatch) {
-        self.emit_to(0, batch);
+        self.emit_to(0, batch, Place::AsEmitted);
     }
-    /// Sends late rows out (port 1), if anybody takes them; counting is up to the caller.
-    pub fn emit_late(&mut self, batch: RecordBatch) {
-        self.emit_to(1, batch);
+    /// Sends rows out as results, with their place in the output sequence.
+    pub fn emit_at(&mut self, batch: RecordBatch, place: Place) {
+        self.emit_to(0, batch, place);
     }
-    fn emit_to(&mut self, port: usize, batch: RecordBatch) {
+    /// Sends late rows out (port 1), if anybody takes them; counting is up to the caller. `causes`
+    /// are their rows in the piece's bundle.
+    pub fn emit_late(&mut self, batch: RecordBatch, causes: Vec<u32>) {
+        self.emit_to(1, batch, Place::Caused(causes));
+    }
+    fn emit_to(&mut self, port: usize, batch: RecordBatch, place: Place) {
+        match &place {
+            Place::Caused(causes) => assert_eq!(causes.len(), batch.num_rows(), "one per row"),
+            Place::WindowEnds(ends) => assert_eq!(ends.len(), batch.num_rows(), "one per row"),
+            Place::AsEmitted | Place::WindowEnd(_) => {}
+        }
         if batch.num_rows() > 0 {
-            self.emitted.push(Emitted { port, batch, kinds: None });
+            self.emitted.push(Emitted { port, batch, kinds: None, place });
         }
     }
     /// True once a long call should return [`Progress::More`].

@@ -430,7 +430,7 @@ impl Job {
         stamps: &Stamps,
     ) -> Result<()> {
         let run = &self.stages[stage];
-        for Emitted { port, batch, kinds } in coalesce(emitted)? {
+        for Emitted { port, batch, kinds, .. } in coalesce(emitted)? {
             let bundle = Bundle { batch, kinds, stamps: stamps.clone() };
             if port == 0 {
                 for ((_, edge), output) in run.edges_of(0).zip(outputs) {
@@ -466,6 +466,7 @@ impl Job {
             ingest_ns,
             watermark_before: WatermarkBefore::All(passed),
             origin: None,
+            row_ordinals: None,
         }
     }
 

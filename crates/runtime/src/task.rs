@@ -463,6 +463,7 @@ impl Job {
             ingest_ns: state.ingest_ns,
             watermark_before,
             origin,
+            row_ordinals: None,
         };
         state.serial += 1;
         let bundle = Bundle::new(batch, stamps);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
-use arrow_buffer::BooleanBuffer;
+use arrow_buffer::{BooleanBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
 use arrow_select::filter::{FilterBuilder, FilterPredicate};
 use thalweg_core::{Error, Result, RowKind, WatermarkBefore};
@@ -19,6 +19,8 @@ pub(super) struct Rows {
     pub batch: RecordBatch,
     pub watermark_before: WatermarkBefore,
     pub kinds: Option<Arc<[RowKind]>>,
+    /// See `Stamps::row_ordinals`.
+    pub ordinals: Option<ScalarBuffer<u32>>,
     /// The rows that are still meant and how many; `None` means all.
     selection: Option<(BooleanBuffer, usize)>,
 }
@@ -28,8 +30,9 @@ impl Rows {
         batch: RecordBatch,
         watermark_before: WatermarkBefore,
         kinds: Option<Arc<[RowKind]>>,
+        ordinals: Option<ScalarBuffer<u32>>,
     ) -> Self {
-        Rows { batch, watermark_before, kinds, selection: None }
+        Rows { batch, watermark_before, kinds, ordinals, selection: None }
     }
 
     /// True if most rows are no longer meant.
@@ -90,6 +93,8 @@ impl Rows {
             self.watermark_before = WatermarkBefore::Rows(kept);
         }
         self.kinds = self.kinds.take().map(|kinds| compact_kinds(&kinds, &selected, &predicate));
+        self.ordinals =
+            self.ordinals.take().map(|rows| selected.set_indices().map(|row| rows[row]).collect());
         Ok(())
     }
 
@@ -98,6 +103,8 @@ impl Rows {
         self.watermark_before = self.watermark_before.take(origins);
         self.kinds =
             self.kinds.take().map(|kinds| origins.iter().map(|&i| kinds[i as usize]).collect());
+        self.ordinals =
+            self.ordinals.take().map(|rows| origins.iter().map(|&i| rows[i as usize]).collect());
         self.batch = batch;
     }
 }

@@ -162,7 +162,7 @@ impl TemporalSortPartition {
         output.late += late.len() as u64;
         if matches!(self.late, LatePolicy::Emit) && !late.is_empty() {
             let rows = UInt32Array::from(late.to_vec());
-            output.emit_late(take_record_batch(batch, &rows)?);
+            output.emit_late(take_record_batch(batch, &rows)?, late.to_vec());
         }
         Ok(())
     }

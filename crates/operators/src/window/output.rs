@@ -129,7 +129,8 @@ pub(super) fn treat_late(
         LatePolicy::Emit => {
             let batch = &piece.bundle.batch;
             let indices = UInt32Array::from(late.to_vec());
-            output.emit_late(arrow_select::take::take_record_batch(batch, &indices)?);
+            output
+                .emit_late(arrow_select::take::take_record_batch(batch, &indices)?, late.to_vec());
             Ok(())
         }
     }

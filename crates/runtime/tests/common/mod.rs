@@ -183,19 +183,20 @@ impl Partition for CountPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
         let (times, keys) = (column(&piece.bundle.batch, 0), column(&piece.bundle.batch, 1));
         let all: Vec<u32> = (0..times.len() as u32).collect();
-        let mut late = Vec::new();
+        let (mut late, mut causes) = (Vec::new(), Vec::new());
         for &row in piece.rows.unwrap_or(&all) {
             let row = row as usize;
             let end = (times[row].div_euclid(self.size) + 1) * self.size;
             if piece.bundle.stamps.watermark_before.at(row).closes(end) {
                 late.push((times[row], keys[row]));
+                causes.push(row as u32);
                 continue;
             }
             output.accepted += 1;
             *self.counts.entry((end, keys[row])).or_default() += 1;
         }
         output.late += late.len() as u64;
-        output.emit_late(batch(&late));
+        output.emit_late(batch(&late), causes);
         Ok(())
     }
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
