@@ -83,6 +83,11 @@ pub trait Assign: Send {
     /// The running watermark after the last row, if it has crossed a time that matters downstream
     /// since it was last taken: the epoch ends there.
     fn take_watermark(&mut self) -> Option<Watermark>;
+    /// True if a time that matters downstream lies between these two watermarks, so that an epoch
+    /// should end between them.
+    fn crosses(&self, from: Watermark, to: Watermark) -> bool;
+    /// From now on each row gets its exact running watermark, also where no window needs it.
+    fn stamp_exactly(&mut self);
     /// The running watermark.
     fn running_watermark(&self) -> Watermark;
     /// Raises the running watermark: the input was idle, the others went on without it, and rows

@@ -204,18 +204,24 @@ impl Assign for WatermarkAssigner {
         if self.running <= self.taken {
             return None;
         }
-        // A window with end e closes at e - 1, so edges are compared with watermark + 1.
-        let (low, high) = (self.taken.0.saturating_add(1), self.running.0.saturating_add(1));
-        let crossed = |grid: &Grid| grid.crossed(low, high);
-        let wanted = match &self.spec.interest {
-            WatermarkInterest::EndOnly => false,
-            WatermarkInterest::Every => true,
-            WatermarkInterest::Grids(grids) => grids.iter().any(crossed),
-        };
-        wanted.then(|| {
+        self.crosses(self.taken, self.running).then(|| {
             self.taken = self.running;
             self.running
         })
+    }
+
+    fn crosses(&self, from: Watermark, to: Watermark) -> bool {
+        // A window with end e closes at e - 1, so edges are compared with watermark + 1.
+        let (low, high) = (from.0.saturating_add(1), to.0.saturating_add(1));
+        match &self.spec.interest {
+            WatermarkInterest::EndOnly => false,
+            WatermarkInterest::Every => to > from,
+            WatermarkInterest::Grids(grids) => grids.iter().any(|grid| grid.crossed(low, high)),
+        }
+    }
+
+    fn stamp_exactly(&mut self) {
+        self.needs_exact_watermarks = true;
     }
 
     fn running_watermark(&self) -> Watermark {

@@ -27,6 +27,7 @@ use thalweg_core::{Exchange, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 use crate::container::Container;
+use crate::ordered::Gather;
 
 /// A watermark under way.
 pub struct Barrier {
@@ -51,6 +52,9 @@ pub struct Barrier {
     pub passed_before: Watermark,
     /// When the row that ended the epoch entered the engine.
     pub ingest_ns: u64,
+    /// In the ordered contracts: the element whose watermark this is. What partitions emit goes
+    /// there, and there are no containers.
+    pub gather: Option<Arc<Gather>>,
     phase: AtomicUsize,
     remaining: AtomicUsize,
 }
@@ -67,7 +71,38 @@ pub enum Countdown {
     Complete,
 }
 
+/// What makes the barrier of an element (ordered contracts).
+pub(crate) struct BarrierStart {
+    pub sequence: u64,
+    pub watermark: Watermark,
+    pub pass: Option<Watermark>,
+    pub passed_before: Watermark,
+    pub ingest_ns: u64,
+    pub cells: usize,
+    pub exchange: Exchange,
+    pub gather: Arc<Gather>,
+}
+
 impl Barrier {
+    /// The barrier of an element's watermark.
+    pub(crate) fn of_element(start: BarrierStart) -> Self {
+        Barrier {
+            sequence: start.sequence,
+            watermark: start.watermark,
+            advances: true,
+            exchange: start.exchange,
+            container: None,
+            outputs: Vec::new(),
+            next_outputs: Vec::new(),
+            pass: start.pass,
+            passed_before: start.passed_before,
+            ingest_ns: start.ingest_ns,
+            gather: Some(start.gather),
+            phase: AtomicUsize::new(0),
+            remaining: AtomicUsize::new(start.cells),
+        }
+    }
+
     /// The phase that is under way.
     pub fn phase(&self) -> usize {
         // Acquire: pairs with the Release in `count_down`; parcels of the phase before are visible.
@@ -192,6 +227,7 @@ impl Joint {
             pass,
             passed_before: self.passed,
             ingest_ns: request.ingest_ns,
+            gather: None,
             phase: AtomicUsize::new(0),
             remaining: AtomicUsize::new(cells),
         };

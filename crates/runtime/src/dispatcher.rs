@@ -23,6 +23,7 @@ use crate::container::{Container, ContainerState};
 use crate::job::Job;
 use crate::memory::Pressure;
 use crate::options::SchedulerPolicy;
+use crate::ordered::Element;
 use crate::stage::StageRunKind;
 
 /// A piece of work for one worker.
@@ -44,6 +45,15 @@ pub enum Task {
         container: Arc<Container>,
         /// The bundle.
         bundle: Bundle,
+    },
+    /// An element claimed from the worklist of a stage (ordered contracts).
+    Element {
+        /// The stage.
+        stage: usize,
+        /// The element's serial within the stage.
+        place: u64,
+        /// The element.
+        element: Element,
     },
     /// Ask a source for rows.
     Poll {
@@ -67,7 +77,11 @@ impl Job {
         if let Some((stage, cell)) = self.urgent.pop().or_else(|| self.ready.pop()) {
             return Some(Task::Cell { stage, cell });
         }
-        self.next_bundle(place).or_else(|| self.next_poll())
+        let waiting = match &self.ordered {
+            Some(_) => self.next_element(),
+            None => self.next_bundle(place),
+        };
+        waiting.or_else(|| self.next_poll())
     }
 
     fn next_bundle(&self, place: WorkerPlace) -> Option<Task> {
@@ -77,6 +91,20 @@ impl Job {
             }
             SchedulerPolicy::RoundRobin => self.in_turn(place),
         }
+    }
+
+    /// The oldest element of the stage furthest downstream that has any, or of each stage in turn.
+    fn next_element(&self) -> Option<Task> {
+        let stages = self.stages.len();
+        let first = match self.options.scheduler {
+            // Relaxed: only spreads the starting points.
+            SchedulerPolicy::RoundRobin => self.turn.fetch_add(1, Ordering::Relaxed) % stages,
+            _ => 0,
+        };
+        (0..stages)
+            .map(|step| (first + stages - 1 - step) % stages)
+            .filter(|&stage| self.has_queued(stage))
+            .find_map(|stage| self.claim_element(stage))
     }
 
     fn has_queued(&self, stage: usize) -> bool {

@@ -237,7 +237,12 @@ impl Job {
         edges.map(|(_, edge)| self.stages[edge.to.0].lanes[edge.lane_base].append()).collect()
     }
 
-    fn post_barrier(&self, stage: usize, operator: &OperatorRun, barrier: &Arc<Barrier>) {
+    pub(crate) fn post_barrier(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        barrier: &Arc<Barrier>,
+    ) {
         for (place, cell) in operator.cells.iter().enumerate() {
             cell.barriers.fetch_add(1, Ordering::Relaxed);
             self.post(stage, place, cell, Item::Barrier(Arc::clone(barrier)));

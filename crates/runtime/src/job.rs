@@ -23,6 +23,7 @@ use crate::dispatcher::WorkerPlace;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, LatencyPercentiles, MetricsSnapshot, StageRole};
 use crate::options::RunOptions;
+use crate::ordered::OrderedFlow;
 use crate::stage::{SinkMessage, SinkRun, SourceRun, SourceState, StageRun, StageRunKind};
 use crate::topology::Topology;
 
@@ -48,6 +49,8 @@ pub struct Job {
     pub(crate) urgent: Queue<(usize, usize)>,
     /// Other cells with something in their mailbox.
     pub(crate) ready: Queue<(usize, usize)>,
+    /// The flow of the ordered contracts, where one is promised.
+    pub(crate) ordered: Option<OrderedFlow>,
     pub(crate) turn: AtomicUsize,
     pub(crate) latency: LatencyHistogram,
     stopping: AtomicBool,

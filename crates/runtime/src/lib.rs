@@ -13,6 +13,7 @@
 //! | [`stage`] | a stage at run time: cells, sequencers, sinks |
 //! | [`barrier`] | one watermark on its way through the partitions of an operator |
 //! | [`flow`] | deposit, consume, close: how bundles and watermarks move |
+//! | [`ordered`] | the flow of the contracts `arrival` and `event_time` |
 //! | [`gather`] | small batches of a source become one bundle |
 //! | [`dispatcher`] | which task is next, policies `nem` and `round-robin` |
 //! | [`task`] | what a worker does with a task |
@@ -30,6 +31,7 @@ pub mod lane;
 pub mod memory;
 pub mod metrics;
 pub mod options;
+pub mod ordered;
 pub mod simulate;
 pub mod stage;
 pub mod task;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_core::OrderContract;
 use thalweg_core::shim::{SharedClock, SystemClock};
 
 use crate::memory;
@@ -28,6 +29,8 @@ pub struct RunOptions {
     pub pin_workers: bool,
     /// The order in which bundles are taken.
     pub scheduler: SchedulerPolicy,
+    /// What is promised about the sequence of results.
+    pub order: OrderContract,
     /// The largest bundle, in rows.
     pub bundle_rows_max: usize,
     /// How long rows of a source may wait for company while the pipeline is busy.
@@ -48,6 +51,7 @@ impl Default for RunOptions {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             pin_workers: true,
             scheduler: SchedulerPolicy::default(),
+            order: OrderContract::default(),
             bundle_rows_max: 64 * 1024,
             bundle_linger: Duration::from_millis(1),
             memory_limit_bytes: memory::default_limit_bytes(),

@@ -28,6 +28,7 @@ use crate::container::Container;
 use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::metrics::{StageMetrics, StageRole};
+use crate::ordered::GatheredPiece;
 
 /// An edge to a stage downstream.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +121,8 @@ pub struct SourceState {
     pub serial: u64,
     /// Epochs ended so far.
     pub epoch: u64,
+    /// The watermark with which an element ended last (ordered contracts).
+    pub taken: Watermark,
     /// How many rows to ask for: grows while the source always has more, shrinks when it has not.
     pub bundle_rows: usize,
     /// The newest moment at which rows came in.
@@ -176,6 +179,8 @@ pub enum Item {
     Rows(RowsItem),
     /// A watermark.
     Barrier(Arc<Barrier>),
+    /// Rows of an element (ordered contracts).
+    Gathered(GatheredPiece),
 }
 
 /// Rows for a partition.

@@ -6,7 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use thalweg_core::operator::WatermarkCall;
+use thalweg_core::operator::{Emitted, WatermarkCall};
 use thalweg_core::{
     Bundle, Error, ErrorKind, OperatorClass, Output, Piece, Progress, Result, Route, SourceBatch,
     SourcePoll, Stamps, Transform, Watermark, WatermarkBefore,
@@ -18,6 +18,7 @@ use crate::container::Container;
 use crate::dispatcher::{Task, WorkerPlace};
 use crate::job::Job;
 use crate::metrics::StageMetrics;
+use crate::ordered::Gather;
 use crate::stage::{
     CellState, Item, OperatorRun, Routed, RowsItem, SourceRun, SourceState, StageRunKind,
 };
@@ -35,13 +36,19 @@ impl Job {
     /// Does a task. An error or a panic stops the job.
     pub fn execute(&self, task: Task, place: WorkerPlace) {
         let stage = match &task {
-            Task::Cell { stage, .. } | Task::Bundle { stage, .. } | Task::Poll { stage } => *stage,
+            Task::Cell { stage, .. }
+            | Task::Bundle { stage, .. }
+            | Task::Element { stage, .. }
+            | Task::Poll { stage } => *stage,
         };
         let started_ns = self.options.clock.now_ns();
         let result = catch_unwind(AssertUnwindSafe(|| match task {
             Task::Cell { stage, cell } => self.run_cell(stage, cell, place),
             Task::Bundle { stage, lane, container, bundle } => {
                 self.run_bundle(stage, lane, &container, bundle, place)
+            }
+            Task::Element { stage, place: serial, element } => {
+                self.run_element(stage, serial, element, place)
             }
             Task::Poll { stage } => self.run_poll(stage, place),
         }));
@@ -94,12 +101,7 @@ impl Job {
         // a bundle on whose older neighbour another has dropped.
         let bundle = if run.ended.load(Ordering::Relaxed) { without_rows(bundle) } else { bundle };
         let ordinal = bundle.stamps.ordinal;
-        let before = bundle.stamps.origin.is_some().then(|| bundle.clone());
-        let mut result = transform.apply(bundle).map_err(|error| match &before {
-            Some(bundle) => locate(transform, bundle, error),
-            None => error,
-        })?;
-        result.stamps.origin = None;
+        let mut result = apply_transform(transform, bundle)?;
         assert_eq!(result.stamps.ordinal, ordinal, "a transform keeps the stamps of its bundle");
         result.stamps.numa_node = place.numa_node as u16;
         for (edge_place, edge) in run.edges.iter().enumerate() {
@@ -189,8 +191,13 @@ impl Job {
             };
             let progress = match item {
                 Item::Rows(rows) => self.take_rows(stage, &mut state, &rows, deadline_ns, place)?,
+                Item::Gathered(piece) => {
+                    self.take_gathered(stage, place_of_cell, &mut state, &piece, deadline_ns)?;
+                    Taken::Gathered(piece.gather)
+                }
                 Item::Barrier(barrier) => {
-                    self.take_barrier(stage, operator, &mut state, &barrier, deadline_ns, place)?
+                    let cell = (place_of_cell, &mut *state);
+                    self.take_barrier(stage, operator, cell, &barrier, deadline_ns, place)?
                 }
             };
             drop(state);
@@ -201,6 +208,10 @@ impl Job {
                 }
                 Taken::Rows { lane, container, bytes } => {
                     self.consume(stage, lane, &container, bytes)?;
+                }
+                Taken::Gathered(gather) => {
+                    let flow = self.ordered_flow();
+                    self.finish_piece(flow, stage, operator, &gather)?;
                 }
                 Taken::Barrier(barrier) => {
                     cell.barriers.fetch_sub(1, Ordering::Relaxed);
@@ -231,7 +242,10 @@ impl Job {
                 self.repost_barrier(stage, operator, &barrier);
                 Ok(())
             }
-            Countdown::Complete => self.complete(stage, operator, barrier),
+            Countdown::Complete => match &barrier.gather {
+                Some(gather) => self.finish_watermark(stage, operator, gather),
+                None => self.complete(stage, operator, barrier),
+            },
         }
     }
 
@@ -269,18 +283,29 @@ impl Job {
         if output.ended {
             self.end_stage(stage);
         }
-        state.unreported_rows += piece.num_rows();
+        self.report_rows(stage, state, piece.num_rows())?;
+        Ok(taken)
+    }
+
+    /// Measures a partition's state now and then while it takes rows.
+    pub(crate) fn report_rows(
+        &self,
+        stage: usize,
+        state: &mut CellState,
+        rows: usize,
+    ) -> Result<()> {
+        state.unreported_rows += rows;
         if state.unreported_rows >= REPORT_ROWS {
             self.report_state(stage, state)?;
         }
-        Ok(taken)
+        Ok(())
     }
 
     fn take_barrier(
         &self,
         stage: usize,
         operator: &OperatorRun,
-        state: &mut CellState,
+        (cell, state): (usize, &mut CellState),
         barrier: &Arc<Barrier>,
         deadline_ns: u64,
         place: WorkerPlace,
@@ -294,14 +319,11 @@ impl Job {
             WatermarkCall { watermark: barrier.watermark, phase, exchange: &barrier.exchange };
         let progress = state.partition.watermark(&call, &mut output)?;
         self.count_output(stage, &output);
-        let stamps = self.derived_stamps(
-            barrier.ingest_ns,
-            barrier.sequence,
-            barrier.passed_before,
-            place.numa_node,
-        );
-        let from = barrier.container.as_ref().map(|(lane, container)| (*lane, container));
-        self.emit(stage, std::mem::take(&mut output.emitted), &barrier.outputs, from, &stamps)?;
+        let emitted = std::mem::take(&mut output.emitted);
+        match &barrier.gather {
+            Some(gather) => gather.add_of_watermark(cell, emitted),
+            None => self.emit_of_watermark(stage, emitted, barrier, place)?,
+        }
         if output.ended {
             self.end_stage(stage);
         }
@@ -317,7 +339,24 @@ impl Job {
         Ok(Taken::Barrier(Arc::clone(barrier)))
     }
 
-    fn count_output(&self, stage: usize, output: &Output) {
+    fn emit_of_watermark(
+        &self,
+        stage: usize,
+        emitted: Vec<Emitted>,
+        barrier: &Barrier,
+        place: WorkerPlace,
+    ) -> Result<()> {
+        let stamps = self.derived_stamps(
+            barrier.ingest_ns,
+            barrier.sequence,
+            barrier.passed_before,
+            place.numa_node,
+        );
+        let from = barrier.container.as_ref().map(|(lane, container)| (*lane, container));
+        self.emit(stage, emitted, &barrier.outputs, from, &stamps)
+    }
+
+    pub(crate) fn count_output(&self, stage: usize, output: &Output) {
         let metrics = &self.stages[stage].metrics;
         StageMetrics::add(&metrics.accepted, output.accepted);
         StageMetrics::add(&metrics.late, output.late);
@@ -467,6 +506,9 @@ impl Job {
         };
         state.serial += 1;
         let bundle = Bundle::new(batch, stamps);
+        if let Some(flow) = &self.ordered {
+            return self.ingest_bundle(flow, stage, state, bundle);
+        }
         for (place, edge) in run.edges.iter().enumerate() {
             let down = &self.stages[edge.to.0].lanes[edge.lane_base];
             let container = state.current[place].get_or_insert_with(|| down.append());
@@ -502,6 +544,9 @@ impl Job {
             return Ok(());
         }
         self.stages[stage].metrics.set_watermark(Watermark::END);
+        if let Some(flow) = &self.ordered {
+            return self.ingest_end(flow, stage, state.ingest_ns);
+        }
         self.end_epoch(stage, state, Watermark::END)
     }
 }
@@ -514,12 +559,26 @@ enum Taken {
     Rows { lane: usize, container: Arc<Container>, bytes: usize },
     /// The cell has finished the phase.
     Barrier(Arc<Barrier>),
+    /// Rows of an element are taken.
+    Gathered(Arc<Gather>),
+}
+
+/// Applies a transform; an error names the file and the row where they are known.
+pub(crate) fn apply_transform(transform: &dyn Transform, bundle: Bundle) -> Result<Bundle> {
+    let before = bundle.stamps.origin.is_some().then(|| bundle.clone());
+    let mut result = transform.apply(bundle).map_err(|error| match &before {
+        Some(bundle) => locate(transform, bundle, error),
+        None => error,
+    })?;
+    result.stamps.origin = None;
+    Ok(result)
 }
 
 /// An empty bundle in the place of this one.
-fn without_rows(bundle: Bundle) -> Bundle {
+pub(crate) fn without_rows(bundle: Bundle) -> Bundle {
     let mut stamps = bundle.stamps;
     stamps.watermark_before = WatermarkBefore::All(Watermark::MIN);
+    stamps.row_ordinals = stamps.row_ordinals.map(|_| Default::default());
     Bundle { batch: bundle.batch.slice(0, 0), kinds: bundle.kinds.map(|_| Arc::from([])), stamps }
 }
 
@@ -552,7 +611,7 @@ fn locate(transform: &dyn Transform, bundle: &Bundle, error: Error) -> Error {
     };
     let fails = |row: usize| {
         let watermark_before = bundle.stamps.watermark_before.take(&[row as u32]);
-        let stamps = Stamps { watermark_before, ..bundle.stamps.clone() };
+        let stamps = Stamps { watermark_before, row_ordinals: None, ..bundle.stamps.clone() };
         let one = Bundle { batch: bundle.batch.slice(row, 1), kinds: None, stamps };
         let error = transform.apply(one).err()?;
         Some(error.at_row(&*origin.file, origin.first_row + row as u64))

@@ -18,6 +18,7 @@ use crate::lane::Lane;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, StageMetrics};
 use crate::options::RunOptions;
+use crate::ordered::OrderedFlow;
 use crate::stage::{
     Cell, CellState, Edge, OperatorRun, Sequencer, SinkRun, SourceRun, SourceState, StageRun,
     StageRunKind,
@@ -30,6 +31,7 @@ pub(crate) fn build(
     numa_nodes: usize,
     mut receivers: Option<&mut SinkReceivers>,
 ) -> Result<Job> {
+    let ordered = options.order.is_ordered().then(|| OrderedFlow::new(&graph));
     let (lanes, edges) = lay_out(&graph);
     let mut stages = Vec::with_capacity(graph.stages.len());
     for (place, stage) in graph.stages.into_iter().enumerate() {
@@ -56,6 +58,7 @@ pub(crate) fn build(
         sleep: Arc::new(Sleep::new()),
         urgent: Queue::new(),
         ready: Queue::new(),
+        ordered,
         turn: AtomicUsize::new(0),
         latency: LatencyHistogram::new(),
         stopping: AtomicBool::new(false),
@@ -68,7 +71,10 @@ pub(crate) fn build(
         stages,
         options,
     };
-    first_outputs(&job);
+    match &job.ordered {
+        Some(flow) => prepare_sources(&job, flow.has_merges),
+        None => first_outputs(&job),
+    }
     Ok(job)
 }
 
@@ -164,6 +170,7 @@ fn source_run(
             at_end: false,
             serial: 0,
             epoch: 0,
+            taken: Watermark::MIN,
             bundle_rows: 1024.min(options.bundle_rows_max),
             ingest_ns: 0,
         }),
@@ -171,6 +178,18 @@ fn source_run(
         finished: AtomicBool::new(false),
         last_rows_ns: AtomicU64::new(options.clock.now_ns()),
         idle: AtomicBool::new(false),
+    }
+}
+
+/// Where edges meet, elements end where a watermark moves, so each row's must be known.
+fn prepare_sources(job: &Job, has_merges: bool) {
+    for stage in job.stages.iter().filter(|_| has_merges) {
+        if let StageRunKind::Source(source) = &stage.kind {
+            let mut state = source.state.lock().expect("nobody else has the job yet");
+            if let Some(assigner) = &mut state.assigner {
+                assigner.stamp_exactly();
+            }
+        }
     }
 }
 

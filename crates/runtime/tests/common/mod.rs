@@ -92,12 +92,26 @@ impl Assign for Delay {
             Watermark(self.running)
         })
     }
+    fn crosses(&self, from: Watermark, to: Watermark) -> bool {
+        let grid = Grid { period_ms: self.step, offset_ms: 0 };
+        to > from && (from == Watermark::MIN || grid.crossed(from.0 + 1, to.0 + 1))
+    }
+    fn stamp_exactly(&mut self) {}
     fn running_watermark(&self) -> Watermark {
         Watermark(self.running)
     }
     fn raise_watermark(&mut self, to: Watermark) {
         self.running = self.running.max(to.0);
     }
+}
+
+/// One of 256 virtual partitions: a run-time partition is a range of them.
+pub fn virtual_partition(key: i64) -> usize {
+    (mix64(key as u64) >> 56) as usize
+}
+
+fn partition_of(key: i64, partitions: usize) -> usize {
+    virtual_partition(key) * partitions / 256
 }
 
 /// Adds 0 to every row, slowly if asked to; drops rows with a negative key.
@@ -114,6 +128,9 @@ impl Transform for Keep {
         let rows: Vec<_> = kept.iter().map(|&i| (times[i as usize], keys[i as usize])).collect();
         bundle.batch = batch(&rows);
         bundle.stamps.watermark_before = bundle.stamps.watermark_before.take(&kept);
+        let ordinals = bundle.stamps.row_ordinals.take();
+        bundle.stamps.row_ordinals =
+            ordinals.map(|rows| kept.iter().map(|&row| rows[row as usize]).collect());
         Ok(bundle)
     }
 }
@@ -159,7 +176,7 @@ impl Operator for Count {
         }
         let mut parts = vec![Vec::new(); partitions];
         for (row, key) in column(&bundle.batch, 1).into_iter().enumerate() {
-            parts[mix64(key as u64) as usize % partitions].push(row as u32);
+            parts[partition_of(key, partitions)].push(row as u32);
         }
         Ok(Route::Scatter(parts))
     }
@@ -207,7 +224,7 @@ impl Partition for CountPartition {
         };
         if self.phases == 2 && call.phase == 0 {
             for (key, count) in closed(&mut self.counts) {
-                let owner = mix64(key.1 as u64) as usize % self.partitions;
+                let owner = partition_of(key.1, self.partitions);
                 call.exchange.put(owner, Box::new((key, count)));
             }
             return Ok(Progress::Done);
@@ -219,9 +236,12 @@ impl Partition for CountPartition {
             }
         }
         let from = if self.phases == 2 { &mut self.merged } else { &mut self.counts };
+        let mut closed = closed(from);
+        closed.sort_by_key(|&((end, key), _)| (end, virtual_partition(key), key));
         let rows: Vec<_> =
-            closed(from).into_iter().map(|((end, key), n)| (end, key * 1_000_000 + n)).collect();
-        output.emit(batch(&rows));
+            closed.into_iter().map(|((end, key), n)| (end, key * 1_000_000 + n)).collect();
+        let ends = rows.iter().map(|&(end, _)| end).collect();
+        output.emit_at(batch(&rows), Place::WindowEnds(ends));
         Ok(Progress::Done)
     }
     fn state_bytes(&self) -> usize {

@@ -1,0 +1,223 @@
+//! How elements get from stage to stage, and through stateless ones.
+
+use thalweg_core::{Bundle, Result, Route, Watermark};
+use thalweg_ordering::sync::Ordering;
+
+use super::exit::Room;
+use super::{Arrival, Element, OrderedFlow, Outcome, Routed, element_bytes};
+use crate::dispatcher::{Task, WorkerPlace};
+use crate::job::Job;
+use crate::metrics::StageMetrics;
+use crate::stage::{OperatorRun, SinkBatch, SinkMessage, SinkRun, StageRunKind};
+use crate::task::{apply_transform, without_rows};
+
+impl Job {
+    pub(crate) fn ordered_flow(&self) -> &OrderedFlow {
+        self.ordered.as_ref().expect("only a job with an ordered flow gets here")
+    }
+
+    // --- between stages ---
+
+    /// Hands the outcome of an element to the stages downstream. Called in order, by one thread at
+    /// a time for each stage.
+    pub(crate) fn pass_on(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        serial: u64,
+        ports: Vec<(Vec<Bundle>, Option<Watermark>)>,
+        ingest_ns: u64,
+    ) -> Result<()> {
+        let edges = &self.stages[stage].edges;
+        for (edge, &lane) in edges.iter().zip(&flow.stages[stage].lanes) {
+            let (bundles, watermark) = ports[edge.port].clone();
+            let bytes = element_bytes(&bundles);
+            self.count_outgoing(stage, &bundles, bytes);
+            let element = Element { serial, bundles, watermark, ingest_ns, bytes };
+            self.arrive(flow, edge.to.0, lane, element)?;
+        }
+        Ok(())
+    }
+
+    fn arrive(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        lane: usize,
+        element: Element,
+    ) -> Result<()> {
+        if flow.stages[stage].merge.is_some() {
+            return self.arrive_at_merge(flow, stage, Arrival::Element(lane, element));
+        }
+        self.admit(flow, stage, element)
+    }
+
+    pub(crate) fn arrive_at_merge(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        arrival: Arrival,
+    ) -> Result<()> {
+        let (turn, merge) = flow.stages[stage].merge.as_ref().expect("the stage has a merge");
+        turn.put(arrival, |arrival| {
+            // Only the one whose turn it is takes this lock.
+            let mut merge = merge.lock().expect("no panic under this lock");
+            match arrival {
+                Arrival::Expected(serial, source) => merge.expect(serial, source),
+                Arrival::Element(lane, element) => merge.push(lane, element),
+            }
+            while let Some(mut element) = merge.pop()? {
+                let before = element.bytes;
+                element.bytes = element_bytes(&element.bundles);
+                self.memory.add_in_flight(element.bytes as i64 - before as i64);
+                self.admit(flow, stage, element)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes an element into a stage. Called in order, by one thread at a time for each stage.
+    fn admit(&self, flow: &OrderedFlow, stage: usize, element: Element) -> Result<()> {
+        match &self.stages[stage].kind {
+            StageRunKind::Source(_) => unreachable!("no edge leads to a source"),
+            StageRunKind::Sink(sink) => self.write_element(stage, sink, element),
+            StageRunKind::Operator(operator) if operator.cells.len() == 1 => {
+                let routes = element.bundles.iter().map(|_| Route::Any).collect();
+                self.dispatch(flow, stage, operator, Routed { element, routes })
+            }
+            StageRunKind::Transform(_) | StageRunKind::Operator(_) => {
+                self.stages[stage].metrics.queued.fetch_add(1, Ordering::Relaxed);
+                flow.stages[stage].work.push(element);
+                self.sleep.notify();
+                Ok(())
+            }
+        }
+    }
+
+    fn write_element(&self, stage: usize, sink: &SinkRun, element: Element) -> Result<()> {
+        let metrics = &self.stages[stage].metrics;
+        let mut bytes_left = element.bytes;
+        for bundle in element.bundles.into_iter().filter(|bundle| bundle.num_rows() > 0) {
+            StageMetrics::add(&metrics.rows_in, bundle.num_rows() as u64);
+            StageMetrics::add(&metrics.bundles_in, 1);
+            let bytes = bundle.memory_bytes().min(bytes_left);
+            bytes_left -= bytes;
+            let Bundle { batch, kinds, .. } = bundle;
+            let rows = SinkBatch { bytes, ingest_ns: element.ingest_ns, batch, kinds };
+            self.send_to_sink(stage, sink, SinkMessage::Rows(rows))?;
+        }
+        self.memory.add_in_flight(-(bytes_left as i64));
+        if let Some(watermark) = element.watermark {
+            metrics.set_watermark(watermark);
+            if watermark == Watermark::END {
+                self.send_to_sink(stage, sink, SinkMessage::Finish)?;
+            }
+        }
+        Ok(())
+    }
+
+    // --- tasks ---
+
+    /// The oldest element that waits at a stage, if its outcome finds room.
+    pub(crate) fn claim_element(&self, stage: usize) -> Option<Task> {
+        let flow = self.ordered_flow();
+        let ordered = &flow.stages[stage];
+        let (place, element) = match &self.stages[stage].kind {
+            StageRunKind::Transform(_) => ordered.work.claim(&ordered.exit)?,
+            StageRunKind::Operator(_) => ordered.work.claim(&ordered.routed)?,
+            StageRunKind::Source(_) | StageRunKind::Sink(_) => return None,
+        };
+        self.stages[stage].metrics.queued.fetch_sub(1, Ordering::Relaxed);
+        Some(Task::Element { stage, place, element })
+    }
+
+    /// Does an element of a stateless stage, or finds out where the rows of an operator's go.
+    pub(crate) fn run_element(
+        &self,
+        stage: usize,
+        place: u64,
+        element: Element,
+        worker: WorkerPlace,
+    ) -> Result<()> {
+        let flow = self.ordered_flow();
+        match &self.stages[stage].kind {
+            StageRunKind::Operator(operator) => {
+                self.route_element(flow, stage, operator, place, element)
+            }
+            _ => self.transform_element(flow, stage, place, element, worker),
+        }
+    }
+
+    fn transform_element(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        place: u64,
+        element: Element,
+        worker: WorkerPlace,
+    ) -> Result<()> {
+        let run = &self.stages[stage];
+        let StageRunKind::Transform(transform) = &run.kind else {
+            unreachable!("only stateless stages get here")
+        };
+        let Element { serial, bundles, watermark, ingest_ns, bytes } = element;
+        let ended = run.ended.load(Ordering::Relaxed);
+        let mut results = Vec::with_capacity(bundles.len());
+        for bundle in bundles {
+            StageMetrics::add(&run.metrics.rows_in, bundle.num_rows() as u64);
+            StageMetrics::add(&run.metrics.bundles_in, 1);
+            let bundle = if ended { without_rows(bundle) } else { bundle };
+            let mut result = apply_transform(transform.as_ref(), bundle)?;
+            result.stamps.numa_node = worker.numa_node as u16;
+            results.push(result);
+        }
+        if let Some(watermark) = watermark {
+            run.metrics.set_watermark(watermark);
+        }
+        let outcome = Outcome { serial, ports: vec![(results, watermark)], ingest_ns };
+        self.send_outcome(flow, stage, place, outcome, bytes)
+    }
+
+    fn route_element(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        operator: &OperatorRun,
+        place: u64,
+        element: Element,
+    ) -> Result<()> {
+        let cells = operator.cells.len();
+        let routes = element.bundles.iter().map(|bundle| operator.operator.route(bundle, cells));
+        let routes = routes.collect::<Result<Vec<_>>>()?;
+        let routed = Routed { element, routes };
+        let room = flow.stages[stage]
+            .routed
+            .send(place, routed, |routed| self.dispatch(flow, stage, operator, routed))?;
+        if room == Room::Wanted {
+            self.sleep.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Hands an outcome to the reorder buffer of its stage, and gives back what its element took.
+    pub(crate) fn send_outcome(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        place: u64,
+        outcome: Outcome,
+        bytes: usize,
+    ) -> Result<()> {
+        let room = flow.stages[stage].exit.send(place, outcome, |outcome| {
+            self.pass_on(flow, stage, outcome.serial, outcome.ports, outcome.ingest_ns)
+        })?;
+        self.memory.add_in_flight(-(bytes as i64));
+        if room == Room::Wanted {
+            self.sleep.notify_all();
+            if let StageRunKind::Operator(operator) = &self.stages[stage].kind {
+                self.dispatch_more(flow, stage, operator)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! How elements enter: one sequence over all sources, numbered without gaps.
+
+use thalweg_core::{Bundle, Result, Watermark, WatermarkBefore};
+use thalweg_ordering::sync::Ordering;
+
+use super::{Arrival, Element, OrderedFlow, element_bytes};
+use crate::job::Job;
+use crate::metrics::StageMetrics;
+use crate::stage::SourceState;
+
+impl Job {
+    /// A source's bundle becomes elements. Where edges meet downstream, an element ends with each
+    /// row at which the watermark crosses a time that matters.
+    pub(crate) fn ingest_bundle(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        state: &mut SourceState,
+        bundle: Bundle,
+    ) -> Result<()> {
+        if !flow.has_merges {
+            let watermark = state.assigner.as_mut().and_then(|assigner| assigner.take_watermark());
+            return self.ingest(flow, stage, vec![bundle], watermark, state.ingest_ns);
+        }
+        let cuts = cuts(state, &bundle);
+        let mut from = 0;
+        for (rows, watermark) in cuts {
+            let part = slice(&bundle, from, rows - from);
+            self.ingest(flow, stage, vec![part], Some(watermark), state.ingest_ns)?;
+            from = rows;
+        }
+        if from < bundle.num_rows() || from == 0 {
+            let part = slice(&bundle, from, bundle.num_rows() - from);
+            self.ingest(flow, stage, vec![part], None, state.ingest_ns)?;
+        }
+        Ok(())
+    }
+
+    /// A source has ended.
+    pub(crate) fn ingest_end(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        ingest_ns: u64,
+    ) -> Result<()> {
+        self.ingest(flow, stage, Vec::new(), Some(Watermark::END), ingest_ns)
+    }
+
+    fn ingest(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        bundles: Vec<Bundle>,
+        watermark: Option<Watermark>,
+        ingest_ns: u64,
+    ) -> Result<()> {
+        let bytes = element_bytes(&bundles);
+        let element = Element { serial: 0, bundles, watermark, ingest_ns, bytes };
+        flow.ingest.put((stage, element), |(source, mut element)| {
+            // Relaxed: only the one whose turn it is gets here.
+            element.serial = flow.serial.fetch_add(1, Ordering::Relaxed);
+            for bundle in &mut element.bundles {
+                bundle.stamps.serial = element.serial;
+            }
+            self.expect_at_merges(flow, source, element.serial)?;
+            let metrics = &self.stages[source].metrics;
+            if let Some(watermark) = element.watermark {
+                metrics.set_watermark(watermark);
+            }
+            let outgoing = vec![(element.bundles, element.watermark)];
+            self.pass_on(flow, source, element.serial, outgoing, element.ingest_ns)
+        })
+    }
+
+    /// Tells every merge which source the next serial comes from, before it can come.
+    fn expect_at_merges(&self, flow: &OrderedFlow, source: usize, serial: u64) -> Result<()> {
+        for (place, stage) in flow.stages.iter().enumerate() {
+            if let Some((_, merge)) = &stage.merge {
+                let fed = merge.lock().expect("no panic under this lock").is_fed_by(source);
+                if fed {
+                    self.arrive_at_merge(flow, place, Arrival::Expected(serial, source))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Room in memory that outgoing rows take, one edge at a time.
+    pub(crate) fn count_outgoing(&self, stage: usize, bundles: &[Bundle], bytes: usize) {
+        self.memory.add_in_flight(bytes as i64);
+        let metrics = &self.stages[stage].metrics;
+        let rows: usize = bundles.iter().map(Bundle::num_rows).sum();
+        StageMetrics::add(&metrics.rows_out, rows as u64);
+        StageMetrics::add(&metrics.bundles_out, bundles.len() as u64);
+        StageMetrics::add(&metrics.bytes_out, bytes as u64);
+    }
+}
+
+/// After which rows the watermark crosses a time that matters, and what it is then.
+fn cuts(state: &mut SourceState, bundle: &Bundle) -> Vec<(usize, Watermark)> {
+    let Some(assigner) = &mut state.assigner else { return Vec::new() };
+    let rows = bundle.num_rows();
+    let running = assigner.running_watermark();
+    let after = |row: usize| match (&bundle.stamps.watermark_before, row + 1 < rows) {
+        (WatermarkBefore::Rows(before), true) => Watermark(before[row + 1]),
+        (WatermarkBefore::All(before), true) => *before,
+        (_, false) => running,
+    };
+    let mut cuts = Vec::new();
+    for row in 0..rows {
+        let watermark = after(row);
+        if watermark > state.taken && assigner.crosses(state.taken, watermark) {
+            state.taken = watermark;
+            cuts.push((row + 1, watermark));
+        }
+    }
+    cuts
+}
+
+fn slice(bundle: &Bundle, from: usize, rows: usize) -> Bundle {
+    let mut stamps = bundle.stamps.clone();
+    stamps.watermark_before = match stamps.watermark_before {
+        WatermarkBefore::Rows(before) => WatermarkBefore::Rows(before.slice(from, rows)),
+        all => all,
+    };
+    if let Some(origin) = &mut stamps.origin {
+        origin.first_row += from as u64;
+    }
+    let kinds = bundle.kinds.as_ref().map(|kinds| kinds[from..from + rows].into());
+    // Rows count from the start of their element.
+    stamps.row_ordinals = Some((0..rows as u32).collect());
+    Bundle { batch: bundle.batch.slice(from, rows), kinds, stamps }
+}

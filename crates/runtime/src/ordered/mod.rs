@@ -1,0 +1,268 @@
+//! The flow of the contracts `arrival` and `event_time`: the output sequence of every stage equals
+//! that of one thread which takes one row at a time.
+//!
+//! # Elements and serials
+//! What moves is an [`Element`]: bundles, then perhaps a watermark, under one serial. Each source
+//! numbers its elements (job-wide, in the order of ingestion). **Every stage turns one element into
+//! one element per edge**, if only into an empty one, so every serial reaches every stage
+//! downstream of its source exactly once and in order. That is the invariant everything here rests
+//! on; containers and epochs are not needed, because a watermark has a place in the sequence.
+//!
+//! # The way through a stage (Prasaad et al. §5)
+//! 1. Elements come by the exit section of the stage upstream, so one at a time and in order; where
+//!    several edges meet, a [`merge`] makes one sequence of them first.
+//! 2. A stateless stage puts them on its worklist; workers claim them in order and finish in any
+//!    order. An operator with several partitions does the same to find out where rows go; then, in
+//!    order again ([`exit`]), pieces are posted to the partitions' queues. Partitions take their
+//!    queues in order, one worker at a time, side by side.
+//! 3. The last worker to finish a piece of an element puts the outcome together: rows in the order
+//!    of the rows that caused them, results of a watermark by window end, virtual partition, key
+//!    ([`rows`]).
+//! 4. The outcome goes through the reorder buffer of the stage ([`exit`]) and on in order.
+//!
+//! # Why nothing deadlocks
+//! Room in a reorder buffer is reserved when an element is claimed or dispatched, and both happen
+//! in serial order, so the oldest element always has its room and its worker never waits. What is
+//! refused stays in its queue, and the delivery that makes room says so. Queues in front of a stage
+//! are bounded by the memory account alone: sources are asked less, what is inside is never
+//! refused. Locks are taken from upstream to downstream only, and none is held while an outcome is
+//! delivered.
+
+use std::collections::VecDeque;
+
+use thalweg_core::graph::{Graph, StageKind};
+use thalweg_core::operator::Emitted;
+use thalweg_core::{Bundle, Route, Watermark};
+use thalweg_ordering::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Queue};
+
+use crate::barrier::Barrier;
+use exit::Exit;
+use merge::Merge;
+use turn::InTurn;
+
+mod exit;
+mod flow;
+mod ingest;
+mod merge;
+mod operator;
+mod rows;
+mod turn;
+
+/// Elements under way in one stage at most. More would only let caches grow cold; fewer would stop
+/// workers while one of them has a long element.
+const UNDER_WAY_MAX: usize = 256;
+
+/// What an element counts in the memory account on top of its rows.
+const ELEMENT_BYTES: usize = 64;
+
+/// Rows and perhaps a watermark behind them, under one serial.
+#[derive(Clone)]
+pub struct Element {
+    /// Its place in the sequence of ingestion.
+    pub(crate) serial: u64,
+    /// The rows, in order.
+    pub(crate) bundles: Vec<Bundle>,
+    /// The watermark behind them.
+    pub(crate) watermark: Option<Watermark>,
+    /// When its youngest row entered the engine.
+    pub(crate) ingest_ns: u64,
+    /// What it counts in the memory account.
+    pub(crate) bytes: usize,
+}
+
+/// An element whose routes are known, one per bundle.
+pub(crate) struct Routed {
+    element: Element,
+    routes: Vec<Route>,
+}
+
+/// What became of an element: for each port the rows and the watermark.
+pub(crate) struct Outcome {
+    serial: u64,
+    ports: Vec<(Vec<Bundle>, Option<Watermark>)>,
+    ingest_ns: u64,
+}
+
+/// The ordered flow of a job.
+pub(crate) struct OrderedFlow {
+    pub(crate) stages: Vec<OrderedStage>,
+    /// Elements of all sources on their way into one sequence.
+    ingest: InTurn<(usize, Element)>,
+    serial: AtomicU64,
+    /// True if edges meet somewhere: rows then carry the row of the source bundle they come from,
+    /// and elements end where a watermark moves.
+    pub(crate) has_merges: bool,
+}
+
+/// What a stage needs to keep the order.
+pub(crate) struct OrderedStage {
+    /// The lane at the stage downstream, for each edge.
+    lanes: Vec<usize>,
+    /// Where several edges lead here.
+    merge: Option<(InTurn<Arrival>, Mutex<Merge>)>,
+    /// Elements to be claimed: all of a stateless stage, those to be routed of an operator.
+    work: Worklist,
+    /// Routed elements on their way to the partitions.
+    routed: Exit<Routed>,
+    /// Elements to be dispatched to partitions.
+    dispatch: Mutex<Dispatch>,
+    /// Outcomes on their way out.
+    exit: Exit<Outcome>,
+    /// How many sources feed the stage: rows of one may be behind the joint watermark.
+    sources: usize,
+}
+
+/// What comes to a merge.
+pub(crate) enum Arrival {
+    /// A source has ingested this serial.
+    Expected(u64, usize),
+    /// An element by a lane.
+    Element(usize, Element),
+}
+
+/// Elements that any worker may claim, oldest first.
+struct Worklist {
+    queue: Queue<(u64, Element)>,
+    /// Elements in the queue that nobody has claimed. Raised after the push, lowered before the
+    /// pop, so a claim always finds its element.
+    waiting: AtomicUsize,
+    /// The serial of the next element within this stage. Written by whoever brings elements in
+    /// order, one at a time.
+    next: AtomicU64,
+}
+
+impl Worklist {
+    fn new() -> Self {
+        Worklist { queue: Queue::new(), waiting: AtomicUsize::new(0), next: AtomicU64::new(0) }
+    }
+
+    /// Adds an element. Only for whoever brings the elements of this stage in order.
+    fn push(&self, element: Element) {
+        // Relaxed: one writer at a time, ordered by whatever hands the turn on.
+        let serial = self.next.load(Ordering::Relaxed);
+        self.next.store(serial + 1, Ordering::Relaxed);
+        self.queue.push((serial, element));
+        self.waiting.fetch_add(1, Ordering::Release);
+    }
+
+    /// Takes the oldest element, if there is one and `exit` has room for its outcome.
+    fn claim<T>(&self, exit: &Exit<T>) -> Option<(u64, Element)> {
+        if self.waiting.load(Ordering::Acquire) == 0 || !exit.reserve() {
+            return None;
+        }
+        let one_less = |count: usize| count.checked_sub(1);
+        match self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less) {
+            Ok(_) => Some(self.queue.pop().expect("an element is pushed before it is counted")),
+            Err(_) => {
+                exit.release();
+                None
+            }
+        }
+    }
+}
+
+/// How elements get to the partitions of an operator. Behind a lock that is held to post items, not
+/// to do them.
+struct Dispatch {
+    pending: VecDeque<Routed>,
+    /// The serial of the next element within this stage.
+    next: u64,
+    /// The watermark that came last.
+    watermark: Watermark,
+    /// The watermark that was passed on last.
+    passed: Watermark,
+    /// A barrier of several phases is under way.
+    busy: bool,
+    /// Barriers that wait for it.
+    waiting: VecDeque<Arc<Barrier>>,
+}
+
+/// An element on its way through the partitions of an operator. The last one to finish a piece of
+/// it puts the outcome together.
+pub struct Gather {
+    /// The serial within the stage.
+    place: u64,
+    serial: u64,
+    ingest_ns: u64,
+    bytes: usize,
+    bundles: Vec<Arc<Bundle>>,
+    watermark: Option<Watermark>,
+    pass: Option<Watermark>,
+    /// The watermark that was passed on last before this element.
+    passed_before: Watermark,
+    /// Pieces and the barrier that are not finished.
+    remaining: AtomicUsize,
+    emitted: Mutex<GatheredRows>,
+}
+
+/// What the partitions have emitted, by partition.
+#[derive(Default)]
+struct GatheredRows {
+    /// For each bundle.
+    of_rows: Vec<Vec<(usize, Emitted)>>,
+    /// At the watermark.
+    of_watermark: Vec<(usize, Emitted)>,
+}
+
+/// Rows of an element for one partition.
+pub struct GatheredPiece {
+    pub(crate) gather: Arc<Gather>,
+    /// Which bundle.
+    pub(crate) bundle: usize,
+    /// Which of its rows; `None` means all.
+    pub(crate) rows: Option<Vec<u32>>,
+}
+
+impl OrderedFlow {
+    /// Lays the flow out.
+    pub(crate) fn new(graph: &Graph) -> Self {
+        let count = graph.stages.len();
+        let mut fed_by = vec![vec![false; count]; count];
+        let mut lanes = vec![Vec::new(); count];
+        for (place, stage) in graph.stages.iter().enumerate() {
+            fed_by[place][place] = matches!(stage.kind, StageKind::Source { .. });
+            for (lane, input) in stage.inputs.iter().enumerate() {
+                lanes[input.from.0].push(lane);
+                let of_input = fed_by[input.from.0].clone();
+                fed_by[place].iter_mut().zip(of_input).for_each(|(fed, more)| *fed |= more);
+            }
+        }
+        let stage = |(place, stage): (usize, &thalweg_core::graph::Stage)| {
+            let of_lanes = stage.inputs.iter().map(|input| fed_by[input.from.0].clone());
+            let merge = (stage.inputs.len() > 1).then(|| Merge::new(of_lanes.collect()));
+            OrderedStage {
+                lanes: lanes[place].clone(),
+                merge: merge.map(|merge| (InTurn::new(), Mutex::new(merge))),
+                work: Worklist::new(),
+                routed: Exit::new(UNDER_WAY_MAX),
+                dispatch: Mutex::new(Dispatch::new()),
+                exit: Exit::new(UNDER_WAY_MAX),
+                sources: fed_by[place].iter().filter(|&&fed| fed).count(),
+            }
+        };
+        OrderedFlow {
+            stages: graph.stages.iter().enumerate().map(stage).collect(),
+            ingest: InTurn::new(),
+            serial: AtomicU64::new(0),
+            has_merges: graph.stages.iter().any(|stage| stage.inputs.len() > 1),
+        }
+    }
+}
+
+impl Dispatch {
+    fn new() -> Self {
+        Dispatch {
+            pending: VecDeque::new(),
+            next: 0,
+            watermark: Watermark::MIN,
+            passed: Watermark::MIN,
+            busy: false,
+            waiting: VecDeque::new(),
+        }
+    }
+}
+
+/// What an element of these bundles counts in the memory account.
+pub(crate) fn element_bytes(bundles: &[Bundle]) -> usize {
+    ELEMENT_BYTES + bundles.iter().map(Bundle::memory_bytes).sum::<usize>()
+}

@@ -1,0 +1,323 @@
+//! How an element gets through the partitions of an operator.
+
+use thalweg_core::operator::Emitted;
+use thalweg_core::{
+    Bundle, Error, Exchange, Operator, OperatorClass, Output, Piece, Result, Route, Stamps,
+    Watermark, WatermarkBefore,
+};
+use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
+
+use super::rows::{self, AT_WATERMARK, Ordered};
+use super::{Dispatch, Gather, GatheredPiece, GatheredRows, OrderedFlow, Outcome, Routed};
+use crate::barrier::{Barrier, BarrierStart};
+use crate::job::Job;
+use crate::metrics::StageMetrics;
+use crate::stage::{CellState, Item, OperatorRun};
+
+/// The largest bundle that leaves at a watermark.
+const CLOSING_ROWS_MAX: usize = 64 * 1024;
+
+impl Job {
+    /// Queues a routed element for the partitions. Called in order.
+    pub(crate) fn dispatch(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        operator: &OperatorRun,
+        routed: Routed,
+    ) -> Result<()> {
+        let dispatch = &flow.stages[stage].dispatch;
+        dispatch.lock().expect("no panic under this lock").pending.push_back(routed);
+        self.dispatch_more(flow, stage, operator)
+    }
+
+    /// Posts pending elements as long as their outcomes find room.
+    pub(crate) fn dispatch_more(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        operator: &OperatorRun,
+    ) -> Result<()> {
+        let ordered = &flow.stages[stage];
+        loop {
+            let mut dispatch = ordered.dispatch.lock().expect("no panic under this lock");
+            if dispatch.pending.is_empty() || !ordered.exit.reserve() {
+                return Ok(());
+            }
+            let routed = dispatch.pending.pop_front().expect("checked above");
+            let gather = self.post_element(stage, operator, &mut dispatch, routed)?;
+            drop(dispatch);
+            // Everything but this hold on it may be done already.
+            self.finish_piece(flow, stage, operator, &gather)?;
+        }
+    }
+
+    /// Posts the pieces of an element and its watermark; one hold on the gather stays with the
+    /// caller.
+    fn post_element(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        dispatch: &mut Dispatch,
+        routed: Routed,
+    ) -> Result<Arc<Gather>> {
+        let Routed { element, routes } = routed;
+        let run = &self.stages[stage];
+        let advanced = element.watermark.filter(|&watermark| watermark > dispatch.watermark);
+        let pass = advanced.and_then(|watermark| match watermark {
+            Watermark::END => Some(watermark),
+            watermark => operator.operator.output_watermark(watermark),
+        });
+        let gather = Arc::new(Gather {
+            place: dispatch.next,
+            serial: element.serial,
+            ingest_ns: element.ingest_ns,
+            bytes: element.bytes,
+            bundles: element.bundles.into_iter().map(Arc::new).collect(),
+            watermark: advanced,
+            pass,
+            passed_before: dispatch.passed,
+            remaining: AtomicUsize::new(1),
+            emitted: Mutex::default(),
+        });
+        gather.lock_emitted().of_rows.resize_with(gather.bundles.len(), Vec::new);
+        dispatch.next += 1;
+        for (number, route) in routes.into_iter().enumerate() {
+            let bundle = &gather.bundles[number];
+            StageMetrics::add(&run.metrics.rows_in, bundle.num_rows() as u64);
+            StageMetrics::add(&run.metrics.bundles_in, 1);
+            self.post_bundle(stage, operator, &gather, number, route)?;
+        }
+        if let Some(watermark) = advanced {
+            dispatch.watermark = watermark;
+            dispatch.passed = pass.unwrap_or(dispatch.passed);
+            self.post_watermark(stage, operator, dispatch, &gather, watermark);
+        }
+        Ok(gather)
+    }
+
+    fn post_bundle(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        gather: &Arc<Gather>,
+        bundle: usize,
+        route: Route,
+    ) -> Result<()> {
+        if gather.bundles[bundle].num_rows() == 0 {
+            return Ok(());
+        }
+        let cells = operator.cells.len();
+        let pieces: Vec<(usize, Option<Vec<u32>>)> = match route {
+            Route::Any if cells > 1 && operator.class == OperatorClass::Sequenced => {
+                return Err(Error::internal(
+                    "a sequenced operator with several partitions must say where rows go",
+                ));
+            }
+            Route::Any => vec![(cell_at_hand(operator, gather.place), None)],
+            Route::Scatter(parts) if parts.len() == 1 => vec![(0, None)],
+            Route::Scatter(parts) => {
+                let parts = parts.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
+                parts.map(|(cell, rows)| (cell, Some(rows))).collect()
+            }
+        };
+        // Relaxed: the caller's own hold keeps the count above zero.
+        gather.remaining.fetch_add(pieces.len(), Ordering::Relaxed);
+        for (cell, rows) in pieces {
+            let piece = GatheredPiece { gather: Arc::clone(gather), bundle, rows };
+            self.post(stage, cell, &operator.cells[cell], Item::Gathered(piece));
+        }
+        Ok(())
+    }
+
+    fn post_watermark(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        dispatch: &mut Dispatch,
+        gather: &Arc<Gather>,
+        watermark: Watermark,
+    ) {
+        gather.remaining.fetch_add(1, Ordering::Relaxed);
+        let barrier = Arc::new(Barrier::of_element(BarrierStart {
+            sequence: gather.place,
+            watermark,
+            pass: gather.pass,
+            passed_before: gather.passed_before,
+            ingest_ns: gather.ingest_ns,
+            cells: operator.cells.len(),
+            exchange: Exchange::new(operator.cells.len()),
+            gather: Arc::clone(gather),
+        }));
+        if operator.phases > 1 && dispatch.busy {
+            dispatch.waiting.push_back(barrier);
+            return;
+        }
+        dispatch.busy = true;
+        self.post_barrier(stage, operator, &barrier);
+    }
+
+    // --- in the cells ---
+
+    /// A partition takes its rows of an element.
+    pub(crate) fn take_gathered(
+        &self,
+        stage: usize,
+        cell: usize,
+        state: &mut CellState,
+        item: &GatheredPiece,
+        deadline_ns: u64,
+    ) -> Result<()> {
+        let run = &self.stages[stage];
+        if run.ended.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut output = Output::new(Arc::clone(&self.options.clock), deadline_ns);
+        let lanes = self.ordered_flow().stages[stage].sources;
+        let bundle = &item.gather.bundles[item.bundle];
+        let piece = Piece { bundle, rows: item.rows.as_deref(), lanes };
+        let rows = piece.num_rows();
+        state.partition.rows(piece, &mut output)?;
+        self.count_output(stage, &output);
+        if output.ended {
+            self.end_stage(stage);
+        }
+        if !output.emitted.is_empty() {
+            let emitted = output.emitted.into_iter().map(|emitted| (cell, emitted));
+            item.gather.lock_emitted().of_rows[item.bundle].extend(emitted);
+        }
+        self.report_rows(stage, state, rows)
+    }
+
+    /// A piece of an element is finished; whoever finishes the last one sends the outcome on.
+    pub(crate) fn finish_piece(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        operator: &OperatorRun,
+        gather: &Arc<Gather>,
+    ) -> Result<()> {
+        // AcqRel: the last one sees what all others have left in the gather.
+        if gather.remaining.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return Ok(());
+        }
+        let run = &self.stages[stage];
+        if let Some(watermark) = gather.watermark {
+            run.metrics.set_watermark(watermark);
+        }
+        let outcome = gather.outcome(operator.operator.as_ref(), flow.has_merges)?;
+        self.send_outcome(flow, stage, gather.place, outcome, gather.bytes)
+    }
+
+    /// All partitions have taken the watermark of an element.
+    pub(crate) fn finish_watermark(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        gather: &Arc<Gather>,
+    ) -> Result<()> {
+        let flow = self.ordered_flow();
+        if operator.phases > 1 {
+            let dispatch = &flow.stages[stage].dispatch;
+            let mut dispatch = dispatch.lock().expect("no panic under this lock");
+            match dispatch.waiting.pop_front() {
+                Some(next) => self.post_barrier(stage, operator, &next),
+                None => dispatch.busy = false,
+            }
+        }
+        self.finish_piece(flow, stage, operator, gather)
+    }
+}
+
+/// The cell for a bundle that any may take: an idle one, else each in turn.
+fn cell_at_hand(operator: &OperatorRun, place: u64) -> usize {
+    let cells = operator.cells.len();
+    let first = place as usize % cells;
+    let mut candidates = (0..cells).map(|step| (first + step) % cells);
+    candidates.find(|&cell| operator.cells[cell].mailbox.is_idle()).unwrap_or(first)
+}
+
+impl Gather {
+    fn lock_emitted(&self) -> thalweg_ordering::sync::MutexGuard<'_, GatheredRows> {
+        self.emitted.lock().expect("no panic under this lock")
+    }
+
+    /// Keeps what a partition emitted at the watermark.
+    pub(crate) fn add_of_watermark(&self, cell: usize, emitted: Vec<Emitted>) {
+        let emitted = emitted.into_iter().map(|emitted| (cell, emitted));
+        self.lock_emitted().of_watermark.extend(emitted);
+    }
+
+    /// Puts everything together, in order.
+    fn outcome(&self, operator: &dyn Operator, keeps_ordinals: bool) -> Result<Outcome> {
+        let emitted = std::mem::take(&mut *self.lock_emitted());
+        let ports = operator.ports();
+        let mut out: Vec<(Vec<Bundle>, Option<Watermark>)> = (0..ports)
+            .map(|port| (Vec::new(), if port == 0 { self.pass } else { self.watermark }))
+            .collect();
+        for (number, of_bundle) in emitted.of_rows.into_iter().enumerate() {
+            for (port, emitted) in by_port(of_bundle, ports) {
+                let Some(ordered) = rows::by_cause(emitted)? else { continue };
+                let ordinals = keeps_ordinals.then(|| self.ordinals(number, &ordered.places));
+                out[port].0.push(self.bundle(ordered, ordinals));
+            }
+        }
+        for (port, emitted) in by_port(emitted.of_watermark, ports) {
+            let Some(ordered) = rows::by_window_end(emitted)? else { continue };
+            let rows = ordered.batch.num_rows();
+            let ordinals = keeps_ordinals.then(|| vec![AT_WATERMARK; rows]);
+            out[port].0.extend(in_bundles(self.bundle(ordered, ordinals)));
+        }
+        Ok(Outcome { serial: self.serial, ports: out, ingest_ns: self.ingest_ns })
+    }
+
+    /// The rows of the source bundle behind rows that these rows of a bundle caused.
+    fn ordinals(&self, bundle: usize, causes: &[i64]) -> Vec<u32> {
+        let of_bundle = &self.bundles[bundle].stamps.row_ordinals;
+        let ordinal = |&cause: &i64| match of_bundle {
+            Some(ordinals) => ordinals.get(cause as usize).copied().unwrap_or(AT_WATERMARK),
+            None => cause as u32,
+        };
+        causes.iter().map(ordinal).collect()
+    }
+
+    fn bundle(&self, ordered: Ordered, ordinals: Option<Vec<u32>>) -> Bundle {
+        let stamps = Stamps {
+            serial: self.serial,
+            ingest_ns: self.ingest_ns,
+            watermark_before: WatermarkBefore::All(self.passed_before),
+            row_ordinals: ordinals.map(Into::into),
+            ..Stamps::first()
+        };
+        Bundle { batch: ordered.batch, kinds: ordered.kinds, stamps }
+    }
+}
+
+/// What was emitted by each port, partitions in ascending order.
+fn by_port(mut emitted: Vec<(usize, Emitted)>, ports: usize) -> Vec<(usize, Vec<Emitted>)> {
+    emitted.sort_by_key(|&(cell, _)| cell);
+    let mut of_ports: Vec<(usize, Vec<Emitted>)> =
+        (0..ports).map(|port| (port, Vec::new())).collect();
+    for (_, emitted) in emitted {
+        if let Some((_, of_port)) = of_ports.get_mut(emitted.port) {
+            of_port.push(emitted);
+        }
+    }
+    of_ports
+}
+
+/// Cuts a large result into bundles that several workers can share.
+fn in_bundles(bundle: Bundle) -> Vec<Bundle> {
+    let rows = bundle.num_rows();
+    if rows <= CLOSING_ROWS_MAX {
+        return vec![bundle];
+    }
+    let piece = |from: usize| {
+        let count = CLOSING_ROWS_MAX.min(rows - from);
+        let mut stamps = bundle.stamps.clone();
+        stamps.row_ordinals = stamps.row_ordinals.map(|ordinals| ordinals.slice(from, count));
+        let kinds = bundle.kinds.as_ref().map(|kinds| kinds[from..from + count].into());
+        Bundle { batch: bundle.batch.slice(from, count), kinds, stamps }
+    };
+    (0..rows).step_by(CLOSING_ROWS_MAX).map(piece).collect()
+}

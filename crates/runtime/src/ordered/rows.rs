@@ -1,0 +1,234 @@
+//! Puts rows into their order: pieces of a bundle, results of partitions, branches that meet.
+//!
+//! Pure functions over batches; whoever calls them owns everything they touch. All orders used here
+//! are total and depend on the rows' places alone, never on which worker was faster:
+//! - pieces of one bundle by the row that caused them ([`by_cause`]);
+//! - results of partitions at a watermark by window end, then partition ([`by_window_end`]);
+//! - branches that meet by the row of the source bundle, then edge ([`by_ordinal`]).
+
+use arrow_array::RecordBatch;
+use arrow_buffer::ScalarBuffer;
+use arrow_select::interleave::interleave_record_batch;
+use thalweg_core::operator::Emitted;
+use thalweg_core::{Bundle, Place, Result, RowKind, Stamps, Watermark, WatermarkBefore};
+use thalweg_ordering::sync::Arc;
+
+/// The ordinal of rows that were made at the watermark behind a bundle: after all of its rows.
+pub const AT_WATERMARK: u32 = u32::MAX;
+
+/// Rows to be put in order with their places, ascending within one part.
+pub(crate) struct Part {
+    pub batch: RecordBatch,
+    pub kinds: Option<Arc<[RowKind]>>,
+    /// One per row, ascending.
+    pub places: Vec<i64>,
+}
+
+/// Rows in order: a batch, kinds where there are any, and each row's place.
+pub(crate) struct Ordered {
+    pub batch: RecordBatch,
+    pub kinds: Option<Arc<[RowKind]>>,
+    pub places: Vec<i64>,
+}
+
+/// What the partitions made of one bundle, in the order of the rows that caused it. Partitions come
+/// in ascending order in `emitted`; rows of one cause come from one partition.
+pub(crate) fn by_cause(emitted: Vec<Emitted>) -> Result<Option<Ordered>> {
+    let parts = emitted.into_iter().map(|emitted| {
+        let rows = emitted.batch.num_rows();
+        let places = match emitted.place {
+            Place::Caused(causes) => causes.into_iter().map(i64::from).collect(),
+            // Without causes rows stand behind those that have them.
+            _ => vec![i64::from(AT_WATERMARK); rows],
+        };
+        Part { batch: emitted.batch, kinds: emitted.kinds, places }
+    });
+    merge(parts.collect())
+}
+
+/// What the partitions made at one watermark: by window end, then partition, then as emitted.
+pub(crate) fn by_window_end(emitted: Vec<Emitted>) -> Result<Option<Ordered>> {
+    let parts = emitted.into_iter().map(|emitted| {
+        let rows = emitted.batch.num_rows();
+        let places = match emitted.place {
+            Place::WindowEnd(end) => vec![end; rows],
+            Place::WindowEnds(ends) => ends,
+            Place::Caused(_) | Place::AsEmitted => vec![i64::MAX; rows],
+        };
+        Part { batch: emitted.batch, kinds: emitted.kinds, places }
+    });
+    merge(parts.collect())
+}
+
+/// A stable merge of parts by place; ties go to the part that stands first.
+pub(crate) fn merge(parts: Vec<Part>) -> Result<Option<Ordered>> {
+    let mut parts: Vec<Part> = parts.into_iter().filter(|p| p.batch.num_rows() > 0).collect();
+    if parts.len() <= 1 {
+        let only = parts.pop();
+        return Ok(only.map(|p| Ordered { batch: p.batch, kinds: p.kinds, places: p.places }));
+    }
+    let indices = merged_indices(&parts);
+    let places = indices.iter().map(|&(part, row)| parts[part].places[row]).collect();
+    let kinds = merged_kinds(&parts, &indices);
+    let batches: Vec<&RecordBatch> = parts.iter().map(|part| &part.batch).collect();
+    let batch = interleave_record_batch(&batches, &indices)?;
+    Ok(Some(Ordered { batch, kinds, places }))
+}
+
+/// Where each row of the merged sequence comes from. Runs of one part are taken whole, so parts
+/// that hardly mix cost little.
+fn merged_indices(parts: &[Part]) -> Vec<(usize, usize)> {
+    let total = parts.iter().map(|part| part.places.len()).sum();
+    let mut next = vec![0; parts.len()];
+    let mut indices = Vec::with_capacity(total);
+    while indices.len() < total {
+        let heads = parts.iter().enumerate().filter(|&(n, part)| next[n] < part.places.len());
+        let (first, place) = heads
+            .map(|(n, part)| (n, part.places[next[n]]))
+            .min_by_key(|&(n, place)| (place, n))
+            .expect("some part has rows left");
+        let others =
+            parts.iter().enumerate().filter(|&(n, part)| n != first && next[n] < part.places.len());
+        let (other, bound) = others
+            .map(|(n, part)| (n, part.places[next[n]]))
+            .min_by_key(|&(n, place)| (place, n))
+            .unwrap_or((usize::MAX, i64::MAX));
+        let own = &parts[first].places[next[first]..];
+        let run = own.partition_point(|&place| (place, first) < (bound, other)).max(1);
+        debug_assert!(own[0] == place);
+        indices.extend((0..run).map(|step| (first, next[first] + step)));
+        next[first] += run;
+    }
+    indices
+}
+
+fn merged_kinds(parts: &[Part], indices: &[(usize, usize)]) -> Option<Arc<[RowKind]>> {
+    if parts.iter().all(|part| part.kinds.is_none()) {
+        return None;
+    }
+    let kind = |&(part, row): &(usize, usize)| {
+        parts[part].kinds.as_ref().map_or(RowKind::Insert, |kinds| kinds[row])
+    };
+    Some(indices.iter().map(kind).collect())
+}
+
+/// Bundles of one serial that come by several edges, in the order of the source's rows, then of
+/// the edges (which is the order of `bundles`).
+pub(crate) fn by_ordinal(bundles: Vec<Bundle>) -> Result<Option<Bundle>> {
+    let mut bundles: Vec<Bundle> = bundles.into_iter().filter(|b| b.num_rows() > 0).collect();
+    if bundles.len() <= 1 {
+        return Ok(bundles.pop());
+    }
+    let part = |bundle: &Bundle| Part {
+        batch: bundle.batch.clone(),
+        kinds: bundle.kinds.clone(),
+        places: ordinals_of(bundle),
+    };
+    let parts: Vec<Part> = bundles.iter().map(part).collect();
+    let indices = merged_indices(&parts);
+    let kinds = merged_kinds(&parts, &indices);
+    let batches: Vec<&RecordBatch> = parts.iter().map(|part| &part.batch).collect();
+    let stamps = Stamps {
+        watermark_before: merged_watermarks(&bundles, &indices),
+        row_ordinals: Some(
+            indices.iter().map(|&(part, row)| parts[part].places[row] as u32).collect(),
+        ),
+        origin: None,
+        ..bundles[0].stamps.clone()
+    };
+    let batch = interleave_record_batch(&batches, &indices)?;
+    Ok(Some(Bundle { batch, kinds, stamps }))
+}
+
+fn ordinals_of(bundle: &Bundle) -> Vec<i64> {
+    match &bundle.stamps.row_ordinals {
+        Some(ordinals) => ordinals.iter().map(|&row| i64::from(row)).collect(),
+        None => (0..bundle.num_rows() as i64).collect(),
+    }
+}
+
+/// Each row keeps the running watermark of its own split.
+pub(crate) fn merged_watermarks(bundles: &[Bundle], indices: &[(usize, usize)]) -> WatermarkBefore {
+    let uniform = |bundle: &Bundle| match bundle.stamps.watermark_before {
+        WatermarkBefore::All(watermark) => Some(watermark),
+        WatermarkBefore::Rows(_) => None,
+    };
+    let first = uniform(&bundles[0]);
+    if let Some(watermark) = first
+        && bundles.iter().all(|bundle| uniform(bundle) == first)
+    {
+        return WatermarkBefore::All(watermark);
+    }
+    let before = |&(bundle, row): &(usize, usize)| -> i64 {
+        let Watermark(ms) = bundles[bundle].stamps.watermark_before.at(row);
+        ms
+    };
+    WatermarkBefore::Rows(indices.iter().map(before).collect::<ScalarBuffer<i64>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_array::{ArrayRef, Int64Array};
+    use proptest::prelude::*;
+
+    fn batch(values: &[i64]) -> RecordBatch {
+        let column: ArrayRef = Arc::new(Int64Array::from(values.to_vec()));
+        RecordBatch::try_from_iter([("n", column)]).expect("one column")
+    }
+
+    fn values(batch: &RecordBatch) -> Vec<i64> {
+        batch.column(0).as_primitive::<Int64Type>().values().to_vec()
+    }
+
+    proptest! {
+        /// However places are spread over parts, the merge equals a stable sort by place with the
+        /// parts one behind the other.
+        #[test]
+        fn merge_is_a_stable_sort(mut parts in prop::collection::vec(
+            prop::collection::vec(0i64..20, 0..30), 1..6))
+        {
+            let mut expected = Vec::new();
+            let mut number = 0;
+            let mut given = Vec::new();
+            for places in &mut parts {
+                places.sort_unstable();
+                let names: Vec<i64> = places.iter().map(|_| { number += 1; number }).collect();
+                expected.extend(places.iter().copied().zip(names.iter().copied()));
+                given.push(Part { batch: batch(&names), kinds: None, places: places.clone() });
+            }
+            expected.sort_by_key(|&(place, _)| place);
+            let merged = merge(given).expect("same columns");
+            let (places, names): (Vec<i64>, Vec<i64>) = expected.into_iter().unzip();
+            match merged {
+                None => prop_assert!(names.is_empty()),
+                Some(merged) => {
+                    prop_assert_eq!(values(&merged.batch), names);
+                    prop_assert_eq!(merged.places, places);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn branches_meet_by_source_row_then_edge() {
+        let bundle = |names: &[i64], rows: &[u32], before: i64| {
+            let stamps = Stamps {
+                row_ordinals: Some(rows.to_vec().into()),
+                watermark_before: WatermarkBefore::All(Watermark(before)),
+                ..Stamps::first()
+            };
+            Bundle { batch: batch(names), kinds: None, stamps }
+        };
+        let left = bundle(&[10, 11, 12], &[0, 2, 2], 7);
+        let right = bundle(&[20, 21], &[0, 1], 8);
+        let met = by_ordinal(vec![left, right]).expect("same columns").expect("rows");
+        assert_eq!(values(&met.batch), [10, 20, 21, 11, 12]);
+        let before: Vec<i64> = (0..5).map(|row| met.stamps.watermark_before.at(row).0).collect();
+        assert_eq!(before, [7, 8, 8, 7, 7]);
+        let ordinals = met.stamps.row_ordinals.expect("kept");
+        assert_eq!(ordinals.to_vec(), [0, 0, 1, 2, 2]);
+    }
+}

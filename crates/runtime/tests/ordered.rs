@@ -1,0 +1,181 @@
+//! The ordered contracts: the very sequence of a loop over the rows, for every number of workers,
+//! bundle size, policy and seed.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use thalweg_core::graph::{Graph, Input, StageKind};
+use thalweg_core::shim::ManualClock;
+use thalweg_core::{OperatorClass, OrderContract};
+use thalweg_runtime::simulate::simulate;
+use thalweg_runtime::{RunOptions, SchedulerPolicy, start};
+
+const CLASSES: [OperatorClass; 2] = [OperatorClass::Commuting, OperatorClass::Sequenced];
+const POLICIES: [SchedulerPolicy; 2] = [SchedulerPolicy::Nem, SchedulerPolicy::RoundRobin];
+const DELAY: i64 = 10;
+const SIZE: i64 = 20;
+
+fn options(workers: usize, bundle_rows_max: usize, scheduler: SchedulerPolicy) -> RunOptions {
+    let order = OrderContract::Arrival;
+    RunOptions { workers, bundle_rows_max, scheduler, order, ..RunOptions::default() }
+}
+
+fn simulated(workers: usize, bundle_rows_max: usize) -> RunOptions {
+    let clock = Arc::new(ManualClock::default());
+    RunOptions { clock, ..options(workers, bundle_rows_max, SchedulerPolicy::Nem) }
+}
+
+/// The results in canonical order, and late rows as they came.
+fn sequences(rows: &[(i64, i64)]) -> (Vec<(i64, i64)>, Vec<(i64, i64)>) {
+    let (mut results, late) = reference(rows, DELAY, SIZE);
+    results.sort_by_key(|&(end, value)| {
+        let key = value / 1_000_000;
+        (end, virtual_partition(key), key)
+    });
+    (results, late)
+}
+
+#[test]
+fn threads_give_the_sequence_of_the_loop() {
+    let rows = disorder(5_000, 1);
+    let (expected, expected_late) = sequences(&rows);
+    for class in CLASSES {
+        for workers in [1, 2, 3, 4, 8] {
+            for bundle in [1, 7, 1000, 65536] {
+                for policy in POLICIES {
+                    let count = Count { size: SIZE, class, cancel_between: false };
+                    let input = (Rows::boxed(rows.clone()), Delay::boxed(DELAY, SIZE));
+                    let (graph, results, late) = counting(vec![input], count);
+                    let report = start(graph, options(workers, bundle, policy))
+                        .and_then(|job| job.wait())
+                        .expect("the job runs");
+                    let what = format!("{class:?}, {workers} workers, {bundle} rows, {policy:?}");
+                    assert!(results.rows() == expected, "{what}");
+                    assert!(late.rows() == expected_late, "{what}");
+                    assert_eq!(report.metrics.late(), expected_late.len() as u64, "{what}");
+                    assert_eq!(*results.ended.lock().expect("no panic"), "finished");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn simulated_schedules_give_the_sequence_of_the_loop() {
+    for seed in 0..200 {
+        let rows = disorder(400, seed);
+        let (expected, expected_late) = sequences(&rows);
+        for class in CLASSES {
+            let count = Count { size: SIZE, class, cancel_between: seed % 2 == 0 };
+            let input = (Rows::boxed(rows.clone()), Delay::boxed(DELAY, SIZE));
+            let (graph, results, late) = counting(vec![input], count);
+            let options = simulated(1 + seed as usize % 5, 1 + (seed as usize % 40));
+            simulate(graph, options, 2, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+            assert_eq!(results.rows(), expected, "seed {seed}, {class:?}");
+            assert_eq!(late.rows(), expected_late, "seed {seed}, {class:?}");
+        }
+    }
+}
+
+/// source → keep → ┬───────→ union → sink; the counts and the rows meet again.
+///                 └→ count ↗
+fn meeting(rows: &[(i64, i64)], class: OperatorClass, count_first: bool) -> (Graph, Collect) {
+    let sink = Collect::default();
+    let mut graph = Graph::default();
+    let (source, assigner) = (Rows::boxed(rows.to_vec()), Delay::boxed(DELAY, SIZE));
+    let source = graph.add("s", "source", StageKind::Source { source, assigner }, vec![]);
+    let input = |from| Input { from, port: 0 };
+    let keep = StageKind::Transform(Arc::new(Keep));
+    let keep = graph.add("k", "keep", keep, vec![input(source)]);
+    let count = Count { size: SIZE, class, cancel_between: false };
+    let count = graph.add("c", "count", StageKind::Operator(Arc::new(count)), vec![input(keep)]);
+    let mut inputs = vec![input(keep), input(count)];
+    if count_first {
+        inputs.reverse();
+    }
+    let union = StageKind::Transform(Arc::new(Keep));
+    let union = graph.add("u", "union", union, inputs);
+    let kind = StageKind::Sink(Box::new(sink.clone()));
+    graph.add("o", "sink", kind, vec![input(union)]);
+    (graph, sink)
+}
+
+/// The same, one row at a time.
+fn met(rows: &[(i64, i64)]) -> Vec<(i64, i64)> {
+    let (results, _) = sequences(rows);
+    let mut results = results.into_iter().peekable();
+    let (mut out, mut running, mut taken) = (Vec::new(), i64::MIN, i64::MIN);
+    for &(time, key) in rows {
+        if key >= 0 {
+            out.push((time, key));
+        }
+        running = running.max(time - DELAY);
+        let is_crossed =
+            taken == i64::MIN || (taken + 1).div_euclid(SIZE) != (running + 1).div_euclid(SIZE);
+        if is_crossed && running > taken {
+            taken = running;
+            while let Some(result) = results.next_if(|&(end, _)| end - 1 <= running) {
+                out.push(result);
+            }
+        }
+    }
+    out.extend(results);
+    out
+}
+
+#[test]
+fn branches_that_meet_again_keep_the_order_of_rows() {
+    for seed in 0..100u64 {
+        let rows = disorder(300, seed);
+        let expected = met(&rows);
+        for class in CLASSES {
+            let (graph, sink) = meeting(&rows, class, seed % 2 == 1);
+            let options = simulated(1 + seed as usize % 4, 1 + (seed as usize % 60));
+            simulate(graph, options, 1, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+            assert_eq!(sink.rows(), expected, "seed {seed}, {class:?}");
+        }
+    }
+}
+
+#[test]
+fn inputs_that_meet_keep_their_own_order() {
+    let (a, b) = (disorder(3_000, 1), disorder(2_000, 2));
+    for workers in [1, 2, 4] {
+        let mut graph = Graph::default();
+        let sink = Collect::default();
+        let mut inputs = Vec::new();
+        for (n, rows) in [&a, &b].into_iter().enumerate() {
+            let (source, assigner) = (Rows::boxed(rows.clone()), Delay::boxed(DELAY, SIZE));
+            let kind = StageKind::Source { source, assigner };
+            let from = graph.add(format!("s{n}"), "source", kind, vec![]);
+            inputs.push(Input { from, port: 0 });
+        }
+        let kind = StageKind::Sink(Box::new(sink.clone()));
+        graph.add("o", "sink", kind, inputs);
+        let job = start(graph, options(workers, 100, SchedulerPolicy::Nem)).expect("it starts");
+        job.wait().expect("it runs");
+        let rows = sink.rows();
+        assert_eq!(rows.len(), a.len() + b.len());
+        assert!(is_subsequence(&a, &rows) && is_subsequence(&b, &rows), "{workers} workers");
+    }
+}
+
+fn is_subsequence(part: &[(i64, i64)], whole: &[(i64, i64)]) -> bool {
+    let mut whole = whole.iter();
+    part.iter().all(|row| whole.any(|other| other == row))
+}
+
+#[test]
+fn a_slow_sink_holds_the_source_back_and_nothing_is_lost() {
+    let rows = disorder(2_000, 3);
+    let count = Count { size: SIZE, class: OperatorClass::Sequenced, cancel_between: false };
+    let input = (Rows::boxed(rows.clone()), Delay::boxed(DELAY, SIZE));
+    let (graph, results, late) = counting(vec![input], count);
+    let mut options = options(3, 5, SchedulerPolicy::Nem);
+    options.memory_limit_bytes = 64 << 10;
+    start(graph, options).and_then(|job| job.wait()).expect("the job runs");
+    let (expected, expected_late) = sequences(&rows);
+    assert_eq!((results.rows(), late.rows()), (expected, expected_late));
+}
