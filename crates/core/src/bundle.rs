@@ -94,10 +94,10 @@ pub struct Stamps {
     /// Where the rows were read, as long as they are the rows of a file, one for one: an error in a
     /// row can then say which one it is.
     pub origin: Option<Origin>,
-    /// For each row the row of the source's bundle that it comes from, ascending; absent where rows
-    /// are still those of the source, one for one. Kept only where branches meet again in an
-    /// ordered contract: rows of one serial are then combined by it.
-    pub row_ordinals: Option<ScalarBuffer<u32>>,
+    /// For each row its place among rows that it may meet, ascending. Kept only where edges meet in
+    /// an ordered contract. In `arrival` it is the row of the source's bundle that the row comes
+    /// from, and rows of one serial are combined by it; in `event_time` it is the row time.
+    pub row_places: Option<ScalarBuffer<i64>>,
 }
 
 impl Stamps {
@@ -112,7 +112,7 @@ impl Stamps {
             ingest_ns: 0,
             watermark_before: WatermarkBefore::All(Watermark::MIN),
             origin: None,
-            row_ordinals: None,
+            row_places: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_buffer::ScalarBuffer;
 
 use crate::bundle::RowKind;
 use crate::error::Result;
@@ -86,6 +87,8 @@ pub trait Assign: Send {
     /// True if a time that matters downstream lies between these two watermarks, so that an epoch
     /// should end between them.
     fn crosses(&self, from: Watermark, to: Watermark) -> bool;
+    /// The row times of a batch that was stamped, where rows have one.
+    fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>>;
     /// From now on each row gets its exact running watermark, also where no window needs it.
     fn stamp_exactly(&mut self);
     /// The running watermark.

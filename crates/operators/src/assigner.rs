@@ -220,6 +220,10 @@ impl Assign for WatermarkAssigner {
         }
     }
 
+    fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
+        Ok(Some(self.rowtime(batch)?.values().clone()))
+    }
+
     fn stamp_exactly(&mut self) {
         self.needs_exact_watermarks = true;
     }

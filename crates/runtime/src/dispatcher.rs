@@ -183,15 +183,15 @@ impl Job {
     /// one that is furthest behind in event time.
     fn next_poll(&self) -> Option<Task> {
         let pressure = self.memory.pressure();
-        if pressure == Pressure::Full {
-            return None;
-        }
         let ready = |&stage: &usize| match &self.stages[stage].kind {
             // SeqCst: the waker's store comes before its notify, see the sleep protocol.
             StageRunKind::Source(source) => source.ready.load(Ordering::SeqCst),
             _ => false,
         };
         let mut candidates: Vec<usize> = self.sources.iter().copied().filter(ready).collect();
+        if pressure == Pressure::Full {
+            candidates.retain(|&source| self.is_waited_for(source));
+        }
         match (pressure, candidates.len()) {
             (_, 0) => None,
             (_, 1) => Some(Task::Poll { stage: candidates[0] }),

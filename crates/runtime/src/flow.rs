@@ -471,7 +471,7 @@ impl Job {
             ingest_ns,
             watermark_before: WatermarkBefore::All(passed),
             origin: None,
-            row_ordinals: None,
+            row_places: None,
         }
     }
 

@@ -125,6 +125,7 @@ impl Job {
             if let StageRunKind::Source(source) = &stage.kind {
                 snapshot.idle = source.idle.load(Ordering::Relaxed);
             }
+            snapshot.held_by = stage.metrics.held_by().map(|by| self.stages[by].name.clone());
             if let StageRunKind::Sink(sink) = &stage.kind {
                 snapshot.queued = sink.waiting.load(Ordering::Relaxed);
             }

@@ -26,6 +26,8 @@ pub struct StageMetrics {
     /// Bundles waiting at this stage.
     pub(crate) queued: AtomicUsize,
     watermark: AtomicI64,
+    /// The stage (from 1) that a merge by time waits for; 0 is none.
+    held_by: AtomicUsize,
 }
 
 impl StageMetrics {
@@ -40,6 +42,14 @@ impl StageMetrics {
     }
     pub(crate) fn set_watermark(&self, watermark: Watermark) {
         self.watermark.fetch_max(watermark.0, Ordering::Relaxed);
+    }
+    /// The stage whose rows a merge by time waits for.
+    pub(crate) fn set_held_by(&self, stage: Option<usize>) {
+        self.held_by.store(stage.map_or(0, |stage| stage + 1), Ordering::Relaxed);
+    }
+    /// The stage whose rows a merge by time waits for.
+    pub(crate) fn held_by(&self) -> Option<usize> {
+        self.held_by.load(Ordering::Relaxed).checked_sub(1)
     }
     /// The watermark that the stage has reached.
     pub fn watermark(&self) -> Watermark {
@@ -67,6 +77,7 @@ impl StageMetrics {
             queued: self.queued.load(Ordering::Relaxed),
             watermark: self.watermark(),
             idle: false,
+            held_by: None,
         }
     }
 }
@@ -123,6 +134,8 @@ pub struct StageSnapshot {
     pub watermark: Watermark,
     /// True for an input that is idle at the moment.
     pub idle: bool,
+    /// The input that a merge by time waits for: its rows hold the others back.
+    pub held_by: Option<String>,
 }
 
 /// A copy of a job's counters.

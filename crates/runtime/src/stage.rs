@@ -123,6 +123,8 @@ pub struct SourceState {
     pub epoch: u64,
     /// The watermark with which an element ended last (ordered contracts).
     pub taken: Watermark,
+    /// The time of the last row, where inputs are merged by time.
+    pub frontier_ms: i64,
     /// How many rows to ask for: grows while the source always has more, shrinks when it has not.
     pub bundle_rows: usize,
     /// The newest moment at which rows came in.

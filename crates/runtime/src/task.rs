@@ -502,7 +502,7 @@ impl Job {
             ingest_ns: state.ingest_ns,
             watermark_before,
             origin,
-            row_ordinals: None,
+            row_places: None,
         };
         state.serial += 1;
         let bundle = Bundle::new(batch, stamps);
@@ -578,7 +578,7 @@ pub(crate) fn apply_transform(transform: &dyn Transform, bundle: Bundle) -> Resu
 pub(crate) fn without_rows(bundle: Bundle) -> Bundle {
     let mut stamps = bundle.stamps;
     stamps.watermark_before = WatermarkBefore::All(Watermark::MIN);
-    stamps.row_ordinals = stamps.row_ordinals.map(|_| Default::default());
+    stamps.row_places = stamps.row_places.map(|_| Default::default());
     Bundle { batch: bundle.batch.slice(0, 0), kinds: bundle.kinds.map(|_| Arc::from([])), stamps }
 }
 
@@ -611,7 +611,7 @@ fn locate(transform: &dyn Transform, bundle: &Bundle, error: Error) -> Error {
     };
     let fails = |row: usize| {
         let watermark_before = bundle.stamps.watermark_before.take(&[row as u32]);
-        let stamps = Stamps { watermark_before, row_ordinals: None, ..bundle.stamps.clone() };
+        let stamps = Stamps { watermark_before, row_places: None, ..bundle.stamps.clone() };
         let one = Bundle { batch: bundle.batch.slice(row, 1), kinds: None, stamps };
         let error = transform.apply(one).err()?;
         Some(error.at_row(&*origin.file, origin.first_row + row as u64))

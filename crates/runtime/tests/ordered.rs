@@ -179,3 +179,89 @@ fn a_slow_sink_holds_the_source_back_and_nothing_is_lost() {
     let (expected, expected_late) = sequences(&rows);
     assert_eq!((results.rows(), late.rows()), (expected, expected_late));
 }
+
+/// Sorted inputs with many ties.
+fn sorted(count: usize, seed: u64) -> Vec<(i64, i64)> {
+    let mut rows: Vec<_> = disorder(count, seed).into_iter().map(|(t, k)| (t / 3, k)).collect();
+    rows.sort_by_key(|&(time, _)| time);
+    rows
+}
+
+/// source(s) → keep → union → count → sink, and the union to a sink of its own.
+fn merging(inputs: &[Vec<(i64, i64)>], class: OperatorClass) -> (Graph, Collect, Collect) {
+    let (merged, results) = (Collect::default(), Collect::default());
+    let mut graph = Graph::default();
+    let input = |from| Input { from, port: 0 };
+    let mut kept = Vec::new();
+    for (n, rows) in inputs.iter().enumerate() {
+        let (source, assigner) = (Rows::boxed(rows.clone()), Delay::boxed(DELAY, SIZE));
+        let kind = StageKind::Source { source, assigner };
+        let source = graph.add(format!("s{n}"), "source", kind, vec![]);
+        let keep = StageKind::Transform(Arc::new(Keep));
+        kept.push(input(graph.add(format!("k{n}"), "keep", keep, vec![input(source)])));
+    }
+    let union = graph.add("u", "union", StageKind::Transform(Arc::new(Keep)), kept);
+    let count = Count { size: SIZE, class, cancel_between: false };
+    let count = graph.add("c", "count", StageKind::Operator(Arc::new(count)), vec![input(union)]);
+    for (name, from, sink) in [("m", union, &merged), ("r", count, &results)] {
+        graph.add(name, "sink", StageKind::Sink(Box::new(sink.clone())), vec![input(from)]);
+    }
+    (graph, merged, results)
+}
+
+#[test]
+fn inputs_merge_by_time_then_input_then_position() {
+    for seed in 0..60u64 {
+        let inputs = [sorted(300, seed), sorted(200, seed + 1000), sorted(10, seed + 2000)];
+        let mut expected: Vec<(i64, i64)> = inputs.concat();
+        expected.sort_by_key(|&(time, _)| time);
+        expected.retain(|&(_, key)| key >= 0);
+        let mut of_seeds = Vec::new();
+        for (class, run) in CLASSES.iter().flat_map(|&class| [(class, 1u64), (class, 2)]) {
+            let (graph, merged, results) = merging(&inputs, class);
+            let options = RunOptions {
+                order: OrderContract::EventTime,
+                ..simulated(1 + (seed + run) as usize % 4, 1 + (7 * seed * run) as usize % 90)
+            };
+            simulate(graph, options, 1, seed * run).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+            assert_eq!(merged.rows(), expected, "seed {seed}, {class:?}");
+            of_seeds.push(results.rows());
+        }
+        assert!(of_seeds.iter().all(|rows| *rows == of_seeds[0]), "seed {seed}");
+        assert!(!of_seeds[0].is_empty());
+    }
+}
+
+#[test]
+fn threads_merge_by_time() {
+    let inputs = [sorted(3_000, 1), sorted(4_000, 2)];
+    let mut expected: Vec<(i64, i64)> = inputs.concat();
+    expected.sort_by_key(|&(time, _)| time);
+    expected.retain(|&(_, key)| key >= 0);
+    for workers in [1, 2, 3, 8] {
+        for bundle in [1, 100, 65536] {
+            let (graph, merged, _) = merging(&inputs, OperatorClass::Commuting);
+            let mut options = options(workers, bundle, SchedulerPolicy::Nem);
+            options.order = OrderContract::EventTime;
+            start(graph, options).and_then(|job| job.wait()).expect("the job runs");
+            assert!(merged.rows() == expected, "{workers} workers, {bundle} rows");
+        }
+    }
+}
+
+#[test]
+fn a_full_memory_still_asks_the_input_that_a_merge_waits_for() {
+    // All of the first input comes before the second one's first row counts: its rows wait.
+    let inputs = [(0..20_000).map(|n| (n, 1)).collect(), vec![(30_000, 2), (30_001, 2)]];
+    let mut late: Vec<(i64, i64)> = (0..20_000).map(|n| (40_000 + n, 3)).collect();
+    late.insert(0, (5, 3));
+    let inputs = [&inputs[..], &[late]].concat();
+    let mut expected: Vec<(i64, i64)> = inputs.concat();
+    expected.sort_by_key(|&(time, _)| time);
+    let (graph, merged, _) = merging(&inputs, OperatorClass::Sequenced);
+    let mut options = options(2, 64, SchedulerPolicy::Nem);
+    options.order = OrderContract::EventTime;
+    options.memory_limit_bytes = 256 << 10;
+    start(graph, options).and_then(|job| job.wait()).expect("the job runs");
+    assert!(merged.rows() == expected);
+}

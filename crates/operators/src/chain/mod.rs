@@ -180,14 +180,14 @@ impl Transform for Chain {
     fn apply(&self, bundle: Bundle) -> Result<Bundle> {
         let wall_ms = self.clock.wall_ms();
         let mut stamps = bundle.stamps;
-        let ordinals = stamps.row_ordinals.take();
-        let mut rows = Rows::new(bundle.batch, stamps.watermark_before, bundle.kinds, ordinals);
+        let places = stamps.row_places.take();
+        let mut rows = Rows::new(bundle.batch, stamps.watermark_before, bundle.kinds, places);
         for step in &self.steps {
             self.step(step, &mut rows, wall_ms)?;
         }
         rows.compact()?;
         stamps.watermark_before = rows.watermark_before;
-        stamps.row_ordinals = rows.ordinals;
+        stamps.row_places = rows.places;
         let mut result = Bundle::new(rows.batch, stamps);
         result.kinds = rows.kinds;
         Ok(result)

@@ -19,8 +19,8 @@ pub(super) struct Rows {
     pub batch: RecordBatch,
     pub watermark_before: WatermarkBefore,
     pub kinds: Option<Arc<[RowKind]>>,
-    /// See `Stamps::row_ordinals`.
-    pub ordinals: Option<ScalarBuffer<u32>>,
+    /// See `Stamps::row_places`.
+    pub places: Option<ScalarBuffer<i64>>,
     /// The rows that are still meant and how many; `None` means all.
     selection: Option<(BooleanBuffer, usize)>,
 }
@@ -30,9 +30,9 @@ impl Rows {
         batch: RecordBatch,
         watermark_before: WatermarkBefore,
         kinds: Option<Arc<[RowKind]>>,
-        ordinals: Option<ScalarBuffer<u32>>,
+        places: Option<ScalarBuffer<i64>>,
     ) -> Self {
-        Rows { batch, watermark_before, kinds, ordinals, selection: None }
+        Rows { batch, watermark_before, kinds, places, selection: None }
     }
 
     /// True if most rows are no longer meant.
@@ -93,8 +93,8 @@ impl Rows {
             self.watermark_before = WatermarkBefore::Rows(kept);
         }
         self.kinds = self.kinds.take().map(|kinds| compact_kinds(&kinds, &selected, &predicate));
-        self.ordinals =
-            self.ordinals.take().map(|rows| selected.set_indices().map(|row| rows[row]).collect());
+        self.places =
+            self.places.take().map(|rows| selected.set_indices().map(|row| rows[row]).collect());
         Ok(())
     }
 
@@ -103,8 +103,8 @@ impl Rows {
         self.watermark_before = self.watermark_before.take(origins);
         self.kinds =
             self.kinds.take().map(|kinds| origins.iter().map(|&i| kinds[i as usize]).collect());
-        self.ordinals =
-            self.ordinals.take().map(|rows| origins.iter().map(|&i| rows[i as usize]).collect());
+        self.places =
+            self.places.take().map(|rows| origins.iter().map(|&i| rows[i as usize]).collect());
         self.batch = batch;
     }
 }

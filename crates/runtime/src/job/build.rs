@@ -31,7 +31,7 @@ pub(crate) fn build(
     numa_nodes: usize,
     mut receivers: Option<&mut SinkReceivers>,
 ) -> Result<Job> {
-    let ordered = options.order.is_ordered().then(|| OrderedFlow::new(&graph));
+    let ordered = options.order.is_ordered().then(|| OrderedFlow::new(&graph, options.order));
     let (lanes, edges) = lay_out(&graph);
     let mut stages = Vec::with_capacity(graph.stages.len());
     for (place, stage) in graph.stages.into_iter().enumerate() {
@@ -171,6 +171,7 @@ fn source_run(
             serial: 0,
             epoch: 0,
             taken: Watermark::MIN,
+            frontier_ms: i64::MIN,
             bundle_rows: 1024.min(options.bundle_rows_max),
             ingest_ns: 0,
         }),

@@ -20,20 +20,14 @@ impl Job {
 
     /// Hands the outcome of an element to the stages downstream. Called in order, by one thread at
     /// a time for each stage.
-    pub(crate) fn pass_on(
-        &self,
-        flow: &OrderedFlow,
-        stage: usize,
-        serial: u64,
-        ports: Vec<(Vec<Bundle>, Option<Watermark>)>,
-        ingest_ns: u64,
-    ) -> Result<()> {
+    pub(crate) fn pass_on(&self, flow: &OrderedFlow, stage: usize, outcome: Outcome) -> Result<()> {
+        let Outcome { serial, ports, ingest_ns, frontier_ms } = outcome;
         let edges = &self.stages[stage].edges;
         for (edge, &lane) in edges.iter().zip(&flow.stages[stage].lanes) {
             let (bundles, watermark) = ports[edge.port].clone();
             let bytes = element_bytes(&bundles);
             self.count_outgoing(stage, &bundles, bytes);
-            let element = Element { serial, bundles, watermark, ingest_ns, bytes };
+            let element = Element { serial, bundles, watermark, ingest_ns, bytes, frontier_ms };
             self.arrive(flow, edge.to.0, lane, element)?;
         }
         Ok(())
@@ -72,8 +66,19 @@ impl Job {
                 self.memory.add_in_flight(element.bytes as i64 - before as i64);
                 self.admit(flow, stage, element)?;
             }
+            let held_by = merge.held_by().map(|lane| self.input_of(flow, stage, lane));
+            self.stages[stage].metrics.set_held_by(held_by);
             Ok(())
         })
+    }
+
+    /// The stage that feeds a lane.
+    fn input_of(&self, flow: &OrderedFlow, stage: usize, lane: usize) -> usize {
+        let feeds = |&from: &usize| {
+            let edges = self.stages[from].edges.iter().zip(&flow.stages[from].lanes);
+            edges.into_iter().any(|(edge, &of_edge)| edge.to.0 == stage && of_edge == lane)
+        };
+        (0..stage).find(feeds).expect("each lane has a stage upstream")
     }
 
     /// Takes an element into a stage. Called in order, by one thread at a time for each stage.
@@ -160,7 +165,7 @@ impl Job {
         let StageRunKind::Transform(transform) = &run.kind else {
             unreachable!("only stateless stages get here")
         };
-        let Element { serial, bundles, watermark, ingest_ns, bytes } = element;
+        let Element { serial, bundles, watermark, ingest_ns, bytes, frontier_ms } = element;
         let ended = run.ended.load(Ordering::Relaxed);
         let mut results = Vec::with_capacity(bundles.len());
         for bundle in bundles {
@@ -174,7 +179,7 @@ impl Job {
         if let Some(watermark) = watermark {
             run.metrics.set_watermark(watermark);
         }
-        let outcome = Outcome { serial, ports: vec![(results, watermark)], ingest_ns };
+        let outcome = Outcome { serial, ports: vec![(results, watermark)], ingest_ns, frontier_ms };
         self.send_outcome(flow, stage, place, outcome, bytes)
     }
 
@@ -208,9 +213,8 @@ impl Job {
         outcome: Outcome,
         bytes: usize,
     ) -> Result<()> {
-        let room = flow.stages[stage].exit.send(place, outcome, |outcome| {
-            self.pass_on(flow, stage, outcome.serial, outcome.ports, outcome.ingest_ns)
-        })?;
+        let exit = &flow.stages[stage].exit;
+        let room = exit.send(place, outcome, |outcome| self.pass_on(flow, stage, outcome))?;
         self.memory.add_in_flight(-(bytes as i64));
         if room == Room::Wanted {
             self.sleep.notify_all();

@@ -1,9 +1,10 @@
 //! How elements enter: one sequence over all sources, numbered without gaps.
 
-use thalweg_core::{Bundle, Result, Watermark, WatermarkBefore};
+use arrow_buffer::ScalarBuffer;
+use thalweg_core::{Bundle, OrderContract, Result, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::Ordering;
 
-use super::{Arrival, Element, OrderedFlow, element_bytes};
+use super::{Arrival, Element, OrderedFlow, Outcome, element_bytes};
 use crate::job::Job;
 use crate::metrics::StageMetrics;
 use crate::stage::SourceState;
@@ -20,18 +21,25 @@ impl Job {
     ) -> Result<()> {
         if !flow.has_merges {
             let watermark = state.assigner.as_mut().and_then(|assigner| assigner.take_watermark());
-            return self.ingest(flow, stage, vec![bundle], watermark, state.ingest_ns);
+            let entered = (state.ingest_ns, i64::MIN);
+            return self.ingest(flow, stage, vec![bundle], watermark, entered);
         }
+        let times = match (&state.assigner, flow.order) {
+            (Some(assigner), OrderContract::EventTime) => assigner.row_times(&bundle.batch)?,
+            _ => None,
+        };
         let cuts = cuts(state, &bundle);
         let mut from = 0;
         for (rows, watermark) in cuts {
-            let part = slice(&bundle, from, rows - from);
-            self.ingest(flow, stage, vec![part], Some(watermark), state.ingest_ns)?;
+            let part = slice(&bundle, times.as_ref(), from, rows - from);
+            let entered = (state.ingest_ns, frontier(state, &part));
+            self.ingest(flow, stage, vec![part], Some(watermark), entered)?;
             from = rows;
         }
         if from < bundle.num_rows() || from == 0 {
-            let part = slice(&bundle, from, bundle.num_rows() - from);
-            self.ingest(flow, stage, vec![part], None, state.ingest_ns)?;
+            let part = slice(&bundle, times.as_ref(), from, bundle.num_rows() - from);
+            let entered = (state.ingest_ns, frontier(state, &part));
+            self.ingest(flow, stage, vec![part], None, entered)?;
         }
         Ok(())
     }
@@ -43,7 +51,7 @@ impl Job {
         stage: usize,
         ingest_ns: u64,
     ) -> Result<()> {
-        self.ingest(flow, stage, Vec::new(), Some(Watermark::END), ingest_ns)
+        self.ingest(flow, stage, Vec::new(), Some(Watermark::END), (ingest_ns, i64::MAX))
     }
 
     fn ingest(
@@ -52,10 +60,10 @@ impl Job {
         stage: usize,
         bundles: Vec<Bundle>,
         watermark: Option<Watermark>,
-        ingest_ns: u64,
+        (ingest_ns, frontier_ms): (u64, i64),
     ) -> Result<()> {
         let bytes = element_bytes(&bundles);
-        let element = Element { serial: 0, bundles, watermark, ingest_ns, bytes };
+        let element = Element { serial: 0, bundles, watermark, ingest_ns, bytes, frontier_ms };
         flow.ingest.put((stage, element), |(source, mut element)| {
             // Relaxed: only the one whose turn it is gets here.
             element.serial = flow.serial.fetch_add(1, Ordering::Relaxed);
@@ -67,8 +75,9 @@ impl Job {
             if let Some(watermark) = element.watermark {
                 metrics.set_watermark(watermark);
             }
-            let outgoing = vec![(element.bundles, element.watermark)];
-            self.pass_on(flow, source, element.serial, outgoing, element.ingest_ns)
+            let Element { serial, bundles, watermark, ingest_ns, frontier_ms, .. } = element;
+            let ports = vec![(bundles, watermark)];
+            self.pass_on(flow, source, Outcome { serial, ports, ingest_ns, frontier_ms })
         })
     }
 
@@ -83,6 +92,13 @@ impl Job {
             }
         }
         Ok(())
+    }
+
+    /// True if rows wait in a merge by time for what this source brings.
+    pub(crate) fn is_waited_for(&self, source: usize) -> bool {
+        let Some(flow) = &self.ordered else { return false };
+        let held_by = self.stages.iter().filter_map(|stage| stage.metrics.held_by());
+        held_by.into_iter().any(|stage| flow.fed_by[stage][source])
     }
 
     /// Room in memory that outgoing rows take, one edge at a time.
@@ -117,7 +133,15 @@ fn cuts(state: &mut SourceState, bundle: &Bundle) -> Vec<(usize, Watermark)> {
     cuts
 }
 
-fn slice(bundle: &Bundle, from: usize, rows: usize) -> Bundle {
+/// How far the source has come in time with this bundle.
+fn frontier(state: &mut SourceState, bundle: &Bundle) -> i64 {
+    let last = bundle.stamps.row_places.as_ref().and_then(|places| places.last().copied());
+    state.frontier_ms = state.frontier_ms.max(last.unwrap_or(i64::MIN));
+    state.frontier_ms
+}
+
+/// Some rows of a bundle with their places: the row times, or where they stand in their element.
+fn slice(bundle: &Bundle, times: Option<&ScalarBuffer<i64>>, from: usize, rows: usize) -> Bundle {
     let mut stamps = bundle.stamps.clone();
     stamps.watermark_before = match stamps.watermark_before {
         WatermarkBefore::Rows(before) => WatermarkBefore::Rows(before.slice(from, rows)),
@@ -127,7 +151,9 @@ fn slice(bundle: &Bundle, from: usize, rows: usize) -> Bundle {
         origin.first_row += from as u64;
     }
     let kinds = bundle.kinds.as_ref().map(|kinds| kinds[from..from + rows].into());
-    // Rows count from the start of their element.
-    stamps.row_ordinals = Some((0..rows as u32).collect());
+    stamps.row_places = Some(match times {
+        Some(times) => times.slice(from, rows),
+        None => (0..rows as i64).collect(),
+    });
     Bundle { batch: bundle.batch.slice(from, rows), kinds, stamps }
 }

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 
 use thalweg_core::{Bundle, Result, Watermark};
 
-use super::Element;
 use super::rows::by_ordinal;
+use super::{Element, MergeKind};
 
 /// The edges into one stage.
 pub(crate) struct Merge {
@@ -85,7 +85,49 @@ impl Merge {
 fn combine(serial: u64, parts: Vec<Element>, watermark: Option<Watermark>) -> Result<Element> {
     let ingest_ns = parts.iter().map(|part| part.ingest_ns).max().unwrap_or(0);
     let bytes = parts.iter().map(|part| part.bytes).sum();
+    let frontier_ms = parts.iter().map(|part| part.frontier_ms).max().unwrap_or(i64::MIN);
     let bundles: Vec<Bundle> = parts.into_iter().flat_map(|part| part.bundles).collect();
     let bundles = by_ordinal(bundles)?.into_iter().collect();
-    Ok(Element { serial, bundles, watermark, ingest_ns, bytes })
+    Ok(Element { serial, bundles, watermark, ingest_ns, bytes, frontier_ms })
+}
+
+impl MergeKind {
+    /// True if elements of this source come here and their sequence matters.
+    pub(crate) fn is_fed_by(&self, source: usize) -> bool {
+        match self {
+            MergeKind::Arrival(merge) => merge.is_fed_by(source),
+            MergeKind::Time(_) => false,
+        }
+    }
+
+    /// A source has ingested this serial.
+    pub(crate) fn expect(&mut self, serial: u64, source: usize) {
+        if let MergeKind::Arrival(merge) = self {
+            merge.expect(serial, source);
+        }
+    }
+
+    /// An element has come by a lane.
+    pub(crate) fn push(&mut self, lane: usize, element: Element) {
+        match self {
+            MergeKind::Arrival(merge) => merge.push(lane, element),
+            MergeKind::Time(merge) => merge.push(lane, element),
+        }
+    }
+
+    /// The next element of the merged sequence, if it is known.
+    pub(crate) fn pop(&mut self) -> Result<Option<Element>> {
+        match self {
+            MergeKind::Arrival(merge) => merge.pop(),
+            MergeKind::Time(merge) => merge.pop(),
+        }
+    }
+
+    /// The lane that others wait for, where they are merged by time.
+    pub(crate) fn held_by(&self) -> Option<usize> {
+        match self {
+            MergeKind::Arrival(_) => None,
+            MergeKind::Time(merge) => merge.held_by(),
+        }
+    }
 }

@@ -25,19 +25,21 @@
 //! in serial order, so the oldest element always has its room and its worker never waits. What is
 //! refused stays in its queue, and the delivery that makes room says so. Queues in front of a stage
 //! are bounded by the memory account alone: sources are asked less, what is inside is never
-//! refused. Locks are taken from upstream to downstream only, and none is held while an outcome is
+//! refused. Where a full memory holds rows that wait in a merge by time, the source that they wait
+//! for is asked all the same: its rows are the ones that let them out. Locks are taken from upstream to downstream only, and none is held while an outcome is
 //! delivered.
 
 use std::collections::VecDeque;
 
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::operator::Emitted;
-use thalweg_core::{Bundle, Route, Watermark};
+use thalweg_core::{Bundle, OrderContract, Route, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Queue};
 
 use crate::barrier::Barrier;
 use exit::Exit;
 use merge::Merge;
+use time_merge::TimeMerge;
 use turn::InTurn;
 
 mod exit;
@@ -46,6 +48,7 @@ mod ingest;
 mod merge;
 mod operator;
 mod rows;
+mod time_merge;
 mod turn;
 
 /// Elements under way in one stage at most. More would only let caches grow cold; fewer would stop
@@ -68,6 +71,9 @@ pub struct Element {
     pub(crate) ingest_ns: u64,
     /// What it counts in the memory account.
     pub(crate) bytes: usize,
+    /// In `event_time`: no row of a later element is older. The same for everything that is derived
+    /// from the element, so that it tells how far a lane has come even where no row is left.
+    pub(crate) frontier_ms: i64,
 }
 
 /// An element whose routes are known, one per bundle.
@@ -81,6 +87,7 @@ pub(crate) struct Outcome {
     serial: u64,
     ports: Vec<(Vec<Bundle>, Option<Watermark>)>,
     ingest_ns: u64,
+    frontier_ms: i64,
 }
 
 /// The ordered flow of a job.
@@ -92,6 +99,9 @@ pub(crate) struct OrderedFlow {
     /// True if edges meet somewhere: rows then carry the row of the source bundle they come from,
     /// and elements end where a watermark moves.
     pub(crate) has_merges: bool,
+    pub(crate) order: OrderContract,
+    /// For each stage, which sources feed it.
+    fed_by: Vec<Vec<bool>>,
 }
 
 /// What a stage needs to keep the order.
@@ -99,7 +109,7 @@ pub(crate) struct OrderedStage {
     /// The lane at the stage downstream, for each edge.
     lanes: Vec<usize>,
     /// Where several edges lead here.
-    merge: Option<(InTurn<Arrival>, Mutex<Merge>)>,
+    merge: Option<(InTurn<Arrival>, Mutex<MergeKind>)>,
     /// Elements to be claimed: all of a stateless stage, those to be routed of an operator.
     work: Worklist,
     /// Routed elements on their way to the partitions.
@@ -110,6 +120,14 @@ pub(crate) struct OrderedStage {
     exit: Exit<Outcome>,
     /// How many sources feed the stage: rows of one may be behind the joint watermark.
     sources: usize,
+}
+
+/// How several edges become one sequence.
+pub(crate) enum MergeKind {
+    /// `arrival`: in the sequence of ingestion.
+    Arrival(Merge),
+    /// `event_time`: by time, input, position.
+    Time(TimeMerge),
 }
 
 /// What comes to a merge.
@@ -184,6 +202,9 @@ pub struct Gather {
     place: u64,
     serial: u64,
     ingest_ns: u64,
+    frontier_ms: i64,
+    /// The place of rows that are made at the watermark: behind all rows of the element.
+    closing_place: i64,
     bytes: usize,
     bundles: Vec<Arc<Bundle>>,
     watermark: Option<Watermark>,
@@ -215,7 +236,7 @@ pub struct GatheredPiece {
 
 impl OrderedFlow {
     /// Lays the flow out.
-    pub(crate) fn new(graph: &Graph) -> Self {
+    pub(crate) fn new(graph: &Graph, order: OrderContract) -> Self {
         let count = graph.stages.len();
         let mut fed_by = vec![vec![false; count]; count];
         let mut lanes = vec![Vec::new(); count];
@@ -229,7 +250,10 @@ impl OrderedFlow {
         }
         let stage = |(place, stage): (usize, &thalweg_core::graph::Stage)| {
             let of_lanes = stage.inputs.iter().map(|input| fed_by[input.from.0].clone());
-            let merge = (stage.inputs.len() > 1).then(|| Merge::new(of_lanes.collect()));
+            let merge = (stage.inputs.len() > 1).then(|| match order {
+                OrderContract::EventTime => MergeKind::Time(TimeMerge::new(stage.inputs.len())),
+                _ => MergeKind::Arrival(Merge::new(of_lanes.collect())),
+            });
             OrderedStage {
                 lanes: lanes[place].clone(),
                 merge: merge.map(|merge| (InTurn::new(), Mutex::new(merge))),
@@ -240,10 +264,13 @@ impl OrderedFlow {
                 sources: fed_by[place].iter().filter(|&&fed| fed).count(),
             }
         };
+        let stages = graph.stages.iter().enumerate().map(stage).collect();
         OrderedFlow {
-            stages: graph.stages.iter().enumerate().map(stage).collect(),
+            stages,
             ingest: InTurn::new(),
             serial: AtomicU64::new(0),
+            order,
+            fed_by,
             has_merges: graph.stages.iter().any(|stage| stage.inputs.len() > 1),
         }
     }

@@ -2,8 +2,8 @@
 
 use thalweg_core::operator::Emitted;
 use thalweg_core::{
-    Bundle, Error, Exchange, Operator, OperatorClass, Output, Piece, Result, Route, Stamps,
-    Watermark, WatermarkBefore,
+    Bundle, Error, Exchange, Operator, OperatorClass, OrderContract, Output, Piece, Result, Route,
+    Stamps, Watermark, WatermarkBefore,
 };
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
@@ -72,6 +72,11 @@ impl Job {
             place: dispatch.next,
             serial: element.serial,
             ingest_ns: element.ingest_ns,
+            frontier_ms: element.frontier_ms,
+            closing_place: match self.options.order {
+                OrderContract::EventTime => element.frontier_ms,
+                _ => AT_WATERMARK,
+            },
             bytes: element.bytes,
             bundles: element.bundles.into_iter().map(Arc::new).collect(),
             watermark: advanced,
@@ -249,7 +254,7 @@ impl Gather {
     }
 
     /// Puts everything together, in order.
-    fn outcome(&self, operator: &dyn Operator, keeps_ordinals: bool) -> Result<Outcome> {
+    fn outcome(&self, operator: &dyn Operator, keeps_places: bool) -> Result<Outcome> {
         let emitted = std::mem::take(&mut *self.lock_emitted());
         let ports = operator.ports();
         let mut out: Vec<(Vec<Bundle>, Option<Watermark>)> = (0..ports)
@@ -258,35 +263,36 @@ impl Gather {
         for (number, of_bundle) in emitted.of_rows.into_iter().enumerate() {
             for (port, emitted) in by_port(of_bundle, ports) {
                 let Some(ordered) = rows::by_cause(emitted)? else { continue };
-                let ordinals = keeps_ordinals.then(|| self.ordinals(number, &ordered.places));
-                out[port].0.push(self.bundle(ordered, ordinals));
+                let places = keeps_places.then(|| self.places(number, &ordered.places));
+                out[port].0.push(self.bundle(ordered, places));
             }
         }
         for (port, emitted) in by_port(emitted.of_watermark, ports) {
             let Some(ordered) = rows::by_window_end(emitted)? else { continue };
             let rows = ordered.batch.num_rows();
-            let ordinals = keeps_ordinals.then(|| vec![AT_WATERMARK; rows]);
-            out[port].0.extend(in_bundles(self.bundle(ordered, ordinals)));
+            let places = keeps_places.then(|| vec![self.closing_place; rows]);
+            out[port].0.extend(in_bundles(self.bundle(ordered, places)));
         }
-        Ok(Outcome { serial: self.serial, ports: out, ingest_ns: self.ingest_ns })
+        let (serial, ingest_ns, frontier_ms) = (self.serial, self.ingest_ns, self.frontier_ms);
+        Ok(Outcome { serial, ports: out, ingest_ns, frontier_ms })
     }
 
     /// The rows of the source bundle behind rows that these rows of a bundle caused.
-    fn ordinals(&self, bundle: usize, causes: &[i64]) -> Vec<u32> {
-        let of_bundle = &self.bundles[bundle].stamps.row_ordinals;
-        let ordinal = |&cause: &i64| match of_bundle {
-            Some(ordinals) => ordinals.get(cause as usize).copied().unwrap_or(AT_WATERMARK),
-            None => cause as u32,
+    fn places(&self, bundle: usize, causes: &[i64]) -> Vec<i64> {
+        let of_bundle = &self.bundles[bundle].stamps.row_places;
+        let place = |&cause: &i64| match of_bundle {
+            Some(places) => places.get(cause as usize).copied().unwrap_or(self.closing_place),
+            None => cause,
         };
-        causes.iter().map(ordinal).collect()
+        causes.iter().map(place).collect()
     }
 
-    fn bundle(&self, ordered: Ordered, ordinals: Option<Vec<u32>>) -> Bundle {
+    fn bundle(&self, ordered: Ordered, places: Option<Vec<i64>>) -> Bundle {
         let stamps = Stamps {
             serial: self.serial,
             ingest_ns: self.ingest_ns,
             watermark_before: WatermarkBefore::All(self.passed_before),
-            row_ordinals: ordinals.map(Into::into),
+            row_places: places.map(Into::into),
             ..Stamps::first()
         };
         Bundle { batch: ordered.batch, kinds: ordered.kinds, stamps }
@@ -315,7 +321,7 @@ fn in_bundles(bundle: Bundle) -> Vec<Bundle> {
     let piece = |from: usize| {
         let count = CLOSING_ROWS_MAX.min(rows - from);
         let mut stamps = bundle.stamps.clone();
-        stamps.row_ordinals = stamps.row_ordinals.map(|ordinals| ordinals.slice(from, count));
+        stamps.row_places = stamps.row_places.map(|places| places.slice(from, count));
         let kinds = bundle.kinds.as_ref().map(|kinds| kinds[from..from + count].into());
         Bundle { batch: bundle.batch.slice(from, count), kinds, stamps }
     };

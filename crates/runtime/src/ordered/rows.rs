@@ -14,7 +14,7 @@ use thalweg_core::{Bundle, Place, Result, RowKind, Stamps, Watermark, WatermarkB
 use thalweg_ordering::sync::Arc;
 
 /// The ordinal of rows that were made at the watermark behind a bundle: after all of its rows.
-pub const AT_WATERMARK: u32 = u32::MAX;
+pub const AT_WATERMARK: i64 = i64::MAX;
 
 /// Rows to be put in order with their places, ascending within one part.
 pub(crate) struct Part {
@@ -39,7 +39,7 @@ pub(crate) fn by_cause(emitted: Vec<Emitted>) -> Result<Option<Ordered>> {
         let places = match emitted.place {
             Place::Caused(causes) => causes.into_iter().map(i64::from).collect(),
             // Without causes rows stand behind those that have them.
-            _ => vec![i64::from(AT_WATERMARK); rows],
+            _ => vec![AT_WATERMARK; rows],
         };
         Part { batch: emitted.batch, kinds: emitted.kinds, places }
     });
@@ -130,9 +130,7 @@ pub(crate) fn by_ordinal(bundles: Vec<Bundle>) -> Result<Option<Bundle>> {
     let batches: Vec<&RecordBatch> = parts.iter().map(|part| &part.batch).collect();
     let stamps = Stamps {
         watermark_before: merged_watermarks(&bundles, &indices),
-        row_ordinals: Some(
-            indices.iter().map(|&(part, row)| parts[part].places[row] as u32).collect(),
-        ),
+        row_places: Some(indices.iter().map(|&(part, row)| parts[part].places[row]).collect()),
         origin: None,
         ..bundles[0].stamps.clone()
     };
@@ -141,8 +139,8 @@ pub(crate) fn by_ordinal(bundles: Vec<Bundle>) -> Result<Option<Bundle>> {
 }
 
 fn ordinals_of(bundle: &Bundle) -> Vec<i64> {
-    match &bundle.stamps.row_ordinals {
-        Some(ordinals) => ordinals.iter().map(|&row| i64::from(row)).collect(),
+    match &bundle.stamps.row_places {
+        Some(places) => places.to_vec(),
         None => (0..bundle.num_rows() as i64).collect(),
     }
 }
@@ -214,9 +212,9 @@ mod tests {
 
     #[test]
     fn branches_meet_by_source_row_then_edge() {
-        let bundle = |names: &[i64], rows: &[u32], before: i64| {
+        let bundle = |names: &[i64], rows: &[i64], before: i64| {
             let stamps = Stamps {
-                row_ordinals: Some(rows.to_vec().into()),
+                row_places: Some(rows.to_vec().into()),
                 watermark_before: WatermarkBefore::All(Watermark(before)),
                 ..Stamps::first()
             };
@@ -228,7 +226,7 @@ mod tests {
         assert_eq!(values(&met.batch), [10, 20, 21, 11, 12]);
         let before: Vec<i64> = (0..5).map(|row| met.stamps.watermark_before.at(row).0).collect();
         assert_eq!(before, [7, 8, 8, 7, 7]);
-        let ordinals = met.stamps.row_ordinals.expect("kept");
+        let ordinals = met.stamps.row_places.expect("kept");
         assert_eq!(ordinals.to_vec(), [0, 0, 1, 2, 2]);
     }
 }

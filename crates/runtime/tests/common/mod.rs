@@ -8,6 +8,7 @@ use std::time::Duration;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType, Field, Schema};
 use thalweg_core::connector::{Assign, Assigned, Waker};
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
@@ -96,6 +97,9 @@ impl Assign for Delay {
         let grid = Grid { period_ms: self.step, offset_ms: 0 };
         to > from && (from == Watermark::MIN || grid.crossed(from.0 + 1, to.0 + 1))
     }
+    fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
+        Ok(Some(column(batch, 0).into()))
+    }
     fn stamp_exactly(&mut self) {}
     fn running_watermark(&self) -> Watermark {
         Watermark(self.running)
@@ -128,8 +132,8 @@ impl Transform for Keep {
         let rows: Vec<_> = kept.iter().map(|&i| (times[i as usize], keys[i as usize])).collect();
         bundle.batch = batch(&rows);
         bundle.stamps.watermark_before = bundle.stamps.watermark_before.take(&kept);
-        let ordinals = bundle.stamps.row_ordinals.take();
-        bundle.stamps.row_ordinals =
+        let ordinals = bundle.stamps.row_places.take();
+        bundle.stamps.row_places =
             ordinals.map(|rows| kept.iter().map(|&row| rows[row as usize]).collect());
         Ok(bundle)
     }
