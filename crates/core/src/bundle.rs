@@ -12,7 +12,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 
 use crate::connector::Origin;
-use crate::time::Watermark;
+use crate::time::{TimeExtremes, Watermark};
 
 /// What a row does to the result downstream (Flink's RowKind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,6 +94,8 @@ pub struct Stamps {
     /// Where the rows were read, as long as they are the rows of a file, one for one: an error in a
     /// row can then say which one it is.
     pub origin: Option<Origin>,
+    /// The extremes of the row times, if the assigner has found them.
+    pub time_extremes: Option<TimeExtremes>,
     /// For each row its place among rows that it may meet, ascending. Kept only where edges meet in
     /// an ordered contract. In `arrival` it is the row of the source's bundle that the row comes
     /// from, and rows of one serial are combined by it; in `event_time` it is the row time.
@@ -112,6 +114,7 @@ impl Stamps {
             ingest_ns: 0,
             watermark_before: WatermarkBefore::All(Watermark::MIN),
             origin: None,
+            time_extremes: None,
             row_places: None,
         }
     }

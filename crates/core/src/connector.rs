@@ -13,7 +13,7 @@ use arrow_buffer::ScalarBuffer;
 
 use crate::bundle::RowKind;
 use crate::error::Result;
-use crate::time::Watermark;
+use crate::time::{TimeExtremes, Watermark};
 use crate::types::{Column, TableSchema};
 
 /// Where a batch was read, for errors and for replaying.
@@ -73,6 +73,8 @@ pub struct Assigned {
     pub batch: RecordBatch,
     /// Each row's running watermark.
     pub watermark_before: crate::bundle::WatermarkBefore,
+    /// The extremes of the row times, where they were looked for.
+    pub time_extremes: Option<TimeExtremes>,
     /// Rows set aside because their time lies too far in the future.
     pub quarantined: u64,
 }

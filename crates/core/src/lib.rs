@@ -37,5 +37,5 @@ pub use operator::{
     Exchange, Operator, OperatorClass, Output, Partition, Piece, Place, Progress, Route, Transform,
 };
 pub use order::OrderContract;
-pub use time::{Grid, Watermark};
+pub use time::{Grid, TimeExtremes, Watermark};
 pub use types::{Column, ColumnType, DataType, TableSchema};

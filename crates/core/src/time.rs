@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use arrow_buffer::ScalarBuffer;
+
 /// A promise that no later row has an event time at or before this many milliseconds.
 ///
 /// ```
@@ -69,9 +71,68 @@ impl Grid {
     }
 }
 
+/// The extremes of the times of a bundle, found by whoever reads them first. They belong to the
+/// very buffer that they were found in: whoever meets the same buffer again need not read it.
+#[derive(Clone, Debug)]
+pub struct TimeExtremes {
+    times: ScalarBuffer<i64>,
+    lowest: i64,
+    highest: i64,
+}
+
+impl TimeExtremes {
+    /// The extremes of these times; `None` if there are none.
+    pub fn of(times: &ScalarBuffer<i64>) -> Option<TimeExtremes> {
+        let (lowest, highest) = extremes(times)?;
+        Some(TimeExtremes { times: times.clone(), lowest, highest })
+    }
+    /// The lowest time.
+    pub fn lowest(&self) -> i64 {
+        self.lowest
+    }
+    /// The highest time.
+    pub fn highest(&self) -> i64 {
+        self.highest
+    }
+    /// (lowest, highest), if they were found in these very times.
+    pub fn if_of(&self, times: &[i64]) -> Option<(i64, i64)> {
+        // This holds the buffer, so nobody else's can lie at the same address.
+        let is_same = std::ptr::eq(self.times.as_ref(), times);
+        is_same.then_some((self.lowest, self.highest))
+    }
+}
+
+/// The lowest and the highest value. Eight pairs side by side, so that no comparison waits for the
+/// one before.
+pub fn extremes(values: &[i64]) -> Option<(i64, i64)> {
+    let mut low = [i64::MAX; 8];
+    let mut high = [i64::MIN; 8];
+    let (chunks, rest) = values.as_chunks::<8>();
+    for chunk in chunks {
+        for (place, &value) in chunk.iter().enumerate() {
+            low[place] = low[place].min(value);
+            high[place] = high[place].max(value);
+        }
+    }
+    let lowest = low.iter().chain(rest).copied().min().unwrap_or(i64::MAX);
+    let highest = high.iter().chain(rest).copied().max().unwrap_or(i64::MIN);
+    (lowest <= highest).then_some((lowest, highest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn extremes_are_those_of_the_buffer_they_were_found_in() {
+        let times: ScalarBuffer<i64> = (0..29).map(|n| (n * 7) % 29 - 3).collect();
+        let found = TimeExtremes::of(&times).expect("there are times");
+        assert_eq!((found.lowest(), found.highest()), (-3, 25));
+        assert_eq!(found.if_of(&times), Some((-3, 25)));
+        assert_eq!(found.if_of(&times.to_vec()), None, "equal values of another buffer");
+        assert_eq!(found.if_of(&times[1..]), None, "a part of it");
+        assert!(TimeExtremes::of(&Vec::new().into()).is_none());
+    }
 
     #[test]
     fn grids_floor_below_zero() {

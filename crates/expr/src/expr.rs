@@ -204,6 +204,26 @@ impl Expr {
             _ => None,
         }
     }
+    /// The column and the distance, if this is a column of a time in milliseconds, or one minus a
+    /// constant INTERVAL of days to seconds.
+    pub fn as_time_minus_constant(&self) -> Option<(usize, i64)> {
+        let column = |expr: &Expr| match (&expr.kind, &expr.column_type.data_type) {
+            (
+                ExprKind::Column(column),
+                DataType::Timestamp(0..=3) | DataType::TimestampLtz(0..=3),
+            ) => Some(*column),
+            _ => None,
+        };
+        if let ExprKind::Call { function, args } = &self.kind
+            && function.name == "-"
+            && let [time, interval] = &args[..]
+            && interval.column_type.data_type == DataType::IntervalDayTime
+            && let Some(&Scalar::Integer(distance_ms)) = interval.as_literal()
+        {
+            return Some((column(time)?, distance_ms));
+        }
+        Some((column(self)?, 0))
+    }
     /// The direct operands, in the order of their text.
     pub fn children(&self) -> Vec<&Expr> {
         let mut children = Vec::new();

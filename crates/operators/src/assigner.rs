@@ -23,8 +23,9 @@ use arrow_schema::{Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 use thalweg_core::connector::{Assign, Assigned, Origin};
 use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::time::extremes;
 use thalweg_core::{
-    Column, Error, Grid, Result, SourceBatch, TableSchema, Watermark, WatermarkBefore,
+    Column, Error, Result, SourceBatch, TableSchema, TimeExtremes, Watermark, WatermarkBefore,
 };
 use thalweg_expr::{EvalContext, Expr};
 
@@ -52,6 +53,8 @@ pub struct AssignerSpec {
 /// Stamps the batches of one split, in order.
 pub struct WatermarkAssigner {
     spec: AssignerSpec,
+    /// How far the watermark is behind the row time, where that is constant.
+    delay_ms: Option<i64>,
     needs_exact_watermarks: bool,
     computed_schema: SchemaRef,
     /// The delivered schema seen last and what it becomes, so that equal batches share one.
@@ -66,6 +69,7 @@ impl WatermarkAssigner {
         let computed = spec.computed.iter().map(|(column, _)| column.clone()).collect();
         WatermarkAssigner {
             computed_schema: TableSchema::new(computed).arrow(),
+            delay_ms: constant_delay_ms(&spec),
             spec,
             needs_exact_watermarks: false,
             extended: None,
@@ -155,16 +159,34 @@ impl WatermarkAssigner {
         Ok((batch, quarantined))
     }
 
+    /// The highest watermark of rows with these times, where the watermark follows the row time at
+    /// a constant distance: then the highest time tells it, and none but it is computed.
+    fn highest_of_delayed(&self, extremes: Option<&TimeExtremes>) -> Option<Watermark> {
+        let (extremes, delay_ms) = (extremes?, self.delay_ms?);
+        // Where a difference does not fit, the expression itself says what is wrong.
+        extremes.lowest().checked_sub(delay_ms)?;
+        let highest = extremes.highest().checked_sub(delay_ms)?;
+        Some(self.running.max(Watermark(highest)))
+    }
+
+    /// True if the rows must get their exact stamps, with this watermark as the highest.
+    fn needs_stamps(&self, extremes: Option<&TimeExtremes>, highest: Watermark) -> bool {
+        let moves = highest > self.running;
+        moves && (self.needs_exact_watermarks || self.matters(extremes, highest))
+    }
+
+    /// One lower bound for rows of which none needs more.
+    fn pass(&mut self, highest: Watermark) -> WatermarkBefore {
+        let before = std::mem::replace(&mut self.running, highest);
+        WatermarkBefore::All(before)
+    }
+
     /// The stamps of these rows; moves the running watermark behind them.
-    fn stamp(&mut self, times: &Times, watermarks: &Times) -> WatermarkBefore {
+    fn stamp(&mut self, extremes: Option<&TimeExtremes>, watermarks: &Times) -> WatermarkBefore {
         let before = self.running;
         let highest = highest(watermarks).map_or(before, |highest| before.max(highest));
-        if !self.needs_exact_watermarks && !self.matters(times, highest) {
-            self.running = highest;
-            return WatermarkBefore::All(before);
-        }
-        if highest == before {
-            return WatermarkBefore::All(before);
+        if !self.needs_stamps(extremes, highest) {
+            return self.pass(highest);
         }
         let stamps = running_maxima(before.0, watermarks);
         self.running = highest;
@@ -174,8 +196,8 @@ impl WatermarkAssigner {
     /// True if a row at one of these times could be late for something if the watermark before it
     /// were the highest of the batch: a window of such a row ends at an edge behind its time, and
     /// is closed by a watermark at or after that edge minus 1 ms.
-    fn matters(&self, times: &Times, highest: Watermark) -> bool {
-        let Some(earliest) = times.values().iter().copied().min() else { return false };
+    fn matters(&self, extremes: Option<&TimeExtremes>, highest: Watermark) -> bool {
+        let Some(earliest) = extremes.map(TimeExtremes::lowest) else { return false };
         match &self.spec.interest {
             WatermarkInterest::EndOnly => false,
             WatermarkInterest::Every => earliest <= highest.0,
@@ -193,11 +215,15 @@ impl Assign for WatermarkAssigner {
         let batch = self.extend(batch, wall_ms)?;
         self.refuse_null_rowtime(&batch, origin.as_ref())?;
         let (batch, quarantined) = self.quarantine(batch, wall_ms)?;
-        let watermarks = self.evaluate(&self.spec.watermark, &batch, wall_ms)?;
-        let watermarks = millis(&watermarks, "watermark")?;
-        let times = self.rowtime(&batch)?;
-        let watermark_before = self.stamp(times, watermarks);
-        Ok(Assigned { batch, watermark_before, quarantined })
+        let extremes = TimeExtremes::of(self.rowtime(&batch)?.values());
+        let watermark_before = match self.highest_of_delayed(extremes.as_ref()) {
+            Some(highest) if !self.needs_stamps(extremes.as_ref(), highest) => self.pass(highest),
+            _ => {
+                let watermarks = self.evaluate(&self.spec.watermark, &batch, wall_ms)?;
+                self.stamp(extremes.as_ref(), millis(&watermarks, "watermark")?)
+            }
+        };
+        Ok(Assigned { batch, watermark_before, time_extremes: extremes, quarantined })
     }
 
     fn take_watermark(&mut self) -> Option<Watermark> {
@@ -237,6 +263,12 @@ impl Assign for WatermarkAssigner {
     }
 }
 
+/// How far the watermark stays behind the row time, if that is all that the expression says.
+fn constant_delay_ms(spec: &AssignerSpec) -> Option<i64> {
+    let (column, delay_ms) = spec.watermark.as_time_minus_constant()?;
+    (column == spec.rowtime).then_some(delay_ms)
+}
+
 /// The array as milliseconds, without its zone, which is UTC by convention.
 fn millis<'a>(array: &'a ArrayRef, what: &str) -> Result<&'a Times> {
     array.as_primitive_opt::<TimestampMillisecondType>().ok_or_else(|| {
@@ -246,7 +278,7 @@ fn millis<'a>(array: &'a ArrayRef, what: &str) -> Result<&'a Times> {
 
 fn highest(watermarks: &Times) -> Option<Watermark> {
     if watermarks.null_count() == 0 {
-        return watermarks.values().iter().copied().max().map(Watermark);
+        return extremes(watermarks.values()).map(|(_, highest)| Watermark(highest));
     }
     watermarks.iter().flatten().max().map(Watermark)
 }

@@ -471,6 +471,7 @@ impl Job {
             ingest_ns,
             watermark_before: WatermarkBefore::All(passed),
             origin: None,
+            time_extremes: None,
             row_places: None,
         }
     }

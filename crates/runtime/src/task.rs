@@ -483,14 +483,14 @@ impl Job {
         StageMetrics::add(&run.metrics.rows_in, batch.batch.num_rows() as u64);
         StageMetrics::add(&run.metrics.bundles_in, 1);
         let mut origin = batch.origin.clone();
-        let (batch, watermark_before) = match &mut state.assigner {
-            None => (batch.batch, WatermarkBefore::All(Watermark::MIN)),
+        let (batch, watermark_before, time_extremes) = match &mut state.assigner {
+            None => (batch.batch, WatermarkBefore::All(Watermark::MIN), None),
             Some(assigner) => {
                 let assigned = assigner.assign(batch, self.options.clock.wall_ms())?;
                 StageMetrics::add(&run.metrics.quarantined, assigned.quarantined);
                 origin = origin.filter(|_| assigned.quarantined == 0);
                 run.metrics.set_watermark(assigner.running_watermark());
-                (assigned.batch, assigned.watermark_before)
+                (assigned.batch, assigned.watermark_before, assigned.time_extremes)
             }
         };
         let stamps = Stamps {
@@ -502,6 +502,7 @@ impl Job {
             ingest_ns: state.ingest_ns,
             watermark_before,
             origin,
+            time_extremes,
             row_places: None,
         };
         state.serial += 1;

@@ -272,7 +272,9 @@ impl WindowPartition {
                 WatermarkBefore::All(Watermark(watermark)) => Before::All(*watermark),
                 WatermarkBefore::Rows(rows) => Before::Rows(rows),
             };
-            self.judged.judge(window, instants, piece.rows, before);
+            let extremes = &piece.bundle.stamps.time_extremes;
+            let known = extremes.as_ref().and_then(|extremes| extremes.if_of(instants));
+            self.judged.judge(window, instants, piece.rows, before, known);
             return;
         }
         let zone = &mut self.zone;
@@ -285,7 +287,7 @@ impl WindowPartition {
                 Before::Rows(&self.local_before)
             }
         };
-        self.judged.judge(window, &self.local_times, piece.rows, before);
+        self.judged.judge(window, &self.local_times, piece.rows, before, None);
     }
 
     /// Phase one: hands closed slices to the owners of their keys.

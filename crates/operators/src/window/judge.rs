@@ -11,6 +11,7 @@
 //! Most bundles hold no late row and lie in one slice: both are found from the extremes.
 
 use hashbrown::HashMap;
+use thalweg_core::time::extremes;
 
 use super::spec::{Slice, WindowSpec};
 
@@ -80,20 +81,23 @@ fn is_closed(end: i64, watermark: i64) -> bool {
 }
 
 impl Judged {
-    /// Judges the rows named (or all) by their times, which are indexed by row.
+    /// Judges the rows named (or all) by their times, which are indexed by row. The extremes of all
+    /// times may be known already.
     pub(super) fn judge(
         &mut self,
         spec: &WindowSpec,
         times: &[i64],
         rows: Option<&[u32]>,
         before: Before<'_>,
+        known: Option<(i64, i64)>,
     ) {
         self.rows.clear();
         self.runs.clear();
         self.late.clear();
         self.partly_late = 0;
         self.as_given = false;
-        let Some((lowest, highest)) = extremes(times, rows) else { return };
+        let known = known.filter(|_| rows.is_none());
+        let Some((lowest, highest)) = known.or_else(|| extremes_of(times, rows)) else { return };
         let first = spec.slice(lowest);
         let none_late = !is_closed(first.enter, before.highest());
         if none_late && first.holds(highest) && first.enter <= first.leave {
@@ -184,13 +188,11 @@ impl Judged {
 }
 
 /// The lowest and the highest time.
-fn extremes(times: &[i64], rows: Option<&[u32]>) -> Option<(i64, i64)> {
+fn extremes_of(times: &[i64], rows: Option<&[u32]>) -> Option<(i64, i64)> {
+    let Some(rows) = rows else { return extremes(times) };
     let fold = |(low, high): (i64, i64), time: i64| (low.min(time), high.max(time));
-    let none = (i64::MAX, i64::MIN);
-    let (low, high) = match rows {
-        None => times.iter().copied().fold(none, fold),
-        Some(rows) => rows.iter().map(|&row| times[row as usize]).fold(none, fold),
-    };
+    let times = rows.iter().map(|&row| times[row as usize]);
+    let (low, high) = times.fold((i64::MAX, i64::MIN), fold);
     (low <= high).then_some((low, high))
 }
 
@@ -203,7 +205,7 @@ mod tests {
     #[test]
     fn a_bundle_within_a_slice_stays_as_it_is() {
         let mut judged = Judged::default();
-        judged.judge(&HOP, &[1, 2, 4], None, Before::All(3));
+        judged.judge(&HOP, &[1, 2, 4], None, Before::All(3), None);
         assert!(judged.as_given);
         assert_eq!(judged.runs, [Run { key: SliceKey { enter: 5, leave: 10 }, from: 0, to: 3 }]);
     }
@@ -212,7 +214,7 @@ mod tests {
     fn a_row_late_for_one_window_goes_beside_its_slice() {
         let mut judged = Judged::default();
         // At watermark 4 the window that ends at 5 is closed, the one that ends at 10 is not.
-        judged.judge(&HOP, &[1, 2, 3, 7, 1], None, Before::Rows(&[3, 4, 9, 4, 3]));
+        judged.judge(&HOP, &[1, 2, 3, 7, 1], None, Before::Rows(&[3, 4, 9, 4, 3]), None);
         assert_eq!(judged.late, [2]);
         assert_eq!(judged.partly_late, 1);
         let runs: Vec<_> = judged

@@ -82,7 +82,8 @@ impl Assign for Delay {
             self.running = self.running.max(time - self.delay);
         }
         let watermark_before = WatermarkBefore::Rows(before.into());
-        Ok(Assigned { batch: batch.batch, watermark_before, quarantined: 0 })
+        let batch = batch.batch;
+        Ok(Assigned { batch, watermark_before, time_extremes: None, quarantined: 0 })
     }
     fn take_watermark(&mut self) -> Option<Watermark> {
         let grid = Grid { period_ms: self.step, offset_ms: 0 };
