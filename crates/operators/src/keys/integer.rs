@@ -17,7 +17,7 @@ use thalweg_core::Result;
 use thalweg_core::shim::mix64;
 
 use super::hash::NULL_HASH;
-use super::{Ids, probe_hash};
+use super::Ids;
 
 /// True for the types that [`values`] reads.
 pub(super) fn is_integer_like(data_type: &Arrow) -> bool {
@@ -61,6 +61,15 @@ pub(super) fn values(column: &ArrayRef) -> Cow<'_, [i64]> {
         Arrow::Timestamp(_, _) => as_is!(TimestampNanosecondType),
         _ => as_is!(Int64Type),
     }
+}
+
+/// Where the table looks for a key: one multiplication whose halves are folded. The hash that says
+/// which partition owns a key is another one and computed once per key, not once per row.
+#[inline(always)]
+fn probe(key: i64) -> u64 {
+    let product =
+        u128::from(key as u64 ^ 0x9E37_79B9_7F4A_7C15) * u128::from(0xD6E8_FEB8_6659_FD93_u64);
+    product as u64 ^ (product >> 64) as u64
 }
 
 #[derive(Clone, Copy)]
@@ -108,20 +117,17 @@ impl IntegerTable {
 
     #[inline(always)]
     fn id(&mut self, ids: &mut Ids, key: i64) -> u32 {
-        let hash = mix64(key as u64);
-        match self.table.find(probe_hash(hash), |entry| entry.key == key) {
+        match self.table.find(probe(key), |entry| entry.key == key) {
             Some(entry) => entry.id,
-            None => self.insert(ids, key, hash),
+            None => self.insert(ids, key),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn insert(&mut self, ids: &mut Ids, key: i64, hash: u64) -> u32 {
-        let id = ids.assign(hash);
-        self.table.insert_unique(probe_hash(hash), Entry { key, id }, |entry| {
-            probe_hash(mix64(entry.key as u64))
-        });
+    fn insert(&mut self, ids: &mut Ids, key: i64) -> u32 {
+        let id = ids.assign(mix64(key as u64));
+        self.table.insert_unique(probe(key), Entry { key, id }, |entry| probe(entry.key));
         self.remember(id, key);
         id
     }
@@ -145,10 +151,13 @@ impl IntegerTable {
         }
     }
 
-    pub(super) fn remove(&mut self, hash: u64, id: u32) {
+    pub(super) fn remove(&mut self, id: u32) {
         if self.null == Some(id) {
             self.null = None;
-        } else if let Ok(entry) = self.table.find_entry(probe_hash(hash), |entry| entry.id == id) {
+            return;
+        }
+        let key = self.keys[id as usize];
+        if let Ok(entry) = self.table.find_entry(probe(key), |entry| entry.id == id) {
             entry.remove();
         }
     }

@@ -150,7 +150,7 @@ impl KeyTable {
         let hash = self.ids.hashes[id as usize];
         match &mut self.layout {
             Layout::Single => return,
-            Layout::Integer(table) => table.remove(hash, id),
+            Layout::Integer(table) => table.remove(id),
             Layout::Text(table) => table.remove(hash, id),
             Layout::Rows(table) => table.remove(hash, id),
         }
