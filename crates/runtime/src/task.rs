@@ -158,7 +158,9 @@ impl Job {
         bytes: usize,
         place: WorkerPlace,
     ) -> Result<()> {
-        let cells = operator.cells.len();
+        // As many as there are workers: each cell that takes rows keeps a table of the keys, and
+        // more of them would fill the caches and be merged at each watermark.
+        let cells = operator.cells.len().min(self.options.workers.max(1));
         let chosen = (0..cells)
             .map(|step| (place.worker + step) % cells)
             .find(|&cell| operator.cells[cell].mailbox.is_idle())

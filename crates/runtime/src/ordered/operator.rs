@@ -119,7 +119,7 @@ impl Job {
                     "a sequenced operator with several partitions must say where rows go",
                 ));
             }
-            Route::Any => vec![(cell_at_hand(operator, gather.place), None)],
+            Route::Any => vec![(self.cell_at_hand(operator, gather.place), None)],
             Route::Scatter(parts) if parts.len() == 1 => vec![(0, None)],
             Route::Scatter(parts) => {
                 let parts = parts.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
@@ -160,6 +160,15 @@ impl Job {
         }
         dispatch.busy = true;
         self.post_barrier(stage, operator, &barrier);
+    }
+
+    /// The cell for a bundle that any may take: an idle one, else each in turn; as many as there are
+    /// workers, since each keeps a table of the keys.
+    fn cell_at_hand(&self, operator: &OperatorRun, place: u64) -> usize {
+        let cells = operator.cells.len().min(self.options.workers.max(1));
+        let first = place as usize % cells;
+        let mut candidates = (0..cells).map(|step| (first + step) % cells);
+        candidates.find(|&cell| operator.cells[cell].mailbox.is_idle()).unwrap_or(first)
     }
 
     // --- in the cells ---
@@ -232,14 +241,6 @@ impl Job {
         }
         self.finish_piece(flow, stage, operator, gather)
     }
-}
-
-/// The cell for a bundle that any may take: an idle one, else each in turn.
-fn cell_at_hand(operator: &OperatorRun, place: u64) -> usize {
-    let cells = operator.cells.len();
-    let first = place as usize % cells;
-    let mut candidates = (0..cells).map(|step| (first + step) % cells);
-    candidates.find(|&cell| operator.cells[cell].mailbox.is_idle()).unwrap_or(first)
 }
 
 impl Gather {
