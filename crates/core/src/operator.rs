@@ -19,6 +19,7 @@ use arrow_array::RecordBatch;
 
 use crate::bundle::{Bundle, RowKind};
 use crate::error::Result;
+use crate::order::OrderContract;
 use crate::shim::SharedClock;
 use crate::time::{Grid, Watermark};
 
@@ -87,7 +88,7 @@ pub trait Operator: Send + Sync {
         1
     }
     /// Makes the state of one partition. Called once per partition, before any row.
-    fn open(&self, partition: usize, partitions: usize) -> Result<Box<dyn Partition>>;
+    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>>;
     /// The watermark to pass on after `input` has been consumed, or `None` to pass none: the
     /// containers downstream are then merged. The last one ([`Watermark::END`]) is always passed.
     fn output_watermark(&self, input: Watermark) -> Option<Watermark> {
@@ -97,6 +98,26 @@ pub trait Operator: Send + Sync {
     /// run that `accepted + late` equals the rows that came in.
     fn judges_lateness(&self) -> bool {
         false
+    }
+}
+
+/// What a partition is told when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// Its number, from 0. A partition owns a range of whole virtual partitions, and those of lower
+    /// numbers own lower ranges.
+    pub partition: usize,
+    /// How many there are.
+    pub partitions: usize,
+    /// What is promised about the sequence of results. In an ordered contract rows leave with their
+    /// [`Place`], those made at a watermark by window end, virtual partition and key bytes.
+    pub order: OrderContract,
+}
+
+impl Opening {
+    /// The only partition, in contract `epoch`.
+    pub fn only() -> Self {
+        Opening { partition: 0, partitions: 1, order: OrderContract::Epoch }
     }
 }
 

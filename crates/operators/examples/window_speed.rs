@@ -150,7 +150,7 @@ fn windows(
         late: LatePolicy::Drop,
         input: input.clone(),
     })?;
-    let mut partition = operator.open(0, 1)?;
+    let mut partition = operator.open(thalweg_core::Opening::only())?;
     let clock = Arc::new(SystemClock::new());
     let mut best = f64::MAX;
     let mut slowest = 0f64;

@@ -7,7 +7,8 @@ use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Operator, OperatorClass, Output, Partition, Piece, Progress, Result, Route, TableSchema,
+    Bundle, Opening, Operator, OperatorClass, Output, Partition, Piece, Place, Progress, Result,
+    Route, TableSchema,
 };
 
 /// `LIMIT n OFFSET m`.
@@ -49,7 +50,7 @@ impl Operator for Limit {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         Ok(route_to_first(bundle, partitions))
     }
-    fn open(&self, _partition: usize, _partitions: usize) -> Result<Box<dyn Partition>> {
+    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
         Ok(Box::new(LimitPartition { skip: self.offset, left: self.limit.unwrap_or(u64::MAX) }))
     }
 }
@@ -84,7 +85,10 @@ impl Partition for LimitPartition {
         let kept = self.left.min(count - skipped);
         if kept > 0 {
             self.left -= kept;
-            output.emit(rows_of(&piece)?.slice(skipped as usize, kept as usize));
+            let rows = rows_of(&piece)?.slice(skipped as usize, kept as usize);
+            let row = |n: u64| piece.rows.map_or(n as u32, |rows| rows[n as usize]);
+            let causes = (skipped..skipped + kept).map(row).collect();
+            output.emit_at(rows, Place::Caused(causes));
         }
         output.ended = self.left == 0;
         Ok(())

@@ -11,6 +11,7 @@
 //!
 //! It does not count references, and it is not shared between threads.
 
+mod canonical;
 mod hash;
 mod integer;
 mod rows;
@@ -20,6 +21,7 @@ use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Error, Result};
 
+pub use canonical::CanonicalOrder;
 pub use hash::{hash_bytes, hash_keys};
 
 use integer::IntegerTable;

@@ -21,7 +21,7 @@ use arrow_select::take::take_record_batch;
 use thalweg_core::bundle::batch_bytes;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Operator, OperatorClass, Output, Partition, Piece, Progress, Result, Route,
+    Bundle, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress, Result, Route,
     TableSchema, Watermark,
 };
 
@@ -77,7 +77,7 @@ impl Operator for SortLimit {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         Ok(route_to_first(bundle, partitions))
     }
-    fn open(&self, _partition: usize, _partitions: usize) -> Result<Box<dyn Partition>> {
+    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
         Ok(Box::new(SortPartition {
             encoder: KeyEncoder::new(&self.keys, &self.schema)?,
             keep: self.limit.map_or(usize::MAX, |limit| {

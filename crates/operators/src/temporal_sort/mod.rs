@@ -30,8 +30,8 @@ use arrow_select::take::take_record_batch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{
-    Bundle, Error, Operator, OperatorClass, Output, Partition, Piece, Progress, Result, Route,
-    TableSchema, Watermark,
+    Bundle, Error, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress, Result,
+    Route, TableSchema, Watermark,
 };
 
 use crate::limit::route_to_first;
@@ -78,7 +78,7 @@ impl Operator for TemporalSort {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         Ok(route_to_first(bundle, partitions))
     }
-    fn open(&self, _partition: usize, _partitions: usize) -> Result<Box<dyn Partition>> {
+    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
         let encoder = match self.keys.as_slice() {
             [] => None,
             keys => Some(KeyEncoder::new(keys, &self.schema)?),

@@ -22,8 +22,8 @@ use arrow_array::RecordBatch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{ManualClock, SharedClock, SplitMix64};
 use thalweg_core::{
-    Bundle, Exchange, Operator, OperatorClass, Output, Partition, Piece, Progress, Result, Route,
-    Watermark, WatermarkBefore,
+    Bundle, Exchange, Opening, Operator, OperatorClass, OrderContract, Output, Partition, Piece,
+    Progress, Result, Route, Watermark, WatermarkBefore,
 };
 
 pub use check::{check_operator, check_transform, drive_transform};
@@ -154,7 +154,15 @@ impl<'a> Driver<'a> {
         });
         Ok(Driver {
             operator,
-            partitions: (0..count).map(|i| operator.open(i, count)).collect::<Result<_>>()?,
+            partitions: (0..count)
+                .map(|i| {
+                    operator.open(Opening {
+                        partition: i,
+                        partitions: count,
+                        order: OrderContract::Epoch,
+                    })
+                })
+                .collect::<Result<_>>()?,
             exchange: Exchange::new(count),
             lanes: lanes.max().unwrap_or(1),
             random: SplitMix64::new(options.seed),

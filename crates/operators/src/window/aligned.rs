@@ -17,8 +17,8 @@ use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Error, Grid, Operator, OperatorClass, Output, Partition, Piece, Progress, Result,
-    Route, TableSchema, Watermark, WatermarkBefore,
+    Bundle, Error, Grid, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress,
+    Result, Route, TableSchema, Watermark, WatermarkBefore,
 };
 
 use super::assembly::Assembly;
@@ -28,7 +28,7 @@ use super::slices::{Calls, Partial, RowsOf, Slices};
 use super::spec::WindowSpec;
 use super::zone::Zone;
 use crate::aggregate::{AggregateCall, RowOrder};
-use crate::keys::{hash_keys, partition_of};
+use crate::keys::{CanonicalOrder, hash_keys, partition_of};
 
 /// What a [`WindowAggregate`] computes, by columns of its input.
 #[derive(Clone, Debug)]
@@ -165,10 +165,12 @@ impl Operator for WindowAggregate {
     fn watermark_phases(&self) -> usize {
         if self.shared.exact { 2 } else { 1 }
     }
-    fn open(&self, partition: usize, partitions: usize) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+        let Opening { partition, partitions, order } = opening;
         let shared = Arc::clone(&self.shared);
         let owned = Slices::new(Arc::clone(&shared.calls))?;
-        let assembly = Assembly::new(shared.spec.window, &owned, shared.invertible)?;
+        let canonical = CanonicalOrder::wanted(order, &shared.calls.key_types)?;
+        let assembly = Assembly::new(shared.spec.window, &owned, shared.invertible, canonical)?;
         let foreign = match shared.exact && partitions > 1 {
             true => Some(Slices::new(Arc::clone(&shared.calls))?),
             false => None,

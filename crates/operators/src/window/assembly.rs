@@ -16,9 +16,11 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_core::{Output, Progress, Result};
+use thalweg_core::{Output, Place, Progress, Result};
 
 use super::output::WindowRows;
+use crate::keys::CanonicalOrder;
+
 use super::slices::{Partial, Slice, Slices};
 use super::spec::WindowSpec;
 use super::tree::Tree;
@@ -44,10 +46,19 @@ pub(super) struct Assembly {
     last_end: i64,
     /// A window that is being emitted: its end, and how many rows are out.
     emitting: Option<(i64, usize)>,
+    /// Set in ordered contracts.
+    canonical: Option<CanonicalOrder>,
+    /// The canonical order of the groups of the window that is being emitted.
+    sorted: Vec<u32>,
 }
 
 impl Assembly {
-    pub(super) fn new(spec: WindowSpec, slices: &Slices, invertible: bool) -> Result<Self> {
+    pub(super) fn new(
+        spec: WindowSpec,
+        slices: &Slices,
+        invertible: bool,
+        canonical: Option<CanonicalOrder>,
+    ) -> Result<Self> {
         let slice = Slice::new(&slices.calls)?;
         let current = match spec {
             WindowSpec::Hop { slide_ms, size_ms, .. } if !invertible => {
@@ -57,7 +68,8 @@ impl Assembly {
             WindowSpec::Hop { .. } => Current::Running { slice, leaving: BTreeMap::new() },
             _ => Current::Slice { slice, held: Vec::new() },
         };
-        Ok(Assembly { spec, current, last_end: i64::MIN, emitting: None })
+        let sorted = Vec::new();
+        Ok(Assembly { spec, current, last_end: i64::MIN, emitting: None, canonical, sorted })
     }
 
     /// Emits every window that this watermark (in the windows' own time) closes.
@@ -77,6 +89,7 @@ impl Assembly {
                         return Ok(Progress::Done);
                     }
                     self.enter(end, slices)?;
+                    self.sort_groups(slices)?;
                     (end, 0)
                 }
             };
@@ -142,6 +155,17 @@ impl Assembly {
         Ok(())
     }
 
+    /// In ordered contracts: finds out in which order the groups of the window leave.
+    fn sort_groups(&mut self, slices: &Slices) -> Result<()> {
+        let Some(canonical) = &self.canonical else { return Ok(()) };
+        let groups: &[u32] = match &self.current {
+            Current::Slice { slice, .. } | Current::Running { slice, .. } => &slice.keys,
+            Current::Tree { tree, .. } => tree.total().map_or(&[], |total| &total.ids),
+        };
+        self.sorted = canonical.permutation(&slices.keys, groups, |_| 0)?;
+        Ok(())
+    }
+
     /// Emits a chunk of the window; the place to go on from, or `None` when it is out.
     fn emit(
         &self,
@@ -161,15 +185,16 @@ impl Assembly {
             },
         };
         let to = keys.len().min(from + CHUNK_ROWS);
-        let ids = &keys[from..to];
-        let columns = if dense {
-            let places: Vec<u32> = (from as u32..to as u32).collect();
-            slices.calls.evaluate(counts, accumulators, &places)?
-        } else {
-            slices.calls.evaluate(counts, accumulators, ids)?
+        let places: Vec<u32> = match self.canonical {
+            Some(_) => self.sorted[from..to].to_vec(),
+            None => (from as u32..to as u32).collect(),
         };
-        let keys_of_chunk = slices.keys.take_keys(ids)?;
-        output.emit(rows.batch(keys_of_chunk, columns, ids.len(), self.spec.start_of(end), end)?);
+        let ids: Vec<u32> = places.iter().map(|&place| keys[place as usize]).collect();
+        let states = if dense { &places } else { &ids };
+        let columns = slices.calls.evaluate(counts, accumulators, states)?;
+        let keys_of_chunk = slices.keys.take_keys(&ids)?;
+        let batch = rows.batch(keys_of_chunk, columns, ids.len(), self.spec.start_of(end), end)?;
+        output.emit_at(batch, Place::WindowEnd(end));
         Ok((to < keys.len()).then_some(to))
     }
 

@@ -22,8 +22,8 @@ use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Error, Operator, OperatorClass, Output, Partition, Piece, Progress, Result, Route,
-    TableSchema,
+    Bundle, Error, Opening, Operator, OperatorClass, Output, Partition, Piece, Place, Progress,
+    Result, Route, TableSchema,
 };
 
 use super::aligned::{check_columns, key_columns, row_order, scatter};
@@ -31,7 +31,7 @@ use super::output::{LatePolicy, output_schema, result_batch, row_times, treat_la
 use super::slices::{Calls, RowsOf, update_accumulators};
 use super::zone::Zone;
 use crate::aggregate::{Accumulator, AggregateCall};
-use crate::keys::KeyTable;
+use crate::keys::{CanonicalOrder, KeyTable};
 
 /// Sessions emitted at a time.
 const CHUNK_SESSIONS: usize = 8 * 1024;
@@ -105,10 +105,12 @@ impl Operator for SessionAggregate {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         scatter(bundle, &self.shared.spec.keys, partitions)
     }
-    fn open(&self, _partition: usize, _partitions: usize) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+        let canonical = CanonicalOrder::wanted(opening.order, &self.shared.calls.key_types)?;
         Ok(Box::new(SessionPartition {
             sessions: Sessions::new(&self.shared.calls, self.shared.spec.gap_ms)?,
             zone: Zone::new(self.shared.spec.zone),
+            canonical,
             shared: Arc::clone(&self.shared),
             ids: Vec::new(),
             late: Vec::new(),
@@ -299,11 +301,12 @@ impl Sessions {
     }
 
     /// Takes the sessions off the index that a watermark closes, oldest end first, a chunk at most.
-    fn close(&mut self, watermark: i64) -> Vec<u32> {
+    fn close(&mut self, watermark: i64, whole_ends: bool) -> Vec<u32> {
         let mut closed = Vec::new();
-        while closed.len() < CHUNK_SESSIONS {
-            let Some(&Reverse((end, number, generation))) = self.by_end.peek() else { break };
-            if end.saturating_sub(1) > watermark {
+        let mut last_end = i64::MIN;
+        while let Some(&Reverse((end, number, generation))) = self.by_end.peek() {
+            let is_full = closed.len() >= CHUNK_SESSIONS && !(whole_ends && end == last_end);
+            if is_full || end.saturating_sub(1) > watermark {
                 break;
             }
             self.by_end.pop();
@@ -313,11 +316,22 @@ impl Sessions {
             }
             if session.end == end {
                 closed.push(number);
+                last_end = end;
             } else {
                 self.by_end.push(Reverse((session.end, number, generation)));
             }
         }
         closed
+    }
+
+    /// Closed sessions by end, virtual partition and key, with their ends.
+    fn in_order(&self, closed: &[u32], canonical: &CanonicalOrder) -> Result<(Vec<u32>, Vec<i64>)> {
+        let of = |&number: &u32| &self.all[number as usize];
+        let keys: Vec<u32> = closed.iter().map(|number| of(number).key).collect();
+        let ends: Vec<i64> = closed.iter().map(|number| of(number).end).collect();
+        let sorted = canonical.permutation(&self.keys, &keys, |place| ends[place])?;
+        let numbers = sorted.iter().map(|&place| closed[place as usize]).collect();
+        Ok((numbers, sorted.iter().map(|&place| ends[place as usize]).collect()))
     }
 
     /// Forgets closed sessions, and keys without sessions.
@@ -357,6 +371,8 @@ impl Session {
 }
 
 struct SessionPartition {
+    /// Set in ordered contracts.
+    canonical: Option<CanonicalOrder>,
     shared: Arc<Shared>,
     sessions: Sessions,
     zone: Zone,
@@ -389,11 +405,17 @@ impl Partition for SessionPartition {
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
         loop {
-            let closed = self.sessions.close(call.watermark.0);
+            let closed = self.sessions.close(call.watermark.0, self.canonical.is_some());
             if closed.is_empty() {
                 return Ok(Progress::Done);
             }
-            self.emit(&closed, output)?;
+            match &self.canonical {
+                Some(canonical) => {
+                    let (closed, ends) = self.sessions.in_order(&closed, canonical)?;
+                    self.emit(&closed, Place::WindowEnds(ends), output)?;
+                }
+                None => self.emit(&closed, Place::AsEmitted, output)?,
+            }
             self.sessions.forget(&closed);
             if output.time_is_up() {
                 return Ok(Progress::More);
@@ -444,7 +466,7 @@ impl SessionPartition {
         }
     }
 
-    fn emit(&mut self, closed: &[u32], output: &mut Output) -> Result<()> {
+    fn emit(&mut self, closed: &[u32], place: Place, output: &mut Output) -> Result<()> {
         let sessions = &self.sessions;
         let ids: Vec<u32> = closed.iter().map(|&n| sessions.all[n as usize].key).collect();
         let keys = sessions.keys.take_keys(&ids)?;
@@ -458,7 +480,7 @@ impl SessionPartition {
             times[1].push(zone.to_local(session.end));
             times[2].push(session.end - 1);
         }
-        output.emit(result_batch(&self.shared.arrow, keys, results, times)?);
+        output.emit_at(result_batch(&self.shared.arrow, keys, results, times)?, place);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thalweg_core::connector::{Assign, Waker};
 use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
-use thalweg_core::{OperatorClass, Result, Source, Watermark};
+use thalweg_core::{Opening, OperatorClass, Result, Source, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Queue};
 use thalweg_ordering::{Mailbox, Sleep};
 
@@ -116,7 +116,11 @@ fn stage_kind(
                     mailbox: Mailbox::new(),
                     barriers: AtomicUsize::new(0),
                     state: Mutex::new(CellState {
-                        partition: operator.open(cell, cells)?,
+                        partition: operator.open(Opening {
+                            partition: cell,
+                            partitions: cells,
+                            order: options.order,
+                        })?,
                         resume: None,
                         outputs: Vec::new(),
                         passed: Watermark::MIN,

@@ -78,7 +78,7 @@ impl Job {
                 _ => AT_WATERMARK,
             },
             bytes: element.bytes,
-            bundles: element.bundles.into_iter().map(Arc::new).collect(),
+            bundles: in_sequence(element.bundles, dispatch.next),
             watermark: advanced,
             pass,
             passed_before: dispatch.passed,
@@ -298,6 +298,18 @@ impl Gather {
         };
         Bundle { batch: ordered.batch, kinds: ordered.kinds, stamps }
     }
+}
+
+/// Stamps bundles with their place in the sequence of the stage: aggregates that depend on the order
+/// of rows compare it.
+fn in_sequence(bundles: Vec<Bundle>, place: u64) -> Vec<Arc<Bundle>> {
+    let stamped = |(number, mut bundle): (usize, Bundle)| {
+        bundle.stamps.lane = 0;
+        bundle.stamps.epoch = place;
+        bundle.stamps.ordinal = number as u64;
+        Arc::new(bundle)
+    };
+    bundles.into_iter().enumerate().map(stamped).collect()
 }
 
 /// What was emitted by each port, partitions in ascending order.

@@ -185,7 +185,8 @@ impl Operator for Count {
         }
         Ok(Route::Scatter(parts))
     }
-    fn open(&self, place: usize, partitions: usize) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+        let Opening { partition: place, partitions, .. } = opening;
         Ok(Box::new(CountPartition {
             place,
             partitions,

@@ -12,8 +12,8 @@ use arrow_array::{
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::ManualClock;
 use thalweg_core::{
-    Bundle, Column, DataType, Exchange, Operator, Output, Partition, Piece, Progress, Result,
-    Route, Stamps, TableSchema, Watermark, WatermarkBefore,
+    Bundle, Column, DataType, Exchange, Opening, Operator, OrderContract, Output, Partition, Piece,
+    Progress, Result, Route, Stamps, TableSchema, Watermark, WatermarkBefore,
 };
 
 use crate::aggregate::{AggregateCall, resolve};
@@ -134,7 +134,11 @@ pub(super) struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     pub(super) fn new(operator: &'a dyn Operator, partitions: usize, hurried: bool) -> Self {
-        let states = (0..partitions).map(|p| operator.open(p, partitions).expect("opened"));
+        let states = (0..partitions).map(|p| {
+            operator
+                .open(Opening { partition: p, partitions, order: OrderContract::Epoch })
+                .expect("opened")
+        });
         Driver {
             operator,
             partitions: states.collect(),
