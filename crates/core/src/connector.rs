@@ -60,6 +60,10 @@ pub trait Source: Send {
     fn is_bounded(&self) -> bool;
     /// Stops reading: threads end soon, and `poll` is not called again.
     fn stop(&mut self) {}
+    /// Bytes of rows that were read and wait for others. They count against the memory limit.
+    fn buffered_bytes(&self) -> usize {
+        0
+    }
     /// Rows that were put aside because they could not be read (dead letters).
     fn bad_rows(&self) -> u64 {
         0

@@ -34,7 +34,8 @@ pub use bundle::{Bundle, RowKind, Stamps, WatermarkBefore};
 pub use connector::{Sink, Source, SourceBatch, SourcePoll};
 pub use error::{Error, ErrorKind, Result, Span};
 pub use operator::{
-    Exchange, Opening, Operator, OperatorClass, Output, Partition, Piece, Place, Progress, Route, Transform,
+    Exchange, Opening, Operator, OperatorClass, Output, Partition, Piece, Place, Progress, Route,
+    Transform,
 };
 pub use order::OrderContract;
 pub use time::{Grid, TimeExtremes, Watermark};

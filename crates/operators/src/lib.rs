@@ -17,4 +17,5 @@ pub mod reference;
 pub mod sort;
 pub mod temporal_sort;
 pub mod test_kit;
+pub mod time_order;
 pub mod window;

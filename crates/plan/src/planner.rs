@@ -236,6 +236,8 @@ impl Planner {
             clock: self.options.clock.clone(),
             parallelism: settings.workers().unwrap_or(self.options.workers),
             late,
+            order: settings.order(),
+            allows_nondeterministic: settings.allows_nondeterministic(),
             max_future_skew_ms: skew.map(|d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)),
             dry_run,
         })

@@ -261,6 +261,9 @@ impl Job {
 
     /// Puts an item into a cell's mailbox and lists the cell if it was idle.
     pub(crate) fn post(&self, stage: usize, place: usize, cell: &Cell, item: Item) {
+        if !matches!(item, Item::Barrier(_)) {
+            self.stages[stage].metrics.posted.fetch_add(1, Ordering::Relaxed);
+        }
         if cell.mailbox.post(item) {
             self.list_cell(stage, place, cell);
         }
@@ -271,6 +274,8 @@ impl Job {
         // Relaxed: a hint about urgency; a cell in the wrong list is handled all the same.
         if cell.barriers.load(Ordering::Relaxed) > 0 {
             self.urgent.push((stage, place));
+        } else if self.options.scheduler.chooses_stages() {
+            self.stages[stage].ready.push(place);
         } else {
             self.ready.push((stage, place));
         }

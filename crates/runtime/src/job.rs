@@ -17,7 +17,7 @@ use std::time::Duration;
 use thalweg_core::graph::Graph;
 use thalweg_core::{Error, Result, Watermark};
 use thalweg_ordering::Sleep;
-use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Queue};
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Queue};
 
 use crate::dispatcher::WorkerPlace;
 use crate::memory::MemoryAccount;
@@ -52,6 +52,8 @@ pub struct Job {
     /// The flow of the ordered contracts, where one is promised.
     pub(crate) ordered: Option<OrderedFlow>,
     pub(crate) turn: AtomicUsize,
+    /// When the scheduler's current window began.
+    pub(crate) window_began_ns: AtomicU64,
     pub(crate) latency: LatencyHistogram,
     stopping: AtomicBool,
     over: AtomicBool,

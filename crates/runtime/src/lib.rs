@@ -16,6 +16,7 @@
 //! | [`ordered`] | the flow of the contracts `arrival` and `event_time` |
 //! | [`gather`] | small batches of a source become one bundle |
 //! | [`dispatcher`] | which task is next, policies `nem` and `round-robin` |
+//! | [`scheduler`] | the heuristics `lp`, `ct`, `et`, `qst` |
 //! | [`task`] | what a worker does with a task |
 //! | [`job`] | start, wait, cancel, fail |
 //! | [`metrics`] | what is counted |
@@ -32,6 +33,7 @@ pub mod memory;
 pub mod metrics;
 pub mod options;
 pub mod ordered;
+pub mod scheduler;
 pub mod simulate;
 pub mod stage;
 pub mod task;

@@ -25,6 +25,12 @@ pub struct StageMetrics {
     pub(crate) state_bytes: AtomicI64,
     /// Bundles waiting at this stage.
     pub(crate) queued: AtomicUsize,
+    /// Pieces waiting in the mailboxes of its partitions.
+    pub(crate) posted: AtomicUsize,
+    /// Workers at it.
+    pub(crate) workers: AtomicUsize,
+    /// `busy_ns` when the scheduler's current window began.
+    pub(crate) busy_before_ns: AtomicU64,
     watermark: AtomicI64,
     /// The stage (from 1) that a merge by time waits for; 0 is none.
     held_by: AtomicUsize,

@@ -18,6 +18,21 @@ pub enum SchedulerPolicy {
     Nem,
     /// Each stage in turn.
     RoundRobin,
+    /// `lp`: the stage furthest downstream that has work (Prasaad §6.2).
+    LastInPipeline,
+    /// `ct`: the stage with the lowest normalized throughput (Prasaad §6.4).
+    CurrentThroughput,
+    /// `et`: the stage whose waiting work would take longest (Prasaad §6.3).
+    EstimatedTime,
+    /// `qst`: the earliest stage whose output queue is below its threshold (Prasaad §6.1).
+    QueueSizeThrottling,
+}
+
+impl SchedulerPolicy {
+    /// True for the policies that rank the stages for each task.
+    pub(crate) fn chooses_stages(self) -> bool {
+        !matches!(self, SchedulerPolicy::Nem | SchedulerPolicy::RoundRobin)
+    }
 }
 
 /// Settings of a run.

@@ -21,7 +21,7 @@ use thalweg_core::{
     Watermark,
 };
 use thalweg_ordering::Mailbox;
-use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex};
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Queue};
 
 use crate::barrier::{Barrier, Joint, SharedCompletions};
 use crate::container::Container;
@@ -57,6 +57,10 @@ pub struct StageRun {
     pub metrics: StageMetrics,
     /// Nobody needs what this stage makes any more.
     pub ended: AtomicBool,
+    /// Cells with rows in their mailbox, where the policy chooses between stages.
+    pub ready: Queue<usize>,
+    /// The stages that feed it.
+    pub inputs: Vec<usize>,
 }
 
 impl StageRun {
@@ -129,6 +133,8 @@ pub struct SourceState {
     pub bundle_rows: usize,
     /// The newest moment at which rows came in.
     pub ingest_ns: u64,
+    /// What the source keeps back, as last reported.
+    pub buffered_bytes: usize,
 }
 
 /// An operator and its cells.

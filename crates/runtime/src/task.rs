@@ -42,6 +42,8 @@ impl Job {
             | Task::Poll { stage } => *stage,
         };
         let started_ns = self.options.clock.now_ns();
+        let workers = &self.stages[stage].metrics.workers;
+        workers.fetch_add(1, Ordering::Relaxed);
         let result = catch_unwind(AssertUnwindSafe(|| match task {
             Task::Cell { stage, cell } => self.run_cell(stage, cell, place),
             Task::Bundle { stage, lane, container, bundle } => {
@@ -52,6 +54,7 @@ impl Job {
             }
             Task::Poll { stage } => self.run_poll(stage, place),
         }));
+        workers.fetch_sub(1, Ordering::Relaxed);
         let busy_ns = self.options.clock.now_ns().saturating_sub(started_ns);
         StageMetrics::add(&self.stages[stage].metrics.busy_ns, busy_ns);
         let error = match result {
@@ -172,6 +175,7 @@ impl Job {
             container: Arc::clone(container),
             bytes,
         });
+        self.stages[stage].metrics.posted.fetch_add(1, Ordering::Relaxed);
         if operator.cells[chosen].mailbox.post(item) {
             self.run_cell(stage, chosen, place)?;
         }
@@ -209,9 +213,11 @@ impl Job {
                     return Ok(());
                 }
                 Taken::Rows { lane, container, bytes } => {
+                    self.stages[stage].metrics.posted.fetch_sub(1, Ordering::Relaxed);
                     self.consume(stage, lane, &container, bytes)?;
                 }
                 Taken::Gathered(gather) => {
+                    self.stages[stage].metrics.posted.fetch_sub(1, Ordering::Relaxed);
                     let flow = self.ordered_flow();
                     self.finish_piece(flow, stage, operator, &gather)?;
                 }
@@ -372,6 +378,10 @@ impl Job {
         let bytes = state.partition.state_bytes();
         let grown = bytes as i64 - state.state_bytes as i64;
         state.state_bytes = bytes;
+        self.grow_state(stage, grown)
+    }
+
+    fn grow_state(&self, stage: usize, grown: i64) -> Result<()> {
         self.memory.add_state(grown);
         self.stages[stage].metrics.state_bytes.fetch_add(grown, Ordering::Relaxed);
         if grown > 0 && self.memory.is_exhausted() {
@@ -402,7 +412,9 @@ impl Job {
         if self.stages[stage].ended.load(Ordering::Relaxed) || self.is_stopping() {
             return self.end_source(stage, run, &mut state);
         }
-        match self.read(run, &mut state)? {
+        let answer = self.read(run, &mut state)?;
+        self.report_buffered(stage, &mut state)?;
+        match answer {
             SourcePoll::Batch(batch) => {
                 run.last_rows_ns.store(self.options.clock.now_ns(), Ordering::Relaxed);
                 self.wake_from_idle(stage, run, &mut state);
@@ -418,6 +430,16 @@ impl Job {
             }
             SourcePoll::End => self.end_source(stage, run, &mut state),
         }
+    }
+
+    /// Tells the memory account how much a source keeps back.
+    fn report_buffered(&self, stage: usize, state: &mut SourceState) -> Result<()> {
+        let bytes = state.source.buffered_bytes();
+        if bytes == state.buffered_bytes {
+            return Ok(());
+        }
+        let grown = bytes as i64 - std::mem::replace(&mut state.buffered_bytes, bytes) as i64;
+        self.grow_state(stage, grown)
     }
 
     /// Asks the source for a bundle's worth of rows, and learns from the answer how many to ask for.

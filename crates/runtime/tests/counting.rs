@@ -15,6 +15,8 @@ use thalweg_runtime::{RunOptions, SchedulerPolicy, start};
 
 const CLASSES: [OperatorClass; 2] = [OperatorClass::Commuting, OperatorClass::Sequenced];
 
+const POLICIES: [SchedulerPolicy; 6] = common::POLICIES;
+
 fn options(workers: usize, bundle_rows_max: usize, scheduler: SchedulerPolicy) -> RunOptions {
     RunOptions { workers, bundle_rows_max, scheduler, ..RunOptions::default() }
 }
@@ -27,7 +29,7 @@ fn threads_equal_the_loop_for_every_setting() {
     for class in CLASSES {
         for workers in [1, 2, 4] {
             for bundle in [1, 7, 1000, 65536] {
-                for policy in [SchedulerPolicy::Nem, SchedulerPolicy::RoundRobin] {
+                for policy in POLICIES {
                     let count = Count { size: 20, class, cancel_between: false };
                     let input = (Rows::boxed(rows.clone()), Delay::boxed(10, 20));
                     let (graph, results, late) = counting(vec![input], count);

@@ -13,7 +13,7 @@ use thalweg_runtime::simulate::simulate;
 use thalweg_runtime::{RunOptions, SchedulerPolicy, start};
 
 const CLASSES: [OperatorClass; 2] = [OperatorClass::Commuting, OperatorClass::Sequenced];
-const POLICIES: [SchedulerPolicy; 2] = [SchedulerPolicy::Nem, SchedulerPolicy::RoundRobin];
+const POLICIES: [SchedulerPolicy; 6] = common::POLICIES;
 const DELAY: i64 = 10;
 const SIZE: i64 = 20;
 

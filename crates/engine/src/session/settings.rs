@@ -27,11 +27,20 @@ pub(super) fn run_options(settings: &Settings, session: &SessionOptions) -> Resu
         scheduler: match settings.scheduler() {
             Scheduler::Nem => SchedulerPolicy::Nem,
             Scheduler::RoundRobin => SchedulerPolicy::RoundRobin,
+            Scheduler::LastInPipeline => SchedulerPolicy::LastInPipeline,
+            Scheduler::CurrentThroughput => SchedulerPolicy::CurrentThroughput,
+            Scheduler::EstimatedTime => SchedulerPolicy::EstimatedTime,
+            Scheduler::QueueSizeThrottling => SchedulerPolicy::QueueSizeThrottling,
         },
+        order: settings.order(),
         bundle_rows_max: settings.bundle_rows_max(),
         bundle_linger: settings.bundle_linger(),
         memory_limit_bytes: limit_bytes(limit, memory::available_bytes()),
-        idle_timeout: settings.idle_timeout(),
+        idle_timeout: match settings.order().is_ordered() && !settings.allows_nondeterministic() {
+            // Which rows come while an input is idle depends on when the job runs.
+            true => None,
+            false => settings.idle_timeout(),
+        },
         ..RunOptions::default()
     })
 }

@@ -81,14 +81,29 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "pipeline.order",
-        Kind::Word(&[("epoch", true), ("arrival", false), ("event_time", false)]),
+        Kind::Word(&[("epoch", true), ("arrival", true), ("event_time", true)]),
         "epoch",
         Origin::Ours,
-        "what is promised about order",
+        "what is promised about the sequence of results: epoch (none between two watermarks), arrival \
+         (that of one thread, row by row), event_time (inputs merge by time, then as arrival)",
+    ),
+    key(
+        "pipeline.order.allow-nondeterministic",
+        Kind::Word(&[("false", true), ("true", true)]),
+        "false",
+        Origin::Ours,
+        "admits RAND, NOW, the idle timeout and the like in ordered contracts; runs may differ then",
     ),
     key(
         "pipeline.scheduler",
-        Kind::Word(&[("nem", true), ("round-robin", true)]),
+        Kind::Word(&[
+            ("nem", true),
+            ("round-robin", true),
+            ("lp", true),
+            ("ct", true),
+            ("et", true),
+            ("qst", true),
+        ]),
         "nem",
         Origin::Ours,
         "which work comes first; results are the same",

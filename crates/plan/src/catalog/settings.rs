@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono_tz::Tz;
-use thalweg_core::{Error, Result};
+use thalweg_core::{Error, OrderContract, Result};
 
 use super::keys::{INERT_PREFIXES, KEYS, Kind, Origin, find};
 use super::quantity::{parse_duration, parse_size_bytes};
@@ -32,6 +32,14 @@ pub enum Scheduler {
     Nem,
     /// Each stage in turn.
     RoundRobin,
+    /// The stage furthest downstream.
+    LastInPipeline,
+    /// The stage with the lowest normalized throughput.
+    CurrentThroughput,
+    /// The stage with the most work waiting.
+    EstimatedTime,
+    /// The earliest stage whose output queue is short.
+    QueueSizeThrottling,
 }
 
 /// How much memory a job may use.
@@ -126,10 +134,22 @@ impl Settings {
     }
     /// `pipeline.scheduler`
     pub fn scheduler(&self) -> Scheduler {
-        match self.get("pipeline.scheduler").eq_ignore_ascii_case("round-robin") {
-            true => Scheduler::RoundRobin,
-            false => Scheduler::Nem,
+        match self.get("pipeline.scheduler").to_ascii_lowercase().as_str() {
+            "round-robin" => Scheduler::RoundRobin,
+            "lp" => Scheduler::LastInPipeline,
+            "ct" => Scheduler::CurrentThroughput,
+            "et" => Scheduler::EstimatedTime,
+            "qst" => Scheduler::QueueSizeThrottling,
+            _ => Scheduler::Nem,
         }
+    }
+    /// `pipeline.order`
+    pub fn order(&self) -> OrderContract {
+        self.get("pipeline.order").parse().unwrap_or_default()
+    }
+    /// `pipeline.order.allow-nondeterministic`
+    pub fn allows_nondeterministic(&self) -> bool {
+        self.get("pipeline.order.allow-nondeterministic").eq_ignore_ascii_case("true")
     }
     /// `pipeline.bundle-rows-max`
     pub fn bundle_rows_max(&self) -> usize {

@@ -115,9 +115,12 @@ impl<'a> Lowering<'a> {
             for input in node.inputs() {
                 *self.readers.entry(Arc::as_ptr(input)).or_default() += 1;
             }
+            super::ordered::check_expressions(expressions(node), self.environment)?;
             self.needs_exact_watermarks |= expressions(node).any(Expr::uses_watermark);
             if let LogicalKind::Scan { table, columns } = &node.kind {
-                let request = plan_scan(table, columns, self.environment).request;
+                let scan = plan_scan(table, columns, self.environment);
+                super::ordered::check_table(table, &scan, self.environment)?;
+                let request = scan.request;
                 self.environment.connectors.validate(&request, false)?;
                 if !self.environment.connectors.is_bounded(&request) {
                     unbounded = Some(table.name.clone());
@@ -249,7 +252,12 @@ impl<'a> Lowering<'a> {
                 self.environment.clock.clone(),
             ))
         } else {
-            connectors.source(&plan.request)?
+            super::ordered::in_time_order(
+                connectors.source(&plan.request)?,
+                table,
+                &plan,
+                self.environment,
+            )?
         };
         let mut details = vec![format!("reads: {}", delivered_names(&plan.request.delivered()))];
         if let Some(watermark) = &table.watermark {

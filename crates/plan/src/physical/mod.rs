@@ -11,19 +11,21 @@ mod chain;
 mod identity;
 mod late;
 mod lower;
+mod ordered;
 mod scan;
 #[cfg(test)]
 mod tests;
 mod values;
 mod window;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use thalweg_core::connector::{Connectors, TableRequest};
 use thalweg_core::graph::Graph;
 use thalweg_core::shim::SharedClock;
-use thalweg_core::{Result, Sink};
+use thalweg_core::{OrderContract, Result, Sink};
 use thalweg_expr::Session;
 
 use crate::bind::table::ResolvedTable;
@@ -47,6 +49,10 @@ pub struct PlanEnvironment<'a> {
     pub late: LateData,
     /// `watermark.max-future-skew`.
     pub max_future_skew_ms: Option<i64>,
+    /// `pipeline.order`.
+    pub order: OrderContract,
+    /// `pipeline.order.allow-nondeterministic`.
+    pub allows_nondeterministic: bool,
     /// True if nothing is to be opened: the plan is only looked at.
     pub dry_run: bool,
 }
@@ -113,13 +119,23 @@ impl PlanEnvironment<'_> {
             schema: table.physical_schema(),
             metadata: Vec::new(),
             projection: None,
-            options: table.options.clone(),
+            options: without_our_own(&table.options),
             primary_key: table.primary_key.clone(),
             base_dir: self.base_dir.clone(),
             allowed_roots: self.allowed_roots.clone(),
             parallelism: self.parallelism.max(1),
         }
     }
+}
+
+/// The option that sorts a table's rows by time, whatever its connector.
+pub(crate) const SORT_WITHIN: &str = "source.sort-within";
+
+/// The options that the connector reads.
+fn without_our_own(options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut options = options.clone();
+    options.remove(SORT_WITHIN);
+    options
 }
 
 /// Lowers the roots of a statement (or statement set) to one graph.

@@ -21,6 +21,8 @@ pub(super) struct ScanPlan {
     pub(super) request: TableRequest,
     /// What stamps row times, without its interest.
     pub(super) assigner: Option<AssignerSpec>,
+    /// The row time over what the connector delivers.
+    pub(super) rowtime: Option<Expr>,
     /// What is computed behind the source; absent where the source delivers just what is asked for.
     pub(super) step: Option<Step>,
 }
@@ -37,8 +39,9 @@ pub(super) fn plan_scan(
     request.projection =
         (layout.physical.len() < request.schema.len()).then(|| layout.physical_positions(table));
     let assigner = layout.assigner(table, environment.max_future_skew_ms);
+    let rowtime = layout.rowtime(table);
     let step = layout.step(table, columns);
-    ScanPlan { request, assigner, step }
+    ScanPlan { request, assigner, rowtime, step }
 }
 
 /// Where declared columns stand behind the source. Positions are of declared columns.
@@ -110,6 +113,16 @@ impl Layout {
 
     fn place(&self, expr: &Expr) -> Expr {
         expr.remap(&|i| self.position(i).expect("what a column is computed from is delivered"))
+    }
+
+    /// The row time, computed if it is a computed column.
+    fn rowtime(&self, table: &ResolvedTable) -> Option<Expr> {
+        let declared = table.watermark.as_ref()?.column;
+        let column = &table.columns[declared];
+        Some(match &column.origin {
+            ColumnOrigin::Computed(expr) => self.place(expr),
+            _ => self.place(&Expr::column(declared, column.column.column_type.clone())),
+        })
     }
 
     fn assigner(

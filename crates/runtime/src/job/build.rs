@@ -35,7 +35,7 @@ pub(crate) fn build(
     let (lanes, edges) = lay_out(&graph);
     let mut stages = Vec::with_capacity(graph.stages.len());
     for (place, stage) in graph.stages.into_iter().enumerate() {
-        let Stage { id, name, kind, .. } = stage;
+        let Stage { id, name, kind, inputs } = stage;
         let kind = stage_kind(place, kind, lanes[place], &options, &mut receivers)
             .map_err(|error| error.in_operator(name.clone()))?;
         let make_lane = || Lane::new(edges[place].len(), numa_nodes);
@@ -47,6 +47,8 @@ pub(crate) fn build(
             edges: edges[place].clone(),
             metrics: StageMetrics::new(),
             ended: AtomicBool::new(false),
+            ready: Queue::new(),
+            inputs: inputs.iter().map(|input| input.from.0).collect(),
         });
     }
     let is_source = |stage: &StageRun| matches!(stage.kind, StageRunKind::Source(_));
@@ -60,6 +62,7 @@ pub(crate) fn build(
         ready: Queue::new(),
         ordered,
         turn: AtomicUsize::new(0),
+        window_began_ns: AtomicU64::new(0),
         latency: LatencyHistogram::new(),
         stopping: AtomicBool::new(false),
         over: AtomicBool::new(false),
@@ -178,6 +181,7 @@ fn source_run(
             frontier_ms: i64::MIN,
             bundle_rows: 1024.min(options.bundle_rows_max),
             ingest_ns: 0,
+            buffered_bytes: 0,
         }),
         ready: AtomicBool::new(true),
         finished: AtomicBool::new(false),

@@ -15,6 +15,17 @@ use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::shim::mix64;
 use thalweg_core::*;
+use thalweg_runtime::SchedulerPolicy;
+
+/// Every scheduling policy: results are the same under each.
+pub const POLICIES: [SchedulerPolicy; 6] = [
+    SchedulerPolicy::Nem,
+    SchedulerPolicy::RoundRobin,
+    SchedulerPolicy::LastInPipeline,
+    SchedulerPolicy::CurrentThroughput,
+    SchedulerPolicy::EstimatedTime,
+    SchedulerPolicy::QueueSizeThrottling,
+];
 
 /// A batch of (time, key) rows.
 pub fn batch(rows: &[(i64, i64)]) -> RecordBatch {

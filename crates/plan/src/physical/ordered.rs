@@ -1,0 +1,93 @@
+//! What the ordered contracts (`arrival`, `event_time`) ask of a query: nothing that the data do not
+//! decide, and inputs sorted by time where they are merged by it.
+
+use thalweg_core::{Error, OrderContract, Result, Source};
+use thalweg_expr::Expr;
+use thalweg_operators::time_order::TimeOrderedSource;
+
+use super::scan::ScanPlan;
+use super::{PlanEnvironment, SORT_WITHIN};
+use crate::bind::table::{ColumnOrigin, ResolvedTable};
+use crate::catalog::parse_duration;
+
+/// Refuses expressions whose values the data do not decide.
+pub(super) fn check_expressions<'a>(
+    mut expressions: impl Iterator<Item = &'a Expr>,
+    environment: &PlanEnvironment<'_>,
+) -> Result<()> {
+    if !environment.order.is_ordered() || environment.allows_nondeterministic {
+        return Ok(());
+    }
+    let undecided = |expr: &&Expr| !expr.is_deterministic() || expr.uses_wall_clock();
+    match expressions.find(undecided) {
+        None => Ok(()),
+        Some(expr) => Err(refuse(&format!("the value of {expr}"), environment.order)),
+    }
+}
+
+/// Refuses what a table declares against the contract.
+pub(super) fn check_table(
+    table: &ResolvedTable,
+    scan: &ScanPlan,
+    environment: &PlanEnvironment<'_>,
+) -> Result<()> {
+    sort_within_ms(table)?;
+    let computed = table.columns.iter().filter_map(|column| match &column.origin {
+        ColumnOrigin::Computed(expr) => Some(expr),
+        _ => None,
+    });
+    let watermark = table.watermark.iter().map(|watermark| &watermark.expression);
+    check_expressions(computed.chain(watermark), environment)?;
+    let order = environment.order;
+    if order.is_ordered()
+        && environment.max_future_skew_ms.is_some()
+        && !environment.allows_nondeterministic
+    {
+        return Err(refuse("'watermark.max-future-skew'", order));
+    }
+    let needs_time = order == OrderContract::EventTime || table.options.contains_key(SORT_WITHIN);
+    if needs_time && scan.rowtime.is_none() {
+        return Err(Error::plan(format!(
+            "table '{}' declares no row time, so its rows have no place in the order of time",
+            table.name
+        ))
+        .hint("declare WATERMARK FOR a TIMESTAMP column of it"));
+    }
+    Ok(())
+}
+
+fn refuse(what: &str, order: OrderContract) -> Error {
+    Error::plan(format!(
+        "{what} depends on when the job runs, and 'pipeline.order' = '{order}' promises a sequence \
+         that depends on the data alone"
+    ))
+    .hint(
+        "leave it out, or SET 'pipeline.order.allow-nondeterministic' = 'true' if runs may differ",
+    )
+}
+
+/// The source as the contract wants it: sorted within a bound if its table says so, else checked
+/// where inputs are merged by time.
+pub(super) fn in_time_order(
+    source: Box<dyn Source>,
+    table: &ResolvedTable,
+    scan: &ScanPlan,
+    environment: &PlanEnvironment<'_>,
+) -> Result<Box<dyn Source>> {
+    let within_ms = sort_within_ms(table)?;
+    if within_ms.is_none() && environment.order != OrderContract::EventTime {
+        return Ok(source);
+    }
+    let Some(rowtime) = scan.rowtime.clone() else { return Ok(source) };
+    let clock = environment.clock.clone();
+    Ok(Box::new(TimeOrderedSource::new(source, table.name.clone(), rowtime, within_ms, clock)))
+}
+
+fn sort_within_ms(table: &ResolvedTable) -> Result<Option<i64>> {
+    let Some(text) = table.options.get(SORT_WITHIN) else { return Ok(None) };
+    let within = parse_duration(text).map_err(|error| {
+        let message = format!("table '{}', '{SORT_WITHIN}': {}", table.name, error.message());
+        Error::plan(message).hint(error.help().unwrap_or_default().to_owned())
+    })?;
+    Ok(Some(i64::try_from(within.as_millis()).unwrap_or(i64::MAX)))
+}
