@@ -5,13 +5,14 @@ PYTHON ?= python3
 VENV := .venv
 VENV_PYTHON := $(VENV)/bin/python
 
-.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom fuzz examples clean-outputs
+.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom sweep fuzz examples clean-outputs
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
 	@echo "make check     the same, the documentation, and cargo-deny"
 	@echo "make bench     the benchmarks, as a table and JSON lines (release build)"
 	@echo "make loom      the lock-free pieces under the model checker"
+	@echo "make sweep     the ordered contracts with 50 seeds per case"
 	@echo "make fuzz      the fuzz targets, one minute each (needs nightly and cargo-fuzz)"
 	@echo "make examples  the flights job, on the release build"
 
@@ -62,6 +63,10 @@ bench:
 loom:
 	CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 \
 		$(CARGO) test --package thalweg-ordering --release --locked
+
+# The ordered contracts with 50 seeds per case, on the release build.
+sweep:
+	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test ordered
 
 fuzz:
 	cd fuzz && for target in sql_text csv_reader; do \
