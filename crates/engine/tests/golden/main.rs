@@ -5,6 +5,8 @@
 //! says where. Cases that need a later version are ignored tests with the reason. Each case runs
 //! with several worker counts, which must not show in the result.
 //!
+//! `append::ordered::NAME` and the like run a case in the ordered contracts (see [`ordered`]).
+//!
 //! Types are not compared here: the planner's tests do that from `schema.json`.
 
 use std::collections::BTreeSet;
@@ -13,12 +15,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+mod ordered;
+
 const WORKER_COUNTS: [usize; 3] = [1, 2, 4];
 /// Far more than a case needs in a debug build on a busy machine: a hang must not hang the suite.
 const CASE_LIMIT: Duration = Duration::from_secs(60);
 
 macro_rules! cases {
-    ($module:ident, $names:ident, $check:path: $($name:ident),* $(,)?) => {
+    ($module:ident, $names:ident, $check:path, $check_got:path: $($name:ident),* $(,)?) => {
         const $names: &[&str] = &[$(stringify!($name)),*];
         mod $module {
             $(
@@ -27,6 +31,14 @@ macro_rules! cases {
                     $check(stringify!($name));
                 }
             )*
+            mod ordered {
+                $(
+                    #[test]
+                    fn $name() {
+                        crate::ordered::check(stringify!($name), $check_got);
+                    }
+                )*
+            }
         }
     };
 }
@@ -61,7 +73,7 @@ macro_rules! later_cases {
     };
 }
 
-cases! { append, APPEND, super::check_append:
+cases! { append, APPEND, super::check_append, crate::compare_append:
     arith_decimal, arith_int, cast_ok, computed_col_metadata, csv_blank_lines_comments,
     csv_bool_ts_ltz, csv_decimal_overflow, csv_decimal_rescale, csv_empty_string_default,
     csv_ignore_parse_errors_nowm, csv_no_final_newline, csv_quirks, cumulate_basic,
@@ -74,12 +86,12 @@ cases! { append, APPEND, super::check_append:
     unnest_array, window_time_cascade, window_tvf_rows,
 }
 
-cases! { sequence, SEQUENCE, super::check_sequence:
+cases! { sequence, SEQUENCE, super::check_sequence, crate::compare_sequence:
     limit_no_order, order_by_time,
 }
 
 // The input is bounded, so that ORDER BY … LIMIT answers once, at the end, instead of by a changelog.
-cases! { final_state, FINAL_STATE, super::check_final_state:
+cases! { final_state, FINAL_STATE, super::check_final_state, crate::compare_final_state:
     order_by_limit_changelog,
 }
 
@@ -188,35 +200,54 @@ impl ExitStatus {
 }
 
 fn check_append(case: &str) {
-    check_rows(case, &expected_rows(case, "expected.csv"), true);
+    check_rows(case, compare_append);
 }
 
 fn check_sequence(case: &str) {
-    check_rows(case, &expected_rows(case, "expected.csv"), false);
+    check_rows(case, compare_sequence);
 }
 
 fn check_final_state(case: &str) {
-    check_rows(case, &parse_csv(&read(&golden_dir().join(case).join("final.csv"))), true);
+    check_rows(case, compare_final_state);
 }
 
-fn check_rows(case: &str, expected: &[Row], as_multiset: bool) {
+fn check_rows(case: &str, compare: fn(&str, &str, &[u8])) {
     for workers in WORKER_COUNTS {
-        let (folder, output) = run_case(case, workers);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "{case} with {workers} workers: {}\n{stderr}",
-            output.status
-        );
-        let mut got = parse_csv(&String::from_utf8_lossy(&output.stdout));
-        let mut want = expected.to_vec();
-        if as_multiset {
-            sort_below_header(&mut got);
-            sort_below_header(&mut want);
-        }
-        assert_same(case, workers, &got, &want);
+        let setup = format!("{workers} workers");
+        let folder = copy_of(case, &setup);
+        let output = thalweg(&folder.join("query.sql"), &["--workers", &workers.to_string()]);
+        compare(case, &setup, &successful(case, &setup, output).stdout);
         remove(&folder);
     }
+}
+
+/// Panics with what the command said unless it was successful.
+fn successful(case: &str, setup: &str, output: Output) -> Output {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{case} with {setup}: {}\n{stderr}", output.status);
+    output
+}
+
+fn compare_append(case: &str, setup: &str, stdout: &[u8]) {
+    compare_rows(case, setup, stdout, expected_rows(case, "expected.csv"), true);
+}
+
+fn compare_sequence(case: &str, setup: &str, stdout: &[u8]) {
+    compare_rows(case, setup, stdout, expected_rows(case, "expected.csv"), false);
+}
+
+fn compare_final_state(case: &str, setup: &str, stdout: &[u8]) {
+    let expected = parse_csv(&read(&golden_dir().join(case).join("final.csv")));
+    compare_rows(case, setup, stdout, expected, true);
+}
+
+fn compare_rows(case: &str, setup: &str, stdout: &[u8], mut want: Vec<Row>, as_multiset: bool) {
+    let mut got = parse_csv(&String::from_utf8_lossy(stdout));
+    if as_multiset {
+        sort_below_header(&mut got);
+        sort_below_header(&mut want);
+    }
+    assert_same(case, setup, &got, &want);
 }
 
 fn sort_below_header(rows: &mut [Row]) {
@@ -227,11 +258,13 @@ fn sort_below_header(rows: &mut [Row]) {
 
 fn check_error(case: &str, status: ExitStatus, words: &[&str]) {
     for workers in WORKER_COUNTS {
-        let (folder, output) = run_case(case, workers);
+        let setup = format!("{workers} workers");
+        let folder = copy_of(case, &setup);
+        let output = thalweg(&folder.join("query.sql"), &["--workers", &workers.to_string()]);
         let stderr = String::from_utf8_lossy(&output.stderr).to_lowercase();
         assert!(
             status.allows(output.status.code()),
-            "{case} with {workers} workers: {} instead of {status:?}\n{stderr}",
+            "{case} with {setup}: {} instead of {status:?}\n{stderr}",
             output.status
         );
         assert!(
@@ -244,9 +277,10 @@ fn check_error(case: &str, status: ExitStatus, words: &[&str]) {
     }
 }
 
-/// Runs a copy of the case, so that nothing is written into the repository.
-fn run_case(case: &str, workers: usize) -> (PathBuf, Output) {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("golden-{case}-{workers}"));
+/// A copy of the case, so that nothing is written into the repository.
+fn copy_of(case: &str, setup: &str) -> PathBuf {
+    let name = format!("golden-{case}-{}", setup.replace(' ', "-"));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     remove(&folder);
     fs::create_dir_all(&folder).expect("a temporary folder");
     let source = golden_dir().join(case);
@@ -257,15 +291,14 @@ fn run_case(case: &str, workers: usize) -> (PathBuf, Output) {
         }
     }
     let query = read(&source.join("query.sql")).replace("@DIR@", &folder.display().to_string());
-    let file = folder.join("query.sql");
-    fs::write(&file, query).expect("writing the query");
-    (folder.clone(), thalweg(&file, workers))
+    fs::write(folder.join("query.sql"), query).expect("writing the query");
+    folder
 }
 
-/// Runs the query file; kills the process when it takes absurdly long.
-fn thalweg(file: &Path, workers: usize) -> Output {
+/// Runs the query file with these options; kills the process when it takes absurdly long.
+fn thalweg(file: &Path, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-    command.args(["run", "--format", "csv", "--null", "\\N", "--workers", &workers.to_string()]);
+    command.args(["run", "--format", "csv", "--null", "\\N"]).args(options);
     command.arg(file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("starting thalweg");
     // The cases' outputs fit into a pipe, so that waiting before reading cannot block the child.
@@ -273,7 +306,7 @@ fn thalweg(file: &Path, workers: usize) -> Output {
     while child.try_wait().expect("waiting for thalweg").is_none() {
         if started.elapsed() > CASE_LIMIT {
             child.kill().expect("stopping thalweg");
-            panic!("{} hangs with {workers} workers", file.display());
+            panic!("{} hangs with {options:?}", file.display());
         }
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -322,11 +355,11 @@ fn parse_csv(text: &str) -> Vec<Row> {
     rows
 }
 
-fn assert_same(case: &str, workers: usize, got: &[Row], want: &[Row]) {
+fn assert_same(case: &str, setup: &str, got: &[Row], want: &[Row]) {
     if got == want {
         return;
     }
-    let mut report = format!("{case} with {workers} workers\n");
+    let mut report = format!("{case} with {setup}\n");
     for row in want.iter().filter(|row| !got.contains(row)) {
         report.push_str(&format!("  missing     {}\n", row.join(",")));
     }
