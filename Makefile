@@ -67,6 +67,7 @@ loom:
 # The ordered contracts with 50 seeds per case, on the release build.
 sweep:
 	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test ordered
+	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test golden -- ordered
 
 fuzz:
 	cd fuzz && for target in sql_text csv_reader; do \

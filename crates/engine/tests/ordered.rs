@@ -1,10 +1,10 @@
 //! Contracts `arrival` and `event_time` through the command line: the bytes of every output are
 //! those of one worker that takes one row at a time.
 //!
-//! Every golden case that passes in `epoch` runs in `arrival` with sampled combinations of workers,
-//! bundle sizes and policies; the flights job in both contracts, late rows and files included. In
-//! the suite few combinations are sampled; `make sweep` (THALWEG_SWEEP_SEEDS=50) takes many. A
-//! failure prints the seed and the combination.
+//! The flights job runs in both contracts, late rows and files included, with sampled combinations of
+//! workers, bundle sizes and policies, and so do branches and unions; the golden cases do in
+//! `golden/ordered.rs`. In the suite few combinations are sampled; `make sweep`
+//! (THALWEG_SWEEP_SEEDS=50) takes many. A failure prints the seed and the combination.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,37 +54,6 @@ fn run(order: &str, file: &Path, how: Combination) -> Output {
         command.args(["--set", setting]);
     }
     command.arg(file).stdin(Stdio::null()).output().expect("running thalweg")
-}
-
-#[test]
-fn golden_cases_keep_their_bytes_in_arrival_order() {
-    let mut compared = 0;
-    for case in golden_cases() {
-        let folder = copy(&golden_dir().join(&case), &format!("ordered-{case}"));
-        let query = fs::read_to_string(folder.join("query.sql")).expect("the case's query");
-        let file = folder.join("query.sql");
-        fs::write(&file, query.replace("@DIR@", &folder.display().to_string())).expect("written");
-        let expected = run("arrival", &file, ONE_BY_ONE);
-        if !expected.status.success() {
-            let epoch = run("epoch", &file, ONE_BY_ONE);
-            let refused = String::from_utf8_lossy(&expected.stderr).into_owned();
-            assert!(!epoch.status.success(), "{case} runs in epoch only: {refused}");
-            continue;
-        }
-        compared += 1;
-        for seed in 0..seeds(4) {
-            let how = Combination::sample(&mut SplitMix64::new(seed));
-            let output = run("arrival", &file, how);
-            assert!(output.status.success(), "{case}, seed {seed}, {how:?}");
-            assert!(
-                output.stdout == expected.stdout,
-                "{case}, seed {seed}, {how:?}:\n{}\ninstead of\n{}",
-                String::from_utf8_lossy(&output.stdout),
-                String::from_utf8_lossy(&expected.stdout)
-            );
-        }
-    }
-    assert!(compared > 40, "only {compared} cases were compared");
 }
 
 #[test]
@@ -205,17 +174,6 @@ fn what_the_data_do_not_decide_is_refused_unless_allowed() {
 
 fn golden_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
-}
-
-fn golden_cases() -> Vec<String> {
-    let entries = fs::read_dir(golden_dir()).expect("golden cases").flatten();
-    let has_query = |path: &Path| path.join("query.sql").exists();
-    let mut cases: Vec<String> = entries
-        .filter(|entry| has_query(&entry.path()))
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    cases.sort();
-    cases
 }
 
 /// A fresh copy of a folder's files.
