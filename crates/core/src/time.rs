@@ -129,7 +129,8 @@ mod tests {
         let found = TimeExtremes::of(&times).expect("there are times");
         assert_eq!((found.lowest(), found.highest()), (-3, 25));
         assert_eq!(found.if_of(&times), Some((-3, 25)));
-        assert_eq!(found.if_of(&times.to_vec()), None, "equal values of another buffer");
+        let others: Vec<i64> = times.iter().copied().collect();
+        assert_eq!(found.if_of(&others), None, "equal values of another buffer");
         assert_eq!(found.if_of(&times[1..]), None, "a part of it");
         assert!(TimeExtremes::of(&Vec::new().into()).is_none());
     }

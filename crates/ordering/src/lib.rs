@@ -7,9 +7,15 @@
 //! | [`sleep`] | [`Sleep`] | idle workers park, no wake-up is lost |
 //! | [`closing`] | [`Closing`] | whoever comes last carries an epoch's watermark on |
 //! | [`mailbox`] | [`Mailbox`] | one worker at a time per partition, without blocking the others |
+//! | [`reorder`] | [`ReorderBuffer`](reorder::ReorderBuffer) | outcomes leave in serial order |
+//! | [`partitioned`] | [`HybridQueue`](partitioned::HybridQueue) | partitions side by side, in order within each |
+//!
+//! The last two stand beside the baselines that their paper measured them against.
 
 pub mod closing;
 pub mod mailbox;
+pub mod partitioned;
+pub mod reorder;
 pub mod sleep;
 pub mod sync;
 

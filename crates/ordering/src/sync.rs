@@ -18,6 +18,30 @@ pub use std::{
     thread,
 };
 
+#[cfg(loom)]
+pub use loom::cell::UnsafeCell;
+
+/// A cell whose accesses loom can watch; here it only passes the pointer on.
+#[cfg(not(loom))]
+#[derive(Debug, Default)]
+pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    /// A cell that holds a value.
+    pub fn new(value: T) -> Self {
+        UnsafeCell(std::cell::UnsafeCell::new(value))
+    }
+    /// Reads through the pointer. Whoever follows it answers for it that nobody writes meanwhile.
+    pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        read(self.0.get())
+    }
+    /// Writes through the pointer. Whoever follows it answers for it that nobody else does.
+    pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        write(self.0.get())
+    }
+}
+
 /// An unbounded queue for any number of producers and consumers: an item that was pushed before a
 /// `pop` began (in the happens-before order) is seen by it.
 #[cfg(not(loom))]

@@ -273,7 +273,9 @@ impl Job {
         let pressure = self.memory.pressure();
         let ready = |&stage: &usize| match &self.stages[stage].kind {
             // SeqCst: the waker's store comes before its notify, see the sleep protocol.
-            StageRunKind::Source(source) => source.ready.load(Ordering::SeqCst),
+            StageRunKind::Source(source) => {
+                source.ready.load(Ordering::SeqCst) && self.is_in_turn(stage)
+            }
             _ => false,
         };
         let mut candidates: Vec<usize> = self.sources.iter().copied().filter(ready).collect();

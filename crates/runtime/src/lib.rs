@@ -14,6 +14,7 @@
 //! | [`barrier`] | one watermark on its way through the partitions of an operator |
 //! | [`flow`] | deposit, consume, close: how bundles and watermarks move |
 //! | [`ordered`] | the flow of the contracts `arrival` and `event_time` |
+//! | [`interleaving`] | the sequence in which inputs came in, recorded and replayed |
 //! | [`gather`] | small batches of a source become one bundle |
 //! | [`dispatcher`] | which task is next, policies `nem` and `round-robin` |
 //! | [`scheduler`] | the heuristics `lp`, `ct`, `et`, `qst` |
@@ -27,6 +28,7 @@ pub mod container;
 pub mod dispatcher;
 pub mod flow;
 pub mod gather;
+pub mod interleaving;
 pub mod job;
 pub mod lane;
 pub mod memory;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use thalweg_core::OrderContract;
 use thalweg_core::shim::{SharedClock, SystemClock};
 
+use crate::interleaving::{Replay, StepRecorder};
 use crate::memory;
 
 /// In which order the dispatcher looks for bundles (design.md §5). Watermark work comes first under
@@ -56,6 +57,10 @@ pub struct RunOptions {
     pub idle_timeout: Option<Duration>,
     /// Run-time partitions per keyed operator; default about four per worker.
     pub partitions: Option<usize>,
+    /// Contract `arrival`: where to take down in which sequence inputs came in.
+    pub record: Option<StepRecorder>,
+    /// Contract `arrival`: the sequence in which inputs have to come in.
+    pub replay: Option<Replay>,
     /// The clock.
     pub clock: SharedClock,
 }
@@ -72,6 +77,8 @@ impl Default for RunOptions {
             memory_limit_bytes: memory::default_limit_bytes(),
             idle_timeout: Some(Duration::from_secs(30)),
             partitions: None,
+            record: None,
+            replay: None,
             clock: Arc::new(SystemClock::new()),
         }
     }

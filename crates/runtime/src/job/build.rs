@@ -31,7 +31,7 @@ pub(crate) fn build(
     numa_nodes: usize,
     mut receivers: Option<&mut SinkReceivers>,
 ) -> Result<Job> {
-    let ordered = options.order.is_ordered().then(|| OrderedFlow::new(&graph, options.order));
+    let ordered = options.order.is_ordered().then(|| OrderedFlow::new(&graph, &options));
     let (lanes, edges) = lay_out(&graph);
     let mut stages = Vec::with_capacity(graph.stages.len());
     for (place, stage) in graph.stages.into_iter().enumerate() {

@@ -5,6 +5,7 @@ use thalweg_core::{Bundle, OrderContract, Result, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::Ordering;
 
 use super::{Arrival, Element, OrderedFlow, Outcome, element_bytes};
+use crate::interleaving::Step;
 use crate::job::Job;
 use crate::metrics::StageMetrics;
 use crate::stage::SourceState;
@@ -64,21 +65,60 @@ impl Job {
     ) -> Result<()> {
         let bytes = element_bytes(&bundles);
         let element = Element { serial: 0, bundles, watermark, ingest_ns, bytes, frontier_ms };
-        flow.ingest.put((stage, element), |(source, mut element)| {
-            // Relaxed: only the one whose turn it is gets here.
-            element.serial = flow.serial.fetch_add(1, Ordering::Relaxed);
-            for bundle in &mut element.bundles {
-                bundle.stamps.serial = element.serial;
+        flow.ingest.put((stage, element), |(source, element)| {
+            let Some(replaying) = &flow.replaying else { return self.enter(flow, source, element) };
+            // Only the one whose turn it is keeps this lock; others look whose turn it is.
+            let take = || replaying.lock().expect("no panic under this lock");
+            let is_unwanted = self.stages[source].ended.load(Ordering::SeqCst);
+            take().push(source, element, is_unwanted);
+            while let Some((source, element)) = { take().pop()? } {
+                self.enter(flow, source, element)?;
             }
-            self.expect_at_merges(flow, source, element.serial)?;
-            let metrics = &self.stages[source].metrics;
-            if let Some(watermark) = element.watermark {
-                metrics.set_watermark(watermark);
-            }
-            let Element { serial, bundles, watermark, ingest_ns, frontier_ms, .. } = element;
-            let ports = vec![(bundles, watermark)];
-            self.pass_on(flow, source, Outcome { serial, ports, ingest_ns, frontier_ms })
+            // The input that is asked may be another one now.
+            self.sleep.notify();
+            Ok(())
         })
+    }
+
+    /// Gives an element its serial and sends it on. Only for the one whose turn it is.
+    fn enter(&self, flow: &OrderedFlow, source: usize, mut element: Element) -> Result<()> {
+        self.record(source, &element)?;
+        // Relaxed: only the one whose turn it is gets here.
+        element.serial = flow.serial.fetch_add(1, Ordering::Relaxed);
+        for bundle in &mut element.bundles {
+            bundle.stamps.serial = element.serial;
+        }
+        self.expect_at_merges(flow, source, element.serial)?;
+        let metrics = &self.stages[source].metrics;
+        if let Some(watermark) = element.watermark {
+            metrics.set_watermark(watermark);
+        }
+        let Element { serial, bundles, watermark, ingest_ns, frontier_ms, .. } = element;
+        let ports = vec![(bundles, watermark)];
+        self.pass_on(flow, source, Outcome { serial, ports, ingest_ns, frontier_ms })
+    }
+
+    /// Takes down that rows of an input, or its end, have come in.
+    fn record(&self, source: usize, element: &Element) -> Result<()> {
+        let Some(recorder) = &self.options.record else { return Ok(()) };
+        let rows: usize = element.bundles.iter().map(Bundle::num_rows).sum();
+        let is_unwanted = self.stages[source].ended.load(Ordering::SeqCst);
+        if rows == 0 && (element.watermark != Some(Watermark::END) || is_unwanted) {
+            return Ok(());
+        }
+        let input = self.sources.iter().position(|&place| place == source);
+        let input = input.expect("every source is listed") as u32;
+        let mut recorder = recorder.lock().expect("no panic under this lock");
+        recorder.record(Step { input, rows: rows as u32 })
+    }
+
+    /// True if rows of this source may come in now: a recording may want another one first.
+    pub(crate) fn is_in_turn(&self, source: usize) -> bool {
+        let Some(replaying) = self.ordered.as_ref().and_then(|flow| flow.replaying.as_ref()) else {
+            return true;
+        };
+        let replaying = replaying.lock().expect("no panic under this lock");
+        self.is_stopping() || replaying.source_in_turn().is_none_or(|turn| turn == source)
     }
 
     /// Tells every merge which source the next serial comes from, before it can come.
@@ -141,7 +181,7 @@ fn frontier(state: &mut SourceState, bundle: &Bundle) -> i64 {
 }
 
 /// Some rows of a bundle with their places: the row times, or where they stand in their element.
-fn slice(bundle: &Bundle, times: Option<&ScalarBuffer<i64>>, from: usize, rows: usize) -> Bundle {
+pub(super) fn slice(bundle: &Bundle, times: Option<&ScalarBuffer<i64>>, from: usize, rows: usize) -> Bundle {
     let mut stamps = bundle.stamps.clone();
     stamps.watermark_before = match stamps.watermark_before {
         WatermarkBefore::Rows(before) => WatermarkBefore::Rows(before.slice(from, rows)),

@@ -37,8 +37,10 @@ use thalweg_core::{Bundle, OrderContract, Route, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Queue};
 
 use crate::barrier::Barrier;
+use crate::options::RunOptions;
 use exit::Exit;
 use merge::Merge;
+use replay::Replaying;
 use time_merge::TimeMerge;
 use turn::InTurn;
 
@@ -47,6 +49,7 @@ mod flow;
 mod ingest;
 mod merge;
 mod operator;
+mod replay;
 mod rows;
 mod time_merge;
 mod turn;
@@ -96,6 +99,8 @@ pub(crate) struct OrderedFlow {
     /// Elements of all sources on their way into one sequence.
     ingest: InTurn<(usize, Element)>,
     serial: AtomicU64,
+    /// The sequence to follow. Only the one whose turn it is to ingest changes it.
+    replaying: Option<Mutex<Replaying>>,
     /// True if edges meet somewhere: rows then carry the row of the source bundle they come from,
     /// and elements end where a watermark moves.
     pub(crate) has_merges: bool,
@@ -236,7 +241,8 @@ pub struct GatheredPiece {
 
 impl OrderedFlow {
     /// Lays the flow out.
-    pub(crate) fn new(graph: &Graph, order: OrderContract) -> Self {
+    pub(crate) fn new(graph: &Graph, options: &RunOptions) -> Self {
+        let order = options.order;
         let count = graph.stages.len();
         let mut fed_by = vec![vec![false; count]; count];
         let mut lanes = vec![Vec::new(); count];
@@ -269,11 +275,21 @@ impl OrderedFlow {
             stages,
             ingest: InTurn::new(),
             serial: AtomicU64::new(0),
+            replaying: replaying(graph, options).map(Mutex::new),
             order,
             fed_by,
             has_merges: graph.stages.iter().any(|stage| stage.inputs.len() > 1),
         }
     }
+}
+
+/// The sequence that the sources have to follow, if there is one.
+fn replaying(graph: &Graph, options: &RunOptions) -> Option<Replaying> {
+    let replay = options.replay.clone().filter(|_| options.order == OrderContract::Arrival)?;
+    let is_source = |kind: &StageKind| matches!(kind, StageKind::Source { .. });
+    let stages = graph.stages.iter().enumerate();
+    let sources = stages.filter(|(_, stage)| is_source(&stage.kind));
+    Some(Replaying::new(replay, sources.map(|(place, stage)| (place, stage.name.clone()))))
 }
 
 impl Dispatch {
