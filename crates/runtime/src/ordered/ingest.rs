@@ -68,10 +68,10 @@ impl Job {
         flow.ingest.put((stage, element), |(source, element)| {
             let Some(replaying) = &flow.replaying else { return self.enter(flow, source, element) };
             // Only the one whose turn it is keeps this lock; others look whose turn it is.
-            let take = || replaying.lock().expect("no panic under this lock");
-            let is_unwanted = self.stages[source].ended.load(Ordering::SeqCst);
-            take().push(source, element, is_unwanted);
-            while let Some((source, element)) = { take().pop()? } {
+            let lock = || replaying.lock().expect("no panic under this lock");
+            let next = || lock().pop();
+            lock().push(source, element, self.stages[source].ended.load(Ordering::SeqCst));
+            while let Some((source, element)) = next()? {
                 self.enter(flow, source, element)?;
             }
             // The input that is asked may be another one now.
@@ -181,7 +181,12 @@ fn frontier(state: &mut SourceState, bundle: &Bundle) -> i64 {
 }
 
 /// Some rows of a bundle with their places: the row times, or where they stand in their element.
-pub(super) fn slice(bundle: &Bundle, times: Option<&ScalarBuffer<i64>>, from: usize, rows: usize) -> Bundle {
+pub(super) fn slice(
+    bundle: &Bundle,
+    times: Option<&ScalarBuffer<i64>>,
+    from: usize,
+    rows: usize,
+) -> Bundle {
     let mut stamps = bundle.stamps.clone();
     stamps.watermark_before = match stamps.watermark_before {
         WatermarkBefore::Rows(before) => WatermarkBefore::Rows(before.slice(from, rows)),

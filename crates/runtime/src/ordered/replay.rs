@@ -35,12 +35,8 @@ struct Input {
 impl Replaying {
     /// A replay over these sources, given by place and name.
     pub(crate) fn new(replay: Replay, sources: impl Iterator<Item = (usize, String)>) -> Self {
-        let input = |(source, name)| Input {
-            source,
-            name,
-            waiting: VecDeque::new(),
-            is_unwanted: false,
-        };
+        let input =
+            |(source, name)| Input { source, name, waiting: VecDeque::new(), is_unwanted: false };
         Replaying { replay, next: 0, passed_rows: 0, inputs: sources.map(input).collect() }
     }
 
@@ -60,10 +56,10 @@ impl Replaying {
 
     /// The next element in the recorded sequence, with its source, if it is here.
     pub(crate) fn pop(&mut self) -> Result<Option<(usize, Element)>> {
-        if let Some(input) = self.inputs.iter_mut().find(|input| input.is_unwanted)
-            && let Some(element) = input.waiting.pop_front()
-        {
-            return Ok(Some((input.source, element)));
+        let mut unwanted = self.inputs.iter_mut().filter(|input| input.is_unwanted);
+        let found = unwanted.find_map(|input| Some((input.source, input.waiting.pop_front()?)));
+        if found.is_some() {
+            return Ok(found);
         }
         let Some(step) = self.current() else { return self.pop_behind() };
         let rows_left = step.rows - self.passed_rows;
@@ -117,10 +113,10 @@ impl Replaying {
         let mut inputs = self.inputs.iter_mut();
         let found = inputs.find_map(|input| Some((input.source, input.waiting.pop_front()?)));
         match found {
-            Some(_) if !self.replay.is_complete => {
-                Err(Error::data("the recorded run went no further than this: it was stopped, or it failed")
-                    .hint("all that it had read was replayed; run without --replay to read on"))
-            }
+            Some(_) if !self.replay.is_complete => Err(Error::data(
+                "the recorded run went no further than this: it was stopped, or it failed",
+            )
+            .hint("all that it had read was replayed; run without --replay to read on")),
             found => Ok(found),
         }
     }
@@ -131,12 +127,113 @@ fn cut(element: &mut Element, rows: usize) -> Element {
     let [bundle] = &mut element.bundles[..] else {
         unreachable!("an element that comes in with rows has one bundle")
     };
-    let (first, rest) = (slice(bundle, None, 0, rows), bundle.num_rows() - rows);
-    *bundle = slice(bundle, None, rows, rest);
+    let places = bundle.stamps.row_places.clone();
+    let part = |from: usize, rows: usize| {
+        let mut part = slice(bundle, None, from, rows);
+        // Where edges meet, rows carry their place in the element; else none.
+        part.stamps.row_places = part.stamps.row_places.filter(|_| places.is_some());
+        part
+    };
+    let (first, rest) = (part(0, rows), part(rows, bundle.num_rows() - rows));
+    *bundle = rest;
     Element { bundles: vec![first], watermark: None, ..element.clone() }
 }
 
 fn other_data(what: String) -> Error {
     Error::data(format!("{what}: the inputs are not those of the recording"))
         .hint("replay over the data that the run was recorded with")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    use std::sync::Arc;
+    use thalweg_core::{Bundle, Stamps};
+
+    fn element(numbers: std::ops::Range<i64>, watermark: Option<Watermark>) -> Element {
+        let column: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers));
+        let batch = RecordBatch::try_from_iter([("n", column)]).expect("one column");
+        let bundles = vec![Bundle::new(batch, Stamps::first())];
+        Element { serial: 0, bundles, watermark, ingest_ns: 0, bytes: 0, frontier_ms: 0 }
+    }
+
+    fn end() -> Element {
+        Element { bundles: Vec::new(), ..element(0..0, Some(Watermark::END)) }
+    }
+
+    /// Sources at the places 3 and 5.
+    fn replaying(steps: &[(u32, u32)], is_complete: bool) -> Replaying {
+        let steps = steps.iter().map(|&(input, rows)| Step { input, rows }).collect();
+        let sources = [(3, "a".to_owned()), (5, "b".to_owned())];
+        Replaying::new(Replay { steps, is_complete }, sources.into_iter())
+    }
+
+    fn passed(replaying: &mut Replaying) -> Vec<(usize, Vec<i64>, bool)> {
+        let mut passed = Vec::new();
+        while let Some((source, element)) = replaying.pop().expect("the recorded data") {
+            let numbers = element.bundles.iter().flat_map(|bundle| {
+                bundle.batch.column(0).as_primitive::<Int64Type>().values().to_vec()
+            });
+            passed.push((source, numbers.collect(), element.watermark.is_some()));
+        }
+        passed
+    }
+
+    #[test]
+    fn elements_are_cut_and_wait_for_their_turn() {
+        let mut replaying = replaying(&[(0, 2), (1, 1), (0, 3), (0, 0), (1, 0)], true);
+        assert_eq!(replaying.source_in_turn(), Some(3));
+        replaying.push(3, element(0..4, Some(Watermark(7))), false);
+        assert_eq!(passed(&mut replaying), [(3, vec![0, 1], false)]);
+        assert_eq!(replaying.source_in_turn(), Some(5));
+        replaying.push(5, element(10..11, None), false);
+        // The watermark stands behind the last row of the element that was cut.
+        let expected = [(5, vec![10], false), (3, vec![2, 3], true)];
+        assert_eq!(passed(&mut replaying), expected);
+        replaying.push(3, element(4..5, None), false);
+        replaying.push(3, end(), false);
+        replaying.push(5, end(), false);
+        let expected = [(3, vec![4], false), (3, vec![], true), (5, vec![], true)];
+        assert_eq!(passed(&mut replaying), expected);
+        assert_eq!(replaying.source_in_turn(), None);
+    }
+
+    #[test]
+    fn other_data_are_noticed() {
+        let mut short = replaying(&[(0, 5)], true);
+        short.push(3, element(0..2, None), false);
+        short.push(3, end(), false);
+        assert!(short.pop().is_ok_and(|first| first.is_some()));
+        let error = short.pop().err().expect("it ends too early");
+        assert!(error.message().contains("'a' ends 3 rows too early"), "{error}");
+        let mut long = replaying(&[(0, 2), (0, 0)], true);
+        long.push(3, element(0..3, None), false);
+        assert!(long.pop().is_ok_and(|first| first.is_some()));
+        assert!(long.pop().is_err());
+    }
+
+    #[test]
+    fn an_input_that_nobody_needs_holds_nothing_up() {
+        let mut replaying = replaying(&[(0, 9), (1, 1), (0, 4), (1, 0)], true);
+        replaying.push(3, end(), true);
+        assert_eq!(passed(&mut replaying), [(3, vec![], true)]);
+        assert_eq!(replaying.source_in_turn(), Some(5));
+        replaying.push(5, element(0..1, None), false);
+        replaying.push(5, end(), false);
+        assert_eq!(passed(&mut replaying).len(), 2);
+    }
+
+    #[test]
+    fn behind_a_run_that_was_stopped_there_is_nothing() {
+        let mut stopped = replaying(&[(0, 1)], false);
+        stopped.push(3, element(0..2, None), false);
+        assert!(stopped.pop().is_ok_and(|first| first.is_some()));
+        assert!(stopped.pop().is_err());
+        let mut complete = replaying(&[(0, 1)], true);
+        complete.push(3, element(0..2, None), false);
+        assert_eq!(passed(&mut complete).len(), 2, "nobody needed the rest then");
+    }
 }
