@@ -109,6 +109,13 @@ pub struct RunArguments {
     /// Everything that a job may keep in memory, such as 4gb or 50% [default: 70%]
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<String>,
+    /// Takes down in FILE in which sequence the rows of several inputs came in ('pipeline.order' =
+    /// 'arrival')
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Lets the inputs come in as FILE says, which an earlier run has recorded
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
     /// Prints no progress and no summary
     #[arg(long, short = 'q')]
     pub quiet: bool,

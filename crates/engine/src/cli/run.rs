@@ -28,6 +28,8 @@ fn run_source(arguments: &RunArguments, source: &ScriptSource) -> Result<u8, Fai
         workers: arguments.workers.map(usize::from),
         memory_limit: arguments.memory_limit.clone(),
         row_limit: arguments.limit,
+        record: arguments.record.clone(),
+        replay: arguments.replay.clone(),
         ..source.session_options(&arguments.script)?
     };
     let text = super::check::substituted(source, &arguments.script)?;

@@ -23,6 +23,7 @@ mod options;
 mod settings;
 mod statement;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -39,6 +40,7 @@ use thalweg_runtime::Report;
 pub use observer::{JobDescription, Observer};
 pub use options::SessionOptions;
 
+use crate::interleaving::{Interleaving, Recording};
 use crate::pipeline::Collect;
 
 /// A catalog, settings, and what is needed to run statements.
@@ -47,6 +49,9 @@ pub struct Session {
     connectors: Arc<settings::SessionConnectors>,
     clock: SharedClock,
     options: SessionOptions,
+    recording: Option<Recording>,
+    /// What the jobs to come have to follow, if anything.
+    replays: Option<VecDeque<Interleaving>>,
 }
 
 /// What a script did.
@@ -90,7 +95,12 @@ impl Session {
         for (key, value) in &options.settings {
             planner.set(key, value)?;
         }
-        Ok(Session { planner, connectors, clock, options })
+        let recording = options.record.clone().map(Recording::new);
+        let replays = match &options.replay {
+            Some(path) => Some(Interleaving::read(path)?.into()),
+            None => None,
+        };
+        Ok(Session { planner, connectors, clock, options, recording, replays })
     }
 
     /// Runs the statements of a script. The text is parsed and planned as a whole first: an error in

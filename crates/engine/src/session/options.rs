@@ -20,6 +20,10 @@ pub struct SessionOptions {
     pub memory_limit: Option<String>,
     /// Each SELECT ends after so many rows.
     pub row_limit: Option<u64>,
+    /// Contract `arrival`: the file to take down in which sequence inputs came in.
+    pub record: Option<PathBuf>,
+    /// Contract `arrival`: the file with the sequence in which inputs have to come in.
+    pub replay: Option<PathBuf>,
 }
 
 impl Default for SessionOptions {
@@ -33,6 +37,8 @@ impl Default for SessionOptions {
             workers: None,
             memory_limit: None,
             row_limit: None,
+            record: None,
+            replay: None,
         }
     }
 }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use thalweg_core::graph::{Graph, StageKind};
-use thalweg_core::{Column, DataType, Result, Sink, TableSchema};
+use thalweg_core::{Column, DataType, Error, OrderContract, Result, Sink, TableSchema};
 use thalweg_plan::Planner;
 use thalweg_plan::ast::{Statement, StatementKind};
 use thalweg_plan::physical::PhysicalPlan;
 use thalweg_runtime::{Report, RunOptions};
+
+use crate::interleaving::input_names;
 
 use super::limit::{LimitSink, LimitSwitch};
 use super::{JobDescription, JobReport, Observer, Session, settings};
@@ -103,6 +105,40 @@ impl Session {
         set.or(self.options.name.as_deref()).unwrap_or(what).to_owned()
     }
 
+    /// Hands the job what it has to follow, and what takes down how its inputs come in.
+    fn follow_interleaving(
+        &mut self,
+        job: &JobDescription,
+        graph: &Graph,
+        options: &mut RunOptions,
+    ) -> Result<()> {
+        let is_asked = self.recording.is_some() || self.replays.is_some();
+        if is_asked && options.order != OrderContract::Arrival {
+            return Err(only_in_arrival(options.order));
+        }
+        let sources = graph.stages.iter().filter(|s| matches!(s.kind, StageKind::Source { .. }));
+        let inputs = input_names(sources.map(|stage| stage.name.as_str()));
+        if let Some(replays) = &mut self.replays {
+            let recorded = replays.pop_front().ok_or_else(|| {
+                Error::plan(format!("the recording has no job left for '{}'", job.name))
+                    .hint("replay the statements that the run was recorded with")
+            })?;
+            options.replay = Some(recorded.replay(&job.name, &inputs)?);
+        }
+        if let Some(recording) = &mut self.recording {
+            options.record = Some(recording.begin(&job.name, &inputs)?);
+        }
+        Ok(())
+    }
+
+    /// Closes the recording of a job. Its own error comes first.
+    fn end_recording(&mut self, result: Result<Report>) -> Result<Report> {
+        let Some(recording) = &mut self.recording else { return result };
+        let is_complete = result.as_ref().is_ok_and(|report| !report.cancelled);
+        let ended = recording.end(is_complete);
+        result.and_then(|report| ended.map(|()| report))
+    }
+
     /// Runs a plan until it is done, stopped or failed.
     fn run_job(
         &mut self,
@@ -111,7 +147,7 @@ impl Session {
         limit: Option<LimitSwitch>,
         observer: &mut dyn Observer,
     ) -> Result<JobReport> {
-        let options = self.run_options()?;
+        let mut options = self.run_options()?;
         let job = JobDescription {
             name: self.job_name(what),
             workers: options.workers,
@@ -120,6 +156,7 @@ impl Session {
             printing: self.printing_stages(&plan.graph),
         };
         let mut graph = plan.graph;
+        self.follow_interleaving(&job, &graph, &mut options)?;
         observer.starting(&job, &mut graph);
         let result = thalweg_runtime::start(graph, options).and_then(|running| {
             let control = running.control();
@@ -130,9 +167,21 @@ impl Session {
             running.wait()
         });
         let result = result.map(|report| as_done(report, limit.as_ref()));
+        let result = self.end_recording(result);
         observer.ended(&job, &result);
         Ok(JobReport { job, report: result? })
     }
+}
+
+fn only_in_arrival(order: OrderContract) -> Error {
+    let why = match order {
+        OrderContract::EventTime => "the data alone decide the sequence",
+        _ => "no sequence is promised",
+    };
+    Error::plan(format!(
+        "--record and --replay are for 'pipeline.order' = 'arrival': in '{order}' {why}"
+    ))
+    .hint("SET 'pipeline.order' = 'arrival', or leave the option out")
 }
 
 /// A job that its row limit has stopped is done, and not cancelled.
