@@ -43,6 +43,10 @@ fn seeds(in_suite: u64) -> u64 {
 }
 
 fn run(order: &str, file: &Path, how: Combination) -> Output {
+    run_with(order, file, how, &[])
+}
+
+fn run_with(order: &str, file: &Path, how: Combination, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     let settings = [
         format!("pipeline.order={order}"),
@@ -53,7 +57,7 @@ fn run(order: &str, file: &Path, how: Combination) -> Output {
     for setting in &settings {
         command.args(["--set", setting]);
     }
-    command.arg(file).stdin(Stdio::null()).output().expect("running thalweg")
+    command.args(options).arg(file).stdin(Stdio::null()).output().expect("running thalweg")
 }
 
 #[test]
@@ -150,6 +154,71 @@ fn sorted_inputs_meet_by_time_and_others_are_refused() {
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1));
     assert!(message.contains("b.csv") && message.contains("source.sort-within"), "{message}");
+}
+
+/// Two tables of so many rows each in `folder`, and a file of statements that unites them.
+fn united(folder: &Path, rows: usize) -> PathBuf {
+    let table = |name: &str| {
+        let lines: String = (0..rows).map(|n| format!("{name}{n}\n")).collect();
+        fs::write(folder.join(format!("{name}.csv")), lines).expect("written");
+        format!(
+            "CREATE TABLE {name} (n STRING) WITH \
+             ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{name}.csv');\n"
+        )
+    };
+    let file = folder.join("united.sql");
+    let query = "SELECT * FROM a UNION ALL SELECT * FROM b;\n";
+    fs::write(&file, [&table("a"), &table("b"), query, query].concat()).expect("written");
+    file
+}
+
+#[test]
+fn a_recorded_interleaving_is_replayed() {
+    let folder = copy(&golden_dir().join("tumble_basic"), "ordered-replay");
+    let file = united(&folder, 2000);
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (recording, again) = (path("recording.txt"), path("again.txt"));
+    for seed in 0..seeds(8) {
+        let mut random = SplitMix64::new(seed + 400);
+        let how = Combination::sample(&mut random);
+        let recorded = run_with("arrival", &file, how, &["--record", &recording]);
+        let printed = String::from_utf8_lossy(&recorded.stdout).into_owned();
+        assert_eq!(printed.lines().count(), 2 + 2 * 2 * 2000, "seed {seed}, {how:?}");
+        let how = Combination::sample(&mut random);
+        let options = ["--replay", &recording, "--record", &again];
+        let replayed = run_with("arrival", &file, how, &options);
+        assert!(replayed.stdout == recorded.stdout, "seed {seed}, {how:?}");
+        assert!(
+            fs::read(&recording).expect("recorded") == fs::read(&again).expect("recorded"),
+            "seed {seed}, {how:?}"
+        );
+    }
+}
+
+#[test]
+fn a_replay_of_something_else_is_refused() {
+    let folder = copy(&golden_dir().join("tumble_basic"), "ordered-replay-refused");
+    let file = united(&folder, 100);
+    let recording = folder.join("recording.txt").display().to_string();
+    let replay = |order: &str| {
+        let output = run_with(order, &file, ONE_BY_ONE, &["--replay", &recording]);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let expect = |order: &str, status: i32, words: &str| {
+        let (code, message) = replay(order);
+        assert!(code == Some(status) && message.contains(words), "{code:?}: {message}");
+    };
+    expect("arrival", 2, "can't read");
+    assert!(run_with("arrival", &file, ONE_BY_ONE, &["--record", &recording]).status.success());
+    expect("epoch", 2, "no sequence is promised");
+    let text = fs::read_to_string(&recording).expect("the recording");
+    fs::write(&recording, text.trim_end().trim_end_matches("done")).expect("written");
+    expect("arrival", 2, "cut off");
+    fs::write(&recording, text.replace("input b", "input c")).expect("written");
+    expect("arrival", 2, "'c'");
+    fs::write(&recording, text).expect("written");
+    fs::write(folder.join("b.csv"), "fewer\nrows\n").expect("written");
+    expect("arrival", 1, "input 'b' ends");
 }
 
 #[test]
