@@ -7,6 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use thalweg::pipeline::{Pipeline, Window, count};
 use thalweg::{DataType, Report, Result, RowKind, RunOptions, Sink};
+use thalweg_core::OrderContract;
 use thalweg_expr::{Expr, Scalar, Session, build};
 
 use crate::data::{bid_schema, text_schema};
@@ -67,12 +68,32 @@ impl Input {
     }
 }
 
-fn options(workers: usize) -> RunOptions {
-    RunOptions { workers, ..RunOptions::default() }
+/// How a workload is run.
+#[derive(Clone, Copy)]
+pub struct How {
+    pub workers: usize,
+    pub order: OrderContract,
+    pub bundle_rows_max: usize,
+}
+
+impl How {
+    /// So many workers, in contract `epoch`, with bundles that grow.
+    pub fn workers(workers: usize) -> How {
+        How { workers, order: OrderContract::Epoch, bundle_rows_max: 65_536 }
+    }
+    /// The same in contract `arrival`.
+    pub fn in_arrival_order(self) -> How {
+        How { order: OrderContract::Arrival, ..self }
+    }
+}
+
+fn options(how: How) -> RunOptions {
+    let How { workers, order, bundle_rows_max } = how;
+    RunOptions { workers, order, bundle_rows_max, ..RunOptions::default() }
 }
 
 /// Words per window of 30 s sliding by 1 s.
-pub fn wordcount(input: &Input, workers: usize) -> Result<(Report, Totals)> {
+pub fn wordcount(input: &Input, how: How) -> Result<(Report, Totals)> {
     let (pipeline, totals) = (Pipeline::new(), Totals::default());
     let words = word_schema().arrow();
     pipeline
@@ -83,11 +104,11 @@ pub fn wordcount(input: &Input, workers: usize) -> Result<(Report, Totals)> {
         .key_by(&["word"])?
         .aggregate(vec![count().named("n")])?
         .write("totals", TotalsSink { totals: totals.clone(), column: 1 });
-    Ok((pipeline.run(options(workers))?, totals))
+    Ok((pipeline.run(options(how))?, totals))
 }
 
 /// Bids above a price, price * 908 / 1000.
-pub fn filter_project(input: &Input, workers: usize, above: i64) -> Result<(Report, Totals)> {
+pub fn filter_project(input: &Input, how: How, above: i64) -> Result<(Report, Totals)> {
     let (pipeline, totals) = (Pipeline::new(), Totals::default());
     let session = Session::default();
     let long = |n: i64| Expr::literal(Scalar::Integer(n), DataType::BigInt.not_null());
@@ -100,11 +121,11 @@ pub fn filter_project(input: &Input, workers: usize, above: i64) -> Result<(Repo
         .filter_by("dear", condition)
         .project("scaled", vec![("auction", column(1)), ("bidder", column(2)), ("price", price)])
         .write("totals", TotalsSink { totals: totals.clone(), column: 2 });
-    Ok((pipeline.run(options(workers))?, totals))
+    Ok((pipeline.run(options(how))?, totals))
 }
 
 /// Bids per auction and tumbling second.
-pub fn count_per_key(input: &Input, workers: usize) -> Result<(Report, Totals)> {
+pub fn count_per_key(input: &Input, how: How) -> Result<(Report, Totals)> {
     let (pipeline, totals) = (Pipeline::new(), Totals::default());
     pipeline
         .read("bids", input.source(), bid_schema())
@@ -113,5 +134,49 @@ pub fn count_per_key(input: &Input, workers: usize) -> Result<(Report, Totals)> 
         .key_by(&["auction"])?
         .aggregate(vec![count().named("n")])?
         .write("totals", TotalsSink { totals: totals.clone(), column: 1 });
-    Ok((pipeline.run(options(workers))?, totals))
+    Ok((pipeline.run(options(how))?, totals))
+}
+
+/// Bids above a price, counted per auction and second, as a pipeline of closures.
+pub fn chain_of_closures(input: &Input, how: How, above: i64) -> Result<(Report, Totals)> {
+    let (pipeline, totals) = (Pipeline::new(), Totals::default());
+    pipeline
+        .read("bids", input.source(), bid_schema())
+        .watermark("ts", 1)?
+        .filter("dear", move |batch| {
+            let prices = batch.column(3).as_primitive::<Int64Type>();
+            Ok(prices.iter().map(|price| price.map(|price| price > above)).collect())
+        })
+        .map("scaled", bid_schema(), |batch| {
+            let prices = batch.column(3).as_primitive::<Int64Type>();
+            let mut columns = batch.columns().to_vec();
+            columns[3] = Arc::new(prices.unary::<_, Int64Type>(|price| price * 908 / 1000));
+            Ok(RecordBatch::try_new(batch.schema(), columns)?)
+        })
+        .window(Window::tumbling(1000), "ts")?
+        .key_by(&["auction"])?
+        .aggregate(vec![count().named("n")])?
+        .write("totals", TotalsSink { totals: totals.clone(), column: 1 });
+    Ok((pipeline.run(options(how))?, totals))
+}
+
+/// The same with expressions, as SQL makes them.
+pub fn chain_of_expressions(input: &Input, how: How, above: i64) -> Result<(Report, Totals)> {
+    let (pipeline, totals) = (Pipeline::new(), Totals::default());
+    let session = Session::default();
+    let long = |n: i64| Expr::literal(Scalar::Integer(n), DataType::BigInt.not_null());
+    let column = |n: usize| Expr::column(n, bid_schema().columns[n].column_type.clone());
+    let condition = build::binary(build::BinaryOp::Greater, column(3), long(above), &session)?;
+    let scaled = build::binary(build::BinaryOp::Multiply, column(3), long(908), &session)?;
+    let price = build::binary(build::BinaryOp::Divide, scaled, long(1000), &session)?;
+    pipeline
+        .read("bids", input.source(), bid_schema())
+        .watermark("ts", 1)?
+        .filter_by("dear", condition)
+        .project("scaled", vec![("ts", column(0)), ("auction", column(1)), ("price", price)])
+        .window(Window::tumbling(1000), "ts")?
+        .key_by(&["auction"])?
+        .aggregate(vec![count().named("n")])?
+        .write("totals", TotalsSink { totals: totals.clone(), column: 1 });
+    Ok((pipeline.run(options(how))?, totals))
 }

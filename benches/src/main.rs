@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use cpu_time::ProcessTime;
 
-use engine::Input;
+use engine::{How, Input};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -70,6 +70,9 @@ fn main() {
     if wanted("wordcount") {
         wordcount(&settings);
     }
+    if wanted("row-by-row") {
+        row_by_row(&settings);
+    }
     if wanted("filter-project") || wanted("count-per-key") {
         let rows = (9_000_000.0 * settings.scale) as usize;
         let batches = Arc::new(data::bids(rows, 65_536, 10_000));
@@ -85,6 +88,29 @@ fn main() {
     }
 }
 
+/// One row per bundle through filter, projection and count per key: what a row costs on its own.
+fn row_by_row(settings: &Settings) {
+    const ABOVE: i64 = 5_000;
+    let rows = (400_000.0 * settings.scale) as usize;
+    let batches = Arc::new(data::bids(rows, 65_536, 10_000));
+    let input = Input { batches, period_ms: rows as i64 / 1000, laps: 1 };
+    let events = rows as u64;
+    let one = |how: How| How { bundle_rows_max: 1, ..how };
+    type Run = fn(&Input, How, i64) -> thalweg::Result<(thalweg::Report, engine::Totals)>;
+    let run = |chain: Run, how: How| {
+        let (_, totals) = engine_run(chain(&input, one(how), ABOVE));
+        (events, totals.get().1 as u64)
+    };
+    let ordered = || How::workers(1).in_arrival_order();
+    let (closures, expressions) = (engine::chain_of_closures, engine::chain_of_expressions);
+    report(settings, "row-by-row", "rows", vec![
+        ("closures, epoch", Box::new(move || run(closures, How::workers(1)))),
+        ("closures, arrival", Box::new(move || run(closures, ordered()))),
+        ("expressions, epoch", Box::new(move || run(expressions, How::workers(1)))),
+        ("expressions, arrival", Box::new(move || run(expressions, ordered()))),
+    ]);
+}
+
 fn engine_run(run: thalweg::Result<(thalweg::Report, engine::Totals)>) -> (u64, engine::Totals) {
     let (report, totals) = run.unwrap_or_else(|error| panic!("the engine failed: {error}"));
     (report.metrics.rows_in(), totals)
@@ -96,45 +122,51 @@ fn wordcount(settings: &Settings) {
     let batches = Arc::new(data::text_records(records, 16_384, 7));
     let input = Input { batches, period_ms: records as i64 / 1000, laps: 3 };
     let words = floor::wordcount(&input.batches, input.laps).0;
-    let run = |workers: usize| {
-        let (_, totals) = engine_run(engine::wordcount(&input, workers));
+    let run = |how: How| {
+        let (_, totals) = engine_run(engine::wordcount(&input, how));
         // Every word is in exactly 30 windows.
         assert_eq!(totals.get().1 as u64, words * 30, "the counts of all windows");
         (words, totals.get().2)
     };
     report(settings, "wordcount", "words", vec![
         ("floor: fused split and count", Box::new(|| floor::wordcount(&input.batches, input.laps))),
-        ("engine, 1 worker", Box::new(|| run(1))),
-        ("engine, 2 workers", Box::new(|| run(2))),
+        ("engine, 1 worker", Box::new(|| run(How::workers(1)))),
+        ("engine, 2 workers", Box::new(|| run(How::workers(2)))),
+        ("arrival, 1 worker", Box::new(|| run(How::workers(1).in_arrival_order()))),
+        ("arrival, 2 workers", Box::new(|| run(How::workers(2).in_arrival_order()))),
     ]);
 }
 
 fn filter_project(settings: &Settings, input: &Input) {
     const ABOVE: i64 = 5_000;
     let events = (input.laps * input.batches.iter().map(|b| b.num_rows()).sum::<usize>()) as u64;
-    let run = |workers: usize| {
-        let (_, totals) = engine_run(engine::filter_project(input, workers, ABOVE));
+    let run = |how: How| {
+        let (_, totals) = engine_run(engine::filter_project(input, how, ABOVE));
         (events, totals.get().1 as u64)
     };
     let floor = || (events, floor::filter_project(&input.batches, input.laps, ABOVE).1 as u64);
     report(settings, "filter-project", "rows", vec![
         ("floor: one loop", Box::new(floor)),
-        ("engine, 1 worker", Box::new(|| run(1))),
-        ("engine, 2 workers", Box::new(|| run(2))),
+        ("engine, 1 worker", Box::new(|| run(How::workers(1)))),
+        ("engine, 2 workers", Box::new(|| run(How::workers(2)))),
+        ("arrival, 1 worker", Box::new(|| run(How::workers(1).in_arrival_order()))),
+        ("arrival, 2 workers", Box::new(|| run(How::workers(2).in_arrival_order()))),
     ]);
 }
 
 fn count_per_key(settings: &Settings, input: &Input) {
     let events = (input.laps * input.batches.iter().map(|b| b.num_rows()).sum::<usize>()) as u64;
-    let run = |workers: usize| {
-        let (_, totals) = engine_run(engine::count_per_key(input, workers));
+    let run = |how: How| {
+        let (_, totals) = engine_run(engine::count_per_key(input, how));
         assert_eq!(totals.get().1 as u64, events, "every bid is counted once");
         (events, totals.get().2)
     };
     let mut variants: Vec<Variant<'_>> = vec![
         ("floor: hash table", Box::new(|| (events, floor::count_per_key(&input.batches, input.laps).1))),
-        ("engine, 1 worker", Box::new(|| run(1))),
-        ("engine, 2 workers", Box::new(|| run(2))),
+        ("engine, 1 worker", Box::new(|| run(How::workers(1)))),
+        ("engine, 2 workers", Box::new(|| run(How::workers(2)))),
+        ("arrival, 1 worker", Box::new(|| run(How::workers(1).in_arrival_order()))),
+        ("arrival, 2 workers", Box::new(|| run(How::workers(2).in_arrival_order()))),
     ];
     #[cfg(feature = "datafusion")]
     variants.insert(1, (
@@ -178,8 +210,8 @@ fn report(settings: &Settings, workload: &str, unit: &str, variants: Vec<Variant
         let (cpu, low, high) = median(&per_cpu[&place]);
         let wall = median(&per_wall[&place]).0;
         let scaling = match one {
-            Some(one) if variant.starts_with("engine, 2") => {
-                format!(", {:.2} × one worker", wall / median(&per_wall[&one]).0)
+            Some(one) if variant.contains(", 2 workers") || variant.starts_with("arrival") => {
+                format!(", {:.2} × one worker in epoch", wall / median(&per_wall[&one]).0)
             }
             _ => String::new(),
         };

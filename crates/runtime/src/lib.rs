@@ -43,4 +43,4 @@ pub mod topology;
 
 pub use job::{JobControl, Report, RunningJob, start};
 pub use metrics::{MetricsSnapshot, StageSnapshot};
-pub use options::{RunOptions, SchedulerPolicy};
+pub use options::{ReorderScheme, RunOptions, SchedulerPolicy};

@@ -36,6 +36,16 @@ impl SchedulerPolicy {
     }
 }
 
+/// How outcomes that were made out of order get back into it (ordered contracts).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReorderScheme {
+    /// A ring and a try-flag: no worker waits for another (Prasaad §3.2).
+    #[default]
+    NonBlocking,
+    /// One lock (Prasaad §3.1), to compare with.
+    Locked,
+}
+
 /// Settings of a run.
 #[derive(Clone)]
 pub struct RunOptions {
@@ -47,6 +57,8 @@ pub struct RunOptions {
     pub scheduler: SchedulerPolicy,
     /// What is promised about the sequence of results.
     pub order: OrderContract,
+    /// How the order is restored where it is promised.
+    pub reorder: ReorderScheme,
     /// The largest bundle, in rows.
     pub bundle_rows_max: usize,
     /// How long rows of a source may wait for company while the pipeline is busy.
@@ -72,6 +84,7 @@ impl Default for RunOptions {
             pin_workers: true,
             scheduler: SchedulerPolicy::default(),
             order: OrderContract::default(),
+            reorder: ReorderScheme::default(),
             bundle_rows_max: 64 * 1024,
             bundle_linger: Duration::from_millis(1),
             memory_limit_bytes: memory::default_limit_bytes(),

@@ -1,29 +1,26 @@
-//! Outcomes of a stage leave in the order of its inputs, however the workers finished them.
+//! Outcomes of a stage leave in the order of its inputs, however the workers finished them: the
+//! reorder buffers of `ordering`, and who must be told when there is room again.
 //!
-//! Room is reserved when work is claimed ([`Exit::reserve`]) and claims come in serial order, so the
-//! serials under way always fit: handing over never fails, and whoever has the oldest serial can
-//! always finish. A claim that finds no room is not made; [`Exit::send`] tells when there is room
-//! for those who were refused.
-
-use std::collections::BTreeMap;
+//! Room is asked for when work is claimed, and claims come in serial order, so whoever has the oldest
+//! serial can always finish. A claim that finds no room is not made; [`Exit::send`] tells when those
+//! who were refused should try again.
 
 use thalweg_core::Result;
-use thalweg_ordering::sync::{AtomicBool, AtomicUsize, Mutex, Ordering};
+use thalweg_ordering::reorder::{LockedReorderBuffer, Reorder, ReorderBuffer};
+use thalweg_ordering::sync::{AtomicBool, Ordering, fence};
+
+use crate::options::ReorderScheme;
 
 /// The place where outcomes wait for older ones.
 pub(crate) struct Exit<T> {
-    waiting: Mutex<Waiting<T>>,
-    /// Serials claimed and not yet delivered.
-    under_way: AtomicUsize,
-    capacity: usize,
+    buffer: Buffer<T>,
     /// Somebody found no room.
     refused: AtomicBool,
 }
 
-struct Waiting<T> {
-    next: u64,
-    early: BTreeMap<u64, T>,
-    busy: bool,
+enum Buffer<T> {
+    NonBlocking(ReorderBuffer<T>),
+    Locked(LockedReorderBuffer<T>),
 }
 
 /// Whether those who were refused should try again.
@@ -37,62 +34,46 @@ pub(crate) enum Room {
 }
 
 impl<T> Exit<T> {
-    pub(crate) fn new(capacity: usize) -> Self {
-        Exit {
-            waiting: Mutex::new(Waiting { next: 0, early: BTreeMap::new(), busy: false }),
-            under_way: AtomicUsize::new(0),
-            capacity: capacity.max(1),
-            refused: AtomicBool::new(false),
+    pub(crate) fn new(scheme: ReorderScheme, capacity: usize) -> Self {
+        let buffer = match scheme {
+            ReorderScheme::NonBlocking => Buffer::NonBlocking(ReorderBuffer::new(capacity, 0)),
+            ReorderScheme::Locked => Buffer::Locked(LockedReorderBuffer::new(capacity, 0)),
+        };
+        Exit { buffer, refused: AtomicBool::new(false) }
+    }
+
+    /// True if the outcome of this serial has room, which then stays so.
+    pub(crate) fn has_room(&self, serial: u64) -> bool {
+        let has_room = || match &self.buffer {
+            Buffer::NonBlocking(buffer) => buffer.has_room(serial),
+            Buffer::Locked(buffer) => buffer.has_room(serial),
+        };
+        has_room() || {
+            self.refused.store(true, Ordering::Relaxed);
+            // SeqCst on both sides, here and in `send`: either this sees the room that a delivery
+            // made, or the delivery sees that somebody was refused.
+            fence(Ordering::SeqCst);
+            has_room()
         }
     }
 
-    /// Reserves room for the next serial; false if there is none now.
-    pub(crate) fn reserve(&self) -> bool {
-        self.try_reserve() || {
-            // SeqCst on both sides: either this sees the room that a delivery made, or the delivery
-            // sees that somebody was refused.
-            self.refused.store(true, Ordering::SeqCst);
-            self.try_reserve()
-        }
-    }
-
-    fn try_reserve(&self) -> bool {
-        let one_more = |count: usize| (count < self.capacity).then_some(count + 1);
-        self.under_way.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
-    }
-
-    /// Gives back room that was reserved and is not needed.
-    pub(crate) fn release(&self) {
-        self.under_way.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// Hands over the outcome of a serial for which room was reserved, and delivers in order what
-    /// is next, unless another thread is at it.
+    /// Hands over the outcome of a serial that has room, and delivers in order what is next, unless
+    /// another worker is at it. After an error nothing is delivered any more.
     pub(crate) fn send(
         &self,
         serial: u64,
         outcome: T,
-        mut deliver: impl FnMut(T) -> Result<()>,
+        deliver: impl FnMut(T) -> Result<()>,
     ) -> Result<Room> {
-        let mut waiting = self.waiting.lock().expect("no panic under this lock");
-        let previous = waiting.early.insert(serial, outcome);
-        assert!(previous.is_none() && serial >= waiting.next, "a serial is handed over once");
-        if waiting.busy {
+        let sent = match &self.buffer {
+            Buffer::NonBlocking(buffer) => buffer.send(serial, outcome, deliver)?,
+            Buffer::Locked(buffer) => buffer.send(serial, outcome, deliver)?,
+        };
+        if sent.delivered == 0 {
             return Ok(Room::Unasked);
         }
-        waiting.busy = true;
-        loop {
-            let next = waiting.next;
-            let Some(outcome) = waiting.early.remove(&next) else { break };
-            waiting.next += 1;
-            drop(waiting);
-            deliver(outcome)?;
-            self.under_way.fetch_sub(1, Ordering::SeqCst);
-            waiting = self.waiting.lock().expect("no panic under this lock");
-        }
-        waiting.busy = false;
-        drop(waiting);
-        match self.refused.load(Ordering::SeqCst) && self.refused.swap(false, Ordering::SeqCst) {
+        fence(Ordering::SeqCst);
+        match self.refused.load(Ordering::Relaxed) && self.refused.swap(false, Ordering::Relaxed) {
             true => Ok(Room::Wanted),
             false => Ok(Room::Unasked),
         }
@@ -104,26 +85,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_leave_in_serial_order_and_make_room() {
-        let exit = Exit::new(2);
-        let mut out = Vec::new();
-        assert!(exit.reserve() && exit.reserve());
-        assert!(!exit.reserve(), "full");
-        let room = exit
-            .send(1, 'b', |o| {
-                out.push(o);
-                Ok(())
-            })
-            .expect("delivered");
-        assert_eq!((out.as_slice(), room), (&[][..], Room::Wanted));
-        assert!(!exit.reserve(), "still full: the oldest one is missing");
-        let room = exit
-            .send(0, 'a', |o| {
-                out.push(o);
-                Ok(())
-            })
-            .expect("delivered");
-        assert_eq!((out.as_slice(), room), (&['a', 'b'][..], Room::Wanted));
-        assert!(exit.reserve());
+    fn those_who_were_refused_are_told_of_room() {
+        for scheme in [ReorderScheme::NonBlocking, ReorderScheme::Locked] {
+            let exit = Exit::new(scheme, 2);
+            let mut out = Vec::new();
+            assert!(exit.has_room(1) && !exit.has_room(2));
+            let mut send = |serial, value| {
+                let deliver = |value| {
+                    out.push(value);
+                    Ok(())
+                };
+                exit.send(serial, value, deliver).expect("delivered")
+            };
+            assert_eq!(send(1, 'b'), Room::Unasked, "nothing has left");
+            assert_eq!(send(0, 'a'), Room::Wanted);
+            assert!(exit.has_room(3));
+            assert_eq!(send(2, 'c'), Room::Unasked);
+            assert_eq!(out, ['a', 'b', 'c']);
+        }
     }
 }

@@ -146,39 +146,44 @@ pub(crate) enum Arrival {
 /// Elements that any worker may claim, oldest first.
 struct Worklist {
     queue: Queue<(u64, Element)>,
-    /// Elements in the queue that nobody has claimed. Raised after the push, lowered before the
-    /// pop, so a claim always finds its element.
-    waiting: AtomicUsize,
-    /// The serial of the next element within this stage. Written by whoever brings elements in
-    /// order, one at a time.
-    next: AtomicU64,
+    /// Elements added so far, which is the serial of the next one within this stage. Written after
+    /// the push by whoever brings elements in order, one at a time; read by those who claim.
+    added: AtomicU64,
+    /// Elements claimed so far. Raised by whoever claims, before the pop.
+    claimed: AtomicU64,
 }
 
 impl Worklist {
     fn new() -> Self {
-        Worklist { queue: Queue::new(), waiting: AtomicUsize::new(0), next: AtomicU64::new(0) }
+        Worklist { queue: Queue::new(), added: AtomicU64::new(0), claimed: AtomicU64::new(0) }
     }
 
     /// Adds an element. Only for whoever brings the elements of this stage in order.
     fn push(&self, element: Element) {
         // Relaxed: one writer at a time, ordered by whatever hands the turn on.
-        let serial = self.next.load(Ordering::Relaxed);
-        self.next.store(serial + 1, Ordering::Relaxed);
+        let serial = self.added.load(Ordering::Relaxed);
         self.queue.push((serial, element));
-        self.waiting.fetch_add(1, Ordering::Release);
+        // Release: pairs with the Acquire in `claim`; the element is in the queue.
+        self.added.store(serial + 1, Ordering::Release);
     }
 
     /// Takes the oldest element, if there is one and `exit` has room for its outcome.
     fn claim<T>(&self, exit: &Exit<T>) -> Option<(u64, Element)> {
-        if self.waiting.load(Ordering::Acquire) == 0 || !exit.reserve() {
-            return None;
-        }
-        let one_less = |count: usize| count.checked_sub(1);
-        match self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less) {
-            Ok(_) => Some(self.queue.pop().expect("an element is pushed before it is counted")),
-            Err(_) => {
-                exit.release();
-                None
+        let mut claimed = self.claimed.load(Ordering::Relaxed);
+        loop {
+            // Claims come in the order of elements, so this one is the oldest, or younger than others
+            // that had room before it.
+            if claimed == self.added.load(Ordering::Acquire) || !exit.has_room(claimed) {
+                return None;
+            }
+            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+            match self.claimed.compare_exchange_weak(claimed, claimed + 1, success, failure) {
+                // Perhaps another's element, who then gets this one: both have room.
+                Ok(_) => {
+                    let element = self.queue.pop();
+                    return Some(element.expect("an element is pushed before it is counted"));
+                }
+                Err(now) => claimed = now,
             }
         }
     }
@@ -242,7 +247,7 @@ pub struct GatheredPiece {
 impl OrderedFlow {
     /// Lays the flow out.
     pub(crate) fn new(graph: &Graph, options: &RunOptions) -> Self {
-        let order = options.order;
+        let RunOptions { order, reorder, .. } = *options;
         let count = graph.stages.len();
         let mut fed_by = vec![vec![false; count]; count];
         let mut lanes = vec![Vec::new(); count];
@@ -264,9 +269,9 @@ impl OrderedFlow {
                 lanes: lanes[place].clone(),
                 merge: merge.map(|merge| (InTurn::new(), Mutex::new(merge))),
                 work: Worklist::new(),
-                routed: Exit::new(UNDER_WAY_MAX),
+                routed: Exit::new(reorder, UNDER_WAY_MAX),
                 dispatch: Mutex::new(Dispatch::new()),
-                exit: Exit::new(UNDER_WAY_MAX),
+                exit: Exit::new(reorder, UNDER_WAY_MAX),
                 sources: fed_by[place].iter().filter(|&&fed| fed).count(),
             }
         };

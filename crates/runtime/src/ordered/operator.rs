@@ -41,7 +41,7 @@ impl Job {
         let ordered = &flow.stages[stage];
         loop {
             let mut dispatch = ordered.dispatch.lock().expect("no panic under this lock");
-            if dispatch.pending.is_empty() || !ordered.exit.reserve() {
+            if dispatch.pending.is_empty() || !ordered.exit.has_room(dispatch.next) {
                 return Ok(());
             }
             let routed = dispatch.pending.pop_front().expect("checked above");
