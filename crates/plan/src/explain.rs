@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::logical::{LogicalPlan, Node};
 use crate::physical::{PhysicalPlan, StageDescription};
 
-/// The plan in words. `order` is the contract about order (`pipeline.order`).
+/// The plan in words. `order` is the contract about order (`pipeline.order`), and what weakens it.
 pub fn explain(plan: &PhysicalPlan, order: &str) -> String {
     let mut text = String::from("== Logical plan ==\n");
     let mut seen = Vec::new();
@@ -63,5 +63,8 @@ fn write_stage(text: &mut String, place: usize, stage: &StageDescription) {
     text.push('\n');
     for detail in &stage.details {
         let _ = writeln!(text, "      {detail}");
+    }
+    if !stage.order.is_empty() {
+        let _ = writeln!(text, "      order: {}", stage.order);
     }
 }

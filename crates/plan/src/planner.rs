@@ -199,7 +199,12 @@ impl Planner {
                     .at(statement.span));
             }
         };
-        Ok(explain(&plan, self.settings().get("pipeline.order")))
+        let settings = self.settings();
+        let mut order = settings.order().to_string();
+        if settings.order().is_ordered() && settings.allows_nondeterministic() {
+            order.push_str(" (runs may differ: 'pipeline.order.allow-nondeterministic' is set)");
+        }
+        Ok(explain(&plan, &order))
     }
 
     /// The names and types of a query's result.

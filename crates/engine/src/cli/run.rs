@@ -158,7 +158,7 @@ impl Observer for Console {
         if let Ok(report) = result {
             self.totals.add(report);
             if self.metrics {
-                say(&summary::metrics(&job.name, report));
+                say(&summary::metrics(job, report));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use thalweg::session::JobDescription;
 use thalweg_runtime::metrics::{LatencyPercentiles, StageRole};
 use thalweg_runtime::{MetricsSnapshot, Report, StageSnapshot, memory};
 
@@ -87,9 +88,12 @@ const HEADERS: [&str; 16] = [
 ];
 
 /// The counters of each operator as a table, and the latencies of results.
-pub fn metrics(name: &str, report: &Report) -> String {
-    let mut output = format!("metrics of {name}\n");
-    output.push_str(&table(&report.metrics));
+pub fn metrics(job: &JobDescription, report: &Report) -> String {
+    let mut output = match job.order.is_ordered() {
+        true => format!("metrics of {} (order: {})\n", job.name, job.order),
+        false => format!("metrics of {}\n", job.name),
+    };
+    output.push_str(&table(&report.metrics, &job.order_costs));
     output.push_str(&latencies(report.latency.as_ref()));
     output.push_str(&format!(
         "most in flight and in state {}, run time {}\n",
@@ -99,8 +103,11 @@ pub fn metrics(name: &str, report: &Report) -> String {
     output
 }
 
-fn table(metrics: &MetricsSnapshot) -> String {
-    let rows: Vec<[String; HEADERS.len()]> = metrics.stages.iter().map(cells).collect();
+fn table(metrics: &MetricsSnapshot, order_costs: &[String]) -> String {
+    let costs = order_costs.iter().map(String::as_str).chain(std::iter::repeat(""));
+    let stages = metrics.stages.iter().zip(costs);
+    let rows: Vec<[String; HEADERS.len()]> =
+        stages.map(|(stage, order_cost)| cells(stage, order_cost)).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([HEADERS[column].len()]).max().unwrap_or_default()
@@ -123,14 +130,18 @@ fn table(metrics: &MetricsSnapshot) -> String {
     output
 }
 
-fn cells(stage: &StageSnapshot) -> [String; HEADERS.len()] {
-    let kind = match stage.role {
+fn cells(stage: &StageSnapshot, order_cost: &str) -> [String; HEADERS.len()] {
+    let role = match stage.role {
         StageRole::Source if stage.idle => "source (idle)",
         StageRole::Source => "source",
         StageRole::Transform => "stateless",
         StageRole::Operator => "stateful",
         StageRole::Sink => "sink",
     };
+    let waits_for = stage.held_by.as_ref().map(|input| format!("waits for {input}"));
+    let order_cost = (!order_cost.is_empty()).then(|| order_cost.to_owned());
+    let words = [Some(role.to_owned()), order_cost, waits_for];
+    let kind = words.into_iter().flatten().collect::<Vec<_>>().join("; ");
     [
         stage.name.clone(),
         units::count(stage.rows_in),
@@ -147,7 +158,7 @@ fn cells(stage: &StageSnapshot) -> [String; HEADERS.len()] {
         units::bytes(stage.state_bytes as usize),
         units::count(stage.queued as u64),
         stage.watermark.to_string(),
-        kind.to_owned(),
+        kind,
     ]
 }
 
@@ -170,7 +181,7 @@ fn latencies(latency: Option<&LatencyPercentiles>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_core::Watermark;
+    use thalweg_core::{OrderContract, Watermark};
 
     fn stage(role: StageRole, rows: u64, late: u64) -> StageSnapshot {
         let metrics = thalweg_runtime::metrics::StageMetrics::new();
@@ -211,9 +222,35 @@ mod tests {
         assert!(line.starts_with(start), "{line}");
     }
 
+    fn job(order: OrderContract, order_costs: &[&str]) -> JobDescription {
+        JobDescription {
+            name: "the job".to_owned(),
+            workers: 1,
+            memory_limit_bytes: 1 << 20,
+            order,
+            order_costs: order_costs.iter().map(|&cost| cost.to_owned()).collect(),
+            is_bounded: true,
+            printing: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_ordered_job_tells_what_keeps_its_rows_in_order() {
+        let mut report = report();
+        report.metrics.stages[2].held_by = Some("b".to_owned());
+        let job = job(OrderContract::EventTime, &["", "scatter by key, reorder", "merge by time"]);
+        let text = metrics(&job, &report);
+        let line = |place: usize| text.lines().nth(place).expect("a line");
+        assert_eq!(line(0), "metrics of the job (order: event_time)");
+        assert!(line(2).ends_with("  source"), "{text}");
+        assert!(line(3).ends_with("  stateful; scatter by key, reorder"), "{text}");
+        assert!(line(4).ends_with("  sink; merge by time; waits for b"), "{text}");
+    }
+
     #[test]
     fn the_table_has_a_line_for_each_stage() {
-        let text = metrics("job", &report());
+        let text = metrics(&job(OrderContract::Epoch, &["", "", ""]), &report());
+        assert!(text.starts_with("metrics of the job\n"), "{text}");
         assert_eq!(text.lines().count(), 1 + 1 + 3 + 2);
         let header = text.lines().nth(1).expect("a header");
         let operator = text.lines().nth(3).expect("the operator");

@@ -2,7 +2,7 @@
 
 use chrono_tz::Tz;
 use thalweg_core::graph::Graph;
-use thalweg_core::{Error, Result, Sink, TableSchema};
+use thalweg_core::{Error, OrderContract, Result, Sink, TableSchema};
 use thalweg_runtime::{JobControl, Report};
 
 /// A job that is about to run.
@@ -14,6 +14,10 @@ pub struct JobDescription {
     pub workers: usize,
     /// Everything that it may keep in memory, in bytes.
     pub memory_limit_bytes: usize,
+    /// What is promised about the sequence of its results.
+    pub order: OrderContract,
+    /// For each stage of its graph what keeps rows in order; empty words where nothing has to.
+    pub order_costs: Vec<String>,
     /// True if it ends by itself.
     pub is_bounded: bool,
     /// The places in its graph of sinks that print: the result of a SELECT, tables of `print`.

@@ -152,6 +152,8 @@ impl Session {
             name: self.job_name(what),
             workers: options.workers,
             memory_limit_bytes: options.memory_limit_bytes,
+            order: options.order,
+            order_costs: plan.stages.iter().map(|stage| stage.order.clone()).collect(),
             is_bounded: plan.is_bounded,
             printing: self.printing_stages(&plan.graph),
         };

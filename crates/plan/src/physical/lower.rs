@@ -170,6 +170,7 @@ impl<'a> Lowering<'a> {
             kind: word.to_string(),
             details,
             inputs: inputs.iter().map(|input| (input.from.0, input.port)).collect(),
+            order: super::ordered::describe(&kind, inputs.len(), self.environment.order),
         });
         self.graph.add(id, name, kind, inputs)
     }
@@ -267,6 +268,7 @@ impl<'a> Lowering<'a> {
         if let Some(assigner) = &plan.assigner {
             details.push(format!("watermark: {}", assigner.watermark));
         }
+        details.extend(super::ordered::describe_time_order(table, self.environment.order)?);
         let id = self.identities.give("source", "", &[node]);
         let kind = StageKind::Source { source, assigner: None };
         let name = table.name.clone();

@@ -109,6 +109,8 @@ pub struct StageDescription {
     pub details: Vec<String>,
     /// The places of its inputs with their ports.
     pub inputs: Vec<(usize, usize)>,
+    /// What keeps its rows in order; empty where no sequence is promised.
+    pub order: String,
 }
 
 impl PlanEnvironment<'_> {

@@ -1,6 +1,7 @@
 //! What the ordered contracts (`arrival`, `event_time`) ask of a query: nothing that the data do not
 //! decide, and inputs sorted by time where they are merged by it.
 
+use thalweg_core::graph::StageKind;
 use thalweg_core::{Error, OrderContract, Result, Source};
 use thalweg_expr::Expr;
 use thalweg_operators::time_order::TimeOrderedSource;
@@ -56,6 +57,25 @@ pub(super) fn check_table(
     Ok(())
 }
 
+/// What keeps the rows of a stage in order, in the words of docs/order.md.
+pub(super) fn describe(kind: &StageKind, inputs: usize, order: OrderContract) -> String {
+    if !order.is_ordered() {
+        return String::new();
+    }
+    let merge = match order {
+        OrderContract::EventTime => "merge by time",
+        _ => "merge by arrival",
+    };
+    let own = match kind {
+        StageKind::Source { .. } | StageKind::Sink(_) => None,
+        StageKind::Transform(_) => Some("reorder"),
+        StageKind::Operator(operator) if operator.is_singleton() => Some("one at a time"),
+        StageKind::Operator(_) => Some("scatter by key, reorder"),
+    };
+    let words = (inputs > 1).then_some(merge).into_iter().chain(own);
+    words.collect::<Vec<_>>().join(", ")
+}
+
 fn refuse(what: &str, order: OrderContract) -> Error {
     Error::plan(format!(
         "{what} depends on when the job runs, and 'pipeline.order' = '{order}' promises a sequence \
@@ -81,6 +101,18 @@ pub(super) fn in_time_order(
     let Some(rowtime) = scan.rowtime.clone() else { return Ok(source) };
     let clock = environment.clock.clone();
     Ok(Box::new(TimeOrderedSource::new(source, table.name.clone(), rowtime, within_ms, clock)))
+}
+
+/// How a table's rows come to be in the order of time, for EXPLAIN.
+pub(super) fn describe_time_order(
+    table: &ResolvedTable,
+    order: OrderContract,
+) -> Result<Option<String>> {
+    Ok(match (sort_within_ms(table)?, order) {
+        (Some(within_ms), _) => Some(format!("sorted by row time within {within_ms} ms")),
+        (None, OrderContract::EventTime) => Some("must be sorted by row time".to_owned()),
+        (None, _) => None,
+    })
 }
 
 fn sort_within_ms(table: &ResolvedTable) -> Result<Option<i64>> {

@@ -233,20 +233,25 @@ fn constants_are_a_source() {
 }
 
 #[test]
-fn explain_shows_plan_and_stages() {
-    let options = PlannerOptions {
-        base_dir: ".".into(),
-        allowed_roots: Vec::new(),
-        workers: 2,
-        clock: Arc::new(ManualClock::default()),
-    };
-    let mut planner = Planner::new(Arc::new(Fake), options);
-    let statements = parse_script(&format!("{DEPARTURES}{BOTH}")).expect("it parses");
-    let (last, declarations) = statements.split_last().expect("statements");
-    for statement in declarations {
-        planner.execute_ddl(statement).expect("it is declared");
+fn explain_shows_what_order_costs() {
+    let text = explained("SET 'pipeline.order' = 'arrival';");
+    for part in ["order: arrival; ", "order: reorder", "order: scatter by key, reorder"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
     }
-    let text = planner.explain(last).expect("it is explained");
+    let text = explained(
+        "SET 'pipeline.order' = 'event_time'; \
+         SET 'pipeline.order.allow-nondeterministic' = 'true';",
+    );
+    for part in ["order: event_time (runs may differ", "must be sorted by row time"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let text = explained("");
+    assert_eq!(text.matches("order:").count(), 1, "nothing but the contract: {text}");
+}
+
+#[test]
+fn explain_shows_plan_and_stages() {
+    let text = explained("");
     for part in [
         "sched TIMESTAMP(3) *ROWTIME*",
         "TUMBLE(3600000 ms)",
@@ -258,4 +263,22 @@ fn explain_shows_plan_and_stages() {
     ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
+}
+
+/// What EXPLAIN says about the statement set over departures under these settings.
+fn explained(settings: &str) -> String {
+    let options = PlannerOptions {
+        base_dir: ".".into(),
+        allowed_roots: Vec::new(),
+        workers: 2,
+        clock: Arc::new(ManualClock::default()),
+    };
+    let mut planner = Planner::new(Arc::new(Fake), options);
+    let script = format!("{DEPARTURES}{settings}{BOTH}");
+    let statements = parse_script(&script).expect("it parses");
+    let (last, declarations) = statements.split_last().expect("statements");
+    for statement in declarations {
+        planner.execute_ddl(statement).expect("it is declared");
+    }
+    planner.explain(last).expect("it is explained")
 }
