@@ -42,15 +42,64 @@ impl CanonicalOrder {
             places.sort_by_key(|&place| major(place as usize));
             return Ok(places);
         }
+        if keys.prefix(ids[0]).is_some() {
+            return self.by_prefix(keys, ids, major);
+        }
+        self.by_bytes(keys, ids, &mut places, major)?;
+        Ok(places)
+    }
+
+    /// Sorts by virtual partition and the first bytes of the keys, which stand in one number beside
+    /// the place; where these are equal, by all bytes. Encoding every key to compare it took a
+    /// quarter of the time of a word count.
+    fn by_prefix(
+        &self,
+        keys: &KeyTable,
+        ids: &[u32],
+        major: impl Fn(usize) -> i64,
+    ) -> Result<Vec<u32>> {
+        let coarse = |place: usize| -> u128 {
+            let virtual_partition = u128::from(keys.hash_of(ids[place]) >> 56);
+            let (is_value, first) = keys.prefix(ids[place]).unwrap_or_default();
+            virtual_partition << 97 | u128::from(is_value) << 96 | u128::from(first) << 32
+        };
+        let mut sorted: Vec<u128> =
+            (0..ids.len()).map(|place| coarse(place) | place as u128).collect();
+        sorted.sort_unstable();
+        let mut places: Vec<u32> = sorted.iter().map(|&packed| packed as u32).collect();
+        let same = |a: &u128, b: &u128| a >> 32 == b >> 32;
+        let mut from = 0;
+        for tied in sorted.chunk_by(same) {
+            let to = from + tied.len();
+            if tied.len() > 1 {
+                self.by_bytes(keys, ids, &mut places[from..to], |_| 0)?;
+            }
+            from = to;
+        }
+        // Few windows leave together, mostly one.
+        places.sort_by_key(|&place| major(place as usize));
+        Ok(places)
+    }
+
+    /// Sorts places by all that counts.
+    fn by_bytes(
+        &self,
+        keys: &KeyTable,
+        ids: &[u32],
+        places: &mut [u32],
+        major: impl Fn(usize) -> i64,
+    ) -> Result<()> {
         let converter = RowConverter::new(self.fields.clone())?;
-        let rows = converter.convert_columns(&keys.take_keys(ids)?)?;
-        let virtual_partition = |place: usize| keys.hash_of(ids[place]) >> 56;
-        places.sort_unstable_by(|&a, &b| {
-            let (a, b) = (a as usize, b as usize);
-            let coarse = |place| (major(place), virtual_partition(place));
+        let named: Vec<u32> = places.iter().map(|&place| ids[place as usize]).collect();
+        let rows = converter.convert_columns(&keys.take_keys(&named)?)?;
+        let coarse = |n: usize| (major(places[n] as usize), keys.hash_of(named[n]) >> 56);
+        let mut order: Vec<usize> = (0..named.len()).collect();
+        order.sort_unstable_by(|&a, &b| {
             coarse(a).cmp(&coarse(b)).then_with(|| rows.row(a).cmp(&rows.row(b)))
         });
-        Ok(places)
+        let sorted: Vec<u32> = order.into_iter().map(|n| places[n]).collect();
+        places.copy_from_slice(&sorted);
+        Ok(())
     }
 }
 
@@ -59,9 +108,44 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use arrow_array::{ArrayRef, Int64Array};
+    use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 
     use crate::keys::partition_of;
+
+    /// The short cut over the first bytes gives the order of the encoded keys.
+    #[test]
+    fn texts_and_integers_with_nulls_have_the_order_of_their_bytes() {
+        let texts: StringViewArray = (0..3000)
+            .map(|n| match n % 5 {
+                0 => Some("x".repeat(n % 40)),
+                1 => Some(format!("a common beginning {}", n * 7919 % 3000)),
+                2 => Some(format!("common{}", n % 700)),
+                3 if n == 3 => None,
+                _ => Some(format!("{}\u{0}", n % 900)),
+            })
+            .collect();
+        let integers: Int64Array =
+            (0..3000).map(|n| (n != 9).then_some((n - 1500) * 1_000_003)).collect();
+        for (column, of) in [
+            (Arc::new(texts) as ArrayRef, DataType::STRING),
+            (Arc::new(integers) as ArrayRef, DataType::BigInt),
+        ] {
+            let canonical =
+                CanonicalOrder::wanted(OrderContract::Arrival, std::slice::from_ref(&of))
+                    .expect("it has an order")
+                    .expect("an ordered contract");
+            let mut table = KeyTable::new(&[of]).expect("one column");
+            let mut ids = Vec::new();
+            table.intern(&[column], None, &mut ids).expect("interned");
+            ids.sort_unstable();
+            ids.dedup();
+            let major = |place: usize| (place % 3) as i64;
+            let quick = canonical.permutation(&table, &ids, major).expect("sorted");
+            let mut slow: Vec<u32> = (0..ids.len() as u32).collect();
+            canonical.by_bytes(&table, &ids, &mut slow, major).expect("sorted");
+            assert_eq!(quick, slow);
+        }
+    }
 
     #[test]
     fn the_order_of_all_keys_is_that_of_the_partitions_one_behind_the_other() {

@@ -162,6 +162,12 @@ impl IntegerTable {
         }
     }
 
+    /// False for NULL, and a number that has the order of the keys.
+    pub(super) fn prefix(&self, id: u32) -> (bool, u64) {
+        let key = self.keys[id as usize] as u64 ^ 1 << 63;
+        if self.null == Some(id) { (false, 0) } else { (true, key) }
+    }
+
     pub(super) fn take(&self, ids: &[u32]) -> ArrayRef {
         // Most often NULL is no key, or none of these: then values are copied without a test each.
         let null = self.null.filter(|null| ids.contains(null));

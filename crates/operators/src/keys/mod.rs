@@ -159,6 +159,16 @@ impl KeyTable {
         self.ids.free.push(id);
     }
 
+    /// False for NULL, and a number such that keys with different numbers have the order of their
+    /// key bytes. `None` where a key is more than one column, or of another type.
+    fn prefix(&self, id: u32) -> Option<(bool, u64)> {
+        match &self.layout {
+            Layout::Integer(table) => Some(table.prefix(id)),
+            Layout::Text(table) => Some(table.prefix(id)),
+            Layout::Single | Layout::Rows(_) => None,
+        }
+    }
+
     /// The keys with these ids, as columns of the declared types.
     pub fn take_keys(&self, ids: &[u32]) -> Result<Vec<ArrayRef>> {
         match &self.layout {

@@ -144,6 +144,22 @@ impl TextTable {
         }
     }
 
+    /// False for NULL, and the first eight bytes as a number that has their order.
+    pub(super) fn prefix(&self, id: u32) -> (bool, u64) {
+        if self.null == Some(id) {
+            return (false, 0);
+        }
+        let view = self.views[id as usize];
+        let mut first = [0u8; 8];
+        if view as u32 > 12 {
+            first.copy_from_slice(&self.long[id as usize].as_bytes()[..8]);
+        } else {
+            // Behind the length stand the bytes, padded with zeros.
+            first.copy_from_slice(&view.to_le_bytes()[4..12]);
+        }
+        (true, u64::from_be_bytes(first))
+    }
+
     pub(super) fn take(&self, ids: &[u32]) -> ArrayRef {
         let mut strings = StringViewBuilder::with_capacity(ids.len());
         for &id in ids {
