@@ -160,6 +160,10 @@ pub fn batch_bytes(batch: &RecordBatch) -> usize {
 
 fn array_bytes(array: &dyn Array) -> usize {
     use arrow_schema::DataType as A;
+    if let Some(width) = array.data_type().primitive_width() {
+        // Most columns: asking Arrow would build a description of the array first.
+        return array.len() * width + array.nulls().map_or(0, |_| array.len().div_ceil(8));
+    }
     match array.data_type() {
         A::Utf8View => view_bytes(array.as_string_view().views()),
         A::BinaryView => view_bytes(array.as_binary_view().views()),
