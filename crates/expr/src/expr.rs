@@ -334,6 +334,20 @@ impl Expr {
         };
         own || self.any_child(&mut Expr::uses_wall_clock)
     }
+    /// The first function in it whose value the data do not decide (`RAND`, `NOW`, `UUID`, …).
+    pub fn undecided_function(&self) -> Option<&Function> {
+        if let ExprKind::Call { function, .. } = &self.kind
+            && (!function.deterministic || function.uses_wall_clock)
+        {
+            return Some(function);
+        }
+        let mut found = None;
+        self.any_child(&mut |child| {
+            found = child.undecided_function();
+            found.is_some()
+        });
+        found
+    }
     /// True if it reads the running watermark of the rows (`CURRENT_WATERMARK`).
     pub fn uses_watermark(&self) -> bool {
         let own = match &self.kind {

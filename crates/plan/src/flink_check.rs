@@ -7,6 +7,8 @@
 use sqlparser::ast as sql;
 use thalweg_core::Span;
 
+use crate::physical::SORT_WITHIN;
+
 use crate::ast::{
     CreateTable, Insert, Query, Statement, StatementKind, WindowCall, WindowFunction, WindowInput,
 };
@@ -179,6 +181,10 @@ impl Check {
             let known = OUR_OPTIONS
                 .iter()
                 .find(|(of, name, _)| of == connector && (*name == key.text || *name == pair));
+            if key.text == SORT_WITHIN {
+                let text = "Flink does not sort a source; its windows take rows in any order";
+                self.find(key.span, format!("the option '{SORT_WITHIN}' is ours: {text}"));
+            }
             if let Some((_, _, instead)) = known {
                 self.find(key.span, format!("the option '{}' is ours: {instead}", key.text));
             }
@@ -228,6 +234,15 @@ mod tests {
     fn findings(text: &str) -> Vec<(u32, String)> {
         let statements = parse_script(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         flink_refusals(&statements).into_iter().map(|f| (f.span.line, f.message)).collect()
+    }
+
+    #[test]
+    fn a_source_that_sorts_is_ours() {
+        let text = "CREATE TABLE t (ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH
+              ('connector' = 'kafka',
+               'source.sort-within' = '1 h');";
+        let [(3, message)] = &findings(text)[..] else { panic!("{:?}", findings(text)) };
+        assert!(message.contains("'source.sort-within' is ours"), "{message}");
     }
 
     #[test]

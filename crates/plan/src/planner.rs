@@ -243,6 +243,7 @@ impl Planner {
             late,
             order: settings.order(),
             allows_nondeterministic: settings.allows_nondeterministic(),
+            undecided: binder.undecided_functions(),
             max_future_skew_ms: skew.map(|d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)),
             dry_run,
         })

@@ -24,6 +24,11 @@ impl Binder<'_> {
             Ok(None) => self.by_kind(expr, names),
             Err(error) => Err(error),
         };
+        // Parts are bound before the whole, so the smallest expression is remembered.
+        if let Ok(Some(function)) = bound.as_ref().map(Expr::undecided_function) {
+            let mut undecided = self.undecided.borrow_mut();
+            undecided.entry(function.name.clone()).or_insert_with(|| span_of(expr));
+        }
         bound.map_err(|error| error.at(span_of(expr)))
     }
 

@@ -36,7 +36,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use thalweg_core::{ColumnType, Error, Result};
+use thalweg_core::{ColumnType, Error, Result, Span};
 use thalweg_expr::Session;
 use thalweg_operators::aggregate::{self as aggregate_functions, AggregateFunction, UserAggregate};
 
@@ -63,6 +63,8 @@ pub struct Binder<'a> {
     views: RefCell<HashMap<String, Node>>,
     windows: Cell<u32>,
     depth: Cell<u32>,
+    /// Where functions stand whose values the data do not decide, by name.
+    undecided: RefCell<HashMap<String, Span>>,
 }
 
 /// What a query can refer to besides the catalog.
@@ -89,7 +91,13 @@ impl<'a> Binder<'a> {
             views: RefCell::default(),
             windows: Cell::new(0),
             depth: Cell::new(0),
+            undecided: RefCell::default(),
         }
+    }
+
+    /// Where functions stand, in what was bound so far, whose values the data do not decide.
+    pub fn undecided_functions(&self) -> HashMap<String, Span> {
+        self.undecided.borrow().clone()
     }
 
     fn is_user_aggregate(&self, name: &str) -> bool {

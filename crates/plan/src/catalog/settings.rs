@@ -328,6 +328,19 @@ mod tests {
     }
 
     #[test]
+    fn contracts_and_policies_are_words() -> Result<()> {
+        for order in ["epoch", "arrival", "event_time"] {
+            assert_eq!(set("pipeline.order", order)?.order().to_string(), order);
+        }
+        let policies = ["nem", "round-robin", "lp", "ct", "et", "qst"]
+            .map(|word| set("pipeline.scheduler", word).expect("a policy").scheduler() as u8);
+        assert!(policies.is_sorted_by(|a, b| a < b), "each word is a policy of its own");
+        assert!(!Settings::default().allows_nondeterministic());
+        assert!(set("pipeline.order.allow-nondeterministic", "TRUE")?.allows_nondeterministic());
+        Ok(())
+    }
+
+    #[test]
     fn wrong_keys_and_values_are_refused_with_a_way_out() {
         let cases = [
             ("pipeline.wrokers", "2", "did you mean 'pipeline.workers'?"),
@@ -345,10 +358,8 @@ mod tests {
             let error = set(key, value).expect_err(key);
             assert!(error.help().is_some_and(|h| h.contains(help)), "{key}: {:?}", error.help());
         }
-        for (key, value) in [("pipeline.order", "arrival"), ("execution.runtime-mode", "BATCH")] {
-            let error = set(key, value).expect_err(key);
-            assert_eq!(error.kind(), thalweg_core::ErrorKind::Unsupported);
-        }
+        let error = set("execution.runtime-mode", "BATCH").expect_err("streams only");
+        assert_eq!(error.kind(), thalweg_core::ErrorKind::Unsupported);
     }
 
     #[test]

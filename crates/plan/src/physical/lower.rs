@@ -119,7 +119,7 @@ impl<'a> Lowering<'a> {
             self.needs_exact_watermarks |= expressions(node).any(Expr::uses_watermark);
             if let LogicalKind::Scan { table, columns } = &node.kind {
                 let scan = plan_scan(table, columns, self.environment);
-                super::ordered::check_table(table, &scan, self.environment)?;
+                super::ordered::check_table(table, columns, &scan, self.environment)?;
                 let request = scan.request;
                 self.environment.connectors.validate(&request, false)?;
                 if !self.environment.connectors.is_bounded(&request) {

@@ -18,14 +18,14 @@ mod tests;
 mod values;
 mod window;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use thalweg_core::connector::{Connectors, TableRequest};
 use thalweg_core::graph::Graph;
 use thalweg_core::shim::SharedClock;
-use thalweg_core::{OrderContract, Result, Sink};
+use thalweg_core::{OrderContract, Result, Sink, Span};
 use thalweg_expr::Session;
 
 use crate::bind::table::ResolvedTable;
@@ -53,6 +53,8 @@ pub struct PlanEnvironment<'a> {
     pub order: OrderContract,
     /// `pipeline.order.allow-nondeterministic`.
     pub allows_nondeterministic: bool,
+    /// Where functions stand whose values the data do not decide, by name.
+    pub undecided: HashMap<String, Span>,
     /// True if nothing is to be opened: the plan is only looked at.
     pub dry_run: bool,
 }

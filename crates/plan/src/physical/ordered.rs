@@ -10,6 +10,7 @@ use super::scan::ScanPlan;
 use super::{PlanEnvironment, SORT_WITHIN};
 use crate::bind::table::{ColumnOrigin, ResolvedTable};
 use crate::catalog::parse_duration;
+use crate::diagnostic::nearest;
 
 /// Refuses expressions whose values the data do not decide.
 pub(super) fn check_expressions<'a>(
@@ -19,21 +20,22 @@ pub(super) fn check_expressions<'a>(
     if !environment.order.is_ordered() || environment.allows_nondeterministic {
         return Ok(());
     }
-    let undecided = |expr: &&Expr| !expr.is_deterministic() || expr.uses_wall_clock();
-    match expressions.find(undecided) {
-        None => Ok(()),
-        Some(expr) => Err(refuse(&format!("the value of {expr}"), environment.order)),
-    }
+    let Some(function) = expressions.find_map(Expr::undecided_function) else { return Ok(()) };
+    let place = environment.undecided.get(&function.name).copied().unwrap_or_default();
+    Err(refuse(&format!("the value of {}", function.name), environment.order).at(place))
 }
 
 /// Refuses what a table declares against the contract.
 pub(super) fn check_table(
     table: &ResolvedTable,
+    columns: &[usize],
     scan: &ScanPlan,
     environment: &PlanEnvironment<'_>,
 ) -> Result<()> {
     sort_within_ms(table)?;
-    let computed = table.columns.iter().filter_map(|column| match &column.origin {
+    check_options(table)?;
+    let read = columns.iter().copied().chain(table.watermark.as_ref().map(|w| w.column));
+    let computed = read.filter_map(|place| match &table.columns[place].origin {
         ColumnOrigin::Computed(expr) => Some(expr),
         _ => None,
     });
@@ -74,6 +76,16 @@ pub(super) fn describe(kind: &StageKind, inputs: usize, order: OrderContract) ->
     };
     let words = (inputs > 1).then_some(merge).into_iter().chain(own);
     words.collect::<Vec<_>>().join(", ")
+}
+
+/// A slip of the pen in the option that is ours; connectors judge all others.
+fn check_options(table: &ResolvedTable) -> Result<()> {
+    let is_slip = |name: &&String| *name != SORT_WITHIN && nearest(name, [SORT_WITHIN]).is_some();
+    match table.options.keys().find(is_slip) {
+        None => Ok(()),
+        Some(name) => Err(Error::plan(format!("table '{}' has no option '{name}'", table.name))
+            .hint(format!("did you mean '{SORT_WITHIN}'?"))),
+    }
 }
 
 fn refuse(what: &str, order: OrderContract) -> Error {

@@ -282,3 +282,79 @@ fn explained(settings: &str) -> String {
     }
     planner.explain(last).expect("it is explained")
 }
+
+const ORDERED: &str = "SET 'pipeline.order' = 'arrival';\n\
+    CREATE TABLE t (n INT, ts TIMESTAMP(3), clock AS PROCTIME(), WATERMARK FOR ts AS ts) \
+    WITH ('connector'='filesystem'); CREATE TABLE u (n INT) WITH ('connector'='filesystem');\n";
+
+#[test]
+fn functions_that_the_data_do_not_decide_are_refused_where_they_stand() {
+    let functions = [
+        "RAND()",
+        "RAND(7)",
+        "RAND_INTEGER(5)",
+        "UUID()",
+        "NOW()",
+        "CURRENT_TIMESTAMP",
+        "CURRENT_ROW_TIMESTAMP()",
+        "LOCALTIMESTAMP",
+        "CURRENT_DATE",
+        "CURRENT_TIME",
+        "LOCALTIME",
+        "UNIX_TIMESTAMP()",
+        "PROCTIME()",
+    ];
+    for function in functions {
+        let query = format!("SELECT n,\n  n + 1, COALESCE({function}) AS x FROM u");
+        let error = plan_error(&format!("{ORDERED}{query}"));
+        let span = error.span().unwrap_or_else(|| panic!("{function}: {error}"));
+        assert_eq!((span.line, span.column), (4, 19), "{function}: {error}");
+        assert!(error.message().contains("'arrival'"), "{function}: {error}");
+        let allowed = "SET 'pipeline.order.allow-nondeterministic' = 'true';";
+        assert!(plan(&format!("{ORDERED}{allowed}{query}")).is_ok(), "{function}");
+        let epoch = "RESET 'pipeline.order';";
+        assert!(plan(&format!("{ORDERED}{epoch}{query}")).is_ok(), "{function}");
+    }
+}
+
+#[test]
+fn what_the_clock_decides_is_refused_wherever_it_hides() {
+    let place = |query: &str| {
+        let error = plan_error(&format!("{ORDERED}{query}"));
+        let span = error.span().unwrap_or_else(|| panic!("{query}: {error}"));
+        (span.line, span.column)
+    };
+    assert_eq!(place("SELECT n, clock FROM t"), (2, 50), "a computed column, where it is declared");
+    assert_eq!(place("SELECT n FROM t WHERE ts < LOCALTIMESTAMP"), (3, 28));
+    let windows = "SELECT COUNT(*) FILTER (WHERE RAND() < 0.5) \
+        FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end";
+    assert_eq!(place(windows), (3, 31));
+    let view = "CREATE VIEW v AS SELECT UUID() AS id FROM t;\nSELECT id FROM v";
+    assert_eq!(place(view), (3, 25), "a view, where it is declared");
+    let skew = "SET 'watermark.max-future-skew' = '1 h';\nSELECT n FROM t";
+    let error = plan_error(&format!("{ORDERED}{skew}"));
+    assert!(error.message().contains("'watermark.max-future-skew'"), "{error}");
+    for decided in ["SELECT n FROM t", "SELECT CURRENT_WATERMARK(ts) FROM t"] {
+        assert!(plan(&format!("{ORDERED}{decided}")).is_ok(), "{decided}");
+    }
+}
+
+#[test]
+fn rows_without_a_time_have_no_place_in_event_time() {
+    let table = |columns: &str, options: &str| {
+        format!(
+            "SET 'pipeline.order' = 'event_time'; CREATE TABLE t ({columns}) \
+             WITH ('connector' = 'filesystem'{options}); SELECT * FROM t"
+        )
+    };
+    let timed = "ts TIMESTAMP(3), WATERMARK FOR ts AS ts";
+    let help = |text: String| plan_error(&text).help().unwrap_or_default().to_owned();
+    assert!(help(table("ts TIMESTAMP(3)", "")).contains("WATERMARK"));
+    assert!(plan(&table(timed, "")).is_ok());
+    assert!(plan(&table(timed, ", 'source.sort-within' = '22 h'")).is_ok());
+    assert!(help(table(timed, ", 'source.sort-within' = '22 parsecs'")).contains("a unit"));
+    let slip = help(table(timed, ", 'source.sortwithin' = '22 h'"));
+    assert_eq!(slip, "did you mean 'source.sort-within'?");
+    let sorted = table("n INT", ", 'source.sort-within' = '1 h'");
+    assert!(help(sorted.replace("event_time", "epoch")).contains("WATERMARK"));
+}
