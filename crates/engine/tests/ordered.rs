@@ -156,6 +156,33 @@ fn sorted_inputs_meet_by_time_and_others_are_refused() {
     assert!(message.contains("b.csv") && message.contains("source.sort-within"), "{message}");
 }
 
+#[test]
+fn constants_come_before_everything_that_has_a_time() {
+    let folder = copy(&golden_dir().join("tumble_basic"), "ordered-constants");
+    let rows = "1969-12-31 23:00:00,1\n1970-01-01 00:00:05,2\n";
+    fs::write(folder.join("a.csv"), rows).expect("written");
+    let table = "CREATE TABLE a (ts TIMESTAMP(0), n INT, WATERMARK FOR ts AS ts) WITH \
+                 ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'a.csv');\n";
+    let constants = "SELECT * FROM (VALUES (7), (8), (9)) AS t(n)";
+    for query in [
+        format!("SELECT n FROM a UNION ALL {constants}"),
+        format!("{constants} UNION ALL SELECT n FROM a"),
+    ] {
+        let file = folder.join("constants.sql");
+        fs::write(&file, format!("{table}{query};")).expect("written");
+        for seed in 0..seeds(8) {
+            let how = Combination::sample(&mut SplitMix64::new(seed + 500));
+            let output = run("event_time", &file, how);
+            let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(
+                printed.lines().collect::<Vec<_>>(),
+                ["n", "7", "8", "9", "1", "2"],
+                "{how:?}"
+            );
+        }
+    }
+}
+
 /// Two tables of so many rows each in `folder`, and a file of statements that unites them.
 fn united(folder: &Path, rows: usize) -> PathBuf {
     let table = |name: &str| {

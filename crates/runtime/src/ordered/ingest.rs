@@ -27,6 +27,8 @@ impl Job {
         }
         let times = match (&state.assigner, flow.order) {
             (Some(assigner), OrderContract::EventTime) => assigner.row_times(&bundle.batch)?,
+            // Constants have no time: they come before everything that has one.
+            (None, OrderContract::EventTime) => Some(vec![i64::MIN; bundle.num_rows()].into()),
             _ => None,
         };
         let cuts = cuts(state, &bundle);
