@@ -9,10 +9,12 @@
 //! | [`mailbox`] | [`Mailbox`] | one worker at a time per partition, without blocking the others |
 //! | [`reorder`] | [`ReorderBuffer`](reorder::ReorderBuffer) | outcomes leave in serial order |
 //! | [`partitioned`] | [`HybridQueue`](partitioned::HybridQueue) | partitions side by side, in order within each |
+//! | [`gate`] | [`ScaleGate`](gate::ScaleGate) | sorted sources become one sequence |
 //!
-//! The last two stand beside the baselines that their paper measured them against.
+//! The last three stand beside the baselines that their paper measured them against.
 
 pub mod closing;
+pub mod gate;
 pub mod mailbox;
 pub mod partitioned;
 pub mod reorder;
