@@ -36,11 +36,8 @@ pub(super) fn run_options(settings: &Settings, session: &SessionOptions) -> Resu
         bundle_rows_max: settings.bundle_rows_max(),
         bundle_linger: settings.bundle_linger(),
         memory_limit_bytes: limit_bytes(limit, memory::available_bytes()),
-        idle_timeout: match settings.order().is_ordered() && !settings.allows_nondeterministic() {
-            // Which rows come while an input is idle depends on when the job runs.
-            true => None,
-            false => settings.idle_timeout(),
-        },
+        // Which rows come while an input is idle depends on when the job runs.
+        idle_timeout: settings.idle_timeout().filter(|_| !settings.order().is_ordered()),
         ..RunOptions::default()
     })
 }
@@ -98,6 +95,7 @@ impl Connectors for SessionConnectors {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_core::OrderContract;
 
     #[test]
     fn the_command_line_wins_over_set() {
@@ -115,6 +113,19 @@ mod tests {
             SessionOptions { workers: Some(2), memory_limit: Some("64mb".to_owned()), ..session };
         let options = run_options(&settings, &session).expect("valid");
         assert_eq!((options.workers, options.memory_limit_bytes), (2, 64 << 20));
+    }
+
+    #[test]
+    fn ordered_contracts_know_no_idle_input() {
+        let mut settings = Settings::default();
+        let options =
+            |settings: &Settings| run_options(settings, &SessionOptions::default()).expect("valid");
+        assert!(options(&settings).idle_timeout.is_some());
+        for order in [OrderContract::Arrival, OrderContract::EventTime] {
+            settings.set("pipeline.order", &order.to_string()).expect("a contract");
+            assert_eq!(options(&settings).order, order);
+            assert_eq!(options(&settings).idle_timeout, None);
+        }
     }
 
     #[test]

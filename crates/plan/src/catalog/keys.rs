@@ -92,7 +92,7 @@ pub const KEYS: &[Key] = &[
         Kind::Word(&[("false", true), ("true", true)]),
         "false",
         Origin::Ours,
-        "admits RAND, NOW, the idle timeout and the like in ordered contracts; runs may differ then",
+        "admits RAND, NOW, max-future-skew and the like in ordered contracts; runs may differ then",
     ),
     key(
         "pipeline.scheduler",
