@@ -2,11 +2,13 @@
 //! their papers and a crossbeam queue.
 //!
 //! ```text
-//! cargo run --release --manifest-path benches/structures/Cargo.toml [-- --repeat N]
+//! cargo run --release --manifest-path benches/structures/Cargo.toml [-- --repeat N] [--figures]
 //! ```
+//! `--figures` runs the experiments of Prasaad et al. §7.2 and §7.3 instead (see `ordered`).
 //! All variants of a structure alternate in one process; a table of medians follows the JSON lines.
 
 mod gate;
+mod ordered;
 mod partitioned;
 mod reorder;
 
@@ -23,6 +25,10 @@ pub const ELEMENTS: u64 = 2_000_000;
 fn main() {
     let repeat = std::env::args().skip_while(|a| a != "--repeat").nth(1);
     let repeat = repeat.and_then(|n| n.parse().ok()).unwrap_or(5);
+    if std::env::args().any(|a| a == "--figures") {
+        ordered::report(repeat);
+        return;
+    }
     report("reorder", repeat, &reorder::variants());
     report("partitioned", repeat, &partitioned::variants());
     report("gate", repeat, &gate::variants());
