@@ -8,18 +8,24 @@
 //!
 //! Rows that were sorted no longer come from one place of one file, so errors downstream name none.
 
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
-use arrow_array::{Array, RecordBatch, UInt64Array};
+use arrow_array::{Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_select::concat::concat_batches;
-use arrow_select::take::take_record_batch;
+use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::bundle::batch_bytes;
 use thalweg_core::connector::{Origin, Waker};
 use thalweg_core::shim::SharedClock;
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Error, Result, Source, SourceBatch, SourcePoll, Watermark, WatermarkBefore};
 use thalweg_expr::{EvalContext, Expr};
+
+/// From this mean length on runs are copied whole instead of row by row.
+const RUN_ROWS_MIN: usize = 8;
 
 /// Wraps a source.
 pub struct TimeOrderedSource {
@@ -30,8 +36,7 @@ pub struct TimeOrderedSource {
     /// How far rows may be out of order; `None` if they may not.
     within_ms: Option<i64>,
     clock: SharedClock,
-    /// Rows that wait, sorted by time, then arrival.
-    waiting: Option<(RecordBatch, Vec<i64>)>,
+    waiting: Waiting,
     newest_ms: i64,
     has_ended: bool,
 }
@@ -51,13 +56,13 @@ impl TimeOrderedSource {
             rowtime,
             within_ms,
             clock,
-            waiting: None,
+            waiting: Waiting::default(),
             newest_ms: i64::MIN,
             has_ended: false,
         }
     }
 
-    fn times(&self, batch: &RecordBatch) -> Result<ScalarBuffer<i64>> {
+    fn times(&self, batch: &RecordBatch, origin: Option<&Origin>) -> Result<ScalarBuffer<i64>> {
         let watermark_before = WatermarkBefore::All(Watermark::MIN);
         let wall_ms = self.clock.wall_ms();
         let context = EvalContext { batch, watermark_before: &watermark_before, wall_ms };
@@ -66,11 +71,13 @@ impl TimeOrderedSource {
             .as_primitive_opt::<TimestampMillisecondType>()
             .ok_or_else(|| Error::internal(format!("a row time of type {}", times.data_type())))?;
         if times.null_count() > 0 {
-            return Err(Error::data(format!(
+            let row = (0..times.len()).find(|&row| times.is_null(row)).unwrap_or_default();
+            let error = Error::data(format!(
                 "a row time of table '{}' is NULL, so its row has no place in the order of time",
                 self.table
             ))
-            .hint("repair the row, or fill the gap with a computed column (COALESCE)"));
+            .hint("repair the row, or fill the gap with a computed column (COALESCE)");
+            return Err(at(error, origin, row));
         }
         Ok(times.values().clone())
     }
@@ -80,11 +87,7 @@ impl TimeOrderedSource {
         for (row, &time) in times.iter().enumerate() {
             let behind = i128::from(self.newest_ms) - i128::from(time);
             if self.newest_ms > i64::MIN && behind > i128::from(self.within_ms.unwrap_or(0)) {
-                let error = self.out_of_order(time, behind);
-                return Err(match origin {
-                    Some(origin) => error.at_row(&*origin.file, origin.first_row + row as u64),
-                    None => error,
-                });
+                return Err(at(self.out_of_order(time, behind), origin, row));
             }
             self.newest_ms = self.newest_ms.max(time);
         }
@@ -112,26 +115,133 @@ impl TimeOrderedSource {
     }
 
     /// Takes rows in and returns those that can leave.
-    fn sort(&mut self, batch: &RecordBatch, times: &[i64], within_ms: i64) -> Result<RecordBatch> {
-        let (all, mut all_times) = match self.waiting.take() {
-            None => (batch.clone(), Vec::new()),
-            Some((waiting, waiting_times)) => {
-                (concat_batches(batch.schema_ref(), [&waiting, batch])?, waiting_times)
-            }
-        };
-        all_times.extend_from_slice(times);
-        let mut places: Vec<u64> = (0..all_times.len() as u64).collect();
-        // Stable: rows of one time keep the order in which they came.
-        places.sort_by_key(|&place| all_times[place as usize]);
-        let bound = self.newest_ms.saturating_sub(within_ms);
-        let ready = places.partition_point(|&place| all_times[place as usize] <= bound);
-        let (ready, rest) = places.split_at(ready);
-        if !rest.is_empty() {
-            let times = rest.iter().map(|&place| all_times[place as usize]).collect();
-            let rows = take_record_batch(&all, &UInt64Array::from(rest.to_vec()))?;
-            self.waiting = Some((rows, times));
+    fn sort(&mut self, batch: RecordBatch, times: &[i64], within_ms: i64) -> Result<RecordBatch> {
+        let nothing = batch.slice(0, 0);
+        self.waiting.add(batch, times);
+        let released = self.waiting.release(self.newest_ms.saturating_sub(within_ms))?;
+        Ok(released.unwrap_or(nothing))
+    }
+}
+
+/// Adds the file and the row, where they are known.
+fn at(error: Error, origin: Option<&Origin>, row: usize) -> Error {
+    match origin {
+        Some(origin) => error.at_row(&*origin.file, origin.first_row + row as u64),
+        None => error,
+    }
+}
+
+/// Rows that wait for others, and leave by (time, arrival).
+#[derive(Default)]
+struct Waiting {
+    /// In the order of arrival; each has a row that waits, but for some in the middle.
+    batches: VecDeque<WaitingBatch>,
+    /// (time, number of the row by arrival) of every row that waits.
+    rows: BinaryHeap<Reverse<(i64, u64)>>,
+    /// Rows that have come so far.
+    arrived: u64,
+    /// Bytes of `batches`.
+    bytes: usize,
+    /// How many of `batches` have no row that waits.
+    empty: usize,
+}
+
+struct WaitingBatch {
+    batch: RecordBatch,
+    /// The number of its first row.
+    first: u64,
+    rows_left: usize,
+    bytes: usize,
+}
+
+/// Rows of one batch that leave one behind the other.
+struct Run {
+    batch: usize,
+    from: usize,
+    rows: usize,
+}
+
+impl Waiting {
+    fn add(&mut self, batch: RecordBatch, times: &[i64]) {
+        if times.is_empty() {
+            return;
         }
-        Ok(take_record_batch(&all, &UInt64Array::from(ready.to_vec()))?)
+        let (first, bytes) = (self.arrived, batch_bytes(&batch));
+        self.rows.extend(times.iter().zip(first..).map(|(&time, number)| Reverse((time, number))));
+        self.arrived += times.len() as u64;
+        self.bytes += bytes;
+        self.batches.push_back(WaitingBatch { batch, first, rows_left: times.len(), bytes });
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes + self.rows.capacity() * size_of::<(i64, u64)>()
+    }
+
+    /// The rows up to this time, sorted; `None` if there are none.
+    fn release(&mut self, bound_ms: i64) -> Result<Option<RecordBatch>> {
+        let mut runs: Vec<Run> = Vec::new();
+        let mut rows = 0;
+        while let Some(&Reverse((time, number))) = self.rows.peek()
+            && time <= bound_ms
+        {
+            self.rows.pop();
+            rows += 1;
+            let batch = self.batches.partition_point(|batch| batch.first <= number) - 1;
+            let row = (number - self.batches[batch].first) as usize;
+            self.batches[batch].rows_left -= 1;
+            self.empty += usize::from(self.batches[batch].rows_left == 0);
+            match runs.last_mut() {
+                Some(run) if (run.batch, run.from + run.rows) == (batch, row) => run.rows += 1,
+                _ => runs.push(Run { batch, from: row, rows: 1 }),
+            }
+        }
+        let released = match &runs[..] {
+            [] => None,
+            runs if runs.len() * RUN_ROWS_MIN <= rows || runs.len() == 1 => Some(self.whole(runs)?),
+            runs => Some(self.row_by_row(runs, rows)?),
+        };
+        self.drop_empty();
+        Ok(released)
+    }
+
+    /// Rows in long runs as one batch.
+    fn whole(&self, runs: &[Run]) -> Result<RecordBatch> {
+        let slice = |run: &Run| self.batches[run.batch].batch.slice(run.from, run.rows);
+        if let [only] = runs {
+            return Ok(slice(only));
+        }
+        let slices: Vec<RecordBatch> = runs.iter().map(slice).collect();
+        Ok(concat_batches(&slices[0].schema(), &slices)?)
+    }
+
+    /// Rows that go to and fro between batches as one batch.
+    fn row_by_row(&self, runs: &[Run], rows: usize) -> Result<RecordBatch> {
+        let mut used: Vec<usize> = runs.iter().map(|run| run.batch).collect();
+        used.sort_unstable();
+        used.dedup();
+        let batches: Vec<&RecordBatch> =
+            used.iter().map(|&batch| &self.batches[batch].batch).collect();
+        let mut indices = Vec::with_capacity(rows);
+        for run in runs {
+            let batch = used.partition_point(|&batch| batch < run.batch);
+            indices.extend((run.from..run.from + run.rows).map(|row| (batch, row)));
+        }
+        Ok(interleave_record_batch(&batches, &indices)?)
+    }
+
+    /// Forgets batches of which no row waits. Some may stay in the middle until they are half of all:
+    /// then forgetting them costs little for each row.
+    fn drop_empty(&mut self) {
+        while self.batches.front().is_some_and(|batch| batch.rows_left == 0) {
+            let batch = self.batches.pop_front().expect("seen above");
+            self.bytes -= batch.bytes;
+            self.empty -= 1;
+        }
+        if 2 * self.empty > self.batches.len() {
+            self.empty = 0;
+            self.batches.retain(|batch| batch.rows_left > 0);
+            self.bytes = self.batches.iter().map(|batch| batch.bytes).sum();
+        }
     }
 }
 
@@ -153,18 +263,18 @@ impl Source for TimeOrderedSource {
             SourcePoll::Pending => return Ok(SourcePoll::Pending),
             SourcePoll::End => {
                 self.has_ended = true;
-                return Ok(match self.waiting.take() {
+                return Ok(match self.waiting.release(i64::MAX)? {
                     None => SourcePoll::End,
-                    Some((batch, _)) => SourcePoll::Batch(SourceBatch { batch, origin: None }),
+                    Some(batch) => SourcePoll::Batch(SourceBatch { batch, origin: None }),
                 });
             }
         };
-        let times = self.times(&batch)?;
+        let times = self.times(&batch, origin.as_ref())?;
         self.check(&times, origin.as_ref())?;
         Ok(SourcePoll::Batch(match self.within_ms {
             None => SourceBatch { batch, origin },
             Some(within_ms) => {
-                let batch = self.sort(&batch, &times, within_ms)?;
+                let batch = self.sort(batch, &times, within_ms)?;
                 SourceBatch { batch, origin: None }
             }
         }))
@@ -183,9 +293,7 @@ impl Source for TimeOrderedSource {
     }
 
     fn buffered_bytes(&self) -> usize {
-        let waiting = self.waiting.as_ref();
-        waiting.map_or(0, |(batch, times)| batch_bytes(batch) + times.capacity() * 8)
-            + self.inner.buffered_bytes()
+        self.waiting.bytes() + self.inner.buffered_bytes()
     }
 }
 
@@ -196,7 +304,7 @@ mod tests {
 
     use arrow_array::{ArrayRef, Int64Array, TimestampMillisecondArray};
     use thalweg_core::DataType;
-    use thalweg_core::shim::ManualClock;
+    use thalweg_core::shim::{ManualClock, SplitMix64};
 
     /// Batches of (time, number) as told.
     struct Given(Vec<Vec<(i64, i64)>>);
@@ -234,7 +342,7 @@ mod tests {
             let column = batch.column(1).as_primitive::<arrow_array::types::Int64Type>();
             numbers.extend_from_slice(column.values());
         }
-        assert_eq!(source.buffered_bytes(), 0);
+        assert_eq!((source.waiting.bytes, source.waiting.batches.len()), (0, 0));
         Ok(numbers)
     }
 
@@ -258,6 +366,44 @@ mod tests {
             let batches = rows.chunks(cut).map(<[_]>::to_vec).collect();
             let error = read(batches, Some(3)).expect_err("two rows are 4 ms behind");
             assert!(error.to_string().contains("4 ms behind"), "{error}");
+        }
+    }
+    #[test]
+    fn random_disorder_is_sorted_stably_and_nothing_is_kept_that_has_left() {
+        for seed in 0..50 {
+            let mut random = SplitMix64::new(seed);
+            let rows: Vec<(i64, i64)> =
+                (0..2000).map(|n| (n / 4 + random.below(60) as i64, n)).collect();
+            let mut expected = rows.clone();
+            expected.sort_by_key(|&(time, _)| time);
+            let expected: Vec<i64> = expected.into_iter().map(|(_, n)| n).collect();
+            let mut batches = Vec::new();
+            let mut rest = &rows[..];
+            while !rest.is_empty() {
+                let cut = rest.len().min(random.below(90) as usize);
+                let (first, others) = rest.split_at(cut);
+                batches.push(first.to_vec());
+                rest = others;
+            }
+            assert_eq!(read(batches, Some(60)).expect("within"), expected, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_long_wait_keeps_only_its_own_batch() {
+        // The first row waits for all others, each of which can soon leave.
+        let mut waiting = Waiting::default();
+        let batch = |time: i64| {
+            let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![time]));
+            RecordBatch::try_from_iter([("ts", times)]).expect("one column")
+        };
+        waiting.add(batch(1_000_000), &[1_000_000]);
+        let one = waiting.bytes;
+        for time in 0..1000 {
+            waiting.add(batch(time), &[time]);
+            let released = waiting.release(time - 1).expect("sorts");
+            assert_eq!(released.map_or(0, |rows| rows.num_rows()), usize::from(time > 0));
+            assert!(waiting.batches.len() <= 4 && waiting.bytes <= 4 * one, "at {time}");
         }
     }
 }
