@@ -20,6 +20,7 @@ const THREADS: &str =
 /// Files that start threads, each with a reason: the workers; blocking reads and decoding; the
 /// thread of a sink; the progress line.
 const THREAD_OWNERS: &[&str] = &[
+    "crates/ordering/src/gate/merge_thread.rs",
     "crates/ordering/src/sync",
     "crates/runtime/src/",
     "crates/connectors/src/",
