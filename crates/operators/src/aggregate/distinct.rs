@@ -3,7 +3,8 @@
 //! Values are interned once per column of states; each group counts how often it has seen each.
 //! The inner aggregate sees a value when its count leaves 0, and loses it when a subtraction
 //! brings the count back to 0, so distinct aggregates are as exact and invertible as the plain
-//! ones.
+//! ones. Where the inner aggregate depends on the order of values, values that move from one group
+//! to another do so in the order in which the group first saw them.
 
 use arrow_array::ArrayRef;
 use hashbrown::hash_map::{Entry, HashMap};
@@ -30,8 +31,18 @@ impl Hasher for IdHasher {
     }
 }
 
-/// How often a group has seen each value, by the value's id.
-type Seen = HashMap<u32, u64, BuildHasherDefault<IdHasher>>;
+/// What a group knows of a value.
+#[derive(Clone, Copy)]
+struct Sight {
+    /// How often the group has seen it.
+    times: u64,
+    /// How many values the group had seen before. Means nothing once values were subtracted, which
+    /// only exact aggregates do.
+    rank: u32,
+}
+
+/// The values that a group has seen, by their ids.
+type Seen = HashMap<u32, Sight, BuildHasherDefault<IdHasher>>;
 
 pub(super) struct Distinct {
     call: AggregateCall,
@@ -68,13 +79,15 @@ impl Distinct {
 
     /// Counts a value; true if the group had not seen it.
     fn see(&mut self, id: u32, value: u32, times: u64) -> bool {
-        match self.groups[id as usize].entry(value) {
+        let seen = &mut self.groups[id as usize];
+        let rank = seen.len() as u32;
+        match seen.entry(value) {
             Entry::Occupied(mut seen) => {
-                *seen.get_mut() += times;
+                seen.get_mut().times += times;
                 false
             }
             Entry::Vacant(place) => {
-                place.insert(times);
+                place.insert(Sight { times, rank });
                 self.uses[value as usize] += 1;
                 true
             }
@@ -95,12 +108,22 @@ impl Distinct {
         let mut places = Vec::new();
         let mut values = Vec::new();
         for (place, seen) in self.groups.iter().enumerate() {
-            for (&value, &times) in seen {
+            for (value, times) in self.in_sequence(seen) {
                 places.push((place as u32, times));
                 values.push(value);
             }
         }
         Ok((places, self.values.take_keys(&values)?.swap_remove(0)))
+    }
+
+    /// The values of a group and how often it has seen each; where the order matters, in that in
+    /// which it first saw them.
+    fn in_sequence(&self, seen: &Seen) -> Vec<(u32, u64)> {
+        let mut sights: Vec<(u32, Sight)> = seen.iter().map(|(&v, &sight)| (v, sight)).collect();
+        if !self.call.is_exact() {
+            sights.sort_unstable_by_key(|(_, sight)| sight.rank);
+        }
+        sights.into_iter().map(|(value, sight)| (value, sight.times)).collect()
     }
 
     /// Interns values and makes room to count them.
@@ -167,8 +190,8 @@ impl Accumulator for Distinct {
             let Entry::Occupied(mut seen) = self.groups[id as usize].entry(value) else {
                 return Err(Error::internal("a distinct value was subtracted that is not there"));
             };
-            *seen.get_mut() -= times;
-            if *seen.get() == 0 {
+            seen.get_mut().times -= times;
+            if seen.get().times == 0 {
                 seen.remove();
                 self.lose(value);
                 gone_ids.push(id);
@@ -191,7 +214,8 @@ impl Accumulator for Distinct {
         let mut pairs = Vec::new();
         for (place, &id) in ids.iter().enumerate() {
             let seen = std::mem::take(&mut self.groups[id as usize]);
-            pairs.extend(seen.into_iter().map(|(value, times)| (place as u32, value, times)));
+            let seen = self.in_sequence(&seen).into_iter();
+            pairs.extend(seen.map(|(value, times)| (place as u32, value, times)));
         }
         let values: Vec<u32> = pairs.iter().map(|&(_, value, _)| value).collect();
         let column = self.values.take_keys(&values)?.swap_remove(0);

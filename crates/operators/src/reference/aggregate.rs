@@ -16,6 +16,11 @@ pub enum ReferenceFunction {
     },
     /// Integers are cut towards zero.
     Avg,
+    /// The mean of DECIMALs, rounded half away from zero.
+    AvgOfDecimal {
+        /// How many digits behind the point the result has more than the values.
+        finer: u32,
+    },
     /// The smallest value.
     Min,
     /// The largest value.
@@ -75,12 +80,14 @@ impl ReferenceAggregate {
         self.of_values(&values)
     }
 
-    fn of_values(&self, values: &[&Value]) -> Value {
+    /// The result over these values, none of them NULL, in order of arrival.
+    pub(super) fn of_values(&self, values: &[&Value]) -> Value {
         let spread = |sample: bool| variance(values, sample);
         match self.function {
             ReferenceFunction::Count => unreachable!("counted before"),
             ReferenceFunction::Sum { bits } => sum(values, bits),
             ReferenceFunction::Avg => average(values),
+            ReferenceFunction::AvgOfDecimal { finer } => decimal_average(values, finer),
             ReferenceFunction::Min => (*values.iter().min().expect("not empty")).clone(),
             ReferenceFunction::Max => (*values.iter().max().expect("not empty")).clone(),
             ReferenceFunction::First => values[0].clone(),
@@ -130,6 +137,13 @@ fn average(values: &[&Value]) -> Value {
         }
         other => panic!("the average of {other:?} is not part of the reference"),
     }
+}
+
+fn decimal_average(values: &[&Value], finer: u32) -> Value {
+    let (sum, count) = (exact_sum(values) * 10i128.pow(finer), values.len() as i128);
+    let (quotient, rest) = (sum / count, sum % count);
+    let away = if 2 * rest.abs() >= count { sum.signum() } else { 0 };
+    Value::Decimal(quotient + away)
 }
 
 /// In two passes: the mean first. `None` for a sample of one.

@@ -13,6 +13,7 @@
 //!   that are open for it, and counted as partly late if some were closed.
 
 mod aggregate;
+pub mod sequence;
 mod session;
 #[cfg(test)]
 mod tests;

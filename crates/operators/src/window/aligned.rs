@@ -21,7 +21,7 @@ use thalweg_core::{
     Result, Route, TableSchema, Watermark, WatermarkBefore,
 };
 
-use super::assembly::Assembly;
+use super::assembly::{Assembly, Combining};
 use super::judge::{Before, Judged, SliceKey};
 use super::output::{LatePolicy, WindowRows, output_schema, row_times, treat_late};
 use super::slices::{Calls, Partial, RowsOf, Slices};
@@ -170,7 +170,12 @@ impl Operator for WindowAggregate {
         let shared = Arc::clone(&self.shared);
         let owned = Slices::new(Arc::clone(&shared.calls))?;
         let canonical = CanonicalOrder::wanted(order, &shared.calls.key_types)?;
-        let assembly = Assembly::new(shared.spec.window, &owned, shared.invertible, canonical)?;
+        let combining = match (shared.invertible, shared.exact) {
+            (true, _) => Combining::Subtract,
+            (false, false) if order.is_ordered() => Combining::InOrder,
+            (false, _) => Combining::Tree,
+        };
+        let assembly = Assembly::new(shared.spec.window, &owned, combining, canonical)?;
         let foreign = match shared.exact && partitions > 1 {
             true => Some(Slices::new(Arc::clone(&shared.calls))?),
             false => None,

@@ -1,13 +1,16 @@
 //! Windows from slices, oldest first.
 //!
 //! A slice enters with the first window that it is part of and leaves after the last. What is in
-//! the current window is kept in one of three ways:
+//! the current window is kept in one of four ways:
 //!
 //! - tumbling: the slice *is* the window;
 //! - cumulating, and hopping over invertible aggregates: a running state, to which slices are
 //!   added as they enter; cumulating windows empty it at their maximum size, hopping ones subtract
 //!   what leaves;
-//! - hopping over other aggregates: the [`Tree`].
+//! - hopping over other aggregates: the [`Tree`];
+//! - hopping over aggregates that depend on the order of rows, where the sequence is promised:
+//!   each window adds its slices up anew, oldest first. That costs a merge per slice and window,
+//!   and its rounding errors are those of one thread (design.md §1).
 //!
 //! Windows without rows are passed over: while the current window has rows the next one follows a
 //! step later, else it is the first that any slice enters. A gap of years costs nothing.
@@ -36,6 +39,20 @@ enum Current {
     Running { slice: Slice, leaving: BTreeMap<i64, Vec<Partial>> },
     /// Hopping, by the tree: the references to release, by the end of the last window.
     Tree { tree: Tree, leaving: BTreeMap<i64, Vec<u32>> },
+    /// Hopping, in order: the slices with the end of their last window, oldest first, and how many
+    /// of them `total` holds.
+    InOrder { slices: Vec<(i64, Partial)>, total: Slice, added: usize },
+}
+
+/// How the slices of hopping windows become windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Combining {
+    /// What leaves is subtracted.
+    Subtract,
+    /// In a tree of partial states.
+    Tree,
+    /// Oldest first, for each window anew.
+    InOrder,
 }
 
 /// Puts windows together and emits them.
@@ -48,27 +65,44 @@ pub(super) struct Assembly {
     emitting: Option<(i64, usize)>,
     /// Set in ordered contracts.
     canonical: Option<CanonicalOrder>,
-    /// The canonical order of the groups of the window that is being emitted.
-    sorted: Vec<u32>,
+    sorted: Sorted,
+}
+
+/// The canonical order of the groups of the window that is being emitted. Windows that slide often
+/// have the groups of the one before, and then the order stays.
+#[derive(Default)]
+struct Sorted {
+    /// Places among the groups.
+    places: Vec<u32>,
+    /// The groups, as they stood.
+    groups: Vec<u32>,
+    /// How many keys had been forgotten: since then a number may mean another key.
+    forgotten: u64,
 }
 
 impl Assembly {
     pub(super) fn new(
         spec: WindowSpec,
         slices: &Slices,
-        invertible: bool,
+        combining: Combining,
         canonical: Option<CanonicalOrder>,
     ) -> Result<Self> {
         let slice = Slice::new(&slices.calls)?;
         let current = match spec {
-            WindowSpec::Hop { slide_ms, size_ms, .. } if !invertible => {
-                let leaves = usize::try_from(size_ms / slide_ms).unwrap_or(0) + 2;
-                Current::Tree { tree: Tree::new(&slices.calls, leaves)?, leaving: BTreeMap::new() }
-            }
-            WindowSpec::Hop { .. } => Current::Running { slice, leaving: BTreeMap::new() },
+            WindowSpec::Hop { slide_ms, size_ms, .. } => match combining {
+                Combining::Subtract => Current::Running { slice, leaving: BTreeMap::new() },
+                Combining::InOrder => {
+                    Current::InOrder { slices: Vec::new(), total: slice, added: 0 }
+                }
+                Combining::Tree => {
+                    let leaves = usize::try_from(size_ms / slide_ms).unwrap_or(0) + 2;
+                    let tree = Tree::new(&slices.calls, leaves)?;
+                    Current::Tree { tree, leaving: BTreeMap::new() }
+                }
+            },
             _ => Current::Slice { slice, held: Vec::new() },
         };
-        let sorted = Vec::new();
+        let sorted = Sorted::default();
         Ok(Assembly { spec, current, last_end: i64::MIN, emitting: None, canonical, sorted })
     }
 
@@ -89,10 +123,16 @@ impl Assembly {
                         return Ok(Progress::Done);
                     }
                     self.enter(end, slices)?;
-                    self.sort_groups(slices)?;
                     (end, 0)
                 }
             };
+            if self.add_up(slices, output)? == Progress::More {
+                self.emitting = Some((end, from));
+                return Ok(Progress::More);
+            }
+            if from == 0 {
+                self.sort_groups(slices)?;
+            }
             let to = self.emit(end, from, slices, rows, output)?;
             if let Some(to) = to {
                 self.emitting = Some((end, to));
@@ -112,6 +152,7 @@ impl Assembly {
         let has_rows = match &self.current {
             Current::Slice { slice, .. } | Current::Running { slice, .. } => !slice.keys.is_empty(),
             Current::Tree { leaving, .. } => !leaving.is_empty(),
+            Current::InOrder { slices, .. } => !slices.is_empty(),
         };
         if has_rows {
             return Some(self.last_end.saturating_add(self.spec.step_ms()));
@@ -146,6 +187,8 @@ impl Assembly {
                     leaving.entry(key.leave).or_default().extend_from_slice(&partial.ids);
                     tree.add(self.spec.ends().index(key.leave), partial, groups)?;
                 }
+                // Slices come by the ends of their first and last window.
+                Current::InOrder { slices, .. } => slices.push((key.leave, entering.take_all()?)),
             }
             slices.recycle(entering);
         }
@@ -155,14 +198,37 @@ impl Assembly {
         Ok(())
     }
 
+    /// Adds slices up oldest first, where that is how they become windows.
+    fn add_up(&mut self, of: &Slices, output: &Output) -> Result<Progress> {
+        let Current::InOrder { slices, total, added } = &mut self.current else {
+            return Ok(Progress::Done);
+        };
+        total.grow(of.keys.id_limit());
+        while let Some((_, partial)) = slices.get(*added) {
+            total.merge(partial, |_| ())?;
+            *added += 1;
+            if *added < slices.len() && output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+        Ok(Progress::Done)
+    }
+
     /// In ordered contracts: finds out in which order the groups of the window leave.
     fn sort_groups(&mut self, slices: &Slices) -> Result<()> {
         let Some(canonical) = &self.canonical else { return Ok(()) };
         let groups: &[u32] = match &self.current {
             Current::Slice { slice, .. } | Current::Running { slice, .. } => &slice.keys,
             Current::Tree { tree, .. } => tree.total().map_or(&[], |total| &total.ids),
+            Current::InOrder { total, .. } => &total.keys,
         };
-        self.sorted = canonical.permutation(&slices.keys, groups, |_| 0)?;
+        let sorted = &mut self.sorted;
+        if sorted.forgotten != slices.forgotten() || sorted.groups != groups {
+            sorted.places = canonical.permutation(&slices.keys, groups, |_| 0)?;
+            sorted.groups.clear();
+            sorted.groups.extend_from_slice(groups);
+            sorted.forgotten = slices.forgotten();
+        }
         Ok(())
     }
 
@@ -179,6 +245,9 @@ impl Assembly {
             Current::Slice { slice, .. } | Current::Running { slice, .. } => {
                 (&slice.keys, &slice.counts, &slice.accumulators, false)
             }
+            Current::InOrder { total, .. } => {
+                (&total.keys, &total.counts, &total.accumulators, false)
+            }
             Current::Tree { tree, .. } => match tree.total() {
                 Some(total) => (&total.ids, &total.counts, &total.accumulators, true),
                 None => return Ok(None),
@@ -186,7 +255,7 @@ impl Assembly {
         };
         let to = keys.len().min(from + CHUNK_ROWS);
         let places: Vec<u32> = match self.canonical {
-            Some(_) => self.sorted[from..to].to_vec(),
+            Some(_) => self.sorted.places[from..to].to_vec(),
             None => (from as u32..to as u32).collect(),
         };
         let ids: Vec<u32> = places.iter().map(|&place| keys[place as usize]).collect();
@@ -227,6 +296,15 @@ impl Assembly {
                     slices.release(&ids);
                 }
             }
+            Current::InOrder { slices: parts, total, added } => {
+                total.clear();
+                *added = 0;
+                parts
+                    .iter()
+                    .filter(|part| part.0 <= end)
+                    .for_each(|part| slices.release(&part.1.ids));
+                parts.retain(|part| part.0 > end);
+            }
         }
         Ok(())
     }
@@ -239,6 +317,9 @@ impl Assembly {
             }
             Current::Tree { tree, leaving } => {
                 tree.bytes() + leaving.values().map(|ids| ids.capacity() * 4).sum::<usize>()
+            }
+            Current::InOrder { slices, total, .. } => {
+                total.bytes() + slices.iter().map(|(_, partial)| partial.bytes()).sum::<usize>()
             }
         }
     }

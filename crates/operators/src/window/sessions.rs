@@ -12,6 +12,10 @@
 //! index by end is lazy: an entry is made when a session begins, and moved on when it comes up and
 //! the session has grown since, so a row costs no index work.
 //!
+//! A row that joins two sessions adds the state of the younger to that of the older. Where an
+//! aggregate depends on the order of rows and the sequence is promised, all rows before it enter
+//! their sessions first, so that rounding errors are those of one row at a time.
+//!
 //! Gaps are measured between instants also for `TIMESTAMP_LTZ`; the zone only shows start and end.
 
 use std::cmp::Reverse;
@@ -107,7 +111,9 @@ impl Operator for SessionAggregate {
     }
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         let canonical = CanonicalOrder::wanted(opening.order, &self.shared.calls.key_types)?;
+        let exact = self.shared.spec.aggregates.iter().all(AggregateCall::is_exact);
         Ok(Box::new(SessionPartition {
+            in_order: opening.order.is_ordered() && !exact,
             sessions: Sessions::new(&self.shared.calls, self.shared.spec.gap_ms)?,
             zone: Zone::new(self.shared.spec.zone),
             canonical,
@@ -208,7 +214,7 @@ impl Sessions {
         Some(into)
     }
 
-    /// Joins the sessions of a key that touch a row's stretch into the first of them.
+    /// Joins the sessions of a key that touch a row's stretch into the oldest of them.
     fn join(
         &mut self,
         key: u32,
@@ -216,26 +222,38 @@ impl Sessions {
         closed: i64,
         joined: &mut Vec<(u32, u32)>,
     ) -> u32 {
-        let mut into = NONE;
+        let into = self.oldest(key, (start, end), closed);
         let mut previous = NONE;
         let mut number = self.first[key as usize];
         while number != NONE {
             let session = self.all[number as usize];
-            if session.touches(start, end, closed) {
-                if into != NONE {
-                    joined.push((number, into));
-                    self.unlink(key, previous, session.next);
-                    // Only when the bundle is done is the number free: its states still stand.
-                    self.all[number as usize].generation += 1;
-                    number = session.next;
-                    continue;
-                }
-                into = number;
+            if number != into && session.touches(start, end, closed) {
+                joined.push((number, into));
+                self.unlink(key, previous, session.next);
+                // Only when the bundle is done is the number free: its states still stand.
+                self.all[number as usize].generation += 1;
+            } else {
+                previous = number;
             }
-            previous = number;
             number = session.next;
         }
         into
+    }
+
+    /// The oldest session of a key that touches a row's stretch.
+    fn oldest(&self, key: u32, (start, end): (i64, i64), closed: i64) -> u32 {
+        let mut oldest = NONE;
+        let mut number = self.first[key as usize];
+        while number != NONE {
+            let session = &self.all[number as usize];
+            if session.touches(start, end, closed)
+                && (oldest == NONE || session.start < self.all[oldest as usize].start)
+            {
+                oldest = number;
+            }
+            number = session.next;
+        }
+        oldest
     }
 
     fn unlink(&mut self, key: u32, previous: u32, next: u32) {
@@ -262,17 +280,39 @@ impl Sessions {
         number
     }
 
-    /// Adds up what a bundle brought: first the states of joined sessions, then the rows.
-    fn apply(&mut self, calls: &Calls, of: RowsOf<'_>, taken: &mut Taken) -> Result<()> {
+    /// Adds up what some rows brought: first the states of joined sessions, then the rows; or, in
+    /// order, the rows before the last, what the last one joined, and the last.
+    fn apply(
+        &mut self,
+        calls: &Calls,
+        of: RowsOf<'_>,
+        taken: &mut Taken,
+        in_order: bool,
+    ) -> Result<()> {
         self.counts.resize(self.all.len(), 0);
         let groups = self.all.len();
         self.accumulators.iter_mut().for_each(|own| own.grow(groups));
         if !taken.joined.is_empty() {
+            if in_order {
+                let last = taken.rows.len() - 1;
+                self.add_rows(calls, of, &taken.sessions[..last], &taken.rows[..last])?;
+                taken.rows.drain(..last);
+                taken.sessions.drain(..last);
+            }
             self.apply_joins(taken)?;
         }
-        taken.sessions.iter().for_each(|&number| self.counts[number as usize] += 1);
-        let (ids, rows) = (&taken.sessions, Some(&taken.rows[..]));
-        update_accumulators(&mut self.accumulators, calls, of, ids, rows)
+        self.add_rows(calls, of, &taken.sessions, &taken.rows)
+    }
+
+    fn add_rows(
+        &mut self,
+        calls: &Calls,
+        of: RowsOf<'_>,
+        sessions: &[u32],
+        rows: &[u32],
+    ) -> Result<()> {
+        sessions.iter().for_each(|&number| self.counts[number as usize] += 1);
+        update_accumulators(&mut self.accumulators, calls, of, sessions, Some(rows))
     }
 
     fn apply_joins(&mut self, taken: &mut Taken) -> Result<()> {
@@ -373,6 +413,8 @@ impl Session {
 struct SessionPartition {
     /// Set in ordered contracts.
     canonical: Option<CanonicalOrder>,
+    /// True if rows and states are added up exactly in the order in which rows come.
+    in_order: bool,
     shared: Arc<Shared>,
     sessions: Sessions,
     zone: Zone,
@@ -396,11 +438,16 @@ impl Partition for SessionPartition {
             &mut self.ids,
         )?;
         self.sessions.first.resize(self.sessions.keys.id_limit(), NONE);
-        self.place(&piece, times);
-        treat_late(spec.late, &self.late, &piece, spec.rowtime, output)?;
-        output.accepted += self.taken.rows.len() as u64;
         let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
-        self.sessions.apply(&shared.calls, of, &mut self.taken)
+        self.late.clear();
+        let mut next = 0;
+        while next < self.ids.len() {
+            next = self.place(&piece, times, next);
+            self.sessions.apply(&shared.calls, of, &mut self.taken, self.in_order)?;
+        }
+        self.release_keys_of_late_rows();
+        output.accepted += (self.ids.len() - self.late.len()) as u64;
+        treat_late(spec.late, &self.late, &piece, spec.rowtime, output)
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
@@ -429,13 +476,13 @@ impl Partition for SessionPartition {
 }
 
 impl SessionPartition {
-    /// Finds each row's session, or finds it late.
-    fn place(&mut self, piece: &Piece<'_>, times: &[i64]) {
-        self.late.clear();
+    /// Finds each row's session, or finds it late, from this place on: up to the end or, in order,
+    /// to the first row that joins sessions. Returns the place behind it.
+    fn place(&mut self, piece: &Piece<'_>, times: &[i64], from: usize) -> usize {
         self.taken.rows.clear();
         self.taken.sessions.clear();
         let watermarks = &piece.bundle.stamps.watermark_before;
-        for (place, &key) in self.ids.iter().enumerate() {
+        for (place, &key) in self.ids.iter().enumerate().skip(from) {
             let row = piece.rows.map_or(place as u32, |rows| rows[place]);
             let before = watermarks.at(row as usize).0;
             let closed = if piece.lanes == 1 { before } else { i64::MIN };
@@ -451,8 +498,11 @@ impl SessionPartition {
                     self.late_keys.push(key);
                 }
             }
+            if self.in_order && !self.taken.joined.is_empty() {
+                return place + 1;
+            }
         }
-        self.release_keys_of_late_rows();
+        self.ids.len()
     }
 
     /// A key that came with late rows only has no session that would keep it.

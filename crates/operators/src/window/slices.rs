@@ -271,6 +271,7 @@ pub(super) struct Slices {
     /// The number of sweeps when a key fell idle.
     idle_since: Vec<u64>,
     sweeps: u64,
+    forgotten: u64,
     pub(super) open: BTreeMap<SliceKey, Slice>,
     spare: Vec<Slice>,
     ids: Vec<u32>,
@@ -286,6 +287,7 @@ impl Slices {
             long_idle: Vec::new(),
             idle_since: Vec::new(),
             sweeps: 0,
+            forgotten: 0,
             open: BTreeMap::new(),
             spare: Vec::new(),
             ids: Vec::new(),
@@ -365,9 +367,15 @@ impl Slices {
             if self.references[id as usize] == 0 && *since + 2 == self.sweeps {
                 *since = NOT_IDLE;
                 self.keys.release(id);
+                self.forgotten += 1;
             }
         }
         std::mem::swap(&mut self.idle, &mut self.long_idle);
+    }
+
+    /// How many keys have been forgotten so far; their ids may have been given to others.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// The oldest slice, if the first of its windows ends at or before this time.
