@@ -69,6 +69,19 @@ fn times(bundle: &Bundle) -> &[i64] {
     bundle.stamps.row_places.as_ref().expect("rows that meet by time carry their time")
 }
 
+/// How many of these rows stand below a pair. Most runs are short where inputs interleave, so the end
+/// is looked for in steps that double.
+fn run_length(times: &[i64], lane: usize, bound: (i64, usize)) -> usize {
+    let is_below = |&time_ms: &i64| (time_ms, lane) < bound;
+    let (mut low, mut step) = (0, 1);
+    while low + step < times.len() && is_below(&times[low + step]) {
+        low += step;
+        step *= 2;
+    }
+    let high = times.len().min(low + step);
+    low + times[low..high].partition_point(is_below)
+}
+
 /// Rows of one bundle, one behind the other.
 struct Run {
     bundle: usize,
@@ -127,8 +140,7 @@ impl TimeMerge {
             let Some((lane, bound)) = self.next_lane() else { break None };
             match self.lanes[lane].items.front_mut().expect("the lane has items") {
                 Item::Rows { bundle, from, ingest_ns } => {
-                    let rows =
-                        times(bundle)[*from..].partition_point(|&time_ms| (time_ms, lane) < bound);
+                    let rows = run_length(&times(bundle)[*from..], lane, bound);
                     let rows = rows.min(MERGED_ROWS_MAX - merged.rows);
                     merged.take(lane, bundle, *from, rows, *ingest_ns);
                     *from += rows;
@@ -172,12 +184,14 @@ impl TimeMerge {
             }
         }
         let (_, number) = least;
-        let lane = self.lanes.get(number)?;
+        if !self.lanes.get(number)?.items.is_empty() {
+            self.held_by = None;
+            return Some((number, second));
+        }
         // A lane without items is the least: what comes by it may be older than all others.
-        let is_waited_for = lane.items.is_empty();
         let others_wait = self.lanes.iter().any(|lane| !lane.items.is_empty());
-        self.held_by = (is_waited_for && others_wait).then_some(number);
-        (!is_waited_for).then_some((number, second))
+        self.held_by = others_wait.then_some(number);
+        None
     }
 
     /// Takes the watermark at the head of a lane; the joint one if it moves.
@@ -219,15 +233,18 @@ impl Merged {
         Ok(Element { serial, bundles, watermark, ingest_ns, bytes, frontier_ms })
     }
 
+    /// Where each row comes from: bundle and row.
+    fn indices(&self) -> Vec<(usize, usize)> {
+        let mut indices = Vec::with_capacity(self.rows);
+        for run in &self.runs {
+            indices.extend((run.from..run.from + run.rows).map(|row| (run.bundle, row)));
+        }
+        indices
+    }
+
     /// The rows as one bundle.
     fn bundle(self, serial: u64) -> Result<Option<Bundle>> {
-        let indices = || -> Vec<(usize, usize)> {
-            let mut indices = Vec::with_capacity(self.rows);
-            for run in &self.runs {
-                indices.extend((run.from..run.from + run.rows).map(|row| (run.bundle, row)));
-            }
-            indices
-        };
+        let indices = self.indices();
         let Some(first) = self.bundles.first() else { return Ok(None) };
         if self.bundles.iter().any(|bundle| bundle.kinds.is_some()) {
             return Err(Error::internal("a changelog was to be merged by time"));
@@ -241,15 +258,17 @@ impl Merged {
             }
         } else {
             let batches: Vec<&RecordBatch> = self.bundles.iter().map(|b| &b.batch).collect();
-            interleave_record_batch(&batches, &indices())?
+            interleave_record_batch(&batches, &indices)?
         };
-        let places = self.runs.iter().flat_map(|run| {
-            times(&self.bundles[run.bundle])[run.from..run.from + run.rows].iter().copied()
-        });
+        let mut places = Vec::with_capacity(self.rows);
+        for run in &self.runs {
+            let times = times(&self.bundles[run.bundle]);
+            places.extend_from_slice(&times[run.from..run.from + run.rows]);
+        }
         let stamps = Stamps {
             serial,
-            watermark_before: merged_watermarks(&self.bundles, &indices()),
-            row_places: Some(places.collect()),
+            watermark_before: merged_watermarks(&self.bundles, &indices),
+            row_places: Some(places.into()),
             origin: None,
             ..first.stamps.clone()
         };
