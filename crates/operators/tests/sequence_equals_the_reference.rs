@@ -7,6 +7,8 @@ mod ordered_driver;
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{
     ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch,
     StringViewArray, TimestampMillisecondArray,
@@ -237,10 +239,21 @@ fn check_window(window: ReferenceWindow, keys: &[usize], aggregates: &[Aggregate
     let mut random = SplitMix64::new(seed);
     let (disorder_ms, delay_ms) = (1 + random.below(60), random.below(40) as i64);
     let batch = random_rows(250, disorder_ms, &mut random);
+    check_rows(window, keys, aggregates, (&batch, delay_ms), seed);
+}
+
+fn check_rows(
+    window: ReferenceWindow,
+    keys: &[usize],
+    aggregates: &[Aggregate],
+    (batch, delay_ms): (&RecordBatch, i64),
+    seed: u64,
+) {
+    let mut random = SplitMix64::new(seed);
     let expected = run(
         &[stage(window, keys, aggregates)],
         // One thread sees every watermark; which of them operators see must not matter.
-        steps(&inputs(&batch, delay_ms, 1)),
+        steps(&inputs(batch, delay_ms, 1)),
     );
     let operator = operator(window, keys, aggregates);
     let exact = aggregates.iter().all(|(call, _)| call.is_exact());
@@ -249,7 +262,7 @@ fn check_window(window: ReferenceWindow, keys: &[usize], aggregates: &[Aggregate
     assert_eq!(commutes, exact && !is_session, "order asks for no other class");
     for schedule in schedules(seed) {
         let what = format!("{window:?} by {keys:?}, {schedule:?}");
-        let inputs = inputs(&batch, delay_ms, [1, 10, 70][random.below(3) as usize]);
+        let inputs = inputs(batch, delay_ms, [1, 10, 70][random.below(3) as usize]);
         let driven = drive(operator.as_ref(), &inputs, &schedule);
         assert_same(&driven.rows(), &expected.rows, &what);
         assert_same(&rows_of(&driven.late_rows), &expected.late[0], &format!("{what}, late"));
@@ -296,17 +309,63 @@ fn sessions() {
     check_windows(ReferenceWindow::Session { gap_ms: 60 });
 }
 
-/// The random sessions above would be of little worth if rows never joined two of them.
+/// Rows far out of order, all of them in time: sessions of several rows grow side by side until a
+/// row joins them.
 #[test]
-fn sessions_join_in_the_random_rows() {
-    let mut random = SplitMix64::new(0);
+fn sessions_that_rows_join() {
+    for seed in 0..6 {
+        let batch = random_rows(250, 200, &mut SplitMix64::new(seed));
+        for gap_ms in [6, 11] {
+            let window = ReferenceWindow::Session { gap_ms };
+            for aggregates in &families()[1..] {
+                check_rows(window, &[FLAG], aggregates, (&batch, 200), seed);
+            }
+        }
+    }
+}
+
+/// Aligned to the clocks of New York, in the night in which they are set back: windows are told
+/// apart by local ends, so two hours fall together. The reference knows no zones; what any schedule
+/// gives, all give.
+#[test]
+fn windows_in_local_time() {
+    const SET_BACK: i64 = 1_730_613_600_000;
+    let mut input = schema();
+    input.columns[TIME] = Column::new("ts", DataType::TimestampLtz(3).nullable());
+    let mut random = SplitMix64::new(5);
     let batch = random_rows(250, 60, &mut random);
-    let count = |gap_ms| {
-        let steps = steps(&inputs(&batch, 60, 1));
-        let count = aggregate("COUNT", None, false, None);
-        run(&[stage(ReferenceWindow::Session { gap_ms }, &[KEY], &[count])], steps).rows.len()
-    };
-    assert!(count(1) > 2 * count(60), "{} sessions and {}", count(1), count(60));
+    let time = batch.column(TIME).as_primitive::<TimestampMillisecondType>();
+    // From 3 ms on average to a minute: the rows reach over twelve hours.
+    let times = time.unary::<_, TimestampMillisecondType>(|time| SET_BACK + (time - 600) * 20_000);
+    let mut columns = batch.columns().to_vec();
+    columns[TIME] = Arc::new(times.with_data_type(input.arrow().field(TIME).data_type().clone()));
+    let batch = RecordBatch::try_new(input.arrow(), columns).expect("columns as declared");
+    let inputs = inputs(&batch, 300_000, 600_000);
+    let window = WindowSpec::Hop { slide_ms: 900_000, size_ms: 3_600_000, offset_ms: 0 };
+    for aggregates in families() {
+        let spec = WindowAggregateSpec {
+            window,
+            rowtime: TIME,
+            zone: Some(chrono_tz::America::New_York),
+            keys: vec![KEY],
+            aggregates: aggregates.into_iter().map(|(call, _)| call).collect(),
+            late: LatePolicy::Emit,
+            input: input.clone(),
+        };
+        let operator = WindowAggregate::new(spec).expect("a specification that fits");
+        let mut schedules = schedules(5);
+        let first = schedules.next().expect("one thread, row by row");
+        let expected = drive(&operator, &inputs, &first);
+        let rows = expected.rows();
+        assert!(rows.len() > 100, "{} rows", rows.len());
+        assert!(rows.is_sorted_by_key(|row| row[row.len() - 2].clone()), "by window end");
+        for schedule in schedules {
+            let driven = drive(&operator, &inputs, &schedule);
+            assert_same(&driven.rows(), &rows, &format!("{schedule:?}"));
+            let late = rows_of(&expected.late_rows);
+            assert_same(&rows_of(&driven.late_rows), &late, &format!("{schedule:?}, late"));
+        }
+    }
 }
 
 /// One stage of the engine and the same of the reference, over random rows.

@@ -192,10 +192,14 @@ impl Sessions {
         let mut end = time.saturating_add(self.gap_ms);
         let (row_start, row_end) = (start, end);
         let mut touched = 0;
+        let mut oldest = NONE;
         let mut number = self.first[key as usize];
         while number != NONE {
             let session = self.all[number as usize];
             if session.touches(row_start, row_end, closed) {
+                if oldest == NONE || session.start < self.all[oldest as usize].start {
+                    oldest = number;
+                }
                 start = start.min(session.start);
                 end = end.max(session.end);
                 touched += 1;
@@ -208,27 +212,29 @@ impl Sessions {
         if touched == 0 {
             return Some(self.begin(key, start, end));
         }
-        let into = self.join(key, (row_start, row_end), closed, joined);
-        let session = &mut self.all[into as usize];
+        if touched > 1 {
+            self.join(key, oldest, (row_start, row_end), closed, joined);
+        }
+        let session = &mut self.all[oldest as usize];
         (session.start, session.end) = (start, end);
-        Some(into)
+        Some(oldest)
     }
 
     /// Joins the sessions of a key that touch a row's stretch into the oldest of them.
     fn join(
         &mut self,
         key: u32,
+        oldest: u32,
         (start, end): (i64, i64),
         closed: i64,
         joined: &mut Vec<(u32, u32)>,
-    ) -> u32 {
-        let into = self.oldest(key, (start, end), closed);
+    ) {
         let mut previous = NONE;
         let mut number = self.first[key as usize];
         while number != NONE {
             let session = self.all[number as usize];
-            if number != into && session.touches(start, end, closed) {
-                joined.push((number, into));
+            if number != oldest && session.touches(start, end, closed) {
+                joined.push((number, oldest));
                 self.unlink(key, previous, session.next);
                 // Only when the bundle is done is the number free: its states still stand.
                 self.all[number as usize].generation += 1;
@@ -237,23 +243,6 @@ impl Sessions {
             }
             number = session.next;
         }
-        into
-    }
-
-    /// The oldest session of a key that touches a row's stretch.
-    fn oldest(&self, key: u32, (start, end): (i64, i64), closed: i64) -> u32 {
-        let mut oldest = NONE;
-        let mut number = self.first[key as usize];
-        while number != NONE {
-            let session = &self.all[number as usize];
-            if session.touches(start, end, closed)
-                && (oldest == NONE || session.start < self.all[oldest as usize].start)
-            {
-                oldest = number;
-            }
-            number = session.next;
-        }
-        oldest
     }
 
     fn unlink(&mut self, key: u32, previous: u32, next: u32) {
