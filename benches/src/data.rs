@@ -130,3 +130,34 @@ pub fn bids(count: usize, rows_per_batch: usize, keys: u64) -> Vec<RecordBatch> 
     };
     (0..count).step_by(rows_per_batch).map(batch).collect()
 }
+
+/// Columns of one of several sorted inputs: row time, number, value.
+pub fn sorted_schema() -> TableSchema {
+    TableSchema::new(vec![
+        Column::new("ts", DataType::Timestamp(3).not_null()),
+        Column::new("number", DataType::BigInt.not_null()),
+        Column::new("value", DataType::BigInt.not_null()),
+    ])
+}
+
+/// One of `inputs` sorted inputs: merged by time, runs of so many rows come from each in turn.
+pub fn sorted_input(
+    count: usize,
+    rows_per_batch: usize,
+    input: usize,
+    inputs: usize,
+    run: usize,
+) -> Vec<RecordBatch> {
+    let schema = sorted_schema().arrow();
+    let time = |i: usize| ((i / run * inputs + input) * run + i % run) as i64;
+    let batch = |first: usize| {
+        let numbers = first..first + rows_per_batch.min(count - first);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(TimestampMillisecondArray::from_iter_values(numbers.clone().map(time))),
+            Arc::new(Int64Array::from_iter_values(numbers.clone().map(|i| i as i64))),
+            Arc::new(Int64Array::from_iter_values(numbers.map(|i| time(i) * 3))),
+        ];
+        RecordBatch::try_new(schema.clone(), columns).expect("columns fit")
+    };
+    (0..count).step_by(rows_per_batch).map(batch).collect()
+}

@@ -10,7 +10,7 @@ use thalweg::{DataType, Report, Result, RowKind, RunOptions, Sink};
 use thalweg_core::OrderContract;
 use thalweg_expr::{Expr, Scalar, Session, build};
 
-use crate::data::{bid_schema, text_schema};
+use crate::data::{bid_schema, sorted_schema, text_schema};
 use crate::source::Replay;
 use crate::words::{split, word_schema};
 
@@ -178,5 +178,19 @@ pub fn chain_of_expressions(input: &Input, how: How, above: i64) -> Result<(Repo
         .key_by(&["auction"])?
         .aggregate(vec![count().named("n")])?
         .write("totals", TotalsSink { totals: totals.clone(), column: 1 });
+    Ok((pipeline.run(options(how))?, totals))
+}
+
+/// Sorted inputs merged by time into one sequence.
+pub fn merge(inputs: &[Input], how: How) -> Result<(Report, Totals)> {
+    let (pipeline, totals) = (Pipeline::new(), Totals::default());
+    let read = |(number, input): (usize, &Input)| {
+        pipeline
+            .read(&format!("input-{number}"), input.source(), sorted_schema())
+            .watermark("ts", 1)
+    };
+    let mut streams = inputs.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
+    let first = streams.remove(0);
+    first.union(streams)?.write("totals", TotalsSink { totals: totals.clone(), column: 2 });
     Ok((pipeline.run(options(how))?, totals))
 }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use cpu_time::ProcessTime;
 
 use engine::{How, Input};
+use thalweg_core::OrderContract;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -70,6 +71,9 @@ fn main() {
     if wanted("wordcount") {
         wordcount(&settings);
     }
+    if wanted("merge") {
+        merge_by_time(&settings);
+    }
     if wanted("row-by-row") {
         row_by_row(&settings);
     }
@@ -109,6 +113,31 @@ fn row_by_row(settings: &Settings) {
         ("expressions, epoch", Box::new(move || run(expressions, How::workers(1)))),
         ("expressions, arrival", Box::new(move || run(expressions, ordered()))),
     ]);
+}
+
+/// Four sorted inputs of three 8-byte columns, merged by time: runs of 100 rows, and row by row.
+fn merge_by_time(settings: &Settings) {
+    const INPUTS: usize = 4;
+    let rows = (3_000_000.0 * settings.scale) as usize;
+    for (workload, run) in [("merge-runs-of-100", 100), ("merge-interleaved", 1)] {
+        let inputs: Vec<Input> = (0..INPUTS)
+            .map(|input| {
+                let batches = Arc::new(data::sorted_input(rows, 65_536, input, INPUTS, run));
+                Input { batches, period_ms: (rows * INPUTS) as i64, laps: 3 }
+            })
+            .collect();
+        let events = (rows * INPUTS * 3) as u64;
+        let merged = |order: OrderContract| {
+            let (read, totals) =
+                engine_run(engine::merge(&inputs, How { order, ..How::workers(1) }));
+            assert_eq!(read, events, "every row comes out once");
+            (events, totals.get().1 as u64)
+        };
+        report(settings, workload, "rows", vec![
+            ("union, epoch", Box::new(|| merged(OrderContract::Epoch))),
+            ("merge, event_time", Box::new(|| merged(OrderContract::EventTime))),
+        ]);
+    }
 }
 
 fn engine_run(run: thalweg::Result<(thalweg::Report, engine::Totals)>) -> (u64, engine::Totals) {
