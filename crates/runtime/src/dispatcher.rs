@@ -12,21 +12,23 @@
 //! moment needs, which is the one with the smallest end watermark among the containers that are
 //! closed and still have bundles to claim (ties: the stage further downstream); without any, the
 //! oldest bundle of the stage with the most open containers. `round-robin` takes the oldest bundle
-//! of each stage in turn. The others rank the stages for each task (see [`crate::scheduler`]); cells
-//! and sources then take part like all stages.
+//! of each stage in turn. The others choose a stage for each task (see `ranked` and
+//! [`crate::scheduler`]); cells and sources then take part like all stages. While the memory is
+//! full each policy takes what is furthest downstream, as `lp` does: that is what makes room.
 //!
 //! What it does not do: it chooses no job (one job runs per process so far), and it never blocks.
 
 use thalweg_core::{Bundle, Watermark};
-use thalweg_ordering::sync::{Arc, AtomicU64, Ordering};
+use thalweg_ordering::sync::{Arc, Ordering};
 
 use crate::container::{Container, ContainerState};
 use crate::job::Job;
 use crate::memory::Pressure;
 use crate::options::SchedulerPolicy;
 use crate::ordered::Element;
-use crate::scheduler::{self, StageView};
 use crate::stage::StageRunKind;
+
+mod ranked;
 
 /// A piece of work for one worker.
 pub enum Task {
@@ -82,8 +84,10 @@ impl Job {
         if self.options.scheduler.chooses_stages() {
             return self.by_rank(place);
         }
+        let is_full = self.memory.pressure() == Pressure::Full;
         let waiting = match &self.ordered {
-            Some(_) => self.next_element(),
+            Some(_) => self.next_element(is_full),
+            None if is_full => self.furthest_downstream(place),
             None => self.next_bundle(place),
         };
         waiting.or_else(|| self.next_poll())
@@ -98,95 +102,14 @@ impl Job {
         }
     }
 
-    /// A task of the stage that the policy ranks first. Above the memory's high-water mark that is
-    /// the one furthest downstream, whatever the policy.
-    fn by_rank(&self, place: WorkerPlace) -> Option<Task> {
-        self.roll_window();
-        let may_poll = self.next_poll();
-        let polled = match &may_poll {
-            Some(Task::Poll { stage }) => Some(*stage),
-            _ => None,
-        };
-        let views: Vec<StageView> =
-            (0..self.stages.len()).map(|stage| self.view(stage, polled == Some(stage))).collect();
-        let policy = match self.memory.pressure() {
-            Pressure::Low => self.options.scheduler,
-            Pressure::High | Pressure::Full => SchedulerPolicy::LastInPipeline,
-        };
-        let ranked = scheduler::rank(policy, &views);
-        // What was ranked may be gone, and a stage that has enough workers may still be the only one
-        // with work: a cell that was listed is owned by nobody yet.
-        let all = (0..self.stages.len()).rev();
-        ranked.into_iter().chain(all).find_map(|stage| match &self.stages[stage].kind {
-            StageRunKind::Source(_) => (polled == Some(stage)).then_some(Task::Poll { stage }),
-            _ => self.waiting_at(stage, place),
-        })
-    }
-
-    fn waiting_at(&self, stage: usize, place: WorkerPlace) -> Option<Task> {
-        if let Some(cell) = self.stages[stage].ready.pop() {
-            return Some(Task::Cell { stage, cell });
-        }
-        if !self.has_queued(stage) {
-            return None;
-        }
-        match &self.ordered {
-            Some(_) => self.claim_element(stage),
-            None => self.oldest_bundle(stage, place),
-        }
-    }
-
-    /// What the policies know of a stage.
-    fn view(&self, stage: usize, may_be_polled: bool) -> StageView {
-        let run = &self.stages[stage];
-        // Relaxed throughout: gauges that steer.
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let waiting = |stage: usize| {
-            let metrics = &self.stages[stage].metrics;
-            metrics.queued.load(Ordering::Relaxed) + metrics.posted.load(Ordering::Relaxed)
-        };
-        let (busy_ns, bundles) = (read(&run.metrics.busy_ns), read(&run.metrics.bundles_in));
-        let (rows_in, rows_out) = (read(&run.metrics.rows_in), read(&run.metrics.rows_out));
-        StageView {
-            queued: waiting(stage) + usize::from(may_be_polled),
-            workers: run.metrics.workers.load(Ordering::Relaxed),
-            parallelism_max: match &run.kind {
-                StageRunKind::Source(_) => 1,
-                StageRunKind::Operator(operator) => operator.cells.len(),
-                StageRunKind::Transform(_) | StageRunKind::Sink(_) => usize::MAX,
-            },
-            // One that was never run counts as cheap but not free.
-            cost_ns: (busy_ns as f64 / bundles.max(1) as f64).max(1.0),
-            selectivity: if rows_in == 0 { 1.0 } else { rows_out as f64 / rows_in as f64 },
-            spent_ns: busy_ns.saturating_sub(read(&run.metrics.busy_before_ns)),
-            output_queued: run.edges.iter().map(|edge| waiting(edge.to.0)).sum(),
-            inputs: run.inputs.clone(),
-        }
-    }
-
-    /// Begins a new window for `ct` when the current one is over.
-    fn roll_window(&self) {
-        let now_ns = self.options.clock.now_ns();
-        let began_ns = self.window_began_ns.load(Ordering::Relaxed);
-        let is_over = now_ns.saturating_sub(began_ns) >= scheduler::WINDOW_NS;
-        let exchange = |to| {
-            let (relaxed, counter) = (Ordering::Relaxed, &self.window_began_ns);
-            counter.compare_exchange(began_ns, to, relaxed, relaxed).is_ok()
-        };
-        if is_over && exchange(now_ns) {
-            for stage in &self.stages {
-                let busy_ns = stage.metrics.busy_ns.load(Ordering::Relaxed);
-                stage.metrics.busy_before_ns.store(busy_ns, Ordering::Relaxed);
-            }
-        }
-    }
-
     /// The oldest element of the stage furthest downstream that has any, or of each stage in turn.
-    fn next_element(&self) -> Option<Task> {
+    fn next_element(&self, is_full: bool) -> Option<Task> {
         let stages = self.stages.len();
         let first = match self.options.scheduler {
             // Relaxed: only spreads the starting points.
-            SchedulerPolicy::RoundRobin => self.turn.fetch_add(1, Ordering::Relaxed) % stages,
+            SchedulerPolicy::RoundRobin if !is_full => {
+                self.turn.fetch_add(1, Ordering::Relaxed) % stages
+            }
             _ => 0,
         };
         (0..stages)
@@ -232,6 +155,11 @@ impl Job {
             .collect();
         stages.sort_unstable_by(|a, b| b.cmp(a));
         stages.into_iter().find_map(|(_, stage)| self.oldest_bundle(stage, place))
+    }
+
+    fn furthest_downstream(&self, place: WorkerPlace) -> Option<Task> {
+        let mut stages = (0..self.stages.len()).rev().filter(|&stage| self.has_queued(stage));
+        stages.find_map(|stage| self.oldest_bundle(stage, place))
     }
 
     fn in_turn(&self, place: WorkerPlace) -> Option<Task> {

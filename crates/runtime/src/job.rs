@@ -17,13 +17,14 @@ use std::time::Duration;
 use thalweg_core::graph::Graph;
 use thalweg_core::{Error, Result, Watermark};
 use thalweg_ordering::Sleep;
-use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Queue};
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Queue};
 
 use crate::dispatcher::WorkerPlace;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, LatencyPercentiles, MetricsSnapshot, StageRole};
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
+use crate::scheduler::meter::Measuring;
 use crate::stage::{SinkMessage, SinkRun, SourceRun, SourceState, StageRun, StageRunKind};
 use crate::topology::Topology;
 
@@ -52,8 +53,8 @@ pub struct Job {
     /// The flow of the ordered contracts, where one is promised.
     pub(crate) ordered: Option<OrderedFlow>,
     pub(crate) turn: AtomicUsize,
-    /// When the scheduler's current window began.
-    pub(crate) window_began_ns: AtomicU64,
+    /// What the scheduler has measured.
+    pub(crate) measuring: Measuring,
     pub(crate) latency: LatencyHistogram,
     stopping: AtomicBool,
     over: AtomicBool,

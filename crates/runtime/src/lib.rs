@@ -17,7 +17,7 @@
 //! | [`interleaving`] | the sequence in which inputs came in, recorded and replayed |
 //! | [`gather`] | small batches of a source become one bundle |
 //! | [`dispatcher`] | which task is next, policies `nem` and `round-robin` |
-//! | [`scheduler`] | the heuristics `lp`, `ct`, `et`, `qst` |
+//! | [`scheduler`] | the heuristics `lp`, `ct`, `et`, `qst`, and what they measure |
 //! | [`task`] | what a worker does with a task |
 //! | [`job`] | start, wait, cancel, fail |
 //! | [`metrics`] | what is counted |

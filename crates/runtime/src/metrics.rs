@@ -7,6 +7,8 @@ use hdrhistogram::Histogram;
 use thalweg_core::Watermark;
 use thalweg_ordering::sync::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
+use crate::scheduler::meter::StageMeter;
+
 /// Counters of one stage. Relaxed throughout: each stands for itself, and the final report is read
 /// after the workers have been joined.
 #[derive(Default)]
@@ -25,12 +27,10 @@ pub struct StageMetrics {
     pub(crate) state_bytes: AtomicI64,
     /// Bundles waiting at this stage.
     pub(crate) queued: AtomicUsize,
-    /// Pieces waiting in the mailboxes of its partitions.
+    /// Pieces ever posted to the mailboxes of its partitions; the meter counts those taken.
     pub(crate) posted: AtomicUsize,
-    /// Workers at it.
-    pub(crate) workers: AtomicUsize,
-    /// `busy_ns` when the scheduler's current window began.
-    pub(crate) busy_before_ns: AtomicU64,
+    /// What the scheduler measures.
+    pub(crate) meter: StageMeter,
     watermark: AtomicI64,
     /// The stage (from 1) that a merge by time waits for; 0 is none.
     held_by: AtomicUsize,

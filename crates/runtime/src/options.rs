@@ -1,13 +1,16 @@
 //! What a caller can set for a run.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_core::OrderContract;
 use thalweg_core::shim::{SharedClock, SystemClock};
+use thalweg_core::{Error, OrderContract};
 
 use crate::interleaving::{Replay, StepRecorder};
 use crate::memory;
+use crate::scheduler;
 
 /// In which order the dispatcher looks for bundles (design.md §5). Watermark work comes first under
 /// every policy, and results are the same under each.
@@ -34,6 +37,42 @@ impl SchedulerPolicy {
     pub(crate) fn chooses_stages(self) -> bool {
         !matches!(self, SchedulerPolicy::Nem | SchedulerPolicy::RoundRobin)
     }
+
+    /// The names by which policies are chosen.
+    pub const NAMES: [&'static str; 6] = ["nem", "round-robin", "lp", "ct", "et", "qst"];
+}
+
+impl fmt::Display for SchedulerPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SchedulerPolicy::Nem => "nem",
+            SchedulerPolicy::RoundRobin => "round-robin",
+            SchedulerPolicy::LastInPipeline => "lp",
+            SchedulerPolicy::CurrentThroughput => "ct",
+            SchedulerPolicy::EstimatedTime => "et",
+            SchedulerPolicy::QueueSizeThrottling => "qst",
+        })
+    }
+}
+
+impl FromStr for SchedulerPolicy {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(match text.trim().to_ascii_lowercase().as_str() {
+            "nem" => SchedulerPolicy::Nem,
+            "round-robin" => SchedulerPolicy::RoundRobin,
+            "lp" => SchedulerPolicy::LastInPipeline,
+            "ct" => SchedulerPolicy::CurrentThroughput,
+            "et" => SchedulerPolicy::EstimatedTime,
+            "qst" => SchedulerPolicy::QueueSizeThrottling,
+            other => {
+                let names = SchedulerPolicy::NAMES.map(|name| format!("'{name}'")).join(", ");
+                return Err(Error::plan(format!("'{other}' is no scheduling policy"))
+                    .hint(format!("choose one of {names}")));
+            }
+        })
+    }
 }
 
 /// How outcomes that were made out of order get back into it (ordered contracts).
@@ -55,6 +94,8 @@ pub struct RunOptions {
     pub pin_workers: bool,
     /// The order in which bundles are taken.
     pub scheduler: SchedulerPolicy,
+    /// The window over which `ct` compares the time spent on stages.
+    pub scheduler_window: Duration,
     /// What is promised about the sequence of results.
     pub order: OrderContract,
     /// How the order is restored where it is promised.
@@ -83,6 +124,7 @@ impl Default for RunOptions {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             pin_workers: true,
             scheduler: SchedulerPolicy::default(),
+            scheduler_window: scheduler::WINDOW,
             order: OrderContract::default(),
             reorder: ReorderScheme::default(),
             bundle_rows_max: 64 * 1024,
@@ -106,5 +148,22 @@ impl RunOptions {
             (None, workers) => (4 * workers).next_power_of_two(),
         };
         wanted.clamp(1, 256)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_chosen_by_name() {
+        for name in SchedulerPolicy::NAMES {
+            let policy: SchedulerPolicy = name.parse().expect("a policy");
+            assert_eq!(policy.to_string(), name);
+        }
+        assert_eq!(" QST ".parse::<SchedulerPolicy>().expect("a policy").to_string(), "qst");
+        let error = "fifo".parse::<SchedulerPolicy>().expect_err("no policy");
+        let help = error.help().expect("a way out");
+        assert!(SchedulerPolicy::NAMES.iter().all(|name| help.contains(name)), "{help}");
     }
 }

@@ -103,6 +103,8 @@ pub struct SourceRun {
     pub bounded: bool,
     /// When rows came last.
     pub last_rows_ns: AtomicU64,
+    /// Until when it waits for more rows before it gives on those it has; a hint for the scheduler.
+    pub gathers_until_ns: AtomicU64,
     /// True while declared idle.
     pub idle: AtomicBool,
 }

@@ -42,8 +42,10 @@ impl Job {
             | Task::Poll { stage } => *stage,
         };
         let started_ns = self.options.clock.now_ns();
-        let workers = &self.stages[stage].metrics.workers;
-        workers.fetch_add(1, Ordering::Relaxed);
+        // Cells count their pieces themselves.
+        let elements = u64::from(!matches!(task, Task::Cell { .. }));
+        let meter = &self.stages[stage].metrics.meter;
+        meter.enter();
         let result = catch_unwind(AssertUnwindSafe(|| match task {
             Task::Cell { stage, cell } => self.run_cell(stage, cell, place),
             Task::Bundle { stage, lane, container, bundle } => {
@@ -54,7 +56,7 @@ impl Job {
             }
             Task::Poll { stage } => self.run_poll(stage, place),
         }));
-        workers.fetch_sub(1, Ordering::Relaxed);
+        meter.leave(elements);
         let busy_ns = self.options.clock.now_ns().saturating_sub(started_ns);
         StageMetrics::add(&self.stages[stage].metrics.busy_ns, busy_ns);
         let error = match result {
@@ -213,11 +215,11 @@ impl Job {
                     return Ok(());
                 }
                 Taken::Rows { lane, container, bytes } => {
-                    self.stages[stage].metrics.posted.fetch_sub(1, Ordering::Relaxed);
+                    self.stages[stage].metrics.meter.take_piece();
                     self.consume(stage, lane, &container, bytes)?;
                 }
                 Taken::Gathered(gather) => {
-                    self.stages[stage].metrics.posted.fetch_sub(1, Ordering::Relaxed);
+                    self.stages[stage].metrics.meter.take_piece();
                     let flow = self.ordered_flow();
                     self.finish_piece(flow, stage, operator, &gather)?;
                 }
@@ -482,7 +484,10 @@ impl Job {
         }
         let linger_ns = self.options.bundle_linger.as_nanos() as u64;
         let is_busy = self.memory.in_flight_bytes() > 0;
-        if state.gather.should_wait(wanted, is_busy, now_ns, linger_ns) {
+        let waits = state.gather.should_wait(wanted, is_busy, now_ns, linger_ns);
+        let until_ns = if waits { now_ns + linger_ns } else { 0 };
+        run.gathers_until_ns.store(until_ns, Ordering::Relaxed);
+        if waits {
             return Ok(SourcePoll::Pending);
         }
         self.gathered(state)

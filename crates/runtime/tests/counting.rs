@@ -57,7 +57,7 @@ fn simulated_schedules_equal_the_loop() {
             let count = Count { size: 20, class, cancel_between: seed % 2 == 0 };
             let input = (Rows::boxed(rows.clone()), Delay::boxed(10, 20));
             let (graph, results, late) = counting(vec![input], count);
-            let mut options = options(3, 1 + (seed as usize % 40), SchedulerPolicy::Nem);
+            let mut options = options(3, 1 + (seed as usize % 40), policy_of(seed));
             options.clock = Arc::new(ManualClock::default());
             simulate(graph, options, 2, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
             assert_eq!(results.sorted(), expected, "seed {seed}, {class:?}");
@@ -75,7 +75,7 @@ fn a_union_judges_each_row_against_its_own_input() {
         let inputs = [&a, &b].map(|rows| (Rows::boxed(rows.clone()), Delay::boxed(10, 20)));
         let count = Count { size: 20, class, cancel_between: false };
         let (graph, results, late) = counting(inputs.into(), count);
-        let mut options = options(3, 1 + (seed as usize % 30), SchedulerPolicy::Nem);
+        let mut options = options(3, 1 + (seed as usize % 30), policy_of(seed));
         options.clock = Arc::new(ManualClock::default());
         simulate(graph, options, 1, seed).expect("the simulation runs");
         let mut expected = std::collections::BTreeMap::new();

@@ -22,9 +22,9 @@ fn options(workers: usize, bundle_rows_max: usize, scheduler: SchedulerPolicy) -
     RunOptions { workers, bundle_rows_max, scheduler, order, ..RunOptions::default() }
 }
 
-fn simulated(workers: usize, bundle_rows_max: usize) -> RunOptions {
+fn simulated(workers: usize, bundle_rows_max: usize, seed: u64) -> RunOptions {
     let clock = Arc::new(ManualClock::default());
-    RunOptions { clock, ..options(workers, bundle_rows_max, SchedulerPolicy::Nem) }
+    RunOptions { clock, ..options(workers, bundle_rows_max, policy_of(seed)) }
 }
 
 /// The results in canonical order, and late rows as they came.
@@ -71,7 +71,7 @@ fn simulated_schedules_give_the_sequence_of_the_loop() {
             let count = Count { size: SIZE, class, cancel_between: seed % 2 == 0 };
             let input = (Rows::boxed(rows.clone()), Delay::boxed(DELAY, SIZE));
             let (graph, results, late) = counting(vec![input], count);
-            let options = simulated(1 + seed as usize % 5, 1 + (seed as usize % 40));
+            let options = simulated(1 + seed as usize % 5, 1 + (seed as usize % 40), seed);
             simulate(graph, options, 2, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
             assert_eq!(results.rows(), expected, "seed {seed}, {class:?}");
             assert_eq!(late.rows(), expected_late, "seed {seed}, {class:?}");
@@ -132,7 +132,7 @@ fn branches_that_meet_again_keep_the_order_of_rows() {
         let expected = met(&rows);
         for class in CLASSES {
             let (graph, sink) = meeting(&rows, class, seed % 2 == 1);
-            let options = simulated(1 + seed as usize % 4, 1 + (seed as usize % 60));
+            let options = simulated(1 + seed as usize % 4, 1 + (seed as usize % 60), seed);
             simulate(graph, options, 1, seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
             assert_eq!(sink.rows(), expected, "seed {seed}, {class:?}");
         }
@@ -219,9 +219,10 @@ fn inputs_merge_by_time_then_input_then_position() {
         let mut of_seeds = Vec::new();
         for (class, run) in CLASSES.iter().flat_map(|&class| [(class, 1u64), (class, 2)]) {
             let (graph, merged, results) = merging(&inputs, class);
+            let bundle = 1 + (7 * seed * run) as usize % 90;
             let options = RunOptions {
                 order: OrderContract::EventTime,
-                ..simulated(1 + (seed + run) as usize % 4, 1 + (7 * seed * run) as usize % 90)
+                ..simulated(1 + (seed + run) as usize % 4, bundle, seed + run)
             };
             simulate(graph, options, 1, seed * run).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
             assert_eq!(merged.rows(), expected, "seed {seed}, {class:?}");

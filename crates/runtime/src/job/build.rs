@@ -19,6 +19,7 @@ use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, StageMetrics};
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
+use crate::scheduler::meter::Measuring;
 use crate::stage::{
     Cell, CellState, Edge, OperatorRun, Sequencer, SinkRun, SourceRun, SourceState, StageRun,
     StageRunKind,
@@ -54,6 +55,7 @@ pub(crate) fn build(
     let is_source = |stage: &StageRun| matches!(stage.kind, StageRunKind::Source(_));
     let sources = (0..stages.len()).filter(|&place| is_source(&stages[place])).collect();
     let sinks = stages.iter().filter(|stage| matches!(stage.kind, StageRunKind::Sink(_))).count();
+    let inputs = stages.iter().map(|stage| stage.inputs.clone()).collect();
     let job = Job {
         sources,
         memory: MemoryAccount::new(options.memory_limit_bytes, options.workers),
@@ -62,7 +64,7 @@ pub(crate) fn build(
         ready: Queue::new(),
         ordered,
         turn: AtomicUsize::new(0),
-        window_began_ns: AtomicU64::new(0),
+        measuring: Measuring::new(inputs, options.scheduler_window),
         latency: LatencyHistogram::new(),
         stopping: AtomicBool::new(false),
         over: AtomicBool::new(false),
@@ -186,6 +188,7 @@ fn source_run(
         ready: AtomicBool::new(true),
         finished: AtomicBool::new(false),
         last_rows_ns: AtomicU64::new(options.clock.now_ns()),
+        gathers_until_ns: AtomicU64::new(0),
         idle: AtomicBool::new(false),
     }
 }

@@ -27,6 +27,11 @@ pub const POLICIES: [SchedulerPolicy; 6] = [
     SchedulerPolicy::QueueSizeThrottling,
 ];
 
+/// Each policy in turn, odd and even seeds alike.
+pub fn policy_of(seed: u64) -> SchedulerPolicy {
+    POLICIES[(seed / 2) as usize % POLICIES.len()]
+}
+
 /// A batch of (time, key) rows.
 pub fn batch(rows: &[(i64, i64)]) -> RecordBatch {
     let times: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|r| r.0)));

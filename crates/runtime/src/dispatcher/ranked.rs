@@ -1,0 +1,135 @@
+//! The policies that choose a stage for each task (`lp`, `ct`, `et`, `qst`): what they are shown of
+//! the job, and the task that follows from their choice (see [`crate::scheduler`]).
+//!
+//! Cells and sources take part like all stages, except that cells with a watermark have gone first
+//! already. A choice is a hint: what a stage was chosen for may be gone, and then the next one is
+//! chosen. If nothing is schedulable the stages are looked through all the same, so that no work that
+//! can be done ever waits for the policy; only a source at which somebody is already is left
+//! to them, who will look again themselves.
+
+use thalweg_ordering::sync::{AtomicU64, Ordering};
+
+use super::{Task, WorkerPlace};
+use crate::job::Job;
+use crate::memory::Pressure;
+use crate::options::SchedulerPolicy;
+use crate::scheduler::meter::Totals;
+use crate::scheduler::{self, StageView};
+use crate::stage::{StageRun, StageRunKind};
+
+impl Job {
+    /// A task of the stage that the policy chooses; of the one furthest downstream while the memory
+    /// is full, whatever the policy.
+    pub(super) fn by_rank(&self, place: WorkerPlace) -> Option<Task> {
+        let now_ns = self.options.clock.now_ns();
+        let meter = |stage: usize| &self.stages[stage].metrics.meter;
+        self.measuring.fold_if_due(now_ns, |stage| self.totals(stage), meter);
+        let policy = match self.memory.pressure() {
+            Pressure::Low | Pressure::High => self.options.scheduler,
+            Pressure::Full => SchedulerPolicy::LastInPipeline,
+        };
+        let pollable = match self.next_poll() {
+            Some(Task::Poll { stage }) if meter(stage).workers() == 0 => Some(stage),
+            _ => None,
+        };
+        let mut views: Vec<StageView> = (0..self.stages.len()).map(|s| self.view(s)).collect();
+        if let Some(source) = pollable.filter(|&source| !self.waits_for_company(source, now_ns)) {
+            views[source].queued = 1;
+        }
+        while let Some(stage) = scheduler::choose(policy, &views) {
+            if let Some(task) = self.waiting_at(stage, place) {
+                return Some(task);
+            }
+            views[stage].queued = 0;
+        }
+        let all = (0..self.stages.len()).rev();
+        let left_over = all.filter(|&stage| !self.is_source(stage));
+        let mut left_over = left_over.filter_map(|stage| self.waiting_at(stage, place));
+        left_over.next().or(pollable.map(|stage| Task::Poll { stage }))
+    }
+
+    /// Something to do at a stage: a cell first, then whatever came first.
+    fn waiting_at(&self, stage: usize, place: WorkerPlace) -> Option<Task> {
+        if self.is_source(stage) {
+            return Some(Task::Poll { stage });
+        }
+        if let Some(cell) = self.stages[stage].ready.pop() {
+            return Some(Task::Cell { stage, cell });
+        }
+        if !self.has_queued(stage) {
+            return None;
+        }
+        match &self.ordered {
+            Some(_) => self.claim_element(stage),
+            None => self.oldest_bundle(stage, place),
+        }
+    }
+
+    fn is_source(&self, stage: usize) -> bool {
+        matches!(self.stages[stage].kind, StageRunKind::Source(_))
+    }
+
+    /// True while a source has too few rows for a bundle and would only be asked in vain.
+    fn waits_for_company(&self, stage: usize, now_ns: u64) -> bool {
+        match &self.stages[stage].kind {
+            StageRunKind::Source(source) => {
+                now_ns < source.gathers_until_ns.load(Ordering::Relaxed)
+            }
+            _ => false,
+        }
+    }
+
+    /// What the policies know of a stage.
+    fn view(&self, stage: usize) -> StageView {
+        let run = &self.stages[stage];
+        let meter = &run.metrics.meter;
+        // Relaxed throughout: gauges that steer.
+        let busy_ns = run.metrics.busy_ns.load(Ordering::Relaxed);
+        StageView {
+            queued: waiting(run),
+            workers: meter.workers(),
+            parallelism_max: match &run.kind {
+                StageRunKind::Source(_) => 1,
+                StageRunKind::Operator(operator) => operator.cells.len(),
+                StageRunKind::Transform(_) | StageRunKind::Sink(_) => usize::MAX,
+            },
+            cost_ns: meter.cost_ns(),
+            cumulative_selectivity: meter.cumulative_selectivity(),
+            spent_ns: meter.spent_ns(busy_ns),
+            output_queued: run.edges.iter().map(|edge| output_queued(self, edge.to.0)).sum(),
+            output_queued_max: meter.output_queued_max(),
+            depth: self.measuring.depth(stage),
+        }
+    }
+
+    fn totals(&self, stage: usize) -> Totals {
+        let run = &self.stages[stage];
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (meter, edges) = (&run.metrics.meter, run.edges.len());
+        let (elements, pieces) = (meter.elements(), meter.pieces());
+        // In the ordered contracts every stage gives on one element for each, if only an empty one.
+        let outputs = match self.ordered.is_some() && !self.is_source(stage) {
+            true if elements == 0 => pieces * edges as u64,
+            true => elements * edges as u64,
+            false => read(&run.metrics.bundles_out),
+        };
+        Totals { busy_ns: read(&run.metrics.busy_ns), elements, pieces, outputs, edges }
+    }
+}
+
+/// Elements that wait for a worker at a stage.
+fn waiting(run: &StageRun) -> usize {
+    let metrics = &run.metrics;
+    let posted = metrics.posted.load(Ordering::Relaxed);
+    let pieces = posted.saturating_sub(metrics.meter.pieces() as usize);
+    metrics.queued.load(Ordering::Relaxed) + metrics.meter.pieces_as_elements(pieces)
+}
+
+/// Elements that wait at a stage as another one's output; a sink's wait for its thread.
+fn output_queued(job: &Job, stage: usize) -> usize {
+    let run = &job.stages[stage];
+    match &run.kind {
+        StageRunKind::Sink(sink) => sink.waiting.load(Ordering::Relaxed),
+        _ => waiting(run),
+    }
+}

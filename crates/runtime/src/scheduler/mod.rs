@@ -1,0 +1,207 @@
+//! The scheduling heuristics of Prasaad et al. §6 as pure functions over what is known of the
+//! stages: which of them should a worker go to next?
+//!
+//! | policy | picks | formula |
+//! |---|---|---|
+//! | [`lp`], last in pipeline (§6.2) | the stage furthest downstream that has work | |
+//! | [`et`], estimated time (§6.3) | the stage whose waiting work would take longest | (2) `p = I c / (w + 1)`, largest first |
+//! | [`ct`], current throughput (§6.4) | the stage with the lowest normalized throughput | (3) `n = (T + w s) / (c cs)`, smallest first |
+//! | [`qst`], queue-size throttling (§6.1) | the earliest stage whose output queue is short | (1) `T = C cs / sum of cs` |
+//!
+//! # Units
+//! An *element* is what waits in a queue: a bundle where `epoch` is promised, an element with a
+//! serial in the ordered contracts, a poll of a source. I, c, s and cs all count elements. Rows would
+//! not do: nobody counts them while they wait, and a filter makes bundles smaller rather than
+//! fewer, which their measured cost already tells. What waits at the partitions of an operator are
+//! pieces; they are counted in elements by how many an element has had so far.
+//!
+//! # Graphs that are no chain
+//! Stages come in topological order. The cumulative selectivity of a stage is the sum over its
+//! inputs, times its own, which is how many elements it gives on for one element of the job: where
+//! paths meet their flows add up, and a source starts with its share of all that sources brought. A
+//! stage that feeds several gives the same to each, so its selectivity is the mean over its edges.
+//! In a chain this is the paper's product.
+//!
+//! # Time
+//! The paper's slice s is [`SLICE_NS`], 1 ms: no task goes on for longer, so a wrong guess lasts no
+//! longer either, while the choice itself takes well under a thousandth of that. The window of `ct`
+//! ([`WINDOW`], which a caller can change) is 100 ms: a hundred slices, enough for shares of time
+//! to mean something with a few workers, and short against a change of the load. What is measured
+//! and how is in [`meter`].
+//!
+//! Results do not depend on any of this, and nothing here knows containers, cells or bundles.
+
+use std::time::Duration;
+
+use crate::options::SchedulerPolicy;
+use crate::task::SLICE_NS;
+
+pub mod ct;
+pub mod et;
+pub mod lp;
+pub mod meter;
+pub mod qst;
+
+/// The window over which `ct` compares the time spent on stages, unless a caller says otherwise.
+pub const WINDOW: Duration = Duration::from_millis(100);
+
+/// What a policy knows of a stage.
+#[derive(Clone, Copy, Debug)]
+pub struct StageView {
+    /// Elements that wait (I). A source that may be asked has one.
+    pub queued: usize,
+    /// Workers at it (w).
+    pub workers: usize,
+    /// How many it admits at once (M): sources and singletons 1, partitioned operators one for each
+    /// partition, stateless stages any number (`usize::MAX`).
+    pub parallelism_max: usize,
+    /// Time that one element takes, in nanoseconds (c); above zero.
+    pub cost_ns: f64,
+    /// Elements out of it per element of the job (cs, see [`cumulative_selectivities`]).
+    pub cumulative_selectivity: f64,
+    /// Time spent on it in the current window, in nanoseconds (T of `ct`).
+    pub spent_ns: u64,
+    /// Elements that wait behind it.
+    pub output_queued: usize,
+    /// How many may wait behind it before `qst` leaves it (T of `qst`, see
+    /// [`qst::thresholds`]).
+    pub output_queued_max: f64,
+    /// Steps from the sources, which are at 0.
+    pub depth: usize,
+}
+
+impl StageView {
+    /// True if something waits at it and fewer workers are at it than it admits.
+    pub fn is_schedulable(&self) -> bool {
+        self.queued > 0 && self.workers < self.parallelism_max
+    }
+}
+
+/// The schedulable stage to go to, if there is any. Among equals the one furthest downstream, whose
+/// outcome is nearest to a result; `qst`, which pushes, prefers the earliest.
+///
+/// The dispatcher calls this for each task. It allocates nothing and looks at each stage once; a
+/// caller that finds nothing to claim after all sets `queued` to 0 and asks again.
+pub fn choose(policy: SchedulerPolicy, stages: &[StageView]) -> Option<usize> {
+    let best_by = |priority: fn(&StageView) -> f64| {
+        let schedulable = stages.iter().enumerate().filter(|(_, stage)| stage.is_schedulable());
+        let key = |stage: &StageView| (priority(stage), stage.depth);
+        let best = schedulable.max_by(|(_, a), (_, b)| {
+            let (a, b) = (key(a), key(b));
+            a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
+        });
+        best.map(|(place, _)| place)
+    };
+    match policy {
+        SchedulerPolicy::EstimatedTime => best_by(et::priority),
+        SchedulerPolicy::CurrentThroughput => best_by(ct::priority),
+        SchedulerPolicy::QueueSizeThrottling => best_by(qst::priority),
+        // The other two choose containers, not stages; where a stage is wanted, one that drains.
+        SchedulerPolicy::LastInPipeline | SchedulerPolicy::Nem | SchedulerPolicy::RoundRobin => {
+            best_by(lp::priority)
+        }
+    }
+}
+
+/// For each stage how many elements leave it per element of the job.
+///
+/// `inputs` are the stages that feed each stage (none: a source), all before it; `selectivities`
+/// are elements out per element in; `flows` are elements that the sources have brought, which
+/// decide what share of the job each of them is.
+pub fn cumulative_selectivities(
+    inputs: &[Vec<usize>],
+    selectivities: &[f64],
+    flows: &[f64],
+) -> Vec<f64> {
+    let of_sources = || inputs.iter().zip(flows).filter(|(inputs, _)| inputs.is_empty());
+    // One more for each, so that one which has brought nothing yet still has a share.
+    let total: f64 = of_sources().map(|(_, flow)| flow + 1.0).sum();
+    let mut cumulative: Vec<f64> = Vec::with_capacity(inputs.len());
+    for (place, inputs) in inputs.iter().enumerate() {
+        let reaching = match inputs.is_empty() {
+            true => (flows[place] + 1.0) / total,
+            false => inputs.iter().map(|&input| cumulative[input]).sum(),
+        };
+        cumulative.push(reaching * selectivities[place]);
+    }
+    cumulative
+}
+
+/// For each stage how many steps it is from the sources, by the longest way.
+pub fn depths(inputs: &[Vec<usize>]) -> Vec<usize> {
+    let mut depths: Vec<usize> = Vec::with_capacity(inputs.len());
+    for inputs in inputs {
+        let deepest = inputs.iter().map(|&input| depths[input] + 1).max();
+        depths.push(deepest.unwrap_or(0));
+    }
+    depths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stage with work at a depth; the rest is neutral.
+    pub(super) fn stage(depth: usize, queued: usize) -> StageView {
+        StageView {
+            queued,
+            workers: 0,
+            parallelism_max: usize::MAX,
+            cost_ns: 1.0,
+            cumulative_selectivity: 1.0,
+            spent_ns: 0,
+            output_queued: 0,
+            output_queued_max: 1.0,
+            depth,
+        }
+    }
+
+    /// All schedulable stages, best first, as a caller gets them that finds nothing each time.
+    pub(super) fn rank(policy: SchedulerPolicy, stages: &[StageView]) -> Vec<usize> {
+        let mut stages = stages.to_vec();
+        let next = || {
+            let chosen = choose(policy, &stages)?;
+            stages[chosen].queued = 0;
+            Some(chosen)
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn only_schedulable_stages_are_chosen() {
+        let idle = stage(0, 0);
+        let crowded = StageView { workers: 2, parallelism_max: 2, ..stage(1, 9) };
+        for name in SchedulerPolicy::NAMES {
+            let policy = name.parse().expect("a policy");
+            assert_eq!(choose(policy, &[idle, crowded]), None, "{name}");
+            let admitting = StageView { parallelism_max: 3, ..crowded };
+            assert_eq!(choose(policy, &[idle, admitting]), Some(1), "{name}");
+        }
+    }
+
+    #[test]
+    fn selectivities_multiply_along_a_chain() {
+        let inputs = [vec![], vec![0], vec![1], vec![2]];
+        let chain =
+            cumulative_selectivities(&inputs, &[1.0, 0.5, 4.0, 0.25], &[7.0, 0.0, 0.0, 0.0]);
+        assert_eq!(chain, [1.0, 0.5, 2.0, 0.5]);
+    }
+
+    #[test]
+    fn paths_that_meet_add_their_flows_up() {
+        // One source that feeds both 1 and 3, and 1 feeds 3 too.
+        let inputs = [vec![], vec![0], vec![1], vec![0, 2]];
+        let diamond = cumulative_selectivities(&inputs, &[1.0, 0.5, 1.0, 2.0], &[0.0; 4]);
+        assert_eq!(diamond, [1.0, 0.5, 0.5, 3.0]);
+        // Two sources, one of which brings three times as much (299 + 1 of 400).
+        let inputs = [vec![], vec![], vec![0, 1]];
+        let union = cumulative_selectivities(&inputs, &[1.0, 1.0, 0.5], &[299.0, 99.0, 0.0]);
+        assert_eq!(union, [0.75, 0.25, 0.5]);
+    }
+
+    #[test]
+    fn depth_is_the_longest_way_from_a_source() {
+        let inputs = [vec![], vec![0], vec![], vec![2, 1], vec![0, 3]];
+        assert_eq!(depths(&inputs), [0, 1, 0, 2, 3]);
+    }
+}
