@@ -4,7 +4,7 @@
 //! - what is derived from container C goes to C's container downstream;
 //! - a bundle is consumed only after all it led to is deposited;
 //! - whoever consumes the last bundle, or closes a container that has none left, carries the
-//!   watermark on at once ([`Job::advance`]); nobody waits for it.
+//!   watermark on at once (`Job::advance`); nobody waits for it.
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;

@@ -10,15 +10,15 @@
 //!
 //! # The way through a stage (Prasaad et al. §5)
 //! 1. Elements come by the exit section of the stage upstream, so one at a time and in order; where
-//!    several edges meet, a [`merge`] makes one sequence of them first.
+//!    several edges meet, a `merge` makes one sequence of them first.
 //! 2. A stateless stage puts them on its worklist; workers claim them in order and finish in any
 //!    order. An operator with several partitions does the same to find out where rows go; then, in
-//!    order again ([`exit`]), pieces are posted to the partitions' queues. Partitions take their
+//!    order again (`exit`), pieces are posted to the partitions' queues. Partitions take their
 //!    queues in order, one worker at a time, side by side.
 //! 3. The last worker to finish a piece of an element puts the outcome together: rows in the order
 //!    of the rows that caused them, results of a watermark by window end, virtual partition, key
-//!    ([`rows`]).
-//! 4. The outcome goes through the reorder buffer of the stage ([`exit`]) and on in order.
+//!    (`rows`).
+//! 4. The outcome goes through the reorder buffer of the stage (`exit`) and on in order.
 //!
 //! # Why nothing deadlocks
 //! Room in a reorder buffer is reserved when an element is claimed or dispatched, and both happen
