@@ -14,6 +14,7 @@
 //! | [`barrier`] | one watermark on its way through the partitions of an operator |
 //! | [`flow`] | deposit, consume, close: how bundles and watermarks move |
 //! | [`ordered`] | the flow of the contracts `arrival` and `event_time` |
+//! | [`sorted_merge`] | sorted inputs become one sequence by time |
 //! | [`interleaving`] | the sequence in which inputs came in, recorded and replayed |
 //! | [`gather`] | small batches of a source become one bundle |
 //! | [`dispatcher`] | which task is next, policies `nem` and `round-robin` |
@@ -37,6 +38,7 @@ pub mod options;
 pub mod ordered;
 pub mod scheduler;
 pub mod simulate;
+pub mod sorted_merge;
 pub mod stage;
 pub mod task;
 pub mod topology;

@@ -58,7 +58,7 @@ impl Job {
             let mut merge = merge.lock().expect("no panic under this lock");
             match arrival {
                 Arrival::Expected(serial, source) => merge.expect(serial, source),
-                Arrival::Element(lane, element) => merge.push(lane, element),
+                Arrival::Element(lane, element) => merge.push(lane, element)?,
             }
             while let Some(mut element) = merge.pop()? {
                 let before = element.bytes;

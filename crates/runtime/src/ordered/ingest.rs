@@ -1,5 +1,7 @@
 //! How elements enter: one sequence over all sources, numbered without gaps.
 
+use std::ops::Range;
+
 use arrow_buffer::ScalarBuffer;
 use thalweg_core::{Bundle, OrderContract, Result, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::Ordering;
@@ -154,7 +156,8 @@ impl Job {
     }
 }
 
-/// After which rows the watermark crosses a time that matters, and what it is then.
+/// After which rows the watermark crosses a time that matters, and what it is then. The running
+/// watermark never falls, so each crossing is looked for by halves; most bundles have none.
 fn cuts(state: &mut SourceState, bundle: &Bundle) -> Vec<(usize, Watermark)> {
     let Some(assigner) = &mut state.assigner else { return Vec::new() };
     let rows = bundle.num_rows();
@@ -165,14 +168,28 @@ fn cuts(state: &mut SourceState, bundle: &Bundle) -> Vec<(usize, Watermark)> {
         (_, false) => running,
     };
     let mut cuts = Vec::new();
-    for row in 0..rows {
-        let watermark = after(row);
-        if watermark > state.taken && assigner.crosses(state.taken, watermark) {
-            state.taken = watermark;
-            cuts.push((row + 1, watermark));
-        }
+    let mut from = 0;
+    while from < rows {
+        let crosses = |row| after(row) > state.taken && assigner.crosses(state.taken, after(row));
+        let Some(row) = first_row(from..rows, crosses) else { break };
+        state.taken = after(row);
+        cuts.push((row + 1, state.taken));
+        from = row + 1;
     }
     cuts
+}
+
+/// The first row for which something holds that holds for all rows behind it as well.
+fn first_row(rows: Range<usize>, holds: impl Fn(usize) -> bool) -> Option<usize> {
+    let (mut low, mut high) = (rows.start, rows.end.checked_sub(1)?);
+    if low > high || !holds(high) {
+        return None;
+    }
+    while low < high {
+        let middle = low.midpoint(high);
+        if holds(middle) { high = middle } else { low = middle + 1 }
+    }
+    Some(low)
 }
 
 /// How far the source has come in time with this bundle.

@@ -108,11 +108,12 @@ impl MergeKind {
     }
 
     /// An element has come by a lane.
-    pub(crate) fn push(&mut self, lane: usize, element: Element) {
+    pub(crate) fn push(&mut self, lane: usize, element: Element) -> Result<()> {
         match self {
             MergeKind::Arrival(merge) => merge.push(lane, element),
-            MergeKind::Time(merge) => merge.push(lane, element),
+            MergeKind::Time(merge) => merge.push(lane, element)?,
         }
+        Ok(())
     }
 
     /// The next element of the merged sequence, if it is known.

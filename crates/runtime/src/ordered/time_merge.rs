@@ -3,15 +3,11 @@
 //!
 //! **The invariant that makes it work:** the rows of a lane come in time order, and the frontier of
 //! a lane says that none that comes later is older; so the least row by (time, input) is final as
-//! soon as every lane without rows has a frontier behind it.
-//!
-//! # Readiness and ties
-//! A row (t, input i) may pass when every lane j without rows is far enough: frontier later than t
-//! for j < i, at or after t for j > i. Written as pairs that is (t, i) < (frontier of j, j) for all
-//! j, the same comparison as with the head row of a lane that has some (design.md §6).
+//! soon as every lane without rows has a frontier behind it. [`sorted_merge`](crate::sorted_merge)
+//! finds these rows; here stands what makes elements of them.
 //!
 //! # Watermarks
-//! The watermark of a lane stands behind the row that caused it, at the lane's frontier, and is
+//! The watermark of a lane is a mark behind the row that caused it, at the lane's frontier, and is
 //! merged like a row; what leaves is the least over the lanes. So it stands where the data decide.
 //!
 //! Nobody waits: the rows of a lane that is behind hold the others back in their queues, which
@@ -20,97 +16,45 @@
 
 use std::collections::VecDeque;
 
-use arrow_array::RecordBatch;
-use arrow_select::concat::concat_batches;
-use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::{Bundle, Error, Result, Stamps, Watermark};
 
-use super::rows::merged_watermarks;
-use super::{Element, element_bytes};
+use super::Element;
+use crate::sorted_merge::{MergedRows, SortedMerge, SortedRows};
 
 /// The most rows that leave in one element.
 const MERGED_ROWS_MAX: usize = 64 * 1024;
 
-/// From this mean length on runs are copied whole instead of row by row.
-const RUN_ROWS_MIN: usize = 8;
-
 /// The edges into one stage.
 pub(crate) struct TimeMerge {
+    merge: SortedMerge,
     lanes: Vec<Lane>,
     watermark: Watermark,
     serial: u64,
     held_by: Option<usize>,
+    /// What elements counted beyond their rows and was not given back yet.
+    bytes: usize,
+    /// The time of the last row or watermark that left.
+    frontier_ms: i64,
 }
 
 struct Lane {
-    items: VecDeque<Item>,
-    /// No row that comes later is older.
-    frontier_ms: i64,
     watermark: Watermark,
-}
-
-enum Item {
-    /// Rows from this one on.
-    Rows { bundle: Bundle, from: usize, ingest_ns: u64 },
-    /// The lane's watermark, at this time.
-    Watermark { time_ms: i64, watermark: Watermark, ingest_ns: u64 },
-}
-
-impl Item {
-    fn time_ms(&self) -> i64 {
-        match self {
-            Item::Rows { bundle, from, .. } => times(bundle)[*from],
-            Item::Watermark { time_ms, .. } => *time_ms,
-        }
-    }
-}
-
-fn times(bundle: &Bundle) -> &[i64] {
-    bundle.stamps.row_places.as_ref().expect("rows that meet by time carry their time")
-}
-
-/// How many of these rows stand below a pair. Most runs are short where inputs interleave, so the end
-/// is looked for in steps that double.
-fn run_length(times: &[i64], lane: usize, bound: (i64, usize)) -> usize {
-    let is_below = |&time_ms: &i64| (time_ms, lane) < bound;
-    let (mut low, mut step) = (0, 1);
-    while low + step < times.len() && is_below(&times[low + step]) {
-        low += step;
-        step *= 2;
-    }
-    let high = times.len().min(low + step);
-    low + times[low..high].partition_point(is_below)
-}
-
-/// Rows of one bundle, one behind the other.
-struct Run {
-    bundle: usize,
-    from: usize,
-    rows: usize,
-}
-
-/// Rows on their way into one element.
-#[derive(Default)]
-struct Merged {
-    bundles: Vec<Bundle>,
-    /// The bundle of each lane that was taken from last, as its place in `bundles`.
-    of_lane: Vec<Option<usize>>,
-    runs: Vec<Run>,
-    rows: usize,
-    ingest_ns: u64,
-    frontier_ms: i64,
+    /// The watermarks whose marks wait in the merge, and when they entered the engine.
+    marked: VecDeque<(Watermark, u64)>,
 }
 
 impl TimeMerge {
     /// A merge of so many lanes.
     pub(crate) fn new(lanes: usize) -> Self {
-        let lane =
-            || Lane { items: VecDeque::new(), frontier_ms: i64::MIN, watermark: Watermark::MIN };
+        let lane = || Lane { watermark: Watermark::MIN, marked: VecDeque::new() };
         TimeMerge {
+            merge: SortedMerge::with_times_beside(lanes),
             lanes: (0..lanes).map(|_| lane()).collect(),
             watermark: Watermark::MIN,
             serial: 0,
             held_by: None,
+            bytes: 0,
+            frontier_ms: i64::MIN,
         }
     }
 
@@ -120,158 +64,95 @@ impl TimeMerge {
     }
 
     /// An element has come by a lane.
-    pub(crate) fn push(&mut self, lane: usize, element: Element) {
-        let Element { bundles, watermark, ingest_ns, frontier_ms, .. } = element;
-        let lane = &mut self.lanes[lane];
+    pub(crate) fn push(&mut self, lane: usize, element: Element) -> Result<()> {
+        let Element { bundles, watermark, ingest_ns, bytes, frontier_ms, .. } = element;
+        self.bytes += bytes;
         for bundle in bundles.into_iter().filter(|bundle| bundle.num_rows() > 0) {
-            lane.items.push_back(Item::Rows { bundle, from: 0, ingest_ns });
+            let rows = sorted_rows(bundle, ingest_ns)?;
+            self.bytes -= rows.bytes;
+            self.merge.push_rows(lane, rows)?;
         }
+        self.merge.advance_to(lane, frontier_ms);
         if let Some(watermark) = watermark {
-            lane.items.push_back(Item::Watermark { time_ms: frontier_ms, watermark, ingest_ns });
+            self.merge.mark(lane);
+            self.lanes[lane].marked.push_back((watermark, ingest_ns));
+            if watermark == Watermark::END {
+                self.merge.finish(lane);
+            }
         }
-        lane.frontier_ms = lane.frontier_ms.max(frontier_ms);
+        Ok(())
     }
 
-    /// Everything that is ready, up to a watermark, as one element.
+    /// Everything that is ready, up to a watermark, as one element. Its bytes are those that what
+    /// it was made of counted.
     pub(crate) fn pop(&mut self) -> Result<Option<Element>> {
-        let lanes = self.lanes.len();
-        let mut merged = Merged { of_lane: vec![None; lanes], ..Merged::default() };
-        let watermark = loop {
-            let Some((lane, bound)) = self.next_lane() else { break None };
-            match self.lanes[lane].items.front_mut().expect("the lane has items") {
-                Item::Rows { bundle, from, ingest_ns } => {
-                    let rows = run_length(&times(bundle)[*from..], lane, bound);
-                    let rows = rows.min(MERGED_ROWS_MAX - merged.rows);
-                    merged.take(lane, bundle, *from, rows, *ingest_ns);
-                    *from += rows;
-                    if *from == bundle.num_rows() {
-                        self.lanes[lane].items.pop_front();
-                        merged.of_lane[lane] = None;
-                    }
-                    if merged.rows == MERGED_ROWS_MAX {
-                        break None;
-                    }
-                }
-                Item::Watermark { .. } => {
-                    if let Some(watermark) = self.take_watermark(lane, &mut merged) {
-                        break Some(watermark);
-                    }
-                }
+        let (mut bundles, mut rows, mut advanced) = (Vec::new(), 0, None);
+        let mut ingest_ns = 0;
+        while advanced.is_none() && rows < MERGED_ROWS_MAX {
+            if let Some(merged) = self.merge.ready(MERGED_ROWS_MAX - rows)? {
+                rows += merged.times.len();
+                ingest_ns = ingest_ns.max(merged.ingest_ns);
+                self.frontier_ms = merged.times.last().copied().unwrap_or(self.frontier_ms);
+                self.bytes += merged.bytes;
+                bundles.push(self.bundle(merged));
+                continue;
             }
-        };
-        if merged.runs.is_empty() && watermark.is_none() {
+            match self.merge.take_mark() {
+                Some((lane, time_ms)) => {
+                    let (watermark, entered_ns) = self.take_watermark(lane);
+                    ingest_ns = ingest_ns.max(entered_ns);
+                    advanced = self.advance(lane, watermark, time_ms);
+                }
+                None => break,
+            }
+        }
+        self.held_by = self.merge.held_by();
+        if bundles.is_empty() && advanced.is_none() {
             return Ok(None);
         }
         let serial = self.serial;
         self.serial += 1;
-        merged.element(serial, watermark).map(Some)
+        let (bytes, frontier_ms) = (std::mem::take(&mut self.bytes), self.frontier_ms);
+        Ok(Some(Element { serial, bundles, watermark: advanced, ingest_ns, bytes, frontier_ms }))
     }
 
-    /// The lane with the least head, and the pair that its rows must stay below. `None` if the
-    /// least row may still come.
-    fn next_lane(&mut self) -> Option<(usize, (i64, usize))> {
-        let (mut least, mut second) = ((i64::MAX, usize::MAX), (i64::MAX, usize::MAX));
-        for (number, lane) in self.lanes.iter().enumerate() {
-            let head = match lane.items.front() {
-                Some(item) => (item.time_ms(), number),
-                None if lane.watermark == Watermark::END => continue,
-                None => (lane.frontier_ms, number),
-            };
-            if head < least {
-                (least, second) = (head, least);
-            } else if head < second {
-                second = head;
-            }
-        }
-        let (_, number) = least;
-        if !self.lanes.get(number)?.items.is_empty() {
-            self.held_by = None;
-            return Some((number, second));
-        }
-        // A lane without items is the least: what comes by it may be older than all others.
-        let others_wait = self.lanes.iter().any(|lane| !lane.items.is_empty());
-        self.held_by = others_wait.then_some(number);
-        None
+    fn take_watermark(&mut self, lane: usize) -> (Watermark, u64) {
+        self.lanes[lane].marked.pop_front().expect("every mark has its watermark")
     }
 
-    /// Takes the watermark at the head of a lane; the joint one if it moves.
-    fn take_watermark(&mut self, lane: usize, merged: &mut Merged) -> Option<Watermark> {
-        let item = self.lanes[lane].items.pop_front();
-        let Some(Item::Watermark { time_ms, watermark, ingest_ns }) = item else {
-            unreachable!("the caller has seen a watermark")
-        };
-        self.lanes[lane].watermark = self.lanes[lane].watermark.max(watermark);
-        merged.ingest_ns = merged.ingest_ns.max(ingest_ns);
+    /// A lane's watermark has its turn; the joint one if it moves.
+    fn advance(&mut self, lane: usize, watermark: Watermark, time_ms: i64) -> Option<Watermark> {
+        let lane = &mut self.lanes[lane];
+        lane.watermark = lane.watermark.max(watermark);
         let joint = self.lanes.iter().map(|lane| lane.watermark).min();
         let joint = joint.expect("a merge has lanes");
         if joint <= self.watermark {
             return None;
         }
-        merged.frontier_ms = merged.frontier_ms.max(time_ms);
+        self.frontier_ms = self.frontier_ms.max(time_ms);
         self.watermark = joint;
         Some(joint)
     }
+
+    fn bundle(&self, merged: MergedRows) -> Bundle {
+        let stamps = Stamps {
+            serial: self.serial,
+            ingest_ns: merged.ingest_ns,
+            watermark_before: merged.watermark_before,
+            row_places: Some(merged.times),
+            ..Stamps::first()
+        };
+        Bundle { batch: merged.batch, kinds: None, stamps }
+    }
 }
 
-impl Merged {
-    fn take(&mut self, lane: usize, bundle: &Bundle, from: usize, rows: usize, ingest_ns: u64) {
-        debug_assert!(rows > 0, "the head of the least lane is below the bound");
-        let place = *self.of_lane[lane].get_or_insert_with(|| {
-            self.bundles.push(bundle.clone());
-            self.bundles.len() - 1
-        });
-        self.runs.push(Run { bundle: place, from, rows });
-        self.rows += rows;
-        self.ingest_ns = self.ingest_ns.max(ingest_ns);
-        self.frontier_ms = times(bundle)[from + rows - 1];
+/// The rows of a bundle with their times beside them.
+fn sorted_rows(bundle: Bundle, ingest_ns: u64) -> Result<SortedRows> {
+    if bundle.kinds.is_some() {
+        return Err(Error::internal("a changelog was to be merged by time"));
     }
-
-    fn element(self, serial: u64, watermark: Option<Watermark>) -> Result<Element> {
-        let (ingest_ns, frontier_ms) = (self.ingest_ns, self.frontier_ms);
-        let bundles: Vec<Bundle> = self.bundle(serial)?.into_iter().collect();
-        let bytes = element_bytes(&bundles);
-        Ok(Element { serial, bundles, watermark, ingest_ns, bytes, frontier_ms })
-    }
-
-    /// Where each row comes from: bundle and row.
-    fn indices(&self) -> Vec<(usize, usize)> {
-        let mut indices = Vec::with_capacity(self.rows);
-        for run in &self.runs {
-            indices.extend((run.from..run.from + run.rows).map(|row| (run.bundle, row)));
-        }
-        indices
-    }
-
-    /// The rows as one bundle.
-    fn bundle(self, serial: u64) -> Result<Option<Bundle>> {
-        let indices = self.indices();
-        let Some(first) = self.bundles.first() else { return Ok(None) };
-        if self.bundles.iter().any(|bundle| bundle.kinds.is_some()) {
-            return Err(Error::internal("a changelog was to be merged by time"));
-        }
-        let batch = if self.runs.len() * RUN_ROWS_MIN <= self.rows {
-            let slice = |run: &Run| self.bundles[run.bundle].batch.slice(run.from, run.rows);
-            let slices: Vec<RecordBatch> = self.runs.iter().map(slice).collect();
-            match &slices[..] {
-                [only] => only.clone(),
-                slices => concat_batches(first.batch.schema_ref(), slices)?,
-            }
-        } else {
-            let batches: Vec<&RecordBatch> = self.bundles.iter().map(|b| &b.batch).collect();
-            interleave_record_batch(&batches, &indices)?
-        };
-        let mut places = Vec::with_capacity(self.rows);
-        for run in &self.runs {
-            let times = times(&self.bundles[run.bundle]);
-            places.extend_from_slice(&times[run.from..run.from + run.rows]);
-        }
-        let stamps = Stamps {
-            serial,
-            watermark_before: merged_watermarks(&self.bundles, &indices),
-            row_places: Some(places.into()),
-            origin: None,
-            ..first.stamps.clone()
-        };
-        Ok(Some(Bundle { batch, kinds: None, stamps }))
-    }
+    let bytes = bundle.memory_bytes();
+    let Stamps { row_places, watermark_before, .. } = bundle.stamps;
+    let times = row_places.expect("rows that meet by time carry their time");
+    Ok(SortedRows { batch: bundle.batch, times, watermark_before, ingest_ns, bytes })
 }
