@@ -75,6 +75,16 @@ pub trait Operator: Send + Sync {
     fn is_singleton(&self) -> bool {
         false
     }
+    /// How many partitions it wants, from 1 to 256; `None` leaves that to the job.
+    fn partitions(&self) -> Option<usize> {
+        None
+    }
+    /// True if what rows do depends on which watermarks came before them (timers that change
+    /// state). In ordered contracts a watermark that matters then stands right behind the row that
+    /// caused it, whatever the bundles.
+    fn rows_depend_on_watermarks(&self) -> bool {
+        false
+    }
     /// Which watermarks matter.
     fn watermark_interest(&self) -> WatermarkInterest;
     /// How many output ports: 1, or 2 where late rows leave by port 1.

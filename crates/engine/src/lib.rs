@@ -4,7 +4,8 @@
 //!
 //! - [`session::Session`] runs SQL of Flink's dialect: scripts, and queries whose result comes
 //!   back as Arrow batches;
-//! - [`pipeline::Pipeline`] builds the same operators by hand, with closures over Arrow batches.
+//! - [`pipeline::Pipeline`] builds the same operators by hand, with closures over Arrow batches, or
+//!   with closures and operators of one's own over [`rows`] of any type.
 //!
 //! ```
 //! use thalweg::session::Session;
@@ -25,14 +26,16 @@
 
 pub mod interleaving;
 pub mod pipeline;
+pub mod rows;
 pub mod session;
 
 pub use thalweg_core::text;
 pub use thalweg_core::{
-    Column, ColumnType, DataType, Error, ErrorKind, Result, RowKind, Sink, Source, TableSchema,
+    Column, ColumnType, DataType, Error, ErrorKind, OrderContract, Result, RowKind, Sink, Source,
+    TableSchema,
 };
 pub use thalweg_expr as expr;
-pub use thalweg_runtime::{Report, RunOptions, RunningJob};
+pub use thalweg_runtime::{ReorderScheme, Report, RunOptions, RunningJob, SchedulerPolicy};
 
 /// The page of the documentation for Rust users; its examples are tests.
 #[cfg(doctest)]

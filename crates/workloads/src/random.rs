@@ -80,7 +80,8 @@ pub struct Zipf {
 impl Zipf {
     /// A distribution over `ranks` ranks, at least one.
     pub fn new(ranks: usize, exponent: f64) -> Self {
-        let weights: Vec<f64> = (0..ranks).map(|rank| (rank as f64 + 1.0).powf(-exponent)).collect();
+        let weights: Vec<f64> =
+            (0..ranks).map(|rank| (rank as f64 + 1.0).powf(-exponent)).collect();
         let mean = weights.iter().sum::<f64>() / ranks as f64;
         let mut shares: Vec<f64> = weights.iter().map(|weight| weight / mean).collect();
         let mut slots: Vec<(f64, usize)> = (0..ranks).map(|rank| (1.0, rank)).collect();

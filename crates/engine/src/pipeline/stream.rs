@@ -6,7 +6,7 @@ use arrow_array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
 use thalweg_core::graph::Input;
 use thalweg_core::operator::WatermarkInterest;
-use thalweg_core::{ColumnType, DataType, Error, Result, Sink, TableSchema};
+use thalweg_core::{ColumnType, DataType, Error, Operator, Result, Sink, TableSchema};
 use thalweg_expr::{Expr, Scalar, Session, build};
 use thalweg_operators::assigner::AssignerSpec;
 use thalweg_operators::chain::Step;
@@ -185,6 +185,15 @@ impl Stream {
         }
         let from = pipeline.add("union", NodeKind::Chain(Vec::new()), inputs);
         Ok(Stream::new(pipeline, Input { from, port: 0 }, schema))
+    }
+
+    /// Sends the rows through a stateful operator of one's own, which emits rows of this schema.
+    #[must_use]
+    pub fn operator(self, operator: Arc<dyn Operator>, schema: TableSchema) -> Stream {
+        let pipeline = self.pipeline.clone();
+        let input = self.flush();
+        let from = pipeline.add(&operator.name(), NodeKind::Operator(operator), vec![input]);
+        Stream::new(pipeline, Input { from, port: 0 }, schema)
     }
 
     /// Cuts the stream into windows of the given row time column.

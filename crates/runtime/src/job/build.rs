@@ -77,7 +77,7 @@ pub(crate) fn build(
         options,
     };
     match &job.ordered {
-        Some(flow) => prepare_sources(&job, flow.has_merges),
+        Some(flow) => prepare_sources(&job, flow.places_watermarks),
         None => first_outputs(&job),
     }
     Ok(job)
@@ -115,7 +115,11 @@ fn stage_kind(
             StageRunKind::Source(source_run(source, assigner, options))
         }
         StageKind::Operator(operator) => {
-            let cells = if operator.is_singleton() { 1 } else { options.partitions() };
+            let cells = match operator.partitions() {
+                _ if operator.is_singleton() => 1,
+                Some(partitions) => partitions.clamp(1, 256),
+                None => options.partitions(),
+            };
             let make = |cell| {
                 Ok(Cell {
                     mailbox: Mailbox::new(),
@@ -193,9 +197,9 @@ fn source_run(
     }
 }
 
-/// Where edges meet, elements end where a watermark moves, so each row's must be known.
-fn prepare_sources(job: &Job, has_merges: bool) {
-    for stage in job.stages.iter().filter(|_| has_merges) {
+/// Where elements end at the row that moves a watermark, each row's must be known.
+fn prepare_sources(job: &Job, places_watermarks: bool) {
+    for stage in job.stages.iter().filter(|_| places_watermarks) {
         if let StageRunKind::Source(source) = &stage.kind {
             let mut state = source.state.lock().expect("nobody else has the job yet");
             if let Some(assigner) = &mut state.assigner {

@@ -13,8 +13,8 @@ use crate::metrics::StageMetrics;
 use crate::stage::SourceState;
 
 impl Job {
-    /// A source's bundle becomes elements. Where edges meet downstream, an element ends with each
-    /// row at which the watermark crosses a time that matters.
+    /// A source's bundle becomes elements. Where the place of a watermark matters, an element ends
+    /// with each row at which it crosses a time that matters.
     pub(crate) fn ingest_bundle(
         &self,
         flow: &OrderedFlow,
@@ -22,7 +22,7 @@ impl Job {
         state: &mut SourceState,
         bundle: Bundle,
     ) -> Result<()> {
-        if !flow.has_merges {
+        if !flow.places_watermarks {
             let watermark = state.assigner.as_mut().and_then(|assigner| assigner.take_watermark());
             let entered = (state.ingest_ns, i64::MIN);
             return self.ingest(flow, stage, vec![bundle], watermark, entered);
@@ -36,13 +36,13 @@ impl Job {
         let cuts = cuts(state, &bundle);
         let mut from = 0;
         for (rows, watermark) in cuts {
-            let part = slice(&bundle, times.as_ref(), from, rows - from);
+            let part = flow.slice(&bundle, times.as_ref(), from, rows - from);
             let entered = (state.ingest_ns, frontier(state, &part));
             self.ingest(flow, stage, vec![part], Some(watermark), entered)?;
             from = rows;
         }
         if from < bundle.num_rows() || from == 0 {
-            let part = slice(&bundle, times.as_ref(), from, bundle.num_rows() - from);
+            let part = flow.slice(&bundle, times.as_ref(), from, bundle.num_rows() - from);
             let entered = (state.ingest_ns, frontier(state, &part));
             self.ingest(flow, stage, vec![part], None, entered)?;
         }
@@ -199,13 +199,29 @@ fn frontier(state: &mut SourceState, bundle: &Bundle) -> i64 {
     state.frontier_ms
 }
 
-/// Some rows of a bundle with their places: the row times, or where they stand in their element.
-pub(super) fn slice(
-    bundle: &Bundle,
-    times: Option<&ScalarBuffer<i64>>,
-    from: usize,
-    rows: usize,
-) -> Bundle {
+impl OrderedFlow {
+    /// Some rows of a bundle; where edges meet, with their places.
+    fn slice(
+        &self,
+        bundle: &Bundle,
+        times: Option<&ScalarBuffer<i64>>,
+        from: usize,
+        rows: usize,
+    ) -> Bundle {
+        let mut part = slice(bundle, from, rows);
+        part.stamps.row_places = self.has_merges.then(|| match times {
+            Some(times) => times.slice(from, rows),
+            None => (0..rows as i64).collect(),
+        });
+        part
+    }
+}
+
+/// Some rows of a bundle.
+pub(super) fn slice(bundle: &Bundle, from: usize, rows: usize) -> Bundle {
+    if (from, rows) == (0, bundle.num_rows()) {
+        return bundle.clone();
+    }
     let mut stamps = bundle.stamps.clone();
     stamps.watermark_before = match stamps.watermark_before {
         WatermarkBefore::Rows(before) => WatermarkBefore::Rows(before.slice(from, rows)),
@@ -215,9 +231,5 @@ pub(super) fn slice(
         origin.first_row += from as u64;
     }
     let kinds = bundle.kinds.as_ref().map(|kinds| kinds[from..from + rows].into());
-    stamps.row_places = Some(match times {
-        Some(times) => times.slice(from, rows),
-        None => (0..rows as i64).collect(),
-    });
     Bundle { batch: bundle.batch.slice(from, rows), kinds, stamps }
 }

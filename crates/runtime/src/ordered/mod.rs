@@ -101,9 +101,11 @@ pub(crate) struct OrderedFlow {
     serial: AtomicU64,
     /// The sequence to follow. Only the one whose turn it is to ingest changes it.
     replaying: Option<Mutex<Replaying>>,
-    /// True if edges meet somewhere: rows then carry the row of the source bundle they come from,
-    /// and elements end where a watermark moves.
+    /// True if edges meet somewhere: rows then carry the row of the source bundle they come from.
     pub(crate) has_merges: bool,
+    /// True if elements end at each row at which the watermark crosses a time that matters: where
+    /// edges meet, and where what rows do depends on the watermarks before them.
+    pub(crate) places_watermarks: bool,
     pub(crate) order: OrderContract,
     /// For each stage, which sources feed it.
     fed_by: Vec<Vec<bool>>,
@@ -132,7 +134,7 @@ pub(crate) enum MergeKind {
     /// `arrival`: in the sequence of ingestion.
     Arrival(Merge),
     /// `event_time`: by time, input, position.
-    Time(TimeMerge),
+    Time(Box<TimeMerge>),
 }
 
 /// What comes to a merge.
@@ -262,7 +264,7 @@ impl OrderedFlow {
         let stage = |(place, stage): (usize, &thalweg_core::graph::Stage)| {
             let of_lanes = stage.inputs.iter().map(|input| fed_by[input.from.0].clone());
             let merge = (stage.inputs.len() > 1).then(|| match order {
-                OrderContract::EventTime => MergeKind::Time(TimeMerge::new(stage.inputs.len())),
+                OrderContract::EventTime => MergeKind::Time(Box::new(TimeMerge::new(stage.inputs.len()))),
                 _ => MergeKind::Arrival(Merge::new(of_lanes.collect())),
             });
             OrderedStage {
@@ -276,6 +278,9 @@ impl OrderedFlow {
             }
         };
         let stages = graph.stages.iter().enumerate().map(stage).collect();
+        let has_merges = graph.stages.iter().any(|stage| stage.inputs.len() > 1);
+        let depends = |kind: &StageKind| matches!(kind, StageKind::Operator(operator) if operator.rows_depend_on_watermarks());
+        let rows_depend = graph.stages.iter().any(|stage| depends(&stage.kind));
         OrderedFlow {
             stages,
             ingest: InTurn::new(),
@@ -283,7 +288,8 @@ impl OrderedFlow {
             replaying: replaying(graph, options).map(Mutex::new),
             order,
             fed_by,
-            has_merges: graph.stages.iter().any(|stage| stage.inputs.len() > 1),
+            has_merges,
+            places_watermarks: has_merges || rows_depend,
         }
     }
 }

@@ -127,11 +127,11 @@ fn cut(element: &mut Element, rows: usize) -> Element {
     let [bundle] = &mut element.bundles[..] else {
         unreachable!("an element that comes in with rows has one bundle")
     };
-    let places = bundle.stamps.row_places.clone();
+    // Where edges meet, rows carry their place in the element; else none.
+    let has_places = bundle.stamps.row_places.is_some();
     let part = |from: usize, rows: usize| {
-        let mut part = slice(bundle, None, from, rows);
-        // Where edges meet, rows carry their place in the element; else none.
-        part.stamps.row_places = part.stamps.row_places.filter(|_| places.is_some());
+        let mut part = slice(bundle, from, rows);
+        part.stamps.row_places = has_places.then(|| (0..rows as i64).collect());
         part
     };
     let (first, rest) = (part(0, rows), part(rows, bundle.num_rows() - rows));

@@ -1,0 +1,71 @@
+//! Keys of rows, and the virtual partition that each belongs to.
+
+use std::hash::{Hash, Hasher};
+
+use thalweg_core::shim::mix64;
+use thalweg_operators::keys::hash_bytes;
+
+/// A key: compared, ordered and hashed.
+pub trait RowKey: Hash + Ord + Clone + Send + Sync + 'static {}
+
+impl<K: Hash + Ord + Clone + Send + Sync + 'static> RowKey for K {}
+
+/// A hash that is the same in every run.
+struct StableHasher(u64);
+
+impl Hasher for StableHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        self.write_u64(hash_bytes(bytes));
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = mix64(self.0.rotate_left(5).wrapping_add(value));
+    }
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+}
+
+/// The hash of a key, the same in every run.
+pub(super) fn hash_key<K: Hash>(key: &K) -> u64 {
+    let mut hasher = StableHasher(0);
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The virtual partition of a key, from 0 to 255. Partitions own ranges of them, and what timers
+/// of one time emit leaves by virtual partition, then key.
+pub fn virtual_partition<K: Hash>(key: &K) -> u8 {
+    (hash_key(key) >> 56) as u8
+}
+
+/// What the tables of one partition are probed with: its keys agree in the top bits of their hash,
+/// which is where the table takes its tags from, so lower bits are folded in.
+#[derive(Default)]
+pub(super) struct ProbeHasher(u64);
+
+impl Hasher for ProbeHasher {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 << 32)
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        self.write_u64(hash_bytes(bytes));
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = mix64(self.0.rotate_left(5).wrapping_add(value));
+    }
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+}

@@ -1,0 +1,71 @@
+//! Pipelines over rows: the model of ordered stream processing (Prasaad et al. §2) in plain Rust.
+//!
+//! A row is any type that serde can write and read. Operators are closures or traits:
+//!
+//! - *stateless*: [`Rows::stateless`], [`Rows::map`], [`Rows::filter`]; any number of rows out per
+//!   row in;
+//! - *partitioned*: [`Rows::key_by`] names the key and the number of partitions, then
+//!   [`KeyedRows::stateful`] takes a closure and [`KeyedRows::process`] a [`RowOperator`] with timers;
+//! - *singleton*: [`Rows::singleton`] and [`Rows::process_alone`], one state for all rows.
+//!
+//! They are put together to a line or, with [`Rows::shared`] and [`Rows::union`], to a graph without
+//! cycles. With [`OrderContract::Arrival`](crate::OrderContract) in the
+//! [`RunOptions`](crate::RunOptions) the output sequence equals that of one thread which takes one
+//! row at a time, whatever the number of workers.
+//!
+//! ```
+//! use serde::{Deserialize, Serialize};
+//! use thalweg::pipeline::Pipeline;
+//! use thalweg::{OrderContract, RunOptions};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Bid { auction: u64, price: i64 }
+//!
+//! let bids = [(1, 10), (2, 7), (1, 12), (1, 11)].map(|(auction, price)| Bid { auction, price });
+//! let pipeline = Pipeline::new();
+//! let raised = pipeline
+//!     .read_rows("bids", bids)
+//!     .filter("real bids", |bid: &Bid| bid.price > 0)
+//!     .key_by(64, |bid: &Bid| bid.auction)
+//!     .stateful("highest so far", |_auction, highest: &mut i64, bid, out| {
+//!         if bid.price > *highest {
+//!             *highest = bid.price;
+//!             out.emit((bid.auction, bid.price));
+//!         }
+//!     })
+//!     .collect("raised");
+//! pipeline.run(RunOptions { order: OrderContract::Arrival, workers: 4, ..RunOptions::default() })?;
+//! assert_eq!(raised.rows(), [(1, 10), (2, 7), (1, 12)]);
+//! # Ok::<(), thalweg::Error>(())
+//! ```
+//!
+//! # How rows travel
+//! Between operators a row is one value of a binary column, written by postcard; so rows go through
+//! the same bundles, reorder buffers and partitions as those of SQL. [`Stream::rows`] reads rows from
+//! columns of any table and [`Rows::into_columns`] makes columns of rows, both by serde_arrow.
+//!
+//! What it does not do: rows that come late for a timer are not set aside (operators see all rows),
+//! and state is not written to snapshots yet.
+//!
+//! [`Stream::rows`]: crate::pipeline::Stream::rows
+
+mod codec;
+mod ends;
+mod key;
+mod keyed;
+mod operator;
+mod stream;
+mod timers;
+
+pub use ends::{CollectedRows, PackedRows};
+pub use key::{RowKey, virtual_partition};
+pub use operator::{Emit, KeyContext, RowOperator};
+pub use stream::{KeyedRows, Rows};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A row: whatever serde can write and read back.
+pub trait Row: Serialize + DeserializeOwned + Send + Sync + 'static {}
+
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Row for T {}

@@ -1,0 +1,255 @@
+//! Handles to the rows that leave a stage.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use thalweg_core::{Error, Result, TableSchema};
+
+use super::Row;
+use super::codec::{Codec, TIME_COLUMN, into_columns, packed_schema};
+use super::ends::{CollectedRows, EachRow, PackedRows, RowSink, RowSource, TimeOf};
+use super::key::RowKey;
+use super::keyed::{KeyOf, KeyedOperator};
+use super::operator::{Emit, RowOperator, StatefulClosure};
+use crate::pipeline::{MemorySource, Pipeline, Stream};
+
+/// Rows of one type on their way through a pipeline.
+pub struct Rows<T> {
+    stream: Stream,
+    codec: Codec,
+    rows: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Rows<T> {
+    fn clone(&self) -> Self {
+        Rows { stream: self.stream.clone(), codec: self.codec, rows: PhantomData }
+    }
+}
+
+impl Pipeline {
+    /// Reads rows that have no time. The iterator is asked as the engine has room and should not
+    /// wait for long.
+    pub fn read_rows<T: Row, I>(&self, name: &str, rows: I) -> Rows<T>
+    where
+        I: IntoIterator<Item = T>,
+        I::IntoIter: Send + 'static,
+    {
+        let source = RowSource { rows: rows.into_iter(), time: None };
+        Rows::new(self.read(name, source, packed_schema(false)), Codec::Packed)
+    }
+
+    /// Reads rows that have a time, in milliseconds since 1970: none comes later than `delay_ms`
+    /// behind the newest one. Timers follow this time, and `event_time` sorts by it.
+    pub fn read_timed_rows<T: Row, I>(
+        &self,
+        name: &str,
+        rows: I,
+        time_ms: impl Fn(&T) -> i64 + Send + Sync + 'static,
+        delay_ms: i64,
+    ) -> Rows<T>
+    where
+        I: IntoIterator<Item = T>,
+        I::IntoIter: Send + 'static,
+    {
+        let time: TimeOf<T> = Arc::new(time_ms);
+        let source = RowSource { rows: rows.into_iter(), time: Some(time) };
+        let stream = self.read(name, source, packed_schema(true));
+        Rows::new(timed(stream, delay_ms), Codec::Packed)
+    }
+
+    /// Reads rows that were packed ahead. Where they have a time, none comes later than `delay_ms`
+    /// behind the newest one.
+    pub fn read_packed_rows<T: Row>(
+        &self,
+        name: &str,
+        rows: PackedRows<T>,
+        delay_ms: i64,
+    ) -> Rows<T> {
+        let schema = packed_schema(rows.has_time);
+        let source = MemorySource::new(schema.clone(), rows.batches);
+        let stream = self.read(name, source, schema);
+        Rows::new(if rows.has_time { timed(stream, delay_ms) } else { stream }, Codec::Packed)
+    }
+}
+
+fn timed(stream: Stream, delay_ms: i64) -> Stream {
+    stream.watermark(TIME_COLUMN, delay_ms).expect("the stream is a source's with a time column")
+}
+
+impl Stream {
+    /// Reads rows from the columns, which are found by the names of the type's fields.
+    pub fn rows<T: Row>(self) -> Rows<T> {
+        Rows::new(self, Codec::Columns)
+    }
+}
+
+impl<T: Row> Rows<T> {
+    fn new(stream: Stream, codec: Codec) -> Self {
+        Rows { stream, codec, rows: PhantomData }
+    }
+
+    /// Any number of rows for each row; no state.
+    #[must_use]
+    pub fn stateless<U: Row>(
+        self,
+        name: &str,
+        function: impl Fn(T, &mut Emit<U>) + Send + Sync + 'static,
+    ) -> Rows<U> {
+        let (codec, schema) = (self.codec, packed_schema(false));
+        let arrow: SchemaRef = schema.arrow();
+        let stream = self.stream.flat_map(name, schema, move |batch| {
+            let mut emit = Emit::new();
+            codec.read(batch, None, |place, row| {
+                emit.place = i64::from(place);
+                function(row, &mut emit);
+                emit.check()
+            })?;
+            let origins = emit.places.iter().map(|&place| place as u32).collect();
+            Ok((emit.writer.finish(&arrow, None)?, origins))
+        });
+        Rows::new(stream, Codec::Packed)
+    }
+
+    /// One row for each row.
+    #[must_use]
+    pub fn map<U: Row>(
+        self,
+        name: &str,
+        function: impl Fn(T) -> U + Send + Sync + 'static,
+    ) -> Rows<U> {
+        self.stateless(name, move |row, out| out.emit(function(row)))
+    }
+
+    /// Keeps the rows for which the closure is true.
+    #[must_use]
+    pub fn filter(self, name: &str, keep: impl Fn(&T) -> bool + Send + Sync + 'static) -> Rows<T> {
+        let codec = self.codec;
+        let stream = self.stream.filter(name, move |batch| {
+            let mut kept = Vec::with_capacity(batch.num_rows());
+            codec.read(batch, None, |_, row| {
+                kept.push(keep(&row));
+                Ok(())
+            })?;
+            Ok(kept.into())
+        });
+        Rows::new(stream, codec)
+    }
+
+    /// Names the key of each row and the number of partitions that the keys are spread over, from 1
+    /// to 256. More partitions than workers let work be shared where keys are skewed.
+    pub fn key_by<K: RowKey>(
+        self,
+        partitions: usize,
+        key: impl Fn(&T) -> K + Send + Sync + 'static,
+    ) -> KeyedRows<T, K> {
+        KeyedRows { rows: self, partitions, key: Arc::new(key) }
+    }
+
+    /// One state for all rows, which come one at a time and in order.
+    #[must_use]
+    pub fn singleton<S: Default + Send + 'static, U: Row>(
+        self,
+        name: &str,
+        function: impl Fn(&mut S, T, &mut Emit<U>) + Send + Sync + 'static,
+    ) -> Rows<U> {
+        let function = move |&(): &(), state: &mut S, row, out: &mut Emit<U>| {
+            function(state, row, out);
+        };
+        self.process_alone(name, StatefulClosure { function, types: PhantomData })
+    }
+
+    /// An operator with one state for all rows.
+    #[must_use]
+    pub fn process_alone<O: RowOperator<(), T>>(self, name: &str, operator: O) -> Rows<O::Out> {
+        let key: KeyOf<T, ()> = Arc::new(|_| ());
+        self.keyed(name, None, key, operator)
+    }
+
+    fn keyed<K: RowKey, O: RowOperator<K, T>>(
+        self,
+        name: &str,
+        partitions: Option<usize>,
+        key: KeyOf<T, K>,
+        operator: O,
+    ) -> Rows<O::Out> {
+        let (codec, operator) = (self.codec, Arc::new(operator));
+        let operator = KeyedOperator { name: name.to_owned(), codec, key, partitions, operator };
+        let stream = self.stream.operator(Arc::new(operator), packed_schema(false));
+        Rows::new(stream, Codec::Packed)
+    }
+
+    /// Puts the rows of several streams together. In `arrival` they meet in the order in which they
+    /// came in, in `event_time` by time, stream and position.
+    ///
+    /// # Errors
+    /// None for rows of one type.
+    pub fn union(self, others: Vec<Rows<T>>) -> Result<Rows<T>> {
+        let others = others.into_iter().map(|rows| rows.bare().stream).collect();
+        Ok(Rows::new(self.bare().stream.union(others)?, Codec::Packed))
+    }
+
+    /// Lets several pipelines go on from here: clones of what is returned share the work so far.
+    #[must_use]
+    pub fn shared(self) -> Rows<T> {
+        Rows::new(self.stream.shared(), self.codec)
+    }
+
+    /// The rows as packed rows and nothing else.
+    fn bare(self) -> Rows<T> {
+        match (self.codec, self.stream.schema().len()) {
+            (Codec::Packed, 1) => self,
+            (Codec::Packed, columns) => {
+                let keep = move |batch: arrow_array::RecordBatch| {
+                    batch.project(&[columns - 1]).map_err(Error::from)
+                };
+                Rows::new(self.stream.map("rows", packed_schema(false), keep), Codec::Packed)
+            }
+            (Codec::Columns, _) => self.map("rows", |row| row),
+        }
+    }
+
+    /// Makes columns of the rows, by the names of the type's fields.
+    pub fn into_columns(self, name: &str, schema: TableSchema) -> Stream {
+        let (codec, arrow) = (self.codec, schema.arrow());
+        self.stream.map(name, schema, move |batch| into_columns::<T>(codec, &batch, &arrow))
+    }
+
+    /// Keeps the rows in memory.
+    pub fn collect(self, name: &str) -> CollectedRows<T> {
+        let batches = Arc::default();
+        let sink = RowSink { batches: Arc::clone(&batches) };
+        self.stream.write(name, sink);
+        CollectedRows { batches, codec: self.codec, rows: PhantomData }
+    }
+
+    /// Hands each row to a closure, in order, on a thread of its own. An error stops the job.
+    pub fn for_each(self, name: &str, function: impl FnMut(T) -> Result<()> + Send + 'static) {
+        self.stream.write(name, EachRow { codec: self.codec, function, rows: PhantomData });
+    }
+}
+
+/// Rows with a key.
+pub struct KeyedRows<T, K> {
+    rows: Rows<T>,
+    partitions: usize,
+    key: KeyOf<T, K>,
+}
+
+impl<T: Row, K: RowKey> KeyedRows<T, K> {
+    /// A closure over the state of each key.
+    #[must_use]
+    pub fn stateful<S: Default + Send + 'static, U: Row>(
+        self,
+        name: &str,
+        function: impl Fn(&K, &mut S, T, &mut Emit<U>) + Send + Sync + 'static,
+    ) -> Rows<U> {
+        self.process(name, StatefulClosure { function, types: PhantomData })
+    }
+
+    /// An operator with a state for each key and timers.
+    #[must_use]
+    pub fn process<O: RowOperator<K, T>>(self, name: &str, operator: O) -> Rows<O::Out> {
+        self.rows.keyed(name, Some(self.partitions.clamp(1, 256)), self.key, operator)
+    }
+}
