@@ -1,6 +1,8 @@
 //! Five queries derived from TPCx-BB, as Prasaad et al. run them over ordered streams: rows, seeded
 //! generators with skew, and serial oracles.
 //!
+//! [`pipelines`] has them on the engine.
+//!
 //! | Query | Input | Operators (SL stateless, PS keyed state, SF one state) | Oracle |
 //! |---|---|---|---|
 //! | 1 | sales | SL, PS by ticket, PS by pair, SF: pairs of items most sold together, each hour | [`query_1`] |
@@ -18,6 +20,7 @@
 mod clicks;
 mod items;
 pub mod oracle;
+pub mod pipelines;
 mod rows;
 mod sales;
 
