@@ -2,42 +2,58 @@
 //!
 //! **The invariant that makes it work:** `claimed` of a partition counts its entries that were taken
 //! from the master queue and are not handled yet; whoever raises it from 0 owns the partition until
-//! it lowers it to 0, or hands it on.
+//! it lowers it to 0, hands it on, or leaves it *stalled*.
 //!
 //! # Protocol
-//! - *Add*: put the item into its partition's queue, then the partition into the master queue.
+//! - *Add*: put the item into its partition's lane, then the partition into the master queue.
 //! - *Consume*: take a partition from the master queue and raise its count. If it was not 0, somebody
 //!   owns the partition: the item is delegated to them, take the next entry. If it was, handle items
 //!   of the partition, lowering the count after each, until it is 0.
 //! - An owner whose budget is spent puts the partition back as an *owned* entry. The count stays
 //!   above 0 meanwhile, so whoever takes the entry is the only owner.
+//! - An owner that finds its item hidden behind one that another thread is only just writing marks
+//!   the count as stalled, looks once more, and goes away. The next to raise the count owns the
+//!   partition, in the place of delegating.
 //!
 //! # Why it is right
 //! The changes of one count have one order. Between a raise from 0 and the lowering to 0 nobody else
 //! sees 0, so there is one owner; ownership passes by the count (AcqRel on both sides) or through the
-//! master queue. An item is in its queue before its entry is in the master queue, and an owner pops
-//! one item per claimed entry, so there always is one. Entries leave the master queue in the order of
+//! master queue. An item is in its lane before its entry is in the master queue, and an owner takes
+//! one item per claimed entry, so an item is missing only if an earlier add to the partition is not
+//! through. Entries leave the master queue in the order of
 //! arrival, so partitions are served almost in order, and one that gets much is served by one worker
 //! while the others go on with the rest: a skewed key does not stall other keys.
 //!
+//! A stalled partition is taken over: the add that hides the item pushes its entry after it has
+//! written, and somebody raises the count for it. If that raise comes after the mark, it sees it. If
+//! it comes before, the mark (AcqRel) sees the raise and with it the written item: the second look
+//! finds it. Whoever clears the mark owns the partition, and only one can.
+//!
 //! # What it costs
-//! Two pushes to add, two pops and two atomic additions to handle an item.
+//! Five read-modify-writes per item: a claim in each queue to add it, one in the master queue to
+//! take it, and two of the count. Lanes and master queue use their blocks again, so a queue that
+//! has seen its longest allocates no more. Nobody waits for anybody.
 
-use crate::sync::{AtomicUsize, Ordering, Queue};
+use crate::sync::{AtomicUsize, Ordering};
 
 use super::PartitionedWorklist;
+use super::lane::Lane;
+use super::master::MasterQueue;
+
+/// Marks a count whose owner has left. Counts stay below.
+const STALLED: usize = 1 << (usize::BITS - 1);
 
 /// Partition queues with a master queue.
 pub struct HybridQueue<T> {
     partitions: Box<[Partition<T>]>,
-    /// Pushed by those who add and by owners that hand on; popped by workers.
-    master: Queue<Entry>,
+    /// Entries as numbers. Pushed by those who add and by owners that hand on; popped by workers.
+    master: MasterQueue,
 }
 
 struct Partition<T> {
     /// Pushed by those who add, popped by the owner.
-    items: Queue<T>,
-    /// Raised by workers, lowered by the owner.
+    items: Lane<T>,
+    /// Raised by workers, lowered by the owner; may carry [`STALLED`].
     claimed: AtomicUsize,
 }
 
@@ -48,20 +64,45 @@ enum Entry {
     Owned(usize),
 }
 
+impl Entry {
+    fn number(self) -> usize {
+        match self {
+            Entry::Item(place) => place << 1,
+            Entry::Owned(place) => place << 1 | 1,
+        }
+    }
+
+    fn of(number: usize) -> Self {
+        if number & 1 == 0 { Entry::Item(number >> 1) } else { Entry::Owned(number >> 1) }
+    }
+}
+
 impl<T> HybridQueue<T> {
     /// An empty queue of so many partitions.
+    ///
+    /// # Panics
+    /// With more than 2^27 partitions.
     pub fn new(partitions: usize) -> Self {
-        let partition = |_| Partition { items: Queue::new(), claimed: AtomicUsize::new(0) };
-        HybridQueue { partitions: (0..partitions).map(partition).collect(), master: Queue::new() }
+        assert!(partitions <= MasterQueue::LIMIT >> 1, "at most 2^27 partitions");
+        let partition = |_| Partition { items: Lane::new(), claimed: AtomicUsize::new(0) };
+        HybridQueue {
+            partitions: (0..partitions).map(partition).collect(),
+            master: MasterQueue::new(),
+        }
     }
 
     /// Handles items of a partition that this worker owns, at most `budget`; how many.
     fn handle(&self, place: usize, budget: usize, operate: &mut impl FnMut(usize, T)) -> usize {
-        let mut handled = 0;
+        let (partition, mut handled) = (&self.partitions[place], 0);
         loop {
+            // SAFETY: this worker owns the partition, which is the claim of the module header.
+            let Some(item) = (unsafe { partition.items.pop() }) else {
+                if partition.stall() {
+                    return handled;
+                }
+                continue;
+            };
             let owner = Owner { queue: self, place };
-            let items = &self.partitions[place].items;
-            let item = items.pop().expect("an item is added before its entry");
             operate(place, item);
             handled += 1;
             match owner.finish() {
@@ -73,6 +114,32 @@ impl<T> HybridQueue<T> {
                 Left::More(owner) => std::mem::forget(owner),
             }
         }
+    }
+}
+
+impl<T> Partition<T> {
+    /// True if this raise of the count has made the caller its owner.
+    fn claim(&self) -> bool {
+        // AcqRel: takes the partition's state over from the last owner, or delegates. Partners:
+        // `finish`, `stall`, and other claims in between.
+        let before = self.claimed.fetch_add(1, Ordering::AcqRel);
+        before == 0 || (before & STALLED != 0 && self.take_over())
+    }
+
+    /// The owner misses its item: marks the count. False if the item is there by now and the
+    /// partition is still the caller's.
+    #[cold]
+    fn stall(&self) -> bool {
+        // AcqRel: hands the partition's state to who takes it over, and sees what those had written
+        // who raised the count before.
+        self.claimed.fetch_or(STALLED, Ordering::AcqRel);
+        !(self.items.is_ready() && self.take_over())
+    }
+
+    #[cold]
+    fn take_over(&self) -> bool {
+        // AcqRel: with `stall`.
+        self.claimed.fetch_and(!STALLED, Ordering::AcqRel) & STALLED != 0
     }
 }
 
@@ -101,7 +168,7 @@ impl<'a, T> Owner<'a, T> {
     }
 
     fn hand_on(self) {
-        self.queue.master.push(Entry::Owned(self.place));
+        self.queue.master.push(Entry::Owned(self.place).number());
         std::mem::forget(self);
     }
 }
@@ -109,7 +176,7 @@ impl<'a, T> Owner<'a, T> {
 impl<T> Drop for Owner<'_, T> {
     fn drop(&mut self) {
         if self.queue.partitions[self.place].claimed.fetch_sub(1, Ordering::AcqRel) > 1 {
-            self.queue.master.push(Entry::Owned(self.place));
+            self.queue.master.push(Entry::Owned(self.place).number());
         }
     }
 }
@@ -117,22 +184,16 @@ impl<T> Drop for Owner<'_, T> {
 impl<T> PartitionedWorklist<T> for HybridQueue<T> {
     fn add(&self, partition: usize, item: T) {
         self.partitions[partition].items.push(item);
-        self.master.push(Entry::Item(partition));
+        self.master.push(Entry::Item(partition).number());
     }
 
     fn consume(&self, budget: usize, mut operate: impl FnMut(usize, T)) -> usize {
         let mut handled = 0;
         while handled < budget {
-            let place = match self.master.pop() {
-                None => break,
-                Some(Entry::Owned(place)) => place,
-                Some(Entry::Item(place)) => {
-                    // AcqRel: takes the partition's state over from the last owner, or delegates.
-                    if self.partitions[place].claimed.fetch_add(1, Ordering::AcqRel) > 0 {
-                        continue;
-                    }
-                    place
-                }
+            let Some(number) = self.master.pop() else { break };
+            let place = match Entry::of(number) {
+                Entry::Item(place) if !self.partitions[place].claim() => continue,
+                Entry::Item(place) | Entry::Owned(place) => place,
             };
             handled += self.handle(place, budget - handled, &mut operate);
         }

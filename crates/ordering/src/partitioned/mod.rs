@@ -10,7 +10,10 @@
 //! Several threads may add; the order within a partition is that in which its items were added.
 
 mod hybrid;
+mod lane;
+mod master;
 mod partition_queues;
+mod segments;
 mod shared;
 
 pub use hybrid::HybridQueue;
