@@ -30,7 +30,7 @@ fn check<T: Row + PartialEq>(expected: &[T], build: impl Fn(&Pipeline, usize) ->
         let pipeline = Pipeline::new();
         let rows = build(&pipeline, combination.partitions).collect("rows");
         pipeline.run(combination.options(Arrival)).expect("the job runs");
-        assert!(rows.rows() == expected, "{combination:?}");
+        assert!(rows.rows() == expected, "seed {}: {combination:?}", combination.seed);
     }
 }
 

@@ -9,6 +9,7 @@
 //! | [`answers`] | what the system must answer |
 //! | [`validator`] | the serial oracle of the tolls, alerts and balances |
 //! | [`viper`] | the serial oracles of `pos_rep` and `new_seg` |
+//! | [`pipeline`], [`viper_pipeline`] | both on the engine |
 //!
 //! Records come sorted by (time, kind, vehicle), so in each second all position reports come before
 //! all queries. Answers come in the order of the records that cause them. Travel time estimates
@@ -17,10 +18,12 @@
 pub mod answers;
 mod expressway;
 pub mod history;
+pub mod pipeline;
 pub mod records;
 pub mod traffic;
 pub mod validator;
 pub mod viper;
+pub mod viper_pipeline;
 
 pub use answers::Answer;
 pub use history::expenditure;

@@ -10,9 +10,9 @@ const PARTITIONS: [usize; 5] = [1, 4, 16, 100, 256];
 /// One combination.
 #[derive(Debug)]
 pub struct Combination {
-    seed: u64,
+    pub seed: u64,
     workers: usize,
-    bundle_rows: usize,
+    pub bundle_rows: usize,
     policy: SchedulerPolicy,
     reorder: ReorderScheme,
     pub partitions: usize,
