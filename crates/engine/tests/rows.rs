@@ -4,14 +4,18 @@
 //! `THALWEG_SWEEP_SEEDS` asks for more combinations; a failure prints its seed.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::mpsc::TryRecvError;
 
 use serde::{Deserialize, Serialize};
 use thalweg::pipeline::{Collect, MemorySource, Pipeline, Window, count};
-use thalweg::rows::{Emit, KeyContext, PackedRows, RowOperator, virtual_partition};
+use thalweg::rows::{
+    Emit, KeyContext, PackedRows, RowOperator, RowPoll, RowSource, virtual_partition,
+};
 use thalweg::{
     Column, DataType, Error, ErrorKind, OrderContract, ReorderScheme, RunOptions, SchedulerPolicy,
     TableSchema,
 };
+use thalweg_core::connector::Waker;
 use thalweg_core::shim::SplitMix64;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -354,4 +358,57 @@ fn rows_go_on_into_windows() {
         .write("results", results.sink());
     pipeline.run(RunOptions::default()).expect("the job runs");
     assert_eq!(results.num_rows(), 3);
+}
+
+/// Rows that another thread sends.
+struct Channel {
+    receiver: std::sync::mpsc::Receiver<i64>,
+    /// Where the sender finds whom to wake.
+    waker: std::sync::Arc<std::sync::Mutex<Option<Waker>>>,
+}
+
+impl RowSource<i64> for Channel {
+    fn start(&mut self, waker: Waker) -> thalweg::Result<()> {
+        *self.waker.lock().expect("nobody panics") = Some(waker);
+        Ok(())
+    }
+    fn poll(&mut self, rows_max: usize, rows: &mut Vec<i64>) -> thalweg::Result<RowPoll> {
+        while rows.len() < rows_max {
+            match self.receiver.try_recv() {
+                Ok(row) => rows.push(row),
+                // Rows may have been added: they count whatever is answered.
+                Err(TryRecvError::Empty) => return Ok(RowPoll::Pending),
+                Err(TryRecvError::Disconnected) => return Ok(RowPoll::End),
+            }
+        }
+        Ok(RowPoll::Rows)
+    }
+}
+
+#[test]
+fn a_source_of_ones_own_is_asked_when_it_wakes_the_engine() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let waker = std::sync::Arc::default();
+    let source = Channel { receiver, waker: std::sync::Arc::clone(&waker) };
+    let pipeline = Pipeline::new();
+    let doubled =
+        pipeline.read_row_source("channel", source).map("double", |n| n * 2).collect("doubled");
+    let order = OrderContract::Arrival;
+    let job = pipeline.start(RunOptions { order, ..RunOptions::default() }).expect("it starts");
+    let wake = || {
+        if let Some(wake) = &*waker.lock().expect("nobody panics") {
+            wake();
+        }
+    };
+    for n in 0..3000 {
+        sender.send(n).expect("the job listens");
+        if n % 100 == 0 {
+            wake();
+            std::thread::sleep(std::time::Duration::from_micros(300));
+        }
+    }
+    drop(sender);
+    wake();
+    job.wait().expect("the job ends");
+    assert_eq!(doubled.rows(), (0..3000).map(|n| n * 2).collect::<Vec<i64>>());
 }

@@ -16,28 +16,93 @@ const PACKED_ROWS: usize = 64 * 1024;
 /// Tells the time of a row, in milliseconds since 1970.
 pub(super) type TimeOf<T> = Arc<dyn Fn(&T) -> i64 + Send + Sync>;
 
-/// Packs the rows of an iterator as they are asked for.
-pub(super) struct RowSource<T, I> {
-    pub rows: I,
-    pub time: Option<TimeOf<T>>,
-}
-
-impl<T: Row, I: Iterator<Item = T> + Send> Source for RowSource<T, I> {
-    fn name(&self) -> String {
-        "rows".to_owned()
-    }
-    fn start(&mut self, _waker: Waker) -> Result<()> {
+/// A source of rows of one's own: a queue, a socket, a clock.
+pub trait RowSource<T>: Send {
+    /// Called once before the first poll. `waker` may be kept, and called from any thread when asking
+    /// again is worth while after [`RowPoll::Pending`].
+    ///
+    /// # Errors
+    /// Whatever keeps the source from starting; the job does not start then.
+    fn start(&mut self, waker: Waker) -> Result<()> {
+        let _ = waker;
         Ok(())
     }
-    fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
-        let batch = pack(self.rows.by_ref().take(rows_max.max(1)), self.time.as_ref())?;
-        if batch.num_rows() == 0 {
-            return Ok(SourcePoll::End);
-        }
-        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+    /// Adds at most so many rows to `rows`. Must not wait.
+    ///
+    /// # Errors
+    /// What stops the job.
+    fn poll(&mut self, rows_max: usize, rows: &mut Vec<T>) -> Result<RowPoll>;
+    /// True if the rows end by themselves.
+    fn is_bounded(&self) -> bool {
+        false
+    }
+    /// The job is over: `poll` is not called again.
+    fn stop(&mut self) {}
+}
+
+/// The answer of a [`RowSource`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowPoll {
+    /// Rows were added.
+    Rows,
+    /// None now; the waker will be called.
+    Pending,
+    /// There will never be more.
+    End,
+}
+
+/// An iterator as a source.
+pub(super) struct Iterated<I>(pub I);
+
+impl<T, I: Iterator<Item = T> + Send> RowSource<T> for Iterated<I> {
+    fn poll(&mut self, rows_max: usize, rows: &mut Vec<T>) -> Result<RowPoll> {
+        rows.extend(self.0.by_ref().take(rows_max));
+        Ok(if rows.is_empty() { RowPoll::End } else { RowPoll::Rows })
     }
     fn is_bounded(&self) -> bool {
         true
+    }
+}
+
+/// Packs the rows of a source as they come.
+pub(super) struct Packing<T, S> {
+    pub source: S,
+    pub time: Option<TimeOf<T>>,
+    pub rows: Vec<T>,
+    pub has_ended: bool,
+}
+
+impl<T, S> Packing<T, S> {
+    pub(super) fn new(source: S, time: Option<TimeOf<T>>) -> Self {
+        Packing { source, time, rows: Vec::new(), has_ended: false }
+    }
+}
+
+impl<T: Row, S: RowSource<T>> Source for Packing<T, S> {
+    fn name(&self) -> String {
+        "rows".to_owned()
+    }
+    fn start(&mut self, waker: Waker) -> Result<()> {
+        self.source.start(waker)
+    }
+    fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
+        if self.has_ended {
+            return Ok(SourcePoll::End);
+        }
+        let answer = self.source.poll(rows_max.max(1), &mut self.rows)?;
+        self.has_ended = answer == RowPoll::End;
+        // Rows that came with another answer than that there are rows are not lost.
+        if self.rows.is_empty() && answer != RowPoll::Rows {
+            return Ok(if self.has_ended { SourcePoll::End } else { SourcePoll::Pending });
+        }
+        let batch = pack(self.rows.drain(..), self.time.as_ref())?;
+        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
+    }
+    fn is_bounded(&self) -> bool {
+        self.source.is_bounded()
+    }
+    fn stop(&mut self) {
+        self.source.stop();
     }
 }
 

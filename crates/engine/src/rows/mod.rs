@@ -57,7 +57,9 @@ mod operator;
 mod stream;
 mod timers;
 
-pub use ends::{CollectedRows, PackedRows};
+pub use thalweg_core::connector::Waker;
+
+pub use ends::{CollectedRows, PackedRows, RowPoll, RowSource};
 pub use key::{RowKey, virtual_partition};
 pub use operator::{Emit, KeyContext, RowOperator};
 pub use stream::{KeyedRows, Rows};

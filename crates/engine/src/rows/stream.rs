@@ -8,7 +8,9 @@ use thalweg_core::{Error, Result, TableSchema};
 
 use super::Row;
 use super::codec::{Codec, TIME_COLUMN, into_columns, packed_schema};
-use super::ends::{CollectedRows, EachRow, PackedRows, RowSink, RowSource, TimeOf};
+use super::ends::{
+    CollectedRows, EachRow, Iterated, PackedRows, Packing, RowSink, RowSource, TimeOf,
+};
 use super::key::RowKey;
 use super::keyed::{KeyOf, KeyedOperator};
 use super::operator::{Emit, RowOperator, StatefulClosure};
@@ -35,8 +37,32 @@ impl Pipeline {
         I: IntoIterator<Item = T>,
         I::IntoIter: Send + 'static,
     {
-        let source = RowSource { rows: rows.into_iter(), time: None };
+        self.read_row_source(name, Iterated(rows.into_iter()))
+    }
+
+    /// Reads rows that have no time from a source of one's own.
+    pub fn read_row_source<T: Row>(
+        &self,
+        name: &str,
+        source: impl RowSource<T> + 'static,
+    ) -> Rows<T> {
+        let source = Packing::new(source, None);
         Rows::new(self.read(name, source, packed_schema(false)), Codec::Packed)
+    }
+
+    /// Reads rows that have a time from a source of one's own; see
+    /// [`read_timed_rows`](Self::read_timed_rows).
+    pub fn read_timed_row_source<T: Row>(
+        &self,
+        name: &str,
+        source: impl RowSource<T> + 'static,
+        time_ms: impl Fn(&T) -> i64 + Send + Sync + 'static,
+        delay_ms: i64,
+    ) -> Rows<T> {
+        let time: TimeOf<T> = Arc::new(time_ms);
+        let source = Packing::new(source, Some(time));
+        let stream = self.read(name, source, packed_schema(true));
+        Rows::new(timed(stream, delay_ms), Codec::Packed)
     }
 
     /// Reads rows that have a time, in milliseconds since 1970: none comes later than `delay_ms`
@@ -52,10 +78,7 @@ impl Pipeline {
         I: IntoIterator<Item = T>,
         I::IntoIter: Send + 'static,
     {
-        let time: TimeOf<T> = Arc::new(time_ms);
-        let source = RowSource { rows: rows.into_iter(), time: Some(time) };
-        let stream = self.read(name, source, packed_schema(true));
-        Rows::new(timed(stream, delay_ms), Codec::Packed)
+        self.read_timed_row_source(name, Iterated(rows.into_iter()), time_ms, delay_ms)
     }
 
     /// Reads rows that were packed ahead. Where they have a time, none comes later than `delay_ms`
