@@ -5,13 +5,20 @@ PYTHON ?= python3
 VENV := .venv
 VENV_PYTHON := $(VENV)/bin/python
 
-.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom sweep fuzz examples clean-outputs
+# A target folder of its own: the flags change every crate.
+SANITIZE_TARGET := $(abspath target/sanitize)
+SANITIZE_HOST := x86_64-unknown-linux-gnu
+SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
+
+.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom miri sanitize sweep fuzz examples clean-outputs
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
 	@echo "make check     the same, the documentation, and cargo-deny"
 	@echo "make bench     the benchmarks, as a table and JSON lines (release build)"
 	@echo "make loom      the lock-free pieces under the model checker"
+	@echo "make miri      the same pieces interpreted, for undefined behaviour (needs nightly and miri)"
+	@echo "make sanitize  the same under the thread and address sanitizers (needs nightly and rust-src)"
 	@echo "make sweep     the ordered contracts with 50 seeds per case"
 	@echo "make fuzz      the fuzz targets, one minute each (needs nightly and cargo-fuzz)"
 	@echo "make examples  the flights job, on the release build"
@@ -63,6 +70,32 @@ bench:
 loom:
 	CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 \
 		$(CARGO) test --package thalweg-ordering --release --locked
+
+# Loom cannot look into the queue of crossbeam or at memory; miri and the sanitizers can. The stress tests
+# are shorter under miri. More schedules: MIRIFLAGS=-Zmiri-many-seeds=0..8 make miri
+miri:
+	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
+		CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly miri test --package thalweg-ordering --lib --locked; \
+	else \
+		echo "SKIPPED: miri is not installed (rustup component add miri rust-src --toolchain nightly)"; \
+	fi
+
+# The thread sanitizer wants a standard library that was built with it, or it reports that library's own
+# synchronization as races; the address sanitizer does without. A skipped check says so.
+sanitize:
+	@if ! rustc +nightly --version >/dev/null 2>&1; then \
+		echo "SKIPPED: both sanitizers, there is no nightly toolchain (rustup toolchain install nightly)"; \
+	elif ! rustc +nightly -vV | grep -q "host: $(SANITIZE_HOST)"; then \
+		echo "SKIPPED: both sanitizers, they are set up for $(SANITIZE_HOST) only"; \
+	else \
+		{ if [ -d "$$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library" ]; then \
+			RUSTFLAGS="-Zsanitizer=thread" $(SANITIZE_TEST) -Zbuild-std --package thalweg-ordering --lib; \
+		else \
+			echo "SKIPPED: thread sanitizer, no rust-src (rustup component add rust-src --toolchain nightly)"; \
+		fi; } && \
+		RUSTFLAGS="-Zsanitizer=address" $(SANITIZE_TEST) --package thalweg-ordering --lib && \
+		RUSTFLAGS="-Zsanitizer=address" $(SANITIZE_TEST) --package thalweg-runtime --test ordered; \
+	fi
 
 # The ordered contracts with 50 seeds per case, on the release build.
 sweep:
