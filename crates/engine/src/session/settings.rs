@@ -32,6 +32,7 @@ pub(super) fn run_options(settings: &Settings, session: &SessionOptions) -> Resu
             Scheduler::EstimatedTime => SchedulerPolicy::EstimatedTime,
             Scheduler::QueueSizeThrottling => SchedulerPolicy::QueueSizeThrottling,
         },
+        scheduler_window: settings.scheduler_window(),
         order: settings.order(),
         bundle_rows_max: settings.bundle_rows_max(),
         bundle_linger: settings.bundle_linger(),

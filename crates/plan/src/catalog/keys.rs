@@ -109,6 +109,13 @@ pub const KEYS: &[Key] = &[
         "which work comes first; results are the same",
     ),
     key(
+        "pipeline.scheduler.window",
+        Kind::Duration,
+        "100 ms",
+        Origin::Ours,
+        "over how long ct compares the time that stages took",
+    ),
+    key(
         "pipeline.workers",
         Kind::Count(1, 1024),
         "",

@@ -143,6 +143,10 @@ impl Settings {
             _ => Scheduler::Nem,
         }
     }
+    /// `pipeline.scheduler.window`
+    pub fn scheduler_window(&self) -> Duration {
+        self.duration("pipeline.scheduler.window")
+    }
     /// `pipeline.order`
     pub fn order(&self) -> OrderContract {
         self.get("pipeline.order").parse().unwrap_or_default()
