@@ -29,21 +29,30 @@ pub fn variants() -> Vec<Variant> {
     variants
 }
 
-/// Each worker adds a batch, then consumes about as much.
+/// As in the engine, who adds stops when so many are under way.
+const UNDER_WAY: u64 = 2048;
+
+/// Each worker adds a batch, then consumes about as much; who finds nothing lets others run.
 fn run(queue: &(impl PartitionedWorklist<u64> + Sync), workers: u64) -> u64 {
     let (added, handled) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 while handled.load(Ordering::Relaxed) < ELEMENTS {
-                    let first = added.fetch_add(256, Ordering::Relaxed);
-                    for n in first..(first + 256).min(ELEMENTS) {
-                        queue.add(n as usize % PARTITIONS, n);
+                    let gone = handled.load(Ordering::Relaxed);
+                    if added.load(Ordering::Relaxed) < (gone + UNDER_WAY).min(ELEMENTS) {
+                        let first = added.fetch_add(256, Ordering::Relaxed);
+                        for n in first..(first + 256).min(ELEMENTS) {
+                            queue.add(n as usize % PARTITIONS, n);
+                        }
                     }
                     let done = queue.consume(256, |_, n| {
                         std::hint::black_box(n);
                     });
                     handled.fetch_add(done as u64, Ordering::Relaxed);
+                    if done == 0 {
+                        thread::yield_now();
+                    }
                 }
             });
         }

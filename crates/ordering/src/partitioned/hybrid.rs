@@ -34,11 +34,13 @@
 //! take it, and two of the count. Lanes and master queue use their blocks again, so a queue that
 //! has seen its longest allocates no more. Nobody waits for anybody.
 
+use std::ops::Range;
+
 use crate::sync::{AtomicUsize, Ordering};
 
 use super::PartitionedWorklist;
 use super::lane::Lane;
-use super::master::MasterQueue;
+use super::master::{AT_ONCE, Front, MasterQueue, Numbers};
 
 /// Marks a count whose owner has left. Counts stay below.
 const STALLED: usize = 1 << (usize::BITS - 1);
@@ -65,15 +67,16 @@ enum Entry {
 }
 
 impl Entry {
-    fn number(self) -> usize {
+    fn number(self) -> u32 {
         match self {
-            Entry::Item(place) => place << 1,
-            Entry::Owned(place) => place << 1 | 1,
+            Entry::Item(place) => (place << 1) as u32,
+            Entry::Owned(place) => (place << 1 | 1) as u32,
         }
     }
 
-    fn of(number: usize) -> Self {
-        if number & 1 == 0 { Entry::Item(number >> 1) } else { Entry::Owned(number >> 1) }
+    fn of(number: u32) -> Self {
+        let place = (number >> 1) as usize;
+        if number & 1 == 0 { Entry::Item(place) } else { Entry::Owned(place) }
     }
 }
 
@@ -81,9 +84,9 @@ impl<T> HybridQueue<T> {
     /// An empty queue of so many partitions.
     ///
     /// # Panics
-    /// With more than 2^27 partitions.
+    /// With more than 2^31 partitions.
     pub fn new(partitions: usize) -> Self {
-        assert!(partitions <= MasterQueue::LIMIT >> 1, "at most 2^27 partitions");
+        assert!(partitions <= 1 << 31, "an entry is a partition and a bit in 32");
         let partition = |_| Partition { items: Lane::new(), claimed: AtomicUsize::new(0) };
         HybridQueue {
             partitions: (0..partitions).map(partition).collect(),
@@ -188,16 +191,51 @@ impl<T> PartitionedWorklist<T> for HybridQueue<T> {
     }
 
     fn consume(&self, budget: usize, mut operate: impl FnMut(usize, T)) -> usize {
-        let mut handled = 0;
+        let (mut handled, mut entries) = (0, Entries::new(&self.master));
         while handled < budget {
-            let Some(number) = self.master.pop() else { break };
-            let place = match Entry::of(number) {
+            let Some(entry) = entries.next(budget - handled) else { break };
+            let place = match entry {
                 Entry::Item(place) if !self.partitions[place].claim() => continue,
                 Entry::Item(place) | Entry::Owned(place) => place,
             };
-            handled += self.handle(place, budget - handled, &mut operate);
+            // What is in this worker's hand belongs to the budget.
+            let left = budget - handled - entries.in_hand();
+            handled += self.handle(place, left, &mut operate);
         }
         handled
+    }
+}
+
+/// Entries that a worker takes, some of them ahead. Dropped by a panic it puts back what is left:
+/// entries of a partition are alike, so nothing changes its place within one.
+struct Entries<'a> {
+    master: &'a MasterQueue,
+    front: Front,
+    numbers: Numbers,
+    hand: Range<usize>,
+}
+
+impl<'a> Entries<'a> {
+    fn new(master: &'a MasterQueue) -> Self {
+        Entries { master, front: master.front(), numbers: [0; AT_ONCE], hand: 0..0 }
+    }
+
+    /// The next entry; none is taken ahead beyond `most`.
+    fn next(&mut self, most: usize) -> Option<Entry> {
+        if self.hand.is_empty() {
+            self.hand = 0..self.master.take(&mut self.front, most, &mut self.numbers);
+        }
+        self.hand.next().map(|place| Entry::of(self.numbers[place]))
+    }
+
+    fn in_hand(&self) -> usize {
+        self.hand.len()
+    }
+}
+
+impl Drop for Entries<'_> {
+    fn drop(&mut self) {
+        self.hand.clone().for_each(|place| self.master.push(self.numbers[place]));
     }
 }
 

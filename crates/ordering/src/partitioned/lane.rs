@@ -48,6 +48,7 @@ impl<T> Lane<T> {
         Lane { items: Segments::new() }
     }
 
+    #[inline]
     pub(super) fn push(&self, item: T) {
         let (place, turn) = self.items.claim();
         // SAFETY: the place is claimed, so no other thread writes to it, and the owner reads it only
@@ -61,6 +62,7 @@ impl<T> Lane<T> {
     ///
     /// # Safety
     /// One thread at a time calls this; one call happens before the next.
+    #[inline]
     pub(super) unsafe fn pop(&self) -> Option<T> {
         // Relaxed: only owners move the front, and they come one after the other.
         let mut at = self.items.front(Ordering::Relaxed);
@@ -79,7 +81,7 @@ impl<T> Lane<T> {
         // once; the next to write comes after the block was left, kept and linked again.
         let item = place.item.with_mut(|item| unsafe { (*item).assume_init_read() });
         // Relaxed: as above.
-        self.items.front_cell().store(at.after().0, Ordering::Relaxed);
+        self.items.front_cell().store(at.after(1).0, Ordering::Relaxed);
         Some(item)
     }
 }

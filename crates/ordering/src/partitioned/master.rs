@@ -5,73 +5,115 @@
 //!
 //! # Protocol
 //! - *Push*: claim a place, then store turn and number in one word.
-//! - *Pop*: read the front and the place there; if it carries the turn, swap the front for the next
-//!   position, and the number is taken. If the swap fails somebody else was faster: again.
+//! - *Take*: know the front, read the places there; for those that carry the turn, swap the front for
+//!   the position behind them, and the numbers are taken. If the swap fails somebody else was faster:
+//!   again, from where the front is now.
 //!
-//! The number is read before it is taken. A thread that is late may thus read what a later turn left
+//! Numbers are read before they are taken. A thread that is late may thus read what a later turn left
 //! there, but then the front has moved on and the swap fails.
+//!
+//! # How many at once
+//! At most a sixteenth of what waits, and 8. So nobody finds the queue empty because of what others
+//! took ahead, and a number that was taken behind a slow one is late by at most that fraction of the
+//! queue that was before it anyway. A short queue is taken one by one.
 //!
 //! # What it does not do
 //! It does not wait: a place that is claimed and not written yet ends the queue for the moment,
-//! whatever is behind it. A number is seen by pops that begin after all pushes have returned whose
+//! whatever is behind it. A number is seen by calls that begin after all pushes have returned whose
 //! places are before it.
 
 use crate::sync::{AtomicU64, Ordering};
 
-use super::segments::{PAYLOAD_BITS, Segments, payload_of, turn_of, word};
+use super::segments::{Position, Segments, payload_of, turn_of, word};
 
 /// Loom needs to see the end of a block.
 const BLOCK: usize = if cfg!(loom) { 2 } else { 128 };
 
-/// Numbers below [`MasterQueue::LIMIT`].
+/// How many numbers may be taken at once.
+pub(super) const AT_ONCE: usize = if cfg!(loom) { 2 } else { 8 };
+/// Who takes several leaves this many times as many to the others.
+const SHARE: usize = if cfg!(loom) { 1 } else { 16 };
+
+/// Room for numbers that are taken at once.
+pub(super) type Numbers = [u32; AT_ONCE];
+
+/// Small numbers in the order of arrival.
 pub(super) struct MasterQueue {
     numbers: Segments<AtomicU64, BLOCK>,
 }
 
 impl MasterQueue {
-    /// Numbers end here.
-    pub(super) const LIMIT: usize = 1 << PAYLOAD_BITS;
-
     pub(super) fn new() -> Self {
         MasterQueue { numbers: Segments::new() }
     }
 
-    pub(super) fn push(&self, number: usize) {
+    #[inline]
+    pub(super) fn push(&self, number: u32) {
         let (place, turn) = self.numbers.claim();
-        // Release: what the caller did before. Partner: the load of the place in `pop`.
-        place.store(word(turn, number as u64), Ordering::Release);
+        // Release: what the caller did before. Partner: the load in `read`.
+        place.store(word(turn, number.into()), Ordering::Release);
     }
 
-    pub(super) fn pop(&self) -> Option<usize> {
+    /// Where to begin with [`take`](Self::take).
+    pub(super) fn front(&self) -> Front {
+        // Acquire: as in `has_moved`.
+        Front(self.numbers.front(Ordering::Acquire))
+    }
+
+    /// Takes numbers from the front, which is `front` if nobody else has moved it meanwhile: at most
+    /// `most`, and no more than a share of what waits. How many.
+    pub(super) fn take(&self, front: &mut Front, most: usize, numbers: &mut Numbers) -> usize {
         loop {
-            // Acquire: with the Release of `leave`, so that a look at the block behind finds it.
-            let at = self.numbers.front(Ordering::Acquire);
+            let at = front.0;
             if Segments::<AtomicU64, BLOCK>::is_end(at) {
-                if self.numbers.leave(at) || self.has_moved(at.0) {
+                if self.numbers.leave(at) | self.has_moved(front) {
                     continue;
                 }
-                return None;
+                return 0;
             }
-            // Acquire: with the Release of `push`; also keeps the next look at the front after it.
-            let number = self.numbers.place(at).load(Ordering::Acquire);
-            if turn_of(number) != at.turn() {
-                if self.has_moved(at.0) {
+            let count = self.read(at, most, numbers);
+            if count == 0 {
+                if self.has_moved(front) {
                     continue;
                 }
-                return None;
+                return 0;
             }
-            // Release: the load above is done before the block can be left. Partner: `leave`, which
-            // swaps the same cell later.
-            let order = (Ordering::Release, Ordering::Relaxed);
-            let front = self.numbers.front_cell();
-            if front.compare_exchange_weak(at.0, at.after().0, order.0, order.1).is_ok() {
-                return Some(payload_of(number) as usize);
+            // Release: the numbers are read before the block can be left. Partner: `leave`, which
+            // swaps the same cell later. Acquire on failure: as in `has_moved`.
+            let (order, next) = ((Ordering::Release, Ordering::Acquire), at.after(count));
+            match self.numbers.front_cell().compare_exchange(at.0, next.0, order.0, order.1) {
+                Ok(_) => {
+                    front.0 = next;
+                    return count;
+                }
+                Err(now) => front.0 = Position(now),
             }
         }
     }
 
-    fn has_moved(&self, from: u64) -> bool {
-        // Acquire: as in `pop`.
-        self.numbers.front(Ordering::Acquire).0 != from
+    /// Reads the numbers from a position on that are there, up to a worker's share.
+    fn read(&self, at: Position, most: usize, numbers: &mut Numbers) -> usize {
+        let share = (self.numbers.claimed_behind(at) / SHARE).clamp(1, most.min(AT_ONCE));
+        let share = share.min(BLOCK - at.offset());
+        for (count, number) in numbers[..share].iter_mut().enumerate() {
+            // Acquire: with the Release of `push`; also keeps the next look at the front after it.
+            let word = self.numbers.place(at.after(count)).load(Ordering::Acquire);
+            if turn_of(word) != at.turn() {
+                return count;
+            }
+            *number = payload_of(word) as u32;
+        }
+        share
+    }
+
+    /// Looks at the front again: true if it is elsewhere by now.
+    fn has_moved(&self, front: &mut Front) -> bool {
+        // Acquire: with the Release of `leave`, so that a look at the block there finds it.
+        let now = self.numbers.front(Ordering::Acquire);
+        std::mem::replace(&mut front.0, now) != now
     }
 }
+
+/// Where somebody saw the front. It costs a load to look it up, behind the swap that moved it, so
+/// who takes several times keeps it.
+pub(super) struct Front(Position);

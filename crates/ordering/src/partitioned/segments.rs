@@ -8,10 +8,10 @@
 //! - A [`Position`] is one word: the turn of a block (its ordinal in the chain), which block, and the
 //!   offset within. `back` and `front` are such words and only move forward, so a compare-and-swap
 //!   of one succeeds only if nothing has happened since it was read.
-//! - *Claim at the back*: swap `back` for the position behind. The claimed place is written by this
-//!   thread alone, and says when it is written by carrying the turn.
-//! - *Go on to the next block*: whoever finds `back` at the end of a block links another one behind
-//!   it, if nobody has, and moves `back` there. Nobody waits for somebody else to do it.
+//! - *Claim at the back*: add 1 to `back`. The claimed place is written by this thread alone, and
+//!   says when it is written by carrying the turn.
+//! - *Go on to the next block*: whoever gets an offset behind the end of a block links another block,
+//!   if nobody has, and moves `back` there, if nobody has. Nobody waits for somebody else to do it.
 //! - *Leave a block at the front*: see to it that `back` has left it too, move `front` to the next
 //!   one, then keep the block for use again. It gets a new turn when it is linked.
 //!
@@ -23,25 +23,30 @@
 //! link: a link is swapped in for "nothing, in this turn", and turns don't come back.
 //!
 //! # Limits
-//! 2^20 blocks; a turn comes again after 2^36 blocks, days at full speed, and would have to meet a
-//! thread that slept all the while. Memory is given back when the row is dropped, not before.
+//! 2^21 blocks, and 1900 threads that add at one moment: each may add 1 behind the end of a block
+//! once, and the offset has 11 bits. A turn comes again after 2^32 blocks, an hour at full speed; a
+//! block that has slept so long is not used, a thread that has slept so long, to the block, is not
+//! provided for. Memory is given back when the row is dropped, not before.
 
 use std::sync::OnceLock;
 
 use crate::sync::{AtomicU64, Ordering};
 
 /// Bits of a word under its turn.
-pub(super) const PAYLOAD_BITS: u32 = 28;
+pub(super) const PAYLOAD_BITS: u32 = 32;
 const PAYLOAD: u64 = (1 << PAYLOAD_BITS) - 1;
 /// Bits of a position under the number of its block.
-const OFFSET_BITS: u32 = 8;
-/// Chunks of blocks: 1, 2, 4 and so on, so that none has to move.
+const OFFSET_BITS: u32 = 11;
+/// Chunks of blocks beyond the first: 1, 2, 4 and so on, so that none has to move.
 const CHUNKS: usize = (PAYLOAD_BITS - OFFSET_BITS) as usize;
+
+/// Blocks that every row has.
+const FIRST: usize = 2;
 
 /// The turn that no block has.
 pub(super) const NEVER: u64 = 0;
 
-/// A word: 36 bits of turn over 28 bits of something.
+/// A word: 32 bits of turn over 32 bits of something.
 pub(super) fn word(turn: u64, payload: u64) -> u64 {
     debug_assert!(payload <= PAYLOAD);
     turn << PAYLOAD_BITS | payload
@@ -85,9 +90,9 @@ impl Position {
         (self.0 & ((1 << OFFSET_BITS) - 1)) as usize
     }
 
-    /// The position behind, within the block or at its end.
-    pub(super) fn after(self) -> Self {
-        Position(self.0 + 1)
+    /// The position so many places behind, within the block or at its end.
+    pub(super) fn after(self, places: usize) -> Self {
+        Position(self.0 + places as u64)
     }
 }
 
@@ -109,8 +114,8 @@ impl<S: Default, const SIZE: usize> Block<S, SIZE> {
     }
 }
 
-/// Alone on its cache line, and on the one that the processor fetches with it.
-#[repr(align(128))]
+/// Alone on its cache line.
+#[repr(align(64))]
 struct Apart<T>(T);
 
 /// The row.
@@ -123,42 +128,43 @@ pub(super) struct Segments<S, const SIZE: usize> {
     kept: AtomicU64,
     /// How many blocks there are.
     blocks: AtomicU64,
+    /// The blocks of a row that never gets long. Finding them costs no look into memory.
+    first: [Block<S, SIZE>; FIRST],
     chunks: [OnceLock<Box<[Block<S, SIZE>]>>; CHUNKS],
 }
 
 impl<S: Default, const SIZE: usize> Segments<S, SIZE> {
     pub(super) fn new() -> Self {
-        assert!(SIZE < 1 << OFFSET_BITS, "an offset has room for the end");
+        const { assert!(SIZE <= 128, "an offset has room for those that add behind the end") };
         let first = Position::start(1, 0).0;
-        let segments = Segments {
+        Segments {
             back: Apart(AtomicU64::new(first)),
             front: Apart(AtomicU64::new(first)),
             kept: AtomicU64::new(0),
             blocks: AtomicU64::new(1),
+            first: std::array::from_fn(|block| Block::new(if block == 0 { 1 } else { NEVER })),
             chunks: std::array::from_fn(|_| OnceLock::new()),
-        };
-        segments.chunks[0].get_or_init(|| Box::new([Block::new(1)]));
-        segments
-    }
-
-    /// Claims the place at the back: it, and the turn to mark it with when it is written.
-    pub(super) fn claim(&self) -> (&S, u64) {
-        loop {
-            // Acquire: with the Release of `move_back`, see "Why a place is never in two hands".
-            let at = Position(self.back.0.load(Ordering::Acquire));
-            if at.offset() == SIZE {
-                self.extend(at);
-                continue;
-            }
-            // Relaxed: what matters passes through the load above.
-            let order = (Ordering::Relaxed, Ordering::Relaxed);
-            if self.back.0.compare_exchange_weak(at.0, at.after().0, order.0, order.1).is_ok() {
-                return (self.place(at), at.turn());
-            }
         }
     }
 
+    /// Claims the place at the back: it, and the turn to mark it with when it is written.
+    #[inline]
+    pub(super) fn claim(&self) -> (&S, u64) {
+        // Acquire: with the Release of `move_back`, see "Why a place is never in two hands".
+        let at = Position(self.back.0.fetch_add(1, Ordering::Acquire));
+        if at.offset() < SIZE { (self.place(at), at.turn()) } else { self.claim_behind(at) }
+    }
+
+    /// Claims a place in the block behind that of the position.
+    #[cold]
+    #[inline(never)]
+    fn claim_behind(&self, end: Position) -> (&S, u64) {
+        self.extend(end);
+        self.claim()
+    }
+
     /// The place at a position that is not the end of a block.
+    #[inline]
     pub(super) fn place(&self, at: Position) -> &S {
         &self.block(at.block()).places[at.offset()]
     }
@@ -166,6 +172,14 @@ impl<S: Default, const SIZE: usize> Segments<S, SIZE> {
     /// The position at the front.
     pub(super) fn front(&self, order: Ordering) -> Position {
         Position(self.front.0.load(order))
+    }
+
+    /// About how many places are claimed behind the position.
+    pub(super) fn claimed_behind(&self, at: Position) -> usize {
+        // Relaxed: a guess.
+        let back = Position(self.back.0.load(Ordering::Relaxed));
+        let blocks = back.turn().wrapping_sub(at.turn()) as usize;
+        blocks.wrapping_mul(SIZE).wrapping_add(back.offset()).wrapping_sub(at.offset())
     }
 
     /// The cell of the front, to move it within a block.
@@ -188,6 +202,8 @@ impl<S: Default, const SIZE: usize> Segments<S, SIZE> {
 
     /// Moves the front from the end of a block to the next one. False if there is none, or if the
     /// front is elsewhere.
+    #[cold]
+    #[inline(never)]
     pub(super) fn leave(&self, end: Position) -> bool {
         let Some(start) = self.behind(end) else { return false };
         self.move_back(end, start);
@@ -201,8 +217,7 @@ impl<S: Default, const SIZE: usize> Segments<S, SIZE> {
         true
     }
 
-    /// The back is at the end of a block: links another one, unless it is, and moves on.
-    #[cold]
+    /// The back has passed the end of a block: links another one, unless it is, and moves on.
     fn extend(&self, end: Position) {
         // Relaxed: `link` compares, `behind` looks properly.
         let link = &self.block(end.block()).next;
@@ -216,9 +231,14 @@ impl<S: Default, const SIZE: usize> Segments<S, SIZE> {
 
     /// Links a block behind that of the turn, unless somebody else does.
     fn link(&self, link: &AtomicU64, turn: u64) {
-        let block = self.take_kept().unwrap_or_else(|| self.make());
+        let turn_of_next = turn_after(turn);
+        // Relaxed: nobody else has the block. Its places still carry the turn it had last.
+        let usable = |&block: &usize| {
+            turn_of(self.block(block).next.load(Ordering::Relaxed)) != turn_of_next
+        };
+        let block = self.take_kept().filter(usable).unwrap_or_else(|| self.make());
         // Relaxed: published by the link.
-        self.block(block).next.store(word(turn_after(turn), 0), Ordering::Relaxed);
+        self.block(block).next.store(word(turn_of_next, 0), Ordering::Relaxed);
         let next = word(turn, block as u64 + 1);
         // Release: the block's fields, and that its places are free. Partner: `behind`.
         let order = (Ordering::Release, Ordering::Relaxed);
@@ -227,11 +247,18 @@ impl<S: Default, const SIZE: usize> Segments<S, SIZE> {
         }
     }
 
+    /// Moves the back out of the block, if it is still there.
     fn move_back(&self, end: Position, start: Position) {
-        // Release: the next block's places are free (seen by `behind`). Partner: the load of `claim`.
-        // A failure means that somebody else has moved it.
-        let order = (Ordering::Release, Ordering::Relaxed);
-        let _ = self.back.0.compare_exchange(end.0, start.0, order.0, order.1);
+        // Relaxed: the swap decides.
+        let mut back = self.back.0.load(Ordering::Relaxed);
+        while turn_of(back) == end.turn() {
+            // Release: the next block's places are free (seen by `behind`). Partner: `claim`.
+            let order = (Ordering::Release, Ordering::Relaxed);
+            match self.back.0.compare_exchange_weak(back, start.0, order.0, order.1) {
+                Ok(_) => return,
+                Err(now) => back = now,
+            }
+        }
     }
 
     /// Keeps a block for use again.
@@ -270,22 +297,32 @@ impl<S: Default, const SIZE: usize> Segments<S, SIZE> {
     fn make(&self) -> usize {
         // Relaxed: only hands out numbers.
         let block = self.blocks.fetch_add(1, Ordering::Relaxed) as usize;
-        assert!(block + 1 < 1 << CHUNKS, "a queue holds at most 2^20 blocks");
-        let (chunk, _) = chunk_of(block);
-        self.chunks[chunk].get_or_init(|| (0..1 << chunk).map(|_| Block::new(NEVER)).collect());
+        assert!(block + 1 < 1 << CHUNKS, "a queue holds at most 2^21 blocks");
+        if block >= FIRST {
+            let (chunk, _) = chunk_of(block);
+            self.chunks[chunk].get_or_init(|| (0..1 << chunk).map(|_| Block::new(NEVER)).collect());
+        }
         block
     }
 }
 
 impl<S, const SIZE: usize> Segments<S, SIZE> {
+    #[inline]
     fn block(&self, number: usize) -> &Block<S, SIZE> {
+        if number < FIRST { &self.first[number] } else { self.other_block(number) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn other_block(&self, number: usize) -> &Block<S, SIZE> {
         let (chunk, within) = chunk_of(number);
         &self.chunks[chunk].get().expect("a block has its number after its chunk is made")[within]
     }
 }
 
-/// The chunk of a block, and which one it is there.
+/// The chunk of a block that is not one of the first, and which one it is there.
 fn chunk_of(block: usize) -> (usize, usize) {
-    let chunk = (block + 1).ilog2() as usize;
-    (chunk, block + 1 - (1 << chunk))
+    let number = block - FIRST + 1;
+    let chunk = number.ilog2() as usize;
+    (chunk, number - (1 << chunk))
 }
