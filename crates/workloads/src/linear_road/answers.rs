@@ -60,3 +60,15 @@ pub enum Answer {
         toll: i64,
     },
 }
+
+impl Answer {
+    /// The time of the record that caused it, in seconds since the start of the run.
+    pub fn time_s(&self) -> i64 {
+        match *self {
+            Answer::Toll { time_s, .. }
+            | Answer::Accident { time_s, .. }
+            | Answer::Balance { time_s, .. }
+            | Answer::Expenditure { time_s, .. } => time_s,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! One module per command, and what they measure with.
+
+pub mod linear_road;
+mod paced;
+pub mod rating;
+pub mod tpcx_bb;
+pub mod viper;
+
+use std::time::Instant;
+
+use cpu_time::ProcessTime;
+use thalweg::Report;
+
+/// What a command returns.
+pub type CommandResult = Result<(), Box<dyn std::error::Error>>;
+
+/// Runs of one variant.
+#[derive(Default)]
+pub struct Measured {
+    /// Million input rows per second of wall time.
+    wall: Vec<f64>,
+    /// The same per second of process CPU time.
+    cpu: Vec<f64>,
+    /// How long the median element took through the pipeline, in milliseconds.
+    latency_ms: Vec<f64>,
+    /// The same for the slowest in ten thousand.
+    latency_p9999_ms: Vec<f64>,
+}
+
+impl Measured {
+    /// Runs a job over so many rows and adds what it took.
+    pub fn run(
+        &mut self,
+        rows: usize,
+        job: impl FnOnce() -> thalweg::Result<Report>,
+    ) -> thalweg::Result<()> {
+        let (wall, cpu) = (Instant::now(), ProcessTime::now());
+        let report = job()?;
+        let millions = rows as f64 / 1e6;
+        self.wall.push(millions / wall.elapsed().as_secs_f64());
+        self.cpu.push(millions / cpu.elapsed().as_secs_f64());
+        if let Some(latency) = report.latency {
+            self.latency_ms.push(latency.p50_us as f64 / 1000.0);
+            self.latency_p9999_ms.push(latency.p9999_us as f64 / 1000.0);
+        }
+        Ok(())
+    }
+
+    /// Median million rows per second of wall time.
+    pub fn wall(&self) -> f64 {
+        median(&self.wall)
+    }
+
+    /// Median million rows per second of process CPU time.
+    pub fn cpu(&self) -> f64 {
+        median(&self.cpu)
+    }
+
+    /// The median of the median latency, in milliseconds.
+    pub fn latency_ms(&self) -> f64 {
+        median(&self.latency_ms)
+    }
+
+    /// A line of a table: rates with their spread, and latencies.
+    pub fn line(&self) -> String {
+        let (low, high) = spread(&self.wall);
+        format!(
+            "{:8.3} M/s ({low:.3} to {high:.3}) | {:8.3} M per CPU s | {:8.2} ms | {:8.2} ms",
+            self.wall(),
+            self.cpu(),
+            self.latency_ms(),
+            median(&self.latency_p9999_ms)
+        )
+    }
+}
+
+/// What the columns of [`Measured::line`] are.
+pub const COLUMNS: &str =
+    "rows per wall second | per second of CPU | median latency | 99.99 % are faster than";
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn spread(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::INFINITY, 0.0), |(low, high), &v| (v.min(low), v.max(high)))
+}

@@ -1,0 +1,174 @@
+//! `tpcx-bb`: the queries by scheduler and by number of workers.
+
+use std::hash::Hash;
+
+use thalweg::pipeline::Pipeline;
+use thalweg::rows::{PackedRows, Row, Rows, virtual_partition};
+use thalweg::{OrderContract, ReorderScheme, RunOptions, SchedulerPolicy};
+use thalweg_workloads::tpcx_bb::pipelines::{self, packed_clicks, packed_sales};
+use thalweg_workloads::tpcx_bb::{
+    Click, ClickSettings, Query1, Query2, Query3, Query4, Query15, Sale, SalesSettings,
+    generate_clicks, generate_sales, query_1, query_2, query_3, query_4, query_15,
+};
+
+use super::{COLUMNS, CommandResult, Measured};
+
+/// Options of `tpcx-bb`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Which queries: 1, 2, 3, 4, 15.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,15")]
+    queries: Vec<u32>,
+    /// Numbers of workers.
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    workers: Vec<usize>,
+    /// Schedulers: nem, round-robin, lp, ct, et, qst.
+    #[arg(long, value_delimiter = ',', default_value = "nem")]
+    schedulers: Vec<String>,
+    /// Ways to restore the order: non-blocking, locked.
+    #[arg(long, value_delimiter = ',', default_value = "non-blocking")]
+    reorder: Vec<String>,
+    /// Partitions of each keyed operator.
+    #[arg(long, default_value_t = 100)]
+    partitions: usize,
+    /// The most rows of a bundle.
+    #[arg(long, default_value_t = 64 * 1024)]
+    bundle_rows: usize,
+    /// Size of the input: 1 is 90,000 tickets (862 k rows) and 40,000 sessions (661 k clicks).
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Measured runs of each variant, after one to warm up.
+    #[arg(long, default_value_t = 3)]
+    repeat: usize,
+}
+
+fn partition<K: Hash>(key: &K) -> usize {
+    usize::from(virtual_partition(key))
+}
+
+/// Runs the queries.
+pub fn run(arguments: &Arguments) -> CommandResult {
+    let tickets = (90_000.0 * arguments.scale) as u64;
+    let sessions = (40_000.0 * arguments.scale) as u64;
+    println!("query | variant | {COLUMNS}");
+    for query in &arguments.queries {
+        match query {
+            1 => first(arguments, &generate_sales(&SalesSettings::for_pairs(tickets)))?,
+            2 => second(arguments, &clicks(sessions))?,
+            3 => third(arguments, &clicks(sessions))?,
+            4 => fourth(arguments, &clicks(sessions))?,
+            15 => fifteenth(arguments, &generate_sales(&SalesSettings::for_trends(tickets)))?,
+            other => return Err(format!("there is no query {other}: 1, 2, 3, 4 and 15").into()),
+        }
+    }
+    Ok(())
+}
+
+fn clicks(sessions: u64) -> Vec<Click> {
+    generate_clicks(&ClickSettings::with_sessions(sessions))
+}
+
+fn first(arguments: &Arguments, rows: &[Sale]) -> CommandResult {
+    let query = Query1::default();
+    let expected = query_1(rows, &query, &partition, &partition);
+    measure(arguments, 1, &packed_sales(rows)?, &expected, |pipeline, rows, partitions| {
+        pipelines::query_1(pipeline, rows, &query, partitions)
+    })
+}
+
+fn second(arguments: &Arguments, rows: &[Click]) -> CommandResult {
+    let query = Query2::default();
+    let expected = query_2(rows, &query, &partition, &partition);
+    measure(arguments, 2, &packed_clicks(rows)?, &expected, |pipeline, rows, partitions| {
+        pipelines::query_2(pipeline, rows, &query, partitions)
+    })
+}
+
+fn third(arguments: &Arguments, rows: &[Click]) -> CommandResult {
+    let query = Query3::default();
+    let expected = query_3(rows, &query, &partition);
+    measure(arguments, 3, &packed_clicks(rows)?, &expected, |pipeline, rows, partitions| {
+        pipelines::query_3(pipeline, rows, &query, partitions)
+    })
+}
+
+fn fourth(arguments: &Arguments, rows: &[Click]) -> CommandResult {
+    let query = Query4::default();
+    let expected = query_4(rows, &query, &partition);
+    measure(arguments, 4, &packed_clicks(rows)?, &expected, |pipeline, rows, partitions| {
+        pipelines::query_4(pipeline, rows, &query, partitions)
+    })
+}
+
+fn fifteenth(arguments: &Arguments, rows: &[Sale]) -> CommandResult {
+    let query = Query15::default();
+    let expected = query_15(rows, &query, &partition);
+    measure(arguments, 15, &packed_sales(rows)?, &expected, |pipeline, rows, partitions| {
+        pipelines::query_15(pipeline, rows, &query, partitions)
+    })
+}
+
+/// One way to run a query.
+struct Variant {
+    name: String,
+    options: RunOptions,
+    measured: Measured,
+}
+
+fn variants(arguments: &Arguments) -> thalweg::Result<Vec<Variant>> {
+    let mut variants = Vec::new();
+    for scheduler in &arguments.schedulers {
+        for reorder in &arguments.reorder {
+            for &workers in &arguments.workers {
+                let options = RunOptions {
+                    workers,
+                    scheduler: scheduler.parse::<SchedulerPolicy>()?,
+                    reorder: reorder_scheme(reorder)?,
+                    order: OrderContract::Arrival,
+                    bundle_rows_max: arguments.bundle_rows,
+                    ..RunOptions::default()
+                };
+                let name = format!("{scheduler}, {reorder}, {workers} workers");
+                variants.push(Variant { name, options, measured: Measured::default() });
+            }
+        }
+    }
+    Ok(variants)
+}
+
+fn reorder_scheme(name: &str) -> thalweg::Result<ReorderScheme> {
+    match name {
+        "non-blocking" => Ok(ReorderScheme::NonBlocking),
+        "locked" => Ok(ReorderScheme::Locked),
+        other => Err(thalweg::Error::plan(format!("'{other}' is no way to restore the order"))
+            .hint("choose non-blocking or locked")),
+    }
+}
+
+/// Runs a query in every variant, alternating, and checks every sequence.
+fn measure<T: Row, U: Row + PartialEq>(
+    arguments: &Arguments,
+    query: u32,
+    input: &PackedRows<T>,
+    expected: &[U],
+    build: impl Fn(&Pipeline, PackedRows<T>, usize) -> Rows<U>,
+) -> CommandResult {
+    let mut variants = variants(arguments)?;
+    for repetition in 0..=arguments.repeat {
+        for Variant { name, options, measured } in &mut variants {
+            let pipeline = Pipeline::new();
+            let rows = build(&pipeline, input.clone(), arguments.partitions).collect("results");
+            measured.run(input.len(), || pipeline.run(options.clone()))?;
+            if rows.rows() != expected {
+                return Err(format!("query {query}, {name}: not the oracle's sequence").into());
+            }
+            if repetition == 0 {
+                *measured = Measured::default();
+            }
+        }
+    }
+    for Variant { name, measured, .. } in &variants {
+        println!("{query:5} | {name:28} | {}", measured.line());
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Runs the workloads on the engine, checks every result against its serial oracle, and prints what
+//! was measured: `thalweg-workloads --help`.
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+mod commands;
+
+use clap::Parser;
+
+use commands::{linear_road, rating, tpcx_bb, viper};
+
+/// The published workloads of ordered stream processing, on Thalweg.
+///
+/// Every run is checked against a serial oracle: an answer that differs in value or place is an
+/// error. Rates are medians; variants alternate in one process.
+#[derive(Parser)]
+#[command(name = "thalweg-workloads")]
+enum Command {
+    /// Five queries derived from TPCx-BB: throughput and latency by scheduler and workers.
+    TpcxBb(tpcx_bb::Arguments),
+    /// Linear Road at full speed: records per second by workers.
+    LinearRoad(linear_road::Arguments),
+    /// Linear Road in real time: the largest number of expressways with every response in time.
+    Rating(rating::Arguments),
+    /// Viper's operators over injectors and instances: merge in the channel against a merge operator.
+    Viper(viper::Arguments),
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    match Command::parse() {
+        Command::TpcxBb(arguments) => tpcx_bb::run(&arguments),
+        Command::LinearRoad(arguments) => linear_road::run(&arguments),
+        Command::Rating(arguments) => rating::run(&arguments),
+        Command::Viper(arguments) => viper::run(&arguments),
+    }
+}
