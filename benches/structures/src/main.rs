@@ -2,16 +2,19 @@
 //! their papers and a crossbeam queue.
 //!
 //! ```text
-//! cargo run --release --manifest-path benches/structures/Cargo.toml [-- --repeat N] [--figures]
+//! cargo run --release --manifest-path benches/structures/Cargo.toml [-- --repeat N] [--figures [--json FILE]]
 //! ```
-//! `--figures` runs the experiments of Prasaad et al. §7.2 and §7.3 instead (see `ordered`).
+//! `--figures` runs the experiments of Prasaad et al. §7.2 and §7.3 instead (see `ordered`); `--json`
+//! appends them to a file that the example `plot` of `thalweg-workloads` draws.
 //! All variants of a structure alternate in one process; a table of medians follows the JSON lines.
 
+mod figures;
 mod gate;
 mod ordered;
 mod partitioned;
 mod reorder;
 
+use std::fs::{File, OpenOptions};
 use std::time::Instant;
 
 use cpu_time::ProcessTime;
@@ -26,12 +29,37 @@ fn main() {
     let repeat = std::env::args().skip_while(|a| a != "--repeat").nth(1);
     let repeat = repeat.and_then(|n| n.parse().ok()).unwrap_or(5);
     if std::env::args().any(|a| a == "--figures") {
-        ordered::report(repeat);
+        // Opened first: a mistyped path must not cost a run.
+        let file = json_file();
+        let figures = ordered::report(repeat);
+        if let Some((file, path)) = file {
+            let note = format!(
+                "2 workers, medians of {repeat} runs; {}; thalweg-structures --figures --repeat {repeat}",
+                figures::machine()
+            );
+            let written = figures::write(file, &figures, &note);
+            written.unwrap_or_else(|error| fail(&format!("{path}: {error}")));
+        }
         return;
     }
     report("reorder", repeat, &reorder::variants());
     report("partitioned", repeat, &partitioned::variants());
     report("gate", repeat, &gate::variants());
+}
+
+/// The file that `--json` names.
+fn json_file() -> Option<(File, String)> {
+    let mut arguments = std::env::args().skip_while(|argument| argument != "--json");
+    arguments.next()?;
+    let path = arguments.next().unwrap_or_else(|| fail("--json needs a file"));
+    let file = OpenOptions::new().append(true).create(true).open(&path);
+    let file = file.unwrap_or_else(|error| fail(&format!("{path}: {error}")));
+    Some((file, path))
+}
+
+fn fail(message: &str) -> ! {
+    eprintln!("thalweg-structures: {message}");
+    std::process::exit(2)
 }
 
 fn report(structure: &str, repeat: usize, variants: &[Variant]) {

@@ -16,6 +16,8 @@ use thalweg_ordering::partitioned::{
 };
 use thalweg_ordering::reorder::{LockedReorderBuffer, Reorder, ReorderBuffer};
 
+use crate::figures::Figure;
+
 const PARTITIONS: usize = 100;
 const WORKERS: usize = 2;
 /// How many inputs may be under way: the room of the reorder buffer.
@@ -148,9 +150,39 @@ fn median(repeat: usize, run: impl Fn() -> Outcome) -> Outcome {
     outcomes.swap_remove(repeat / 2)
 }
 
-fn line(figure: &str, setting: &str, variant: &str, outcome: &Outcome, base: &Outcome) {
+/// A figure of the paper, and what of an outcome it shows.
+struct Experiment {
+    /// Its number and matter.
+    title: &'static str,
+    figure: Figure,
+    shown: fn(&Outcome) -> f64,
+}
+
+impl Experiment {
+    fn of_throughput(name: &'static str, title: &'static str, x: &'static str) -> Self {
+        let measure = "Throughput (ratio to the first)";
+        let figure = Figure::new(name, format!("Prasaad et al., figure {title}"), x, measure);
+        Self { title, figure, shown: |outcome| outcome.per_second }
+    }
+
+    fn of_latency(name: &'static str, title: &'static str, x: &'static str) -> Self {
+        let measure = "Mean latency (ratio to the first)";
+        let figure = Figure::new(name, format!("Prasaad et al., figure {title}"), x, measure);
+        Self { title, figure, shown: |outcome| outcome.latency_us }
+    }
+}
+
+fn line(
+    experiment: &mut Experiment,
+    setting: &str,
+    variant: &str,
+    outcome: &Outcome,
+    base: &Outcome,
+) {
+    let Experiment { title, figure, shown } = experiment;
+    figure.add(setting, variant, shown(outcome) / shown(base));
     println!(
-        "{{\"figure\":\"{figure}\",\"setting\":\"{setting}\",\"variant\":\"{variant}\",\
+        "{{\"figure\":\"{title}\",\"setting\":\"{setting}\",\"variant\":\"{variant}\",\
          \"thousand_per_second\":{:.1},\"latency_us\":{:.1},\"throughput_ratio\":{:.3},\
          \"latency_ratio\":{:.3}}}",
         outcome.per_second / 1e3,
@@ -161,43 +193,50 @@ fn line(figure: &str, setting: &str, variant: &str, outcome: &Outcome, base: &Ou
 }
 
 /// Runs all experiments; each line names the figure of the paper that it stands for.
-pub fn report(repeat: usize) {
+pub fn report(repeat: usize) -> Vec<Figure> {
     let micros = Duration::from_micros;
     let load = |inputs, cost| Load { inputs, cost, selectivity: 1, sigma: None };
+    let mut skew = Experiment::of_throughput("prasaad-9", "9: skew", "Distribution of the keys");
     for (setting, sigma) in
         [("sigma 0.05", Some(0.05)), ("sigma 0.2", Some(0.2)), ("uniform", None)]
     {
-        compare_queues("9: skew", setting, Load { sigma, ..load(20_000, micros(20)) }, repeat);
+        compare_queues(&mut skew, setting, Load { sigma, ..load(20_000, micros(20)) }, repeat);
     }
+    let mut costs = Experiment::of_latency("prasaad-10", "10: cost per tuple", "Cost per tuple");
     for (setting, inputs, cost) in
         [("10 us", 20_000, micros(10)), ("100 us", 4_000, micros(100)), ("1 ms", 600, micros(1000))]
     {
-        compare_queues("10: cost per tuple", setting, load(inputs, cost), repeat);
+        compare_queues(&mut costs, setting, load(inputs, cost), repeat);
     }
+    let mut light =
+        Experiment::of_throughput("prasaad-12", "12: light operators", "Cost per tuple");
     for (setting, inputs, cost) in
         [("no work", 300_000, Duration::ZERO), ("1 us", 200_000, micros(1))]
     {
-        compare_reordering("12: light operators", setting, load(inputs, cost), repeat);
+        compare_reordering(&mut light, setting, load(inputs, cost), repeat);
     }
+    let mut outputs =
+        Experiment::of_throughput("prasaad-13", "13: 50 outputs per input", "Cost per tuple");
     let many = Load { selectivity: 50, ..load(200_000, Duration::ZERO) };
-    compare_reordering("13: 50 outputs per input", "no work", many, repeat);
+    compare_reordering(&mut outputs, "no work", many, repeat);
     let many = Load { selectivity: 50, ..load(4_000, micros(100)) };
-    compare_reordering("13: 50 outputs per input", "100 us", many, repeat);
+    compare_reordering(&mut outputs, "100 us", many, repeat);
+    [skew, costs, light, outputs].into_iter().map(|experiment| experiment.figure).collect()
 }
 
-fn compare_queues(figure: &str, setting: &str, load: Load, repeat: usize) {
+fn compare_queues(experiment: &mut Experiment, setting: &str, load: Load, repeat: usize) {
     let base = median(repeat, || run(load, &hybrid(), &ring()));
-    line(figure, setting, "hybrid queue", &base, &base);
+    line(experiment, setting, "hybrid queue", &base, &base);
     let queues = median(repeat, || run(load, &PartitionedQueue::new(PARTITIONS), &ring()));
-    line(figure, setting, "partitioned queue", &queues, &base);
+    line(experiment, setting, "partitioned queue", &queues, &base);
     let shared = median(repeat, || run(load, &SharedQueue::new(PARTITIONS), &ring()));
-    line(figure, setting, "shared queue", &shared, &base);
+    line(experiment, setting, "shared queue", &shared, &base);
 }
 
-fn compare_reordering(figure: &str, setting: &str, load: Load, repeat: usize) {
+fn compare_reordering(experiment: &mut Experiment, setting: &str, load: Load, repeat: usize) {
     let base = median(repeat, || run(load, &hybrid(), &ring()));
-    line(figure, setting, "non-blocking", &base, &base);
+    line(experiment, setting, "non-blocking", &base, &base);
     let locked = || LockedReorderBuffer::new(UNDER_WAY as usize, 0);
     let locked = median(repeat, || run(load, &hybrid(), &locked()));
-    line(figure, setting, "lock-based", &locked, &base);
+    line(experiment, setting, "lock-based", &locked, &base);
 }
