@@ -75,29 +75,48 @@ pub(crate) fn merge(parts: Vec<Part>) -> Result<Option<Ordered>> {
     Ok(Some(Ordered { batch, kinds, places }))
 }
 
-/// Where each row of the merged sequence comes from. Runs of one part are taken whole, so parts
-/// that hardly mix cost little.
+/// Where each row of the merged sequence comes from: a stable sort by place of the parts one
+/// behind the other.
 fn merged_indices(parts: &[Part]) -> Vec<(usize, usize)> {
     let total = parts.iter().map(|part| part.places.len()).sum();
-    let mut next = vec![0; parts.len()];
-    let mut indices = Vec::with_capacity(total);
-    while indices.len() < total {
-        let heads = parts.iter().enumerate().filter(|&(n, part)| next[n] < part.places.len());
-        let (first, place) = heads
-            .map(|(n, part)| (n, part.places[next[n]]))
-            .min_by_key(|&(n, place)| (place, n))
-            .expect("some part has rows left");
-        let others =
-            parts.iter().enumerate().filter(|&(n, part)| n != first && next[n] < part.places.len());
-        let (other, bound) = others
-            .map(|(n, part)| (n, part.places[next[n]]))
-            .min_by_key(|&(n, place)| (place, n))
-            .unwrap_or((usize::MAX, i64::MAX));
-        let own = &parts[first].places[next[first]..];
-        let run = own.partition_point(|&place| (place, first) < (bound, other)).max(1);
-        debug_assert!(own[0] == place);
-        indices.extend((0..run).map(|step| (first, next[first] + step)));
-        next[first] += run;
+    let first = parts.iter().filter_map(|part| part.places.first()).min().copied();
+    let last = parts.iter().filter_map(|part| part.places.last()).max().copied();
+    let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));
+    let span = last.abs_diff(first);
+    if span < 4 * total as u64 + 64 {
+        return counted_indices(parts, first, span as usize + 1, total);
+    }
+    let rows = parts.iter().enumerate();
+    let mut indices: Vec<(usize, usize)> = Vec::with_capacity(total);
+    rows.for_each(|(part, of)| indices.extend((0..of.places.len()).map(|row| (part, row))));
+    // Each part is a run, which a stable sort finds and merges.
+    indices.sort_by_key(|&(part, row)| parts[part].places[row]);
+    indices
+}
+
+/// The same where places lie close together, as rows of one bundle do: each place gets its range of
+/// the sequence, whatever the number of parts.
+fn counted_indices(
+    parts: &[Part],
+    first: i64,
+    places: usize,
+    total: usize,
+) -> Vec<(usize, usize)> {
+    let mut next = vec![0u32; places + 1];
+    let slot = |place: i64| (place - first) as usize;
+    for part in parts {
+        part.places.iter().for_each(|&place| next[slot(place) + 1] += 1);
+    }
+    for place in 1..places {
+        next[place] += next[place - 1];
+    }
+    let mut indices = vec![(0, 0); total];
+    for (number, part) in parts.iter().enumerate() {
+        for (row, &place) in part.places.iter().enumerate() {
+            let at = &mut next[slot(place)];
+            indices[*at as usize] = (number, row);
+            *at += 1;
+        }
     }
     indices
 }
@@ -185,14 +204,17 @@ mod tests {
         /// However places are spread over parts, the merge equals a stable sort by place with the
         /// parts one behind the other.
         #[test]
-        fn merge_is_a_stable_sort(mut parts in prop::collection::vec(
-            prop::collection::vec(0i64..20, 0..30), 1..6))
-        {
+        fn merge_is_a_stable_sort(
+            mut parts in prop::collection::vec(prop::collection::vec(0i64..20, 0..30), 1..6),
+            // Places close together, apart, and at both ends of time.
+            stretch in prop::sample::select(vec![1, 1_000_000, i64::MAX / 20]),
+        ) {
             let mut expected = Vec::new();
             let mut number = 0;
             let mut given = Vec::new();
             for places in &mut parts {
                 places.sort_unstable();
+                places.iter_mut().for_each(|place| *place = *place * stretch - 7);
                 let names: Vec<i64> = places.iter().map(|_| { number += 1; number }).collect();
                 expected.extend(places.iter().copied().zip(names.iter().copied()));
                 given.push(Part { batch: batch(&names), kinds: None, places: places.clone() });
