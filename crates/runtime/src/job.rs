@@ -53,6 +53,8 @@ pub struct Job {
     /// The flow of the ordered contracts, where one is promised.
     pub(crate) ordered: Option<OrderedFlow>,
     pub(crate) turn: AtomicUsize,
+    /// Small elements that one task may do at most.
+    pub(crate) elements_per_task: u64,
     /// What the scheduler has measured.
     pub(crate) measuring: Measuring,
     pub(crate) latency: LatencyHistogram,

@@ -25,7 +25,11 @@ const IDLE_STEPS_MAX: usize = 10_000;
 /// Runs a job to its end.
 pub fn simulate(graph: Graph, options: RunOptions, numa_nodes: usize, seed: u64) -> Result<Report> {
     let workers = options.workers.max(1);
-    let job = Arc::new(job::build_job(graph, options, numa_nodes, None)?);
+    let mut job = job::build_job(graph, options, numa_nodes, None)?;
+    // Where each task does one element, workers mix most.
+    let elements_max = if seed.is_multiple_of(2) { 1 } else { 3 };
+    job.elements_per_task = job.elements_per_task.min(elements_max);
+    let job = Arc::new(job);
     job::open_job(&job)?;
     let mut random = SplitMix64::new(seed);
     let mut idle_steps = 0;

@@ -11,12 +11,13 @@ use thalweg_core::{
     Bundle, Error, ErrorKind, OperatorClass, Output, Piece, Progress, Result, Route, SourceBatch,
     SourcePoll, Stamps, Transform, Watermark, WatermarkBefore,
 };
-use thalweg_ordering::sync::{Arc, MutexGuard, Ordering};
+use thalweg_ordering::sync::{Arc, Ordering};
 
 use crate::barrier::{Barrier, Countdown};
 use crate::container::Container;
 use crate::dispatcher::{Task, WorkerPlace};
 use crate::job::Job;
+use crate::memory::Pressure;
 use crate::metrics::StageMetrics;
 use crate::ordered::Gather;
 use crate::stage::{
@@ -26,13 +27,56 @@ use crate::stage::{
 /// How long a task may go on.
 pub const SLICE_NS: u64 = 1_000_000;
 
+/// Elements of one task at most, all of them small. More would hold up what is urgent; with fewer, what
+/// a task costs on its own would count.
+pub(crate) const ELEMENTS_PER_TASK: u64 = 32;
+
+/// An element of at most so many rows is small.
+const SMALL_ROWS: usize = 64;
+
 /// After so many rows a partition's state is measured, also between watermarks.
 const REPORT_ROWS: usize = 8 * 1024;
 
 /// The smallest bundle that is asked of a source that keeps up.
 const BUNDLE_ROWS_MIN: usize = 1024;
 
+/// Tells a task that does many small things when its time is up.
+///
+/// The clock is read after the first of them, the second, the fourth, the eighth and each sixteenth:
+/// things that take long end the task as soon as ever, and among short ones the clock does not
+/// count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    deadline_ns: u64,
+    done: u64,
+}
+
+impl Pace {
+    /// A task that began now.
+    pub(crate) fn new(now_ns: u64) -> Self {
+        Pace { deadline_ns: now_ns + SLICE_NS, done: 0 }
+    }
+
+    /// One more thing is done. True if that was the last one.
+    pub(crate) fn is_over(&mut self, now_ns: impl FnOnce() -> u64) -> bool {
+        self.done += 1;
+        let looks = self.done.is_power_of_two() || self.done.is_multiple_of(16);
+        looks && now_ns() >= self.deadline_ns
+    }
+
+    /// How many things are done.
+    pub(crate) fn done(&self) -> u64 {
+        self.done
+    }
+}
+
 impl Job {
+    /// One more element of so many rows is done. True if the same task may go on with another one.
+    pub(crate) fn may_go_on(&self, pace: &mut Pace, rows: usize) -> bool {
+        let is_over = pace.is_over(|| self.options.clock.now_ns());
+        !is_over && rows <= SMALL_ROWS && pace.done() < self.elements_per_task && !self.is_over()
+    }
+
     /// Does a task. An error or a panic stops the job.
     pub fn execute(&self, task: Task, place: WorkerPlace) {
         let stage = match &task {
@@ -42,25 +86,26 @@ impl Job {
             | Task::Poll { stage } => *stage,
         };
         let started_ns = self.options.clock.now_ns();
-        // Cells count their pieces themselves.
-        let elements = u64::from(!matches!(task, Task::Cell { .. }));
+        let pace = Pace::new(started_ns);
         let meter = &self.stages[stage].metrics.meter;
         meter.enter();
         let result = catch_unwind(AssertUnwindSafe(|| match task {
-            Task::Cell { stage, cell } => self.run_cell(stage, cell, place),
+            // Cells count their pieces themselves.
+            Task::Cell { stage, cell } => self.run_cell(stage, cell, place, pace).map(|()| 0),
             Task::Bundle { stage, lane, container, bundle } => {
-                self.run_bundle(stage, lane, &container, bundle, place)
+                self.run_bundle(stage, lane, &container, bundle, place).map(|()| 1)
             }
             Task::Element { stage, place: serial, element } => {
-                self.run_element(stage, serial, element, place)
+                self.run_element(stage, (serial, element), place, pace)
             }
-            Task::Poll { stage } => self.run_poll(stage, place),
+            Task::Poll { stage } => self.run_poll(stage, place, pace),
         }));
+        let elements = result.as_ref().map_or(1, |done| *done.as_ref().unwrap_or(&1));
         meter.leave(elements);
         let busy_ns = self.options.clock.now_ns().saturating_sub(started_ns);
         StageMetrics::add(&self.stages[stage].metrics.busy_ns, busy_ns);
         let error = match result {
-            Ok(Ok(())) => return,
+            Ok(Ok(_)) => return,
             Ok(Err(error)) => error,
             Err(panic) => Error::user(format!("panicked: {}", panic_message(&panic))),
         };
@@ -179,18 +224,24 @@ impl Job {
         });
         self.stages[stage].metrics.posted.fetch_add(1, Ordering::Relaxed);
         if operator.cells[chosen].mailbox.post(item) {
-            self.run_cell(stage, chosen, place)?;
+            self.run_cell(stage, chosen, place, Pace::new(self.options.clock.now_ns()))?;
         }
         Ok(())
     }
 
     /// Goes on with a cell that the worker owns, until its mailbox is empty or time is up.
-    fn run_cell(&self, stage: usize, place_of_cell: usize, place: WorkerPlace) -> Result<()> {
+    fn run_cell(
+        &self,
+        stage: usize,
+        place_of_cell: usize,
+        place: WorkerPlace,
+        mut pace: Pace,
+    ) -> Result<()> {
         let StageRunKind::Operator(operator) = &self.stages[stage].kind else {
             unreachable!("only operators have cells")
         };
         let cell = &operator.cells[place_of_cell];
-        let deadline_ns = self.options.clock.now_ns() + SLICE_NS;
+        let deadline_ns = pace.deadline_ns;
         loop {
             let mut state = cell.state.lock().expect("a failed cell is not run again");
             let item = match state.resume.take() {
@@ -233,7 +284,7 @@ impl Job {
             if !cell.mailbox.done() {
                 return Ok(());
             }
-            if self.options.clock.now_ns() >= deadline_ns {
+            if pace.is_over(|| self.options.clock.now_ns()) {
                 self.list_cell(stage, place_of_cell, cell);
                 return Ok(());
             }
@@ -399,28 +450,53 @@ impl Job {
 
     // --- sources ---
 
-    fn run_poll(&self, stage: usize, place: WorkerPlace) -> Result<()> {
+    /// Asks a source for a bundle, and as long as bundles are small for the next ones. Says how many
+    /// came.
+    fn run_poll(&self, stage: usize, place: WorkerPlace, mut pace: Pace) -> Result<u64> {
         let StageRunKind::Source(run) = &self.stages[stage].kind else {
             unreachable!("only sources are polled")
         };
         // Another worker is at it: there is nothing to wait for.
         let Ok(mut state) = run.state.try_lock() else {
-            return Ok(());
+            return Ok(1);
         };
+        let wall_ms = self.options.clock.wall_ms();
+        loop {
+            let rows = self.poll_once(stage, run, &mut state, place, wall_ms)?;
+            let may_go_on = self.may_go_on(&mut pace, rows.unwrap_or(usize::MAX))
+                && self.memory.pressure() == Pressure::Low
+                && self.is_in_turn(stage);
+            if !may_go_on {
+                return Ok(pace.done());
+            }
+        }
+    }
+
+    /// Asks a source once. Says how many rows came, if any did.
+    fn poll_once(
+        &self,
+        stage: usize,
+        run: &SourceRun,
+        state: &mut SourceState,
+        place: WorkerPlace,
+        wall_ms: i64,
+    ) -> Result<Option<usize>> {
         if run.finished.load(Ordering::Relaxed) {
             run.ready.store(false, Ordering::SeqCst);
-            return Ok(());
+            return Ok(None);
         }
         if self.stages[stage].ended.load(Ordering::Relaxed) || self.is_stopping() {
-            return self.end_source(stage, run, &mut state);
+            return self.end_source(stage, run, state).map(|()| None);
         }
-        let answer = self.read(run, &mut state)?;
-        self.report_buffered(stage, &mut state)?;
+        let answer = self.read(run, state)?;
+        self.report_buffered(stage, state)?;
         match answer {
             SourcePoll::Batch(batch) => {
-                run.last_rows_ns.store(self.options.clock.now_ns(), Ordering::Relaxed);
-                self.wake_from_idle(stage, run, &mut state);
-                self.send(stage, &mut state, batch, place)
+                run.last_rows_ns.store(state.ingest_ns, Ordering::Relaxed);
+                self.wake_from_idle(stage, run, state);
+                let rows = batch.batch.num_rows();
+                self.send(stage, state, batch, place, wall_ms)?;
+                Ok(Some(rows))
             }
             SourcePoll::Pending => {
                 // The call to end may have come before `read` cleared the mark. SeqCst on both
@@ -428,9 +504,9 @@ impl Job {
                 if self.stages[stage].ended.load(Ordering::SeqCst) || self.is_stopping() {
                     run.ready.store(true, Ordering::SeqCst);
                 }
-                Ok(())
+                Ok(None)
             }
-            SourcePoll::End => self.end_source(stage, run, &mut state),
+            SourcePoll::End => self.end_source(stage, run, state).map(|()| None),
         }
     }
 
@@ -503,11 +579,11 @@ impl Job {
     fn send(
         &self,
         stage: usize,
-        state: &mut MutexGuard<'_, SourceState>,
+        state: &mut SourceState,
         batch: SourceBatch,
         place: WorkerPlace,
+        wall_ms: i64,
     ) -> Result<()> {
-        let state = &mut **state;
         let run = &self.stages[stage];
         StageMetrics::add(&run.metrics.rows_in, batch.batch.num_rows() as u64);
         StageMetrics::add(&run.metrics.bundles_in, 1);
@@ -515,7 +591,7 @@ impl Job {
         let (batch, watermark_before, time_extremes) = match &mut state.assigner {
             None => (batch.batch, WatermarkBefore::All(Watermark::MIN), None),
             Some(assigner) => {
-                let assigned = assigner.assign(batch, self.options.clock.wall_ms())?;
+                let assigned = assigner.assign(batch, wall_ms)?;
                 StageMetrics::add(&run.metrics.quarantined, assigned.quarantined);
                 origin = origin.filter(|_| assigned.quarantined == 0);
                 run.metrics.set_watermark(assigner.running_watermark());
@@ -657,5 +733,27 @@ pub(crate) fn panic_message(panic: &Box<dyn std::any::Any + Send>) -> String {
         text.clone()
     } else {
         "no message".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_ends_after_its_first_long_thing_and_soon_after_many_short_ones() {
+        let mut slow = Pace::new(100);
+        assert!(slow.is_over(|| 100 + SLICE_NS));
+        let mut fast = Pace::new(0);
+        let mut now_ns = 0;
+        let mut asked = 0;
+        while !fast.is_over(|| {
+            asked += 1;
+            now_ns
+        }) {
+            now_ns += SLICE_NS / 100;
+        }
+        assert_eq!(fast.done(), 112, "the first sixteenth behind the hundredth");
+        assert_eq!(asked, 11, "1, 2, 4, 8, 16, then 32, 48, 64, 80, 96, 112");
     }
 }

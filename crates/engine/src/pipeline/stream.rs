@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{BooleanArray, RecordBatch, UInt32Array};
-use arrow_select::take::take_record_batch;
+use arrow_array::{BooleanArray, RecordBatch};
 use thalweg_core::graph::Input;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{ColumnType, DataType, Error, Operator, Result, Sink, TableSchema};
@@ -107,13 +106,8 @@ impl Stream {
         keep: impl Fn(&RecordBatch) -> Result<BooleanArray> + Send + Sync + 'static,
     ) -> Stream {
         let schema = self.schema.clone();
-        self.flat_map(name, schema, move |batch| {
-            let keep = keep(batch)?;
-            let rows = keep.iter().enumerate().filter(|(_, keep)| *keep == Some(true));
-            let rows: Vec<u32> = rows.map(|(row, _)| row as u32).collect();
-            let taken = take_record_batch(batch, &UInt32Array::from(rows.clone()))?;
-            Ok((taken, rows))
-        })
+        let step = Step::Select { name: name.to_owned(), function: Arc::new(keep) };
+        self.step(name, schema, step)
     }
 
     /// Keeps the rows for which an expression is true.

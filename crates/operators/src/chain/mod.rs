@@ -4,7 +4,8 @@
 //! or before a step that needs dense rows: one whose expressions can fail (they must not see rows
 //! that a filter has taken out), one that changes the number of rows, or one that would compute
 //! over mostly dead rows. Columns that no later step reads are dropped before they are compacted
-//! (see `prune.rs`).
+//! (see `prune.rs`). Where no row is left the remaining steps are skipped: the chain keeps the empty
+//! batch that it has returned once, so its first bundle runs through all steps in any case.
 //!
 //! Invariants:
 //! - one bundle in, one bundle out, with the same stamps, also when no row is left;
@@ -18,9 +19,9 @@ mod unnest;
 mod window_rows;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use arrow_array::RecordBatch;
+use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::shim::SharedClock;
@@ -32,6 +33,9 @@ use rows::{Rows, columns_of_exprs, not_null_violation};
 
 /// A function over whole batches that keeps the number of rows.
 pub type BatchFunction = Arc<dyn Fn(RecordBatch) -> Result<RecordBatch> + Send + Sync>;
+
+/// A function over whole batches that says of each row whether it goes on (true, not NULL).
+pub type MaskFunction = Arc<dyn Fn(&RecordBatch) -> Result<BooleanArray> + Send + Sync>;
 
 /// A function over whole batches that returns any number of rows and, for each, the position of
 /// the input row that it comes from.
@@ -74,6 +78,13 @@ pub enum Step {
         /// Set for a TIMESTAMP_LTZ row time: windows are aligned in the wall time of this zone.
         zone: Option<Tz>,
     },
+    /// User code that keeps some of the rows.
+    Select {
+        /// Its name, for messages.
+        name: String,
+        /// The code.
+        function: MaskFunction,
+    },
     /// User code that keeps the number of rows.
     Custom {
         /// Its name, for messages.
@@ -100,6 +111,7 @@ impl fmt::Debug for Step {
             Step::WindowRows { window, rowtime, .. } => {
                 write!(f, "WindowRows({window:?}, {rowtime})")
             }
+            Step::Select { name, .. } => write!(f, "Select({name})"),
             Step::Custom { name, .. } => write!(f, "Custom({name})"),
             Step::FlatMap { name, .. } => write!(f, "FlatMap({name})"),
         }
@@ -119,13 +131,18 @@ pub struct Chain {
     name: String,
     steps: Vec<Prepared>,
     clock: SharedClock,
+    /// True if a result can depend on the time of day: else the clock is not read.
+    reads_clock: bool,
+    /// What the chain returns where no row is left, once that is known.
+    empty: OnceLock<RecordBatch>,
 }
 
 impl Chain {
     /// A chain of these steps, run in order. The clock tells the processing time.
     pub fn new(name: String, steps: Vec<Step>, clock: SharedClock) -> Chain {
+        let reads_clock = steps.iter().any(reads_clock);
         let steps = prune::prune(steps).into_iter().map(prepare).collect();
-        Chain { name, steps, clock }
+        Chain { name, steps, clock, reads_clock, empty: OnceLock::new() }
     }
 
     fn step(&self, step: &Prepared, rows: &mut Rows, wall_ms: i64) -> Result<()> {
@@ -163,6 +180,7 @@ impl Chain {
             Step::WindowRows { window, rowtime, zone } => {
                 window_rows::window_rows(rows, window, *rowtime, *zone)
             }
+            Step::Select { name, function } => select(rows, name, function),
             Step::Custom { name, function } => custom(rows, name, function),
             Step::FlatMap { name, function } => flat_map(rows, name, function),
             Step::Filter(_) | Step::Project(_) | Step::CheckNotNull { .. } => {
@@ -178,19 +196,45 @@ impl Transform for Chain {
     }
 
     fn apply(&self, bundle: Bundle) -> Result<Bundle> {
-        let wall_ms = self.clock.wall_ms();
+        let wall_ms = if self.reads_clock { self.clock.wall_ms() } else { 0 };
         let mut stamps = bundle.stamps;
         let places = stamps.row_places.take();
         let mut rows = Rows::new(bundle.batch, stamps.watermark_before, bundle.kinds, places);
         for step in &self.steps {
+            if rows.is_empty()
+                && let Some(empty) = self.empty.get()
+            {
+                rows.empty(empty);
+                break;
+            }
             self.step(step, &mut rows, wall_ms)?;
         }
         rows.compact()?;
+        if self.empty.get().is_none() {
+            // Not a slice, which would keep the rows. Another thread may be first: theirs is as good.
+            let _ = self.empty.set(RecordBatch::new_empty(rows.batch.schema()));
+        }
         stamps.watermark_before = rows.watermark_before;
         stamps.row_places = rows.places;
         let mut result = Bundle::new(rows.batch, stamps);
         result.kinds = rows.kinds;
         Ok(result)
+    }
+}
+
+/// True if what the step computes can depend on the time of day.
+fn reads_clock(step: &Step) -> bool {
+    // What is not deterministic mixes the time into its values.
+    let reads = |expr: &Expr| expr.uses_wall_clock() || !expr.is_deterministic();
+    match step {
+        Step::Filter(predicate) => reads(predicate),
+        Step::Project(columns) => columns.iter().any(|(_, expr)| reads(expr)),
+        Step::Unnest { array, .. } => reads(array),
+        Step::CheckNotNull { .. }
+        | Step::WindowRows { .. }
+        | Step::Select { .. }
+        | Step::Custom { .. }
+        | Step::FlatMap { .. } => false,
     }
 }
 
@@ -224,6 +268,19 @@ fn check_not_null(rows: &Rows, columns: &[usize], sink: &str) -> Result<()> {
             .hint("declare the column without NOT NULL, or filter such rows out"));
         }
     }
+    Ok(())
+}
+
+fn select(rows: &mut Rows, name: &str, function: &MaskFunction) -> Result<()> {
+    let mask = function(&rows.batch)?;
+    if mask.len() != rows.batch.num_rows() {
+        let (returned, before) = (mask.len(), rows.batch.num_rows());
+        return Err(Error::new(
+            ErrorKind::User,
+            format!("function '{name}' returned {returned} answers for {before} rows"),
+        ));
+    }
+    rows.select(&mask);
     Ok(())
 }
 

@@ -75,6 +75,7 @@ fn live_before(step: &Step, after: Live) -> Live {
         }),
         Step::Unnest { .. }
         | Step::WindowRows { .. }
+        | Step::Select { .. }
         | Step::Custom { .. }
         | Step::FlatMap { .. } => None,
     }

@@ -53,6 +53,12 @@ impl Rows {
     /// Takes out the rows for which the predicate is not TRUE.
     pub fn filter(&mut self, predicate: &Expr, wall_ms: i64) -> Result<()> {
         let mask = predicate.evaluate_mask(&self.context(wall_ms))?;
+        self.select(&mask);
+        Ok(())
+    }
+
+    /// Takes out the rows for which the mask is not true.
+    pub fn select(&mut self, mask: &BooleanArray) {
         let mut selected = match mask.nulls() {
             Some(nulls) if nulls.null_count() > 0 => mask.values() & nulls.inner(),
             _ => mask.values().clone(),
@@ -62,7 +68,22 @@ impl Rows {
         }
         let count = selected.count_set_bits();
         self.selection = (count < self.batch.num_rows()).then_some((selected, count));
-        Ok(())
+    }
+
+    /// True if no row is meant any more.
+    pub fn is_empty(&self) -> bool {
+        self.selection.as_ref().map_or(self.batch.num_rows(), |(_, count)| *count) == 0
+    }
+
+    /// Goes on without rows, with this empty batch.
+    pub fn empty(&mut self, batch: &RecordBatch) {
+        self.batch = batch.clone();
+        self.selection = None;
+        if let WatermarkBefore::Rows(_) = self.watermark_before {
+            self.watermark_before = WatermarkBefore::Rows(Vec::new().into());
+        }
+        self.kinds = self.kinds.take().map(|_| Arc::from([]));
+        self.places = self.places.take().map(|_| Vec::new().into());
     }
 
     /// Replaces the columns. Plain references share their array.
@@ -81,7 +102,13 @@ impl Rows {
 
     /// Drops the rows that are not meant any more.
     pub fn compact(&mut self) -> Result<()> {
-        let Some((selected, _)) = self.selection.take() else { return Ok(()) };
+        let Some((selected, count)) = self.selection.take() else { return Ok(()) };
+        if count == 0 {
+            // Arrow would build new arrays.
+            let none = self.batch.slice(0, 0);
+            self.empty(&none);
+            return Ok(());
+        }
         let builder = FilterBuilder::new(&BooleanArray::new(selected.clone(), None));
         let travellers = usize::from(matches!(self.watermark_before, WatermarkBefore::Rows(_)));
         let several = self.batch.num_columns() + travellers > 1;

@@ -1,9 +1,10 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::builder::{Int32Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use thalweg_core::shim::ManualClock;
 use thalweg_core::{
     Bundle, Column, DataType, Error, Result, RowKind, Stamps, TableSchema, Transform, Watermark,
@@ -210,6 +211,63 @@ fn user_functions_see_dense_rows_and_are_held_to_their_word() {
     assert_eq!(result.num_rows(), 5);
     let error = custom(cut).apply(Bundle::new(range(10), Stamps::first())).unwrap_err();
     assert!(error.message().contains("'f' returned 1 rows for 5"), "{error}");
+}
+
+/// Rows from 40 on whose b is below 4; NULL is not true.
+fn from_40_and_b_below_4(batch: &RecordBatch) -> Result<BooleanArray> {
+    let [a, b] = [0, 1].map(|n| batch.column(n).as_primitive::<Int64Type>());
+    Ok(a.iter().zip(b).map(|(a, b)| Some(a? >= 40 && b? < 4)).collect())
+}
+
+#[test]
+fn a_function_selects_rows_as_a_filter_does() {
+    let select = Step::Select { name: "f".to_owned(), function: Arc::new(from_40_and_b_below_4) };
+    let dense: super::BatchFunction = Arc::new(|batch: RecordBatch| {
+        let a = batch.column(0).as_primitive::<Int64Type>();
+        assert!(a.values().iter().all(|a| *a >= 40), "only rows that are left");
+        Ok(batch)
+    });
+    let custom = Step::Custom { name: "g".to_owned(), function: dense };
+    let steps = vec![Step::Filter(less(column(0), number(60))), select, custom];
+    let (result, watermarks) = check_transform(&chain(steps), &range(100), &stamps(100));
+    let expected: Vec<i64> = (40..60).filter(|a| [1, 2, 3].contains(&(a % 10))).collect();
+    assert_eq!(result.column(0).as_primitive::<Int64Type>().values().to_vec(), expected);
+    assert_eq!(watermarks, expected.iter().map(|a| a * 100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_mask_of_the_wrong_length_is_the_users_fault() {
+    let short: super::MaskFunction = Arc::new(|_| Ok(BooleanArray::from(vec![true; 3])));
+    let select = Step::Select { name: "short".to_owned(), function: short };
+    let error = chain(vec![select]).apply(Bundle::new(range(10), Stamps::first())).unwrap_err();
+    assert_eq!(error.kind(), thalweg_core::ErrorKind::User);
+    assert!(error.message().contains("'short' returned 3 answers for 10 rows"), "{error}");
+}
+
+/// Once the chain knows what it returns without rows, a bundle that loses all its rows skips the
+/// steps behind; rows that come later do not.
+#[test]
+fn steps_are_skipped_only_while_no_row_is_left() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&seen);
+    let function: super::BatchFunction = Arc::new(move |batch: RecordBatch| {
+        counts.fetch_add(1, Ordering::Relaxed);
+        Ok(batch)
+    });
+    let small = Step::Filter(less(column(0), number(2)));
+    let chain = chain(vec![small, Step::Custom { name: "count".to_owned(), function }]);
+    for row in 0..6 {
+        let mut bundle = Bundle::new(range(6).slice(row, 1), Stamps::first());
+        bundle.stamps.watermark_before = stamps(1);
+        bundle.stamps.row_places = Some(vec![7].into());
+        bundle.kinds = Some(Arc::from([RowKind::Delete]));
+        let result = chain.apply(bundle).unwrap();
+        let rows = usize::from(row < 2);
+        assert_eq!((result.num_rows(), result.batch.schema()), (rows, range(1).schema()));
+        assert_eq!(result.kinds.unwrap().len(), rows);
+        assert_eq!(result.stamps.row_places.unwrap().len(), rows);
+    }
+    assert_eq!(seen.load(Ordering::Relaxed), 2);
 }
 
 fn twice(batch: &RecordBatch) -> Result<(RecordBatch, Vec<u32>)> {

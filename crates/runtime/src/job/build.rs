@@ -24,6 +24,7 @@ use crate::stage::{
     Cell, CellState, Edge, OperatorRun, Sequencer, SinkRun, SourceRun, SourceState, StageRun,
     StageRunKind,
 };
+use crate::task::ELEMENTS_PER_TASK;
 
 /// Lays out lanes and edges and makes the stages. With `receivers`, sinks get a channel.
 pub(crate) fn build(
@@ -64,6 +65,8 @@ pub(crate) fn build(
         ready: Queue::new(),
         ordered,
         turn: AtomicUsize::new(0),
+        // A policy that ranks the stages does so for each element.
+        elements_per_task: if options.scheduler.chooses_stages() { 1 } else { ELEMENTS_PER_TASK },
         measuring: Measuring::new(inputs, options.scheduler_window),
         latency: LatencyHistogram::new(),
         stopping: AtomicBool::new(false),

@@ -1,15 +1,15 @@
 //! How elements get from stage to stage, and through stateless ones.
 
-use thalweg_core::{Bundle, Result, Route, Watermark};
+use thalweg_core::{Bundle, Result, Watermark};
 use thalweg_ordering::sync::Ordering;
 
 use super::exit::Room;
-use super::{Arrival, Element, OrderedFlow, Outcome, Routed, element_bytes};
+use super::{Arrival, Element, OrderedFlow, Outcome, Port, Ports, Routed, element_bytes};
 use crate::dispatcher::{Task, WorkerPlace};
 use crate::job::Job;
 use crate::metrics::StageMetrics;
 use crate::stage::{OperatorRun, SinkBatch, SinkMessage, SinkRun, StageRunKind};
-use crate::task::{apply_transform, without_rows};
+use crate::task::{Pace, apply_transform};
 
 impl Job {
     pub(crate) fn ordered_flow(&self) -> &OrderedFlow {
@@ -21,10 +21,14 @@ impl Job {
     /// Hands the outcome of an element to the stages downstream. Called in order, by one thread at
     /// a time for each stage.
     pub(crate) fn pass_on(&self, flow: &OrderedFlow, stage: usize, outcome: Outcome) -> Result<()> {
-        let Outcome { serial, ports, ingest_ns, frontier_ms } = outcome;
+        let Outcome { serial, mut ports, ingest_ns, frontier_ms } = outcome;
         let edges = &self.stages[stage].edges;
-        for (edge, &lane) in edges.iter().zip(&flow.stages[stage].lanes) {
-            let (bundles, watermark) = ports[edge.port].clone();
+        for (place, (edge, &lane)) in edges.iter().zip(&flow.stages[stage].lanes).enumerate() {
+            let is_last = edges[place + 1..].iter().all(|later| later.port != edge.port);
+            let port = &mut ports[edge.port];
+            let watermark = port.watermark;
+            let bundles =
+                if is_last { std::mem::take(&mut port.bundles) } else { port.bundles.clone() };
             let bytes = element_bytes(&bundles);
             self.count_outgoing(stage, &bundles, bytes);
             let element = Element { serial, bundles, watermark, ingest_ns, bytes, frontier_ms };
@@ -87,8 +91,7 @@ impl Job {
             StageRunKind::Source(_) => unreachable!("no edge leads to a source"),
             StageRunKind::Sink(sink) => self.write_element(stage, sink, element),
             StageRunKind::Operator(operator) if operator.cells.len() == 1 => {
-                let routes = element.bundles.iter().map(|_| Route::Any).collect();
-                self.dispatch(flow, stage, operator, Routed { element, routes })
+                self.dispatch(flow, stage, operator, Routed { element, routes: None })
             }
             StageRunKind::Transform(_) | StageRunKind::Operator(_) => {
                 self.stages[stage].metrics.queued.fetch_add(1, Ordering::Relaxed);
@@ -125,31 +128,48 @@ impl Job {
 
     /// The oldest element that waits at a stage, if its outcome finds room.
     pub(crate) fn claim_element(&self, stage: usize) -> Option<Task> {
+        let (place, element) = self.claim(stage)?;
+        Some(Task::Element { stage, place, element })
+    }
+
+    fn claim(&self, stage: usize) -> Option<(u64, Element)> {
         let flow = self.ordered_flow();
         let ordered = &flow.stages[stage];
-        let (place, element) = match &self.stages[stage].kind {
+        let claimed = match &self.stages[stage].kind {
             StageRunKind::Transform(_) => ordered.work.claim(&ordered.exit)?,
             StageRunKind::Operator(_) => ordered.work.claim(&ordered.routed)?,
             StageRunKind::Source(_) | StageRunKind::Sink(_) => return None,
         };
         self.stages[stage].metrics.queued.fetch_sub(1, Ordering::Relaxed);
-        Some(Task::Element { stage, place, element })
+        Some(claimed)
     }
 
-    /// Does an element of a stateless stage, or finds out where the rows of an operator's go.
+    /// Does an element of a stateless stage, or finds out where the rows of an operator's go. As
+    /// long as elements are small it goes on with the next ones. Says how many it did.
     pub(crate) fn run_element(
         &self,
         stage: usize,
-        place: u64,
-        element: Element,
+        mut claimed: (u64, Element),
         worker: WorkerPlace,
-    ) -> Result<()> {
+        mut pace: Pace,
+    ) -> Result<u64> {
         let flow = self.ordered_flow();
-        match &self.stages[stage].kind {
-            StageRunKind::Operator(operator) => {
-                self.route_element(flow, stage, operator, place, element)
+        loop {
+            let (place, element) = claimed;
+            let rows = element.num_rows();
+            match &self.stages[stage].kind {
+                StageRunKind::Operator(operator) => {
+                    self.route_element(flow, stage, operator, place, element)?;
+                }
+                _ => self.transform_element(flow, stage, place, element, worker)?,
             }
-            _ => self.transform_element(flow, stage, place, element, worker),
+            if !self.may_go_on(&mut pace, rows) {
+                return Ok(pace.done());
+            }
+            match self.claim(stage) {
+                Some(next) => claimed = next,
+                None => return Ok(pace.done()),
+            }
         }
     }
 
@@ -167,19 +187,25 @@ impl Job {
         };
         let Element { serial, bundles, watermark, ingest_ns, bytes, frontier_ms } = element;
         let ended = run.ended.load(Ordering::Relaxed);
-        let mut results = Vec::with_capacity(bundles.len());
-        for bundle in bundles {
+        let apply = |bundle: Bundle| {
             StageMetrics::add(&run.metrics.rows_in, bundle.num_rows() as u64);
             StageMetrics::add(&run.metrics.bundles_in, 1);
-            let bundle = if ended { without_rows(bundle) } else { bundle };
+            if ended {
+                return Ok(None);
+            }
             let mut result = apply_transform(transform.as_ref(), bundle)?;
             result.stamps.numa_node = worker.numa_node as u16;
-            results.push(result);
-        }
+            // An element without bundles is as good as one with an empty one, and cheaper.
+            Ok((result.num_rows() > 0).then_some(result))
+        };
+        // Collected where the bundles lie: nothing is allocated.
+        let results = bundles.into_iter().filter_map(|bundle| apply(bundle).transpose());
+        let bundles = results.collect::<Result<Vec<Bundle>>>()?;
         if let Some(watermark) = watermark {
             run.metrics.set_watermark(watermark);
         }
-        let outcome = Outcome { serial, ports: vec![(results, watermark)], ingest_ns, frontier_ms };
+        let ports = Ports::One(Port { bundles, watermark });
+        let outcome = Outcome { serial, ports, ingest_ns, frontier_ms };
         self.send_outcome(flow, stage, place, outcome, bytes)
     }
 
@@ -194,7 +220,7 @@ impl Job {
         let cells = operator.cells.len();
         let routes = element.bundles.iter().map(|bundle| operator.operator.route(bundle, cells));
         let routes = routes.collect::<Result<Vec<_>>>()?;
-        let routed = Routed { element, routes };
+        let routed = Routed { element, routes: Some(routes) };
         let room = flow.stages[stage]
             .routed
             .send(place, routed, |routed| self.dispatch(flow, stage, operator, routed))?;

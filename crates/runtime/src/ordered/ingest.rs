@@ -6,7 +6,7 @@ use arrow_buffer::ScalarBuffer;
 use thalweg_core::{Bundle, OrderContract, Result, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::Ordering;
 
-use super::{Arrival, Element, OrderedFlow, Outcome, element_bytes};
+use super::{Arrival, Element, OrderedFlow, Outcome, Port, Ports, element_bytes};
 use crate::interleaving::Step;
 use crate::job::Job;
 use crate::metrics::StageMetrics;
@@ -98,7 +98,7 @@ impl Job {
             metrics.set_watermark(watermark);
         }
         let Element { serial, bundles, watermark, ingest_ns, frontier_ms, .. } = element;
-        let ports = vec![(bundles, watermark)];
+        let ports = Ports::One(Port { bundles, watermark });
         self.pass_on(flow, source, Outcome { serial, ports, ingest_ns, frontier_ms })
     }
 

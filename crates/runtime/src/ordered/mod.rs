@@ -30,6 +30,7 @@
 //! delivered.
 
 use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
 
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::operator::Emitted;
@@ -79,18 +80,65 @@ pub struct Element {
     pub(crate) frontier_ms: i64,
 }
 
-/// An element whose routes are known, one per bundle.
-pub(crate) struct Routed {
-    element: Element,
-    routes: Vec<Route>,
+impl Element {
+    /// True if it has neither rows nor a watermark and only holds its place in the sequence.
+    fn is_blank(&self) -> bool {
+        self.bundles.is_empty() && self.watermark.is_none()
+    }
+
+    fn num_rows(&self) -> usize {
+        self.bundles.iter().map(Bundle::num_rows).sum()
+    }
 }
 
-/// What became of an element: for each port the rows and the watermark.
+/// An element whose routes are known, one per bundle; `None` where any partition takes all.
+pub(crate) struct Routed {
+    element: Element,
+    routes: Option<Vec<Route>>,
+}
+
+/// What became of an element.
 pub(crate) struct Outcome {
     serial: u64,
-    ports: Vec<(Vec<Bundle>, Option<Watermark>)>,
+    ports: Ports,
     ingest_ns: u64,
     frontier_ms: i64,
+}
+
+/// What leaves by one port.
+#[derive(Default)]
+pub(crate) struct Port {
+    bundles: Vec<Bundle>,
+    watermark: Option<Watermark>,
+}
+
+/// What leaves, by port. Most stages have one, and nothing is allocated for it.
+pub(crate) enum Ports {
+    /// The only one.
+    One(Port),
+    /// In order.
+    Several(Vec<Port>),
+}
+
+impl Index<usize> for Ports {
+    type Output = Port;
+    fn index(&self, port: usize) -> &Port {
+        match self {
+            Ports::One(only) => std::slice::from_ref(only),
+            Ports::Several(ports) => ports,
+        }
+        .index(port)
+    }
+}
+
+impl IndexMut<usize> for Ports {
+    fn index_mut(&mut self, port: usize) -> &mut Port {
+        match self {
+            Ports::One(only) => std::slice::from_mut(only),
+            Ports::Several(ports) => ports,
+        }
+        .index_mut(port)
+    }
 }
 
 /// The ordered flow of a job.
@@ -218,7 +266,7 @@ pub struct Gather {
     /// The place of rows that are made at the watermark: behind all rows of the element.
     closing_place: i64,
     bytes: usize,
-    bundles: Vec<Arc<Bundle>>,
+    bundles: Vec<Bundle>,
     watermark: Option<Watermark>,
     pass: Option<Watermark>,
     /// The watermark that was passed on last before this element.
@@ -231,7 +279,7 @@ pub struct Gather {
 /// What the partitions have emitted, by partition.
 #[derive(Default)]
 struct GatheredRows {
-    /// For each bundle.
+    /// For each bundle; none as long as nothing has been emitted.
     of_rows: Vec<Vec<(usize, Emitted)>>,
     /// At the watermark.
     of_watermark: Vec<(usize, Emitted)>,
@@ -264,7 +312,9 @@ impl OrderedFlow {
         let stage = |(place, stage): (usize, &thalweg_core::graph::Stage)| {
             let of_lanes = stage.inputs.iter().map(|input| fed_by[input.from.0].clone());
             let merge = (stage.inputs.len() > 1).then(|| match order {
-                OrderContract::EventTime => MergeKind::Time(Box::new(TimeMerge::new(stage.inputs.len()))),
+                OrderContract::EventTime => {
+                    MergeKind::Time(Box::new(TimeMerge::new(stage.inputs.len())))
+                }
                 _ => MergeKind::Arrival(Merge::new(of_lanes.collect())),
             });
             OrderedStage {

@@ -8,7 +8,10 @@ use thalweg_core::{
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 use super::rows::{self, AT_WATERMARK, Ordered};
-use super::{Dispatch, Gather, GatheredPiece, GatheredRows, OrderedFlow, Outcome, Routed};
+use super::{
+    Dispatch, Element, Gather, GatheredPiece, GatheredRows, OrderedFlow, Outcome, Port, Ports,
+    Routed,
+};
 use crate::barrier::{Barrier, BarrierStart};
 use crate::job::Job;
 use crate::metrics::StageMetrics;
@@ -45,11 +48,33 @@ impl Job {
                 return Ok(());
             }
             let routed = dispatch.pending.pop_front().expect("checked above");
+            if routed.element.is_blank() {
+                let place = dispatch.next;
+                dispatch.next += 1;
+                drop(dispatch);
+                self.pass_blank(flow, stage, operator, place, &routed.element)?;
+                continue;
+            }
             let gather = self.post_element(stage, operator, &mut dispatch, routed)?;
             drop(dispatch);
             // Everything but this hold on it may be done already.
             self.finish_piece(flow, stage, operator, &gather)?;
         }
+    }
+
+    /// An element without rows and watermark leaves as it is.
+    fn pass_blank(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        operator: &OperatorRun,
+        place: u64,
+        element: &Element,
+    ) -> Result<()> {
+        let Element { serial, ingest_ns, frontier_ms, bytes, .. } = *element;
+        let ports = empty_ports(operator.operator.ports(), None, None);
+        let outcome = Outcome { serial, ports, ingest_ns, frontier_ms };
+        self.send_outcome(flow, stage, place, outcome, bytes)
     }
 
     /// Posts the pieces of an element and its watermark; one hold on the gather stays with the
@@ -85,9 +110,10 @@ impl Job {
             remaining: AtomicUsize::new(1),
             emitted: Mutex::default(),
         });
-        gather.lock_emitted().of_rows.resize_with(gather.bundles.len(), Vec::new);
         dispatch.next += 1;
-        for (number, route) in routes.into_iter().enumerate() {
+        let mut routes = routes.map(Vec::into_iter);
+        for number in 0..gather.bundles.len() {
+            let route = routes.as_mut().and_then(Iterator::next).unwrap_or(Route::Any);
             let bundle = &gather.bundles[number];
             StageMetrics::add(&run.metrics.rows_in, bundle.num_rows() as u64);
             StageMetrics::add(&run.metrics.bundles_in, 1);
@@ -113,24 +139,31 @@ impl Job {
             return Ok(());
         }
         let cells = operator.cells.len();
-        let pieces: Vec<(usize, Option<Vec<u32>>)> = match route {
+        let post = |cell: usize, rows: Option<Vec<u32>>| {
+            let piece = GatheredPiece { gather: Arc::clone(gather), bundle, rows };
+            self.post(stage, cell, &operator.cells[cell], Item::Gathered(piece));
+        };
+        // Relaxed: the caller's own hold keeps the count above zero.
+        let expect = |pieces| gather.remaining.fetch_add(pieces, Ordering::Relaxed);
+        match route {
             Route::Any if cells > 1 && operator.class == OperatorClass::Sequenced => {
                 return Err(Error::internal(
                     "a sequenced operator with several partitions must say where rows go",
                 ));
             }
-            Route::Any => vec![(self.cell_at_hand(operator, gather.place), None)],
-            Route::Scatter(parts) if parts.len() == 1 => vec![(0, None)],
-            Route::Scatter(parts) => {
-                let parts = parts.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
-                parts.map(|(cell, rows)| (cell, Some(rows))).collect()
+            Route::Any => {
+                expect(1);
+                post(self.cell_at_hand(operator, gather.place), None);
             }
-        };
-        // Relaxed: the caller's own hold keeps the count above zero.
-        gather.remaining.fetch_add(pieces.len(), Ordering::Relaxed);
-        for (cell, rows) in pieces {
-            let piece = GatheredPiece { gather: Arc::clone(gather), bundle, rows };
-            self.post(stage, cell, &operator.cells[cell], Item::Gathered(piece));
+            Route::Scatter(parts) if parts.len() == 1 => {
+                expect(1);
+                post(0, None);
+            }
+            Route::Scatter(parts) => {
+                expect(parts.iter().filter(|rows| !rows.is_empty()).count());
+                let parts = parts.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
+                parts.for_each(|(cell, rows)| post(cell, Some(rows)));
+            }
         }
         Ok(())
     }
@@ -198,7 +231,7 @@ impl Job {
         }
         if !output.emitted.is_empty() {
             let emitted = output.emitted.into_iter().map(|emitted| (cell, emitted));
-            item.gather.lock_emitted().of_rows[item.bundle].extend(emitted);
+            item.gather.of_bundle(item.bundle, emitted);
         }
         self.report_rows(stage, state, rows)
     }
@@ -248,6 +281,15 @@ impl Gather {
         self.emitted.lock().expect("no panic under this lock")
     }
 
+    /// Keeps what a partition emitted for rows of a bundle.
+    fn of_bundle(&self, bundle: usize, emitted: impl Iterator<Item = (usize, Emitted)>) {
+        let mut gathered = self.lock_emitted();
+        if gathered.of_rows.is_empty() {
+            gathered.of_rows.resize_with(self.bundles.len(), Vec::new);
+        }
+        gathered.of_rows[bundle].extend(emitted);
+    }
+
     /// Keeps what a partition emitted at the watermark.
     pub(crate) fn add_of_watermark(&self, cell: usize, emitted: Vec<Emitted>) {
         let emitted = emitted.into_iter().map(|emitted| (cell, emitted));
@@ -258,21 +300,19 @@ impl Gather {
     fn outcome(&self, operator: &dyn Operator, keeps_places: bool) -> Result<Outcome> {
         let emitted = std::mem::take(&mut *self.lock_emitted());
         let ports = operator.ports();
-        let mut out: Vec<(Vec<Bundle>, Option<Watermark>)> = (0..ports)
-            .map(|port| (Vec::new(), if port == 0 { self.pass } else { self.watermark }))
-            .collect();
+        let mut out = empty_ports(ports, self.pass, self.watermark);
         for (number, of_bundle) in emitted.of_rows.into_iter().enumerate() {
             for (port, emitted) in by_port(of_bundle, ports) {
                 let Some(ordered) = rows::by_cause(emitted)? else { continue };
                 let places = keeps_places.then(|| self.places(number, &ordered.places));
-                out[port].0.push(self.bundle(ordered, places));
+                out[port].bundles.push(self.bundle(ordered, places));
             }
         }
         for (port, emitted) in by_port(emitted.of_watermark, ports) {
             let Some(ordered) = rows::by_window_end(emitted)? else { continue };
             let rows = ordered.batch.num_rows();
             let places = keeps_places.then(|| vec![self.closing_place; rows]);
-            out[port].0.extend(in_bundles(self.bundle(ordered, places)));
+            out[port].bundles.extend(in_bundles(self.bundle(ordered, places)));
         }
         let (serial, ingest_ns, frontier_ms) = (self.serial, self.ingest_ns, self.frontier_ms);
         Ok(Outcome { serial, ports: out, ingest_ns, frontier_ms })
@@ -302,18 +342,31 @@ impl Gather {
 
 /// Stamps bundles with their place in the sequence of the stage: aggregates that depend on the order
 /// of rows compare it.
-fn in_sequence(bundles: Vec<Bundle>, place: u64) -> Vec<Arc<Bundle>> {
-    let stamped = |(number, mut bundle): (usize, Bundle)| {
+fn in_sequence(mut bundles: Vec<Bundle>, place: u64) -> Vec<Bundle> {
+    for (number, bundle) in bundles.iter_mut().enumerate() {
         bundle.stamps.lane = 0;
         bundle.stamps.epoch = place;
         bundle.stamps.ordinal = number as u64;
-        Arc::new(bundle)
-    };
-    bundles.into_iter().enumerate().map(stamped).collect()
+    }
+    bundles
+}
+
+/// Ports without rows: the first with what the operator passes on, the others with the watermark
+/// itself.
+fn empty_ports(ports: usize, pass: Option<Watermark>, watermark: Option<Watermark>) -> Ports {
+    let first = Port { bundles: Vec::new(), watermark: pass };
+    if ports == 1 {
+        return Ports::One(first);
+    }
+    let others = (1..ports).map(|_| Port { bundles: Vec::new(), watermark });
+    Ports::Several(std::iter::once(first).chain(others).collect())
 }
 
 /// What was emitted by each port, partitions in ascending order.
 fn by_port(mut emitted: Vec<(usize, Emitted)>, ports: usize) -> Vec<(usize, Vec<Emitted>)> {
+    if emitted.is_empty() {
+        return Vec::new();
+    }
     emitted.sort_by_key(|&(cell, _)| cell);
     let mut of_ports: Vec<(usize, Vec<Emitted>)> =
         (0..ports).map(|port| (port, Vec::new())).collect();
