@@ -64,7 +64,8 @@ impl<U: Row> KeyContext<U> {
 
     /// Sets a timer for this key: it fires once the watermark has reached the first point of the
     /// [grid](RowOperator::timer_grid_ms) at or after this time, behind the row that moved the
-    /// watermark. Setting the same timer again changes nothing.
+    /// watermark. Setting the same timer again changes nothing. One that a timer sets fires later than
+    /// that timer.
     pub fn set_timer(&mut self, at_ms: i64) {
         self.timers_ms.push(at_ms);
     }

@@ -1,51 +1,82 @@
 //! Timers of one partition, in the order in which they fire.
 //!
-//! **Invariant:** timers stand by (time, virtual partition, key), so those that a watermark reaches
-//! fire in an order that depends on keys and times alone, and the ranges of several partitions put
-//! one behind the other are in that order too.
+//! **Invariant:** timers fire by (time, virtual partition, key), and a timer that is set while one
+//! fires comes later than it. So their order depends on keys and times alone, the ranges of several
+//! partitions put one behind the other are in that order too, and no timer can keep itself going.
+//!
+//! Setting is what happens often: timers of one time are a set without order, which is sorted once,
+//! when its time has come.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::hash::BuildHasherDefault;
 
+use hashbrown::HashSet;
 use thalweg_core::Watermark;
 
-use super::key::{RowKey, virtual_partition};
+use super::key::{ProbeHasher, RowKey, virtual_partition};
 
 /// The time of a timer that fires at the end of the input.
 pub(super) const AT_END: i64 = i64::MAX;
 
 /// The timers that are set.
 pub(super) struct Timers<K> {
-    set: BTreeSet<(i64, u8, K)>,
+    waiting: BTreeMap<i64, HashSet<K, BuildHasherDefault<ProbeHasher>>>,
+    count: usize,
+    /// Timers of this time are firing.
+    firing_ms: Option<i64>,
+    /// Those that are left of them, the next one last.
+    firing: Vec<(u8, K)>,
     /// Timers fire at multiples of this.
     grid_ms: Option<i64>,
 }
 
 impl<K: RowKey> Timers<K> {
     pub(super) fn new(grid_ms: Option<i64>) -> Self {
-        Timers { set: BTreeSet::new(), grid_ms }
+        let waiting = BTreeMap::new();
+        Timers { waiting, count: 0, firing_ms: None, firing: Vec::new(), grid_ms }
     }
 
     /// Sets a timer for a key at the first point of the grid at or after a time; the same one twice
-    /// is one. Without a grid timers fire at the end.
+    /// is one. Without a grid timers fire at the end. While a timer fires, the first point is behind
+    /// its time; behind the end there is none.
     pub(super) fn add(&mut self, at_ms: i64, key: &K) {
+        let at_ms = match self.firing_ms {
+            Some(AT_END) => return,
+            Some(firing_ms) => at_ms.max(firing_ms + 1),
+            None => at_ms,
+        };
         let time_ms = match self.grid_ms {
             Some(grid_ms) => round_up(at_ms, grid_ms),
             None => AT_END,
         };
-        self.set.insert((time_ms, virtual_partition(key), key.clone()));
+        let of_time = self.waiting.entry(time_ms).or_default();
+        if !of_time.contains(key) {
+            of_time.insert(key.clone());
+            self.count += 1;
+        }
     }
 
     /// Takes the first timer that this watermark reaches: it fires from its time minus 1 ms on.
     pub(super) fn pop(&mut self, watermark: Watermark) -> Option<(i64, K)> {
-        let &(time_ms, ..) = self.set.first()?;
-        if watermark != Watermark::END && time_ms > watermark.0.saturating_add(1) {
-            return None;
+        while self.firing.is_empty() {
+            self.firing_ms = None;
+            let of_first = self.waiting.first_entry()?;
+            let time_ms = *of_first.key();
+            if watermark != Watermark::END && time_ms > watermark.0.saturating_add(1) {
+                return None;
+            }
+            self.firing_ms = Some(time_ms);
+            let keys = of_first.remove().into_iter();
+            self.firing.extend(keys.map(|key| (virtual_partition(&key), key)));
+            self.firing.sort_unstable_by(|one, other| other.cmp(one));
         }
-        self.set.pop_first().map(|(time_ms, _, key)| (time_ms, key))
+        self.count -= 1;
+        let (_, key) = self.firing.pop()?;
+        Some((self.firing_ms?, key))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.set.len()
+        self.count
     }
 }
 
@@ -65,12 +96,13 @@ mod tests {
             timers.add(if key % 2 == 0 { 1 } else { 1001 }, &key);
         }
         timers.add(900, &0);
+        assert_eq!(timers.len(), 50, "equal timers are one");
         assert!(timers.pop(Watermark(998)).is_none());
         let mut fired = Vec::new();
         while let Some((time_ms, key)) = timers.pop(Watermark(1999)) {
             fired.push((time_ms, virtual_partition(&key), key));
         }
-        assert_eq!(fired.len(), 50, "equal timers are one");
+        assert_eq!((fired.len(), timers.len()), (50, 0));
         assert!(fired.is_sorted());
         assert_eq!((fired[0].0, fired[49].0), (1000, 2000));
     }
@@ -81,6 +113,22 @@ mod tests {
         timers.add(5, &"key".to_owned());
         assert!(timers.pop(Watermark(i64::MAX - 2)).is_none());
         assert_eq!(timers.pop(Watermark::END), Some((AT_END, "key".to_owned())));
+        timers.add(5, &"key".to_owned());
+        assert_eq!(timers.pop(Watermark::END), None, "nothing comes behind the end");
+    }
+
+    #[test]
+    fn a_timer_set_by_a_timer_comes_later() {
+        let mut timers = Timers::new(Some(10));
+        timers.add(20, &1u64);
+        assert_eq!(timers.pop(Watermark(100)), Some((20, 1)));
+        timers.add(5, &1);
+        timers.add(20, &1);
+        assert_eq!(timers.pop(Watermark(100)), Some((30, 1)));
+        assert_eq!(timers.pop(Watermark(100)), None);
+        // Rows may set timers for times that have passed.
+        timers.add(5, &1);
+        assert_eq!(timers.pop(Watermark(100)), Some((10, 1)));
     }
 
     #[test]
