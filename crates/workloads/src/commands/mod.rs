@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use cpu_time::ProcessTime;
 use thalweg::Report;
+use thalweg_workloads::plot::{Figure, Kind, Scale, Series};
 
 /// What a command returns.
 pub type CommandResult = Result<(), Box<dyn std::error::Error>>;
@@ -77,6 +78,22 @@ impl Measured {
 /// What the columns of [`Measured::line`] are.
 pub const COLUMNS: &str =
     "rows per wall second | per second of CPU | median latency | 99.99 % are faster than";
+
+/// A figure of bars, by name.
+pub fn bars(name: &str, title: &str, x: &str, y: &str, series: Vec<Series>) -> Figure {
+    let note = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    Figure {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        x: x.to_owned(),
+        y: y.to_owned(),
+        x_scale: Scale::Names,
+        y_scale: Scale::Linear,
+        kind: Kind::Bars,
+        series,
+        note: format!("medians; {note}"),
+    }
+}
 
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();

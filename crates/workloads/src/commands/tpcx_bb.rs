@@ -1,17 +1,20 @@
 //! `tpcx-bb`: the queries by scheduler and by number of workers.
 
+use std::error::Error;
 use std::hash::Hash;
+use std::path::PathBuf;
 
 use thalweg::pipeline::Pipeline;
 use thalweg::rows::{PackedRows, Row, Rows, virtual_partition};
 use thalweg::{OrderContract, ReorderScheme, RunOptions, SchedulerPolicy};
+use thalweg_workloads::plot::{Figure, Series, write_figures};
 use thalweg_workloads::tpcx_bb::pipelines::{self, packed_clicks, packed_sales};
 use thalweg_workloads::tpcx_bb::{
     Click, ClickSettings, Query1, Query2, Query3, Query4, Query15, Sale, SalesSettings,
     generate_clicks, generate_sales, query_1, query_2, query_3, query_4, query_15,
 };
 
-use super::{COLUMNS, CommandResult, Measured};
+use super::{COLUMNS, Measured, bars};
 
 /// Options of `tpcx-bb`.
 #[derive(clap::Args)]
@@ -40,35 +43,64 @@ pub struct Arguments {
     /// Measured runs of each variant, after one to warm up.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
+    /// Adds figures to this file, for the example `plot`.
+    #[arg(long)]
+    figures: Option<PathBuf>,
 }
+
+/// What was measured of one query.
+type OfQuery = (u32, Vec<Variant>);
 
 fn partition<K: Hash>(key: &K) -> usize {
     usize::from(virtual_partition(key))
 }
 
 /// Runs the queries.
-pub fn run(arguments: &Arguments) -> CommandResult {
+pub fn run(arguments: &Arguments) -> super::CommandResult {
     let tickets = (90_000.0 * arguments.scale) as u64;
     let sessions = (40_000.0 * arguments.scale) as u64;
     println!("query | variant | {COLUMNS}");
-    for query in &arguments.queries {
-        match query {
-            1 => first(arguments, &generate_sales(&SalesSettings::for_pairs(tickets)))?,
-            2 => second(arguments, &clicks(sessions))?,
-            3 => third(arguments, &clicks(sessions))?,
-            4 => fourth(arguments, &clicks(sessions))?,
-            15 => fifteenth(arguments, &generate_sales(&SalesSettings::for_trends(tickets)))?,
+    let mut measured: Vec<OfQuery> = Vec::new();
+    for &query in &arguments.queries {
+        let variants = match query {
+            1 => first(arguments, &generate_sales(&SalesSettings::for_pairs(tickets))),
+            2 => second(arguments, &clicks(sessions)),
+            3 => third(arguments, &clicks(sessions)),
+            4 => fourth(arguments, &clicks(sessions)),
+            15 => fifteenth(arguments, &generate_sales(&SalesSettings::for_trends(tickets))),
             other => return Err(format!("there is no query {other}: 1, 2, 3, 4 and 15").into()),
-        }
+        };
+        measured.push((query, variants?));
+    }
+    if let Some(path) = &arguments.figures {
+        write_figures(path, &figures(&measured))?;
     }
     Ok(())
+}
+
+/// Throughput and latency of every variant, as bars by query.
+fn figures(measured: &[OfQuery]) -> Vec<Figure> {
+    let Some((_, variants)) = measured.first() else { return Vec::new() };
+    let figure = |name: &str, y: &str, of: &dyn Fn(&Measured) -> f64| {
+        let series = variants.iter().enumerate().map(|(place, variant)| {
+            let of_query =
+                |(query, variants): &OfQuery| (format!("Q{query}"), of(&variants[place].measured));
+            Series::over_names(&variant.name, measured.iter().map(of_query))
+        });
+        let title = "TPCx-BB-derived queries";
+        bars(&format!("tpcx-bb-{name}"), title, "Query", y, series.collect())
+    };
+    vec![
+        figure("throughput", "Million rows per second", &Measured::wall),
+        figure("latency", "Median time through the pipeline, ms", &Measured::latency_ms),
+    ]
 }
 
 fn clicks(sessions: u64) -> Vec<Click> {
     generate_clicks(&ClickSettings::with_sessions(sessions))
 }
 
-fn first(arguments: &Arguments, rows: &[Sale]) -> CommandResult {
+fn first(arguments: &Arguments, rows: &[Sale]) -> Result<Vec<Variant>, Box<dyn Error>> {
     let query = Query1::default();
     let expected = query_1(rows, &query, &partition, &partition);
     measure(arguments, 1, &packed_sales(rows)?, &expected, |pipeline, rows, partitions| {
@@ -76,7 +108,7 @@ fn first(arguments: &Arguments, rows: &[Sale]) -> CommandResult {
     })
 }
 
-fn second(arguments: &Arguments, rows: &[Click]) -> CommandResult {
+fn second(arguments: &Arguments, rows: &[Click]) -> Result<Vec<Variant>, Box<dyn Error>> {
     let query = Query2::default();
     let expected = query_2(rows, &query, &partition, &partition);
     measure(arguments, 2, &packed_clicks(rows)?, &expected, |pipeline, rows, partitions| {
@@ -84,7 +116,7 @@ fn second(arguments: &Arguments, rows: &[Click]) -> CommandResult {
     })
 }
 
-fn third(arguments: &Arguments, rows: &[Click]) -> CommandResult {
+fn third(arguments: &Arguments, rows: &[Click]) -> Result<Vec<Variant>, Box<dyn Error>> {
     let query = Query3::default();
     let expected = query_3(rows, &query, &partition);
     measure(arguments, 3, &packed_clicks(rows)?, &expected, |pipeline, rows, partitions| {
@@ -92,7 +124,7 @@ fn third(arguments: &Arguments, rows: &[Click]) -> CommandResult {
     })
 }
 
-fn fourth(arguments: &Arguments, rows: &[Click]) -> CommandResult {
+fn fourth(arguments: &Arguments, rows: &[Click]) -> Result<Vec<Variant>, Box<dyn Error>> {
     let query = Query4::default();
     let expected = query_4(rows, &query, &partition);
     measure(arguments, 4, &packed_clicks(rows)?, &expected, |pipeline, rows, partitions| {
@@ -100,7 +132,7 @@ fn fourth(arguments: &Arguments, rows: &[Click]) -> CommandResult {
     })
 }
 
-fn fifteenth(arguments: &Arguments, rows: &[Sale]) -> CommandResult {
+fn fifteenth(arguments: &Arguments, rows: &[Sale]) -> Result<Vec<Variant>, Box<dyn Error>> {
     let query = Query15::default();
     let expected = query_15(rows, &query, &partition);
     measure(arguments, 15, &packed_sales(rows)?, &expected, |pipeline, rows, partitions| {
@@ -152,7 +184,7 @@ fn measure<T: Row, U: Row + PartialEq>(
     input: &PackedRows<T>,
     expected: &[U],
     build: impl Fn(&Pipeline, PackedRows<T>, usize) -> Rows<U>,
-) -> CommandResult {
+) -> Result<Vec<Variant>, Box<dyn Error>> {
     let mut variants = variants(arguments)?;
     for repetition in 0..=arguments.repeat {
         for Variant { name, options, measured } in &mut variants {
@@ -170,5 +202,5 @@ fn measure<T: Row, U: Row + PartialEq>(
     for Variant { name, measured, .. } in &variants {
         println!("{query:5} | {name:28} | {}", measured.line());
     }
-    Ok(())
+    Ok(variants)
 }

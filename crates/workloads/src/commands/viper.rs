@@ -2,6 +2,7 @@
 //! operator of its own.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 
 use thalweg::pipeline::Pipeline;
 use thalweg::rows::{KeyContext, PackedRows, RowOperator, Rows};
@@ -9,8 +10,9 @@ use thalweg::{OrderContract, RunOptions};
 use thalweg_workloads::linear_road::{
     Record, Traffic, TrafficSettings, new_segments, position_reports, viper_pipeline,
 };
+use thalweg_workloads::plot::{Figure, Series, write_figures};
 
-use super::{COLUMNS, CommandResult, Measured};
+use super::{COLUMNS, CommandResult, Measured, bars};
 
 /// Options of `viper`.
 #[derive(clap::Args)]
@@ -30,6 +32,16 @@ pub struct Arguments {
     /// Measured runs of each variant, after one to warm up.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
+    /// Adds figures to this file, for the example `plot`.
+    #[arg(long)]
+    figures: Option<PathBuf>,
+}
+
+/// One point of the grid: injectors x instances, merged in the channel and by an operator.
+struct Point {
+    label: String,
+    channel: Measured,
+    operator: Measured,
 }
 
 /// Which operator runs.
@@ -37,6 +49,15 @@ pub struct Arguments {
 enum Query {
     PositionReports,
     NewSegments,
+}
+
+impl Query {
+    fn name(self) -> &'static str {
+        match self {
+            Query::PositionReports => "pos_rep",
+            Query::NewSegments => "new_seg",
+        }
+    }
 }
 
 /// Runs the grid.
@@ -47,13 +68,36 @@ pub fn run(arguments: &Arguments) -> CommandResult {
     println!("{} records; {}", records.len(), energy());
     println!("operator | injectors x instances | merge | {COLUMNS}");
     for query in [Query::PositionReports, Query::NewSegments] {
+        let mut points = Vec::new();
         for &injectors in &arguments.injectors {
             for &instances in &arguments.instances {
-                measure(arguments, query, &records, injectors, instances)?;
+                points.push(measure(arguments, query, &records, injectors, instances)?);
             }
+        }
+        if let Some(path) = &arguments.figures {
+            write_figures(path, &figures(query, &points))?;
         }
     }
     Ok(())
+}
+
+fn figures(query: Query, points: &[Point]) -> Vec<Figure> {
+    let figure = |name: &str, y: &str, of: &dyn Fn(&Measured) -> f64| {
+        let series = |name: &str, pick: &dyn Fn(&Point) -> f64| {
+            Series::over_names(name, points.iter().map(|point| (point.label.clone(), pick(point))))
+        };
+        let series = vec![
+            series("merge in the channel", &|point| of(&point.channel)),
+            series("merge operator", &|point| of(&point.operator)),
+        ];
+        let name = format!("viper-4-{}-{name}", query.name());
+        let title = format!("{}: merge in the channel against a merge operator", query.name());
+        bars(&name, &title, "Injectors x instances", y, series)
+    };
+    vec![
+        figure("throughput", "Million rows per second", &Measured::wall),
+        figure("latency", "Median time through the pipeline, ms", &Measured::latency_ms),
+    ]
 }
 
 /// Whether the machine tells its energy.
@@ -71,7 +115,7 @@ fn measure(
     records: &[Record],
     injectors: usize,
     instances: usize,
-) -> CommandResult {
+) -> Result<Point, Box<dyn std::error::Error>> {
     let of_injector = |number: usize| -> Vec<Record> {
         records.iter().copied().skip(number).step_by(injectors).collect()
     };
@@ -104,7 +148,7 @@ fn measure(
             }
         }
     }
-    let name = if query == Query::PositionReports { "pos_rep" } else { "new_seg" };
+    let name = query.name();
     for (merge, measured) in [("channel", &channel), ("operator", &operator)] {
         println!("{name:8} | {injectors} x {instances} | {merge:8} | {}", measured.line());
     }
@@ -112,7 +156,7 @@ fn measure(
         "{name:8} | {injectors} x {instances} | ratio    | {:.2}",
         channel.wall() / operator.wall()
     );
-    Ok(())
+    Ok(Point { label: format!("{injectors} x {instances}"), channel, operator })
 }
 
 /// The rows in order of (time, injector, position), through the operator.
