@@ -20,9 +20,10 @@
 //! sees 0, so there is one owner; ownership passes by the count (AcqRel on both sides) or through the
 //! master queue. An item is in its lane before its entry is in the master queue, and an owner takes
 //! one item per claimed entry, so an item is missing only if an earlier add to the partition is not
-//! through. Entries leave the master queue in the order of
-//! arrival, so partitions are served almost in order, and one that gets much is served by one worker
-//! while the others go on with the rest: a skewed key does not stall other keys.
+//! through. Entries leave the master queue in the order of arrival, so partitions are served almost in
+//! order, and one that gets much is served by one worker while the others go on with the rest: a
+//! skewed key does not stall other keys. Entries of a partition are alike: which of them a worker has
+//! taken ahead, or puts back when it dies, changes nothing for the order within the partition.
 //!
 //! A stalled partition is taken over: the add that hides the item pushes its entry after it has
 //! written, and somebody raises the count for it. If that raise comes after the mark, it sees it. If
@@ -30,9 +31,10 @@
 //! finds it. Whoever clears the mark owns the partition, and only one can.
 //!
 //! # What it costs
-//! Five read-modify-writes per item: a claim in each queue to add it, one in the master queue to
-//! take it, and two of the count. Lanes and master queue use their blocks again, so a queue that
-//! has seen its longest allocates no more. Nobody waits for anybody.
+//! Five read-modify-writes per item: a claim in each queue to add it, a share of one in the master
+//! queue to take it (workers take up to 8 entries at once, see [`master`](super::master)), and two
+//! of the count. Lanes and master queue use their blocks again, so a queue that has been as long
+//! before allocates nothing. Nobody waits for anybody.
 
 use std::ops::Range;
 
@@ -45,7 +47,8 @@ use super::master::{AT_ONCE, Front, MasterQueue, Numbers};
 /// Marks a count whose owner has left. Counts stay below.
 const STALLED: usize = 1 << (usize::BITS - 1);
 
-/// Partition queues with a master queue.
+/// Partition queues with a master queue. Unbounded, but for what its positions can number: 2^26 items
+/// that wait in one partition and 2^28 in all, beyond which adding panics.
 pub struct HybridQueue<T> {
     partitions: Box<[Partition<T>]>,
     /// Entries as numbers. Pushed by those who add and by owners that hand on; popped by workers.
@@ -92,6 +95,13 @@ impl<T> HybridQueue<T> {
             partitions: (0..partitions).map(partition).collect(),
             master: MasterQueue::new(),
         }
+    }
+
+    /// How many blocks there are, used or kept.
+    #[cfg(test)]
+    pub(super) fn blocks(&self) -> u64 {
+        let lanes = self.partitions.iter().map(|partition| partition.items.blocks());
+        lanes.sum::<u64>() + self.master.blocks()
     }
 
     /// Handles items of a partition that this worker owns, at most `budget`; how many.
@@ -241,7 +251,8 @@ impl Drop for Entries<'_> {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    //! Cost of the bounds: two workers, three items in two partitions, two preemptions; seconds.
+    //! Cost of the bounds: two threads, two or three items, two preemptions; a second. Blocks have
+    //! two places, and two entries are taken at once.
     use super::*;
     use crate::sync::{Arc, Mutex, UnsafeCell, thread};
 
@@ -255,46 +266,92 @@ mod loom_tests {
     // SAFETY: that `states` are touched by one worker at a time is what the model checks.
     unsafe impl Sync for Shared {}
 
-    #[test]
-    fn one_worker_per_partition_in_order_and_nothing_left() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
-        model.check(|| {
-            let shared = Arc::new(Shared {
+    impl Shared {
+        fn new() -> Arc<Self> {
+            Arc::new(Shared {
                 queue: HybridQueue::new(2),
                 states: [UnsafeCell::new(Vec::new()), UnsafeCell::new(Vec::new())],
                 handled: Mutex::new(0),
-            });
-            shared.queue.add(0, 1);
-            let work = |shared: Arc<Shared>| {
-                let mut count = 0;
-                loop {
-                    let done = shared.queue.consume(1, |partition, item| {
-                        // SAFETY: see above.
-                        shared.states[partition].with_mut(|state| unsafe { (*state).push(item) });
-                    });
-                    if done == 0 {
-                        break;
-                    }
-                    count += done;
+            })
+        }
+
+        /// Consumes until nothing is left for this worker.
+        fn work(&self, budget: usize) {
+            let mut count = 0;
+            loop {
+                let done = self.queue.consume(budget, |partition, item| {
+                    // SAFETY: see above.
+                    self.states[partition].with_mut(|state| unsafe { (*state).push(item) });
+                });
+                if done == 0 {
+                    break;
                 }
-                *shared.handled.lock().expect("no poison") += count;
-            };
+                count += done;
+            }
+            *self.handled.lock().expect("no poison") += count;
+        }
+
+        fn state(&self, partition: usize) -> Vec<u32> {
+            // SAFETY: all workers are done.
+            self.states[partition].with_mut(|state| unsafe { (*state).clone() })
+        }
+    }
+
+    fn model(check: impl Fn() + Sync + Send + 'static) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(check);
+    }
+
+    fn one_worker_per_partition(budget: usize) {
+        model(move || {
+            let shared = Shared::new();
+            shared.queue.add(0, 1);
             let other = {
                 let shared = Arc::clone(&shared);
-                thread::spawn(move || work(shared))
+                thread::spawn(move || shared.work(budget))
             };
             shared.queue.add(0, 2);
             shared.queue.add(1, 3);
-            work(Arc::clone(&shared));
+            shared.work(budget);
             other.join().expect("no panic");
             // Whoever delegated last may have left something to a worker that was just leaving.
-            work(Arc::clone(&shared));
+            shared.work(budget);
             assert_eq!(*shared.handled.lock().expect("no poison"), 3);
-            // SAFETY: all workers are done.
-            shared.states[0].with_mut(|state| unsafe { assert_eq!(*state, [1, 2]) });
-            // SAFETY: all workers are done.
-            shared.states[1].with_mut(|state| unsafe { assert_eq!(*state, [3]) });
+            assert_eq!((shared.state(0), shared.state(1)), (vec![1, 2], vec![3]));
+        });
+    }
+
+    #[test]
+    fn one_worker_per_partition_in_order_and_nothing_left() {
+        one_worker_per_partition(1);
+    }
+
+    #[test]
+    fn entries_that_are_taken_ahead_are_handled_in_order() {
+        one_worker_per_partition(3);
+    }
+
+    /// Whoever comes to an item behind one that is not written yet leaves the partition stalled.
+    #[test]
+    fn a_stalled_partition_is_taken_over() {
+        model(|| {
+            let shared = Shared::new();
+            let other = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    shared.queue.add(0, 1);
+                    shared.work(2);
+                })
+            };
+            shared.queue.add(0, 2);
+            shared.work(2);
+            other.join().expect("no panic");
+            shared.work(2);
+            assert_eq!(*shared.handled.lock().expect("no poison"), 2);
+            let mut state = shared.state(0);
+            state.sort_unstable();
+            assert_eq!(state, [1, 2], "once each, in either order");
         });
     }
 }

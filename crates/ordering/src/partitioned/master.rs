@@ -106,6 +106,11 @@ impl MasterQueue {
         share
     }
 
+    #[cfg(test)]
+    pub(super) fn blocks(&self) -> u64 {
+        self.numbers.blocks()
+    }
+
     /// Looks at the front again: true if it is elsewhere by now.
     fn has_moved(&self, front: &mut Front) -> bool {
         // Acquire: with the Release of `leave`, so that a look at the block there finds it.
@@ -117,3 +122,68 @@ impl MasterQueue {
 /// Where somebody saw the front. It costs a load to look it up, behind the swap that moved it, so
 /// who takes several times keeps it.
 pub(super) struct Front(Position);
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    //! Cost of the bounds: two threads, five or six numbers over three blocks of two, two preemptions;
+    //! seconds.
+    use super::*;
+    use crate::sync::{Arc, thread};
+
+    fn drain(queue: &MasterQueue) -> Vec<u32> {
+        let (mut front, mut numbers, mut taken) = (queue.front(), [0; AT_ONCE], Vec::new());
+        loop {
+            match queue.take(&mut front, AT_ONCE, &mut numbers) {
+                0 => return taken,
+                count => taken.extend(&numbers[..count]),
+            }
+        }
+    }
+
+    fn model(check: impl Fn() + Sync + Send + 'static) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(check);
+    }
+
+    /// Two take while blocks are left and linked again.
+    #[test]
+    fn each_number_is_taken_once_and_in_order() {
+        model(|| {
+            let queue = Arc::new(MasterQueue::new());
+            (0..3).for_each(|number| queue.push(number));
+            let other = {
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || drain(&queue))
+            };
+            let mut first = drain(&queue);
+            (3..6).for_each(|number| queue.push(number));
+            first.extend(drain(&queue));
+            let second = other.join().expect("no panic");
+            assert!(first.is_sorted() && second.is_sorted(), "{first:?} {second:?}");
+            let mut all: Vec<u32> = [first, second, drain(&queue)].concat();
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 2, 3, 4, 5], "once each");
+        });
+    }
+
+    /// Two add and link: a place is never in two hands, and no block is lost behind another.
+    #[test]
+    fn two_threads_add_behind_the_end_of_a_block() {
+        model(|| {
+            let queue = Arc::new(MasterQueue::new());
+            queue.push(9);
+            let other = {
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || (0..2).for_each(|number| queue.push(number)))
+            };
+            (2..4).for_each(|number| queue.push(number));
+            let mut all = drain(&queue);
+            other.join().expect("no panic");
+            all.extend(drain(&queue));
+            let place = |number| all.iter().position(|&n| n == number).expect("taken");
+            assert!(place(9) == 0 && place(0) < place(1) && place(2) < place(3), "{all:?}");
+            assert_eq!(all.len(), 5, "once each");
+        });
+    }
+}

@@ -13,7 +13,8 @@
 //! - *Go on to the next block*: whoever gets an offset behind the end of a block links another block,
 //!   if nobody has, and moves `back` there, if nobody has. Nobody waits for somebody else to do it.
 //! - *Leave a block at the front*: see to it that `back` has left it too, move `front` to the next
-//!   one, then keep the block for use again. It gets a new turn when it is linked.
+//!   one, then keep the block for use again. It gets a new turn when somebody means to link it;
+//!   threads with `back` still there would then look in vain for what is linked behind it.
 //!
 //! # Why a place is never in two hands
 //! A place is claimed again only after its block was kept and linked again: `front` has passed it,
@@ -24,7 +25,7 @@
 //!
 //! # Limits
 //! 2^21 blocks, and 1900 threads that add at one moment: each may add 1 behind the end of a block
-//! once, and the offset has 11 bits. A turn comes again after 2^32 blocks, an hour at full speed; a
+//! once, and the offset has 11 bits. A turn comes again after 2^32 blocks, hours at full speed; a
 //! block that has slept so long is not used, a thread that has slept so long, to the block, is not
 //! provided for. Memory is given back when the row is dropped, not before.
 
@@ -120,7 +121,7 @@ struct Apart<T>(T);
 
 /// The row.
 pub(super) struct Segments<S, const SIZE: usize> {
-    /// Where the next place is claimed. Swapped forward by those who add, helped by those who take.
+    /// Where the next place is claimed. Raised by those who add; whoever leaves a block may help.
     back: Apart<AtomicU64>,
     /// Where the next place is taken; its users say how it moves.
     front: Apart<AtomicU64>,
@@ -159,8 +160,13 @@ impl<S: Default, const SIZE: usize> Segments<S, SIZE> {
     #[cold]
     #[inline(never)]
     fn claim_behind(&self, end: Position) -> (&S, u64) {
-        self.extend(end);
-        self.claim()
+        let mut at = end;
+        while at.offset() >= SIZE {
+            self.extend(at);
+            // Acquire: as in `claim`.
+            at = Position(self.back.0.fetch_add(1, Ordering::Acquire));
+        }
+        (self.place(at), at.turn())
     }
 
     /// The place at a position that is not the end of a block.
@@ -292,6 +298,11 @@ impl<S: Default, const SIZE: usize> Segments<S, SIZE> {
                 Err(now) => kept = now,
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Relaxed)
     }
 
     fn make(&self) -> usize {
