@@ -1,16 +1,18 @@
 //! The workloads through the engine, each with its result as a checksum.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use thalweg::pipeline::{Pipeline, Window, count};
 use thalweg::{DataType, Report, Result, RowKind, RunOptions, Sink};
 use thalweg_core::OrderContract;
 use thalweg_expr::{Expr, Scalar, Session, build};
 
 use crate::data::{bid_schema, sorted_schema, text_schema};
+use crate::latency::{self, AgeSink, Latencies, Schedule};
 use crate::source::Replay;
 use crate::words::{split, word_schema};
 
@@ -110,12 +112,8 @@ pub fn wordcount(input: &Input, how: How) -> Result<(Report, Totals)> {
 /// Bids above a price, price * 908 / 1000.
 pub fn filter_project(input: &Input, how: How, above: i64) -> Result<(Report, Totals)> {
     let (pipeline, totals) = (Pipeline::new(), Totals::default());
-    let session = Session::default();
-    let long = |n: i64| Expr::literal(Scalar::Integer(n), DataType::BigInt.not_null());
     let column = |n: usize| Expr::column(n, DataType::BigInt.not_null());
-    let condition = build::binary(build::BinaryOp::Greater, column(3), long(above), &session)?;
-    let scaled = build::binary(build::BinaryOp::Multiply, column(3), long(908), &session)?;
-    let price = build::binary(build::BinaryOp::Divide, scaled, long(1000), &session)?;
+    let (condition, price) = dear(above)?;
     pipeline
         .read("bids", input.source(), bid_schema())
         .filter_by("dear", condition)
@@ -135,6 +133,84 @@ pub fn count_per_key(input: &Input, how: How) -> Result<(Report, Totals)> {
         .aggregate(vec![count().named("n")])?
         .write("totals", TotalsSink { totals: totals.clone(), column: 1 });
     Ok((pipeline.run(options(how))?, totals))
+}
+
+/// What runs at a fixed rate.
+#[derive(Clone, Copy)]
+pub enum Paced {
+    Wordcount,
+    FilterProject,
+    CountPerKey,
+}
+
+/// A workload at so many rows per second for a while; how late its results leave.
+pub fn paced(
+    workload: Paced,
+    input: &Input,
+    how: How,
+    rows_per_second: f64,
+    lasts: Duration,
+) -> Result<Latencies> {
+    const ABOVE: i64 = 5_000;
+    let times = input.batches[0].column(0).as_primitive::<TimestampMillisecondType>();
+    let schedule = Schedule::new(rows_per_second, times.value(0));
+    let rows = (rows_per_second * lasts.as_secs_f64()) as u64;
+    let latencies = latency::latencies();
+    let source = latency::Paced::new(input.source(), schedule.clone(), rows);
+    let sink = |column, windows| AgeSink {
+        schedule: schedule.clone(),
+        latencies: Arc::clone(&latencies),
+        column,
+        windows,
+        warm_up: lasts / 5,
+        newest_ms: i64::MIN,
+    };
+    let pipeline = Pipeline::new();
+    match workload {
+        Paced::Wordcount => {
+            let words = word_schema().arrow();
+            let counts = pipeline
+                .read("text", source, text_schema())
+                .watermark("ts", 1)?
+                .flat_map("split", word_schema(), move |batch| split(batch, &words))
+                .window(Window::sliding(30_000, 1000), "ts")?
+                .key_by(&["word"])?
+                .aggregate(vec![count().named("n")])?;
+            let end = counts.schema().index_of("window_end").expect("windows have an end");
+            counts.write("ages", sink(end, true));
+        }
+        Paced::CountPerKey => {
+            let counts = pipeline
+                .read("bids", source, bid_schema())
+                .watermark("ts", 1)?
+                .window(Window::tumbling(1000), "ts")?
+                .key_by(&["auction"])?
+                .aggregate(vec![count().named("n")])?;
+            let end = counts.schema().index_of("window_end").expect("windows have an end");
+            counts.write("ages", sink(end, true));
+        }
+        Paced::FilterProject => {
+            let (condition, price) = dear(ABOVE)?;
+            let time = Expr::column(0, bid_schema().columns[0].column_type.clone());
+            pipeline
+                .read("bids", source, bid_schema())
+                .filter_by("dear", condition)
+                .project("scaled", vec![("ts", time), ("price", price)])
+                .write("ages", sink(0, false));
+        }
+    }
+    pipeline.run(options(how))?;
+    Ok(latencies)
+}
+
+/// A price above this, and the price scaled.
+fn dear(above: i64) -> Result<(Expr, Expr)> {
+    let session = Session::default();
+    let long = |n: i64| Expr::literal(Scalar::Integer(n), DataType::BigInt.not_null());
+    let column = |n: usize| Expr::column(n, DataType::BigInt.not_null());
+    let condition = build::binary(build::BinaryOp::Greater, column(3), long(above), &session)?;
+    let scaled = build::binary(build::BinaryOp::Multiply, column(3), long(908), &session)?;
+    Ok((condition, build::binary(build::BinaryOp::Divide, scaled, long(1000), &session)?))
 }
 
 /// Bids above a price, counted per auction and second, as a pipeline of closures.

@@ -11,6 +11,7 @@
 mod data;
 mod engine;
 mod floor;
+mod latency;
 mod source;
 mod words;
 
@@ -77,6 +78,9 @@ fn main() {
     if wanted("row-by-row") {
         row_by_row(&settings);
     }
+    if settings.workloads.iter().any(|workload| workload == "latency") {
+        latency_at_half_load(&settings);
+    }
     if wanted("filter-project") || wanted("count-per-key") {
         let rows = (9_000_000.0 * settings.scale) as usize;
         let batches = Arc::new(data::bids(rows, 65_536, 10_000));
@@ -88,6 +92,54 @@ fn main() {
         if wanted("count-per-key") {
             let input = Input { batches, period_ms, laps: 20 };
             count_per_key(&settings, &input);
+        }
+    }
+}
+
+/// How late results leave in both contracts, at half of what `epoch` carries with one worker.
+fn latency_at_half_load(settings: &Settings) {
+    const LASTS: Duration = Duration::from_secs(20);
+    let texts = (1_000_000.0 * settings.scale) as usize;
+    let text = Arc::new(data::text_records(texts, 16_384, 7));
+    let bids = (5_000_000.0 * settings.scale) as usize;
+    let bid_batches = Arc::new(data::bids(bids, 65_536, 10_000));
+    let text = Input { batches: text, period_ms: texts as i64 / 1000, laps: 3 };
+    let bids = Input { batches: bid_batches, period_ms: bids as i64 / 1000, laps: 10 };
+    let above = 5_000;
+    let how = How::workers(1);
+    for (name, workload, input) in [
+        ("wordcount", engine::Paced::Wordcount, &text),
+        ("filter-project", engine::Paced::FilterProject, &bids),
+        ("count-per-key", engine::Paced::CountPerKey, &bids),
+    ] {
+        let full = || match workload {
+            engine::Paced::Wordcount => engine::wordcount(input, how),
+            engine::Paced::FilterProject => engine::filter_project(input, how, above),
+            engine::Paced::CountPerKey => engine::count_per_key(input, how),
+        };
+        let rows_per_second = |_| {
+            let started = Instant::now();
+            let (rows, _) = engine_run(full());
+            rows as f64 / started.elapsed().as_secs_f64()
+        };
+        let mut rates: Vec<f64> = (0..3).map(rows_per_second).collect();
+        rates.sort_by(f64::total_cmp);
+        let rate = rates[1] / 2.0;
+        let endless = Input { laps: usize::MAX, ..input.clone() };
+        for repetition in 0..settings.repeat {
+            for order in [OrderContract::Epoch, OrderContract::Arrival] {
+                let paced = engine::paced(workload, &endless, How { order, ..how }, rate, LASTS);
+                let ages = paced.unwrap_or_else(|error| panic!("the engine failed: {error}"));
+                let ages = ages.lock().expect("the sink did not panic");
+                let ms = |quantile| ages.value_at_quantile(quantile) as f64 / 1000.0;
+                let line = serde_json::json!({
+                    "workload": format!("{name} at half load"), "variant": order.to_string(),
+                    "rows_per_second": rate as u64, "run": repetition, "results": ages.len(),
+                    "p50_ms": ms(0.5), "p99_ms": ms(0.99), "p99_99_ms": ms(0.9999),
+                    "max_ms": ages.max() as f64 / 1000.0,
+                });
+                println!("{line}");
+            }
         }
     }
 }
