@@ -96,12 +96,7 @@ fn merged_indices(parts: &[Part]) -> Vec<(usize, usize)> {
 
 /// The same where places lie close together, as rows of one bundle do: each place gets its range of
 /// the sequence, whatever the number of parts.
-fn counted_indices(
-    parts: &[Part],
-    first: i64,
-    places: usize,
-    total: usize,
-) -> Vec<(usize, usize)> {
+fn counted_indices(parts: &[Part], first: i64, places: usize, total: usize) -> Vec<(usize, usize)> {
     let mut next = vec![0u32; places + 1];
     let slot = |place: i64| (place - first) as usize;
     for part in parts {
