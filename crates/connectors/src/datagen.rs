@@ -208,6 +208,7 @@ mod tests {
             match source.poll(rows_max).expect("rows") {
                 SourcePoll::Batch(batch) => batches.push(batch.batch),
                 SourcePoll::Pending => thread::sleep(Duration::from_millis(1)),
+                SourcePoll::Heartbeat(_) => {}
                 SourcePoll::End => break,
             }
         }

@@ -41,6 +41,9 @@ pub enum SourcePoll {
     Batch(SourceBatch),
     /// Nothing now; the waker will be called.
     Pending,
+    /// A promise that no row to come is older than this, in milliseconds since 1970. It raises the
+    /// watermark to just before it, and lets merges by time go on. The source is asked again at once.
+    Heartbeat(i64),
     /// There will never be more.
     End,
 }

@@ -35,7 +35,9 @@ pub use thalweg_core::{
     TableSchema,
 };
 pub use thalweg_expr as expr;
-pub use thalweg_runtime::{ReorderScheme, Report, RunOptions, RunningJob, SchedulerPolicy};
+pub use thalweg_runtime::{
+    PartitionScheme, ReorderScheme, Report, RunOptions, RunningJob, SchedulerPolicy,
+};
 
 /// The page of the documentation for Rust users; its examples are tests.
 #[cfg(doctest)]

@@ -38,6 +38,8 @@ pub struct TimeOrderedSource {
     clock: SharedClock,
     waiting: Waiting,
     newest_ms: i64,
+    /// A promise of the source, to be passed on behind the rows that it lets go.
+    heartbeat_ms: Option<i64>,
     has_ended: bool,
 }
 
@@ -58,6 +60,7 @@ impl TimeOrderedSource {
             clock,
             waiting: Waiting::default(),
             newest_ms: i64::MIN,
+            heartbeat_ms: None,
             has_ended: false,
         }
     }
@@ -112,6 +115,18 @@ impl TimeOrderedSource {
             ))
             .hint("raise 'source.sort-within'"),
         }
+    }
+
+    /// No row to come is older than this, so none has to wait for one.
+    fn take_heartbeat(&mut self, time_ms: i64) -> Result<SourcePoll> {
+        let within_ms = self.within_ms.unwrap_or(0);
+        // As if a row had come that is so far ahead that none before the promise is allowed.
+        self.newest_ms = self.newest_ms.max(time_ms.saturating_add(within_ms));
+        let Some(batch) = self.waiting.release(self.newest_ms.saturating_sub(within_ms))? else {
+            return Ok(SourcePoll::Heartbeat(time_ms));
+        };
+        self.heartbeat_ms = Some(time_ms);
+        Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
     }
 
     /// Takes rows in and returns those that can leave.
@@ -255,12 +270,16 @@ impl Source for TimeOrderedSource {
     }
 
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
+        if let Some(time_ms) = self.heartbeat_ms.take() {
+            return Ok(SourcePoll::Heartbeat(time_ms));
+        }
         if self.has_ended {
             return Ok(SourcePoll::End);
         }
         let SourceBatch { batch, origin } = match self.inner.poll(rows_max)? {
             SourcePoll::Batch(batch) => batch,
             SourcePoll::Pending => return Ok(SourcePoll::Pending),
+            SourcePoll::Heartbeat(time_ms) => return self.take_heartbeat(time_ms),
             SourcePoll::End => {
                 self.has_ended = true;
                 return Ok(match self.waiting.release(i64::MAX)? {

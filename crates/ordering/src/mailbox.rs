@@ -1,12 +1,14 @@
 //! A queue whose items are handled by one worker at a time, without a lock that anybody waits for.
 //!
-//! **The invariant that makes it work:** `pending` is the number of items posted and not yet
+//! **The invariant that makes it work:** `pending` is the number of items called for and not yet
 //! finished; whoever raises it from 0 becomes the owner, and the owner stays the owner until it
 //! lowers it to 0.
 //!
 //! # Protocol
 //! - [`Mailbox::post`]: push the item, then `pending += 1`. If it was 0, the caller has become the
 //!   owner: it must handle the items, or hand the mailbox to somebody who does (a ready queue).
+//!   [`Mailbox::add`] and [`Mailbox::call`] are the two halves for a master queue (Prasaad et al.,
+//!   Fig. 7): each item is added, and called for exactly once by somebody who knows that it was.
 //! - The owner calls [`Mailbox::take`] for an item, handles it, and calls [`Mailbox::done`]:
 //!   `pending -= 1`. If that leaves 0, it is the owner no more and must not touch the mailbox's
 //!   state; else it goes on, or passes the ownership on.
@@ -42,7 +44,18 @@ impl<T> Mailbox<T> {
     /// Adds an item. True if the caller has become the owner.
     #[must_use = "the owner must see to it that the items are handled"]
     pub fn post(&self, item: T) -> bool {
+        self.add(item);
+        self.call()
+    }
+
+    /// Adds an item that somebody calls for later.
+    pub fn add(&self, item: T) {
         self.items.push(item);
+    }
+
+    /// Calls for one item that was added before. True if the caller has become the owner.
+    #[must_use = "the owner must see to it that the items are handled"]
+    pub fn call(&self) -> bool {
         // Release publishes the item to the owner; Acquire takes over the state from the last one.
         self.pending.fetch_add(1, Ordering::AcqRel) == 0
     }

@@ -27,6 +27,7 @@ use thalweg_core::{Exchange, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 use crate::container::Container;
+use crate::joint::JointWatermark;
 use crate::ordered::Gather;
 
 /// A watermark under way.
@@ -130,12 +131,8 @@ impl Barrier {
 /// What an operator's stage knows of the watermarks of its lanes. Behind a lock that is held only
 /// to compute the minimum and to post a barrier.
 pub struct Joint {
-    /// The newest watermark of each lane.
-    pub lanes: Vec<Watermark>,
-    /// The highest watermark that a lane had before it ended.
-    pub ended_at: Watermark,
     /// The joint watermark.
-    pub watermark: Watermark,
+    pub watermark: JointWatermark,
     /// The watermark passed on last.
     pub passed: Watermark,
     /// Barriers made so far.
@@ -160,47 +157,13 @@ impl Joint {
     /// Nothing known of `lanes` lanes.
     pub fn new(lanes: usize, outputs: Vec<Arc<Container>>) -> Self {
         Joint {
-            lanes: vec![Watermark::MIN; lanes],
-            ended_at: Watermark::MIN,
-            watermark: Watermark::MIN,
+            watermark: JointWatermark::new(lanes),
             passed: Watermark::MIN,
             made: 0,
             outputs,
             busy: false,
             waiting: VecDeque::new(),
         }
-    }
-
-    /// Takes the watermark of a lane (its own or, for idle changes, none) and says whether the
-    /// joint watermark has moved. `idle` tells which lanes do not count.
-    pub fn advance(
-        &mut self,
-        lane: Option<(usize, Watermark)>,
-        idle: impl Fn(usize) -> bool,
-    ) -> bool {
-        if let Some((lane, watermark)) = lane {
-            let before = std::mem::replace(&mut self.lanes[lane], watermark);
-            assert!(watermark >= before, "watermarks of a lane never go back");
-            if watermark == Watermark::END {
-                self.ended_at = self.ended_at.max(before);
-            }
-        }
-        let least = |counted: &dyn Fn(usize) -> bool| {
-            let lanes = self.lanes.iter().enumerate().filter(|&(lane, _)| counted(lane));
-            lanes.map(|(_, &watermark)| watermark).min()
-        };
-        let is_open = |lane: usize| self.lanes[lane] < Watermark::END;
-        // The end of time is only where all lanes have ended: an idle one may come back. Where only
-        // idle ones are left, time stands where the others were before they ended.
-        let joint = match least(&|lane| is_open(lane) && !idle(lane)) {
-            Some(least) => least,
-            None => least(&is_open).map_or(Watermark::END, |least| least.max(self.ended_at)),
-        };
-        let moved = joint > self.watermark;
-        if moved {
-            self.watermark = joint;
-        }
-        moved
     }
 
     /// Makes the next barrier for the current joint watermark.
@@ -218,7 +181,7 @@ impl Joint {
         }
         let barrier = Barrier {
             sequence: self.made,
-            watermark: self.watermark,
+            watermark: self.watermark.watermark(),
             advances,
             exchange: Exchange::new(cells),
             container: request.container,
@@ -268,58 +231,6 @@ pub type SharedCompletions = Mutex<Completions>;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// StreamBox Fig. 4: left epochs end at 00:00, 01:00, right epochs at 00:30, 01:30. However the
-    /// partial watermarks interleave, the joint one is the minimum of the newest of each side, and
-    /// never the looser value that a fixed order of the output epochs would give.
-    #[test]
-    fn joint_watermark_is_tight_in_every_interleaving() {
-        let (left, right) = ([Watermark(0), Watermark(60)], [Watermark(30), Watermark(90)]);
-        for mask in 0u32..16 {
-            if mask.count_ones() != 2 {
-                continue;
-            }
-            let mut joint = Joint::new(2, Vec::new());
-            let (mut l, mut r) = (0, 0);
-            for step in 0..4 {
-                let (lane, watermark) = if mask >> step & 1 == 0 {
-                    l += 1;
-                    (0, left[l - 1])
-                } else {
-                    r += 1;
-                    (1, right[r - 1])
-                };
-                joint.advance(Some((lane, watermark)), |_| false);
-                let newest = |count: usize, of: &[Watermark]| {
-                    if count == 0 { Watermark::MIN } else { of[count - 1] }
-                };
-                assert_eq!(joint.watermark, newest(l, &left).min(newest(r, &right)));
-            }
-            assert_eq!(joint.watermark, Watermark(60));
-        }
-    }
-
-    #[test]
-    fn an_idle_lane_does_not_hold_back() {
-        let mut joint = Joint::new(2, Vec::new());
-        assert!(!joint.advance(Some((0, Watermark(10))), |_| false));
-        assert!(joint.advance(None, |lane| lane == 1));
-        assert_eq!(joint.watermark, Watermark(10));
-        // When it returns with something older, the joint watermark does not go back.
-        assert!(!joint.advance(Some((1, Watermark(3))), |_| false));
-        assert_eq!(joint.watermark, Watermark(10));
-    }
-
-    #[test]
-    fn idle_is_not_the_end_of_time() {
-        let mut joint = Joint::new(2, Vec::new());
-        assert!(!joint.advance(Some((0, Watermark(50))), |_| false));
-        assert!(!joint.advance(Some((0, Watermark::END)), |_| false));
-        assert!(joint.advance(None, |lane| lane == 1));
-        assert_eq!(joint.watermark, Watermark(50));
-        assert!(joint.advance(Some((1, Watermark::END)), |lane| lane == 1));
-        assert_eq!(joint.watermark, Watermark::END);
-    }
 
     #[test]
     fn completions_come_in_sequence() {

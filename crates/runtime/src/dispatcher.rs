@@ -24,11 +24,14 @@ use thalweg_ordering::sync::{Arc, Ordering};
 use crate::container::{Container, ContainerState};
 use crate::job::Job;
 use crate::memory::Pressure;
-use crate::options::SchedulerPolicy;
+use crate::options::{PartitionScheme, SchedulerPolicy};
 use crate::ordered::Element;
 use crate::stage::StageRunKind;
 
 mod ranked;
+mod ready;
+
+pub(crate) use ready::ReadyCells;
 
 /// A piece of work for one worker.
 pub enum Task {
@@ -78,11 +81,14 @@ pub struct WorkerPlace {
 impl Job {
     /// The next task for a worker, if there is any.
     pub fn next_task(&self, place: WorkerPlace) -> Option<Task> {
-        if let Some((stage, cell)) = self.urgent.pop().or_else(|| self.ready.pop()) {
+        if let Some((stage, cell)) = self.urgent.pop() {
             return Some(Task::Cell { stage, cell });
         }
         if self.options.scheduler.chooses_stages() {
             return self.by_rank(place);
+        }
+        if let Some((stage, cell)) = self.ready_cell(|| self.ready.take(place.worker)) {
+            return Some(Task::Cell { stage, cell });
         }
         let is_full = self.memory.pressure() == Pressure::Full;
         let waiting = match &self.ordered {
@@ -91,6 +97,29 @@ impl Job {
             None => self.next_bundle(place),
         };
         waiting.or_else(|| self.next_poll())
+    }
+
+    /// The next cell that nobody is at. A call for one that has a worker is left to that worker.
+    fn ready_cell(&self, next: impl Fn() -> Option<(usize, usize)>) -> Option<(usize, usize)> {
+        loop {
+            let (stage, cell) = next()?;
+            match &self.stages[stage].kind {
+                StageRunKind::Operator(operator)
+                    if self.calls_cells() && !operator.cells[cell].mailbox.call() => {}
+                _ => return Some((stage, cell)),
+            }
+        }
+    }
+
+    /// The next cell of a stage that nobody is at.
+    pub(crate) fn ready_cell_at(&self, stage: usize, place: WorkerPlace) -> Option<usize> {
+        let next = || self.ready.take_at(stage, place.worker).map(|cell| (stage, cell));
+        self.ready_cell(next).map(|(_, cell)| cell)
+    }
+
+    /// True if cells are called once for each item rather than listed once while they have any.
+    pub(crate) fn calls_cells(&self) -> bool {
+        self.ordered.is_some() && self.options.partitioning == PartitionScheme::Hybrid
     }
 
     fn next_bundle(&self, place: WorkerPlace) -> Option<Task> {

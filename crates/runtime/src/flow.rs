@@ -202,14 +202,16 @@ impl Job {
     ) -> bool {
         let run = &self.stages[stage];
         let mut joint = operator.joint.lock().expect("no panic under the joint lock");
-        let of_lane = container.as_ref().map(|(lane, container)| (*lane, container.end()));
+        if let Some((lane, container)) = &container {
+            joint.watermark.raise(*lane, container.end());
+        }
         let idle = |lane: usize| run.lanes[lane].idle.load(Ordering::Relaxed);
-        let advances = joint.advance(of_lane, idle);
+        let advances = joint.watermark.advance(idle);
         let must_pass_cells = operator.class == OperatorClass::Sequenced && container.is_some();
         if !advances && !must_pass_cells {
             return false;
         }
-        let watermark = joint.watermark;
+        let watermark = joint.watermark.watermark();
         let pass = match watermark {
             _ if !advances => None,
             Watermark::END => Some(Watermark::END),
@@ -264,7 +266,11 @@ impl Job {
         if !matches!(item, Item::Barrier(_)) {
             self.stages[stage].metrics.posted.fetch_add(1, Ordering::Relaxed);
         }
-        if cell.mailbox.post(item) {
+        if self.calls_cells() {
+            cell.mailbox.add(item);
+            self.ready.list(stage, place);
+            self.sleep.notify();
+        } else if cell.mailbox.post(item) {
             self.list_cell(stage, place, cell);
         }
     }
@@ -272,12 +278,10 @@ impl Job {
     /// Lists a cell that the caller owns for some worker to go on with.
     pub(crate) fn list_cell(&self, stage: usize, place: usize, cell: &Cell) {
         // Relaxed: a hint about urgency; a cell in the wrong list is handled all the same.
-        if cell.barriers.load(Ordering::Relaxed) > 0 {
+        if self.calls_cells() || cell.barriers.load(Ordering::Relaxed) > 0 {
             self.urgent.push((stage, place));
-        } else if self.options.scheduler.chooses_stages() {
-            self.stages[stage].ready.push(place);
         } else {
-            self.ready.push((stage, place));
+            self.ready.list(stage, place);
         }
         self.sleep.notify();
     }

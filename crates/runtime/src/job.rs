@@ -19,7 +19,7 @@ use thalweg_core::{Error, Result, Watermark};
 use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Queue};
 
-use crate::dispatcher::WorkerPlace;
+use crate::dispatcher::{ReadyCells, WorkerPlace};
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, LatencyPercentiles, MetricsSnapshot, StageRole};
 use crate::options::RunOptions;
@@ -49,7 +49,7 @@ pub struct Job {
     /// Cells with a watermark in their mailbox, each owned by whoever pops it.
     pub(crate) urgent: Queue<(usize, usize)>,
     /// Other cells with something in their mailbox.
-    pub(crate) ready: Queue<(usize, usize)>,
+    pub(crate) ready: ReadyCells,
     /// The flow of the ordered contracts, where one is promised.
     pub(crate) ordered: Option<OrderedFlow>,
     pub(crate) turn: AtomicUsize,
@@ -58,6 +58,8 @@ pub struct Job {
     /// What the scheduler has measured.
     pub(crate) measuring: Measuring,
     pub(crate) latency: LatencyHistogram,
+    /// How long elements took to get to a sink, with rows or without (ordered contracts).
+    pub(crate) passage: LatencyHistogram,
     stopping: AtomicBool,
     over: AtomicBool,
     failure: Mutex<Option<Error>>,
@@ -143,7 +145,9 @@ impl Job {
 
     /// Declares unbounded inputs idle that have brought nothing for the timeout.
     fn look_for_idle_inputs(&self) -> Result<()> {
-        let Some(timeout) = self.options.idle_timeout else { return Ok(()) };
+        let Some(timeout) = self.options.idle_timeout.filter(|_| self.may_go_by_the_clock()) else {
+            return Ok(());
+        };
         let now_ns = self.options.clock.now_ns();
         for &place in &self.sources {
             let StageRunKind::Source(source) = &self.stages[place].kind else { continue };
@@ -160,11 +164,22 @@ impl Job {
             let is_waiting = source.ready.load(Ordering::SeqCst)
                 || source.finished.load(Ordering::SeqCst)
                 || !is_quiet();
-            if !is_waiting && !source.idle.swap(true, Ordering::SeqCst) {
-                self.spread_idleness()?;
+            if is_waiting || source.idle.swap(true, Ordering::SeqCst) {
+                continue;
+            }
+            match &self.ordered {
+                Some(flow) => self.ingest_idleness(flow, place, true)?,
+                None => self.spread_idleness()?,
             }
         }
         Ok(())
+    }
+
+    /// False where a sequence is promised that the clock must not change.
+    fn may_go_by_the_clock(&self) -> bool {
+        self.ordered
+            .as_ref()
+            .is_none_or(|flow| self.options.allow_nondeterministic_order && !flow.is_replaying())
     }
 
     /// Works out anew which lanes are idle (every source behind them is), and lets operators go on
@@ -204,9 +219,18 @@ impl Job {
 
     /// An idle input has rows again: its running watermark is raised to what the others have
     /// reached, so that rows which they have passed are late.
-    pub(crate) fn wake_from_idle(&self, stage: usize, source: &SourceRun, state: &mut SourceState) {
+    /// In the ordered contracts the merges do that, when the news has come there in its turn.
+    pub(crate) fn wake_from_idle(
+        &self,
+        stage: usize,
+        source: &SourceRun,
+        state: &mut SourceState,
+    ) -> Result<()> {
         if !source.idle.swap(false, Ordering::SeqCst) {
-            return;
+            return Ok(());
+        }
+        if let Some(flow) = &self.ordered {
+            return self.ingest_idleness(flow, stage, false);
         }
         // First of all the lanes are counted again, so that what is read below stays true. Not an
         // error: nothing goes on because of it.
@@ -218,6 +242,7 @@ impl Job {
         {
             assigner.raise_watermark(reached);
         }
+        Ok(())
     }
 
     /// The highest joint watermark of the operators that rows of a source can get to. Others, in
@@ -233,7 +258,7 @@ impl Job {
             stage.edges.iter().for_each(|edge| is_behind[edge.to.0] = true);
             if let StageRunKind::Operator(operator) = &stage.kind {
                 let joint = operator.joint.lock().expect("no panic under this lock");
-                reached = reached.max(joint.watermark);
+                reached = reached.max(joint.watermark.watermark());
             }
         }
         reached
@@ -286,6 +311,9 @@ pub struct Report {
     pub elapsed: Duration,
     /// Result latency.
     pub latency: Option<LatencyPercentiles>,
+    /// How long what came in took to get through, whether a result came of it or not, in a sample
+    /// (the markers of Prasaad et al. §7.1). Ordered contracts only.
+    pub passage: Option<LatencyPercentiles>,
     /// The most that rows in flight and state took, in bytes.
     pub peak_bytes: usize,
     /// True if the job was stopped before its inputs ended.

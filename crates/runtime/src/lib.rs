@@ -31,6 +31,7 @@ pub mod flow;
 pub mod gather;
 pub mod interleaving;
 pub mod job;
+pub mod joint;
 pub mod lane;
 pub mod memory;
 pub mod metrics;
@@ -45,4 +46,4 @@ pub mod topology;
 
 pub use job::{JobControl, Report, RunningJob, start};
 pub use metrics::{MetricsSnapshot, StageSnapshot};
-pub use options::{ReorderScheme, RunOptions, SchedulerPolicy};
+pub use options::{PartitionScheme, ReorderScheme, RunOptions, SchedulerPolicy};

@@ -85,6 +85,41 @@ pub enum ReorderScheme {
     Locked,
 }
 
+/// How workers find the partitions of an operator that have work (Prasaad et al. §4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PartitionScheme {
+    /// In the order in which partitions got work; one is listed once while it has any.
+    #[default]
+    Cells,
+    /// In the order in which work came, over all partitions (§4.3). In the ordered contracts; else
+    /// as `Cells`.
+    Hybrid,
+    /// Each worker looks at the partitions in turn (§4.2), to compare with.
+    Partitioned,
+}
+
+impl PartitionScheme {
+    /// The names by which schemes are chosen.
+    pub const NAMES: [&'static str; 3] = ["cells", "hybrid", "partitioned"];
+}
+
+impl FromStr for PartitionScheme {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(match text.trim().to_ascii_lowercase().as_str() {
+            "cells" => PartitionScheme::Cells,
+            "hybrid" => PartitionScheme::Hybrid,
+            "partitioned" => PartitionScheme::Partitioned,
+            other => {
+                let names = PartitionScheme::NAMES.map(|name| format!("'{name}'")).join(", ");
+                return Err(Error::plan(format!("'{other}' is no way to find partitions"))
+                    .hint(format!("choose one of {names}")));
+            }
+        })
+    }
+}
+
 /// Settings of a run.
 #[derive(Clone)]
 pub struct RunOptions {
@@ -100,6 +135,8 @@ pub struct RunOptions {
     pub order: OrderContract,
     /// How the order is restored where it is promised.
     pub reorder: ReorderScheme,
+    /// How partitions with work are found.
+    pub partitioning: PartitionScheme,
     /// The largest bundle, in rows.
     pub bundle_rows_max: usize,
     /// How long rows of a source may wait for company while the pipeline is busy.
@@ -108,6 +145,9 @@ pub struct RunOptions {
     pub memory_limit_bytes: usize,
     /// After this long without rows an unbounded input no longer holds the joint watermark back.
     pub idle_timeout: Option<Duration>,
+    /// Lets the clock change the sequence of an ordered contract: without it the idle timeout has no
+    /// effect there.
+    pub allow_nondeterministic_order: bool,
     /// Run-time partitions per keyed operator; default about four per worker.
     pub partitions: Option<usize>,
     /// Contract `arrival`: where to take down in which sequence inputs came in.
@@ -127,10 +167,12 @@ impl Default for RunOptions {
             scheduler_window: scheduler::WINDOW,
             order: OrderContract::default(),
             reorder: ReorderScheme::default(),
+            partitioning: PartitionScheme::default(),
             bundle_rows_max: 64 * 1024,
             bundle_linger: Duration::from_millis(1),
             memory_limit_bytes: memory::default_limit_bytes(),
             idle_timeout: Some(Duration::from_secs(30)),
+            allow_nondeterministic_order: false,
             partitions: None,
             record: None,
             replay: None,
@@ -140,6 +182,14 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
+    /// How partitions are found under the contract that is asked for.
+    pub(crate) fn partitioning(&self) -> PartitionScheme {
+        match self.partitioning {
+            PartitionScheme::Hybrid if !self.order.is_ordered() => PartitionScheme::Cells,
+            scheme => scheme,
+        }
+    }
+
     /// Run-time partitions of a keyed operator: with one worker there is nothing to spread.
     pub(crate) fn partitions(&self) -> usize {
         let wanted = match (self.partitions, self.workers) {

@@ -21,7 +21,7 @@ use thalweg_core::{
     Watermark,
 };
 use thalweg_ordering::Mailbox;
-use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Queue};
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex};
 
 use crate::barrier::{Barrier, Joint, SharedCompletions};
 use crate::container::Container;
@@ -57,8 +57,6 @@ pub struct StageRun {
     pub metrics: StageMetrics,
     /// Nobody needs what this stage makes any more.
     pub ended: AtomicBool,
-    /// Cells with rows in their mailbox, where the policy chooses between stages.
-    pub ready: Queue<usize>,
     /// The stages that feed it.
     pub inputs: Vec<usize>,
 }
@@ -73,6 +71,15 @@ impl StageRun {
             StageRunKind::Sink(_) => StageRole::Sink,
         }
     }
+
+    /// How many cells it has.
+    pub(crate) fn num_cells(&self) -> usize {
+        match &self.kind {
+            StageRunKind::Operator(operator) => operator.cells.len(),
+            _ => 0,
+        }
+    }
+
     /// The edges of a port with their places.
     pub fn edges_of(&self, port: usize) -> impl Iterator<Item = (usize, &Edge)> {
         self.edges.iter().enumerate().filter(move |(_, edge)| edge.port == port)
@@ -121,6 +128,8 @@ pub struct SourceState {
     pub leftover: VecDeque<SourceBatch>,
     /// Rows that were read and wait for company.
     pub gather: Gather,
+    /// A promise of the source about what comes behind the rows that were read.
+    pub heartbeat_ms: Option<i64>,
     /// The source has ended; what is gathered goes first.
     pub at_end: bool,
     /// Bundles sent so far.

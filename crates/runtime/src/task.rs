@@ -91,7 +91,7 @@ impl Job {
         meter.enter();
         let result = catch_unwind(AssertUnwindSafe(|| match task {
             // Cells count their pieces themselves.
-            Task::Cell { stage, cell } => self.run_cell(stage, cell, place, pace).map(|()| 0),
+            Task::Cell { stage, cell } => self.run_cells(stage, cell, place, pace).map(|()| 0),
             Task::Bundle { stage, lane, container, bundle } => {
                 self.run_bundle(stage, lane, &container, bundle, place).map(|()| 1)
             }
@@ -224,19 +224,41 @@ impl Job {
         });
         self.stages[stage].metrics.posted.fetch_add(1, Ordering::Relaxed);
         if operator.cells[chosen].mailbox.post(item) {
-            self.run_cell(stage, chosen, place, Pace::new(self.options.clock.now_ns()))?;
+            self.run_cell(stage, chosen, place, &mut Pace::new(self.options.clock.now_ns()))?;
         }
         Ok(())
     }
 
-    /// Goes on with a cell that the worker owns, until its mailbox is empty or time is up.
+    /// Goes on with a cell that the worker owns, and where cells are called with those of the stage
+    /// that are called next, until time is up.
+    fn run_cells(
+        &self,
+        stage: usize,
+        mut cell: usize,
+        place: WorkerPlace,
+        mut pace: Pace,
+    ) -> Result<()> {
+        while self.run_cell(stage, cell, place, &mut pace)? && self.goes_on_with_calls() {
+            let Some(next) = self.ready_cell_at(stage, place) else { return Ok(()) };
+            cell = next;
+        }
+        Ok(())
+    }
+
+    /// A policy that ranks the stages does so for each cell.
+    fn goes_on_with_calls(&self) -> bool {
+        self.calls_cells() && self.elements_per_task > 1 && !self.is_over()
+    }
+
+    /// Goes on with a cell that the worker owns, until its mailbox is empty or time is up. True if
+    /// there is time left.
     fn run_cell(
         &self,
         stage: usize,
         place_of_cell: usize,
         place: WorkerPlace,
-        mut pace: Pace,
-    ) -> Result<()> {
+        pace: &mut Pace,
+    ) -> Result<bool> {
         let StageRunKind::Operator(operator) = &self.stages[stage].kind else {
             unreachable!("only operators have cells")
         };
@@ -263,7 +285,7 @@ impl Job {
             match progress {
                 Taken::Unfinished => {
                     self.list_cell(stage, place_of_cell, cell);
-                    return Ok(());
+                    return Ok(false);
                 }
                 Taken::Rows { lane, container, bytes } => {
                     self.stages[stage].metrics.meter.take_piece();
@@ -281,12 +303,13 @@ impl Job {
             }
             // Only now: the next owner may take the barrier of the very container that these rows
             // were consumed from, and whoever completes it relies on the count.
-            if !cell.mailbox.done() {
-                return Ok(());
-            }
-            if pace.is_over(|| self.options.clock.now_ns()) {
+            let has_more = cell.mailbox.done();
+            let is_over = pace.is_over(|| self.options.clock.now_ns());
+            if has_more && is_over {
                 self.list_cell(stage, place_of_cell, cell);
-                return Ok(());
+            }
+            if !has_more || is_over {
+                return Ok(!is_over);
             }
         }
     }
@@ -493,10 +516,14 @@ impl Job {
         match answer {
             SourcePoll::Batch(batch) => {
                 run.last_rows_ns.store(state.ingest_ns, Ordering::Relaxed);
-                self.wake_from_idle(stage, run, state);
+                self.wake_from_idle(stage, run, state)?;
                 let rows = batch.batch.num_rows();
                 self.send(stage, state, batch, place, wall_ms)?;
                 Ok(Some(rows))
+            }
+            SourcePoll::Heartbeat(time_ms) => {
+                self.wake_from_idle(stage, run, state)?;
+                self.take_heartbeat(stage, state, time_ms).map(|()| None)
             }
             SourcePoll::Pending => {
                 // The call to end may have come before `read` cleared the mark. SeqCst on both
@@ -527,6 +554,9 @@ impl Job {
         if let Some(batch) = state.leftover.pop_front() {
             return Ok(SourcePoll::Batch(batch));
         }
+        if let Some(time_ms) = state.heartbeat_ms.take() {
+            return Ok(SourcePoll::Heartbeat(time_ms));
+        }
         // Cleared first: a wake-up that comes while the source is asked sets it again.
         run.ready.store(false, Ordering::SeqCst);
         let wanted = state.bundle_rows.min(rows_max);
@@ -551,6 +581,17 @@ impl Job {
                 return Ok(SourcePoll::Pending);
             }
             SourcePoll::Pending => run.ready.store(true, Ordering::SeqCst),
+            SourcePoll::Heartbeat(time_ms) => {
+                run.ready.store(true, Ordering::SeqCst);
+                run.last_rows_ns.store(now_ns, Ordering::Relaxed);
+                if state.gather.is_empty() {
+                    state.ingest_ns = now_ns;
+                    return Ok(SourcePoll::Heartbeat(time_ms));
+                }
+                // It is about what comes behind the rows that came before it.
+                state.heartbeat_ms = Some(time_ms);
+                return self.gathered(state);
+            }
             SourcePoll::End if state.gather.is_empty() => return Ok(SourcePoll::End),
             SourcePoll::End => {
                 state.at_end = true;
@@ -619,6 +660,20 @@ impl Job {
             let down = &self.stages[edge.to.0].lanes[edge.lane_base];
             let container = state.current[place].get_or_insert_with(|| down.append());
             self.deposit(stage, edge, edge.lane_base, container, bundle.clone(), false)?;
+        }
+        match state.assigner.as_mut().and_then(|assigner| assigner.take_watermark()) {
+            Some(watermark) => self.end_epoch(stage, state, watermark),
+            None => Ok(()),
+        }
+    }
+
+    /// No row of the source to come is older than this.
+    fn take_heartbeat(&self, stage: usize, state: &mut SourceState, time_ms: i64) -> Result<()> {
+        if let Some(assigner) = &mut state.assigner {
+            assigner.raise_watermark(Watermark(time_ms.saturating_sub(1)));
+        }
+        if let Some(flow) = &self.ordered {
+            return self.ingest_heartbeat(flow, stage, state, time_ms);
         }
         match state.assigner.as_mut().and_then(|assigner| assigner.take_watermark()) {
             Some(watermark) => self.end_epoch(stage, state, watermark),

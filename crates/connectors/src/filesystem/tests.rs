@@ -54,6 +54,7 @@ fn drain(source: &mut dyn Source, rows_max: usize) -> Result<Vec<RecordBatch>> {
                 batches.push(batch.batch);
             }
             SourcePoll::Pending => woken.recv_timeout(Duration::from_secs(20)).expect("a wake-up"),
+            SourcePoll::Heartbeat(_) => {}
             SourcePoll::End => return Ok(batches),
         }
     }

@@ -47,6 +47,10 @@ pub enum RowPoll {
     Rows,
     /// None now; the waker will be called.
     Pending,
+    /// Behind the rows that were added, if any: a promise that no row to come is older than this, in
+    /// milliseconds since 1970. It raises the watermark to just before it, and lets merges by time
+    /// go on. The source is asked again at once.
+    Heartbeat(i64),
     /// There will never be more.
     End,
 }
@@ -69,12 +73,13 @@ pub(super) struct Packing<T, S> {
     pub source: S,
     pub time: Option<TimeOf<T>>,
     pub rows: Vec<T>,
+    pub heartbeat_ms: Option<i64>,
     pub has_ended: bool,
 }
 
 impl<T, S> Packing<T, S> {
     pub(super) fn new(source: S, time: Option<TimeOf<T>>) -> Self {
-        Packing { source, time, rows: Vec::new(), has_ended: false }
+        Packing { source, time, rows: Vec::new(), heartbeat_ms: None, has_ended: false }
     }
 }
 
@@ -86,14 +91,23 @@ impl<T: Row, S: RowSource<T>> Source for Packing<T, S> {
         self.source.start(waker)
     }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
+        if let Some(time_ms) = self.heartbeat_ms.take() {
+            return Ok(SourcePoll::Heartbeat(time_ms));
+        }
         if self.has_ended {
             return Ok(SourcePoll::End);
         }
         let answer = self.source.poll(rows_max.max(1), &mut self.rows)?;
         self.has_ended = answer == RowPoll::End;
         // Rows that came with another answer than that there are rows are not lost.
-        if self.rows.is_empty() && answer != RowPoll::Rows {
-            return Ok(if self.has_ended { SourcePoll::End } else { SourcePoll::Pending });
+        match answer {
+            RowPoll::End if self.rows.is_empty() => return Ok(SourcePoll::End),
+            RowPoll::Pending if self.rows.is_empty() => return Ok(SourcePoll::Pending),
+            RowPoll::Heartbeat(time_ms) if self.rows.is_empty() => {
+                return Ok(SourcePoll::Heartbeat(time_ms));
+            }
+            RowPoll::Heartbeat(time_ms) => self.heartbeat_ms = Some(time_ms),
+            _ => {}
         }
         let batch = pack(self.rows.drain(..), self.time.as_ref())?;
         Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))

@@ -37,8 +37,9 @@ pub(super) fn run_options(settings: &Settings, session: &SessionOptions) -> Resu
         bundle_rows_max: settings.bundle_rows_max(),
         bundle_linger: settings.bundle_linger(),
         memory_limit_bytes: limit_bytes(limit, memory::available_bytes()),
+        idle_timeout: settings.idle_timeout(),
         // Which rows come while an input is idle depends on when the job runs.
-        idle_timeout: settings.idle_timeout().filter(|_| !settings.order().is_ordered()),
+        allow_nondeterministic_order: settings.allows_nondeterministic(),
         ..RunOptions::default()
     })
 }
@@ -117,16 +118,17 @@ mod tests {
     }
 
     #[test]
-    fn ordered_contracts_know_no_idle_input() {
+    fn the_clock_has_no_say_in_ordered_contracts_unless_it_is_allowed() {
         let mut settings = Settings::default();
         let options =
             |settings: &Settings| run_options(settings, &SessionOptions::default()).expect("valid");
-        assert!(options(&settings).idle_timeout.is_some());
         for order in [OrderContract::Arrival, OrderContract::EventTime] {
             settings.set("pipeline.order", &order.to_string()).expect("a contract");
             assert_eq!(options(&settings).order, order);
-            assert_eq!(options(&settings).idle_timeout, None);
+            assert!(!options(&settings).allow_nondeterministic_order);
         }
+        settings.set("pipeline.order.allow-nondeterministic", "true").expect("a switch");
+        assert!(options(&settings).allow_nondeterministic_order);
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Job {
         if self.is_source(stage) {
             return Some(Task::Poll { stage });
         }
-        if let Some(cell) = self.stages[stage].ready.pop() {
+        if let Some(cell) = self.ready_cell_at(stage, place) {
             return Some(Task::Cell { stage, cell });
         }
         if !self.has_queued(stage) {

@@ -13,6 +13,7 @@ use thalweg_ordering::{Mailbox, Sleep};
 
 use super::{Job, Report, SinkReceivers};
 use crate::barrier::{Completions, Joint};
+use crate::dispatcher::ReadyCells;
 use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::memory::MemoryAccount;
@@ -49,7 +50,6 @@ pub(crate) fn build(
             edges: edges[place].clone(),
             metrics: StageMetrics::new(),
             ended: AtomicBool::new(false),
-            ready: Queue::new(),
             inputs: inputs.iter().map(|input| input.from.0).collect(),
         });
     }
@@ -57,18 +57,22 @@ pub(crate) fn build(
     let sources = (0..stages.len()).filter(|&place| is_source(&stages[place])).collect();
     let sinks = stages.iter().filter(|stage| matches!(stage.kind, StageRunKind::Sink(_))).count();
     let inputs = stages.iter().map(|stage| stage.inputs.clone()).collect();
+    let cells: Vec<usize> = stages.iter().map(StageRun::num_cells).collect();
+    let (scheme, of_stages) = (options.partitioning(), options.scheduler.chooses_stages());
+    let ready = ReadyCells::new(scheme, &cells, options.workers, of_stages);
     let job = Job {
         sources,
         memory: MemoryAccount::new(options.memory_limit_bytes, options.workers),
         sleep: Arc::new(Sleep::new()),
         urgent: Queue::new(),
-        ready: Queue::new(),
+        ready,
         ordered,
         turn: AtomicUsize::new(0),
         // A policy that ranks the stages does so for each element.
         elements_per_task: if options.scheduler.chooses_stages() { 1 } else { ELEMENTS_PER_TASK },
         measuring: Measuring::new(inputs, options.scheduler_window),
         latency: LatencyHistogram::new(),
+        passage: LatencyHistogram::new(),
         stopping: AtomicBool::new(false),
         over: AtomicBool::new(false),
         failure: Mutex::new(None),
@@ -183,6 +187,7 @@ fn source_run(
             current: Vec::new(),
             leftover: VecDeque::new(),
             gather: Gather::default(),
+            heartbeat_ms: None,
             at_end: false,
             serial: 0,
             epoch: 0,
@@ -297,6 +302,7 @@ pub(crate) fn report(job: &Job) -> Report {
         metrics: job.metrics(),
         elapsed: Duration::from_nanos(elapsed_ns),
         latency: job.latency.percentiles(),
+        passage: job.passage.percentiles(),
         peak_bytes: job.memory.peak_bytes(),
         cancelled,
     }

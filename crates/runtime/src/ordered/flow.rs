@@ -4,12 +4,15 @@ use thalweg_core::{Bundle, Result, Watermark};
 use thalweg_ordering::sync::Ordering;
 
 use super::exit::Room;
-use super::{Arrival, Element, OrderedFlow, Outcome, Port, Ports, Routed, element_bytes};
+use super::{Arrival, Element, OrderedFlow, Outcome, Passage, Port, Ports, Routed, element_bytes};
 use crate::dispatcher::{Task, WorkerPlace};
 use crate::job::Job;
 use crate::metrics::StageMetrics;
 use crate::stage::{OperatorRun, SinkBatch, SinkMessage, SinkRun, StageRunKind};
 use crate::task::{Pace, apply_transform};
+
+/// The passage of one element in so many is measured.
+const PASSAGE_SAMPLE: u64 = 8;
 
 impl Job {
     pub(crate) fn ordered_flow(&self) -> &OrderedFlow {
@@ -21,7 +24,7 @@ impl Job {
     /// Hands the outcome of an element to the stages downstream. Called in order, by one thread at
     /// a time for each stage.
     pub(crate) fn pass_on(&self, flow: &OrderedFlow, stage: usize, outcome: Outcome) -> Result<()> {
-        let Outcome { serial, mut ports, ingest_ns, frontier_ms } = outcome;
+        let Outcome { passage, mut ports } = outcome;
         let edges = &self.stages[stage].edges;
         for (place, (edge, &lane)) in edges.iter().zip(&flow.stages[stage].lanes).enumerate() {
             let is_last = edges[place + 1..].iter().all(|later| later.port != edge.port);
@@ -31,7 +34,7 @@ impl Job {
                 if is_last { std::mem::take(&mut port.bundles) } else { port.bundles.clone() };
             let bytes = element_bytes(&bundles);
             self.count_outgoing(stage, &bundles, bytes);
-            let element = Element { serial, bundles, watermark, ingest_ns, bytes, frontier_ms };
+            let element = Element { passage, bundles, watermark, bytes };
             self.arrive(flow, edge.to.0, lane, element)?;
         }
         Ok(())
@@ -103,6 +106,11 @@ impl Job {
     }
 
     fn write_element(&self, stage: usize, sink: &SinkRun, element: Element) -> Result<()> {
+        let Passage { serial, ingest_ns, .. } = element.passage;
+        if serial.is_multiple_of(PASSAGE_SAMPLE) {
+            let now_ns = self.options.clock.now_ns();
+            self.passage.record_us(now_ns.saturating_sub(ingest_ns) / 1000);
+        }
         let metrics = &self.stages[stage].metrics;
         let mut bytes_left = element.bytes;
         for bundle in element.bundles.into_iter().filter(|bundle| bundle.num_rows() > 0) {
@@ -111,7 +119,7 @@ impl Job {
             let bytes = bundle.memory_bytes().min(bytes_left);
             bytes_left -= bytes;
             let Bundle { batch, kinds, .. } = bundle;
-            let rows = SinkBatch { bytes, ingest_ns: element.ingest_ns, batch, kinds };
+            let rows = SinkBatch { bytes, ingest_ns, batch, kinds };
             self.send_to_sink(stage, sink, SinkMessage::Rows(rows))?;
         }
         self.memory.add_in_flight(-(bytes_left as i64));
@@ -185,7 +193,7 @@ impl Job {
         let StageRunKind::Transform(transform) = &run.kind else {
             unreachable!("only stateless stages get here")
         };
-        let Element { serial, bundles, watermark, ingest_ns, bytes, frontier_ms } = element;
+        let Element { passage, bundles, watermark, bytes } = element;
         let ended = run.ended.load(Ordering::Relaxed);
         let apply = |bundle: Bundle| {
             StageMetrics::add(&run.metrics.rows_in, bundle.num_rows() as u64);
@@ -205,8 +213,7 @@ impl Job {
             run.metrics.set_watermark(watermark);
         }
         let ports = Ports::One(Port { bundles, watermark });
-        let outcome = Outcome { serial, ports, ingest_ns, frontier_ms };
-        self.send_outcome(flow, stage, place, outcome, bytes)
+        self.send_outcome(flow, stage, place, Outcome { passage, ports }, bytes)
     }
 
     fn route_element(

@@ -6,7 +6,7 @@ use arrow_buffer::ScalarBuffer;
 use thalweg_core::{Bundle, OrderContract, Result, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::Ordering;
 
-use super::{Arrival, Element, OrderedFlow, Outcome, Port, Ports, element_bytes};
+use super::{Arrival, Element, OrderedFlow, Outcome, Passage, Port, Ports, element_bytes};
 use crate::interleaving::Step;
 use crate::job::Job;
 use crate::metrics::StageMetrics;
@@ -24,8 +24,8 @@ impl Job {
     ) -> Result<()> {
         if !flow.places_watermarks {
             let watermark = state.assigner.as_mut().and_then(|assigner| assigner.take_watermark());
-            let entered = (state.ingest_ns, i64::MIN);
-            return self.ingest(flow, stage, vec![bundle], watermark, entered);
+            let passage = Passage::new(state.ingest_ns, i64::MIN);
+            return self.ingest(flow, stage, vec![bundle], watermark, passage);
         }
         let times = match (&state.assigner, flow.order) {
             (Some(assigner), OrderContract::EventTime) => assigner.row_times(&bundle.batch)?,
@@ -37,14 +37,14 @@ impl Job {
         let mut from = 0;
         for (rows, watermark) in cuts {
             let part = flow.slice(&bundle, times.as_ref(), from, rows - from);
-            let entered = (state.ingest_ns, frontier(state, &part));
-            self.ingest(flow, stage, vec![part], Some(watermark), entered)?;
+            let passage = Passage::new(state.ingest_ns, frontier(state, &part));
+            self.ingest(flow, stage, vec![part], Some(watermark), passage)?;
             from = rows;
         }
         if from < bundle.num_rows() || from == 0 {
             let part = flow.slice(&bundle, times.as_ref(), from, bundle.num_rows() - from);
-            let entered = (state.ingest_ns, frontier(state, &part));
-            self.ingest(flow, stage, vec![part], None, entered)?;
+            let passage = Passage::new(state.ingest_ns, frontier(state, &part));
+            self.ingest(flow, stage, vec![part], None, passage)?;
         }
         Ok(())
     }
@@ -56,7 +56,42 @@ impl Job {
         stage: usize,
         ingest_ns: u64,
     ) -> Result<()> {
-        self.ingest(flow, stage, Vec::new(), Some(Watermark::END), (ingest_ns, i64::MAX))
+        let passage = Passage::new(ingest_ns, i64::MAX);
+        self.ingest(flow, stage, Vec::new(), Some(Watermark::END), passage)
+    }
+
+    /// A source is idle from here on, or no longer.
+    pub(crate) fn ingest_idleness(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        idle: bool,
+    ) -> Result<()> {
+        let now_ns = self.options.clock.now_ns();
+        let passage = Passage { idle: Some(idle), ..Passage::new(now_ns, i64::MIN) };
+        self.ingest(flow, stage, Vec::new(), None, passage)
+    }
+
+    /// A source has promised that none of its rows to come is older.
+    pub(crate) fn ingest_heartbeat(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        state: &mut SourceState,
+        time_ms: i64,
+    ) -> Result<()> {
+        state.frontier_ms = state.frontier_ms.max(time_ms);
+        let taken = state.taken;
+        let watermark = state.assigner.as_mut().and_then(|assigner| {
+            let running = assigner.running_watermark();
+            match flow.places_watermarks {
+                true => (running > taken && assigner.crosses(taken, running)).then_some(running),
+                false => assigner.take_watermark(),
+            }
+        });
+        state.taken = watermark.unwrap_or(taken);
+        let passage = Passage::new(state.ingest_ns, state.frontier_ms);
+        self.ingest(flow, stage, Vec::new(), watermark, passage)
     }
 
     fn ingest(
@@ -65,10 +100,10 @@ impl Job {
         stage: usize,
         bundles: Vec<Bundle>,
         watermark: Option<Watermark>,
-        (ingest_ns, frontier_ms): (u64, i64),
+        passage: Passage,
     ) -> Result<()> {
         let bytes = element_bytes(&bundles);
-        let element = Element { serial: 0, bundles, watermark, ingest_ns, bytes, frontier_ms };
+        let element = Element { passage, bundles, watermark, bytes };
         flow.ingest.put((stage, element), |(source, element)| {
             let Some(replaying) = &flow.replaying else { return self.enter(flow, source, element) };
             // Only the one whose turn it is keeps this lock; others look whose turn it is.
@@ -88,18 +123,18 @@ impl Job {
     fn enter(&self, flow: &OrderedFlow, source: usize, mut element: Element) -> Result<()> {
         self.record(source, &element)?;
         // Relaxed: only the one whose turn it is gets here.
-        element.serial = flow.serial.fetch_add(1, Ordering::Relaxed);
+        element.passage.serial = flow.serial.fetch_add(1, Ordering::Relaxed);
         for bundle in &mut element.bundles {
-            bundle.stamps.serial = element.serial;
+            bundle.stamps.serial = element.passage.serial;
         }
-        self.expect_at_merges(flow, source, element.serial)?;
+        self.expect_at_merges(flow, source, element.passage.serial)?;
         let metrics = &self.stages[source].metrics;
         if let Some(watermark) = element.watermark {
             metrics.set_watermark(watermark);
         }
-        let Element { serial, bundles, watermark, ingest_ns, frontier_ms, .. } = element;
+        let Element { passage, bundles, watermark, .. } = element;
         let ports = Ports::One(Port { bundles, watermark });
-        self.pass_on(flow, source, Outcome { serial, ports, ingest_ns, frontier_ms })
+        self.pass_on(flow, source, Outcome { passage, ports })
     }
 
     /// Takes down that rows of an input, or its end, have come in.

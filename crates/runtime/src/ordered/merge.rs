@@ -8,39 +8,39 @@
 //! The sequence of ingestion (which source brought which serial) is told to each merge before the
 //! element itself sets out. The watermark that leaves is the least over all lanes, so it stands
 //! where the data decide as long as the elements of a source end where its watermark moves.
+//!
+//! A lane that goes idle leaves the joint watermark at the element that says so, and is back at the
+//! one that says so; rows that the others have passed in between are stamped with what they reached.
 
 use std::collections::VecDeque;
 
 use thalweg_core::{Bundle, Result, Watermark};
 
+use super::lanes::JointOfLanes;
 use super::rows::by_ordinal;
-use super::{Element, MergeKind};
+use super::{Element, MergeKind, Passage};
 
 /// The edges into one stage.
 pub(crate) struct Merge {
     lanes: Vec<MergeLane>,
     /// Sources in the order in which their elements were ingested.
     expected: VecDeque<(u64, usize)>,
-    watermark: Watermark,
+    joint: JointOfLanes,
 }
 
 struct MergeLane {
     /// Which sources feed it, by stage.
     fed_by: Vec<bool>,
     elements: VecDeque<Element>,
-    watermark: Watermark,
 }
 
 impl Merge {
     /// `fed_by` says for each lane which sources (by stage) feed it.
     pub(crate) fn new(fed_by: Vec<Vec<bool>>) -> Self {
-        let lane =
-            |fed_by| MergeLane { fed_by, elements: VecDeque::new(), watermark: Watermark::MIN };
-        Merge {
-            lanes: fed_by.into_iter().map(lane).collect(),
-            expected: VecDeque::new(),
-            watermark: Watermark::MIN,
-        }
+        let joint = JointOfLanes::new(fed_by.len());
+        let lane = |fed_by| MergeLane { fed_by, elements: VecDeque::new() };
+        let lanes = fed_by.into_iter().map(lane).collect();
+        Merge { lanes, expected: VecDeque::new(), joint }
     }
 
     /// True if elements of this source come here.
@@ -67,28 +67,36 @@ impl Merge {
         }
         self.expected.pop_front();
         let mut parts = Vec::new();
-        for lane in self.lanes.iter_mut().filter(is_fed) {
-            let element = lane.elements.pop_front().expect("checked above");
-            assert_eq!(element.serial, serial, "every serial reaches every lane in order");
-            lane.watermark = element.watermark.unwrap_or(lane.watermark).max(lane.watermark);
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            if !lane.fed_by[source] {
+                continue;
+            }
+            let mut element = lane.elements.pop_front().expect("checked above");
+            let of_element = element.passage.serial;
+            assert_eq!(of_element, serial, "every serial reaches every lane in order");
+            let stamps = element.bundles.iter_mut().map(|bundle| &mut bundle.stamps);
+            stamps.for_each(|stamps| self.joint.stamp(number, &mut stamps.watermark_before));
+            self.joint.take(number, element.passage.idle, element.watermark);
             parts.push(element);
         }
-        let joint = self.lanes.iter().map(|lane| lane.watermark).min();
-        let joint = joint.expect("a merge has lanes");
-        let watermark = (joint > self.watermark).then_some(joint);
-        self.watermark = joint;
-        combine(serial, parts, watermark).map(Some)
+        let (watermark, idle) = (self.joint.advance(), self.joint.idle_change());
+        combine(parts, watermark, idle).map(Some)
     }
 }
 
 /// One element of the parts that came by several edges: rows by source row, then edge.
-fn combine(serial: u64, parts: Vec<Element>, watermark: Option<Watermark>) -> Result<Element> {
-    let ingest_ns = parts.iter().map(|part| part.ingest_ns).max().unwrap_or(0);
+fn combine(
+    parts: Vec<Element>,
+    watermark: Option<Watermark>,
+    idle: Option<bool>,
+) -> Result<Element> {
+    let of_source = parts[0].passage;
+    let ingest_ns = parts.iter().map(|part| part.passage.ingest_ns).max().unwrap_or(0);
     let bytes = parts.iter().map(|part| part.bytes).sum();
-    let frontier_ms = parts.iter().map(|part| part.frontier_ms).max().unwrap_or(i64::MIN);
+    let passage = Passage { ingest_ns, idle, ..of_source };
     let bundles: Vec<Bundle> = parts.into_iter().flat_map(|part| part.bundles).collect();
     let bundles = by_ordinal(bundles)?.into_iter().collect();
-    Ok(Element { serial, bundles, watermark, ingest_ns, bytes, frontier_ms })
+    Ok(Element { passage, bundles, watermark, bytes })
 }
 
 impl MergeKind {

@@ -48,6 +48,7 @@ use turn::InTurn;
 mod exit;
 mod flow;
 mod ingest;
+mod lanes;
 mod merge;
 mod operator;
 mod replay;
@@ -62,22 +63,38 @@ const UNDER_WAY_MAX: usize = 256;
 /// What an element counts in the memory account on top of its rows.
 const ELEMENT_BYTES: usize = 64;
 
+/// What goes with an element through all stages, and is the same for everything derived from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Passage {
+    /// Its place in the sequence of ingestion.
+    pub(crate) serial: u64,
+    /// When its youngest row entered the engine.
+    pub(crate) ingest_ns: u64,
+    /// In `event_time`: no row of a later element is older. So it tells how far a lane has come even
+    /// where no row is left.
+    pub(crate) frontier_ms: i64,
+    /// The lane is idle from here on, or no longer. Only where the clock may change the sequence.
+    pub(crate) idle: Option<bool>,
+}
+
+impl Passage {
+    /// Of an element that has no serial yet.
+    fn new(ingest_ns: u64, frontier_ms: i64) -> Self {
+        Passage { serial: 0, ingest_ns, frontier_ms, idle: None }
+    }
+}
+
 /// Rows and perhaps a watermark behind them, under one serial.
 #[derive(Clone)]
 pub struct Element {
-    /// Its place in the sequence of ingestion.
-    pub(crate) serial: u64,
+    /// Its serial and what else stays with it.
+    pub(crate) passage: Passage,
     /// The rows, in order.
     pub(crate) bundles: Vec<Bundle>,
     /// The watermark behind them.
     pub(crate) watermark: Option<Watermark>,
-    /// When its youngest row entered the engine.
-    pub(crate) ingest_ns: u64,
     /// What it counts in the memory account.
     pub(crate) bytes: usize,
-    /// In `event_time`: no row of a later element is older. The same for everything that is derived
-    /// from the element, so that it tells how far a lane has come even where no row is left.
-    pub(crate) frontier_ms: i64,
 }
 
 impl Element {
@@ -99,10 +116,8 @@ pub(crate) struct Routed {
 
 /// What became of an element.
 pub(crate) struct Outcome {
-    serial: u64,
+    passage: Passage,
     ports: Ports,
-    ingest_ns: u64,
-    frontier_ms: i64,
 }
 
 /// What leaves by one port.
@@ -260,9 +275,7 @@ struct Dispatch {
 pub struct Gather {
     /// The serial within the stage.
     place: u64,
-    serial: u64,
-    ingest_ns: u64,
-    frontier_ms: i64,
+    passage: Passage,
     /// The place of rows that are made at the watermark: behind all rows of the element.
     closing_place: i64,
     bytes: usize,
@@ -341,6 +354,11 @@ impl OrderedFlow {
             has_merges,
             places_watermarks: has_merges || rows_depend,
         }
+    }
+
+    /// True if the sources follow a recording.
+    pub(crate) fn is_replaying(&self) -> bool {
+        self.replaying.is_some()
     }
 }
 

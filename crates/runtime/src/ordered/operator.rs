@@ -71,10 +71,9 @@ impl Job {
         place: u64,
         element: &Element,
     ) -> Result<()> {
-        let Element { serial, ingest_ns, frontier_ms, bytes, .. } = *element;
         let ports = empty_ports(operator.operator.ports(), None, None);
-        let outcome = Outcome { serial, ports, ingest_ns, frontier_ms };
-        self.send_outcome(flow, stage, place, outcome, bytes)
+        let outcome = Outcome { passage: element.passage, ports };
+        self.send_outcome(flow, stage, place, outcome, element.bytes)
     }
 
     /// Posts the pieces of an element and its watermark; one hold on the gather stays with the
@@ -95,11 +94,9 @@ impl Job {
         });
         let gather = Arc::new(Gather {
             place: dispatch.next,
-            serial: element.serial,
-            ingest_ns: element.ingest_ns,
-            frontier_ms: element.frontier_ms,
+            passage: element.passage,
             closing_place: match self.options.order {
-                OrderContract::EventTime => element.frontier_ms,
+                OrderContract::EventTime => element.passage.frontier_ms,
                 _ => AT_WATERMARK,
             },
             bytes: element.bytes,
@@ -182,7 +179,7 @@ impl Job {
             watermark,
             pass: gather.pass,
             passed_before: gather.passed_before,
-            ingest_ns: gather.ingest_ns,
+            ingest_ns: gather.passage.ingest_ns,
             cells: operator.cells.len(),
             exchange: Exchange::new(operator.cells.len()),
             gather: Arc::clone(gather),
@@ -314,8 +311,7 @@ impl Gather {
             let places = keeps_places.then(|| vec![self.closing_place; rows]);
             out[port].bundles.extend(in_bundles(self.bundle(ordered, places)));
         }
-        let (serial, ingest_ns, frontier_ms) = (self.serial, self.ingest_ns, self.frontier_ms);
-        Ok(Outcome { serial, ports: out, ingest_ns, frontier_ms })
+        Ok(Outcome { passage: self.passage, ports: out })
     }
 
     /// The rows of the source bundle behind rows that these rows of a bundle caused.
@@ -330,8 +326,8 @@ impl Gather {
 
     fn bundle(&self, ordered: Ordered, places: Option<Vec<i64>>) -> Bundle {
         let stamps = Stamps {
-            serial: self.serial,
-            ingest_ns: self.ingest_ns,
+            serial: self.passage.serial,
+            ingest_ns: self.passage.ingest_ns,
             watermark_before: WatermarkBefore::All(self.passed_before),
             row_places: places.map(Into::into),
             ..Stamps::first()

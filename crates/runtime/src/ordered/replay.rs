@@ -147,6 +147,7 @@ fn other_data(what: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ordered::Passage;
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_array::{ArrayRef, Int64Array, RecordBatch};
@@ -157,7 +158,7 @@ mod tests {
         let column: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers));
         let batch = RecordBatch::try_from_iter([("n", column)]).expect("one column");
         let bundles = vec![Bundle::new(batch, Stamps::first())];
-        Element { serial: 0, bundles, watermark, ingest_ns: 0, bytes: 0, frontier_ms: 0 }
+        Element { passage: Passage::new(0, 0), bundles, watermark, bytes: 0 }
     }
 
     fn end() -> Element {

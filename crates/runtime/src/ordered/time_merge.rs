@@ -13,12 +13,17 @@
 //! Nobody waits: the rows of a lane that is behind hold the others back in their queues, which
 //! count in the memory account, and [`TimeMerge::held_by`] names it. There is no deadlock: a full
 //! memory account asks the source that is furthest behind in time, which is the one waited for.
+//!
+//! # Idle lanes
+//! Where the clock may change the sequence, a lane that is idle is not waited for. When it is back,
+//! its rows stand behind what has left by then, and are stamped with the watermark that did.
 
 use std::collections::VecDeque;
 
 use thalweg_core::{Bundle, Error, Result, Stamps, Watermark};
 
-use super::Element;
+use super::lanes::JointOfLanes;
+use super::{Element, Passage};
 use crate::sorted_merge::{MergedRows, SortedMerge, SortedRows};
 
 /// The most rows that leave in one element.
@@ -28,17 +33,21 @@ const MERGED_ROWS_MAX: usize = 64 * 1024;
 pub(crate) struct TimeMerge {
     merge: SortedMerge,
     lanes: Vec<Lane>,
-    watermark: Watermark,
+    joint: JointOfLanes,
     serial: u64,
     held_by: Option<usize>,
     /// What elements counted beyond their rows and was not given back yet.
     bytes: usize,
     /// The time of the last row or watermark that left.
     frontier_ms: i64,
+    /// A lane has come further in time, and no row of it tells so.
+    has_heartbeat: bool,
 }
 
+#[derive(Default)]
 struct Lane {
-    watermark: Watermark,
+    /// Before this no row of it has a place any more, since others went on without it.
+    floor_ms: Option<i64>,
     /// The watermarks whose marks wait in the merge, and when they entered the engine.
     marked: VecDeque<(Watermark, u64)>,
 }
@@ -46,15 +55,15 @@ struct Lane {
 impl TimeMerge {
     /// A merge of so many lanes.
     pub(crate) fn new(lanes: usize) -> Self {
-        let lane = || Lane { watermark: Watermark::MIN, marked: VecDeque::new() };
         TimeMerge {
             merge: SortedMerge::with_times_beside(lanes),
-            lanes: (0..lanes).map(|_| lane()).collect(),
-            watermark: Watermark::MIN,
+            lanes: (0..lanes).map(|_| Lane::default()).collect(),
+            joint: JointOfLanes::new(lanes),
             serial: 0,
             held_by: None,
             bytes: 0,
             frontier_ms: i64::MIN,
+            has_heartbeat: false,
         }
     }
 
@@ -65,10 +74,17 @@ impl TimeMerge {
 
     /// An element has come by a lane.
     pub(crate) fn push(&mut self, lane: usize, element: Element) -> Result<()> {
-        let Element { bundles, watermark, ingest_ns, bytes, frontier_ms, .. } = element;
+        let Element { passage, bundles, watermark, bytes } = element;
+        let Passage { ingest_ns, frontier_ms, idle, .. } = passage;
         self.bytes += bytes;
+        self.has_heartbeat |= bundles.is_empty() && watermark.is_none() && idle.is_none();
+        if let Some(idle) = idle {
+            self.set_idle(lane, idle);
+        }
         for bundle in bundles.into_iter().filter(|bundle| bundle.num_rows() > 0) {
-            let rows = sorted_rows(bundle, ingest_ns)?;
+            let mut rows = sorted_rows(bundle, ingest_ns)?;
+            self.joint.stamp(lane, &mut rows.watermark_before);
+            self.lanes[lane].raise_times(&mut rows);
             self.bytes -= rows.bytes;
             self.merge.push_rows(lane, rows)?;
         }
@@ -83,11 +99,22 @@ impl TimeMerge {
         Ok(())
     }
 
+    /// A lane is not waited for from here on, or is again.
+    fn set_idle(&mut self, lane: usize, idle: bool) {
+        self.joint.set_idle(lane, idle);
+        self.merge.set_idle(lane, idle);
+        if !idle {
+            self.lanes[lane].floor_ms = Some(self.frontier_ms);
+            self.merge.advance_to(lane, self.frontier_ms);
+        }
+    }
+
     /// Everything that is ready, up to a watermark, as one element. Its bytes are those that what
     /// it was made of counted.
     pub(crate) fn pop(&mut self) -> Result<Option<Element>> {
-        let (mut bundles, mut rows, mut advanced) = (Vec::new(), 0, None);
-        let mut ingest_ns = 0;
+        let (mut bundles, mut rows, mut ingest_ns) = (Vec::new(), 0, 0);
+        // A lane that has just become idle may have been the last one that held it back.
+        let mut advanced = self.joint.advance();
         while advanced.is_none() && rows < MERGED_ROWS_MAX {
             if let Some(merged) = self.merge.ready(MERGED_ROWS_MAX - rows)? {
                 rows += merged.times.len();
@@ -107,13 +134,27 @@ impl TimeMerge {
             }
         }
         self.held_by = self.merge.held_by();
-        if bundles.is_empty() && advanced.is_none() {
+        let idle = self.joint.idle_change();
+        let is_blank = bundles.is_empty() && advanced.is_none() && idle.is_none();
+        if is_blank && !self.takes_heartbeat() {
             return Ok(None);
         }
-        let serial = self.serial;
+        let (serial, frontier_ms) = (self.serial, self.frontier_ms);
         self.serial += 1;
-        let (bytes, frontier_ms) = (std::mem::take(&mut self.bytes), self.frontier_ms);
-        Ok(Some(Element { serial, bundles, watermark: advanced, ingest_ns, bytes, frontier_ms }))
+        let passage = Passage { serial, ingest_ns, frontier_ms, idle };
+        let bytes = std::mem::take(&mut self.bytes);
+        Ok(Some(Element { passage, bundles, watermark: advanced, bytes }))
+    }
+
+    /// A heartbeat has moved what no row to come can be older than.
+    fn takes_heartbeat(&mut self) -> bool {
+        let has_heartbeat = std::mem::take(&mut self.has_heartbeat);
+        let Some(least_ms) = self.merge.frontier_ms().filter(|_| has_heartbeat) else {
+            return false;
+        };
+        let has_moved = least_ms > self.frontier_ms;
+        self.frontier_ms = self.frontier_ms.max(least_ms);
+        has_moved
     }
 
     fn take_watermark(&mut self, lane: usize) -> (Watermark, u64) {
@@ -122,16 +163,10 @@ impl TimeMerge {
 
     /// A lane's watermark has its turn; the joint one if it moves.
     fn advance(&mut self, lane: usize, watermark: Watermark, time_ms: i64) -> Option<Watermark> {
-        let lane = &mut self.lanes[lane];
-        lane.watermark = lane.watermark.max(watermark);
-        let joint = self.lanes.iter().map(|lane| lane.watermark).min();
-        let joint = joint.expect("a merge has lanes");
-        if joint <= self.watermark {
-            return None;
-        }
+        self.joint.raise(lane, watermark);
+        let advanced = self.joint.advance()?;
         self.frontier_ms = self.frontier_ms.max(time_ms);
-        self.watermark = joint;
-        Some(joint)
+        Some(advanced)
     }
 
     fn bundle(&self, merged: MergedRows) -> Bundle {
@@ -143,6 +178,16 @@ impl TimeMerge {
             ..Stamps::first()
         };
         Bundle { batch: merged.batch, kinds: None, stamps }
+    }
+}
+
+impl Lane {
+    /// Rows that have no place in the sequence any more stand at the first one that is left.
+    fn raise_times(&self, rows: &mut SortedRows) {
+        let Some(floor_ms) = self.floor_ms else { return };
+        if rows.times.first().is_some_and(|&first_ms| first_ms < floor_ms) {
+            rows.times = rows.times.iter().map(|&time_ms| time_ms.max(floor_ms)).collect();
+        }
     }
 }
 

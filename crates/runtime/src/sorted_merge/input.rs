@@ -14,6 +14,8 @@ pub(super) struct Input {
     /// No row that comes later is older.
     pub frontier_ms: i64,
     pub has_ended: bool,
+    /// Nothing is waited for behind the items.
+    pub is_idle: bool,
     /// The time of the row that came last, for messages.
     last_ms: Option<i64>,
     /// Rows that came so far.
@@ -35,6 +37,7 @@ impl Input {
             items: VecDeque::new(),
             frontier_ms: i64::MIN,
             has_ended: false,
+            is_idle: false,
             last_ms: None,
             positions: 0,
         }
@@ -70,12 +73,13 @@ impl Input {
         }
     }
 
-    /// What stands at this row of this item, or behind all items. `None` behind the end.
+    /// What stands at this row of this item, or behind all items. `None` behind the end, and
+    /// where nothing is waited for.
     pub(super) fn pair_at(&self, item: usize, row: usize) -> Option<Pair> {
         let time_ms = match self.items.get(item) {
             Some(Item::Rows { rows, from, .. }) => rows.times[row.max(*from)],
             Some(Item::Mark { time_ms }) => *time_ms,
-            None if self.has_ended => return None,
+            None if self.has_ended || self.is_idle => return None,
             None => self.frontier_ms,
         };
         Some((time_ms, self.number))

@@ -195,6 +195,17 @@ impl SortedMerge {
         self.inputs[input].has_ended = true;
     }
 
+    /// An input that is idle is not waited for: what comes by it later stands behind what has left
+    /// by then, whatever its time. The sequence then depends on when it was idle.
+    pub fn set_idle(&mut self, input: usize, idle: bool) {
+        self.inputs[input].is_idle = idle;
+    }
+
+    /// The least time that the next row can have; `None` if there is nothing to wait for.
+    pub fn frontier_ms(&self) -> Option<i64> {
+        self.heads().min().map(|(time_ms, _)| time_ms)
+    }
+
     /// Puts a mark behind the rows of an input.
     pub fn mark(&mut self, input: usize) {
         let input = &mut self.inputs[input];

@@ -40,7 +40,7 @@ impl Measured {
         let millions = rows as f64 / 1e6;
         self.wall.push(millions / wall.elapsed().as_secs_f64());
         self.cpu.push(millions / cpu.elapsed().as_secs_f64());
-        if let Some(latency) = report.latency {
+        if let Some(latency) = report.passage {
             self.latency_ms.push(latency.p50_us as f64 / 1000.0);
             self.latency_p9999_ms.push(latency.p9999_us as f64 / 1000.0);
         }
