@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`filesystem`] | CSV, NDJSON and Parquet files, folders, globs, standard input and output |
 //! | [`datagen`] | rows made from counters |
+//! | [`nexmark`] | the events of the NEXMark benchmark |
 //! | [`mod@print`] | rows on standard output |
 //! | [`blackhole`] | rows nowhere |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
@@ -17,6 +18,7 @@ pub mod blackhole;
 pub mod datagen;
 pub mod filesystem;
 mod handover;
+pub mod nexmark;
 pub mod options;
 pub mod output;
 pub mod print;
@@ -28,8 +30,13 @@ use thalweg_core::{Error, Result};
 use crate::options::near_miss;
 
 /// Every built-in connector. A newcomer adds a line.
-const CONNECTORS: &[&dyn Connector] =
-    &[&filesystem::Filesystem, &datagen::Datagen, &print::Print, &blackhole::Blackhole];
+const CONNECTORS: &[&dyn Connector] = &[
+    &filesystem::Filesystem,
+    &datagen::Datagen,
+    &nexmark::Nexmark,
+    &print::Print,
+    &blackhole::Blackhole,
+];
 
 /// One kind of table: how its options are checked and how it is opened.
 pub trait Connector: Send + Sync {

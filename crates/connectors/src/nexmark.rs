@@ -1,0 +1,181 @@
+//! `'connector' = 'nexmark'`: the persons, auctions and bids of the NEXMark benchmark.
+//!
+//! Event i is a pure function of the options and i, whatever the speed, the bundle size, the order of
+//! emission and the number of splits. Columns are made straight into Arrow, only those that are
+//! asked for. A table of one kind has the events of that kind among the first `'events'` of all.
+//!
+//! With a `'rate'` each event is due at a time that is fixed when the job starts; a source that
+//! falls behind catches up, and the delay counts. Event times follow `'event-time-rate'`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `events` | which events, in which order, at which times |
+//! | `columns` | columns that can be declared |
+//! | `mixed`, `jet`, `beam`, `peer` | the values, one module per preset |
+//! | `random`, `text` | what they are made of |
+//!
+//! It makes no watermarks: `WATERMARK FOR dateTime` does.
+
+mod beam;
+mod columns;
+mod events;
+mod jet;
+mod mixed;
+mod options;
+mod peer;
+mod random;
+mod text;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
+use chrono_tz::Tz;
+use thalweg_core::connector::{Sink, Source, SourceBatch, SourcePoll, TableRequest, Waker};
+use thalweg_core::shim::{Clock, SystemClock};
+use thalweg_core::{Error, Result};
+
+use self::columns::{Column, Events, Preset};
+use self::events::{Selection, Timeline};
+use self::options::{Base, NexmarkOptions};
+use crate::Connector;
+
+/// The connector.
+pub struct Nexmark;
+
+impl Connector for Nexmark {
+    fn name(&self) -> &'static str {
+        "nexmark"
+    }
+    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        if as_sink {
+            return Err(Error::plan(format!("table {} is made by nexmark", request.table))
+                .hint("it can only be read"));
+        }
+        NexmarkOptions::read(request).map(|_| ())
+    }
+    fn is_bounded(&self, request: &TableRequest) -> bool {
+        NexmarkOptions::read(request).is_ok_and(|options| options.selection.events.is_some())
+    }
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        let options = NexmarkOptions::read(request)?;
+        let columns = match &request.projection {
+            None => options.columns,
+            Some(wanted) => wanted.iter().map(|&at| options.columns[at].clone()).collect(),
+        };
+        let base_ms = match options.base {
+            Base::At(base_ms) => base_ms,
+            Base::Now => SystemClock::new().wall_ms(),
+        };
+        Ok(Box::new(NexmarkSource {
+            name: request.table.clone(),
+            preset: options.preset,
+            columns,
+            schema: request.delivered().arrow(),
+            next: options.selection.split,
+            selection: options.selection,
+            events_per_second: options.events_per_second,
+            timeline: Timeline { base_ms, events_per_second: options.event_time_per_second },
+            starts_now: options.base == Base::Now,
+            numbers: Vec::new(),
+            clock: SystemClock::new(),
+            stopped: Arc::new(AtomicBool::new(false)),
+        }))
+    }
+    fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
+        Err(Error::plan(format!("table {} is made by nexmark", request.table)))
+    }
+}
+
+struct NexmarkSource {
+    name: String,
+    preset: Box<dyn Preset>,
+    columns: Vec<Column>,
+    schema: SchemaRef,
+    selection: Selection,
+    /// The next slot.
+    next: u64,
+    events_per_second: Option<u64>,
+    timeline: Timeline,
+    starts_now: bool,
+    /// The numbers of the events of one batch; kept for its memory.
+    numbers: Vec<u64>,
+    clock: SystemClock,
+    stopped: Arc<AtomicBool>,
+}
+
+impl NexmarkSource {
+    /// How many slots may have come out by now.
+    fn due(&self) -> u64 {
+        let Some(rate) = self.events_per_second else { return u64::MAX };
+        let elapsed = u128::from(self.clock.now_ns()) * u128::from(rate) / 1_000_000_000;
+        // Slot 0 is due at once.
+        u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
+    }
+
+    fn batch(&self) -> Result<RecordBatch> {
+        let events = Events { numbers: &self.numbers, timeline: self.timeline };
+        let columns = self.columns.iter();
+        let columns = columns
+            .map(|column| column.make(self.preset.as_ref(), events))
+            .collect::<Result<_>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(self.numbers.len()));
+        Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?)
+    }
+}
+
+impl Source for NexmarkSource {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn start(&mut self, waker: Waker) -> Result<()> {
+        self.clock = SystemClock::new();
+        if self.starts_now {
+            self.timeline.base_ms = self.clock.wall_ms();
+        }
+        let Some(rate) = self.events_per_second else { return Ok(()) };
+        let pause = Duration::from_secs(1) / u32::try_from(rate).unwrap_or(u32::MAX);
+        let pause = pause.clamp(Duration::from_millis(1), Duration::from_millis(100));
+        let stopped = self.stopped.clone();
+        let timer = thread::Builder::new().name(format!("tick {}", self.name)).spawn(move || {
+            // Relaxed: the flag alone is read; it is late by at most one pause.
+            while !stopped.load(Ordering::Relaxed) {
+                thread::sleep(pause);
+                waker();
+            }
+        });
+        timer.map(|_| ()).map_err(|e| Error::resource(format!("no thread for nexmark: {e}")))
+    }
+
+    fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
+        self.numbers.clear();
+        let due = self.due();
+        self.next = self.selection.take(self.next, due, rows_max.max(1), &mut self.numbers);
+        if !self.numbers.is_empty() {
+            return Ok(SourcePoll::Batch(SourceBatch { batch: self.batch()?, origin: None }));
+        }
+        if self.next >= self.selection.slots_end() {
+            self.stop();
+            return Ok(SourcePoll::End);
+        }
+        Ok(SourcePoll::Pending)
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.selection.events.is_some()
+    }
+
+    fn stop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for NexmarkSource {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

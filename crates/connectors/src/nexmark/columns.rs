@@ -1,0 +1,258 @@
+//! The columns that a table can declare, and their Arrow arrays.
+//!
+//! Names are those of Flink's NEXMark suite, in any case; types are fixed: numbers are BIGINT,
+//! times TIMESTAMP or TIMESTAMP_LTZ of any precision, texts strings. The length of a VARCHAR is not
+//! applied: the suite says VARCHAR, which is VARCHAR(1), and means STRING.
+
+use std::sync::Arc;
+
+use arrow_array::types::{
+    ArrowTimestampType, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+};
+use arrow_array::{
+    Array, ArrayRef, Int32Array, Int64Array, PrimitiveArray, StructArray, UInt32Array,
+};
+use arrow_schema::{DataType as Arrow, TimeUnit};
+use arrow_select::take::take;
+use thalweg_core::types::timestamp_unit;
+use thalweg_core::{DataType, Error, Result};
+
+use super::events::{Entity, Timeline, entity};
+
+/// A column of a person, an auction or a bid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// The number of a person or an auction
+    Id,
+    /// A person's name
+    Name,
+    /// A person's address for mail
+    EmailAddress,
+    /// A person's card
+    CreditCard,
+    /// Where a person lives
+    City,
+    /// Where the city lies
+    State,
+    /// What is on offer
+    ItemName,
+    /// What it is like
+    Description,
+    /// The price at which an auction starts, in cents
+    InitialBid,
+    /// The price below which nothing is sold, in cents
+    Reserve,
+    /// When an auction ends
+    Expires,
+    /// The person who sells
+    Seller,
+    /// The kind of thing on offer
+    Category,
+    /// The auction of a bid
+    Auction,
+    /// The person who bids
+    Bidder,
+    /// What is offered, in cents
+    Price,
+    /// Where the bid was made
+    Channel,
+    /// The page on which it was made
+    Url,
+    /// When the event happens
+    DateTime,
+    /// Ballast
+    Extra,
+    /// The number of the event
+    Sequence,
+}
+
+impl Field {
+    /// The name in SQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            Field::Id => "id",
+            Field::Name => "name",
+            Field::EmailAddress => "emailAddress",
+            Field::CreditCard => "creditCard",
+            Field::City => "city",
+            Field::State => "state",
+            Field::ItemName => "itemName",
+            Field::Description => "description",
+            Field::InitialBid => "initialBid",
+            Field::Reserve => "reserve",
+            Field::Expires => "expires",
+            Field::Seller => "seller",
+            Field::Category => "category",
+            Field::Auction => "auction",
+            Field::Bidder => "bidder",
+            Field::Price => "price",
+            Field::Channel => "channel",
+            Field::Url => "url",
+            Field::DateTime => "dateTime",
+            Field::Extra => "extra",
+            Field::Sequence => "seq",
+        }
+    }
+
+    /// The type in SQL, for messages.
+    pub fn type_name(self) -> &'static str {
+        match self {
+            _ if self.is_text() => "STRING",
+            Field::DateTime | Field::Expires => "TIMESTAMP(3)",
+            _ => "BIGINT",
+        }
+    }
+
+    /// True if a column of this type can hold the values.
+    pub fn fits(self, data_type: &DataType) -> bool {
+        match self {
+            _ if self.is_text() => matches!(data_type, DataType::Varchar(_)),
+            Field::DateTime | Field::Expires => data_type.is_timestamp(),
+            _ => *data_type == DataType::BigInt,
+        }
+    }
+
+    fn is_text(self) -> bool {
+        matches!(
+            self,
+            Field::Name
+                | Field::EmailAddress
+                | Field::CreditCard
+                | Field::City
+                | Field::State
+                | Field::ItemName
+                | Field::Description
+                | Field::Channel
+                | Field::Url
+                | Field::Extra
+        )
+    }
+}
+
+/// Some events in the order of emission.
+#[derive(Clone, Copy)]
+pub struct Events<'a> {
+    /// Their numbers.
+    pub numbers: &'a [u64],
+    /// When they happen.
+    pub timeline: Timeline,
+}
+
+impl Events<'_> {
+    /// One number per event.
+    #[inline]
+    pub fn map(&self, value: impl Fn(u64) -> i64) -> Vec<i64> {
+        self.numbers.iter().map(|&number| value(number)).collect()
+    }
+}
+
+/// A way to make events. The values of an event depend on its number (and the options) alone.
+pub trait Preset: Send {
+    /// The columns of an entity, besides the time and the number of the event.
+    fn fields(&self, entity: Entity) -> &'static [Field];
+    /// A column of numbers; times are in milliseconds since 1970.
+    fn numbers(&self, entity: Entity, field: Field, events: Events<'_>) -> Vec<i64>;
+    /// A column of text.
+    fn texts(&self, entity: Entity, field: Field, events: Events<'_>) -> Result<ArrayRef>;
+}
+
+/// What a declared column shows.
+#[derive(Clone, Debug)]
+pub enum Column {
+    /// A column of an entity.
+    Plain(Entity, Field, DataType),
+    /// 0, 1 or 2: person, auction or bid.
+    EventType,
+    /// All that is declared of an entity, or NULL where the event is of another.
+    Row(Entity, Vec<(Field, DataType)>, DataType),
+}
+
+impl Column {
+    /// The values for some events.
+    pub fn make(&self, preset: &dyn Preset, events: Events<'_>) -> Result<ArrayRef> {
+        match self {
+            Column::Plain(entity, field, data_type) => {
+                plain(preset, *entity, *field, data_type, events)
+            }
+            Column::EventType => {
+                let types = events.numbers.iter().map(|&number| entity(number) as i32);
+                Ok(Arc::new(types.collect::<Int32Array>()))
+            }
+            Column::Row(of, fields, data_type) => row(preset, *of, fields, data_type, events),
+        }
+    }
+}
+
+fn plain(
+    preset: &dyn Preset,
+    entity: Entity,
+    field: Field,
+    data_type: &DataType,
+    events: Events<'_>,
+) -> Result<ArrayRef> {
+    if field.is_text() {
+        return preset.texts(entity, field, events);
+    }
+    let values = match field {
+        Field::DateTime => events.map(|number| events.timeline.at_ms(number)),
+        Field::Sequence => events.map(|number| number as i64),
+        _ => preset.numbers(entity, field, events),
+    };
+    Ok(match data_type {
+        DataType::Timestamp(precision) => times(values, *precision, None),
+        DataType::TimestampLtz(precision) => times(values, *precision, Some(Arc::from("UTC"))),
+        _ => Arc::new(Int64Array::from(values)),
+    })
+}
+
+fn times(mut values_ms: Vec<i64>, precision: u8, zone: Option<Arc<str>>) -> ArrayRef {
+    match timestamp_unit(precision) {
+        TimeUnit::Microsecond => {
+            values_ms.iter_mut().for_each(|value| *value *= 1_000);
+            timestamps::<TimestampMicrosecondType>(values_ms, zone)
+        }
+        TimeUnit::Nanosecond => {
+            values_ms.iter_mut().for_each(|value| *value *= 1_000_000);
+            timestamps::<TimestampNanosecondType>(values_ms, zone)
+        }
+        _ if precision < 3 => {
+            let unit = 10i64.pow(3 - u32::from(precision));
+            values_ms.iter_mut().for_each(|value| *value = value.div_euclid(unit) * unit);
+            timestamps::<TimestampMillisecondType>(values_ms, zone)
+        }
+        _ => timestamps::<TimestampMillisecondType>(values_ms, zone),
+    }
+}
+
+fn timestamps<T>(values: Vec<i64>, zone: Option<Arc<str>>) -> ArrayRef
+where
+    T: ArrowTimestampType,
+{
+    Arc::new(PrimitiveArray::<T>::new(values.into(), None).with_timezone_opt(zone))
+}
+
+fn row(
+    preset: &dyn Preset,
+    of: Entity,
+    fields: &[(Field, DataType)],
+    data_type: &DataType,
+    events: Events<'_>,
+) -> Result<ArrayRef> {
+    let mut own = Vec::new();
+    let mut place = |number: u64| {
+        (entity(number) == of).then(|| {
+            own.push(number);
+            own.len() as u32 - 1
+        })
+    };
+    let places: UInt32Array = events.numbers.iter().map(|&number| place(number)).collect();
+    let own = Events { numbers: &own, ..events };
+    let child = |(field, data_type): &(Field, DataType)| {
+        Ok(take(&plain(preset, of, *field, data_type, own)?, &places, None)?)
+    };
+    let children = fields.iter().map(child).collect::<Result<Vec<_>>>()?;
+    let Arrow::Struct(arrow_fields) = data_type.arrow() else {
+        return Err(Error::internal(format!("a row of type {data_type}")));
+    };
+    Ok(Arc::new(StructArray::try_new(arrow_fields, children, places.nulls().cloned())?))
+}
