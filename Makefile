@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom miri sanitize sweep fuzz examples clean-outputs
+.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom miri sanitize sweep workloads fuzz examples clean-outputs
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -20,6 +20,7 @@ help:
 	@echo "make miri      the same pieces interpreted, for undefined behaviour (needs nightly and miri)"
 	@echo "make sanitize  the same under the thread and address sanitizers (needs nightly and rust-src)"
 	@echo "make sweep     the ordered contracts with 50 seeds per case"
+	@echo "make workloads the papers' workloads (TPCx-BB queries, Linear Road, Viper's operators), checked"
 	@echo "make fuzz      the fuzz targets, FUZZ_SECONDS=60 each (needs nightly and cargo-fuzz)"
 	@echo "make examples  the flights job, on the release build"
 
@@ -99,8 +100,16 @@ sanitize:
 
 # The ordered contracts with 50 seeds per case, on the release build.
 sweep:
-	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test ordered
+	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test ordered --test rows
 	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test golden -- ordered
+	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg-workloads --tests
+
+# Each checks its results against its oracle and prints what it measured; see benches/RESULTS.md.
+workloads:
+	$(CARGO) build --release --locked --package thalweg-workloads
+	target/release/thalweg-workloads tpcx-bb
+	target/release/thalweg-workloads linear-road
+	target/release/thalweg-workloads viper
 
 # Each target for FUZZ_SECONDS, on one core. A skipped check says so.
 FUZZ_SECONDS ?= 60

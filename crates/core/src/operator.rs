@@ -270,6 +270,17 @@ impl Output {
     pub fn emit_at(&mut self, batch: RecordBatch, place: Place) {
         self.emit_to(0, batch, place);
     }
+    /// Sends changes out: the rows, what each does, and their place in the output sequence.
+    ///
+    /// # Panics
+    /// If there is not one kind for each row.
+    pub fn emit_changes(&mut self, batch: RecordBatch, kinds: Arc<[RowKind]>, place: Place) {
+        assert_eq!(kinds.len(), batch.num_rows(), "one kind per row");
+        self.emit_to(0, batch, place);
+        if let Some(emitted) = self.emitted.last_mut().filter(|_| !kinds.is_empty()) {
+            emitted.kinds = Some(kinds);
+        }
+    }
     /// Sends late rows out (port 1), if anybody takes them; counting is up to the caller. `causes`
     /// are their rows in the piece's bundle.
     pub fn emit_late(&mut self, batch: RecordBatch, causes: Vec<u32>) {
@@ -284,6 +295,10 @@ impl Output {
         if batch.num_rows() > 0 {
             self.emitted.push(Emitted { port, batch, kinds: None, place });
         }
+    }
+    /// The wall clock, in milliseconds since 1970: for what has to go by processing time.
+    pub fn wall_ms(&self) -> i64 {
+        self.clock.wall_ms()
     }
     /// True once a long call should return [`Progress::More`].
     pub fn time_is_up(&self) -> bool {

@@ -35,7 +35,7 @@ fn script(rows: usize, seed: u64) -> Vec<Event> {
 fn input_rows(script: &[Event]) -> Vec<Vec<Value>> {
     match &script[0] {
         Event::Rows { batch, .. } => rows_of(std::slice::from_ref(batch)),
-        Event::Watermark(_) => panic!("a script begins with rows"),
+        Event::Changes { .. } | Event::Watermark(_) => panic!("a script begins with rows"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_select::concat::concat_batches;
 use thalweg_core::shim::SplitMix64;
-use thalweg_core::{Bundle, Stamps, Watermark, WatermarkBefore};
+use thalweg_core::{Bundle, RowKind, Stamps, Watermark, WatermarkBefore};
 
 use super::Event;
 
@@ -31,15 +31,17 @@ pub(super) fn actions(script: &[Event], cut: &Cut, random: &mut SplitMix64) -> V
     let ended = matches!(script.last(), Some(Event::Watermark(Watermark::END)));
     for event in script.iter().chain((!ended).then_some(&end)) {
         match event {
-            Event::Rows { lane, batch, watermark_before } => match epoch.last_mut() {
-                Some((last, rows, stamps)) if last == lane => {
-                    (*rows, *stamps) = join((rows, stamps), (batch, watermark_before));
-                }
-                _ => epoch.push((*lane, batch.clone(), watermark_before.clone())),
-            },
+            Event::Rows { lane, batch, watermark_before } => {
+                let arrived = Arrived::new(*lane, batch, None, watermark_before);
+                add(&mut epoch, arrived);
+            }
+            Event::Changes { lane, batch, kinds, watermark_before } => {
+                let arrived = Arrived::new(*lane, batch, Some(kinds), watermark_before);
+                add(&mut epoch, arrived);
+            }
             Event::Watermark(watermark) => {
-                for (lane, batch, stamps) in epoch.drain(..) {
-                    numbering.bundles(lane, &batch, &stamps, cut, random, &mut actions);
+                for arrived in epoch.drain(..) {
+                    numbering.bundles(&arrived, cut, random, &mut actions);
                 }
                 numbering.next_epoch();
                 actions.push(Action::Watermark(*watermark));
@@ -50,6 +52,40 @@ pub(super) fn actions(script: &[Event], cut: &Cut, random: &mut SplitMix64) -> V
         advance_rows(&mut actions, random);
     }
     actions
+}
+
+/// Rows of one lane.
+struct Arrived {
+    lane: u32,
+    batch: RecordBatch,
+    kinds: Option<Vec<RowKind>>,
+    stamps: WatermarkBefore,
+}
+
+impl Arrived {
+    fn new(
+        lane: u32,
+        batch: &RecordBatch,
+        kinds: Option<&Vec<RowKind>>,
+        stamps: &WatermarkBefore,
+    ) -> Self {
+        assert!(kinds.is_none_or(|kinds| kinds.len() == batch.num_rows()), "one kind per row");
+        Arrived { lane, batch: batch.clone(), kinds: kinds.cloned(), stamps: stamps.clone() }
+    }
+}
+
+/// Rows that follow others of their lane belong to the same stretch.
+fn add(epoch: &mut Vec<Arrived>, arrived: Arrived) {
+    let Some(last) = epoch.last_mut().filter(|last| {
+        last.lane == arrived.lane && last.kinds.is_some() == arrived.kinds.is_some()
+    }) else {
+        return epoch.push(arrived);
+    };
+    let joined = join((&last.batch, &last.stamps), (&arrived.batch, &arrived.stamps));
+    (last.batch, last.stamps) = joined;
+    if let (Some(kinds), Some(more)) = (&mut last.kinds, arrived.kinds) {
+        kinds.extend(more);
+    }
 }
 
 type Stamped<'a> = (&'a RecordBatch, &'a WatermarkBefore);
@@ -103,14 +139,15 @@ impl Numbering {
 
     fn bundles(
         &mut self,
-        lane: u32,
-        batch: &RecordBatch,
-        watermark_before: &WatermarkBefore,
+        arrived: &Arrived,
         cut: &Cut,
         random: &mut SplitMix64,
         actions: &mut Vec<Action>,
     ) {
-        let pieces = split_rows(batch, watermark_before, cut.bundle_rows);
+        let Arrived { lane, batch, kinds, stamps } = arrived;
+        let lane = *lane;
+        let pieces = split_rows(batch, stamps, cut.bundle_rows);
+        let mut kinds_left = kinds.as_deref();
         let Some((_, first)) = pieces.first() else { return };
         let nothing = batch.slice(0, 0);
         let start = first.clone();
@@ -124,7 +161,13 @@ impl Numbering {
                 actions.push(Action::Rows(Bundle::new(nothing.clone(), stamps)));
             }
             let stamps = self.stamps(lane, stamps);
-            actions.push(Action::Rows(Bundle::new(rows, stamps)));
+            let mut bundle = Bundle::new(rows, stamps);
+            if let Some(left) = &mut kinds_left {
+                let (these, rest) = left.split_at(bundle.num_rows());
+                bundle.kinds = Some(these.into());
+                *left = rest;
+            }
+            actions.push(Action::Rows(bundle));
         }
     }
 }

@@ -9,6 +9,7 @@
 //! For tests of this and other crates: a difference is a panic that names the variant and its
 //! seed.
 
+mod changes;
 mod check;
 mod compare;
 mod input;
@@ -23,7 +24,7 @@ use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{ManualClock, SharedClock, SplitMix64};
 use thalweg_core::{
     Bundle, Exchange, Opening, Operator, OperatorClass, OrderContract, Output, Partition, Piece,
-    Progress, Result, Route, Watermark, WatermarkBefore,
+    Progress, Result, Route, RowKind, Watermark, WatermarkBefore,
 };
 
 pub use check::{check_operator, check_transform, drive_transform};
@@ -42,6 +43,17 @@ pub enum Event {
         lane: u32,
         /// The rows.
         batch: RecordBatch,
+        /// The running watermark of their split just before each.
+        watermark_before: WatermarkBefore,
+    },
+    /// Changes arrive.
+    Changes {
+        /// By which input, from 0.
+        lane: u32,
+        /// The rows.
+        batch: RecordBatch,
+        /// What each does.
+        kinds: Vec<RowKind>,
         /// The running watermark of their split just before each.
         watermark_before: WatermarkBefore,
     },
@@ -87,6 +99,8 @@ impl Default for DriveOptions {
 pub struct Driven {
     /// What left by port 0, in order.
     pub emitted: Vec<RecordBatch>,
+    /// The row kinds of each of these, where they are a changelog.
+    pub kinds: Vec<Option<Arc<[RowKind]>>>,
     /// What left by port 1, in order.
     pub late_rows: Vec<RecordBatch>,
     /// Rows that went in.
@@ -149,7 +163,7 @@ impl<'a> Driver<'a> {
     fn new(operator: &'a dyn Operator, script: &[Event], options: &DriveOptions) -> Result<Self> {
         let count = if operator.is_singleton() { 1 } else { options.partitions.max(1) };
         let lanes = script.iter().map(|event| match event {
-            Event::Rows { lane, .. } => *lane as usize + 1,
+            Event::Rows { lane, .. } | Event::Changes { lane, .. } => *lane as usize + 1,
             Event::Watermark(_) => 1,
         });
         Ok(Driver {
@@ -251,8 +265,12 @@ impl<'a> Driver<'a> {
         driven.ended |= output.ended;
         for emitted in output.emitted {
             assert!(emitted.port < self.operator.ports(), "port {} is not declared", emitted.port);
-            let to = if emitted.port == 0 { &mut driven.emitted } else { &mut driven.late_rows };
-            to.push(emitted.batch);
+            if emitted.port == 0 {
+                driven.emitted.push(emitted.batch);
+                driven.kinds.push(emitted.kinds);
+            } else {
+                driven.late_rows.push(emitted.batch);
+            }
         }
     }
 
