@@ -143,11 +143,31 @@ fn ring() -> ReorderBuffer<(u64, Instant)> {
     ReorderBuffer::new(UNDER_WAY as usize, 0)
 }
 
-/// The median of some runs by throughput.
-fn median(repeat: usize, run: impl Fn() -> Outcome) -> Outcome {
-    let mut outcomes: Vec<Outcome> = (0..repeat).map(|_| run()).collect();
-    outcomes.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
-    outcomes.swap_remove(repeat / 2)
+/// A structure under load.
+type Variant<'a> = (&'static str, &'a dyn Fn() -> Outcome);
+
+/// Medians of each variant. The variants take turns, after one turn to warm up: what changes on the
+/// machine meanwhile changes all of them.
+fn medians(repeat: usize, variants: &[Variant<'_>]) -> Vec<Outcome> {
+    let mut outcomes: Vec<Vec<Outcome>> = variants.iter().map(|_| Vec::new()).collect();
+    for turn in 0..=repeat {
+        for ((_, run), outcomes) in variants.iter().zip(&mut outcomes) {
+            let outcome = run();
+            if turn > 0 {
+                outcomes.push(outcome);
+            }
+        }
+    }
+    let of = |outcomes: &[Outcome], value: fn(&Outcome) -> f64| {
+        let mut values: Vec<f64> = outcomes.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let median = |outcomes: &Vec<Outcome>| Outcome {
+        per_second: of(outcomes, |outcome| outcome.per_second),
+        latency_us: of(outcomes, |outcome| outcome.latency_us),
+    };
+    outcomes.iter().map(median).collect()
 }
 
 /// A figure of the paper, and what of an outcome it shows.
@@ -225,18 +245,27 @@ pub fn report(repeat: usize) -> Vec<Figure> {
 }
 
 fn compare_queues(experiment: &mut Experiment, setting: &str, load: Load, repeat: usize) {
-    let base = median(repeat, || run(load, &hybrid(), &ring()));
-    line(experiment, setting, "hybrid queue", &base, &base);
-    let queues = median(repeat, || run(load, &PartitionedQueue::new(PARTITIONS), &ring()));
-    line(experiment, setting, "partitioned queue", &queues, &base);
-    let shared = median(repeat, || run(load, &SharedQueue::new(PARTITIONS), &ring()));
-    line(experiment, setting, "shared queue", &shared, &base);
+    let variants: [Variant<'_>; 3] = [
+        ("hybrid queue", &|| run(load, &hybrid(), &ring())),
+        ("partitioned queue", &|| run(load, &PartitionedQueue::new(PARTITIONS), &ring())),
+        ("shared queue", &|| run(load, &SharedQueue::new(PARTITIONS), &ring())),
+    ];
+    compare(experiment, setting, repeat, &variants);
 }
 
 fn compare_reordering(experiment: &mut Experiment, setting: &str, load: Load, repeat: usize) {
-    let base = median(repeat, || run(load, &hybrid(), &ring()));
-    line(experiment, setting, "non-blocking", &base, &base);
     let locked = || LockedReorderBuffer::new(UNDER_WAY as usize, 0);
-    let locked = median(repeat, || run(load, &hybrid(), &locked()));
-    line(experiment, setting, "lock-based", &locked, &base);
+    let variants: [Variant<'_>; 2] = [
+        ("non-blocking", &|| run(load, &hybrid(), &ring())),
+        ("lock-based", &|| run(load, &hybrid(), &locked())),
+    ];
+    compare(experiment, setting, repeat, &variants);
+}
+
+/// Adds the variants to the figure, as ratios to the first.
+fn compare(experiment: &mut Experiment, setting: &str, repeat: usize, variants: &[Variant<'_>]) {
+    let outcomes = medians(repeat, variants);
+    for ((variant, _), outcome) in variants.iter().zip(&outcomes) {
+        line(experiment, setting, variant, outcome, &outcomes[0]);
+    }
 }

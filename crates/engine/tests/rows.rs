@@ -12,8 +12,8 @@ use thalweg::rows::{
     Emit, KeyContext, PackedRows, RowOperator, RowPoll, RowSource, virtual_partition,
 };
 use thalweg::{
-    Column, DataType, Error, ErrorKind, OrderContract, ReorderScheme, RunOptions, SchedulerPolicy,
-    TableSchema,
+    Column, DataType, Error, ErrorKind, OrderContract, PartitionScheme, ReorderScheme, RunOptions,
+    SchedulerPolicy, TableSchema,
 };
 use thalweg_core::connector::Waker;
 use thalweg_core::shim::SplitMix64;
@@ -54,6 +54,7 @@ fn sample(seed: u64) -> (RunOptions, usize) {
         bundle_rows_max: [1, 7, 1000, 65_536][pick(4)],
         scheduler: policy,
         reorder: [ReorderScheme::NonBlocking, ReorderScheme::Locked][pick(2)],
+        partitioning: PartitionScheme::NAMES[pick(3)].parse().expect("a scheme"),
         order: OrderContract::Arrival,
         pin_workers: false,
         ..RunOptions::default()
@@ -62,8 +63,8 @@ fn sample(seed: u64) -> (RunOptions, usize) {
 }
 
 fn told(options: &RunOptions) -> String {
-    let RunOptions { workers, bundle_rows_max, scheduler, reorder, .. } = options;
-    format!("{workers} workers, {bundle_rows_max} rows, {scheduler}, {reorder:?}")
+    let RunOptions { workers, bundle_rows_max, scheduler, reorder, partitioning, .. } = options;
+    format!("{workers} workers, {bundle_rows_max} rows, {scheduler}, {reorder:?}, {partitioning:?}")
 }
 
 /// Sums levels per sensor and second; a sensor that sends -1 more than once in a second is told at

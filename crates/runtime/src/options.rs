@@ -88,19 +88,20 @@ pub enum ReorderScheme {
 /// How workers find the partitions of an operator that have work (Prasaad et al. §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartitionScheme {
-    /// In the order in which partitions got work; one is listed once while it has any.
+    /// In the order in which work came, over all partitions (§4.3). Under `epoch`, where no result
+    /// waits for another's, as `Cells`.
     #[default]
-    Cells,
-    /// In the order in which work came, over all partitions (§4.3). In the ordered contracts; else
-    /// as `Cells`.
     Hybrid,
+    /// In the order in which partitions got work: one is listed once while it has any, and its
+    /// worker stays with it.
+    Cells,
     /// Each worker looks at the partitions in turn (§4.2), to compare with.
     Partitioned,
 }
 
 impl PartitionScheme {
     /// The names by which schemes are chosen.
-    pub const NAMES: [&'static str; 3] = ["cells", "hybrid", "partitioned"];
+    pub const NAMES: [&'static str; 3] = ["hybrid", "cells", "partitioned"];
 }
 
 impl FromStr for PartitionScheme {
@@ -108,8 +109,8 @@ impl FromStr for PartitionScheme {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         Ok(match text.trim().to_ascii_lowercase().as_str() {
-            "cells" => PartitionScheme::Cells,
             "hybrid" => PartitionScheme::Hybrid,
+            "cells" => PartitionScheme::Cells,
             "partitioned" => PartitionScheme::Partitioned,
             other => {
                 let names = PartitionScheme::NAMES.map(|name| format!("'{name}'")).join(", ");
@@ -204,6 +205,22 @@ impl RunOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn schemes_are_chosen_by_name_and_epoch_lists_cells_once() {
+        let schemes = PartitionScheme::NAMES.map(|name| name.parse().expect("a scheme"));
+        let [hybrid, cells, partitioned] = schemes;
+        assert_eq!(hybrid, PartitionScheme::default());
+        let error = "queue".parse::<PartitionScheme>().expect_err("no scheme");
+        let help = error.help().expect("a way out");
+        assert!(PartitionScheme::NAMES.iter().all(|name| help.contains(name)), "{help}");
+        let under = |order, partitioning| {
+            RunOptions { order, partitioning, ..RunOptions::default() }.partitioning()
+        };
+        assert_eq!(schemes.map(|scheme| under(OrderContract::Arrival, scheme)), schemes);
+        let of_epoch = schemes.map(|scheme| under(OrderContract::Epoch, scheme));
+        assert_eq!(of_epoch, [cells, cells, partitioned]);
+    }
 
     #[test]
     fn policies_are_chosen_by_name() {

@@ -304,7 +304,8 @@ impl Job {
             // Only now: the next owner may take the barrier of the very container that these rows
             // were consumed from, and whoever completes it relies on the count.
             let has_more = cell.mailbox.done();
-            let is_over = pace.is_over(|| self.options.clock.now_ns());
+            let goes_on = has_more || self.calls_cells();
+            let is_over = goes_on && pace.is_over(|| self.options.clock.now_ns());
             if has_more && is_over {
                 self.list_cell(stage, place_of_cell, cell);
             }

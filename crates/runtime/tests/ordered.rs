@@ -10,9 +10,11 @@ use thalweg_core::graph::{Graph, Input, StageKind};
 use thalweg_core::shim::ManualClock;
 use thalweg_core::{OperatorClass, OrderContract};
 use thalweg_runtime::simulate::simulate;
-use thalweg_runtime::{RunOptions, SchedulerPolicy, start};
+use thalweg_runtime::{PartitionScheme, RunOptions, SchedulerPolicy, start};
 
 const CLASSES: [OperatorClass; 2] = [OperatorClass::Commuting, OperatorClass::Sequenced];
+const SCHEMES: [PartitionScheme; 3] =
+    [PartitionScheme::Hybrid, PartitionScheme::Cells, PartitionScheme::Partitioned];
 const POLICIES: [SchedulerPolicy; 6] = common::POLICIES;
 const DELAY: i64 = 10;
 const SIZE: i64 = 20;
@@ -24,7 +26,8 @@ fn options(workers: usize, bundle_rows_max: usize, scheduler: SchedulerPolicy) -
 
 fn simulated(workers: usize, bundle_rows_max: usize, seed: u64) -> RunOptions {
     let clock = Arc::new(ManualClock::default());
-    RunOptions { clock, ..options(workers, bundle_rows_max, policy_of(seed)) }
+    let partitioning = SCHEMES[(seed / 3) as usize % SCHEMES.len()];
+    RunOptions { clock, partitioning, ..options(workers, bundle_rows_max, policy_of(seed)) }
 }
 
 /// The results in canonical order, and late rows as they came.
@@ -41,6 +44,7 @@ fn sequences(rows: &[(i64, i64)]) -> (Vec<(i64, i64)>, Vec<(i64, i64)>) {
 fn threads_give_the_sequence_of_the_loop() {
     let rows = disorder(5_000, 1);
     let (expected, expected_late) = sequences(&rows);
+    let mut schemes = SCHEMES.into_iter().cycle();
     for class in CLASSES {
         for workers in [1, 2, 3, 4, 8] {
             for bundle in [1, 7, 1000, 65536] {
@@ -48,10 +52,13 @@ fn threads_give_the_sequence_of_the_loop() {
                     let count = Count { size: SIZE, class, cancel_between: false };
                     let input = (Rows::boxed(rows.clone()), Delay::boxed(DELAY, SIZE));
                     let (graph, results, late) = counting(vec![input], count);
-                    let report = start(graph, options(workers, bundle, policy))
-                        .and_then(|job| job.wait())
-                        .expect("the job runs");
-                    let what = format!("{class:?}, {workers} workers, {bundle} rows, {policy:?}");
+                    let partitioning = schemes.next().expect("they go round");
+                    let options = RunOptions { partitioning, ..options(workers, bundle, policy) };
+                    let report =
+                        start(graph, options).and_then(|job| job.wait()).expect("the job runs");
+                    let what = format!(
+                        "{class:?}, {workers} workers, {bundle} rows, {policy:?}, {partitioning:?}"
+                    );
                     assert!(results.rows() == expected, "{what}");
                     assert!(late.rows() == expected_late, "{what}");
                     assert_eq!(report.metrics.late(), expected_late.len() as u64, "{what}");

@@ -26,7 +26,7 @@ const BITS: usize = u64::BITS as usize;
 /// Cells with something to do.
 pub(crate) enum ReadyCells {
     /// Of all stages in one line.
-    ByAge(Queue<(usize, usize)>),
+    ByAge(Box<Queue<(usize, usize)>>),
     /// Each stage has a line of its own.
     ByAgeOfStage(Box<[Queue<usize>]>),
     /// A mark for each cell.
@@ -52,7 +52,7 @@ impl ReadyCells {
     ) -> Self {
         match scheme {
             PartitionScheme::Partitioned => ReadyCells::InTurn(Marks::new(cells, workers)),
-            PartitionScheme::Cells if !of_stages => ReadyCells::ByAge(Queue::new()),
+            PartitionScheme::Cells if !of_stages => ReadyCells::ByAge(Box::default()),
             PartitionScheme::Cells | PartitionScheme::Hybrid => {
                 ReadyCells::ByAgeOfStage(cells.iter().map(|_| Queue::new()).collect())
             }

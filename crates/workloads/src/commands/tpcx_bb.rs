@@ -1,4 +1,5 @@
-//! `tpcx-bb`: the queries by scheduler and by number of workers.
+//! `tpcx-bb`: the queries by scheduler, by scheme of partitioning and of reordering (Prasaad et al.,
+//! figures 8, 11 and 14), and by number of workers.
 
 use std::error::Error;
 use std::hash::Hash;
@@ -6,7 +7,7 @@ use std::path::PathBuf;
 
 use thalweg::pipeline::Pipeline;
 use thalweg::rows::{PackedRows, Row, Rows, virtual_partition};
-use thalweg::{OrderContract, ReorderScheme, RunOptions, SchedulerPolicy};
+use thalweg::{OrderContract, PartitionScheme, ReorderScheme, RunOptions, SchedulerPolicy};
 use thalweg_workloads::plot::{Figure, Series, write_figures};
 use thalweg_workloads::tpcx_bb::pipelines::{self, packed_clicks, packed_sales};
 use thalweg_workloads::tpcx_bb::{
@@ -31,6 +32,9 @@ pub struct Arguments {
     /// Ways to restore the order: non-blocking, locked.
     #[arg(long, value_delimiter = ',', default_value = "non-blocking")]
     reorder: Vec<String>,
+    /// Ways to find partitions with work: hybrid, cells, partitioned.
+    #[arg(long, value_delimiter = ',', default_value = "hybrid")]
+    partitioning: Vec<String>,
     /// Partitions of each keyed operator.
     #[arg(long, default_value_t = 100)]
     partitions: usize,
@@ -73,22 +77,35 @@ pub fn run(arguments: &Arguments) -> super::CommandResult {
         measured.push((query, variants?));
     }
     if let Some(path) = &arguments.figures {
-        write_figures(path, &figures(&measured))?;
+        write_figures(path, &figures(arguments, &measured))?;
     }
     Ok(())
 }
 
+impl Arguments {
+    /// What a run compares, for the names of its figures, and the figure of Prasaad et al. that it
+    /// stands for. Schedulers and everything at once have no name of their own.
+    fn compared(&self) -> (&'static str, &'static str) {
+        match (self.schedulers.len(), self.partitioning.len(), self.reorder.len()) {
+            (1, 2.., 1) => ("-partitioning", ": partitioning schemes (Prasaad et al., figure 11)"),
+            (1, 1, 2..) => ("-reordering", ": reordering schemes (Prasaad et al., figure 14)"),
+            _ => ("", ""),
+        }
+    }
+}
+
 /// Throughput and latency of every variant, as bars by query.
-fn figures(measured: &[OfQuery]) -> Vec<Figure> {
+fn figures(arguments: &Arguments, measured: &[OfQuery]) -> Vec<Figure> {
     let Some((_, variants)) = measured.first() else { return Vec::new() };
+    let (compared, of_paper) = arguments.compared();
     let figure = |name: &str, y: &str, of: &dyn Fn(&Measured) -> f64| {
         let series = variants.iter().enumerate().map(|(place, variant)| {
             let of_query =
                 |(query, variants): &OfQuery| (format!("Q{query}"), of(&variants[place].measured));
             Series::over_names(&variant.name, measured.iter().map(of_query))
         });
-        let title = "TPCx-BB-derived queries";
-        bars(&format!("tpcx-bb-{name}"), title, "Query", y, series.collect())
+        let title = format!("TPCx-BB-derived queries{of_paper}");
+        bars(&format!("tpcx-bb{compared}-{name}"), &title, "Query", y, series.collect())
     };
     vec![
         figure("throughput", "Million rows per second", &Measured::wall),
@@ -148,20 +165,24 @@ struct Variant {
 }
 
 fn variants(arguments: &Arguments) -> thalweg::Result<Vec<Variant>> {
+    let Arguments { schedulers, reorder, partitioning, workers, .. } = arguments;
     let mut variants = Vec::new();
-    for scheduler in &arguments.schedulers {
-        for reorder in &arguments.reorder {
-            for &workers in &arguments.workers {
-                let options = RunOptions {
-                    workers,
-                    scheduler: scheduler.parse::<SchedulerPolicy>()?,
-                    reorder: reorder_scheme(reorder)?,
-                    order: OrderContract::Arrival,
-                    bundle_rows_max: arguments.bundle_rows,
-                    ..RunOptions::default()
-                };
-                let name = format!("{scheduler}, {reorder}, {workers} workers");
-                variants.push(Variant { name, options, measured: Measured::default() });
+    for scheduler in schedulers {
+        for reorder in reorder {
+            for partitioning in partitioning {
+                for &workers in workers {
+                    let name = format!("{scheduler}, {reorder}, {partitioning}, {workers} workers");
+                    let options = RunOptions {
+                        workers,
+                        scheduler: scheduler.parse::<SchedulerPolicy>()?,
+                        reorder: reorder_scheme(reorder)?,
+                        partitioning: partitioning.parse::<PartitionScheme>()?,
+                        order: OrderContract::Arrival,
+                        bundle_rows_max: arguments.bundle_rows,
+                        ..RunOptions::default()
+                    };
+                    variants.push(Variant { name, options, measured: Measured::default() });
+                }
             }
         }
     }
@@ -200,7 +221,7 @@ fn measure<T: Row, U: Row + PartialEq>(
         }
     }
     for Variant { name, measured, .. } in &variants {
-        println!("{query:5} | {name:28} | {}", measured.line());
+        println!("{query:5} | {name:41} | {}", measured.line());
     }
     Ok(variants)
 }

@@ -1,6 +1,6 @@
 //! Combinations in which a run may differ without showing it.
 
-use thalweg::{OrderContract, ReorderScheme, RunOptions, SchedulerPolicy};
+use thalweg::{OrderContract, PartitionScheme, ReorderScheme, RunOptions, SchedulerPolicy};
 use thalweg_workloads::random::Random;
 
 const WORKERS: [usize; 5] = [1, 2, 3, 4, 8];
@@ -15,6 +15,7 @@ pub struct Combination {
     pub bundle_rows: usize,
     policy: SchedulerPolicy,
     reorder: ReorderScheme,
+    partitioning: PartitionScheme,
     pub partitions: usize,
 }
 
@@ -28,6 +29,7 @@ impl Combination {
             bundle_rows: BUNDLE_ROWS[pick(4)],
             policy: SchedulerPolicy::NAMES[pick(6)].parse().expect("a policy"),
             reorder: [ReorderScheme::NonBlocking, ReorderScheme::Locked][pick(2)],
+            partitioning: PartitionScheme::NAMES[pick(3)].parse().expect("a scheme"),
             partitions: PARTITIONS[pick(5)],
         }
     }
@@ -38,6 +40,7 @@ impl Combination {
             bundle_rows_max: self.bundle_rows,
             scheduler: self.policy,
             reorder: self.reorder,
+            partitioning: self.partitioning,
             order,
             pin_workers: false,
             ..RunOptions::default()
