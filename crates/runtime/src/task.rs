@@ -6,23 +6,22 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use thalweg_core::operator::{Emitted, WatermarkCall};
 use thalweg_core::{
-    Bundle, Error, ErrorKind, OperatorClass, Output, Piece, Progress, Result, Route, SourceBatch,
-    SourcePoll, Stamps, Transform, Watermark, WatermarkBefore,
+    Bundle, Error, ErrorKind, OperatorClass, Output, Result, Route, SourceBatch, SourcePoll,
+    Stamps, Transform, Watermark, WatermarkBefore,
 };
 use thalweg_ordering::sync::{Arc, Ordering};
 
-use crate::barrier::{Barrier, Countdown};
 use crate::container::Container;
 use crate::dispatcher::{Task, WorkerPlace};
 use crate::job::Job;
 use crate::memory::Pressure;
 use crate::metrics::StageMetrics;
-use crate::ordered::Gather;
 use crate::stage::{
     CellState, Item, OperatorRun, Routed, RowsItem, SourceRun, SourceState, StageRunKind,
 };
+
+mod cells;
 
 /// How long a task may go on.
 pub const SLICE_NS: u64 = 1_000_000;
@@ -227,218 +226,6 @@ impl Job {
             self.run_cell(stage, chosen, place, &mut Pace::new(self.options.clock.now_ns()))?;
         }
         Ok(())
-    }
-
-    /// Goes on with a cell that the worker owns, and where cells are called with those of the stage
-    /// that are called next, until time is up.
-    fn run_cells(
-        &self,
-        stage: usize,
-        mut cell: usize,
-        place: WorkerPlace,
-        mut pace: Pace,
-    ) -> Result<()> {
-        while self.run_cell(stage, cell, place, &mut pace)? && self.goes_on_with_calls() {
-            let Some(next) = self.ready_cell_at(stage, place) else { return Ok(()) };
-            cell = next;
-        }
-        Ok(())
-    }
-
-    /// A policy that ranks the stages does so for each cell.
-    fn goes_on_with_calls(&self) -> bool {
-        self.calls_cells() && self.elements_per_task > 1 && !self.is_over()
-    }
-
-    /// Goes on with a cell that the worker owns, until its mailbox is empty or time is up. True if
-    /// there is time left.
-    fn run_cell(
-        &self,
-        stage: usize,
-        place_of_cell: usize,
-        place: WorkerPlace,
-        pace: &mut Pace,
-    ) -> Result<bool> {
-        let StageRunKind::Operator(operator) = &self.stages[stage].kind else {
-            unreachable!("only operators have cells")
-        };
-        let cell = &operator.cells[place_of_cell];
-        let deadline_ns = pace.deadline_ns;
-        loop {
-            let mut state = cell.state.lock().expect("a failed cell is not run again");
-            let item = match state.resume.take() {
-                Some(barrier) => Item::Barrier(barrier),
-                None => cell.mailbox.take(),
-            };
-            let progress = match item {
-                Item::Rows(rows) => self.take_rows(stage, &mut state, &rows, deadline_ns, place)?,
-                Item::Gathered(piece) => {
-                    self.take_gathered(stage, place_of_cell, &mut state, &piece, deadline_ns)?;
-                    Taken::Gathered(piece.gather)
-                }
-                Item::Barrier(barrier) => {
-                    let cell = (place_of_cell, &mut *state);
-                    self.take_barrier(stage, operator, cell, &barrier, deadline_ns, place)?
-                }
-            };
-            drop(state);
-            match progress {
-                Taken::Unfinished => {
-                    self.list_cell(stage, place_of_cell, cell);
-                    return Ok(false);
-                }
-                Taken::Rows { lane, container, bytes } => {
-                    self.stages[stage].metrics.meter.take_piece();
-                    self.consume(stage, lane, &container, bytes)?;
-                }
-                Taken::Gathered(gather) => {
-                    self.stages[stage].metrics.meter.take_piece();
-                    let flow = self.ordered_flow();
-                    self.finish_piece(flow, stage, operator, &gather)?;
-                }
-                Taken::Barrier(barrier) => {
-                    cell.barriers.fetch_sub(1, Ordering::Relaxed);
-                    self.count_down(stage, operator, barrier)?;
-                }
-            }
-            // Only now: the next owner may take the barrier of the very container that these rows
-            // were consumed from, and whoever completes it relies on the count.
-            let has_more = cell.mailbox.done();
-            let goes_on = has_more || self.calls_cells();
-            let is_over = goes_on && pace.is_over(|| self.options.clock.now_ns());
-            if has_more && is_over {
-                self.list_cell(stage, place_of_cell, cell);
-            }
-            if !has_more || is_over {
-                return Ok(!is_over);
-            }
-        }
-    }
-
-    fn count_down(
-        &self,
-        stage: usize,
-        operator: &OperatorRun,
-        barrier: Arc<Barrier>,
-    ) -> Result<()> {
-        match barrier.count_down(operator.cells.len(), operator.phases) {
-            Countdown::Others => Ok(()),
-            Countdown::NextPhase => {
-                self.repost_barrier(stage, operator, &barrier);
-                Ok(())
-            }
-            Countdown::Complete => match &barrier.gather {
-                Some(gather) => self.finish_watermark(stage, operator, gather),
-                None => self.complete(stage, operator, barrier),
-            },
-        }
-    }
-
-    fn take_rows(
-        &self,
-        stage: usize,
-        state: &mut CellState,
-        item: &RowsItem,
-        deadline_ns: u64,
-        place: WorkerPlace,
-    ) -> Result<Taken> {
-        let taken = Taken::Rows {
-            lane: item.lane,
-            container: Arc::clone(&item.container),
-            bytes: item.bytes,
-        };
-        let run = &self.stages[stage];
-        let is_empty = item.rows.as_ref().map_or(item.bundle.num_rows(), Vec::len) == 0;
-        if is_empty || run.ended.load(Ordering::Relaxed) {
-            return Ok(taken);
-        }
-        let mut output = Output::new(Arc::clone(&self.options.clock), deadline_ns);
-        let piece =
-            Piece { bundle: &item.bundle, rows: item.rows.as_deref(), lanes: run.lanes.len() };
-        state.partition.rows(piece, &mut output)?;
-        self.count_output(stage, &output);
-        let stamps = self.derived_stamps(
-            item.bundle.stamps.ingest_ns,
-            item.bundle.stamps.serial,
-            state.passed,
-            place.numa_node,
-        );
-        let from = Some((item.lane, &item.container));
-        self.emit(stage, std::mem::take(&mut output.emitted), &state.outputs, from, &stamps)?;
-        if output.ended {
-            self.end_stage(stage);
-        }
-        self.report_rows(stage, state, piece.num_rows())?;
-        Ok(taken)
-    }
-
-    /// Measures a partition's state now and then while it takes rows.
-    pub(crate) fn report_rows(
-        &self,
-        stage: usize,
-        state: &mut CellState,
-        rows: usize,
-    ) -> Result<()> {
-        state.unreported_rows += rows;
-        if state.unreported_rows >= REPORT_ROWS {
-            self.report_state(stage, state)?;
-        }
-        Ok(())
-    }
-
-    fn take_barrier(
-        &self,
-        stage: usize,
-        operator: &OperatorRun,
-        (cell, state): (usize, &mut CellState),
-        barrier: &Arc<Barrier>,
-        deadline_ns: u64,
-        place: WorkerPlace,
-    ) -> Result<Taken> {
-        if !barrier.advances {
-            return Ok(Taken::Barrier(Arc::clone(barrier)));
-        }
-        let mut output = Output::new(Arc::clone(&self.options.clock), deadline_ns);
-        let phase = barrier.phase();
-        let call =
-            WatermarkCall { watermark: barrier.watermark, phase, exchange: &barrier.exchange };
-        let progress = state.partition.watermark(&call, &mut output)?;
-        self.count_output(stage, &output);
-        let emitted = std::mem::take(&mut output.emitted);
-        match &barrier.gather {
-            Some(gather) => gather.add_of_watermark(cell, emitted),
-            None => self.emit_of_watermark(stage, emitted, barrier, place)?,
-        }
-        if output.ended {
-            self.end_stage(stage);
-        }
-        if progress == Progress::More {
-            state.resume = Some(Arc::clone(barrier));
-            return Ok(Taken::Unfinished);
-        }
-        if phase + 1 == operator.phases {
-            state.outputs.clone_from(&barrier.next_outputs);
-            state.passed = barrier.pass.unwrap_or(state.passed);
-        }
-        self.report_state(stage, state)?;
-        Ok(Taken::Barrier(Arc::clone(barrier)))
-    }
-
-    fn emit_of_watermark(
-        &self,
-        stage: usize,
-        emitted: Vec<Emitted>,
-        barrier: &Barrier,
-        place: WorkerPlace,
-    ) -> Result<()> {
-        let stamps = self.derived_stamps(
-            barrier.ingest_ns,
-            barrier.sequence,
-            barrier.passed_before,
-            place.numa_node,
-        );
-        let from = barrier.container.as_ref().map(|(lane, container)| (*lane, container));
-        self.emit(stage, emitted, &barrier.outputs, from, &stamps)
     }
 
     pub(crate) fn count_output(&self, stage: usize, output: &Output) {
@@ -711,18 +498,6 @@ impl Job {
         }
         self.end_epoch(stage, state, Watermark::END)
     }
-}
-
-/// What became of an item.
-enum Taken {
-    /// Time was up in the middle of a watermark.
-    Unfinished,
-    /// Rows are taken; the piece can be consumed.
-    Rows { lane: usize, container: Arc<Container>, bytes: usize },
-    /// The cell has finished the phase.
-    Barrier(Arc<Barrier>),
-    /// Rows of an element are taken.
-    Gathered(Arc<Gather>),
 }
 
 /// Applies a transform; an error names the file and the row where they are known.
