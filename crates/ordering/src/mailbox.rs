@@ -149,6 +149,47 @@ mod loom_tests {
             state.with(|state| assert_eq!(unsafe { *state }, 7));
         });
     }
+
+    #[test]
+    fn whoever_calls_handles_in_order_or_leaves_it_to_the_owner() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let mailbox = Arc::new(Mailbox::new());
+            let calls = Arc::new(Queue::new());
+            // Loom reports two concurrent accesses to this cell: it stands for the guarded state.
+            let handled = Arc::new(UnsafeCell::new(Vec::new()));
+            let work =
+                |mailbox: &Mailbox<u32>, calls: &Queue<()>, handled: &UnsafeCell<Vec<u32>>| {
+                    while calls.pop().is_some() {
+                        if mailbox.call() {
+                            loop {
+                                let item = mailbox.take();
+                                // SAFETY: only the owner of the mailbox comes here, which is the claim
+                                // that loom checks.
+                                handled.with_mut(|handled| unsafe { (*handled).push(item) });
+                                if !mailbox.done() {
+                                    break;
+                                }
+                            }
+                        }
+                    }
+                };
+            let worker = {
+                let (mailbox, calls, handled) =
+                    (Arc::clone(&mailbox), Arc::clone(&calls), Arc::clone(&handled));
+                thread::spawn(move || work(&mailbox, &calls, &handled))
+            };
+            for item in 1..=3 {
+                mailbox.add(item);
+                calls.push(());
+            }
+            work(&mailbox, &calls, &handled);
+            worker.join().expect("thread");
+            // SAFETY: the other thread has been joined.
+            handled.with(|handled| assert_eq!(unsafe { &*handled }, &[1, 2, 3]));
+        });
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -167,6 +208,20 @@ mod tests {
         assert!(!mailbox.done());
         assert!(mailbox.is_idle());
         assert!(mailbox.post(3));
+    }
+
+    #[test]
+    fn a_call_makes_the_owner_and_an_item_that_is_not_called_for_stays() {
+        let mailbox = Mailbox::new();
+        mailbox.add(1);
+        mailbox.add(2);
+        assert!(mailbox.is_idle(), "nobody has called");
+        assert!(mailbox.call());
+        assert_eq!(mailbox.take(), 1);
+        assert!(!mailbox.done(), "the second item has not been called for");
+        assert!(mailbox.call());
+        assert_eq!(mailbox.take(), 2);
+        assert!(!mailbox.done());
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //! row, 2 workers, bundles of 10 rows, keys uniform or of a normal distribution.
 //!
 //! ```text
-//! cargo run --release -p thalweg-runtime --example partitioning [-- REPEAT [COST_US [BUNDLE_ROWS]]]
+//! cargo run --release -p thalweg-runtime --example partitioning [-- REPEAT [COST_US [BUNDLE_ROWS [full]]]]
 //! ```
-//! Schemes alternate in one process. At half load a row's latency counts from the moment at which it
-//! is due, so time before the source is asked counts too. Every run checks the order of its results.
+//! Schemes alternate in one process, after one run of each to warm up. `full` leaves out half load, at
+//! which a row's latency counts from the moment at which it is due, so time before the source is asked
+//! counts too. Every run checks the order of its results.
 
 use std::hint::spin_loop;
 use std::sync::{Arc, Mutex};
@@ -255,11 +256,14 @@ fn main() {
     let cost = Duration::from_micros(cost_us as u64);
     let rows = (1_000_000 / (cost_us + 5)).max(1000);
     println!("load, keys | scheme | thousand/s | latency mean, median, 99 % (ms)");
-    // Each worker is busy half of the time.
-    for (load_name, pause) in [("full", None), ("half", Some(cost)), ("3/4", Some(cost * 2 / 3))] {
-        for (keys, sigma) in
-            [("sigma 0.05", Some(0.05)), ("sigma 0.2", Some(0.2)), ("uniform", None)]
-        {
+    // At half load each worker is busy half of the time.
+    let mut loads = vec![("full", None), ("half", Some(cost))];
+    if std::env::args().nth(4).is_some_and(|only| only == "full") {
+        loads.truncate(1);
+    }
+    let distributions = [("sigma 0.05", Some(0.05)), ("sigma 0.2", Some(0.2)), ("uniform", None)];
+    for (load_name, pause) in loads {
+        for (keys, sigma) in distributions {
             let load = Load { rows, bundle_rows, cost, sigma, pause };
             let mut measured = vec![Vec::new(); PartitionScheme::NAMES.len()];
             for repetition in 0..=repeat {
