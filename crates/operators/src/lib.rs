@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`chain`] | fused stateless steps: filter, project, unnest, user functions |
 //! | [`assigner`] | row times, watermarks and lateness stamps right behind a source |
+//! | [`join`] | two inputs |
+//! | [`group`], [`over`], [`top_n`] | aggregates without windows, over rows before, and first rows |
 //! | [`limit`], [`sort`], [`temporal_sort`] | LIMIT, ORDER BY at the end, ORDER BY row time |
 //! | [`mod@reference`] | the reference executor: the oracle of tests, written for clarity |
 //! | [`test_kit`] | drives an operator without the runtime, in many ways, and compares |
@@ -11,11 +13,15 @@
 pub mod aggregate;
 pub mod assigner;
 pub mod chain;
+pub mod group;
+pub mod join;
 pub mod keys;
 pub mod limit;
+pub mod over;
 pub mod reference;
 pub mod sort;
 pub mod temporal_sort;
 pub mod test_kit;
 pub mod time_order;
+pub mod top_n;
 pub mod window;

@@ -1,0 +1,1 @@
+//! Aggregation without windows, as a changelog.

@@ -1,0 +1,1 @@
+//! Joins of rows whose times lie within a distance of one another.

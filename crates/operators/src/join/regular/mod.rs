@@ -1,0 +1,1 @@
+//! Joins without a bound in time, as changelogs.

@@ -1,0 +1,1 @@
+//! INTERSECT and EXCEPT, as changelogs.

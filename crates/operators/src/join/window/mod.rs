@@ -1,0 +1,1 @@
+//! Joins of rows of the same window.

@@ -1,0 +1,1 @@
+//! OVER windows: each row with aggregates over the rows before it.
