@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 use chrono_tz::Tz;
-use thalweg_core::connector::{Sink, Source, TableRequest};
+use thalweg_core::connector::{AcceptedChanges, Sink, Source, TableRequest};
 use thalweg_core::{Error, Result, RowKind};
 
 use crate::Connector;
@@ -20,6 +20,9 @@ impl Connector for Blackhole {
     fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
         Options::checked(request, &KNOWN)?;
         if as_sink { Ok(()) } else { Err(not_readable(&request.table, "blackhole")) }
+    }
+    fn accepted_changes(&self, _: &TableRequest) -> AcceptedChanges {
+        AcceptedChanges::All
     }
     fn is_bounded(&self, _request: &TableRequest) -> bool {
         true

@@ -24,7 +24,7 @@ pub mod output;
 pub mod print;
 
 use chrono_tz::Tz;
-use thalweg_core::connector::{Connectors, Sink, Source, TableRequest};
+use thalweg_core::connector::{AcceptedChanges, Connectors, Sink, Source, TableRequest};
 use thalweg_core::{Error, Result};
 
 use crate::options::near_miss;
@@ -46,6 +46,11 @@ pub trait Connector: Send + Sync {
     fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()>;
     /// True if reading the table ends by itself.
     fn is_bounded(&self, request: &TableRequest) -> bool;
+    /// Which changes the table takes.
+    fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        let _ = request;
+        AcceptedChanges::Inserts
+    }
     /// Opens the table for reading.
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
     /// Opens the table for writing. Instants that are shown to people appear in `zone`.
@@ -107,6 +112,10 @@ impl Connectors for BuiltinConnectors {
     }
     fn is_bounded(&self, request: &TableRequest) -> bool {
         Self::find(request).is_ok_and(|connector| connector.is_bounded(request))
+    }
+    fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        let connector = Self::find(request);
+        connector.map_or(AcceptedChanges::Inserts, |found| found.accepted_changes(request))
     }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let connector = Self::find(request)?;

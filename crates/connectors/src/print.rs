@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use chrono_tz::Tz;
 use thalweg_core::Result;
-use thalweg_core::connector::{Sink, Source, TableRequest};
+use thalweg_core::connector::{AcceptedChanges, Sink, Source, TableRequest};
 
 use crate::Connector;
 use crate::blackhole::not_readable;
@@ -48,6 +48,9 @@ impl Connector for Print {
     fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
         PrintOptions::read(request)?;
         if as_sink { Ok(()) } else { Err(not_readable(&request.table, "print")) }
+    }
+    fn accepted_changes(&self, _: &TableRequest) -> AcceptedChanges {
+        AcceptedChanges::All
     }
     fn is_bounded(&self, _request: &TableRequest) -> bool {
         true

@@ -162,12 +162,28 @@ impl TableRequest {
     }
 }
 
+/// Which changes a table takes when it is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptedChanges {
+    /// Rows that stay.
+    Inserts,
+    /// Also updates and deletions, by the table's primary key: what a row was before is not told.
+    Upserts,
+    /// Every kind of change.
+    All,
+}
+
 /// Finds the connector that a table names. The planner asks; it knows no connector itself.
 pub trait Connectors: Send + Sync {
     /// Checks options without touching the outside. Unknown options and near misses are errors.
     fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()>;
     /// True if reading the table ends by itself. Called after `validate`.
     fn is_bounded(&self, request: &TableRequest) -> bool;
+    /// Which changes the table takes. Called after `validate` as a sink.
+    fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        let _ = request;
+        AcceptedChanges::Inserts
+    }
     /// Opens the table for reading.
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
     /// Opens the table for writing.

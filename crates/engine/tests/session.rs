@@ -8,8 +8,9 @@ use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg::{Error, ErrorKind, Report, Result};
-use thalweg_core::{ColumnType, DataType, Sink, TableSchema};
+use thalweg_core::{ColumnType, DataType, Sink};
 use thalweg_expr::ScalarFunction;
+use thalweg_plan::ResultTable;
 use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
 
 const NUMBERS: &str = "CREATE TABLE numbers (n INT, ts AS TO_TIMESTAMP(FROM_UNIXTIME(n)),
@@ -150,7 +151,7 @@ struct Counter {
 }
 
 impl Observer for Counter {
-    fn result(&mut self, _: &TableSchema, _: chrono_tz::Tz) -> Result<Box<dyn Sink>> {
+    fn result(&mut self, _: &ResultTable, _: chrono_tz::Tz) -> Result<Box<dyn Sink>> {
         Ok(Box::new(thalweg::pipeline::Collect::new().sink()))
     }
     fn explanation(&mut self, _text: &str) -> Result<()> {

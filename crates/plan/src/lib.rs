@@ -12,4 +12,4 @@ pub mod parser;
 pub mod physical;
 mod planner;
 
-pub use planner::{MakeSink, Planner, PlannerOptions};
+pub use planner::{MakeSink, Planner, PlannerOptions, ResultTable};

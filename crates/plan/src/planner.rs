@@ -17,10 +17,20 @@ use crate::bind::functions::AGGREGATES;
 use crate::bind::{Binder, UserAggregates};
 use crate::catalog::{self, Catalog, Settings, TextRows};
 use crate::explain::explain;
+use crate::logical::changes::Changes;
 use crate::physical::{self, LateData, Output, PhysicalPlan, PlanEnvironment, Target};
 
-/// Makes the sink of a SELECT, once its columns are known.
-pub type MakeSink<'a> = &'a mut dyn FnMut(&TableSchema) -> Result<Box<dyn Sink>>;
+/// The result of a SELECT, before it runs.
+#[derive(Clone, Debug)]
+pub struct ResultTable {
+    /// Its columns.
+    pub schema: TableSchema,
+    /// True if rows are updated or taken back later: each then comes with its kind.
+    pub has_updates: bool,
+}
+
+/// Makes the sink of a SELECT, once it is known what its result is like.
+pub type MakeSink<'a> = &'a mut dyn FnMut(&ResultTable) -> Result<Box<dyn Sink>>;
 
 /// What a planner is told once.
 #[derive(Clone)]
@@ -163,7 +173,7 @@ impl Planner {
         physical::lower(outputs, &self.environment(&binder, &session, dry_run)?)
     }
 
-    /// The plan of a SELECT. `make_sink` is called once, with the columns of the result.
+    /// The plan of a SELECT. `make_sink` is called once.
     pub fn plan_select(&self, query: &Query, make_sink: MakeSink<'_>) -> Result<PhysicalPlan> {
         self.lower_select(query, make_sink, false)
     }
@@ -178,7 +188,10 @@ impl Planner {
         let binder = Binder::new(&self.catalog, &session, &self.aggregates);
         let node = binder.bind_result(query)?;
         let environment = self.environment(&binder, &session, dry_run)?;
-        let sink = make_sink(&node.schema())?;
+        let has_updates = Changes::of(std::slice::from_ref(&node))
+            .map_err(|e| e.at(query.span))?
+            .has_updates(&node);
+        let sink = make_sink(&ResultTable { schema: node.schema(), has_updates })?;
         physical::lower(vec![Output { node, target: Target::Given(sink) }], &environment)
             .map_err(|e| e.at(query.span))
     }
@@ -241,6 +254,8 @@ impl Planner {
             clock: self.options.clock.clone(),
             parallelism: settings.workers().unwrap_or(self.options.workers),
             late,
+            state_ttl_ms: settings.state_ttl_ms(),
+            mini_batch: settings.mini_batch(),
             order: settings.order(),
             allows_nondeterministic: settings.allows_nondeterministic(),
             undecided: binder.undecided_functions(),

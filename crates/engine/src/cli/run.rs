@@ -7,7 +7,8 @@ use chrono_tz::Tz;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg_connectors::output::{Format, QuerySink, ResultWriter};
 use thalweg_core::graph::{Graph, StageKind};
-use thalweg_core::{Error, Result, Sink, TableSchema};
+use thalweg_core::{Error, Result, Sink};
+use thalweg_plan::ResultTable;
 use thalweg_runtime::{JobControl, Report};
 
 use super::arguments::{ColorChoice, RunArguments};
@@ -106,10 +107,12 @@ impl Console {
 }
 
 impl Observer for Console {
-    fn result(&mut self, schema: &TableSchema, zone: Tz) -> Result<Box<dyn Sink>> {
+    fn result(&mut self, table: &ResultTable, zone: Tz) -> Result<Box<dyn Sink>> {
         let out = Box::new(std::io::stdout());
         let null_text = self.null_text.clone();
-        let writer = ResultWriter::new(self.format, schema.clone(), null_text, zone, out);
+        let schema = table.schema.clone();
+        let writer = ResultWriter::new(self.format, schema, null_text, zone, out)
+            .with_changelog(table.has_updates);
         Ok(Box::new(QuerySink::new("result", writer)))
     }
 

@@ -29,12 +29,12 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use chrono_tz::Tz;
 use thalweg_core::shim::{SharedClock, SystemClock};
-use thalweg_core::{Error, Result, Sink, TableSchema};
+use thalweg_core::{Error, Result, Sink};
 pub use thalweg_expr::ScalarFunction;
 pub use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
 use thalweg_plan::ast::{Statement, StatementKind};
 use thalweg_plan::parser::parse_script_with_notes;
-use thalweg_plan::{Planner, PlannerOptions};
+use thalweg_plan::{Planner, PlannerOptions, ResultTable};
 use thalweg_runtime::Report;
 
 pub use observer::{JobDescription, Observer};
@@ -188,7 +188,7 @@ struct Collector {
 }
 
 impl Observer for Collector {
-    fn result(&mut self, _schema: &TableSchema, _zone: Tz) -> Result<Box<dyn Sink>> {
+    fn result(&mut self, _table: &ResultTable, _zone: Tz) -> Result<Box<dyn Sink>> {
         self.rows = Collect::new();
         Ok(Box::new(self.rows.sink()))
     }

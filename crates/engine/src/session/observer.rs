@@ -2,7 +2,8 @@
 
 use chrono_tz::Tz;
 use thalweg_core::graph::Graph;
-use thalweg_core::{Error, OrderContract, Result, Sink, TableSchema};
+use thalweg_core::{Error, OrderContract, Result, Sink};
+use thalweg_plan::ResultTable;
 use thalweg_runtime::{JobControl, Report};
 
 /// A job that is about to run.
@@ -27,7 +28,7 @@ pub struct JobDescription {
 /// Takes what a script produces. The command line prints it, a test collects it.
 pub trait Observer {
     /// Makes the sink for the rows of a SELECT, SHOW or DESCRIBE. Instants are shown in `zone`.
-    fn result(&mut self, schema: &TableSchema, zone: Tz) -> Result<Box<dyn Sink>>;
+    fn result(&mut self, table: &ResultTable, zone: Tz) -> Result<Box<dyn Sink>>;
     /// The answer to EXPLAIN.
     fn explanation(&mut self, text: &str) -> Result<()>;
     /// Something worth telling that is no error, and where it stands.

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use chrono_tz::Tz;
 use thalweg_connectors::BuiltinConnectors;
-use thalweg_core::connector::{Connectors, TableRequest};
+use thalweg_core::connector::{AcceptedChanges, Connectors, TableRequest};
 use thalweg_core::{Result, Sink, Source};
 use thalweg_plan::catalog::{MemoryLimit, Scheduler, Settings};
 use thalweg_runtime::{RunOptions, SchedulerPolicy, memory};
@@ -85,6 +85,9 @@ impl Connectors for SessionConnectors {
     }
     fn is_bounded(&self, request: &TableRequest) -> bool {
         self.builtin().is_bounded(request)
+    }
+    fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        self.builtin().accepted_changes(request)
     }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         self.builtin().source(request)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::{Column, DataType, Error, OrderContract, Result, Sink, TableSchema};
-use thalweg_plan::Planner;
+use thalweg_plan::{Planner, ResultTable};
 use thalweg_plan::ast::{Statement, StatementKind};
 use thalweg_plan::physical::PhysicalPlan;
 use thalweg_runtime::{Report, RunOptions};
@@ -51,8 +51,8 @@ impl Session {
             StatementKind::Select(query) => {
                 let limit = self.options.row_limit.map(|rows| (rows, LimitSwitch::default()));
                 let zone = self.planner.zone();
-                let plan = self.planner.plan_select(query, &mut |schema| {
-                    let sink = observer.result(schema, zone)?;
+                let plan = self.planner.plan_select(query, &mut |table| {
+                    let sink = observer.result(table, zone)?;
                     Ok(match &limit {
                         Some((rows, switch)) => {
                             Box::new(LimitSink::new(sink, *rows, switch.clone()))
@@ -70,7 +70,8 @@ impl Session {
             _ => {
                 if let Some(rows) = self.planner.execute_ddl(statement)? {
                     let (schema, batch) = text_rows(&rows.header, &rows.rows)?;
-                    let mut sink = observer.result(&schema, self.planner.zone())?;
+                    let table = ResultTable { schema, has_updates: false };
+                    let mut sink = observer.result(&table, self.planner.zone())?;
                     sink.open()?;
                     sink.write(&batch, None)?;
                     sink.finish()?;

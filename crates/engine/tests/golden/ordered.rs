@@ -88,6 +88,25 @@ pub fn check(case: &str, compare: fn(&str, &str, &[u8])) {
     remove(&folder);
 }
 
+/// Runs a case with two inputs: in `event_time` its bytes depend on nothing but the data; in `arrival`
+/// they depend on how the inputs came in, so only what is left is compared.
+pub fn check_two_inputs(case: &str) {
+    let folder = copy_of(case, "ordered");
+    let query = folder.join("query.sql");
+    let mut random = SplitMix64::new(1);
+    for _ in 0..SAMPLES[1] {
+        let combination = Combination::draw(&mut random);
+        let got = bytes(&query, case, "arrival", combination);
+        super::compare_left(case, &format!("order arrival, {combination}"), &got);
+    }
+    if let Some(sorted) = sorted_by_time(&read(&query)) {
+        fs::write(&query, sorted).expect("writing the query");
+        let reference = bytes(&query, case, "event_time", Combination::ONE_BY_ONE);
+        sweep(&query, case, "event_time", SAMPLES[1], &reference);
+    }
+    remove(&folder);
+}
+
 fn sweep(query: &Path, case: &str, order: &str, samples: usize, reference: &[u8]) {
     for seed in seeds() {
         let mut random = SplitMix64::new(seed);

@@ -194,14 +194,7 @@ impl<'a> Grouping<'a> {
         let layout = Layout { keys: self.group.keys.len(), aggregates: self.aggregates.len() };
         let span = self.group.span;
         let stripped = match &self.group.window {
-            GroupWindow::None => {
-                let error = if self.group.keys.is_empty() {
-                    unsupported::global_aggregate()
-                } else {
-                    unsupported::group_by()
-                };
-                return Ok((self.refused(input, error.at(span)), layout));
-            }
+            GroupWindow::None => return Ok((self.unwindowed(input), layout)),
             GroupWindow::Legacy(window) => Stripped::unchanged(input, window.clone()),
             GroupWindow::Columns { id, .. } => match strip(&input, *id).map_err(|e| e.at(span))? {
                 Some(stripped) => stripped,
@@ -234,6 +227,13 @@ impl<'a> Grouping<'a> {
             .iter()
             .map(|a| Field::plain(a.column.name.clone(), a.column.column_type.clone()));
         keys.chain(aggregates).collect()
+    }
+
+    fn unwindowed(self, input: Node) -> Node {
+        let fields = self.result_fields();
+        let Grouping { group, aggregates, .. } = self;
+        let kind = LogicalKind::Aggregate { input, keys: group.keys, aggregates };
+        LogicalPlan::node(kind, fields)
     }
 
     fn windowed(self, binder: &Binder<'_>, stripped: Stripped) -> Result<Node> {
@@ -287,7 +287,7 @@ fn check_session_keys(
         .hint("write the same columns in both: SESSION(TABLE t PARTITION BY k, …) … GROUP BY window_start, window_end, k"))
 }
 
-fn is_distinct(call: &sql::Function) -> Result<bool> {
+pub(super) fn is_distinct(call: &sql::Function) -> Result<bool> {
     let sql::FunctionArguments::List(list) = &call.args else { return Ok(false) };
     if let Some(clause) = list.clauses.first() {
         return Err(

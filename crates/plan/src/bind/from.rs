@@ -12,7 +12,7 @@ use super::scope::Scope;
 use super::spans::{ident_span, span_of};
 use super::{Binder, Context, unsupported};
 use crate::ast::Name;
-use crate::logical::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute};
+use crate::logical::{Field, LogicalKind, LogicalPlan, Node};
 
 /// A relation with the names by which it is seen.
 pub(super) struct Source {
@@ -28,7 +28,7 @@ impl Source {
 }
 
 /// What an UNNEST says besides its array.
-struct UnnestCall<'q> {
+pub(super) struct UnnestCall<'q> {
     array: &'q sql::Expr,
     alias: Option<&'q sql::TableAlias>,
     ordinality: bool,
@@ -68,28 +68,20 @@ impl Binder<'_> {
         Ok(source)
     }
 
-    fn bind_factor(&self, factor: &TableFactor, context: &Context<'_>) -> Result<Source> {
+    pub(super) fn bind_factor(&self, factor: &TableFactor, context: &Context<'_>) -> Result<Source> {
         match factor {
             _ if is_unnest(factor) => {
                 let call = unnest_call(factor)?;
                 let none = Source { node: one_row(), scope: Scope::empty() };
                 self.bind_unnest(none, &call, false)
             }
-            TableFactor::Table { name, alias, version, args, .. } => {
+            TableFactor::Table { name, alias, args, .. } => {
                 if args.is_some() {
                     return Err(
                         unsupported::later(&format!("the table function {name}")).at(span_of(name))
                     );
                 }
                 let node = self.bind_table_name(name, context)?;
-                let node = match version {
-                    None => node,
-                    Some(_) => refuse(
-                        vec![node],
-                        unsupported::join("FOR SYSTEM_TIME AS OF (temporal and lookup joins)")
-                            .at(span_of(name)),
-                    ),
-                };
                 let own_name = self.visible_name(name, context);
                 self.named(node, alias.as_ref(), own_name)
             }
@@ -156,44 +148,7 @@ impl Binder<'_> {
         }
     }
 
-    fn bind_join(
-        &self,
-        left: Source,
-        right: &TableFactor,
-        operator: &JoinOperator,
-        context: &Context<'_>,
-    ) -> Result<Source> {
-        let (kind, constraint, nullable) = join_kind(operator);
-        if is_unnest(right) {
-            let outer = match kind {
-                "a cross join" | "an inner join" => false,
-                "a left join" => true,
-                other => {
-                    return Err(
-                        unsupported::join(&format!("{other} with UNNEST")).at(span_of(right))
-                    );
-                }
-            };
-            let call = unnest_call(right)?;
-            return self.bind_unnest(left, &call, outer);
-        }
-        let span = span_of(right);
-        let right = self.bind_factor(right, context)?;
-        let mut fields: Vec<Field> = Vec::new();
-        for (side, nullable) in [(&left, nullable.0), (&right, nullable.1)] {
-            fields.extend(side.node.fields.iter().map(|f| joined_field(f, nullable)));
-        }
-        let fields: Arc<[Field]> = fields.into();
-        let scope = left.scope.beside(&right.scope, fields.clone());
-        if let Some(JoinConstraint::On(condition)) = constraint {
-            self.condition(condition, "ON", &mut PlainNames::of(&scope, "ON"))?;
-        }
-        let error = unsupported::join(kind).at(span);
-        let kind = LogicalKind::Refused { inputs: vec![left.node, right.node], error };
-        Ok(Source { node: LogicalPlan::node(kind, fields), scope })
-    }
-
-    fn bind_unnest(&self, left: Source, call: &UnnestCall<'_>, outer: bool) -> Result<Source> {
+    pub(super) fn bind_unnest(&self, left: Source, call: &UnnestCall<'_>, outer: bool) -> Result<Source> {
         let array = self.expression(call.array, &mut PlainNames::of(&left.scope, "UNNEST"))?;
         let mut fresh = element_fields(&array).ok_or_else(|| {
             Error::plan(format!(
@@ -243,42 +198,8 @@ pub(super) fn simple_name(name: &sql::ObjectName) -> Result<Name> {
     }
 }
 
-fn refuse(inputs: Vec<Node>, error: Error) -> Node {
-    let fields = inputs[0].fields.clone();
-    LogicalPlan::node(LogicalKind::Refused { inputs, error }, fields)
-}
-
-/// What a join is called, its condition, and which sides may be padded with NULL.
-fn join_kind(operator: &JoinOperator) -> (&'static str, Option<&JoinConstraint>, (bool, bool)) {
-    match operator {
-        JoinOperator::Join(c) | JoinOperator::Inner(c) => {
-            ("an inner join", Some(c), (false, false))
-        }
-        JoinOperator::Left(c) | JoinOperator::LeftOuter(c) => {
-            ("a left join", Some(c), (false, true))
-        }
-        JoinOperator::Right(c) | JoinOperator::RightOuter(c) => {
-            ("a right join", Some(c), (true, false))
-        }
-        JoinOperator::FullOuter(c) => ("a full join", Some(c), (true, true)),
-        JoinOperator::CrossJoin(c) => ("a cross join", Some(c), (false, false)),
-        _ => ("this kind of join", None, (false, false)),
-    }
-}
-
-/// A column behind a regular join: rows come in any order, so it is no row time any more.
-fn joined_field(field: &Field, nullable: bool) -> Field {
-    let column_type = field.column_type.clone();
-    let nullable = nullable || column_type.nullable;
-    Field {
-        name: field.name.clone(),
-        column_type: column_type.with_nullable(nullable),
-        time: TimeAttribute::None,
-    }
-}
-
 /// True for `UNNEST(…)`, which the parser takes for a table with arguments.
-fn is_unnest(factor: &TableFactor) -> bool {
+pub(super) fn is_unnest(factor: &TableFactor) -> bool {
     match factor {
         TableFactor::UNNEST { .. } => true,
         TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => {
@@ -288,7 +209,7 @@ fn is_unnest(factor: &TableFactor) -> bool {
     }
 }
 
-fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
+pub(super) fn unnest_call(factor: &TableFactor) -> Result<UnnestCall<'_>> {
     let (arrays, alias, ordinality): (Vec<&sql::Expr>, _, bool) = match factor {
         TableFactor::UNNEST { alias, array_exprs, with_ordinality, with_offset: false, .. } => {
             (array_exprs.iter().collect(), alias, *with_ordinality)

@@ -47,6 +47,8 @@ struct Seen {
     start: bool,
     end: bool,
     time: bool,
+    /// The columns themselves.
+    columns: Vec<Expr>,
 }
 
 impl Binder<'_> {
@@ -68,14 +70,14 @@ impl Binder<'_> {
             }
             let key = self.group_key(scope, expr)?;
             let time = column_of(&key).map_or(TimeAttribute::None, |i| scope.fields[i].time);
-            if !seen.note(time) && !keys.iter().any(|k| k.to_string() == key.to_string()) {
+            if !seen.note(time, &key) && !keys.iter().any(|k| k.to_string() == key.to_string()) {
                 keys.push(key);
             }
         }
         let span = list.first().map_or(Span::default(), span_of);
         let window = match legacy {
             Some(window) => GroupWindow::Legacy(window),
-            None => seen.window(scope, &mut keys).map_err(|e| e.at(span))?,
+            None => seen.window(scope, &mut keys),
         };
         Ok(GroupBy { keys, window, span })
     }
@@ -152,7 +154,7 @@ impl Binder<'_> {
 
 impl Seen {
     /// Takes note of a window column; false if it is none (or of a second window).
-    fn note(&mut self, time: TimeAttribute) -> bool {
+    fn note(&mut self, time: TimeAttribute, key: &Expr) -> bool {
         let Some(id) = time.window() else { return false };
         if *self.id.get_or_insert(id) != id {
             return false;
@@ -162,24 +164,21 @@ impl Seen {
             TimeAttribute::WindowEnd(_) => self.end = true,
             _ => self.time = true,
         }
+        self.columns.push(key.clone());
         true
     }
 
-    /// The window if both ends are grouped. A lone window column is refused with what is missing.
-    fn window(self, scope: &Scope, _keys: &mut [Expr]) -> Result<GroupWindow> {
-        let Some(id) = self.id else { return Ok(GroupWindow::None) };
+    /// The window if both ends are grouped. A lone window column is a key like any other.
+    fn window(self, scope: &Scope, keys: &mut Vec<Expr>) -> GroupWindow {
+        let Some(id) = self.id else { return GroupWindow::None };
         if self.start && self.end {
             let is_time = |time| time == TimeAttribute::WindowTime(id);
             let is_instant = scope.fields.iter().any(|f| {
                 is_time(f.time) && matches!(f.column_type.data_type, DataType::TimestampLtz(_))
             });
-            return Ok(GroupWindow::Columns { id, with_time: self.time, is_instant });
+            return GroupWindow::Columns { id, with_time: self.time, is_instant };
         }
-        let missing = match (self.start, self.end) {
-            (true, _) => "window_end",
-            (_, true) => "window_start",
-            _ => "window_start and window_end",
-        };
-        Err(unsupported::group_by().hint(format!("add {missing} to GROUP BY")))
+        keys.extend(self.columns);
+        GroupWindow::None
     }
 }

@@ -105,19 +105,8 @@ impl Binder<'_> {
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 let left = self.bind_body(left, context)?;
                 let right_node = self.bind_body(right, context)?;
-                let union =
-                    self.bind_union(left, right_node).map_err(|e| e.at(span_of(right.as_ref())))?;
-                Ok(match refused_set_operation(*op, *set_quantifier) {
-                    None => union,
-                    Some(error) => {
-                        let fields = union.fields.clone();
-                        let error = error.at(span_of(body));
-                        LogicalPlan::node(
-                            LogicalKind::Refused { inputs: vec![union], error },
-                            fields,
-                        )
-                    }
-                })
+                self.bind_set_operation(left, right_node, (*op, *set_quantifier))
+                    .map_err(|e| e.at(span_of(right.as_ref())))
             }
             SetExpr::Table(_) => {
                 Err(unsupported::never("TABLE as a query").hint("write SELECT * FROM t"))
@@ -152,7 +141,33 @@ impl Binder<'_> {
         Ok(LogicalPlan::node(LogicalKind::Values { rows }, fields))
     }
 
-    fn bind_union(&self, left: Node, right: Node) -> Result<Node> {
+    fn bind_set_operation(
+        &self,
+        left: Node,
+        right: Node,
+        (operator, quantifier): (SetOperator, SetQuantifier),
+    ) -> Result<Node> {
+        let all = match quantifier {
+            SetQuantifier::All => true,
+            SetQuantifier::None | SetQuantifier::Distinct => false,
+            _ => return Err(unsupported::never("a set operation BY NAME")),
+        };
+        let fields = self.common_fields(&left, &right)?;
+        if operator == SetOperator::Union {
+            let union = self.bind_union(left, right, fields)?;
+            return Ok(if all { union } else { distinct(union) });
+        }
+        let plain = |field: Field| Field { time: TimeAttribute::None, ..field };
+        let left = self.convert_relation(left, &fields)?;
+        let right = self.convert_relation(right, &fields)?;
+        let intersects = operator == SetOperator::Intersect;
+        let fields: Vec<Field> = fields.into_iter().map(plain).collect();
+        let kind = LogicalKind::SetOperation { left, right, intersects, all };
+        Ok(LogicalPlan::node(kind, fields))
+    }
+
+    /// The columns of a set operation: the names of the first side, types that both sides fit.
+    fn common_fields(&self, left: &Node, right: &Node) -> Result<Vec<Field>> {
         if left.fields.len() != right.fields.len() {
             return Err(Error::plan(format!(
                 "the two sides of a set operation have {} and {} columns",
@@ -172,6 +187,10 @@ impl Binder<'_> {
             let time = if both_time { TimeAttribute::RowTime } else { TimeAttribute::None };
             fields.push(Field { name: a.name.clone(), column_type, time });
         }
+        Ok(fields)
+    }
+
+    fn bind_union(&self, left: Node, right: Node, fields: Vec<Field>) -> Result<Node> {
         let mut inputs = Vec::new();
         for side in [left, right] {
             let side = self.convert_relation(side, &fields)?;
@@ -258,13 +277,13 @@ fn refuse_clauses(query: &sql::Query) -> Result<()> {
     Err(unsupported::never(clause))
 }
 
-fn refused_set_operation(op: SetOperator, quantifier: SetQuantifier) -> Option<Error> {
-    match (op, quantifier) {
-        (SetOperator::Union, SetQuantifier::All) => None,
-        (SetOperator::Union, _) => Some(unsupported::set_operation("UNION")),
-        (SetOperator::Intersect, _) => Some(unsupported::set_operation("INTERSECT")),
-        (SetOperator::Except | SetOperator::Minus, _) => Some(unsupported::set_operation("EXCEPT")),
-    }
+/// Each row once: a grouping by all columns.
+pub(super) fn distinct(node: Node) -> Node {
+    let plain = |field: &Field| Field::plain(field.name.clone(), field.column_type.clone());
+    let fields: Vec<Field> = node.fields.iter().map(plain).collect();
+    let columns = fields.iter().enumerate();
+    let keys = columns.map(|(i, field)| Expr::column(i, field.column_type.clone())).collect();
+    LogicalPlan::node(LogicalKind::Aggregate { input: node, keys, aggregates: Vec::new() }, fields)
 }
 
 /// The column names of an alias with their places.

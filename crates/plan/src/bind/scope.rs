@@ -32,17 +32,20 @@ pub struct Scope {
     pub relations: Vec<Relation>,
     /// All their columns.
     pub fields: Arc<[Field]>,
+    /// In a sub-query, where its own columns begin: their names hide those of the query around.
+    pub inner_from: Option<usize>,
 }
 
 impl Scope {
     /// The columns of one relation.
     pub fn of(alias: Option<String>, fields: Arc<[Field]>) -> Self {
-        Scope { relations: vec![Relation { alias, start: 0, len: fields.len() }], fields }
+        let relations = vec![Relation { alias, start: 0, len: fields.len() }];
+        Scope { relations, fields, inner_from: None }
     }
 
     /// Nothing to see: constants only.
     pub fn empty() -> Self {
-        Scope { relations: Vec::new(), fields: Arc::from(Vec::new()) }
+        Scope { relations: Vec::new(), fields: Arc::from(Vec::new()), inner_from: None }
     }
 
     /// Two scopes side by side, with the fields of the joined relation.
@@ -52,7 +55,7 @@ impl Scope {
         relations.extend(
             right.relations.iter().map(|r| Relation { start: r.start + shift, ..r.clone() }),
         );
-        Scope { relations, fields }
+        Scope { relations, fields, inner_from: None }
     }
 
     /// The column at a position.
@@ -72,7 +75,10 @@ impl Scope {
     }
 
     fn resolve_bare(&self, name: &Ident) -> Result<usize> {
-        let mut found = self.positions(0..self.fields.len(), &name.value);
+        let own = self.inner_from.unwrap_or(0)..self.fields.len();
+        let is_own = self.positions(own.clone(), &name.value).next().is_some();
+        let seen = if is_own { own } else { 0..self.fields.len() };
+        let mut found = self.positions(seen, &name.value);
         let Some(first) = found.next() else { return Err(self.unknown(name)) };
         if found.next().is_some() {
             let hint = match self.qualifiers(&name.value).as_slice() {

@@ -8,12 +8,13 @@ use thalweg_expr::Expr;
 use super::aggregate::Grouping;
 use super::children::children;
 use super::functions::{function_name, is_aggregate};
-use super::names::{Names, PlainNames};
+use super::names::Names;
+use super::over::OverCalls;
 use super::order::{Ordered, items, output_column, sort_key, span as order_span};
 use super::scope::{Scope, name_parts};
-use super::spans::{ident_span, span_of};
+use super::spans::span_of;
 use super::{Binder, Context, unsupported};
-use crate::logical::{LogicalKind, LogicalPlan, Node};
+use crate::logical::{LogicalPlan, Node};
 
 /// The columns of a select list: their names and what they compute.
 type Columns = Vec<(String, Expr)>;
@@ -28,22 +29,21 @@ impl Binder<'_> {
     ) -> Result<Ordered> {
         refuse_clauses(select)?;
         let source = self.bind_from(&select.from, context)?;
-        let mut node = source.node;
-        if let Some(condition) = &select.selection {
-            let mut names = PlainNames::of(&source.scope, "WHERE");
-            node = LogicalPlan::filter(node, self.condition(condition, "WHERE", &mut names)?);
-        }
+        let source = match &select.selection {
+            Some(condition) => self.bind_where(source, condition, context)?,
+            None => source,
+        };
+        let node = source.node;
         let group_by = group_expressions(&select.group_by)?;
         let ordered = if group_by.is_empty() && select.having.is_none() && !self.aggregates(select)
         {
-            let mut names = PlainNames::of(&source.scope, "SELECT");
-            self.bind_list(select, order, node, &source.scope, &mut names)?
+            self.bind_list(select, order, node, &source.scope)?
         } else {
             self.bind_grouped(select, order, node, &source.scope, group_by)?
         };
         match &select.distinct {
             None | Some(sql::Distinct::All) => Ok(ordered),
-            Some(sql::Distinct::Distinct) => Ok(distinct(ordered, select)),
+            Some(sql::Distinct::Distinct) => distinct(ordered),
             Some(sql::Distinct::On(_)) => Err(unsupported::never("DISTINCT ON")),
         }
     }
@@ -54,11 +54,13 @@ impl Binder<'_> {
         order: Option<&sql::OrderBy>,
         node: Node,
         scope: &Scope,
-        names: &mut dyn Names,
     ) -> Result<Ordered> {
-        let mut columns = self.select_list(select, scope, names)?;
+        let mut names = OverCalls::of(scope, select);
+        let mut columns = self.select_list(select, scope, &mut names)?;
         let visible = columns.len();
-        let keys = self.sort_columns(order, &mut columns, names)?;
+        let keys = self.sort_columns(order, &mut columns, &mut names)?;
+        let (node, layout) = names.finish(node);
+        let columns = columns.into_iter().map(|(name, expr)| (name, layout.place(&expr))).collect();
         let node = LogicalPlan::project(node, columns);
         let keys = keys.into_iter().map(|(item, column)| sort_key(item, column)).collect();
         Ok(Ordered { node, visible, keys, span: order_span(order) })
@@ -200,11 +202,15 @@ impl Binder<'_> {
     }
 }
 
-fn distinct(ordered: Ordered, select: &sql::Select) -> Ordered {
-    let fields = ordered.node.fields.clone();
-    let error = unsupported::distinct().at(span_of(select));
-    let kind = LogicalKind::Refused { inputs: vec![ordered.node], error };
-    Ordered { node: LogicalPlan::node(kind, fields), ..ordered }
+/// `SELECT DISTINCT`, with the ORDER BY behind it.
+fn distinct(ordered: Ordered) -> Result<Ordered> {
+    let Ordered { node, visible, keys, span } = ordered;
+    if node.fields.len() > visible {
+        return Err(Error::plan("ORDER BY of SELECT DISTINCT names a column that is not selected")
+            .hint("select the column as well")
+            .at(span));
+    }
+    Ok(Ordered { node: super::query::distinct(node), visible, keys, span })
 }
 
 /// The name of a column without alias: that of the column it is, else `EXPR$n`.
@@ -273,8 +279,6 @@ fn refuse_clauses(select: &sql::Select) -> Result<()> {
         && select.sort_by.is_empty())
     {
         "CLUSTER BY, DISTRIBUTE BY or SORT BY"
-    } else if let Some(window) = select.named_window.first() {
-        return Err(unsupported::over("WINDOW").at(ident_span(&window.0)));
     } else {
         return Ok(());
     };

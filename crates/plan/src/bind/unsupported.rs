@@ -4,27 +4,6 @@ use thalweg_core::Error;
 
 const LATER: &str = "comes with a later version";
 
-/// GROUP BY without a window.
-pub fn group_by() -> Error {
-    Error::unsupported(format!("GROUP BY without a window (a result that keeps changing) {LATER}"))
-        .hint("group by window_start and window_end of TABLE(TUMBLE(…)), HOP, CUMULATE or SESSION")
-}
-
-/// Aggregates over everything.
-pub fn global_aggregate() -> Error {
-    Error::unsupported(format!(
-        "an aggregate without GROUP BY (a result that keeps changing) {LATER}"
-    ))
-    .hint("group by window_start and window_end of TABLE(TUMBLE(…)), HOP, CUMULATE or SESSION")
-}
-
-/// SELECT DISTINCT.
-pub fn distinct() -> Error {
-    Error::unsupported(format!("SELECT DISTINCT {LATER}")).hint(
-        "group by window_start, window_end and the columns to find distinct values per window",
-    )
-}
-
 /// A join.
 pub fn join(kind: &str) -> Error {
     Error::unsupported(format!("{kind} {LATER}"))

@@ -61,7 +61,6 @@ const fn key(
 
 const WATERMARKS: &str = "watermarks follow the data alone";
 const RESULT_MODE: &str = "the command line's --format decides how results look";
-const NO_STATE_TTL: &str = "state is freed when its windows close";
 
 /// All keys.
 pub const KEYS: &[Key] = &[
@@ -202,9 +201,16 @@ pub const KEYS: &[Key] = &[
     key(
         "table.exec.state.ttl",
         Kind::Duration,
-        "",
-        Origin::Inert(NO_STATE_TTL),
-        "how long Flink keeps idle state",
+        "0 s",
+        Origin::Flink,
+        "how long state of results that keep changing is kept after its last use; 0 s for ever",
+    ),
+    key(
+        "table.exec.mini-batch.enabled",
+        Kind::Word(&[("false", true), ("true", true)]),
+        "false",
+        Origin::Flink,
+        "one update per key and bundle in the place of one per row",
     ),
 ];
 

@@ -151,6 +151,18 @@ impl Settings {
     pub fn order(&self) -> OrderContract {
         self.get("pipeline.order").parse().unwrap_or_default()
     }
+    /// `table.exec.state.ttl` in milliseconds; `None` keeps state for ever.
+    pub fn state_ttl_ms(&self) -> Option<i64> {
+        let ttl = parse_duration(self.get("table.exec.state.ttl")).ok()?;
+        let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+        (ttl_ms > 0).then_some(ttl_ms)
+    }
+
+    /// `table.exec.mini-batch.enabled`
+    pub fn mini_batch(&self) -> bool {
+        self.get("table.exec.mini-batch.enabled").eq_ignore_ascii_case("true")
+    }
+
     /// `pipeline.order.allow-nondeterministic`
     pub fn allows_nondeterministic(&self) -> bool {
         self.get("pipeline.order.allow-nondeterministic").eq_ignore_ascii_case("true")

@@ -11,7 +11,10 @@ use thalweg_core::{Error, Result};
 use thalweg_expr::Expr;
 
 use super::pushdown::{Pushdown, with_inputs};
-use super::{Aggregate, Field, LogicalKind, LogicalPlan, Node, SortKey, Window};
+use super::{
+    Aggregate, Field, JoinCondition, JoinKey, JoinKind, LogicalKind, LogicalPlan, Node, OverCall,
+    OverWindow, SortKey, Window,
+};
 
 /// Finds the columns of an input that its late rows need, beside those that the operator uses. Takes
 /// the columns of the input and the position of the row time.
@@ -115,6 +118,14 @@ fn demands(
     }
     for node in order.iter().rev() {
         let own = demand[&Arc::as_ptr(node)].clone();
+        if let LogicalKind::Join { left, right, condition, .. } = &node.kind {
+            let (of_left, of_right) = join_demand(left.fields.len(), condition, &own);
+            for (input, wanted) in [(left, of_left), (right, of_right)] {
+                let of_input = demand.get_mut(&Arc::as_ptr(input));
+                of_input.expect("every node has a demand").extend(wanted);
+            }
+            continue;
+        }
         for input in node.inputs() {
             let wanted = input_demand(node, &own, late)?;
             if let Some(of_input) = demand.get_mut(&Arc::as_ptr(input)) {
@@ -123,6 +134,20 @@ fn demands(
         }
     }
     Ok(demand)
+}
+
+/// What a join needs of its sides.
+fn join_demand(width: usize, condition: &JoinCondition, own: &Demand) -> (Demand, Demand) {
+    let mut all = own.clone();
+    for (expr, shift) in condition.expressions(width) {
+        all.extend(expr.columns().into_iter().map(|i| i + shift));
+    }
+    let (mut left, right): (Demand, Demand) = all.into_iter().partition(|&i| i < width);
+    let mut right: Demand = right.into_iter().map(|i| i - width).collect();
+    let (of_left, of_right) = condition.bound_columns();
+    left.extend(of_left);
+    right.extend(of_right);
+    (left, right)
 }
 
 /// What a node needs of (each of) its inputs, when these of its own columns are needed.
@@ -141,6 +166,33 @@ fn input_demand(node: &LogicalPlan, own: &Demand, late: LateColumns<'_>) -> Resu
                 wanted.extend(expr.columns());
             }
             wanted.extend(late(&input.fields, window.rowtime)?);
+        }
+        LogicalKind::Aggregate { keys, aggregates, .. } => {
+            for expr in keys.iter().chain(used_expressions(keys.len(), aggregates, own)) {
+                wanted.extend(expr.columns());
+            }
+        }
+        LogicalKind::Join { .. } => unreachable!("the sides of a join have demands of their own"),
+        LogicalKind::SetOperation { .. } => wanted.extend(0..node.fields.len()),
+        LogicalKind::Over { input, window, calls } => {
+            let width = input.fields.len();
+            wanted.extend(own.iter().filter(|&&i| i < width));
+            wanted.extend(&window.keys);
+            wanted.extend(window.order.iter().map(|key| key.column));
+            let used = calls.iter().enumerate().filter(|(i, _)| own.contains(&(width + i)));
+            for expr in used.flat_map(|(_, call)| call.function.expressions()) {
+                wanted.extend(expr.columns());
+            }
+        }
+        LogicalKind::TopN { input, keys, order, .. } => {
+            wanted.extend(own.iter().filter(|&&i| i < input.fields.len()));
+            wanted.extend(keys);
+            wanted.extend(order.iter().map(|key| key.column));
+        }
+        LogicalKind::Deduplicate { keys, rowtime, .. } => {
+            wanted.extend(own);
+            wanted.extend(keys);
+            wanted.extend(rowtime);
         }
         LogicalKind::Filter { predicate, .. } => {
             wanted.extend(own);
@@ -256,6 +308,45 @@ fn prune(node: &Node, demand: &Demand, done: &HashMap<*const LogicalPlan, Pruned
         LogicalKind::WindowAggregate { input, window, keys, aggregates } => {
             prune_aggregate(of(input), window, keys, aggregates, fields, demand)
         }
+        LogicalKind::Aggregate { input, keys, aggregates } => {
+            let (keys, aggregates, kept) = narrow(of(input), keys, aggregates, demand);
+            let kind = LogicalKind::Aggregate { input: of(input).node.clone(), keys, aggregates };
+            select(kind, fields, &kept)
+        }
+        LogicalKind::Join { left, right, kind, condition } => {
+            prune_join((of(left), of(right)), *kind, condition, fields)
+        }
+        LogicalKind::SetOperation { left, right, intersects, all } => {
+            let every: Demand = (0..fields.len()).collect();
+            let inputs = [left.clone(), right.clone()];
+            let [left, right] = narrowed(&inputs, done, fields, &every).try_into().expect("two");
+            let (intersects, all) = (*intersects, *all);
+            let kind = LogicalKind::SetOperation { left, right, intersects, all };
+            select(kind, fields, &Vec::from_iter(every))
+        }
+        LogicalKind::Over { input, window, calls } => {
+            prune_over(of(input), window, calls, fields, demand)
+        }
+        LogicalKind::TopN { input, keys, order, function, ranks, .. } => {
+            let below = of(input);
+            let shows_rank = demand.contains(&input.fields.len());
+            let kind = LogicalKind::TopN {
+                input: below.node.clone(),
+                keys: keys.iter().map(|&i| below.place(i)).collect(),
+                order: below.keys(order),
+                function: *function,
+                ranks: *ranks,
+                shows_rank,
+            };
+            match shows_rank {
+                true => below.and_more(kind, fields, 1),
+                false => {
+                    let mut made = below.same_columns(kind, fields);
+                    made.positions.push(None);
+                    made
+                }
+            }
+        }
         LogicalKind::UnionAll { inputs } => prune_union(inputs, done, fields, demand),
         LogicalKind::Values { .. } | LogicalKind::Refused { .. } => {
             let all: Vec<usize> = (0..fields.len()).collect();
@@ -299,6 +390,12 @@ fn passing(kind: &LogicalKind, below: &Pruned) -> LogicalKind {
         LogicalKind::Limit { limit, offset, .. } => {
             LogicalKind::Limit { input, limit: *limit, offset: *offset }
         }
+        LogicalKind::Deduplicate { keys, keeps_last, rowtime, .. } => LogicalKind::Deduplicate {
+            input,
+            keys: keys.iter().map(|&i| below.place(i)).collect(),
+            keeps_last: *keeps_last,
+            rowtime: rowtime.map(|i| below.place(i)),
+        },
         LogicalKind::CheckNotNull { columns, sink, .. } => LogicalKind::CheckNotNull {
             input,
             columns: columns.iter().map(|&i| below.place(i)).collect(),
@@ -353,6 +450,23 @@ fn prune_aggregate(
     fields: &[Field],
     demand: &Demand,
 ) -> Pruned {
+    let first_window = keys.len() + aggregates.len();
+    let (keys, aggregates, mut kept) = narrow(below, keys, aggregates, demand);
+    let input = below.node.clone();
+    let window = below.window(window);
+    let kind = LogicalKind::WindowAggregate { input, window, keys, aggregates };
+    kept.extend(first_window..first_window + 3);
+    select(kind, fields, &kept)
+}
+
+/// The keys and the aggregates that are needed, over the pruned input, and which of the node's
+/// columns these are.
+fn narrow(
+    below: &Pruned,
+    keys: &[Expr],
+    aggregates: &[Aggregate],
+    demand: &Demand,
+) -> (Vec<Expr>, Vec<Aggregate>, Vec<usize>) {
     let used = |i: &usize| demand.contains(&(keys.len() + i));
     let used: Vec<usize> = (0..aggregates.len()).filter(used).collect();
     let map = |i: &usize| Aggregate {
@@ -360,18 +474,80 @@ fn prune_aggregate(
         filter: aggregates[*i].filter.as_ref().map(|e| below.map(e)),
         ..aggregates[*i].clone()
     };
-    let kind = LogicalKind::WindowAggregate {
-        input: below.node.clone(),
-        window: below.window(window),
-        keys: keys.iter().map(|key| below.map(key)).collect(),
-        aggregates: used.iter().map(map).collect(),
+    let kept = (0..keys.len()).chain(used.iter().map(|i| keys.len() + i)).collect();
+    let keys = keys.iter().map(|key| below.map(key)).collect();
+    (keys, used.iter().map(map).collect(), kept)
+}
+
+fn prune_over(
+    below: &Pruned,
+    window: &OverWindow,
+    calls: &[OverCall],
+    fields: &[Field],
+    demand: &Demand,
+) -> Pruned {
+    let width = fields.len() - calls.len();
+    let used: Vec<usize> = (0..calls.len()).filter(|i| demand.contains(&(width + i))).collect();
+    let map = |expr: &Expr| below.map(expr);
+    let call = |&i: &usize| OverCall {
+        function: calls[i].function.map(&map),
+        column_type: calls[i].column_type.clone(),
     };
-    let first_window = keys.len() + aggregates.len();
-    let kept: Vec<usize> = (0..keys.len())
-        .chain(used.iter().map(|i| keys.len() + i))
-        .chain(first_window..first_window + 3)
-        .collect();
-    select(kind, fields, &kept)
+    let kind = LogicalKind::Over {
+        input: below.node.clone(),
+        window: OverWindow {
+            keys: window.keys.iter().map(|&i| below.place(i)).collect(),
+            order: below.keys(&window.order),
+            frame: window.frame,
+        },
+        calls: used.iter().map(call).collect(),
+    };
+    let own = fields[..width].iter().chain(used.iter().map(|&i| &fields[width + i]));
+    let own: Vec<Field> = own.cloned().collect();
+    let mut made = below.and_more(kind, &own, used.len());
+    let kept = made.positions.split_off(width);
+    made.positions.extend(vec![None; calls.len()]);
+    for (&call, position) in used.iter().zip(kept) {
+        made.positions[width + call] = position;
+    }
+    made
+}
+
+fn prune_join(
+    (left, right): (&Pruned, &Pruned),
+    kind: JoinKind,
+    condition: &JoinCondition,
+    fields: &[Field],
+) -> Pruned {
+    let (old_width, width) = (left.positions.len(), left.node.fields.len());
+    let place = |i: usize| match i.checked_sub(old_width) {
+        None => left.place(i),
+        Some(i) => width + right.place(i),
+    };
+    let of_left = left.positions.iter().copied();
+    let of_right = right.positions.iter().map(|place| place.map(|place| width + place));
+    let mut positions: Vec<Option<usize>> = of_left.chain(of_right).collect();
+    positions.truncate(fields.len());
+    let both = left.node.fields.iter().chain(right.node.fields.iter()).cloned();
+    let mut kept: Vec<Field> = both.collect();
+    kept.truncate(if kind.has_right_columns() { kept.len() } else { width });
+    for (old, new) in positions.iter().enumerate() {
+        new.iter().for_each(|&new| kept[new] = fields[old].clone());
+    }
+    let key = |key: &JoinKey| JoinKey {
+        left: left.map(&key.left),
+        right: right.map(&key.right),
+        null_equals_null: key.null_equals_null,
+    };
+    let condition = JoinCondition {
+        conjuncts: Vec::new(),
+        keys: condition.keys.iter().map(key).collect(),
+        bound: condition.bound.placed(&|i| left.place(i), &|i| right.place(i)),
+        residual: condition.residual.iter().map(|expr| expr.remap(&place)).collect(),
+    };
+    let (left, right) = (left.node.clone(), right.node.clone());
+    let node = LogicalPlan::node(LogicalKind::Join { left, right, kind, condition }, kept);
+    Pruned { node, positions }
 }
 
 fn prune_union(
@@ -380,6 +556,17 @@ fn prune_union(
     fields: &[Field],
     demand: &Demand,
 ) -> Pruned {
+    let inputs = narrowed(inputs, done, fields, demand);
+    select(LogicalKind::UnionAll { inputs }, fields, &at_least_one(demand, fields.len()))
+}
+
+/// Inputs with the same columns, each with those that are needed, in order.
+fn narrowed(
+    inputs: &[Node],
+    done: &HashMap<*const LogicalPlan, Pruned>,
+    fields: &[Field],
+    demand: &Demand,
+) -> Vec<Node> {
     let kept = at_least_one(demand, fields.len());
     let narrowed = |input: &Node| {
         let below = &done[&Arc::as_ptr(input)];
@@ -395,6 +582,5 @@ fn prune_union(
         };
         LogicalPlan::project(below.node.clone(), kept.iter().map(column).collect())
     };
-    let inputs = inputs.iter().map(narrowed).collect();
-    select(LogicalKind::UnionAll { inputs }, fields, &kept)
+    inputs.iter().map(narrowed).collect()
 }

@@ -7,9 +7,12 @@
 //!
 //! Nothing here reads catalogs, touches connectors or runs.
 
+pub mod changes;
 pub mod dag;
 pub mod fields;
+pub mod join;
 pub mod pushdown;
+pub mod ranks;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -19,6 +22,8 @@ use thalweg_expr::Expr;
 use thalweg_operators::aggregate::AggregateFunction;
 
 pub use fields::{Field, TimeAttribute, WindowId, fields_schema};
+pub use join::{JoinBound, JoinCondition, JoinKey, JoinKind};
+pub use ranks::{OverCall, OverFunction, OverFrame, OverWindow, RankFunction};
 
 use crate::bind::table::ResolvedTable;
 
@@ -81,6 +86,73 @@ pub enum LogicalKind {
         keys: Vec<Expr>,
         /// What is computed.
         aggregates: Vec<Aggregate>,
+    },
+    /// Aggregates per key over all rows so far, as a changelog. Columns: the keys, the aggregates.
+    Aggregate {
+        /// The rows.
+        input: Node,
+        /// What rows are grouped by.
+        keys: Vec<Expr>,
+        /// What is computed; nothing for DISTINCT.
+        aggregates: Vec<Aggregate>,
+    },
+    /// Rows of two inputs that belong together. Columns: the left ones, then the right ones unless it
+    /// is a semi or anti join.
+    Join {
+        /// The left rows.
+        left: Node,
+        /// The right rows.
+        right: Node,
+        /// Which rows are kept.
+        kind: JoinKind,
+        /// What belongs together.
+        condition: JoinCondition,
+    },
+    /// Rows that are in both inputs, or in the first alone, NULLs being equal.
+    SetOperation {
+        /// The first.
+        left: Node,
+        /// The second.
+        right: Node,
+        /// True for INTERSECT, false for EXCEPT.
+        intersects: bool,
+        /// True if duplicates count.
+        all: bool,
+    },
+    /// The input's rows with functions over the rows before them appended.
+    Over {
+        /// The rows.
+        input: Node,
+        /// Over which rows.
+        window: OverWindow,
+        /// What is computed.
+        calls: Vec<OverCall>,
+    },
+    /// The rows of each key whose rank lies in a range; the rank is appended.
+    TopN {
+        /// The rows.
+        input: Node,
+        /// What ranks begin anew for.
+        keys: Vec<usize>,
+        /// What ranks follow.
+        order: Vec<SortKey>,
+        /// How rows of equal rank count.
+        function: RankFunction,
+        /// The first rank and the last.
+        ranks: (u64, u64),
+        /// False if the rank is not appended: rows that only move up or down then do not change.
+        shows_rank: bool,
+    },
+    /// One row per key: the first or the last.
+    Deduplicate {
+        /// The rows.
+        input: Node,
+        /// What there is one row for.
+        keys: Vec<usize>,
+        /// True for the last one.
+        keeps_last: bool,
+        /// The row time that decides; without one, the order of arrival.
+        rowtime: Option<usize>,
     },
     /// The input's rows, each repeated for every element of an array, which is appended.
     Unnest {
@@ -246,12 +318,23 @@ impl LogicalPlan {
         let fields: Vec<Field> = columns
             .iter()
             .map(|(name, expr)| {
-                let time = column_of(expr).map_or(TimeAttribute::None, |i| input.fields[i].time);
+                let time = Self::time_of(expr, &input.fields);
                 Field { name: name.clone(), column_type: expr.column_type.clone(), time }
             })
             .collect();
         let expressions = columns.into_iter().map(|(_, expr)| expr).collect();
         Self::node(LogicalKind::Project { input, expressions }, fields)
+    }
+
+    /// What an expression over these columns means for time.
+    pub fn time_of(expr: &Expr, fields: &[Field]) -> TimeAttribute {
+        match &expr.kind {
+            thalweg_expr::ExprKind::Column(column) => fields[*column].time,
+            thalweg_expr::ExprKind::Call { function, .. } if function.name == "PROCTIME" => {
+                TimeAttribute::ProcTime
+            }
+            _ => TimeAttribute::None,
+        }
     }
 
     /// The columns as a schema.
@@ -266,10 +349,16 @@ impl LogicalPlan {
             LogicalKind::UnionAll { inputs } | LogicalKind::Refused { inputs, .. } => {
                 inputs.iter().collect()
             }
+            LogicalKind::Join { left, right, .. }
+            | LogicalKind::SetOperation { left, right, .. } => vec![left, right],
             LogicalKind::Filter { input, .. }
             | LogicalKind::Project { input, .. }
             | LogicalKind::WindowRows { input, .. }
             | LogicalKind::WindowAggregate { input, .. }
+            | LogicalKind::Aggregate { input, .. }
+            | LogicalKind::Over { input, .. }
+            | LogicalKind::TopN { input, .. }
+            | LogicalKind::Deduplicate { input, .. }
             | LogicalKind::Unnest { input, .. }
             | LogicalKind::TemporalSort { input, .. }
             | LogicalKind::SortLimit { input, .. }
@@ -296,6 +385,30 @@ impl LogicalPlan {
                 write_to(&mut text, "WindowAggregate", &window);
                 let _ = write!(text, " by [{}]", join(keys));
                 let _ = write!(text, " compute [{}]", join(aggregates));
+            }
+            LogicalKind::Aggregate { keys, aggregates, .. } => {
+                let _ = write!(text, "Aggregate by [{}]", join(keys));
+                let _ = write!(text, " compute [{}]", join(aggregates));
+            }
+            LogicalKind::Join { kind, condition, .. } => {
+                let _ = write!(text, "{kind:?} join on {condition}");
+            }
+            LogicalKind::SetOperation { intersects, all, .. } => {
+                text.push_str(if *intersects { "Intersect" } else { "Except" });
+                text.push_str(if *all { " all" } else { "" });
+            }
+            LogicalKind::Over { window, calls, .. } => {
+                let _ = write!(text, "Over {window} compute [{}]", join(calls));
+            }
+            LogicalKind::TopN { keys, order, function, ranks, shows_rank, .. } => {
+                let _ = write!(text, "TopN {function:?} {} to {}", ranks.0, ranks.1);
+                let _ = write!(text, " by {keys:?} order [{}]", join(order));
+                text.push_str(if *shows_rank { " with rank" } else { "" });
+            }
+            LogicalKind::Deduplicate { keys, keeps_last, rowtime, .. } => {
+                let kept = if *keeps_last { "last" } else { "first" };
+                let _ = write!(text, "Deduplicate {kept} by {keys:?}");
+                let _ = rowtime.map(|column| write!(text, " at ${column}"));
             }
             LogicalKind::Unnest { array, outer, ordinality, .. } => {
                 write_to(&mut text, "Unnest", array);

@@ -50,10 +50,17 @@ pub fn with_inputs(node: &Node, inputs: &[Node]) -> Node {
             *old = inputs.to_vec();
         }
         LogicalKind::Scan { .. } | LogicalKind::Values { .. } => {}
+        LogicalKind::Join { left, right, .. } | LogicalKind::SetOperation { left, right, .. } => {
+            (*left, *right) = (inputs[0].clone(), inputs[1].clone());
+        }
         LogicalKind::Filter { input, .. }
         | LogicalKind::Project { input, .. }
         | LogicalKind::WindowRows { input, .. }
         | LogicalKind::WindowAggregate { input, .. }
+        | LogicalKind::Aggregate { input, .. }
+        | LogicalKind::Over { input, .. }
+        | LogicalKind::TopN { input, .. }
+        | LogicalKind::Deduplicate { input, .. }
         | LogicalKind::Unnest { input, .. }
         | LogicalKind::TemporalSort { input, .. }
         | LogicalKind::SortLimit { input, .. }

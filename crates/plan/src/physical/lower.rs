@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use thalweg_core::connector::Assign;
+use thalweg_core::connector::{AcceptedChanges, Assign, TableRequest};
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{Error, Operator, Result, Sink, Source, TableSchema};
@@ -19,6 +19,7 @@ use super::late::LateRows;
 use super::scan::{delivered_names, plan_scan};
 use super::values::ValuesSource;
 use super::{LateData, Output, PhysicalPlan, PlanEnvironment, StageDescription, Target};
+use crate::logical::changes::{self, Changes};
 use crate::logical::dag::{optimize, post_order};
 use crate::logical::{LogicalKind, LogicalPlan, Node};
 
@@ -43,6 +44,7 @@ pub(super) struct Lowering<'a> {
     pub(super) late: LateRows,
     is_bounded: bool,
     needs_exact_watermarks: bool,
+    pub(super) changes: Changes,
 }
 
 impl<'a> Lowering<'a> {
@@ -58,6 +60,7 @@ impl<'a> Lowering<'a> {
             late: LateRows::default(),
             is_bounded: true,
             needs_exact_watermarks: false,
+            changes: Changes::default(),
         }
     }
 
@@ -66,8 +69,9 @@ impl<'a> Lowering<'a> {
         let roots: Vec<Node> = outputs.iter().map(|output| output.node.clone()).collect();
         let late = self.environment.late.clone();
         let logical = optimize(&roots, &|fields, rowtime| late.columns(fields, rowtime))?;
+        self.changes = Changes::of(&logical)?;
         self.look_over(&logical)?;
-        self.check_sinks(&outputs)?;
+        self.check_sinks(&outputs, &logical)?;
         let mut tables: BTreeMap<String, (Arc<crate::bind::table::ResolvedTable>, Edges)> =
             BTreeMap::new();
         let mut given: Vec<(Box<dyn Sink>, Edges, TableSchema)> = Vec::new();
@@ -128,7 +132,8 @@ impl<'a> Lowering<'a> {
             }
         }
         self.is_bounded = unbounded.is_none();
-        let sorts = |node: &&Node| matches!(node.kind, LogicalKind::SortLimit { .. });
+        let sorts = |node: &&Node| matches!(&node.kind, LogicalKind::SortLimit { input, .. }
+            if !self.changes.has_updates(input));
         match (unbounded, order.iter().find(sorts)) {
             (Some(table), Some(_)) => Err(Error::plan(format!(
                 "ORDER BY … LIMIT answers once its input has ended, but table '{table}' never ends"
@@ -139,17 +144,18 @@ impl<'a> Lowering<'a> {
     }
 
     /// Checks the options of every table that is written, before anything is opened.
-    fn check_sinks(&self, outputs: &[Output]) -> Result<()> {
-        let late = match &self.environment.late {
-            LateData::Table(table) => Some(table),
-            _ => None,
-        };
-        let written = outputs.iter().filter_map(|output| match &output.target {
-            Target::Table(table) => Some(table),
-            Target::Given(_) => None,
-        });
-        for table in written.chain(late) {
-            self.environment.connectors.validate(&self.environment.request(table), true)?;
+    fn check_sinks(&self, outputs: &[Output], rows: &[Node]) -> Result<()> {
+        let connectors = self.environment.connectors;
+        if let LateData::Table(table) = &self.environment.late {
+            connectors.validate(&self.environment.request(table), true)?;
+        }
+        for (output, node) in outputs.iter().zip(rows) {
+            let Target::Table(table) = &output.target else { continue };
+            let request = self.environment.request(table);
+            connectors.validate(&request, true)?;
+            if self.changes.has_updates(node) {
+                check_accepts(connectors.accepted_changes(&request), &request, node)?;
+            }
         }
         Ok(())
     }
@@ -299,8 +305,29 @@ impl<'a> Lowering<'a> {
             LogicalKind::WindowAggregate { input, window, keys, aggregates } => {
                 self.lower_window(node, input, window, keys, aggregates)
             }
+            LogicalKind::Aggregate { input, keys, aggregates } => {
+                self.lower_aggregate(node, input, keys, aggregates)
+            }
+            LogicalKind::Join { left, right, kind, condition } => {
+                self.lower_join(node, (left, right), *kind, condition)
+            }
+            LogicalKind::SetOperation { left, right, intersects, all } => {
+                self.lower_set_operation(node, (left, right), (*intersects, *all))
+            }
+            LogicalKind::Over { input, window, calls } => {
+                self.lower_over(node, input, window, calls)
+            }
+            LogicalKind::TopN { .. } => self.lower_top_n(node),
+            LogicalKind::Deduplicate { input, keys, keeps_last, rowtime } => {
+                self.lower_deduplicate(node, input, keys, *keeps_last, *rowtime)
+            }
             LogicalKind::TemporalSort { input, keys } => {
                 self.lower_temporal_sort(node, input, keys)
+            }
+            LogicalKind::SortLimit { input, keys, limit, offset }
+                if self.changes.has_updates(input) =>
+            {
+                self.lower_first_rows(node, input, keys, (*limit, *offset))
             }
             LogicalKind::SortLimit { input, keys, limit, offset } => {
                 let keys = keys.iter().map(super::window::sort_key).collect();
@@ -391,6 +418,27 @@ impl<'a> Lowering<'a> {
     }
 }
 
+/// Refuses to write rows that change into a table that takes no such changes.
+fn check_accepts(accepted: AcceptedChanges, request: &TableRequest, node: &Node) -> Result<()> {
+    let (table, cause) = (&request.table, changes::cause(node));
+    match accepted {
+        AcceptedChanges::All => Ok(()),
+        AcceptedChanges::Upserts if !request.primary_key.is_empty() => Ok(()),
+        AcceptedChanges::Upserts => Err(Error::plan(format!(
+            "{cause} updates its results, and table '{table}' can take that by its primary key only, \
+             but declares none"
+        ))
+        .hint("declare PRIMARY KEY (…) NOT ENFORCED with the columns that rows are grouped by")),
+        AcceptedChanges::Inserts => Err(Error::plan(format!(
+            "{cause} updates its results, but the sink '{table}' takes only rows that stay as they are"
+        ))
+        .hint(
+            "aggregate per window (GROUP BY window_start, window_end), or write to a table that takes \
+             changes ('connector' = 'print')",
+        )),
+    }
+}
+
 /// What a chain is called: by the last thing that it does.
 fn chain_word(steps: &[Step]) -> &'static str {
     let filters = steps.iter().any(|step| matches!(step, Step::Filter(_)));
@@ -427,7 +475,8 @@ fn expressions(node: &LogicalPlan) -> Box<dyn Iterator<Item = &Expr> + '_> {
         LogicalKind::Filter { predicate, .. } => Box::new(std::iter::once(predicate)),
         LogicalKind::Project { expressions, .. } => Box::new(expressions.iter()),
         LogicalKind::Unnest { array, .. } => Box::new(std::iter::once(array)),
-        LogicalKind::WindowAggregate { keys, aggregates, .. } => {
+        LogicalKind::WindowAggregate { keys, aggregates, .. }
+        | LogicalKind::Aggregate { keys, aggregates, .. } => {
             Box::new(keys.iter().chain(aggregates.iter().flat_map(of_aggregate)))
         }
         _ => Box::new(std::iter::empty()),

@@ -7,11 +7,14 @@
 //!
 //! Connectors are asked here for the first time: options are checked before anything is opened.
 
+mod aggregate;
 mod chain;
 mod identity;
+mod join;
 mod late;
 mod lower;
 mod ordered;
+mod ranks;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -49,6 +52,10 @@ pub struct PlanEnvironment<'a> {
     pub late: LateData,
     /// `watermark.max-future-skew`.
     pub max_future_skew_ms: Option<i64>,
+    /// `table.exec.state.ttl`; `None` keeps state for ever.
+    pub state_ttl_ms: Option<i64>,
+    /// `table.exec.mini-batch.enabled`
+    pub mini_batch: bool,
     /// `pipeline.order`.
     pub order: OrderContract,
     /// `pipeline.order.allow-nondeterministic`.

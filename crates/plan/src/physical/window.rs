@@ -22,14 +22,14 @@ use crate::logical::{Aggregate, Node, SortKey, Window, WindowKind, column_of};
 
 /// The columns made for a window operator. Equal expressions are one column.
 #[derive(Default)]
-struct Prepared {
+pub(super) struct Prepared {
     columns: Vec<(Column, Expr)>,
     texts: Vec<String>,
 }
 
 impl Prepared {
     /// The position of an expression, added if it is new.
-    fn place(&mut self, name: &str, expr: &Expr) -> usize {
+    pub(super) fn place(&mut self, name: &str, expr: &Expr) -> usize {
         let text = expr.to_string();
         if let Some(found) = self.texts.iter().position(|known| *known == text) {
             return found;
@@ -39,7 +39,16 @@ impl Prepared {
         self.columns.len() - 1
     }
 
-    fn schema(&self) -> TableSchema {
+    /// Adds all columns of an input, where they stand there. For a relation that has none yet.
+    pub(super) fn all_of(&mut self, input: &Node) {
+        for (i, field) in input.fields.iter().enumerate() {
+            let expr = column(input, i);
+            self.texts.push(expr.to_string());
+            self.columns.push((field.column(), expr));
+        }
+    }
+
+    pub(super) fn schema(&self) -> TableSchema {
         TableSchema::new(self.columns.iter().map(|(column, _)| column.clone()).collect())
     }
 
@@ -103,7 +112,7 @@ impl Lowering<'_> {
         Ok(vec![edge])
     }
 
-    fn prepare_input(&mut self, input: &Node, prepared: Prepared) -> Result<Edges> {
+    pub(super) fn prepare_input(&mut self, input: &Node, prepared: Prepared) -> Result<Edges> {
         let (edges, mut steps) = self.open_chain(input)?;
         if !prepared.is_identity(input) {
             steps.push(Step::Project(prepared.columns));
@@ -174,7 +183,7 @@ fn column(input: &Node, position: usize) -> Expr {
     Expr::column(position, input.fields[position].column_type.clone())
 }
 
-fn call_of(aggregate: &Aggregate, prepared: &mut Prepared) -> AggregateCall {
+pub(super) fn call_of(aggregate: &Aggregate, prepared: &mut Prepared) -> AggregateCall {
     let argument = aggregate
         .argument
         .as_ref()

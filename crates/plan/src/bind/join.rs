@@ -1,0 +1,339 @@
+//! Joins of FROM, and the sub-queries of WHERE that are joins.
+//!
+//! `x IN (SELECT …)` and `EXISTS (SELECT …)` among the conjuncts of WHERE keep the rows of the query
+//! that have a partner in the sub-query: a semi join, or an anti join where they are negated.
+
+use sqlparser::ast::{
+    self as sql, BinaryOperator, Expr as SqlExpr, JoinConstraint, JoinOperator, SetExpr,
+    TableFactor, TableVersion,
+};
+use thalweg_core::{Error, Result};
+use thalweg_expr::Expr;
+use thalweg_expr::build::{self, BinaryOp};
+
+use super::from::{Source, is_unnest, unnest_call};
+use super::names::PlainNames;
+use super::scope::Scope;
+use super::spans::span_of;
+use super::{Binder, Context, unsupported};
+use crate::logical::join::{conjuncts, filter, join};
+use crate::logical::{
+    JoinBound, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node, TimeAttribute, column_of,
+    ranks,
+};
+
+impl Binder<'_> {
+    /// Binds what stands right of a join.
+    pub(super) fn bind_join(
+        &self,
+        left: Source,
+        right: &TableFactor,
+        operator: &JoinOperator,
+        context: &Context<'_>,
+    ) -> Result<Source> {
+        let span = span_of(right);
+        let Some((kind, constraint)) = join_kind(operator) else {
+            return Err(unsupported::never("this kind of join").at(span));
+        };
+        if is_unnest(right) {
+            let outer = match kind {
+                JoinKind::Inner => false,
+                JoinKind::Left => true,
+                _ => return Err(unsupported::join("this join with UNNEST").at(span)),
+            };
+            return self.bind_unnest(left, &unnest_call(right)?, outer);
+        }
+        if let TableFactor::Table { version: Some(version), .. } = right {
+            return self.bind_version_join(left, right, version, (kind, constraint), context);
+        }
+        let right = self.bind_factor(right, context)?;
+        let scope = beside(&left, &right);
+        let condition = self.join_condition(&left, &right, &scope, constraint)?;
+        let condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields);
+        Ok(source(join(left.node, right.node, kind, condition), scope))
+    }
+
+    /// The conjuncts of ON, or of USING.
+    fn join_condition(
+        &self,
+        left: &Source,
+        right: &Source,
+        scope: &Scope,
+        constraint: &JoinConstraint,
+    ) -> Result<Vec<Expr>> {
+        match constraint {
+            JoinConstraint::None => Ok(Vec::new()),
+            JoinConstraint::On(condition) => {
+                let mut names = PlainNames::of(scope, "ON");
+                Ok(conjuncts(self.condition(condition, "ON", &mut names)?))
+            }
+            JoinConstraint::Using(columns) => {
+                let equal = |name: &sql::ObjectName| {
+                    let name = super::from::simple_name(name)?;
+                    let ident = [sql::Ident::new(name.text)];
+                    let of_left = left.scope.column(left.scope.resolve(&ident)?);
+                    let found = right.scope.resolve(&ident)?;
+                    let width = left.node.fields.len();
+                    let of_right = right.scope.column(found).remap(&|i| i + width);
+                    build::binary(BinaryOp::Equal, of_left, of_right, self.session)
+                        .map_err(|error| error.at(name.span))
+                };
+                columns.iter().map(equal).collect()
+            }
+            JoinConstraint::Natural => Err(unsupported::never("NATURAL JOIN")
+                .hint("name the columns: JOIN … USING (…) or ON …")),
+        }
+    }
+
+    /// `JOIN versions FOR SYSTEM_TIME AS OF left.time ON …`
+    fn bind_version_join(
+        &self,
+        left: Source,
+        right: &TableFactor,
+        version: &TableVersion,
+        (kind, constraint): (JoinKind, &JoinConstraint),
+        context: &Context<'_>,
+    ) -> Result<Source> {
+        let span = span_of(right);
+        let TableVersion::ForSystemTimeAsOf(time) = version else {
+            return Err(unsupported::never("this kind of table version").at(span));
+        };
+        if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
+            return Err(Error::plan("a join FOR SYSTEM_TIME AS OF is an inner or a left join").at(span));
+        }
+        let time = self.expression(time, &mut PlainNames::of(&left.scope, "FOR SYSTEM_TIME AS OF"))?;
+        let left_time = column_of(&time)
+            .filter(|&column| left.node.fields[column].time.is_rowtime())
+            .ok_or_else(|| {
+                Error::plan("FOR SYSTEM_TIME AS OF takes a row time of the left side")
+                    .hint("versions by processing time (lookup joins) come with a later version")
+                    .at(span)
+            })?;
+        let mut right = self.bind_factor(right, context)?;
+        let (versions, right_time) = versions_of(&right.node).ok_or_else(|| {
+            Error::plan("the right side of a join FOR SYSTEM_TIME AS OF has no versions")
+                .hint(
+                    "it is a table with a PRIMARY KEY and a WATERMARK, or a view that keeps the last row \
+                     per key: ROW_NUMBER() OVER (PARTITION BY key ORDER BY row time DESC) = 1",
+                )
+                .at(span)
+        })?;
+        right.node = versions;
+        let scope = beside(&left, &right);
+        let condition = self.join_condition(&left, &right, &scope, constraint)?;
+        let mut condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields);
+        condition.bound = JoinBound::Version { left_time, right_time };
+        Ok(source(join(left.node, right.node, kind, condition), scope))
+    }
+
+    /// WHERE over a FROM clause: conditions become part of the joins that they are about, sub-queries
+    /// become joins, and bounds of a rank below become the first rows.
+    pub(super) fn bind_where(
+        &self,
+        from: Source,
+        condition: &SqlExpr,
+        context: &Context<'_>,
+    ) -> Result<Source> {
+        let Source { mut node, scope } = from;
+        let (mut plain, mut subqueries) = (Vec::new(), Vec::new());
+        for part in sql_conjuncts(condition) {
+            if is_subquery(part) {
+                subqueries.push(part);
+                continue;
+            }
+            let mut names = PlainNames::of(&scope, "WHERE");
+            plain.extend(conjuncts(self.condition(part, "WHERE", &mut names)?));
+        }
+        node = match &node.kind {
+            LogicalKind::Join { .. } => filter(node, plain),
+            _ => ranks::filter(node, plain),
+        };
+        for part in subqueries {
+            let fields = node.fields.clone();
+            let seen = Source { node, scope: Scope { fields, ..scope.clone() } };
+            node = self.bind_subquery(seen, part, false, context).map_err(|e| e.at(span_of(part)))?;
+        }
+        let fields = node.fields.clone();
+        Ok(Source { node, scope: Scope { fields, ..scope } })
+    }
+
+    fn bind_subquery(
+        &self,
+        outer: Source,
+        expr: &SqlExpr,
+        negated: bool,
+        context: &Context<'_>,
+    ) -> Result<Node> {
+        match expr {
+            SqlExpr::Nested(inner) => self.bind_subquery(outer, inner, negated, context),
+            SqlExpr::UnaryOp { op: sql::UnaryOperator::Not, expr } => {
+                self.bind_subquery(outer, expr, !negated, context)
+            }
+            SqlExpr::InSubquery { expr, subquery, negated: not } => {
+                self.bind_in(outer, expr, subquery, negated != *not, context)
+            }
+            SqlExpr::Exists { subquery, negated: not } => {
+                self.bind_exists(outer, subquery, negated != *not, context)
+            }
+            _ => Err(unsupported::subquery("this use of a sub-query")),
+        }
+    }
+
+    /// `x IN (SELECT …)`. Negated, a NULL on either side means that the row is not known to be out.
+    fn bind_in(
+        &self,
+        outer: Source,
+        value: &SqlExpr,
+        subquery: &sql::Query,
+        negated: bool,
+        context: &Context<'_>,
+    ) -> Result<Node> {
+        let inner = self.bind_tree(subquery, context)?;
+        let [field] = &inner.fields[..] else {
+            return Err(Error::plan(format!(
+                "the sub-query of IN has {} columns, not one",
+                inner.fields.len()
+            )));
+        };
+        let value = self.expression(value, &mut PlainNames::of(&outer.scope, "IN"))?;
+        let found = Expr::column(outer.node.fields.len(), field.column_type.clone());
+        let is_nullable = value.column_type.nullable || field.column_type.nullable;
+        let equal = build::binary(BinaryOp::Equal, value.clone(), found.clone(), self.session)?;
+        let (kind, condition) = match (negated, is_nullable) {
+            (false, _) => (JoinKind::Semi, equal),
+            (true, false) => (JoinKind::Anti, equal),
+            (true, true) => {
+                let nulls = [value, found].map(|side| build::is_null(side, false));
+                let [left, right] = nulls;
+                let either = build::binary(BinaryOp::Or, left, right, self.session)?;
+                (JoinKind::Anti, build::binary(BinaryOp::Or, equal, either, self.session)?)
+            }
+        };
+        let condition = JoinCondition::of(conjuncts(condition), &outer.node.fields, &inner.fields);
+        Ok(join(outer.node, inner, kind, condition))
+    }
+
+    /// `EXISTS (SELECT … FROM … WHERE …)`, whose WHERE may speak of the query around.
+    fn bind_exists(
+        &self,
+        outer: Source,
+        subquery: &sql::Query,
+        negated: bool,
+        context: &Context<'_>,
+    ) -> Result<Node> {
+        let kind = if negated { JoinKind::Anti } else { JoinKind::Semi };
+        let select = match subquery.body.as_ref() {
+            SetExpr::Select(select) if is_plain(subquery, select) => select,
+            _ => {
+                let inner = self.bind_tree(subquery, context)?;
+                let condition = JoinCondition::of(Vec::new(), &outer.node.fields, &inner.fields);
+                return Ok(join(outer.node, inner, kind, condition));
+            }
+        };
+        let inner = self.bind_from(&select.from, context)?;
+        let scope = beside_inner(&outer, &inner);
+        let width = outer.node.fields.len();
+        let (mut own, mut both) = (Vec::new(), Vec::new());
+        for part in select.selection.iter().flat_map(sql_conjuncts) {
+            let mut names = PlainNames::of(&scope, "WHERE");
+            for conjunct in conjuncts(self.condition(part, "WHERE", &mut names)?) {
+                let is_own = conjunct.columns().iter().all(|&i| i >= width);
+                if is_own { own.push(conjunct.remap(&|i| i - width)) } else { both.push(conjunct) }
+            }
+        }
+        let inner = filter(inner.node, own);
+        let condition = JoinCondition::of(both, &outer.node.fields, &inner.fields);
+        Ok(join(outer.node, inner, kind, condition))
+    }
+}
+
+fn source(node: Node, scope: Scope) -> Source {
+    let fields = node.fields.clone();
+    Source { node, scope: Scope { fields, ..scope } }
+}
+
+/// Both sides' names, over their columns side by side with the times that they have before the join.
+fn beside(left: &Source, right: &Source) -> Scope {
+    let fields = left.node.fields.iter().chain(right.node.fields.iter()).cloned();
+    left.scope.beside(&right.scope, fields.collect())
+}
+
+/// The same for a sub-query, whose own names hide those of the query around.
+fn beside_inner(outer: &Source, inner: &Source) -> Scope {
+    Scope { inner_from: Some(outer.node.fields.len()), ..beside(outer, inner) }
+}
+
+/// A sub-query whose rows are those of its FROM and WHERE.
+fn is_plain(query: &sql::Query, select: &sql::Select) -> bool {
+    let no_groups = matches!(&select.group_by,
+        sql::GroupByExpr::Expressions(list, modifiers) if list.is_empty() && modifiers.is_empty());
+    query.with.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && no_groups
+        && select.having.is_none()
+}
+
+/// The versions of a table and when they began: rows before they were reduced to the last of each
+/// key, or those of a table with a primary key.
+fn versions_of(node: &Node) -> Option<(Node, usize)> {
+    match &node.kind {
+        LogicalKind::Deduplicate { input, keeps_last: true, rowtime: Some(rowtime), .. } => {
+            Some((input.clone(), *rowtime))
+        }
+        LogicalKind::Scan { table, .. } if !table.primary_key.is_empty() => {
+            let rowtime = node.fields.iter().position(|f| f.time == TimeAttribute::RowTime)?;
+            Some((node.clone(), rowtime))
+        }
+        LogicalKind::Filter { input, predicate } => {
+            let (versions, rowtime) = versions_of(input)?;
+            Some((LogicalPlan::filter(versions, predicate.clone()), rowtime))
+        }
+        LogicalKind::Project { input, expressions } => {
+            let (versions, below) = versions_of(input)?;
+            let rowtime = expressions.iter().position(|expr| column_of(expr) == Some(below))?;
+            let names = node.fields.iter().map(|field| field.name.clone());
+            let versions = LogicalPlan::project(versions, names.zip(expressions.clone()).collect());
+            Some((versions, rowtime))
+        }
+        _ => None,
+    }
+}
+
+/// The parts of a condition that all have to hold, as they are written.
+fn sql_conjuncts(condition: &SqlExpr) -> Vec<&SqlExpr> {
+    match condition {
+        SqlExpr::BinaryOp { left, op: BinaryOperator::And, right } => {
+            let mut parts = sql_conjuncts(left);
+            parts.extend(sql_conjuncts(right));
+            parts
+        }
+        SqlExpr::Nested(inner) if !is_subquery(condition) => sql_conjuncts(inner),
+        other => vec![other],
+    }
+}
+
+/// True for `IN (SELECT …)` and `EXISTS (SELECT …)`, negated or not.
+fn is_subquery(expr: &SqlExpr) -> bool {
+    match expr {
+        SqlExpr::InSubquery { .. } | SqlExpr::Exists { .. } => true,
+        SqlExpr::Nested(inner) => is_subquery(inner),
+        SqlExpr::UnaryOp { op: sql::UnaryOperator::Not, expr } => is_subquery(expr),
+        _ => false,
+    }
+}
+
+/// Which rows a join keeps, and its condition.
+fn join_kind(operator: &JoinOperator) -> Option<(JoinKind, &JoinConstraint)> {
+    Some(match operator {
+        JoinOperator::Join(c) | JoinOperator::Inner(c) | JoinOperator::CrossJoin(c) => {
+            (JoinKind::Inner, c)
+        }
+        JoinOperator::Left(c) | JoinOperator::LeftOuter(c) => (JoinKind::Left, c),
+        JoinOperator::Right(c) | JoinOperator::RightOuter(c) => (JoinKind::Right, c),
+        JoinOperator::FullOuter(c) => (JoinKind::Full, c),
+        JoinOperator::Semi(c) | JoinOperator::LeftSemi(c) => (JoinKind::Semi, c),
+        JoinOperator::Anti(c) | JoinOperator::LeftAnti(c) => (JoinKind::Anti, c),
+        _ => return None,
+    })
+}

@@ -1,0 +1,322 @@
+//! Functions OVER the rows before a row: which rows, and what is computed.
+//!
+//! While a select list is bound, each call has a provisional column of its own. Calls over the same
+//! rows are computed together; [`OverCalls::finish`] puts a node for each such window over the input
+//! and tells where the columns are.
+
+use sqlparser::ast::{
+    self as sql, Expr as SqlExpr, NamedWindowExpr, WindowFrameBound, WindowFrameUnits, WindowType,
+};
+use thalweg_core::{Column, ColumnType, DataType, Error, Result};
+use thalweg_expr::build;
+use thalweg_expr::{Expr, Scalar};
+
+use super::functions::{function_name, is_aggregate, is_star_call, plain_arguments};
+use super::names::{Names, PlainNames};
+use super::order::sort_key;
+use super::scope::Scope;
+use super::spans::{ident_span, span_of};
+use super::{Binder, unsupported};
+use crate::logical::{
+    Aggregate, Field, LogicalKind, LogicalPlan, Node, OverCall, OverFrame, OverFunction,
+    OverWindow, RankFunction, SortKey, TimeAttribute, column_of,
+};
+
+/// Where provisional columns begin: behind any that a relation can have.
+const PROVISIONAL: usize = 1 << 32;
+
+/// How deep named windows may refer to one another.
+const NAMED_DEPTH_MAX: usize = 16;
+
+/// The names of a select list, and the calls OVER rows that were met in it.
+pub(super) struct OverCalls<'a> {
+    plain: PlainNames<'a>,
+    scope: &'a Scope,
+    named: &'a [sql::NamedWindowDefinition],
+    /// Keys that are no columns, computed below.
+    computed: Vec<Expr>,
+    windows: Vec<(OverWindow, Vec<OverCall>)>,
+    /// For each call its window and its place there.
+    places: Vec<(usize, usize)>,
+}
+
+/// Where the provisional columns are in the end.
+pub(super) struct OverLayout {
+    positions: Vec<usize>,
+}
+
+impl OverLayout {
+    /// An expression over the node that was made.
+    pub(super) fn place(&self, expr: &Expr) -> Expr {
+        expr.remap(&|i| i.checked_sub(PROVISIONAL).map_or(i, |call| self.positions[call]))
+    }
+}
+
+impl<'a> OverCalls<'a> {
+    /// Names of a select list over this scope.
+    pub(super) fn of(scope: &'a Scope, select: &'a sql::Select) -> Self {
+        OverCalls {
+            plain: PlainNames::of(scope, "SELECT"),
+            scope,
+            named: &select.named_window,
+            computed: Vec::new(),
+            windows: Vec::new(),
+            places: Vec::new(),
+        }
+    }
+
+    /// The input with all results appended, and where they are.
+    pub(super) fn finish(self, mut node: Node) -> (Node, OverLayout) {
+        if !self.computed.is_empty() {
+            let own = node.fields.iter().enumerate();
+            let own = own.map(|(i, f)| (f.name.clone(), Expr::column(i, f.column_type.clone())));
+            let more = self.computed.into_iter().enumerate();
+            let columns = own.chain(more.map(|(i, expr)| (format!("key${i}"), expr))).collect();
+            node = LogicalPlan::project(node, columns);
+        }
+        let mut first = Vec::new();
+        for (window, calls) in self.windows {
+            first.push(node.fields.len());
+            let results = calls.iter().enumerate();
+            let results =
+                results.map(|(i, call)| Field::plain(format!("over${i}"), call.column_type.clone()));
+            let fields: Vec<Field> = node.fields.iter().cloned().chain(results).collect();
+            node = LogicalPlan::node(LogicalKind::Over { input: node, window, calls }, fields);
+        }
+        let position = |&(window, place): &(usize, usize)| first[window] + place;
+        (node, OverLayout { positions: self.places.iter().map(position).collect() })
+    }
+
+    fn over_call(&mut self, binder: &Binder<'_>, call: &sql::Function) -> Result<Expr> {
+        let name = function_name(call);
+        let over = call.over.as_ref().ok_or_else(|| Error::internal("a call without OVER"))?;
+        let spec = self.specification(over)?;
+        let function = self.function(binder, call, &name)?;
+        let window = self.window(binder, &spec, &function.0, &name)?;
+        let (function, column_type) = function;
+        let place = match self.windows.iter().position(|(known, _)| *known == window) {
+            Some(place) => place,
+            None => {
+                self.windows.push((window, Vec::new()));
+                self.windows.len() - 1
+            }
+        };
+        let calls = &mut self.windows[place].1;
+        calls.push(OverCall { function, column_type: column_type.clone() });
+        self.places.push((place, calls.len() - 1));
+        Ok(Expr::column(PROVISIONAL + self.places.len() - 1, column_type))
+    }
+
+    /// What stands behind OVER, named windows resolved.
+    fn specification(&self, over: &WindowType) -> Result<sql::WindowSpec> {
+        let mut name = match over {
+            WindowType::WindowSpec(spec) => return Ok(spec.clone()),
+            WindowType::NamedWindow(name) => name,
+        };
+        for _ in 0..NAMED_DEPTH_MAX {
+            let found = self.named.iter().find(|definition| definition.0.value == name.value);
+            match found.map(|definition| &definition.1) {
+                Some(NamedWindowExpr::WindowSpec(spec)) => return Ok(spec.clone()),
+                Some(NamedWindowExpr::NamedWindow(other)) => name = other,
+                None => break,
+            }
+        }
+        Err(Error::plan(format!("there is no WINDOW '{}'", name.value)).at(ident_span(name)))
+    }
+
+    fn window(
+        &mut self,
+        binder: &Binder<'_>,
+        spec: &sql::WindowSpec,
+        function: &OverFunction,
+        name: &str,
+    ) -> Result<OverWindow> {
+        let mut keys = Vec::new();
+        for expr in &spec.partition_by {
+            keys.push(self.key(binder, expr)?.0);
+        }
+        let mut order: Vec<SortKey> = Vec::new();
+        let mut times = Vec::new();
+        for item in &spec.order_by {
+            let (column, time) = self.key(binder, &item.expr)?;
+            order.push(sort_key(item, column));
+            times.push(time);
+        }
+        let is_rank = matches!(function, OverFunction::Rank(_));
+        let by_time = matches!((&order[..], &times[..]), ([key], [time])
+            if !key.descending && (time.is_rowtime() || *time == TimeAttribute::ProcTime));
+        if !by_time && !is_rank {
+            return Err(Error::plan(format!(
+                "{name}(…) OVER needs ORDER BY one row time (or PROCTIME()), ascending"
+            ))
+            .hint("rows before a row are known on a stream in the order of time only"));
+        }
+        let frame = match (function, &spec.window_frame) {
+            (OverFunction::Rank(_) | OverFunction::Shifted { .. }, _) => OverFrame::Rows(None),
+            (_, None) => OverFrame::Range(None),
+            (_, Some(frame)) => bind_frame(binder, frame)?,
+        };
+        Ok(OverWindow { keys, order, frame })
+    }
+
+    /// The position of a key, computed below if it is no column, and what it means for time.
+    fn key(&mut self, binder: &Binder<'_>, expr: &SqlExpr) -> Result<(usize, TimeAttribute)> {
+        let bound = binder.expression(expr, &mut PlainNames::of(self.scope, "OVER"))?;
+        if let Some(column) = column_of(&bound) {
+            return Ok((column, self.scope.fields[column].time));
+        }
+        let time = LogicalPlan::time_of(&bound, &self.scope.fields);
+        let text = bound.to_string();
+        let known = self.computed.iter().position(|other| other.to_string() == text);
+        let place = known.unwrap_or_else(|| {
+            self.computed.push(bound);
+            self.computed.len() - 1
+        });
+        Ok((self.scope.fields.len() + place, time))
+    }
+
+    fn function(
+        &self,
+        binder: &Binder<'_>,
+        call: &sql::Function,
+        name: &str,
+    ) -> Result<(OverFunction, ColumnType)> {
+        let rank = match name {
+            "ROW_NUMBER" => Some(RankFunction::RowNumber),
+            "RANK" => Some(RankFunction::Rank),
+            "DENSE_RANK" => Some(RankFunction::DenseRank),
+            _ => None,
+        };
+        if let Some(rank) = rank {
+            return Ok((OverFunction::Rank(rank), DataType::BigInt.not_null()));
+        }
+        let arguments = if is_star_call(call) { Vec::new() } else { plain_arguments(call)? };
+        let mut names = PlainNames::of(self.scope, "OVER");
+        let arguments = arguments.into_iter().map(|arg| binder.expression(arg, &mut names));
+        let arguments = arguments.collect::<Result<Vec<Expr>>>()?;
+        match name {
+            "LAG" | "LEAD" => shifted(binder, arguments, name == "LEAD"),
+            _ if is_aggregate(binder, name) => self.aggregate(binder, call, name, arguments),
+            _ => Err(unsupported::over(name)),
+        }
+    }
+
+    fn aggregate(
+        &self,
+        binder: &Binder<'_>,
+        call: &sql::Function,
+        name: &str,
+        arguments: Vec<Expr>,
+    ) -> Result<(OverFunction, ColumnType)> {
+        if super::functions::is_later_aggregate(name) {
+            return Err(unsupported::over(name));
+        }
+        let types: Vec<ColumnType> = arguments.iter().map(|a| a.column_type.clone()).collect();
+        let distinct = super::aggregate::is_distinct(call)?;
+        let (function, column_type) = binder.resolve_aggregate(name, distinct, &types)?;
+        let filter = match &call.filter {
+            None => None,
+            Some(condition) => {
+                let mut names = PlainNames::of(self.scope, "FILTER");
+                Some(binder.condition(condition, "FILTER (WHERE …)", &mut names)?)
+            }
+        };
+        let column = Column::new(format!("{}$over", name.to_lowercase()), column_type.clone());
+        let argument = arguments.into_iter().next();
+        let name = name.to_owned();
+        let aggregate = Aggregate { function, name, column, argument, distinct, filter };
+        Ok((OverFunction::Aggregate(aggregate), column_type))
+    }
+}
+
+/// `LAG(value [, offset [, default]])`
+fn shifted(
+    binder: &Binder<'_>,
+    arguments: Vec<Expr>,
+    leads: bool,
+) -> Result<(OverFunction, ColumnType)> {
+    let mut arguments = arguments.into_iter();
+    let Some(value) = arguments.next() else {
+        return Err(Error::plan("LAG and LEAD take a value, a number of rows, and a default"));
+    };
+    let offset = match arguments.next() {
+        None => 1,
+        Some(expr) => match expr.as_literal() {
+            Some(&Scalar::Integer(n)) if n >= 0 => n as u64,
+            _ => return Err(Error::plan("LAG and LEAD take a constant number of rows")),
+        },
+    };
+    let default = match arguments.next() {
+        None => None,
+        Some(expr) => Some(build::cast(
+            expr,
+            value.column_type.data_type.clone(),
+            false,
+            binder.session,
+        )?),
+    };
+    let is_certain = default.as_ref().is_some_and(|expr| !expr.column_type.nullable);
+    let nullable = value.column_type.nullable || !is_certain;
+    let column_type = value.column_type.clone().with_nullable(nullable);
+    Ok((OverFunction::Shifted { value, offset, default, leads }, column_type))
+}
+
+fn bind_frame(binder: &Binder<'_>, frame: &sql::WindowFrame) -> Result<OverFrame> {
+    if !matches!(frame.end_bound, None | Some(WindowFrameBound::CurrentRow)) {
+        return Err(Error::plan("a frame of OVER ends at CURRENT ROW"));
+    }
+    let bound = match &frame.start_bound {
+        WindowFrameBound::Preceding(bound) => bound,
+        WindowFrameBound::CurrentRow => {
+            return Ok(match frame.units {
+                WindowFrameUnits::Rows => OverFrame::Rows(Some(0)),
+                _ => OverFrame::Range(Some(0)),
+            });
+        }
+        WindowFrameBound::Following(_) => {
+            return Err(Error::plan("a frame of OVER begins at PRECEDING or CURRENT ROW"));
+        }
+    };
+    let distance = match bound {
+        None => None,
+        Some(expr) => {
+            let scope = Scope::empty();
+            let bound = binder.expression(expr, &mut PlainNames::of(&scope, "a frame of OVER"))?;
+            match bound.as_literal() {
+                Some(&Scalar::Integer(n)) if n >= 0 => Some((n, bound.column_type.data_type)),
+                _ => return Err(Error::plan("a frame of OVER has a constant bound").at(span_of(expr.as_ref()))),
+            }
+        }
+    };
+    match (frame.units, distance) {
+        (WindowFrameUnits::Rows, None) => Ok(OverFrame::Rows(None)),
+        (WindowFrameUnits::Range, None) => Ok(OverFrame::Range(None)),
+        (WindowFrameUnits::Rows, Some((rows, kind))) if kind.is_integer() => {
+            Ok(OverFrame::Rows(Some(rows as u64)))
+        }
+        (WindowFrameUnits::Range, Some((ms, DataType::IntervalDayTime))) => {
+            Ok(OverFrame::Range(Some(ms)))
+        }
+        (WindowFrameUnits::Groups, _) => Err(unsupported::never("GROUPS in a frame of OVER")),
+        _ => Err(Error::plan("ROWS takes a number of rows and RANGE an INTERVAL")),
+    }
+}
+
+impl Names for OverCalls<'_> {
+    fn intercept(&mut self, binder: &Binder<'_>, expr: &SqlExpr) -> Result<Option<Expr>> {
+        match expr {
+            SqlExpr::Function(call) if call.over.is_some() => {
+                self.over_call(binder, call).map(Some).map_err(|error| error.at(span_of(expr)))
+            }
+            _ => self.plain.intercept(binder, expr),
+        }
+    }
+
+    fn column(&mut self, input: usize) -> Result<Expr> {
+        self.plain.column(input)
+    }
+
+    fn is_rowtime(&self, column: usize) -> bool {
+        column < PROVISIONAL && self.plain.is_rowtime(column)
+    }
+}

@@ -1,0 +1,111 @@
+//! Which relations hold rows that change later, and which operators need rows that stay.
+//!
+//! A relation either only grows (inserts), or it is a changelog: rows are updated and taken back.
+//! That follows from what the nodes compute and from nothing else.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use thalweg_core::{Error, Result};
+
+use super::dag::post_order;
+use super::{JoinBound, JoinKind, LogicalKind, LogicalPlan, Node, TimeAttribute};
+
+/// For each node of a plan whether its rows change.
+#[derive(Default)]
+pub struct Changes {
+    by_node: HashMap<*const LogicalPlan, bool>,
+}
+
+impl Changes {
+    /// Works it out for these roots and everything below.
+    ///
+    /// # Errors
+    /// An operator that needs rows that stay, over rows that change: both are named.
+    pub fn of(roots: &[Node]) -> Result<Self> {
+        let mut changes = Changes::default();
+        for node in post_order(roots) {
+            let below = node.inputs().into_iter().find(|input| changes.has_updates(input));
+            if let (Some(input), Some(operator)) = (below, needs_inserts(&node.kind)) {
+                return Err(over_changes(operator, input));
+            }
+            let has_updates = match &node.kind {
+                LogicalKind::Aggregate { aggregates, .. } => {
+                    below.is_some() || !aggregates.is_empty()
+                }
+                LogicalKind::Join { kind, condition, .. } => match condition.bound {
+                    JoinBound::None => {
+                        below.is_some() || !matches!(kind, JoinKind::Inner | JoinKind::Semi)
+                    }
+                    _ => false,
+                },
+                LogicalKind::SetOperation { intersects, .. } => below.is_some() || !intersects,
+                LogicalKind::TopN { input, keys, .. } => {
+                    below.is_some() || !is_per_window(input, keys)
+                }
+                LogicalKind::Deduplicate { keeps_last, .. } => below.is_some() || *keeps_last,
+                _ => below.is_some(),
+            };
+            changes.by_node.insert(Arc::as_ptr(&node), has_updates);
+        }
+        Ok(changes)
+    }
+
+    /// True if rows of this node are updated or taken back later.
+    pub fn has_updates(&self, node: &Node) -> bool {
+        self.by_node.get(&Arc::as_ptr(node)).copied().unwrap_or(false)
+    }
+}
+
+/// True if the first rows are those of a window, which are final once it closes.
+fn is_per_window(input: &Node, keys: &[usize]) -> bool {
+    let has = |what: fn(TimeAttribute) -> bool| keys.iter().any(|&k| what(input.fields[k].time));
+    has(|time| matches!(time, TimeAttribute::WindowStart(_)))
+        && has(|time| matches!(time, TimeAttribute::WindowEnd(_)))
+}
+
+/// What an operator is called that can't take rows that change.
+fn needs_inserts(kind: &LogicalKind) -> Option<&'static str> {
+    match kind {
+        LogicalKind::WindowAggregate { .. } | LogicalKind::WindowRows { .. } => Some("a window"),
+        LogicalKind::TemporalSort { .. } => Some("ORDER BY a row time"),
+        LogicalKind::Over { .. } => Some("OVER"),
+        LogicalKind::Deduplicate { .. } => Some("ROW_NUMBER() = 1 in the order of a time"),
+        LogicalKind::Join { condition, .. } => match condition.bound {
+            JoinBound::None => None,
+            JoinBound::Interval { .. } => Some("a join within an interval"),
+            JoinBound::Window { .. } => Some("a join of windows"),
+            JoinBound::Version { .. } => Some("a join FOR SYSTEM_TIME AS OF"),
+        },
+        LogicalKind::Limit { .. } => Some("LIMIT without ORDER BY"),
+        _ => None,
+    }
+}
+
+/// An operator over rows that change.
+fn over_changes(operator: &str, input: &Node) -> Error {
+    Error::plan(format!(
+        "{operator} needs rows that stay as they are, but {} updates its results",
+        cause(input)
+    ))
+    .hint("aggregate per window (GROUP BY window_start, window_end), so that results are final")
+}
+
+/// What makes the rows of a node change: the nearest operator that does, in words.
+pub fn cause(node: &Node) -> &'static str {
+    match &node.kind {
+        LogicalKind::Aggregate { aggregates, .. } if aggregates.is_empty() => "SELECT DISTINCT",
+        LogicalKind::Aggregate { keys, .. } if keys.is_empty() => "an aggregate without a window",
+        LogicalKind::Aggregate { .. } => "GROUP BY without a window",
+        LogicalKind::Join { kind, condition, .. }
+            if condition.bound == JoinBound::None
+                && !matches!(kind, JoinKind::Inner | JoinKind::Semi) =>
+        {
+            "an outer join without a bound in time"
+        }
+        LogicalKind::SetOperation { intersects: false, .. } => "EXCEPT",
+        LogicalKind::TopN { .. } => "ROW_NUMBER() (Top-N)",
+        LogicalKind::Deduplicate { keeps_last: true, .. } => "the last row per key",
+        _ => node.inputs().into_iter().map(cause).find(|c| !c.is_empty()).unwrap_or(""),
+    }
+}

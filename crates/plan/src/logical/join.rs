@@ -1,0 +1,363 @@
+//! Joins: what their conditions mean.
+//!
+//! A join is made from the conjuncts of its condition. Equalities of the two sides become keys. What
+//! relates the row times of both sides within constants makes it an interval join; equal windows
+//! make it a window join; all else is a residual condition, looked at pair by pair. What a join is
+//! decides which of its columns are row times behind it.
+
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use thalweg_core::DataType;
+use thalweg_expr::{CompareOp, Expr, ExprKind, Scalar};
+pub use thalweg_operators::join::JoinKind;
+
+use super::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute};
+
+/// What two inputs are joined on.
+#[derive(Clone, Debug)]
+pub struct JoinCondition {
+    /// The conjuncts as they were written, over the left columns, then the right ones.
+    pub conjuncts: Vec<Expr>,
+    /// Values that are equal.
+    pub keys: Vec<JoinKey>,
+    /// How times are related.
+    pub bound: JoinBound,
+    /// What else holds, over the left columns, then the right ones.
+    pub residual: Vec<Expr>,
+}
+
+/// Two values that are equal in rows that are joined.
+#[derive(Clone, Debug)]
+pub struct JoinKey {
+    /// Over the left columns.
+    pub left: Expr,
+    /// Over the right columns.
+    pub right: Expr,
+    /// `IS NOT DISTINCT FROM`
+    pub null_equals_null: bool,
+}
+
+/// How the times of joined rows are related. Columns are positions on their side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinBound {
+    /// Not at all: any row may meet any row.
+    None,
+    /// `right + lower <= left <= right + upper`
+    Interval {
+        /// The left row time.
+        left_time: usize,
+        /// The right row time.
+        right_time: usize,
+        /// In milliseconds.
+        lower_ms: i64,
+        /// In milliseconds.
+        upper_ms: i64,
+    },
+    /// The same window: start and end.
+    Window {
+        /// On the left.
+        left: (usize, usize),
+        /// On the right.
+        right: (usize, usize),
+    },
+    /// The version of the right side that was valid at the left row's time.
+    Version {
+        /// The left row time.
+        left_time: usize,
+        /// When versions began.
+        right_time: usize,
+    },
+}
+
+impl JoinBound {
+    /// The same over inputs whose columns stand elsewhere.
+    #[must_use]
+    pub fn placed(self, left: &dyn Fn(usize) -> usize, right: &dyn Fn(usize) -> usize) -> Self {
+        match self {
+            JoinBound::None => JoinBound::None,
+            JoinBound::Interval { left_time, right_time, lower_ms, upper_ms } => {
+                let (left_time, right_time) = (left(left_time), right(right_time));
+                JoinBound::Interval { left_time, right_time, lower_ms, upper_ms }
+            }
+            JoinBound::Window { left: of_left, right: of_right } => JoinBound::Window {
+                left: (left(of_left.0), left(of_left.1)),
+                right: (right(of_right.0), right(of_right.1)),
+            },
+            JoinBound::Version { left_time, right_time } => {
+                JoinBound::Version { left_time: left(left_time), right_time: right(right_time) }
+            }
+        }
+    }
+}
+
+impl JoinCondition {
+    /// What these conjuncts mean between inputs with these columns.
+    pub fn of(conjuncts: Vec<Expr>, left: &[Field], right: &[Field]) -> Self {
+        let mut condition = JoinCondition {
+            conjuncts: conjuncts.clone(),
+            keys: Vec::new(),
+            bound: JoinBound::None,
+            residual: Vec::new(),
+        };
+        let mut rest = Vec::new();
+        for conjunct in conjuncts {
+            match join_key(&conjunct, left, right) {
+                Some(key) => condition.keys.push(key),
+                None => rest.push(conjunct),
+            }
+        }
+        if let Some(bound) = take_window(&mut condition.keys, left, right) {
+            condition.bound = bound;
+        } else if let Some(bound) = take_interval(&mut rest, left, right) {
+            condition.bound = bound;
+        }
+        condition.residual = rest;
+        condition
+    }
+
+    /// Every expression, each with the number of the first column that its positions count from.
+    pub fn expressions(&self, left_width: usize) -> impl Iterator<Item = (&Expr, usize)> {
+        let keys = self.keys.iter();
+        keys.flat_map(move |key| [(&key.left, 0), (&key.right, left_width)])
+            .chain(self.residual.iter().map(|expr| (expr, 0)))
+    }
+
+    /// The columns of the bound, on the left and on the right.
+    pub fn bound_columns(&self) -> (Vec<usize>, Vec<usize>) {
+        match self.bound {
+            JoinBound::None => (Vec::new(), Vec::new()),
+            JoinBound::Interval { left_time, right_time, .. }
+            | JoinBound::Version { left_time, right_time } => (vec![left_time], vec![right_time]),
+            JoinBound::Window { left, right } => (vec![left.0, left.1], vec![right.0, right.1]),
+        }
+    }
+}
+
+/// A join as a node.
+pub fn join(left: Node, right: Node, kind: JoinKind, condition: JoinCondition) -> Node {
+    let fields = joined_fields(&left, &right, kind, condition.bound);
+    LogicalPlan::node(LogicalKind::Join { left, right, kind, condition }, fields)
+}
+
+/// The columns behind a join. Where rows leave in any order of time, none is a row time any more.
+fn joined_fields(left: &Node, right: &Node, kind: JoinKind, bound: JoinBound) -> Vec<Field> {
+    let keeps_times = (
+        !matches!(bound, JoinBound::None) && !kind.pads_right_rows(),
+        matches!(bound, JoinBound::Interval { .. }) && !kind.pads_left_rows(),
+    );
+    let field = |field: &Field, pads: bool, keeps_time: bool| {
+        let nullable = pads || field.column_type.nullable;
+        let time = if keeps_time { field.time } else { TimeAttribute::None };
+        let column_type = field.column_type.clone().with_nullable(nullable);
+        Field { name: field.name.clone(), column_type, time }
+    };
+    let of_left = left.fields.iter().map(|f| field(f, kind.pads_right_rows(), keeps_times.0));
+    let of_right = right.fields.iter().map(|f| field(f, kind.pads_left_rows(), keeps_times.1));
+    match kind.has_right_columns() {
+        true => of_left.chain(of_right).collect(),
+        false => of_left.collect(),
+    }
+}
+
+/// A filter over a node; over an inner join its conjuncts join in the condition, or go on to the
+/// side that they are about. So `FROM a, b WHERE a.k = b.k` is the join that it means.
+pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
+    if conjuncts.is_empty() {
+        return node;
+    }
+    let LogicalKind::Join { left, right, kind: JoinKind::Inner, condition } = &node.kind else {
+        return conjuncts.into_iter().fold(node, LogicalPlan::filter);
+    };
+    if matches!(condition.bound, JoinBound::Version { .. }) {
+        return conjuncts.into_iter().fold(node.clone(), LogicalPlan::filter);
+    }
+    let width = left.fields.len();
+    let (mut of_left, mut of_right, mut both) = (Vec::new(), Vec::new(), Vec::new());
+    for conjunct in conjuncts {
+        let columns = conjunct.columns();
+        let is_certain = conjunct.is_deterministic() && !conjunct.uses_watermark();
+        if !columns.is_empty() && is_certain && columns.iter().all(|&i| i < width) {
+            of_left.push(conjunct);
+        } else if !columns.is_empty() && is_certain && columns.iter().all(|&i| i >= width) {
+            of_right.push(conjunct.remap(&|i| i - width));
+        } else {
+            both.push(conjunct);
+        }
+    }
+    let left = filter(Arc::clone(left), of_left);
+    let right = filter(Arc::clone(right), of_right);
+    let all = condition.conjuncts.iter().cloned().chain(both).collect();
+    let condition = JoinCondition::of(all, &left.fields, &right.fields);
+    join(left, right, JoinKind::Inner, condition)
+}
+
+/// The parts of a condition that all have to hold.
+pub fn conjuncts(condition: Expr) -> Vec<Expr> {
+    match condition.kind {
+        ExprKind::And(left, right) => {
+            let mut parts = conjuncts(*left);
+            parts.extend(conjuncts(*right));
+            parts
+        }
+        _ => vec![condition],
+    }
+}
+
+/// True if an expression reads columns of one side only, and some.
+fn is_of(expr: &Expr, range: std::ops::Range<usize>) -> bool {
+    let columns = expr.columns();
+    !columns.is_empty() && columns.iter().all(|i| range.contains(i))
+}
+
+/// The key that an equality is. Equal row times bound a distance; they are no key.
+fn join_key(conjunct: &Expr, left: &[Field], right: &[Field]) -> Option<JoinKey> {
+    let width = left.len();
+    if distance(conjunct, left, right).is_some() {
+        return None;
+    }
+    let ExprKind::Compare { op, left: first, right: second } = &conjunct.kind else {
+        return None;
+    };
+    let null_equals_null = match op {
+        CompareOp::Equal => false,
+        CompareOp::NotDistinct => true,
+        _ => return None,
+    };
+    let (of_left, of_right) = if is_of(first, 0..width) && is_of(second, width..usize::MAX) {
+        (first, second)
+    } else if is_of(second, 0..width) && is_of(first, width..usize::MAX) {
+        (second, first)
+    } else {
+        return None;
+    };
+    let right = of_right.remap(&|i| i - width);
+    Some(JoinKey { left: of_left.as_ref().clone(), right, null_equals_null })
+}
+
+/// Takes the equality of both ends of two windows out of the keys.
+fn take_window(keys: &mut Vec<JoinKey>, left: &[Field], right: &[Field]) -> Option<JoinBound> {
+    let ends = |is_end: bool| {
+        keys.iter().find_map(|key| {
+            let (a, b) = (super::column_of(&key.left)?, super::column_of(&key.right)?);
+            let fits = |time| match time {
+                TimeAttribute::WindowStart(_) => !is_end,
+                TimeAttribute::WindowEnd(_) => is_end,
+                _ => false,
+            };
+            (fits(left[a].time) && fits(right[b].time)).then_some((a, b))
+        })
+    };
+    let (start, end) = (ends(false)?, ends(true)?);
+    keys.retain(|key| {
+        let pair = (super::column_of(&key.left), super::column_of(&key.right));
+        pair != (Some(start.0), Some(start.1)) && pair != (Some(end.0), Some(end.1))
+    });
+    Some(JoinBound::Window { left: (start.0, end.0), right: (start.1, end.1) })
+}
+
+/// A bound on the distance `left - right` of two row times.
+struct Distance {
+    left_time: usize,
+    right_time: usize,
+    lower_ms: Option<i64>,
+    upper_ms: Option<i64>,
+}
+
+/// Takes conditions that bound the distance of the row times on both ends.
+fn take_interval(rest: &mut Vec<Expr>, left: &[Field], right: &[Field]) -> Option<JoinBound> {
+    let distances: Vec<Option<Distance>> =
+        rest.iter().map(|conjunct| distance(conjunct, left, right)).collect();
+    let first = distances.iter().flatten().next()?;
+    let times = (first.left_time, first.right_time);
+    let same = |found: &&Distance| (found.left_time, found.right_time) == times;
+    let lower_ms = distances.iter().flatten().filter(same).filter_map(|d| d.lower_ms).max()?;
+    let upper_ms = distances.iter().flatten().filter(same).filter_map(|d| d.upper_ms).min()?;
+    let mut used = distances.iter().map(|found| found.as_ref().is_some_and(|d| same(&d)));
+    rest.retain(|_| !used.next().unwrap_or(false));
+    Some(JoinBound::Interval { left_time: times.0, right_time: times.1, lower_ms, upper_ms })
+}
+
+/// What a comparison says about the distance of two row times.
+fn distance(conjunct: &Expr, left: &[Field], right: &[Field]) -> Option<Distance> {
+    let ExprKind::Compare { op, left: first, right: second } = &conjunct.kind else { return None };
+    let ((a, a_ms), (b, b_ms)) = (moved_time(first)?, moved_time(second)?);
+    let width = left.len();
+    let is_time = |i: usize| match i.checked_sub(width) {
+        None => left[i].time == TimeAttribute::RowTime,
+        Some(i) => right[i].time == TimeAttribute::RowTime,
+    };
+    if !is_time(a) || !is_time(b) || (a < width) == (b < width) {
+        return None;
+    }
+    // l + x op r + y, so l - r op y - x; with the sides exchanged the comparison turns round.
+    let (op, left_time, right_time, bound_ms) = match a < width {
+        true => (*op, a, b - width, b_ms.checked_sub(a_ms)?),
+        false => (turned(*op)?, b, a - width, a_ms.checked_sub(b_ms)?),
+    };
+    let (lower_ms, upper_ms) = match op {
+        CompareOp::Less => (None, Some(bound_ms - 1)),
+        CompareOp::LessOrEqual => (None, Some(bound_ms)),
+        CompareOp::Greater => (Some(bound_ms + 1), None),
+        CompareOp::GreaterOrEqual => (Some(bound_ms), None),
+        CompareOp::Equal => (Some(bound_ms), Some(bound_ms)),
+        _ => return None,
+    };
+    Some(Distance { left_time, right_time, lower_ms, upper_ms })
+}
+
+/// The comparison with its sides exchanged.
+pub(super) fn turned(op: CompareOp) -> Option<CompareOp> {
+    Some(match op {
+        CompareOp::Less => CompareOp::Greater,
+        CompareOp::LessOrEqual => CompareOp::GreaterOrEqual,
+        CompareOp::Greater => CompareOp::Less,
+        CompareOp::GreaterOrEqual => CompareOp::LessOrEqual,
+        CompareOp::Equal => CompareOp::Equal,
+        _ => return None,
+    })
+}
+
+/// A column of a time and by how much it is moved.
+fn moved_time(expr: &Expr) -> Option<(usize, i64)> {
+    if let ExprKind::Call { function, args } = &expr.kind
+        && let [time, interval] = &args[..]
+        && interval.column_type.data_type == DataType::IntervalDayTime
+        && let Some(&Scalar::Integer(distance_ms)) = interval.as_literal()
+    {
+        let column = super::column_of(time)?;
+        return match &*function.name {
+            "-" => Some((column, distance_ms.checked_neg()?)),
+            "+" => Some((column, distance_ms)),
+            _ => None,
+        };
+    }
+    super::column_of(expr).map(|column| (column, 0))
+}
+
+impl fmt::Display for JoinCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = Vec::new();
+        for JoinKey { left, right, null_equals_null } in &self.keys {
+            let word = if *null_equals_null { "IS NOT DISTINCT FROM" } else { "=" };
+            parts.push(format!("left {left} {word} right {right}"));
+        }
+        match self.bound {
+            JoinBound::None => {}
+            JoinBound::Interval { left_time, right_time, lower_ms, upper_ms } => parts.push(
+                format!("left ${left_time} - right ${right_time} in {lower_ms} to {upper_ms} ms"),
+            ),
+            JoinBound::Window { left, right } => parts.push(format!(
+                "window left ${} to ${} = right ${} to ${}",
+                left.0, left.1, right.0, right.1
+            )),
+            JoinBound::Version { left_time, right_time } => {
+                parts.push(format!("version of right ${right_time} at left ${left_time}"));
+            }
+        }
+        parts.extend(self.residual.iter().map(ToString::to_string));
+        let mut text = String::new();
+        write!(text, "{}", parts.join(" AND "))?;
+        f.write_str(&text)
+    }
+}

@@ -1,0 +1,232 @@
+//! Functions over the rows before a row, and ranks.
+//!
+//! `ROW_NUMBER() OVER (…)` with a condition on its result is not computed for every row: it means the
+//! first rows of each key ([`filter`]), or the one row of each key that counts.
+
+use std::fmt;
+
+use thalweg_core::{ColumnType, DataType};
+use thalweg_expr::{CompareOp, Expr, ExprKind, Scalar};
+pub use thalweg_operators::top_n::RankFunction;
+
+use super::{Aggregate, Field, LogicalKind, LogicalPlan, Node, SortKey, TimeAttribute, column_of};
+
+/// Which rows a function over rows sees.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OverWindow {
+    /// `PARTITION BY`, as positions in the input.
+    pub keys: Vec<usize>,
+    /// `ORDER BY`.
+    pub order: Vec<SortKey>,
+    /// How far back.
+    pub frame: OverFrame,
+}
+
+/// How far back a function over rows looks; always up to the row itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverFrame {
+    /// So many rows before it; all without a number.
+    Rows(Option<u64>),
+    /// Rows at most so many milliseconds older, rows of the same time included; all without a
+    /// number.
+    Range(Option<i64>),
+}
+
+/// A function over rows.
+#[derive(Clone, Debug)]
+pub struct OverCall {
+    /// Which.
+    pub function: OverFunction,
+    /// The type of its result.
+    pub column_type: ColumnType,
+}
+
+/// What is computed over the rows before a row. Columns are positions in the input.
+#[derive(Clone, Debug)]
+pub enum OverFunction {
+    /// An aggregate.
+    Aggregate(Aggregate),
+    /// A rank.
+    Rank(RankFunction),
+    /// The value so many rows before (LAG), or behind (LEAD).
+    Shifted {
+        /// The value.
+        value: Expr,
+        /// How many rows.
+        offset: u64,
+        /// Where there is no such row; NULL without one.
+        default: Option<Expr>,
+        /// True for LEAD.
+        leads: bool,
+    },
+}
+
+impl OverFunction {
+    /// The expressions in it.
+    pub fn expressions(&self) -> Vec<&Expr> {
+        match self {
+            OverFunction::Aggregate(aggregate) => {
+                aggregate.argument.iter().chain(aggregate.filter.iter()).collect()
+            }
+            OverFunction::Rank(_) => Vec::new(),
+            OverFunction::Shifted { value, default, .. } => {
+                std::iter::once(value).chain(default.iter()).collect()
+            }
+        }
+    }
+
+    /// The same over an input whose columns stand elsewhere.
+    #[must_use]
+    pub fn map(&self, map: &dyn Fn(&Expr) -> Expr) -> OverFunction {
+        match self {
+            OverFunction::Aggregate(aggregate) => OverFunction::Aggregate(Aggregate {
+                argument: aggregate.argument.as_ref().map(map),
+                filter: aggregate.filter.as_ref().map(map),
+                ..aggregate.clone()
+            }),
+            OverFunction::Rank(rank) => OverFunction::Rank(*rank),
+            OverFunction::Shifted { value, offset, default, leads } => OverFunction::Shifted {
+                value: map(value),
+                offset: *offset,
+                default: default.as_ref().map(map),
+                leads: *leads,
+            },
+        }
+    }
+}
+
+/// Conditions over a node. Where they bound the rank that a projection below passes on, the node
+/// becomes the first rows of each key; what else they say stays a filter.
+pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
+    let Some((ranked, rest)) = first_rows(&node, &conjuncts) else {
+        return conjuncts.into_iter().fold(node, LogicalPlan::filter);
+    };
+    rest.into_iter().fold(ranked, LogicalPlan::filter)
+}
+
+fn first_rows(node: &Node, conjuncts: &[Expr]) -> Option<(Node, Vec<Expr>)> {
+    let LogicalKind::Project { input, expressions } = &node.kind else { return None };
+    let LogicalKind::Over { input: below, window, calls } = &input.kind else { return None };
+    let [OverCall { function: OverFunction::Rank(function), .. }] = &calls[..] else { return None };
+    let rank = below.fields.len();
+    let is_rank = |expr: &Expr| column_of(expr).is_some_and(|i| column_of(&expressions[i]) == Some(rank));
+    let (mut from, mut to, mut rest) = (1, None, Vec::new());
+    for conjunct in conjuncts {
+        match rank_bound(conjunct, &is_rank) {
+            Some((low, high)) => {
+                from = from.max(low);
+                to = match (to, high) {
+                    (Some(to), Some(high)) => Some(high.min(to)),
+                    (known, high) => known.or(high),
+                };
+            }
+            None => rest.push(conjunct.clone()),
+        }
+    }
+    let ranked = ranked_rows(below, window, *function, (from, to?));
+    let expressions = expressions.clone();
+    Some((LogicalPlan::node(LogicalKind::Project { input: ranked, expressions }, node.fields.clone()), rest))
+}
+
+/// What a comparison says of the rank: the least one, and the greatest if it has one.
+fn rank_bound(conjunct: &Expr, is_rank: &dyn Fn(&Expr) -> bool) -> Option<(u64, Option<u64>)> {
+    let ExprKind::Compare { op, left, right } = &conjunct.kind else { return None };
+    let number = |expr: &Expr| match uncast(expr).as_literal() {
+        Some(&Scalar::Integer(n)) => Some(u64::try_from(n).unwrap_or(0)),
+        _ => None,
+    };
+    let (op, n) = match (is_rank(uncast(left)), is_rank(uncast(right))) {
+        (true, false) => (*op, number(right)?),
+        (false, true) => (super::join::turned(*op)?, number(left)?),
+        _ => return None,
+    };
+    match op {
+        CompareOp::Equal => Some((n, Some(n))),
+        CompareOp::LessOrEqual => Some((1, Some(n))),
+        CompareOp::Less => Some((1, Some(n.saturating_sub(1)))),
+        CompareOp::GreaterOrEqual => Some((n, None)),
+        CompareOp::Greater => Some((n + 1, None)),
+        _ => None,
+    }
+}
+
+fn uncast(expr: &Expr) -> &Expr {
+    match &expr.kind {
+        ExprKind::Cast { input, .. } => uncast(input),
+        _ => expr,
+    }
+}
+
+/// The first rows of each key with their rank; one row in the order of a time is a deduplication.
+fn ranked_rows(
+    input: &Node,
+    window: &OverWindow,
+    function: RankFunction,
+    ranks: (u64, u64),
+) -> Node {
+    let rank = Field::plain("rank", DataType::BigInt.not_null());
+    if let ([first], (1, 1), RankFunction::RowNumber) = (&window.order[..], ranks, function) {
+        let time = input.fields[first.column].time;
+        let rowtime = time.is_rowtime().then_some(first.column);
+        if rowtime.is_some() || time == TimeAttribute::ProcTime {
+            return one_row(input, window, first.descending, rowtime, rank);
+        }
+    }
+    let plain = input.fields.iter().map(|f| Field { time: TimeAttribute::None, ..f.clone() });
+    let fields: Vec<Field> = plain.chain(std::iter::once(rank)).collect();
+    let kind = LogicalKind::TopN {
+        input: input.clone(),
+        keys: window.keys.clone(),
+        order: window.order.clone(),
+        function,
+        ranks,
+        shows_rank: true,
+    };
+    LogicalPlan::node(kind, fields)
+}
+
+/// One row of each key, with the rank 1 behind it.
+fn one_row(
+    input: &Node,
+    window: &OverWindow,
+    keeps_last: bool,
+    rowtime: Option<usize>,
+    rank: Field,
+) -> Node {
+    // The last row is updated, so it has no place in time any more; the first stays.
+    let keeps_time = !keeps_last && rowtime.is_some();
+    let field = |field: &Field| match keeps_time {
+        true => field.clone(),
+        false => Field { time: TimeAttribute::None, ..field.clone() },
+    };
+    let fields: Vec<Field> = input.fields.iter().map(field).collect();
+    let keys = window.keys.clone();
+    let kind = LogicalKind::Deduplicate { input: input.clone(), keys, keeps_last, rowtime };
+    let node = LogicalPlan::node(kind, fields);
+    let columns = node.fields.iter().enumerate();
+    let mut columns: Vec<(String, Expr)> = columns
+        .map(|(i, field)| (field.name.clone(), Expr::column(i, field.column_type.clone())))
+        .collect();
+    columns.push((rank.name, Expr::literal(Scalar::Integer(1), rank.column_type)));
+    LogicalPlan::project(node, columns)
+}
+
+impl fmt::Display for OverWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let order = self.order.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        write!(f, "by {:?} order [{order}] {:?}", self.keys, self.frame)
+    }
+}
+
+impl fmt::Display for OverCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.function {
+            OverFunction::Aggregate(aggregate) => write!(f, "{aggregate}"),
+            OverFunction::Rank(rank) => write!(f, "{rank:?}"),
+            OverFunction::Shifted { value, offset, default, leads } => {
+                write!(f, "{} {value} {offset}", if *leads { "LEAD" } else { "LAG" })?;
+                default.iter().try_for_each(|default| write!(f, " else {default}"))
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Aggregation without windows: an operator that updates its results.
+
+use std::sync::Arc;
+
+use thalweg_core::Result;
+use thalweg_core::graph::{Input, StageKind};
+use thalweg_expr::Expr;
+use thalweg_operators::group::{GroupAggregate, GroupSpec};
+
+use super::identity::table_name;
+use super::lower::{Edges, Lowering, describe_operator};
+use super::window::{Prepared, call_of};
+use crate::logical::{Aggregate, Node};
+
+impl Lowering<'_> {
+    pub(super) fn lower_aggregate(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        keys: &[Expr],
+        aggregates: &[Aggregate],
+    ) -> Result<Edges> {
+        let mut prepared = Prepared::default();
+        let key_name = |i: usize| node.fields[i].name.as_str();
+        let key_columns =
+            keys.iter().enumerate().map(|(i, key)| prepared.place(key_name(i), key)).collect();
+        let calls = aggregates.iter().map(|a| call_of(a, &mut prepared)).collect();
+        if prepared.schema().is_empty() {
+            // COUNT(*) over everything reads no column, but a batch must have one to have a length.
+            prepared.place("unit", &unit());
+        }
+        let operator = Arc::new(GroupAggregate::new(GroupSpec {
+            keys: key_columns,
+            calls,
+            input: prepared.schema(),
+            retracts: self.changes.has_updates(input),
+            state_ttl_ms: self.environment.state_ttl_ms,
+            mini_batch: self.environment.mini_batch,
+        })?);
+        let edges = self.prepare_input(input, prepared)?;
+        let id = self.identities.give("group", "", &[node]);
+        let name = format!("group {}", table_name(input));
+        let word = describe_operator(operator.as_ref());
+        let details = vec![node.describe()];
+        let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
+        Ok(vec![Input { from: stage, port: 0 }])
+    }
+}
+
+fn unit() -> Expr {
+    use thalweg_core::DataType;
+    Expr::literal(thalweg_expr::Scalar::Boolean(true), DataType::Boolean.not_null())
+}

@@ -1,0 +1,203 @@
+//! Joins and set operations: both inputs are tagged with their side and become one stream.
+
+use std::sync::Arc;
+
+use thalweg_core::graph::{Input, StageKind};
+use thalweg_core::{Operator, Result};
+use thalweg_expr::{Expr, build};
+use thalweg_operators::chain::Step;
+use thalweg_operators::join::interval::{IntervalJoin, IntervalJoinSpec};
+use thalweg_operators::join::regular::{JoinSpec, RegularJoin};
+use thalweg_operators::join::set_operation::{SetOperation, SetOperationKind};
+use thalweg_operators::join::sides::{Side, Sides, TagSide};
+use thalweg_operators::join::temporal::{TemporalJoin, TemporalJoinSpec};
+use thalweg_operators::join::window::{WindowJoin, WindowJoinSpec};
+use thalweg_operators::window::LatePolicy;
+
+use super::identity::table_name;
+use super::lower::{Edges, Lowering, describe_operator};
+use super::window::Prepared;
+use crate::logical::{JoinBound, JoinCondition, JoinKind, Node};
+
+/// A side of a join with its keys among its columns.
+struct PreparedSide {
+    columns: Prepared,
+    keys: Vec<usize>,
+}
+
+impl PreparedSide {
+    fn of<'e>(input: &Node, keys: impl Iterator<Item = &'e Expr>) -> Self {
+        let mut columns = Prepared::default();
+        columns.all_of(input);
+        let keys = keys.enumerate().map(|(i, key)| columns.place(&format!("key${i}"), key));
+        let keys = keys.collect();
+        PreparedSide { columns, keys }
+    }
+}
+
+impl Lowering<'_> {
+    pub(super) fn lower_join(
+        &mut self,
+        node: &Node,
+        (left, right): (&Node, &Node),
+        kind: JoinKind,
+        condition: &JoinCondition,
+    ) -> Result<Edges> {
+        let of_left = PreparedSide::of(left, condition.keys.iter().map(|key| &key.left));
+        let of_right = PreparedSide::of(right, condition.keys.iter().map(|key| &key.right));
+        let sides = Sides::new(of_left.columns.schema(), of_right.columns.schema());
+        let widths = (left.fields.len(), of_left.columns.schema().len());
+        let operator = self.join_operator(
+            (left, right),
+            kind,
+            condition,
+            &sides,
+            (of_left.keys.clone(), of_right.keys.clone()),
+            widths,
+        )?;
+        let extra = (of_left.columns.schema().len(), of_right.columns.schema().len());
+        let edges = self.tagged((left, of_left.columns), (right, of_right.columns), &sides)?;
+        let edge = self.add_two_sided(node, left, operator, edges, "join");
+        let is_same = extra == (left.fields.len(), right.fields.len());
+        if is_same || (!kind.has_right_columns() && extra.0 == left.fields.len()) {
+            return Ok(vec![edge]);
+        }
+        // The keys that were computed for the join stand between and behind the columns.
+        let place = |i: usize| if i < widths.0 { i } else { i - widths.0 + widths.1 };
+        let columns = node.fields.iter().enumerate();
+        let columns = columns
+            .map(|(i, f)| (f.column(), Expr::column(place(i), f.column_type.clone())))
+            .collect();
+        Ok(self.close_chain(vec![edge], vec![Step::Project(columns)], node))
+    }
+
+    fn join_operator(
+        &self,
+        (left, right): (&Node, &Node),
+        kind: JoinKind,
+        condition: &JoinCondition,
+        sides: &Sides,
+        (left_keys, right_keys): (Vec<usize>, Vec<usize>),
+        widths: (usize, usize),
+    ) -> Result<Arc<dyn Operator>> {
+        // Positions behind the left columns move by the keys that were computed for the left side.
+        let place = |i: usize| if i < widths.0 { i } else { i - widths.0 + widths.1 };
+        let residual = conjunction(&condition.residual, self.environment.session)?;
+        let residual = residual.map(|expr| expr.remap(&place));
+        let sides = sides.clone();
+        Ok(match condition.bound {
+            JoinBound::None => Arc::new(RegularJoin::new(JoinSpec {
+                sides,
+                kind,
+                left_keys,
+                right_keys,
+                null_equals_null: condition.keys.iter().map(|k| k.null_equals_null).collect(),
+                residual,
+                left_unique: false,
+                right_unique: false,
+                state_ttl_ms: (self.environment.state_ttl_ms, self.environment.state_ttl_ms),
+            })?),
+            JoinBound::Interval { left_time, right_time, lower_ms, upper_ms } => {
+                Arc::new(IntervalJoin::new(IntervalJoinSpec {
+                    sides,
+                    kind,
+                    left_keys,
+                    right_keys,
+                    left_time,
+                    right_time,
+                    lower_ms,
+                    upper_ms,
+                    residual,
+                    late: LatePolicy::Drop,
+                })?)
+            }
+            JoinBound::Window { left: left_window, right: right_window } => {
+                Arc::new(WindowJoin::new(WindowJoinSpec {
+                    sides,
+                    kind,
+                    left_keys,
+                    right_keys,
+                    left_window,
+                    right_window,
+                    residual,
+                })?)
+            }
+            JoinBound::Version { left_time, right_time } => {
+                let _ = (left, right);
+                Arc::new(TemporalJoin::new(TemporalJoinSpec {
+                    sides,
+                    kind,
+                    left_keys,
+                    right_keys,
+                    left_time,
+                    right_time,
+                    residual,
+                })?)
+            }
+        })
+    }
+
+    pub(super) fn lower_set_operation(
+        &mut self,
+        node: &Node,
+        (left, right): (&Node, &Node),
+        (intersects, all): (bool, bool),
+    ) -> Result<Edges> {
+        let columns = |input: &Node| {
+            let mut prepared = Prepared::default();
+            prepared.all_of(input);
+            prepared
+        };
+        let sides = Sides::new(columns(left).schema(), columns(right).schema());
+        let kind = match intersects {
+            true => SetOperationKind::Intersect,
+            false => SetOperationKind::Except,
+        };
+        let operator = Arc::new(SetOperation::new(sides.clone(), kind, all)?);
+        let edges = self.tagged((left, columns(left)), (right, columns(right)), &sides)?;
+        Ok(vec![self.add_two_sided(node, left, operator, edges, "set")])
+    }
+
+    /// Both inputs, each with its side.
+    fn tagged(
+        &mut self,
+        left: (&Node, Prepared),
+        right: (&Node, Prepared),
+        sides: &Sides,
+    ) -> Result<Edges> {
+        let mut edges = Vec::new();
+        for (side, (input, prepared)) in [(Side::Left, left), (Side::Right, right)] {
+            let from = self.prepare_input(input, prepared)?;
+            let word = if side == Side::Left { "left" } else { "right" };
+            let id = self.identities.give("side", word, &[input]);
+            let name = format!("{word} side {}", table_name(input));
+            let kind = StageKind::Transform(Arc::new(TagSide::new(side, sides)));
+            let stage = self.add(id, name, kind, from, "side (free: any worker)", Vec::new());
+            edges.push(Input { from: stage, port: 0 });
+        }
+        Ok(edges)
+    }
+
+    fn add_two_sided(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        operator: Arc<dyn Operator>,
+        edges: Edges,
+        kind: &str,
+    ) -> Input {
+        let id = self.identities.give(kind, "", &[node]);
+        let name = format!("{kind} {}", table_name(input));
+        let word = describe_operator(operator.as_ref());
+        let details = vec![node.describe()];
+        let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
+        Input { from: stage, port: 0 }
+    }
+}
+
+/// All of these at once.
+fn conjunction(parts: &[Expr], session: &thalweg_expr::Session) -> Result<Option<Expr>> {
+    let mut parts = parts.iter().cloned();
+    let Some(first) = parts.next() else { return Ok(None) };
+    parts.try_fold(first, |all, part| build::binary(build::BinaryOp::And, all, part, session)).map(Some)
+}
