@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `retracts` | rows may be taken back; aggregates keep what they need for it |
 //! | `mini_batch` | one net change per key and piece, caused by the key's last row in it |
-//! | `state_ttl_ms` | a key that no row has reached for so long is forgotten, without a change; updates leave even if the result is the same, so that what follows stays fresh too |
+//! | `state_ttl_ms` | a key that no row has reached for so long is forgotten, without a change; updates of results leave even if nothing changes, so that what follows stays fresh too |
 //!
 //! Invariants:
 //! - What leaves because of a row depends on the rows of its key before it, and on nothing else, in
@@ -53,7 +53,7 @@ pub struct GroupSpec {
     pub input: TableSchema,
     /// True if the input may hold `-U` and `-D`.
     pub retracts: bool,
-    /// How long a key is kept without a row, in processing time; `None` for ever.
+    /// How long a key is kept without a row, in processing time; `None` and 0 for ever.
     pub state_ttl_ms: Option<i64>,
     /// True for one net change per key and piece.
     pub mini_batch: bool,

@@ -55,13 +55,15 @@ impl GroupPartition {
     pub(super) fn new(spec: Arc<GroupSpec>, schema: SchemaRef, inserts_only: bool) -> Result<Self> {
         let counts_rows = |call: &crate::aggregate::AggregateCall| call.counts_rows();
         let counted = !spec.mini_batch && spec.calls.iter().any(counts_rows);
-        let always = counted || spec.state_ttl_ms.is_some();
+        // As in Flink, a time of 0 means for ever.
+        let ttl_ms = spec.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0);
+        let always = counted || ttl_ms.is_some();
         Ok(GroupPartition {
             changes: Changes { schema, keys: spec.keys.clone(), always, inserts_only },
             keys: KeyTable::new(&spec.key_types())?,
             counts: Vec::new(),
             aggregates: spec.aggregates()?,
-            expiry: spec.state_ttl_ms.map(Expiry::new),
+            expiry: ttl_ms.map(Expiry::new),
             ids: Vec::new(),
             ended: Vec::new(),
             places: Vec::new(),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{ArrayRef, Int64Array, ListArray, RecordBatch};
 use thalweg_core::shim::{ManualClock, SharedClock};
 use thalweg_core::{
     Bundle, ColumnType, DataType, ErrorKind, Opening, Operator, Output, Partition, Piece, Place,
@@ -165,6 +165,31 @@ fn sweeps_free_what_no_row_reaches() {
     }
     // Ten rounds live at once, and about as many wait for the sweep: 15,000 keys would take more.
     assert!(most < 200_000, "{most} bytes");
+}
+
+/// Lists have no typed loop: they go row by row, or by number where rows are taken back.
+#[test]
+fn nested_values_have_a_first_and_a_last() {
+    use RowKind::{Delete, Insert};
+    let lists = DataType::Array(Box::new(DataType::Int.nullable()));
+    let input = table(&[("k", DataType::BigInt), ("v", lists)]);
+    let values =
+        [Some(1), None, Some(2), Some(1)].map(|value| value.map(|value| vec![Some(value)]));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from(vec![1; 4])),
+        Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(values)),
+    ];
+    let rows = batch(&input, columns);
+    let calls = ["FIRST_VALUE", "LAST_VALUE"].map(|name| call(&input, name, Some(1))).to_vec();
+    let plain = spec(&input, &[0], calls);
+    let driven = check_operator(&operator(plain.clone()), &super::inserts(&rows));
+    let expected = ["+I,1,[1],[1]", "-U,1,[1],[1]", "+U,1,[1],[2]", "-U,1,[1],[2]", "+U,1,[1],[1]"];
+    assert_eq!(lines(&driven), expected);
+    let spec = GroupSpec { retracts: true, ..plain };
+    let script = changes(&rows, &[Insert, Insert, Insert, Delete]);
+    let driven = check_operator(&operator(spec), &script);
+    let expected = ["+I,1,[1],[1]", "-U,1,[1],[1]", "+U,1,[1],[2]", "-U,1,[1],[2]", "+U,1,[2],[2]"];
+    assert_eq!(lines(&driven), expected);
 }
 
 /// Twice the sum of what came, as a user might write it.
