@@ -36,15 +36,21 @@ impl KeyRanks {
         }
     }
 
-    /// The rank of each id that is named, by id; that of others is meaningless.
-    pub(crate) fn by_id(&self, keys: &KeyTable, mut ids: Vec<u32>) -> Result<Vec<u32>> {
-        ids.sort_unstable();
-        ids.dedup();
-        let mut ranks = vec![0; keys.id_limit()];
-        for (rank, id) in self.sorted(keys, &ids)?.into_iter().enumerate() {
-            ranks[id as usize] = rank as u32;
+    /// The rank of each id; an id may be named often.
+    pub(crate) fn of_ids(&self, keys: &KeyTable, ids: &[u32]) -> Result<Vec<u32>> {
+        if !self.is_ordered() {
+            return Ok(vec![0; ids.len()]);
         }
-        Ok(ranks)
+        let mut distinct = ids.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let mut ranks = vec![0; distinct.len()];
+        for (rank, id) in self.sorted(keys, &distinct)?.into_iter().enumerate() {
+            let place = distinct.partition_point(|&other| other < id);
+            ranks[place] = rank as u32;
+        }
+        let rank = |&id: &u32| ranks[distinct.partition_point(|&other| other < id)];
+        Ok(ids.iter().map(rank).collect())
     }
 
     /// The rank of each row's key; the rows of both sides together.
@@ -59,7 +65,8 @@ impl KeyRanks {
                 table.intern_rows(columns, None, *rows, ids)?;
             }
         }
-        let ranks = self.by_id(&table, ids.concat())?;
-        Ok(ids.map(|ids| ids.into_iter().map(|id| ranks[id as usize]).collect()))
+        let mut ranks = self.of_ids(&table, &ids.concat())?;
+        let of_right = ranks.split_off(ids[0].len());
+        Ok([ranks, of_right])
     }
 }
