@@ -72,7 +72,7 @@ impl Connector for Nexmark {
         };
         Ok(Box::new(NexmarkSource {
             name: request.table.clone(),
-            preset: options.preset,
+            preset: options.values.preset()?,
             columns,
             schema: request.delivered().arrow(),
             next: options.selection.split,

@@ -178,6 +178,11 @@ pub trait Partition: Send {
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress>;
     /// About how many bytes the state takes.
     fn state_bytes(&self) -> usize;
+    /// The least watermark at which it has something to do; [`Watermark::END`] for none but the last.
+    /// Until then watermarks may be kept from it, where its operator takes them in one phase.
+    fn wakes_at(&self) -> Watermark {
+        Watermark::MIN
+    }
 }
 
 /// Mailboxes between the phases of one watermark: in an early phase each partition puts parcels

@@ -56,6 +56,7 @@ fn sample(seed: u64) -> (RunOptions, usize) {
         reorder: [ReorderScheme::NonBlocking, ReorderScheme::Locked][pick(2)],
         partitioning: PartitionScheme::NAMES[pick(3)].parse().expect("a scheme"),
         order: OrderContract::Arrival,
+        partitions_max: [None, Some(256)][pick(2)],
         pin_workers: false,
         ..RunOptions::default()
     };

@@ -193,6 +193,19 @@ impl WatermarkAssigner {
         WatermarkBefore::Rows(stamps)
     }
 
+    /// The stamps of rows whose watermark follows the row time at a constant distance, which fits all
+    /// of them; moves the running watermark to the highest.
+    fn stamp_delayed(&mut self, times: ScalarBuffer<i64>, highest: Watermark) -> WatermarkBefore {
+        let delay_ms = self.delay_ms.unwrap_or(0);
+        let mut running = std::mem::replace(&mut self.running, highest).0;
+        let stamps = times.iter().map(|&time_ms| {
+            let stamp = running;
+            running = running.max(time_ms - delay_ms);
+            stamp
+        });
+        WatermarkBefore::Rows(stamps.collect())
+    }
+
     /// True if a row at one of these times could be late for something if the watermark before it
     /// were the highest of the batch: a window of such a row ends at an edge behind its time, and
     /// is closed by a watermark at or after that edge minus 1 ms.
@@ -218,7 +231,8 @@ impl Assign for WatermarkAssigner {
         let extremes = TimeExtremes::of(self.rowtime(&batch)?.values());
         let watermark_before = match self.highest_of_delayed(extremes.as_ref()) {
             Some(highest) if !self.needs_stamps(extremes.as_ref(), highest) => self.pass(highest),
-            _ => {
+            Some(highest) => self.stamp_delayed(self.rowtime(&batch)?.values().clone(), highest),
+            None => {
                 let watermarks = self.evaluate(&self.spec.watermark, &batch, wall_ms)?;
                 self.stamp(extremes.as_ref(), millis(&watermarks, "watermark")?)
             }

@@ -228,6 +228,7 @@ fn run(load: Load, partitioning: PartitionScheme, seed: u64) -> [f64; 4] {
         pin_workers: false,
         order: OrderContract::Arrival,
         partitioning,
+        partitions_max: Some(256),
         bundle_rows_max: load.bundle_rows,
         bundle_linger: Duration::ZERO,
         ..RunOptions::default()

@@ -4,7 +4,7 @@
 //! is no dispatcher thread and no state of its own. The order of looking:
 //!
 //! 1. cells with a watermark in their mailbox (StreamBox §6: watermark tasks first);
-//! 2. cells with rows;
+//! 2. cells with rows, in the order that the partitioning scheme gives them (see `ready`);
 //! 3. bundles in containers, by policy;
 //! 4. sources, if the memory account allows more.
 //!

@@ -245,10 +245,21 @@ impl Job {
         operator: &OperatorRun,
         barrier: &Arc<Barrier>,
     ) {
-        for (place, cell) in operator.cells.iter().enumerate() {
-            cell.barriers.fetch_add(1, Ordering::Relaxed);
-            self.post(stage, place, cell, Item::Barrier(Arc::clone(barrier)));
+        for cell in 0..operator.cells.len() {
+            self.post_barrier_to(stage, operator, cell, barrier);
         }
+    }
+
+    pub(crate) fn post_barrier_to(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        place: usize,
+        barrier: &Arc<Barrier>,
+    ) {
+        let cell = &operator.cells[place];
+        cell.barriers.fetch_add(1, Ordering::Relaxed);
+        self.post(stage, place, cell, Item::Barrier(Arc::clone(barrier)));
     }
 
     /// Starts the next phase of a barrier at every cell.

@@ -146,6 +146,8 @@ pub struct RunOptions {
     pub memory_limit_bytes: usize,
     /// After this long without rows an unbounded input no longer holds the joint watermark back.
     pub idle_timeout: Option<Duration>,
+    /// The most partitions of an operator that names a number of them; `None` for four per worker.
+    pub partitions_max: Option<usize>,
     /// Lets the clock change the sequence of an ordered contract: without it the idle timeout has no
     /// effect there.
     pub allow_nondeterministic_order: bool,
@@ -173,6 +175,7 @@ impl Default for RunOptions {
             bundle_linger: Duration::from_millis(1),
             memory_limit_bytes: memory::default_limit_bytes(),
             idle_timeout: Some(Duration::from_secs(30)),
+            partitions_max: None,
             allow_nondeterministic_order: false,
             partitions: None,
             record: None,

@@ -21,7 +21,7 @@ use thalweg_core::{
     Watermark,
 };
 use thalweg_ordering::Mailbox;
-use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex};
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering};
 
 use crate::barrier::{Barrier, Joint, SharedCompletions};
 use crate::container::Container;
@@ -174,6 +174,29 @@ pub struct Cell {
     pub state: Mutex<CellState>,
     /// Barriers among the items: such a cell is urgent.
     pub barriers: AtomicUsize,
+    /// Items finished so far. Written by the mailbox's owner, read by whoever dispatches elements.
+    pub finished: AtomicU64,
+    /// The least watermark at which the partition has something to do, as of the items finished.
+    /// Written by the owner before `finished`.
+    pub wakes_at: AtomicI64,
+}
+
+impl Cell {
+    /// The owner has finished an item.
+    pub fn finish_item(&self, partition: &dyn Partition) {
+        // Relaxed: published by the store below; only the owner writes either.
+        self.wakes_at.store(partition.wakes_at().0, Ordering::Relaxed);
+        let finished = self.finished.load(Ordering::Relaxed) + 1;
+        // Release: pairs with the Acquire in `sleeps_through`.
+        self.finished.store(finished, Ordering::Release);
+    }
+
+    /// True if the partition, which has had so many items posted, has taken all of them and has
+    /// nothing to do at a watermark. Only for whoever posts, since more items would change it.
+    pub fn sleeps_through(&self, posted: u64, watermark: Watermark) -> bool {
+        self.finished.load(Ordering::Acquire) == posted
+            && self.wakes_at.load(Ordering::Relaxed) > watermark.0
+    }
 }
 
 /// What a cell's owner works with.

@@ -246,6 +246,9 @@ impl Job {
     }
 
     fn grow_state(&self, stage: usize, grown: i64) -> Result<()> {
+        if grown == 0 {
+            return Ok(());
+        }
         self.memory.add_state(grown);
         self.stages[stage].metrics.state_bytes.fetch_add(grown, Ordering::Relaxed);
         if grown > 0 && self.memory.is_exhausted() {

@@ -11,8 +11,8 @@ use thalweg_core::{Error, Result};
 use super::columns::{Events, Field, Preset};
 use super::events::{Entity, Timeline, last_auction, last_person};
 use super::mixed::{
-    ACTIVE_PERSONS, AUCTION, AUCTION_EVENTS, Ballast, CATEGORIES, CITIES, FAVOURITE_OF,
-    FIRST_CATEGORY, FIRST_ID, FIRST_NAMES, LAST_NAMES, LEAD, OPEN_AUCTIONS, PERSON, STATES, card,
+    ACTIVE_PERSONS, AUCTION_EVENTS, Ballast, CATEGORIES, CITIES, FAVOURITE_OF, FIRST_CATEGORY,
+    FIRST_ID, FIRST_NAMES, LAST_NAMES, LEAD, OPEN_AUCTIONS, STATES, card,
 };
 use super::random::JavaRandom;
 use super::text::written;
@@ -24,12 +24,13 @@ pub struct Beam {
 
 impl Beam {
     /// The preset.
-    pub fn new() -> Self {
-        Beam { ballast: Ballast::new(0) }
+    pub fn new() -> Result<Self> {
+        Ok(Beam { ballast: Ballast::new(0)? })
     }
 }
 
-const BID: [Field; 4] = [Field::Auction, Field::Bidder, Field::Price, Field::Extra];
+/// The columns of a bid; the others are those of the preset `nexmark`.
+pub const BID: [Field; 4] = [Field::Auction, Field::Bidder, Field::Price, Field::Extra];
 
 fn price(random: &mut JavaRandom) -> i64 {
     (10f64.powf(random.unit() * 6.0) * 100.0 + 0.5).floor() as i64
@@ -143,14 +144,6 @@ fn person_text(number: u64, field: Field, text: &mut String) {
 }
 
 impl Preset for Beam {
-    fn fields(&self, entity: Entity) -> &'static [Field] {
-        match entity {
-            Entity::Person => &PERSON,
-            Entity::Auction => &AUCTION,
-            Entity::Bid => &BID,
-        }
-    }
-
     fn numbers(&self, entity: Entity, field: Field, events: Events<'_>) -> Vec<i64> {
         match (entity, field) {
             (Entity::Person, _) => events.map(|number| last_person(number) + FIRST_ID),

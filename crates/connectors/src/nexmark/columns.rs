@@ -148,8 +148,6 @@ impl Events<'_> {
 
 /// A way to make events. The values of an event depend on its number (and the options) alone.
 pub trait Preset: Send {
-    /// The columns of an entity, besides the time and the number of the event.
-    fn fields(&self, entity: Entity) -> &'static [Field];
     /// A column of numbers; times are in milliseconds since 1970.
     fn numbers(&self, entity: Entity, field: Field, events: Events<'_>) -> Vec<i64>;
     /// A column of text.

@@ -44,19 +44,14 @@ impl Jet {
     }
 }
 
-const PERSON: [Field; 3] = [Field::Id, Field::Name, Field::State];
-const AUCTION: [Field; 4] = [Field::Id, Field::Seller, Field::Category, Field::InitialBid];
-const BID: [Field; 3] = [Field::Auction, Field::Bidder, Field::Price];
+/// The columns of a person.
+pub const PERSON: [Field; 3] = [Field::Id, Field::Name, Field::State];
+/// The columns of an auction.
+pub const AUCTION: [Field; 4] = [Field::Id, Field::Seller, Field::Category, Field::InitialBid];
+/// The columns of a bid.
+pub const BID: [Field; 3] = [Field::Auction, Field::Bidder, Field::Price];
 
 impl Preset for Jet {
-    fn fields(&self, entity: Entity) -> &'static [Field] {
-        match entity {
-            Entity::Person => &PERSON,
-            Entity::Auction => &AUCTION,
-            Entity::Bid => &BID,
-        }
-    }
-
     fn numbers(&self, entity: Entity, field: Field, events: Events<'_>) -> Vec<i64> {
         let (keys, categories) = (self.keys, self.categories);
         let auction = |number| self.auctions.event(number).bits(0);

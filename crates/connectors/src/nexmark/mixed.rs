@@ -13,7 +13,7 @@ use thalweg_core::{Error, Result};
 use super::columns::{Events, Field, Preset};
 use super::events::{EPOCH, Entity, Timeline, last_auction, last_person};
 use super::random::{Draws, Prices, Stream, lower, upper};
-use super::text::{Letters, List, written};
+use super::text::{Cuts, Letters, List, written};
 
 /// The number of the first person and of the first auction.
 pub const FIRST_ID: i64 = 1_000;
@@ -81,20 +81,27 @@ mod draw {
     pub const LETTERS: u64 = 4;
 }
 
-/// `extra`, made alike by more than one preset.
+/// `extra`, made alike by more than one preset: what is missing to the usual size of a row, 20 %
+/// more or less.
 pub struct Ballast {
     streams: [Stream; 3],
     letters: Letters,
+    cuts: [Cuts; 3],
 }
 
 impl Ballast {
     /// The ballast of a seed.
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Result<Self> {
+        let letters = Letters::new(Stream::new(seed, 3));
+        let cuts = |stream, missing: u64| {
+            letters.cuts(Stream::new(seed, stream), missing * 4 / 5, missing * 6 / 5)
+        };
+        // Persons have two numbers, and texts of 52 bytes on average; auctions seven numbers, and
+        // texts of 12 and 52 bytes; bids four numbers.
+        let cuts = [cuts(5, 200 - 16 - 52)?, cuts(6, 500 - 56 - 12 - 52)?, cuts(7, 100 - 32)?];
         let streams = [Entity::Person, Entity::Auction, Entity::Bid];
-        Ballast {
-            streams: streams.map(|entity| Stream::new(seed, entity as u64)),
-            letters: Letters::new(Stream::new(seed, 3)),
-        }
+        let streams = streams.map(|entity| Stream::new(seed, entity as u64));
+        Ok(Ballast { streams, letters, cuts })
     }
 
     #[inline]
@@ -102,29 +109,11 @@ impl Ballast {
         self.streams[entity as usize].event(number)
     }
 
-    fn cuts(
-        &self,
-        entity: Entity,
-        draw: u64,
-        events: Events<'_>,
-        lengths: [u64; 2],
-    ) -> Result<ArrayRef> {
-        let numbers = events.numbers.iter();
-        let bits = numbers.map(|&number| self.event(entity, number).bits(draw));
-        self.letters.column(bits, lengths[0], lengths[1])
-    }
-
-    /// What is missing to the usual size of a row, 20 % more or less.
+    /// The column.
     pub fn extra(&self, entity: Entity, events: Events<'_>) -> Result<ArrayRef> {
-        let missing = match entity {
-            // Two numbers, and texts of 52 bytes on average.
-            Entity::Person => 200 - 16 - 52,
-            // Seven numbers, and texts of 12 and 52 bytes.
-            Entity::Auction => 500 - 56 - 64,
-            // Four numbers.
-            Entity::Bid => 100 - 32,
-        };
-        self.cuts(entity, draw::EXTRA, events, [missing * 4 / 5, missing * 6 / 5])
+        let numbers = events.numbers.iter();
+        let bits = numbers.map(|&number| self.event(entity, number).bits(draw::EXTRA));
+        self.cuts[entity as usize].column(bits)
     }
 }
 
@@ -138,25 +127,30 @@ pub struct Mixed {
     /// The favourites first.
     channels: List,
     pages: List,
+    items: Cuts,
+    descriptions: Cuts,
 }
 
 impl Mixed {
     /// The events of a seed.
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Result<Self> {
         let names =
             FIRST_NAMES.iter().flat_map(|a| LAST_NAMES.iter().map(move |b| format!("{a} {b}")));
         let hot = HOT_CHANNELS.iter().map(|channel| (*channel).to_owned());
         let others = (0..CHANNELS).map(|number| format!("channel-{number}"));
         let stream = Stream::new(seed, 4);
-        Mixed {
-            ballast: Ballast::new(seed),
+        let ballast = Ballast::new(seed)?;
+        Ok(Mixed {
+            items: ballast.letters.cuts(Stream::new(seed, 8), 3, 20)?,
+            descriptions: ballast.letters.cuts(Stream::new(seed, 9), 3, 100)?,
+            ballast,
             prices: Prices::new(),
             names: List::new(names),
             cities: List::new(CITIES),
             states: List::new(STATES),
             channels: List::new(hot.chain(others)),
             pages: List::new((0..HOT_CHANNELS.len() as u64 + CHANNELS).map(|at| page(stream, at))),
-        }
+        })
     }
 
     fn auction(&self, field: Field, number: u64, timeline: &Timeline) -> i64 {
@@ -184,8 +178,9 @@ impl Mixed {
     fn channel(&self, number: u64) -> u64 {
         let bits = self.ballast.event(Entity::Bid, number).bits(draw::CHANNEL);
         let hot = HOT_CHANNELS.len() as u64;
-        // One bit more than is needed for the place: the last decides who is a favourite.
-        if bits & 1 == 1 { upper(bits, hot) } else { hot + upper(bits, CHANNELS) }
+        // The place comes from the upper bits, so the last one is free.
+        let is_hot = bits & 1 == 1;
+        std::hint::select_unpredictable(is_hot, upper(bits, hot), hot + upper(bits, CHANNELS))
     }
 }
 
@@ -210,26 +205,21 @@ fn page(stream: Stream, channel: u64) -> String {
 #[inline]
 fn person(number: u64, bits: u64, favourite: i64) -> i64 {
     let last = last_person(number);
-    let base = if lower(bits, 4) > 0 {
-        last / FAVOURITE_OF * FAVOURITE_OF + favourite
-    } else {
-        let active = (last + 1).min(ACTIVE_PERSONS);
-        last + 1 - active + upper(bits, (active + LEAD) as u64) as i64
-    };
-    base + FIRST_ID
+    let active = (last + 1).min(ACTIVE_PERSONS);
+    let favourite = last / FAVOURITE_OF * FAVOURITE_OF + favourite;
+    // Both are computed: a coin that no processor can predict would cost more.
+    let other = last + 1 - active + upper(bits, (active + LEAD) as u64) as i64;
+    FIRST_ID + std::hint::select_unpredictable(lower(bits, 4) > 0, favourite, other)
 }
 
 /// The auction of a bid: every other time the favourite.
 #[inline]
 fn auction(number: u64, bits: u64) -> i64 {
     let last = last_auction(number);
-    let base = if lower(bits, 2) > 0 {
-        last / FAVOURITE_OF * FAVOURITE_OF
-    } else {
-        let first = (last - OPEN_AUCTIONS).max(0);
-        first + upper(bits, (last - first + 1 + LEAD) as u64) as i64
-    };
-    base + FIRST_ID
+    let first = (last - OPEN_AUCTIONS).max(0);
+    let favourite = last / FAVOURITE_OF * FAVOURITE_OF;
+    let other = first + upper(bits, (last - first + 1 + LEAD) as u64) as i64;
+    FIRST_ID + std::hint::select_unpredictable(lower(bits, 2) > 0, favourite, other)
 }
 
 fn email(event: Draws, text: &mut String) {
@@ -263,14 +253,6 @@ pub fn card(groups: [u64; 4], text: &mut String) {
 }
 
 impl Preset for Mixed {
-    fn fields(&self, entity: Entity) -> &'static [Field] {
-        match entity {
-            Entity::Person => &PERSON,
-            Entity::Auction => &AUCTION,
-            Entity::Bid => &BID,
-        }
-    }
-
     fn numbers(&self, entity: Entity, field: Field, events: Events<'_>) -> Vec<i64> {
         let bid = |number| self.ballast.event(Entity::Bid, number);
         match (entity, field) {
@@ -291,6 +273,7 @@ impl Preset for Mixed {
     fn texts(&self, entity: Entity, field: Field, events: Events<'_>) -> Result<ArrayRef> {
         let numbers = || events.numbers.iter().copied();
         let person = |number| self.ballast.event(Entity::Person, number);
+        let auction = |number| self.ballast.event(Entity::Auction, number);
         let picked = |list: &List, draw: u64, half: fn(u64, u64) -> u64, count: usize| {
             list.column(numbers().map(|number| half(person(number).bits(draw), count as u64)))
         };
@@ -310,8 +293,10 @@ impl Preset for Mixed {
                     text,
                 );
             })),
-            Field::ItemName => self.ballast.cuts(entity, draw::ITEM, events, [3, 20]),
-            Field::Description => self.ballast.cuts(entity, draw::DESCRIPTION, events, [3, 100]),
+            Field::ItemName => self.items.column(numbers().map(|n| auction(n).bits(draw::ITEM))),
+            Field::Description => {
+                self.descriptions.column(numbers().map(|n| auction(n).bits(draw::DESCRIPTION)))
+            }
             Field::Channel => self.channels.column(numbers().map(|number| self.channel(number))),
             Field::Url => self.pages.column(numbers().map(|number| self.channel(number))),
             Field::Extra => self.ballast.extra(entity, events),
@@ -342,5 +327,6 @@ pub const AUCTION: [Field; 9] = [
     Field::Category,
     Field::Extra,
 ];
-const BID: [Field; 6] =
+/// The columns of a bid.
+pub const BID: [Field; 6] =
     [Field::Auction, Field::Bidder, Field::Price, Field::Channel, Field::Url, Field::Extra];

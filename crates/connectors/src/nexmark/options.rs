@@ -5,12 +5,12 @@ use thalweg_core::text::parse_timestamp;
 use thalweg_core::types;
 use thalweg_core::{DataType, Error, Result};
 
-use super::beam::Beam;
+use super::beam::{self, Beam};
 use super::columns::{Column, Field, Preset};
 use super::events::{EVENTS_MAX, Entity, STRIDE, Selection};
-use super::jet::Jet;
-use super::mixed::Mixed;
-use super::peer::Peer;
+use super::jet::{self, Jet};
+use super::mixed::{self, Mixed};
+use super::peer::{self, Peer};
 use crate::options::{Known, Options, near_miss};
 
 const KNOWN: Known = Known {
@@ -65,6 +65,22 @@ impl PresetName {
         Self::ALL[self as usize].0
     }
 
+    /// The columns of an entity, besides the time and the number of the event.
+    fn fields(self, entity: Entity) -> &'static [Field] {
+        match (self, entity) {
+            (PresetName::Nexmark | PresetName::Beam, Entity::Person) => &mixed::PERSON,
+            (PresetName::Nexmark | PresetName::Beam, Entity::Auction) => &mixed::AUCTION,
+            (PresetName::Nexmark, Entity::Bid) => &mixed::BID,
+            (PresetName::Beam, Entity::Bid) => &beam::BID,
+            (PresetName::Jet, Entity::Person) => &jet::PERSON,
+            (PresetName::Jet, Entity::Auction) => &jet::AUCTION,
+            (PresetName::Jet, Entity::Bid) => &jet::BID,
+            (PresetName::Peer, Entity::Person) => &peer::PERSON,
+            (PresetName::Peer, Entity::Auction) => &peer::AUCTION,
+            (PresetName::Peer, Entity::Bid) => &peer::BID,
+        }
+    }
+
     fn event_time_rate(self) -> u64 {
         match self {
             PresetName::Nexmark | PresetName::Beam => 10_000,
@@ -91,8 +107,8 @@ pub enum Base {
 
 /// The checked options.
 pub struct NexmarkOptions {
-    /// Makes the values.
-    pub preset: Box<dyn Preset>,
+    /// Which values events have.
+    pub values: Values,
     /// One per declared column.
     pub columns: Vec<Column>,
     /// Which events the table has.
@@ -120,17 +136,16 @@ impl NexmarkOptions {
                 .conflict("preset 'jet' has a stream for each kind, and no 'kind' = 'event'")
                 .hint("declare a table for each kind"));
         }
-        let preset = preset(&options, name)?;
+        let values = values(&options, name)?;
         let columns = request.schema.columns.iter();
-        let columns = columns
-            .map(|column| resolve(&options, name, preset.as_ref(), entity, column))
-            .collect::<Result<_>>()?;
+        let columns =
+            columns.map(|column| resolve(&options, name, entity, column)).collect::<Result<_>>()?;
         let events_per_second = rate(&options)?;
         let event_time_per_second = positive(&options, "event-time-rate")?
             .or(events_per_second)
             .unwrap_or(name.event_time_rate());
         Ok(NexmarkOptions {
-            preset,
+            values,
             columns,
             selection: selection(&options, entity, name != PresetName::Jet)?,
             events_per_second,
@@ -140,26 +155,41 @@ impl NexmarkOptions {
     }
 }
 
-fn preset(options: &Options<'_>, name: PresetName) -> Result<Box<dyn Preset>> {
+/// Which values events have.
+#[derive(Clone, Copy, Debug)]
+pub struct Values {
+    preset: PresetName,
+    seed: u64,
+    keys: u64,
+    categories: u64,
+}
+
+impl Values {
+    /// Prepares to make them.
+    pub fn preset(&self) -> Result<Box<dyn Preset>> {
+        Ok(match self.preset {
+            PresetName::Nexmark => Box::new(Mixed::new(self.seed)?),
+            PresetName::Beam => Box::new(Beam::new()?),
+            PresetName::Peer => Box::new(Peer::new()),
+            PresetName::Jet => Box::new(Jet::new(self.seed, self.keys, self.categories)),
+        })
+    }
+}
+
+fn values(options: &Options<'_>, preset: PresetName) -> Result<Values> {
     let only = |option: &str, presets: &[PresetName]| match options.get(option) {
-        Some(_) if !presets.contains(&name) => Err(options.conflict(&format!(
-            "preset '{}' has one form: option '{option}' has no meaning",
-            name.text()
-        ))),
+        Some(_) if !presets.contains(&preset) => Err(options
+            .conflict(&format!("option '{option}' has no meaning in preset '{}'", preset.text()))),
         _ => Ok(()),
     };
     only("seed", &[PresetName::Nexmark, PresetName::Jet])?;
     only("keys", &[PresetName::Jet])?;
     only("categories", &[PresetName::Jet])?;
-    let seed = options.number("seed")?.unwrap_or(0);
-    Ok(match name {
-        PresetName::Nexmark => Box::new(Mixed::new(seed)),
-        PresetName::Beam => Box::new(Beam::new()),
-        PresetName::Peer => Box::new(Peer::new()),
-        PresetName::Jet => {
-            let keys = small(options, "keys", 10_000)?;
-            Box::new(Jet::new(seed, keys, small(options, "categories", 10)?))
-        }
+    Ok(Values {
+        preset,
+        seed: options.number("seed")?.unwrap_or(0),
+        keys: small(options, "keys", 10_000)?,
+        categories: small(options, "categories", 10)?,
     })
 }
 
@@ -240,13 +270,12 @@ fn kind_name(entity: Option<Entity>) -> &'static str {
 fn resolve(
     options: &Options<'_>,
     name: PresetName,
-    preset: &dyn Preset,
     entity: Option<Entity>,
     column: &types::Column,
 ) -> Result<Column> {
     let data_type = &column.column_type.data_type;
     if let Some(entity) = entity {
-        let field = field(options, name, preset, Some(entity), &column.name, data_type)?;
+        let field = field(options, name, Some(entity), &column.name, data_type)?;
         return Ok(Column::Plain(entity, field, data_type.clone()));
     }
     let wrong = |expected: &str| wrong_type(options, &column.name, data_type, expected);
@@ -256,7 +285,7 @@ fn resolve(
             let one = |inner: &types::Column| {
                 let data_type = &inner.column_type.data_type;
                 let path = format!("{}.{}", column.name, inner.name);
-                let field = field(options, name, preset, Some(entity), &path, data_type)?;
+                let field = field(options, name, Some(entity), &path, data_type)?;
                 Ok((field, data_type.clone()))
             };
             let fields = inner.iter().map(one).collect::<Result<_>>()?;
@@ -274,7 +303,7 @@ fn resolve(
             _ => Err(wrong("INT")),
         },
         (None, _) => {
-            let field = field(options, name, preset, None, &column.name, data_type)?;
+            let field = field(options, name, None, &column.name, data_type)?;
             Ok(Column::Plain(Entity::Bid, field, data_type.clone()))
         }
     }
@@ -284,13 +313,12 @@ fn resolve(
 fn field(
     options: &Options<'_>,
     name: PresetName,
-    preset: &dyn Preset,
     entity: Option<Entity>,
     path: &str,
     data_type: &DataType,
 ) -> Result<Field> {
     let common = [Field::DateTime, Field::Sequence];
-    let fields = entity.map_or(&[][..], |entity| preset.fields(entity)).iter().chain(&common);
+    let fields = entity.map_or(&[][..], |entity| name.fields(entity)).iter().chain(&common);
     let written = path.rsplit_once('.').map_or(path, |(_, last)| last);
     let found = fields.clone().find(|field| field.name().eq_ignore_ascii_case(written));
     let Some(found) = found else {

@@ -51,20 +51,15 @@ fn price(number: u64) -> i64 {
     1 + upper(bits, 10_000_000) as i64
 }
 
-const PERSON: [Field; 3] = [Field::Id, Field::Name, Field::City];
-const AUCTION: [Field; 5] =
+/// The columns of a person.
+pub const PERSON: [Field; 3] = [Field::Id, Field::Name, Field::City];
+/// The columns of an auction.
+pub const AUCTION: [Field; 5] =
     [Field::Id, Field::Seller, Field::Category, Field::InitialBid, Field::ItemName];
-const BID: [Field; 4] = [Field::Auction, Field::Bidder, Field::Price, Field::Channel];
+/// The columns of a bid.
+pub const BID: [Field; 4] = [Field::Auction, Field::Bidder, Field::Price, Field::Channel];
 
 impl Preset for Peer {
-    fn fields(&self, entity: Entity) -> &'static [Field] {
-        match entity {
-            Entity::Person => &PERSON,
-            Entity::Auction => &AUCTION,
-            Entity::Bid => &BID,
-        }
-    }
-
     fn numbers(&self, entity: Entity, field: Field, events: Events<'_>) -> Vec<i64> {
         match (entity, field) {
             (Entity::Person, _) => events.map(last_person),

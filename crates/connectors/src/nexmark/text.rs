@@ -32,33 +32,38 @@ impl List {
 pub struct Letters(Buffer);
 
 /// Stays in a processor's second cache.
-const LETTERS: usize = 1 << 18;
-/// The longest text that is cut.
-const CUT_MAX: u64 = 512;
+const LETTERS: u64 = 1 << 18;
+/// How many different cuts there are. They are cut once: to check the letters of every row again
+/// would take most of the time of a bid.
+const CUTS: u64 = 1 << 14;
 
 impl Letters {
     /// The letters of a stream.
     pub fn new(stream: Stream) -> Self {
         let letter = |at| b'a' + upper(stream.event(at).bits(0), 26) as u8;
-        Letters(Buffer::from_vec((0..LETTERS as u64).map(letter).collect::<Vec<u8>>()))
+        Letters(Buffer::from_vec((0..LETTERS).map(letter).collect::<Vec<u8>>()))
     }
 
-    /// A column of texts, each with a length in `shortest..=longest`, at most 512, and a place that
-    /// the random bits choose.
-    pub fn column(
-        &self,
-        bits: impl Iterator<Item = u64>,
-        shortest: u64,
-        longest: u64,
-    ) -> Result<ArrayRef> {
-        let places = LETTERS as u64 - CUT_MAX;
-        let view = |bits| {
-            let from = upper(bits, places) as usize;
-            let length = shortest + lower(bits, longest - shortest + 1);
-            make_view(&self.0[from..from + length as usize], 0, from as u32)
+    /// Texts, each with a length in `shortest..=longest`.
+    pub fn cuts(&self, stream: Stream, shortest: u64, longest: u64) -> Result<Cuts> {
+        let view = |at| {
+            let bits = stream.event(at).bits(0);
+            let from = upper(bits, LETTERS - longest) as usize;
+            let length = (shortest + lower(bits, longest - shortest + 1)) as usize;
+            make_view(&self.0[from..from + length], 0, from as u32)
         };
-        let views: ScalarBuffer<u128> = bits.map(view).collect();
-        Ok(Arc::new(StringViewArray::try_new(views, vec![self.0.clone()], None)?))
+        let views: ScalarBuffer<u128> = (0..CUTS).map(view).collect();
+        Ok(Cuts(List(StringViewArray::try_new(views, vec![self.0.clone()], None)?)))
+    }
+}
+
+/// Pieces of random letters.
+pub struct Cuts(List);
+
+impl Cuts {
+    /// A column of the cuts that the random bits choose.
+    pub fn column(&self, bits: impl Iterator<Item = u64>) -> Result<ArrayRef> {
+        self.0.column(bits.map(|bits| upper(bits, CUTS)))
     }
 }
 

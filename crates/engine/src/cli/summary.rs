@@ -206,6 +206,7 @@ mod tests {
             metrics: MetricsSnapshot { stages },
             elapsed: Duration::from_millis(500),
             latency: None,
+            passage: None,
             peak_bytes: 2048,
             cancelled: false,
         }

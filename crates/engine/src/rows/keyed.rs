@@ -14,6 +14,7 @@ use thalweg_core::operator::{Partition, WatermarkCall, WatermarkInterest};
 use thalweg_core::time::Grid;
 use thalweg_core::{
     Bundle, Opening, Operator, OperatorClass, Output, Piece, Place, Progress, Result, Route,
+    Watermark,
 };
 use thalweg_operators::keys::partition_of;
 
@@ -156,6 +157,10 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
         };
         self.send(output, Place::WindowEnds)?;
         Ok(progress)
+    }
+
+    fn wakes_at(&self) -> Watermark {
+        self.timers.first()
     }
 
     fn state_bytes(&self) -> usize {

@@ -75,6 +75,15 @@ impl<K: RowKey> Timers<K> {
         Some((self.firing_ms?, key))
     }
 
+    /// The watermark from which on the first timer fires.
+    pub(super) fn first(&self) -> Watermark {
+        let first_ms = self.firing_ms.or_else(|| self.waiting.keys().next().copied());
+        match first_ms {
+            Some(first_ms) if first_ms < AT_END => Watermark(first_ms - 1),
+            _ => Watermark::END,
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.count
     }

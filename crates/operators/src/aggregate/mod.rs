@@ -13,6 +13,9 @@
 //! - *Invertible* ones can take a merged state out again ([`AggregateCall::is_invertible`]), which
 //!   sliding windows use.
 //!
+//! Where results are wanted after each row, and rows may be taken back, a [`RunningAggregate`] stands
+//! in for the accumulator ([`AggregateCall::running`]).
+//!
 //! FILTER is applied by the caller, which passes the accepted rows only. Result types are Flink's:
 //! [`resolve`].
 
@@ -22,6 +25,7 @@ mod extremes;
 mod fold;
 mod moments;
 mod ordinals;
+mod running;
 mod sums;
 mod user;
 mod values;
@@ -32,6 +36,8 @@ use arrow_array::ArrayRef;
 use thalweg_core::{Error, Result};
 
 pub use call::{AggregateCall, AggregateFunction, resolve};
+pub(crate) use running::mark_changes;
+pub use running::{RunInput, RunningAggregate, Step};
 pub use user::{UserAccumulator, UserAggregate};
 
 /// The place in arrival order of the bundle whose rows are taken.
@@ -79,6 +85,10 @@ pub trait Accumulator: Any + Send {
     fn grow(&mut self, groups: usize);
     /// Adds rows.
     fn update(&mut self, input: &UpdateInput<'_>) -> Result<()>;
+    /// Takes rows back that were added before. Only for users' aggregates that can.
+    fn retract(&mut self, _input: &UpdateInput<'_>) -> Result<()> {
+        Err(Error::internal("an aggregate that keeps no rows was asked to take one back"))
+    }
     /// Adds states.
     fn merge(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()>;
     /// Takes states out again that were merged before. Only for invertible aggregates.

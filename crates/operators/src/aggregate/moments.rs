@@ -46,6 +46,27 @@ pub(super) struct Welford {
     squares: f64,
 }
 
+impl Welford {
+    /// Adds a value.
+    pub(super) fn add(&mut self, value: f64) {
+        self.count += 1;
+        let before = value - self.mean;
+        self.mean += before / self.count as f64;
+        self.squares += before * (value - self.mean);
+    }
+    /// Takes a value out: the step of [`Welford::add`] backwards.
+    pub(super) fn remove(&mut self, value: f64) {
+        if self.count <= 1 {
+            *self = Welford { count: self.count - 1, ..Welford::default() };
+            return;
+        }
+        self.count -= 1;
+        let after = value - self.mean;
+        self.mean -= after / self.count as f64;
+        self.squares -= after * (value - self.mean);
+    }
+}
+
 /// Of FLOAT and DOUBLE.
 #[derive(Clone)]
 pub(super) struct Moments {
@@ -53,16 +74,22 @@ pub(super) struct Moments {
     pub(super) result: DataType,
 }
 
+impl Moments {
+    /// The result of a group.
+    pub(super) fn value(&self, group: &Welford) -> Option<f64> {
+        match self.kind.finish(group.squares, group.count) {
+            Some(_) if group.squares.is_nan() => Some(f64::NAN),
+            other => other,
+        }
+    }
+}
+
 impl Fold for Moments {
     type Group = Welford;
 
     fn update(&self, groups: &mut [Welford], input: &UpdateInput<'_>) -> Result<()> {
         for_each_float(input.column()?, input, |id, value| {
-            let group = &mut groups[id];
-            group.count += 1;
-            let before = value - group.mean;
-            group.mean += before / group.count as f64;
-            group.squares += before * (value - group.mean);
+            groups[id].add(value);
         })
     }
     fn merge(&self, into: &mut Welford, from: &Welford) {
@@ -81,14 +108,7 @@ impl Fold for Moments {
         into.count = count;
     }
     fn evaluate(&self, groups: &[Welford], ids: &[u32]) -> Result<ArrayRef> {
-        let values = ids.iter().map(|&id| {
-            let group = groups[id as usize];
-            let squares = if group.squares.is_nan() { f64::NAN } else { group.squares };
-            match self.kind.finish(squares, group.count) {
-                Some(_) if squares.is_nan() => Some(f64::NAN),
-                other => other,
-            }
-        });
+        let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(float_array(&self.result, values))
     }
 }
@@ -101,6 +121,40 @@ pub(super) struct Powers<T> {
     squares: T,
 }
 
+impl Powers<i128> {
+    /// Adds a value.
+    pub(super) fn add(&mut self, value: i64) {
+        let value = i128::from(value);
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(value);
+        self.squares = self.squares.wrapping_add(value * value);
+    }
+    /// Takes a value out.
+    pub(super) fn remove(&mut self, value: i64) {
+        let value = i128::from(value);
+        self.count -= 1;
+        self.sum = self.sum.wrapping_sub(value);
+        self.squares = self.squares.wrapping_sub(value * value);
+    }
+}
+
+impl Powers<i256> {
+    /// Adds an unscaled DECIMAL.
+    pub(super) fn add(&mut self, value: i128) {
+        let value = i256::from_i128(value);
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(value);
+        self.squares = self.squares.wrapping_add(value.wrapping_mul(value));
+    }
+    /// Takes an unscaled DECIMAL out.
+    pub(super) fn remove(&mut self, value: i128) {
+        let value = i256::from_i128(value);
+        self.count -= 1;
+        self.sum = self.sum.wrapping_sub(value);
+        self.squares = self.squares.wrapping_sub(value.wrapping_mul(value));
+    }
+}
+
 /// Of integers.
 #[derive(Clone)]
 pub(super) struct IntegerMoments {
@@ -108,15 +162,21 @@ pub(super) struct IntegerMoments {
     pub(super) result: DataType,
 }
 
+impl IntegerMoments {
+    /// The result of a group.
+    pub(super) fn value(&self, group: &Powers<i128>) -> Option<i64> {
+        let (sum, squares) = (i256::from_i128(group.sum), i256::from_i128(group.squares));
+        let distance = squared_distance(group.count, sum, squares)?;
+        Some(self.kind.finish(distance, group.count)?.trunc() as i64)
+    }
+}
+
 impl Fold for IntegerMoments {
     type Group = Powers<i128>;
 
     fn update(&self, groups: &mut [Powers<i128>], input: &UpdateInput<'_>) -> Result<()> {
         for_each_integer(input.column()?, input, |id, value| {
-            let (group, value) = (&mut groups[id], i128::from(value));
-            group.count += 1;
-            group.sum = group.sum.wrapping_add(value);
-            group.squares = group.squares.wrapping_add(value * value);
+            groups[id].add(value);
         })
     }
     fn merge(&self, into: &mut Powers<i128>, from: &Powers<i128>) {
@@ -131,12 +191,7 @@ impl Fold for IntegerMoments {
         true
     }
     fn evaluate(&self, groups: &[Powers<i128>], ids: &[u32]) -> Result<ArrayRef> {
-        let values = ids.iter().map(|&id| {
-            let Powers { count, sum, squares } = groups[id as usize];
-            let (sum, squares) = (i256::from_i128(sum), i256::from_i128(squares));
-            let distance = squared_distance(count, sum, squares)?;
-            Some(self.kind.finish(distance, count)?.trunc() as i64)
-        });
+        let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(integer_array(&self.result, values))
     }
 }
@@ -162,15 +217,25 @@ pub(super) struct DecimalMoments {
     pub(super) result: DataType,
 }
 
+impl DecimalMoments {
+    /// The unscaled result of a group.
+    pub(super) fn value(&self, group: &Powers<i256>) -> Option<i128> {
+        let DataType::Decimal(_, result_scale) = self.result else { return None };
+        let unit = 10f64.powi(i32::from(self.scale));
+        let fine = 10f64.powi(i32::from(result_scale));
+        let Powers { count, sum, squares } = *group;
+        let distance = squared_distance(count, sum, squares)? / (unit * unit);
+        let value = (self.kind.finish(distance, count)? * fine).round();
+        (value.abs() < 1e38).then_some(value as i128)
+    }
+}
+
 impl Fold for DecimalMoments {
     type Group = Powers<i256>;
 
     fn update(&self, groups: &mut [Powers<i256>], input: &UpdateInput<'_>) -> Result<()> {
         for_each_value::<Decimal128Type>(input.column()?, input, |id, value, _| {
-            let (group, value) = (&mut groups[id], i256::from_i128(value));
-            group.count += 1;
-            group.sum = group.sum.wrapping_add(value);
-            group.squares = group.squares.wrapping_add(value.wrapping_mul(value));
+            groups[id].add(value);
         })
     }
     fn merge(&self, into: &mut Powers<i256>, from: &Powers<i256>) {
@@ -185,17 +250,7 @@ impl Fold for DecimalMoments {
         true
     }
     fn evaluate(&self, groups: &[Powers<i256>], ids: &[u32]) -> Result<ArrayRef> {
-        let DataType::Decimal(_, result_scale) = self.result else {
-            return Err(thalweg_core::Error::internal("a DECIMAL variance of another type"));
-        };
-        let unit = 10f64.powi(i32::from(self.scale));
-        let fine = 10f64.powi(i32::from(result_scale));
-        let values = ids.iter().map(|&id| {
-            let Powers { count, sum, squares } = groups[id as usize];
-            let distance = squared_distance(count, sum, squares)? / (unit * unit);
-            let value = (self.kind.finish(distance, count)? * fine).round();
-            (value.abs() < 1e38).then_some(value as i128)
-        });
+        let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(decimal_array(&self.result, values))
     }
 }

@@ -57,6 +57,51 @@ pub(super) struct Sum<T> {
     count: i64,
 }
 
+impl Sum<i64> {
+    /// Adds a value.
+    #[inline(always)]
+    pub(super) fn add(&mut self, value: i64) {
+        self.sum = self.sum.wrapping_add(value);
+        self.count += 1;
+    }
+    /// Takes a value out.
+    #[inline(always)]
+    pub(super) fn remove(&mut self, value: i64) {
+        self.sum = self.sum.wrapping_sub(value);
+        self.count -= 1;
+    }
+}
+
+impl Sum<f64> {
+    /// Adds a value.
+    #[inline(always)]
+    pub(super) fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.count += 1;
+    }
+    /// Takes a value out.
+    #[inline(always)]
+    pub(super) fn remove(&mut self, value: f64) {
+        self.sum -= value;
+        self.count -= 1;
+    }
+}
+
+impl<W: Wide> Sum<W> {
+    /// Adds an unscaled DECIMAL.
+    #[inline(always)]
+    pub(super) fn add_decimal(&mut self, value: i128) {
+        self.sum = self.sum.add_value(value);
+        self.count += 1;
+    }
+    /// Takes an unscaled DECIMAL out.
+    #[inline(always)]
+    pub(super) fn remove_decimal(&mut self, value: i128) {
+        self.sum = self.sum.minus(W::default().add_value(value));
+        self.count -= 1;
+    }
+}
+
 /// SUM and AVG of integers.
 #[derive(Clone)]
 pub(super) struct IntegerSum {
@@ -64,14 +109,22 @@ pub(super) struct IntegerSum {
     pub(super) mean: bool,
 }
 
+impl IntegerSum {
+    /// The result of a group, in 64 bits that a narrower type wraps from.
+    #[inline(always)]
+    pub(super) fn value(&self, group: &Sum<i64>) -> Option<i64> {
+        let Sum { sum, count } = *group;
+        let value = if self.mean { sum.checked_div(count)? } else { sum };
+        (count > 0).then_some(value)
+    }
+}
+
 impl Fold for IntegerSum {
     type Group = Sum<i64>;
 
     fn update(&self, groups: &mut [Sum<i64>], input: &UpdateInput<'_>) -> Result<()> {
         for_each_integer(input.column()?, input, |id, value| {
-            let group = &mut groups[id];
-            group.sum = group.sum.wrapping_add(value);
-            group.count += 1;
+            groups[id].add(value);
         })
     }
     fn merge(&self, into: &mut Sum<i64>, from: &Sum<i64>) {
@@ -84,11 +137,7 @@ impl Fold for IntegerSum {
         true
     }
     fn evaluate(&self, groups: &[Sum<i64>], ids: &[u32]) -> Result<ArrayRef> {
-        let values = ids.iter().map(|&id| {
-            let Sum { sum, count } = groups[id as usize];
-            let value = if self.mean { sum.checked_div(count)? } else { sum };
-            (count > 0).then_some(value)
-        });
+        let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(integer_array(&self.result, values))
     }
 }
@@ -100,13 +149,22 @@ pub(super) struct FloatSum {
     pub(super) mean: bool,
 }
 
+impl FloatSum {
+    /// The result of a group.
+    #[inline(always)]
+    pub(super) fn value(&self, group: &Sum<f64>) -> Option<f64> {
+        let Sum { sum, count } = *group;
+        let value = if self.mean { sum / count as f64 } else { sum };
+        (count > 0).then_some(value)
+    }
+}
+
 impl Fold for FloatSum {
     type Group = Sum<f64>;
 
     fn update(&self, groups: &mut [Sum<f64>], input: &UpdateInput<'_>) -> Result<()> {
         for_each_float(input.column()?, input, |id, value| {
-            groups[id].sum += value;
-            groups[id].count += 1;
+            groups[id].add(value);
         })
     }
     fn merge(&self, into: &mut Sum<f64>, from: &Sum<f64>) {
@@ -114,11 +172,7 @@ impl Fold for FloatSum {
         into.count += from.count;
     }
     fn evaluate(&self, groups: &[Sum<f64>], ids: &[u32]) -> Result<ArrayRef> {
-        let values = ids.iter().map(|&id| {
-            let Sum { sum, count } = groups[id as usize];
-            let value = if self.mean { sum / count as f64 } else { sum };
-            (count > 0).then_some(value)
-        });
+        let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(float_array(&self.result, values))
     }
 }
@@ -187,14 +241,26 @@ impl<W> DecimalSum<W> {
     }
 }
 
+impl<W: Wide> DecimalSum<W> {
+    /// The unscaled result of a group; `None` also where it has too many digits.
+    pub(super) fn value(&self, group: &Sum<W>) -> Option<i128> {
+        let Sum { sum, count } = *group;
+        if count <= 0 {
+            return None;
+        }
+        if !self.mean {
+            return fits(sum.wide());
+        }
+        fits(divide_half_up(sum.wide().checked_mul(self.factor)?, i256::from_i128(count.into())))
+    }
+}
+
 impl<W: Wide> Fold for DecimalSum<W> {
     type Group = Sum<W>;
 
     fn update(&self, groups: &mut [Sum<W>], input: &UpdateInput<'_>) -> Result<()> {
         for_each_value::<Decimal128Type>(input.column()?, input, |id, value, _| {
-            let group = &mut groups[id];
-            group.sum = group.sum.add_value(value);
-            group.count += 1;
+            groups[id].add_decimal(value);
         })
     }
     fn merge(&self, into: &mut Sum<W>, from: &Sum<W>) {
@@ -207,18 +273,7 @@ impl<W: Wide> Fold for DecimalSum<W> {
         true
     }
     fn evaluate(&self, groups: &[Sum<W>], ids: &[u32]) -> Result<ArrayRef> {
-        let values = ids.iter().map(|&id| {
-            let Sum { sum, count } = groups[id as usize];
-            if count == 0 {
-                return None;
-            }
-            let value = if self.mean {
-                divide_half_up(sum.wide().checked_mul(self.factor)?, i256::from_i128(count.into()))
-            } else {
-                sum.wide()
-            };
-            fits(value)
-        });
+        let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(decimal_array(&self.result, values))
     }
 }

@@ -18,12 +18,22 @@ pub trait UserAggregate: Send + Sync {
     fn result_type(&self, argument: &ColumnType) -> Result<DataType>;
     /// An empty state for a result of this type.
     fn create(&self) -> Box<dyn UserAccumulator>;
+    /// True if its states can take values back ([`UserAccumulator::retract`]): only then may it be
+    /// applied to rows that are updated or deleted.
+    fn retracts(&self) -> bool {
+        false
+    }
 }
 
 /// The state of one group of a user's aggregate.
 pub trait UserAccumulator: Any + Send {
     /// Adds values, in arrival order, NULLs included.
     fn accumulate(&mut self, values: &ArrayRef) -> Result<()>;
+    /// Takes values back that were added, NULLs included. Called only if the function
+    /// [`retracts`](UserAggregate::retracts).
+    fn retract(&mut self, _values: &ArrayRef) -> Result<()> {
+        Err(Error::user("a user's aggregate says that it takes values back, and does not"))
+    }
     /// Adds a state of the same function (`(other as &dyn Any).downcast_ref()`), whose values came
     /// later.
     fn merge(&mut self, other: &dyn UserAccumulator) -> Result<()>;
@@ -45,6 +55,27 @@ impl UserGroups {
     pub(super) fn new(function: Arc<dyn UserAggregate>) -> Self {
         UserGroups { function, groups: Vec::new() }
     }
+
+    /// Gives each group its values, in arrival order.
+    fn each_group(
+        &mut self,
+        input: &UpdateInput<'_>,
+        give: impl Fn(&mut dyn UserAccumulator, &ArrayRef) -> Result<()>,
+    ) -> Result<()> {
+        let mut order: Vec<(u32, u32)> =
+            input.ids.iter().enumerate().map(|(place, &id)| (id, input.row(place))).collect();
+        // Stable by group: rows of one group stay in arrival order.
+        order.sort_by_key(|&(id, _)| id);
+        let column = input.column()?;
+        for run in order.chunk_by(|a, b| a.0 == b.0) {
+            let rows: Vec<u32> = run.iter().map(|&(_, row)| row).collect();
+            let values = select(column, Some(&rows))?;
+            let state =
+                self.groups[run[0].0 as usize].get_or_insert_with(|| self.function.create());
+            give(state.as_mut(), &values)?;
+        }
+        Ok(())
+    }
 }
 
 impl Accumulator for UserGroups {
@@ -54,19 +85,10 @@ impl Accumulator for UserGroups {
         }
     }
     fn update(&mut self, input: &UpdateInput<'_>) -> Result<()> {
-        let mut order: Vec<(u32, u32)> =
-            input.ids.iter().enumerate().map(|(place, &id)| (id, input.row(place))).collect();
-        // Stable by group: rows of one group stay in arrival order.
-        order.sort_by_key(|&(id, _)| id);
-        let column = input.column()?;
-        for run in order.chunk_by(|a, b| a.0 == b.0) {
-            let rows: Vec<u32> = run.iter().map(|&(_, row)| row).collect();
-            let values = select(column, Some(&rows))?;
-            self.groups[run[0].0 as usize]
-                .get_or_insert_with(|| self.function.create())
-                .accumulate(&values)?;
-        }
-        Ok(())
+        self.each_group(input, |state, values| state.accumulate(values))
+    }
+    fn retract(&mut self, input: &UpdateInput<'_>) -> Result<()> {
+        self.each_group(input, |state, values| state.retract(values))
     }
     fn merge(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()> {
         let from = concrete::<Self>(from)?;

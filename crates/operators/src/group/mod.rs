@@ -1,1 +1,169 @@
-//! Aggregation without windows, as a changelog.
+//! GROUP BY and SELECT DISTINCT without windows: a table of results, kept up to date by a changelog.
+//!
+//! Each row changes the result of its key, and the change leaves at once: `+I` for the first row of
+//! a key, `-U` with the old and `+U` with the new result for a later one, nothing if the result
+//! stays the same, `-D` when a retraction leaves the key without rows. Without calls (DISTINCT)
+//! there is only the `+I` of a new key and the `-D` of one that goes. Without keys there is one
+//! group, which does not exist before its first row: no input gives no output.
+//!
+//! | option | effect |
+//! |---|---|
+//! | `retracts` | rows may be taken back; aggregates keep what they need for it |
+//! | `mini_batch` | one net change per key and piece, caused by the key's last row in it |
+//! | `state_ttl_ms` | a key that no row has reached for so long is forgotten, without a change; updates of results leave even if nothing changes, so that what follows stays fresh too |
+//!
+//! Invariants:
+//! - What leaves because of a row depends on the rows of its key before it, and on nothing else, in
+//!   serial order; except under `mini_batch` and `state_ttl_ms`, which go by pieces and by the wall
+//!   clock.
+//! - A retraction for a key without rows is ignored, as in Flink: its state was forgotten.
+//! - State follows the live keys: when the last row of a key is taken back, its state is emptied
+//!   and its number given to another.
+//!
+//! It has no watermarks of its own and judges no lateness. HAVING is a filter behind it.
+
+mod changes;
+mod expiry;
+mod partition;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::{
+    Bundle, Column, DataType, Error, Opening, Operator, OperatorClass, Partition, Result, Route,
+    TableSchema,
+};
+
+use crate::aggregate::{AggregateCall, RunningAggregate};
+use crate::keys::{KeyTable, hash_keys, partition_of};
+use crate::limit::route_to_first;
+use partition::GroupPartition;
+
+/// What is grouped and computed.
+#[derive(Clone, Debug)]
+pub struct GroupSpec {
+    /// The input columns that make the key; none for a global aggregate.
+    pub keys: Vec<usize>,
+    /// What is computed; nothing for DISTINCT.
+    pub calls: Vec<AggregateCall>,
+    /// The columns that come in.
+    pub input: TableSchema,
+    /// True if the input may hold `-U` and `-D`.
+    pub retracts: bool,
+    /// How long a key is kept without a row, in processing time; `None` and 0 for ever.
+    pub state_ttl_ms: Option<i64>,
+    /// True for one net change per key and piece.
+    pub mini_batch: bool,
+}
+
+impl GroupSpec {
+    fn key_types(&self) -> Vec<DataType> {
+        let data_type = |&key: &usize| self.input.columns[key].column_type.data_type.clone();
+        self.keys.iter().map(data_type).collect()
+    }
+
+    /// An empty column of states for each call.
+    fn aggregates(&self) -> Result<Vec<Box<dyn RunningAggregate>>> {
+        let build = |call: &AggregateCall| {
+            let argument = call.argument.map(|at| &self.input.columns[at].column_type.data_type);
+            call.running(argument, self.retracts)
+        };
+        self.calls.iter().map(build).collect()
+    }
+
+    fn check(&self) -> Result<()> {
+        let named = self.calls.iter().flat_map(|call| call.argument.into_iter().chain(call.filter));
+        if let Some(column) =
+            self.keys.iter().copied().chain(named).find(|&c| c >= self.input.len())
+        {
+            return Err(Error::internal(format!("there is no input column {column}")));
+        }
+        let is_condition =
+            |&at: &usize| self.input.columns[at].column_type.data_type == DataType::Boolean;
+        if !self.calls.iter().filter_map(|call| call.filter.as_ref()).all(is_condition) {
+            return Err(Error::internal("FILTER names a column that is not BOOLEAN"));
+        }
+        if self.keys.is_empty() && self.calls.is_empty() {
+            return Err(Error::internal("an aggregate without keys and calls"));
+        }
+        Ok(())
+    }
+
+    fn output(&self) -> TableSchema {
+        let keys = self.keys.iter().map(|&key| self.input.columns[key].clone());
+        let calls = self.calls.iter().map(|call| Column::new(&call.name, call.result.clone()));
+        TableSchema::new(keys.chain(calls).collect())
+    }
+}
+
+/// `GROUP BY`, `SELECT DISTINCT`, and aggregates over a whole stream.
+pub struct GroupAggregate {
+    spec: Arc<GroupSpec>,
+    schema: TableSchema,
+}
+
+impl GroupAggregate {
+    /// An aggregate of this specification.
+    ///
+    /// # Errors
+    /// If a key or an argument is of a type that cannot be grouped by or aggregated, or if a user's
+    /// function would have to take values back and cannot.
+    pub fn new(spec: GroupSpec) -> Result<Self> {
+        spec.check()?;
+        KeyTable::new(&spec.key_types())?;
+        spec.aggregates()?;
+        let schema = spec.output();
+        Ok(GroupAggregate { spec: Arc::new(spec), schema })
+    }
+
+    /// The columns that come out: the keys, then the results of the calls.
+    pub fn output_schema(&self) -> &TableSchema {
+        &self.schema
+    }
+
+    /// True if nothing that has left is ever changed: DISTINCT over a stream that only inserts.
+    pub fn emits_inserts_only(&self) -> bool {
+        self.spec.calls.is_empty() && !self.spec.retracts
+    }
+}
+
+impl Operator for GroupAggregate {
+    fn name(&self) -> String {
+        let names: Vec<&str> =
+            self.spec.keys.iter().map(|&key| &self.spec.input.columns[key].name[..]).collect();
+        match (names.is_empty(), self.spec.calls.is_empty()) {
+            (true, _) => "aggregate".to_string(),
+            (false, true) => format!("distinct {}", names.join(", ")),
+            (false, false) => format!("group by {}", names.join(", ")),
+        }
+    }
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Sequenced
+    }
+    fn is_singleton(&self) -> bool {
+        self.spec.keys.is_empty()
+    }
+    fn watermark_interest(&self) -> WatermarkInterest {
+        WatermarkInterest::EndOnly
+    }
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
+        if self.spec.keys.is_empty() || partitions == 1 {
+            return Ok(route_to_first(bundle, partitions));
+        }
+        let rows = bundle.num_rows();
+        let column = |&key: &usize| ArrayRef::clone(bundle.batch.column(key));
+        let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
+        let mut parts = vec![Vec::with_capacity(rows / partitions + rows / 8); partitions];
+        for (row, hash) in hash_keys(&columns, rows)?.into_iter().enumerate() {
+            parts[partition_of(hash, partitions)].push(row as u32);
+        }
+        Ok(Route::Scatter(parts))
+    }
+    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+        let (spec, schema) = (Arc::clone(&self.spec), self.schema.arrow());
+        Ok(Box::new(GroupPartition::new(spec, schema, self.emits_inserts_only())?))
+    }
+}

@@ -4,6 +4,7 @@
 //! joint watermarks, idleness and the orders of the contracts are those of a union, and nothing of
 //! them is written twice.
 
+mod bounded;
 pub mod interval;
 pub mod regular;
 pub mod set_operation;

@@ -8,7 +8,9 @@ use std::time::Duration;
 use thalweg_core::connector::{Assign, Waker};
 use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
 use thalweg_core::{Opening, OperatorClass, Result, Source, Watermark};
-use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Queue};
+use thalweg_ordering::sync::{
+    Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, Queue,
+};
 use thalweg_ordering::{Mailbox, Sleep};
 
 use super::{Job, Report, SinkReceivers};
@@ -124,13 +126,19 @@ fn stage_kind(
         StageKind::Operator(operator) => {
             let cells = match operator.partitions() {
                 _ if operator.is_singleton() => 1,
-                Some(partitions) => partitions.clamp(1, 256),
+                // More than the workers need would only make pieces smaller; results are the same.
+                Some(wanted) => {
+                    let most = options.partitions_max.unwrap_or(options.partitions());
+                    wanted.clamp(1, most.clamp(1, 256))
+                }
                 None => options.partitions(),
             };
             let make = |cell| {
                 Ok(Cell {
                     mailbox: Mailbox::new(),
                     barriers: AtomicUsize::new(0),
+                    finished: AtomicU64::new(0),
+                    wakes_at: AtomicI64::new(i64::MIN),
                     state: Mutex::new(CellState {
                         partition: operator.open(Opening {
                             partition: cell,

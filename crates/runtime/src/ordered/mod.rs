@@ -268,6 +268,8 @@ struct Dispatch {
     busy: bool,
     /// Barriers that wait for it.
     waiting: VecDeque<Arc<Barrier>>,
+    /// Items posted to each cell so far.
+    posted: Vec<u64>,
 }
 
 /// An element on its way through the partitions of an operator. The last one to finish a piece of
@@ -380,6 +382,7 @@ impl Dispatch {
             passed: Watermark::MIN,
             busy: false,
             waiting: VecDeque::new(),
+            posted: Vec::new(),
         }
     }
 }

@@ -87,6 +87,7 @@ impl Job {
     ) -> Result<Arc<Gather>> {
         let Routed { element, routes } = routed;
         let run = &self.stages[stage];
+        dispatch.posted.resize(operator.cells.len(), 0);
         let advanced = element.watermark.filter(|&watermark| watermark > dispatch.watermark);
         let pass = advanced.and_then(|watermark| match watermark {
             Watermark::END => Some(watermark),
@@ -114,7 +115,7 @@ impl Job {
             let bundle = &gather.bundles[number];
             StageMetrics::add(&run.metrics.rows_in, bundle.num_rows() as u64);
             StageMetrics::add(&run.metrics.bundles_in, 1);
-            self.post_bundle(stage, operator, &gather, number, route)?;
+            self.post_bundle(stage, operator, &mut dispatch.posted, (&gather, number), route)?;
         }
         if let Some(watermark) = advanced {
             dispatch.watermark = watermark;
@@ -128,15 +129,16 @@ impl Job {
         &self,
         stage: usize,
         operator: &OperatorRun,
-        gather: &Arc<Gather>,
-        bundle: usize,
+        posted: &mut [u64],
+        (gather, bundle): (&Arc<Gather>, usize),
         route: Route,
     ) -> Result<()> {
         if gather.bundles[bundle].num_rows() == 0 {
             return Ok(());
         }
         let cells = operator.cells.len();
-        let post = |cell: usize, rows: Option<Vec<u32>>| {
+        let mut post = |cell: usize, rows: Option<Vec<u32>>| {
+            posted[cell] += 1;
             let piece = GatheredPiece { gather: Arc::clone(gather), bundle, rows };
             self.post(stage, cell, &operator.cells[cell], Item::Gathered(piece));
         };
@@ -173,6 +175,15 @@ impl Job {
         gather: &Arc<Gather>,
         watermark: Watermark,
     ) {
+        // An operator of one phase exchanges nothing: partitions with nothing to do are left alone.
+        let is_concerned = |&cell: &usize| {
+            operator.phases > 1
+                || !operator.cells[cell].sleeps_through(dispatch.posted[cell], watermark)
+        };
+        let concerned: Vec<usize> = (0..operator.cells.len()).filter(is_concerned).collect();
+        if concerned.is_empty() {
+            return;
+        }
         gather.remaining.fetch_add(1, Ordering::Relaxed);
         let barrier = Arc::new(Barrier::of_element(BarrierStart {
             sequence: gather.place,
@@ -180,8 +191,8 @@ impl Job {
             pass: gather.pass,
             passed_before: gather.passed_before,
             ingest_ns: gather.passage.ingest_ns,
-            cells: operator.cells.len(),
-            exchange: Exchange::new(operator.cells.len()),
+            cells: concerned.len(),
+            exchange: Exchange::new(if operator.phases > 1 { concerned.len() } else { 0 }),
             gather: Arc::clone(gather),
         }));
         if operator.phases > 1 && dispatch.busy {
@@ -189,7 +200,10 @@ impl Job {
             return;
         }
         dispatch.busy = true;
-        self.post_barrier(stage, operator, &barrier);
+        for cell in concerned {
+            dispatch.posted[cell] += 1;
+            self.post_barrier_to(stage, operator, cell, &barrier);
+        }
     }
 
     /// The cell for a bundle that any may take: an idle one, else each in turn; as many as there are

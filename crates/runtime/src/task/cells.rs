@@ -70,6 +70,9 @@ impl Job {
                     self.take_barrier(stage, operator, cell, &barrier, deadline_ns, place)?
                 }
             };
+            if !matches!(progress, Taken::Unfinished) {
+                cell.finish_item(state.partition.as_ref());
+            }
             drop(state);
             match progress {
                 Taken::Unfinished => {

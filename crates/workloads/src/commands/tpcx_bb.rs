@@ -38,6 +38,9 @@ pub struct Arguments {
     /// Partitions of each keyed operator.
     #[arg(long, default_value_t = 100)]
     partitions: usize,
+    /// Makes all of these partitions instead of four per worker.
+    #[arg(long)]
+    all_partitions: bool,
     /// The most rows of a bundle.
     #[arg(long, default_value_t = 64 * 1024)]
     bundle_rows: usize,
@@ -179,6 +182,7 @@ fn variants(arguments: &Arguments) -> thalweg::Result<Vec<Variant>> {
                         partitioning: partitioning.parse::<PartitionScheme>()?,
                         order: OrderContract::Arrival,
                         bundle_rows_max: arguments.bundle_rows,
+                        partitions_max: arguments.all_partitions.then_some(256),
                         ..RunOptions::default()
                     };
                     variants.push(Variant { name, options, measured: Measured::default() });

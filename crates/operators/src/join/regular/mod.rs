@@ -1,1 +1,278 @@
-//! Joins without a bound in time, as changelogs.
+//! Joins without a bound in time, as changelogs: every row of either side meets all rows of the other
+//! side with its key, now and later. Semi and anti joins (IN, EXISTS, and their negations) are the same
+//! with results of the left side only.
+//!
+//! The changes are those of Flink's streaming join:
+//! - an inner join passes on the kind of the row that came;
+//! - an outer join emits `+I` and `-D`: a row without a partner leaves padded with NULL; its first partner
+//!   takes that back right before the pair leaves, and the last one to go puts it back right behind. Only
+//!   pairs that are taken back by the side that is not padded keep the kind of the row that came;
+//! - a semi or an anti join emits a row of the left side when its number of partners becomes, or ceases to
+//!   be, 0. Semi joins pass on the kind of the row that caused it; anti joins turn it into `-D` or `+I`.
+//!
+//! **Invariants:**
+//! - what leaves depends on the sequence of the rows of a key alone, not on bundles, on partitions or on
+//!   other keys. Partners are met in the order of their arrival, and a retraction takes back the newest of
+//!   equal rows;
+//! - a row with NULL in a key (unless NULL equals NULL there) has no partner and is not kept;
+//! - memory follows the live rows; where no residual condition and no limited state asks for more, a row's
+//!   number of partners is the length of the other side's chain, and the right side of a semi or an anti
+//!   join is a number for each key.
+//!
+//! A piece is taken in two passes. The first ([`partition`]) goes through the rows in order, changes the
+//! state, and lists each row's candidates. The residual condition is then evaluated over all of them at
+//! once, and the second pass ([`settle`]) makes changes of those that are left. This works because what is
+//! kept does not depend on the condition, only the numbers of partners do, and these belong to the second
+//! pass.
+//!
+//! Nothing happens at watermarks, except that state whose time is over is freed.
+
+mod arena;
+mod changes;
+mod contents;
+mod equal;
+mod expiry;
+mod incoming;
+mod partition;
+mod settle;
+mod state;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::sync::Arc;
+
+use arrow_schema::{Schema, SchemaRef};
+use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::{
+    Bundle, Column, DataType, Error, Opening, Operator, OperatorClass, Partition, Result, Route,
+    TableSchema,
+};
+use thalweg_expr::Expr;
+
+use super::JoinKind;
+use super::sides::{Side, Sides};
+use crate::keys::KeyTable;
+use crate::limit::route_to_first;
+
+/// No row, and no key.
+const NIL: u32 = u32::MAX;
+
+/// What is joined, and how.
+#[derive(Clone, Debug)]
+pub struct JoinSpec {
+    /// The inputs.
+    pub sides: Sides,
+    /// Which rows are kept.
+    pub kind: JoinKind,
+    /// The key columns of the left side, by position. Without key columns every pair is a candidate.
+    pub left_keys: Vec<usize>,
+    /// Those of the right side, in the same order and of the same types.
+    pub right_keys: Vec<usize>,
+    /// For each key whether NULL equals NULL (`IS NOT DISTINCT FROM`).
+    pub null_equals_null: Vec<bool>,
+    /// A further condition, over the columns of the left side, then those of the right side.
+    pub residual: Option<Expr>,
+    /// True if no two live rows of the left side have the same key. Only makes retractions cheaper.
+    pub left_unique: bool,
+    /// The same for the right side.
+    pub right_unique: bool,
+    /// How long rows of the left and of the right side are kept without being written.
+    pub state_ttl_ms: (Option<i64>, Option<i64>),
+}
+
+/// The residual condition over the columns that it reads.
+struct Residual {
+    condition: Expr,
+    /// The columns that it reads, by side.
+    columns: [Vec<usize>; 2],
+    schema: SchemaRef,
+}
+
+/// What all partitions share.
+struct Plan {
+    spec: JoinSpec,
+    output: TableSchema,
+    schema: SchemaRef,
+    key_types: Vec<DataType>,
+    /// The positions of all columns, by side.
+    columns: [Vec<usize>; 2],
+    residual: Option<Residual>,
+}
+
+impl Plan {
+    /// True if rows of this side leave without a partner, padded.
+    fn pads(&self, side: Side) -> bool {
+        match side {
+            Side::Left => self.spec.kind.pads_left_rows(),
+            Side::Right => self.spec.kind.pads_right_rows(),
+        }
+    }
+
+    fn is_anti(&self) -> bool {
+        self.spec.kind == JoinKind::Anti
+    }
+
+    fn keys(&self, side: Side) -> &[usize] {
+        match side {
+            Side::Left => &self.spec.left_keys,
+            Side::Right => &self.spec.right_keys,
+        }
+    }
+
+    fn ttl_ms(&self, side: Side) -> Option<i64> {
+        match side {
+            Side::Left => self.spec.state_ttl_ms.0,
+            Side::Right => self.spec.state_ttl_ms.1,
+        }
+    }
+
+    /// True if a row's number of partners is not the length of the other chain: not all rows there are
+    /// partners, or some have left without a word.
+    fn is_counted(&self) -> bool {
+        self.residual.is_some() || self.expires()
+    }
+
+    fn expires(&self) -> bool {
+        self.spec.state_ttl_ms != (None, None)
+    }
+
+    /// True if rows of this side count their partners one by one.
+    fn counts(&self, side: Side) -> bool {
+        let is_of_interest = match self.spec.kind.has_right_columns() {
+            true => self.pads(side),
+            false => side == Side::Left,
+        };
+        self.is_counted() && is_of_interest
+    }
+
+    /// True if the rows of this side are kept; else they are only counted by key.
+    fn keeps(&self, side: Side) -> bool {
+        side == Side::Left || self.spec.kind.has_right_columns() || self.is_counted()
+    }
+
+    /// True if the result is a changelog whatever the input is.
+    fn retracts(&self) -> bool {
+        !matches!(self.spec.kind, JoinKind::Inner | JoinKind::Semi)
+    }
+}
+
+/// The operator of regular, semi and anti joins.
+pub struct RegularJoin {
+    plan: Arc<Plan>,
+}
+
+impl RegularJoin {
+    /// A join.
+    ///
+    /// # Errors
+    /// If the keys of the two sides do not fit each other, or cannot be keys.
+    pub fn new(spec: JoinSpec) -> Result<Self> {
+        let key_types = key_types(&spec)?;
+        KeyTable::new(&key_types)?;
+        let output = output_schema(&spec);
+        let all = |side| (0..spec.sides.schema(side).len()).collect();
+        let plan = Plan {
+            schema: output.arrow(),
+            output,
+            key_types,
+            columns: [all(Side::Left), all(Side::Right)],
+            residual: spec.residual.as_ref().map(|condition| residual(condition, &spec.sides)),
+            spec,
+        };
+        Ok(RegularJoin { plan: Arc::new(plan) })
+    }
+
+    /// The columns of the left side, then those of the right side; those of a side that is padded can be
+    /// NULL. For semi and anti joins the columns of the left side alone.
+    pub fn output_schema(&self) -> &TableSchema {
+        &self.plan.output
+    }
+
+    /// True if nothing is ever taken back, given whether the inputs take nothing back.
+    pub fn emits_inserts_only(&self, left_appends: bool, right_appends: bool) -> bool {
+        !self.plan.retracts() && left_appends && right_appends
+    }
+}
+
+fn key_types(spec: &JoinSpec) -> Result<Vec<DataType>> {
+    let types = |side: Side, keys: &[usize]| -> Result<Vec<DataType>> {
+        let columns = &spec.sides.schema(side).columns;
+        let column = |&key: &usize| columns.get(key).map(|column| &column.column_type.data_type);
+        let missing = || Error::internal("a join key is no column");
+        keys.iter().map(|key| column(key).cloned().ok_or_else(missing)).collect()
+    };
+    let left = types(Side::Left, &spec.left_keys)?;
+    let right = types(Side::Right, &spec.right_keys)?;
+    let fits = left.len() == right.len()
+        && spec.null_equals_null.len() == left.len()
+        && left.iter().zip(&right).all(|(left, right)| left.arrow() == right.arrow());
+    if fits { Ok(left) } else { Err(Error::internal("the keys of a join do not fit each other")) }
+}
+
+fn output_schema(spec: &JoinSpec) -> TableSchema {
+    let columns = |side, is_padded: bool| {
+        spec.sides.schema(side).columns.iter().map(move |column| {
+            let nullable = column.column_type.nullable || is_padded;
+            Column::new(&column.name, column.column_type.clone().with_nullable(nullable))
+        })
+    };
+    let left = columns(Side::Left, spec.kind.pads_right_rows());
+    let right = columns(Side::Right, spec.kind.pads_left_rows());
+    match spec.kind.has_right_columns() {
+        true => TableSchema::new(left.chain(right).collect()),
+        false => TableSchema::new(left.collect()),
+    }
+}
+
+fn residual(condition: &Expr, sides: &Sides) -> Residual {
+    let left = sides.schema(Side::Left).len();
+    let both: Vec<&Column> = [Side::Left, Side::Right]
+        .into_iter()
+        .flat_map(|side| &sides.schema(side).columns)
+        .collect();
+    let read: Vec<usize> = condition.columns().into_iter().collect();
+    let fields = read.iter().filter_map(|&n| both.get(n)).map(|column| {
+        let column_type = column.column_type.clone().with_nullable(true);
+        column_type.field(&column.name)
+    });
+    let of_left = read.iter().copied().filter(|&n| n < left).collect();
+    let of_right = read.iter().filter(|&&n| n >= left).map(|n| n - left).collect();
+    Residual {
+        condition: condition.remap(&|column| read.binary_search(&column).unwrap_or(column)),
+        columns: [of_left, of_right],
+        schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+    }
+}
+
+impl Operator for RegularJoin {
+    fn name(&self) -> String {
+        match self.plan.spec.kind {
+            JoinKind::Inner => "join",
+            JoinKind::Left => "left join",
+            JoinKind::Right => "right join",
+            JoinKind::Full => "full join",
+            JoinKind::Semi => "semi join",
+            JoinKind::Anti => "anti join",
+        }
+        .to_owned()
+    }
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Sequenced
+    }
+    fn is_singleton(&self) -> bool {
+        self.plan.key_types.is_empty()
+    }
+    fn watermark_interest(&self) -> WatermarkInterest {
+        WatermarkInterest::EndOnly
+    }
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
+        if self.is_singleton() {
+            return Ok(route_to_first(bundle, partitions));
+        }
+        let spec = &self.plan.spec;
+        spec.sides.route(bundle, &spec.left_keys, &spec.right_keys, partitions)
+    }
+    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+        Ok(Box::new(partition::JoinPartition::new(Arc::clone(&self.plan))?))
+    }
+}

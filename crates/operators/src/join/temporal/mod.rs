@@ -1,1 +1,128 @@
-//! Joins with the version of a table that was valid at a row's time.
+//! Temporal joins by event time (`JOIN r FOR SYSTEM_TIME AS OF l.ts ON l.k = r.k`): each row of the
+//! left side meets the version of its key that the right side had at the row's time. Where the right
+//! side only grows, that is the ASOF join: the latest earlier or equal row.
+//!
+//! A row of the left side waits until the joint watermark is beyond its time, so that all versions of
+//! that time are there: also those that share it under a watermark without delay. Then it leaves,
+//! by time, then by key, then as it came.
+//!
+//! **Versions.** An insert or an update of a key is its version from its time on, a delete the absence of
+//! one; of equal times the one that came last counts. The first half of an update (`-U`) says nothing
+//! new and is passed over: the version was valid until the second half. Versions older than the one
+//! that the watermark has reached are dropped.
+//!
+//! **Behind the watermark.** Nothing is late. A row of the left side that comes behind the watermark
+//! before it leaves with the next one, and meets the version of that watermark, provided that it was
+//! there already at the row's own time: older ones may have been dropped. A version that comes behind
+//! its watermark is seen by rows from that watermark on. So nothing depends on when the operator was
+//! shown which watermark.
+//!
+//! Rows of the left side keep their kinds. Keys are compared with `=`: NULL has no versions.
+
+mod partition;
+#[cfg(test)]
+mod tests;
+mod versions;
+
+use std::sync::Arc;
+
+use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::{
+    Bundle, DataType, Error, Opening, Operator, OperatorClass, Partition, Result, Route,
+    TableSchema, Watermark,
+};
+use thalweg_expr::Expr;
+
+use super::JoinKind;
+use super::bounded::joined::{Joined, key_types};
+use super::sides::Sides;
+use partition::TemporalPartition;
+
+/// What is joined.
+pub struct TemporalJoinSpec {
+    /// The inputs: rows on the left, versions on the right.
+    pub sides: Sides,
+    /// `Inner` or `Left`.
+    pub kind: JoinKind,
+    /// Key columns of the left side, as positions in its own columns. Without keys there is one
+    /// partition and one key.
+    pub left_keys: Vec<usize>,
+    /// Key columns of the right side, of the same types in the same order.
+    pub right_keys: Vec<usize>,
+    /// The time of the left side, a position in its own columns.
+    pub left_time: usize,
+    /// The time from which on a version is valid.
+    pub right_time: usize,
+    /// What must hold besides, over the columns of the left side, then those of the right.
+    pub residual: Option<Expr>,
+}
+
+struct Shared {
+    spec: TemporalJoinSpec,
+    joined: Joined,
+    key_types: Vec<DataType>,
+    append_only_versions: bool,
+}
+
+/// A join of rows with the versions of another table.
+pub struct TemporalJoin {
+    shared: Arc<Shared>,
+}
+
+impl TemporalJoin {
+    /// An operator; an error if the specification does not fit together.
+    pub fn new(spec: TemporalJoinSpec) -> Result<Self> {
+        if !matches!(spec.kind, JoinKind::Inner | JoinKind::Left) {
+            return Err(Error::plan("a temporal join is an inner or a left join"));
+        }
+        let keys = (spec.left_keys.as_slice(), spec.right_keys.as_slice());
+        let key_types = key_types(&spec.sides, keys)?;
+        let joined = Joined::new(&spec.sides, spec.kind, keys, spec.residual.clone(), true)?;
+        let shared = Shared { spec, joined, key_types, append_only_versions: false };
+        Ok(TemporalJoin { shared: Arc::new(shared) })
+    }
+
+    /// The ASOF join: the right side only grows, and each of its rows is a version.
+    #[must_use]
+    pub fn append_only_versions(mut self) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.append_only_versions = true;
+        }
+        self
+    }
+
+    /// The columns that leave: the left side's, then the right side's.
+    pub fn output_schema(&self) -> &TableSchema {
+        &self.shared.joined.output
+    }
+}
+
+impl Operator for TemporalJoin {
+    fn name(&self) -> String {
+        let name = if self.shared.append_only_versions { "asof join" } else { "temporal join" };
+        name.to_owned()
+    }
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Sequenced
+    }
+    fn is_singleton(&self) -> bool {
+        self.shared.key_types.is_empty()
+    }
+    fn watermark_interest(&self) -> WatermarkInterest {
+        WatermarkInterest::Every
+    }
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
+        let spec = &self.shared.spec;
+        spec.sides.route(bundle, &spec.left_keys, &spec.right_keys, partitions)
+    }
+    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+        Ok(Box::new(TemporalPartition::new(Arc::clone(&self.shared), opening)?))
+    }
+    /// Rows of the time that the watermark has just reached still wait.
+    fn output_watermark(&self, input: Watermark) -> Option<Watermark> {
+        Some(match input {
+            Watermark::END | Watermark::MIN => input,
+            Watermark(time) => Watermark(time - 1),
+        })
+    }
+}

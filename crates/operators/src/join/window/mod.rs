@@ -1,1 +1,268 @@
-//! Joins of rows of the same window.
+//! Joins of windows: rows of both sides with equal keys in the same window (`ON l.k = r.k AND
+//! l.window_start = r.window_start AND l.window_end = r.window_end`).
+//!
+//! Rows wait until the watermark closes their window; then the window leaves as a whole: by key, and
+//! for each key by window start (sessions of different starts may share an end), then the rows of the
+//! left side as they came with their partners as they came, then the rows of the right side that
+//! found none.
+//!
+//! **Invariants:**
+//! - a row is late if its window is closed for the watermark before it; late rows are dropped and
+//!   counted, and nothing else decides which window a row joins;
+//! - keys are numbered window by window, so nothing of a key outlives its window.
+//!
+//! Keys are compared with `=`: NULL meets nobody. Changes are not taken.
+
+mod closing;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono_tz::Tz;
+use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::{
+    Bundle, DataType, Grid, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress,
+    Result, Route, TableSchema,
+};
+use thalweg_expr::Expr;
+
+use super::JoinKind;
+use super::bounded::chunks::Chunks;
+use super::bounded::joined::{Joined, key_types};
+use super::bounded::order::KeyRanks;
+use super::bounded::pieces;
+use super::sides::{Side, Sides};
+use crate::window::Zone;
+use closing::Closing;
+use state::{Grouping, Window};
+
+/// What is joined.
+pub struct WindowJoinSpec {
+    /// The inputs.
+    pub sides: Sides,
+    /// Which rows leave.
+    pub kind: JoinKind,
+    /// Key columns of the left side, as positions in its own columns. Without keys there is one
+    /// partition.
+    pub left_keys: Vec<usize>,
+    /// Key columns of the right side, of the same types in the same order.
+    pub right_keys: Vec<usize>,
+    /// Window start and end of the left side, positions in its own columns.
+    pub left_window: (usize, usize),
+    /// Window start and end of the right side.
+    pub right_window: (usize, usize),
+    /// What must hold besides, over the columns of the left side, then those of the right.
+    pub residual: Option<Expr>,
+}
+
+struct Shared {
+    spec: WindowJoinSpec,
+    joined: Joined,
+    key_types: Vec<DataType>,
+    zone: Option<Tz>,
+    ends: Option<Vec<Grid>>,
+}
+
+impl Shared {
+    /// True if rows of a side leave although they have no partner.
+    fn pads(&self, side: Side) -> bool {
+        let kind = self.joined.kind;
+        match side {
+            Side::Left => kind.pads_left_rows() || kind == JoinKind::Anti,
+            Side::Right => kind.pads_right_rows(),
+        }
+    }
+}
+
+/// A join of rows in the same window.
+pub struct WindowJoin {
+    shared: Arc<Shared>,
+}
+
+impl WindowJoin {
+    /// An operator; an error if the specification does not fit together.
+    pub fn new(spec: WindowJoinSpec) -> Result<Self> {
+        let keys = (spec.left_keys.as_slice(), spec.right_keys.as_slice());
+        let key_types = key_types(&spec.sides, keys)?;
+        let joined = Joined::new(&spec.sides, spec.kind, keys, spec.residual.clone(), true)?;
+        let shared = Shared { spec, joined, key_types, zone: None, ends: None };
+        Ok(WindowJoin { shared: Arc::new(shared) })
+    }
+
+    /// The same for windows that are aligned to the clocks of a zone: row times are instants then, and
+    /// window ends are local.
+    #[must_use]
+    pub fn in_zone(self, zone: Option<Tz>) -> Self {
+        self.with(|shared| shared.zone = zone)
+    }
+
+    /// The same for windows of which is known where they end: other watermarks do not matter.
+    #[must_use]
+    pub fn ending_at(self, ends: Vec<Grid>) -> Self {
+        self.with(|shared| shared.ends = Some(ends))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            change(shared);
+        }
+        self
+    }
+
+    /// The columns that leave: the left side's, then the right side's.
+    pub fn output_schema(&self) -> &TableSchema {
+        &self.shared.joined.output
+    }
+}
+
+impl Operator for WindowJoin {
+    fn name(&self) -> String {
+        "window join".to_owned()
+    }
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Sequenced
+    }
+    fn is_singleton(&self) -> bool {
+        self.shared.key_types.is_empty()
+    }
+    fn watermark_interest(&self) -> WatermarkInterest {
+        match (&self.shared.ends, self.shared.zone) {
+            (Some(ends), None) => WatermarkInterest::Grids(ends.clone()),
+            _ => WatermarkInterest::Every,
+        }
+    }
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
+        let spec = &self.shared.spec;
+        spec.sides.route(bundle, &spec.left_keys, &spec.right_keys, partitions)
+    }
+    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+        let spec = &self.shared.spec;
+        let chunks = |side| Chunks::new(spec.sides.schema(side));
+        Ok(Box::new(WindowJoinPartition {
+            chunks: [chunks(Side::Left), chunks(Side::Right)],
+            windows: BTreeMap::new(),
+            closing: None,
+            zone: Zone::new(self.shared.zone),
+            ranks: KeyRanks::new(opening.order, &self.shared.key_types)?,
+            grouping: Grouping::default(),
+            shared: Arc::clone(&self.shared),
+        }))
+    }
+    fn judges_lateness(&self) -> bool {
+        true
+    }
+}
+
+struct WindowJoinPartition {
+    shared: Arc<Shared>,
+    /// The rows of the left and of the right side.
+    chunks: [Chunks; 2],
+    /// By window end.
+    windows: BTreeMap<i64, Window>,
+    closing: Option<Closing>,
+    zone: Zone,
+    ranks: KeyRanks,
+    grouping: Grouping,
+}
+
+impl WindowJoinPartition {
+    /// Takes the rows of one side; says how many of them are late.
+    fn take(&mut self, side: Side, split: &pieces::Split, piece: &Piece<'_>) -> Result<usize> {
+        let of_side = split.of(side);
+        if of_side.rows.is_empty() {
+            return Ok(0);
+        }
+        let spec = &self.shared.spec;
+        let (keys, window) = match side {
+            Side::Left => (&spec.left_keys, spec.left_window),
+            Side::Right => (&spec.right_keys, spec.right_window),
+        };
+        let schema = spec.sides.schema(side);
+        let starts = pieces::times(&of_side.columns, window.0, schema)?;
+        let ends = pieces::times(&of_side.columns, window.1, schema)?;
+        let keys = pieces::keys_of(&of_side.columns, keys);
+        let joinable = pieces::joinable(&keys);
+        let before = &piece.bundle.stamps.watermark_before;
+        let (zone, pads) = (&mut self.zone, self.shared.pads(side));
+        let mut late = 0;
+        self.grouping.clear();
+        for (place, &end) in ends.iter().enumerate() {
+            if zone.last_instant_before(end) <= before.at(of_side.rows[place] as usize).0 {
+                late += 1;
+            } else if pads || joinable.as_ref().is_none_or(|nulls| nulls.is_valid(place)) {
+                self.grouping.add(end, place as u32);
+            }
+        }
+        let columns = match self.shared.joined.reads(side) {
+            true => of_side.columns.clone(),
+            false => Vec::new(),
+        };
+        let chunks = &mut self.chunks[side as usize];
+        let chunk = chunks.add(columns, of_side.rows.len(), false);
+        for (end, rows) in self.grouping.groups() {
+            let window = match self.windows.entry(end) {
+                std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+                std::collections::btree_map::Entry::Vacant(entry) => {
+                    entry.insert(Window::new(&self.shared.key_types)?)
+                }
+            };
+            window.take(side, &keys, joinable.as_ref(), rows, &starts, chunk)?;
+            chunks.hold(chunk, rows.len());
+        }
+        chunks.release(chunk, 1);
+        Ok(late)
+    }
+
+    /// The first window, if this watermark closes it.
+    fn next_closed(&mut self, watermark: i64) -> Result<Option<Closing>> {
+        let Some(entry) = self.windows.first_entry() else { return Ok(None) };
+        if self.zone.last_instant_before(*entry.key()) > watermark {
+            return Ok(None);
+        }
+        let (end, window) = entry.remove_entry();
+        Closing::new(end, window, &self.ranks).map(Some)
+    }
+}
+
+impl Partition for WindowJoinPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        if piece.num_rows() == 0 {
+            return Ok(());
+        }
+        pieces::inserts_only(&piece, "a window join")?;
+        let split = pieces::split(&self.shared.spec.sides, &piece)?;
+        let mut late = 0;
+        for side in [Side::Left, Side::Right] {
+            late += self.take(side, &split, &piece)?;
+        }
+        output.late += late as u64;
+        output.accepted += (piece.num_rows() - late) as u64;
+        Ok(())
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        loop {
+            if self.closing.is_none() {
+                self.closing = self.next_closed(call.watermark.0)?;
+            }
+            let Some(closing) = &mut self.closing else { return Ok(Progress::Done) };
+            if closing.emit_some(&self.shared, &self.chunks, output)? {
+                closing.release(&mut self.chunks);
+                self.closing = None;
+            }
+            if output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+    }
+
+    fn state_bytes(&self) -> usize {
+        let windows: usize = self.windows.values().map(Window::bytes).sum();
+        let closing = self.closing.as_ref().map_or(0, Closing::bytes);
+        let chunks: usize = self.chunks.iter().map(Chunks::bytes).sum();
+        windows + closing + chunks + self.grouping.bytes()
+    }
+}

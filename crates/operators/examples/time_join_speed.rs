@@ -1,0 +1,120 @@
+//! How fast joins that time bounds take rows, on one thread, with data in memory.
+//!
+//! Run with `cargo run --release -p thalweg-operators --example time_join_speed`. Each line is the best of
+//! several passes over bundles of 8192 rows that alternate between the sides, in million rows per second
+//! (rows of both sides together). A watermark follows every hundred milliseconds of event time.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::shim::{SplitMix64, SystemClock};
+use thalweg_core::{
+    Bundle, Column, DataType, Error, Exchange, Opening, Operator, Output, Piece, Progress, Stamps,
+    TableSchema, Transform, Watermark, WatermarkBefore,
+};
+use thalweg_operators::join::JoinKind;
+use thalweg_operators::join::interval::{IntervalJoin, IntervalJoinSpec};
+use thalweg_operators::join::sides::{Side, Sides, TagSide};
+use thalweg_operators::window::LatePolicy;
+
+const ROWS: usize = 8192;
+const BUNDLES: usize = 800;
+const PASSES: usize = 5;
+/// Rows of both sides in a second of event time.
+const ROWS_PER_SECOND: usize = 1_000_000;
+
+fn main() -> Result<(), Error> {
+    let wide = 1 << 62;
+    interval("interval, 64-bit keys, 1 s, few matches", wide, 500, JoinKind::Inner)?;
+    interval("interval, 1,000,000 keys, 1 s", 1_000_000, 500, JoinKind::Inner)?;
+    interval("interval, 1,000,000 keys, 200 ms", 1_000_000, 100, JoinKind::Inner)?;
+    interval("interval, 1,000,000 keys, 1 s, full", 1_000_000, 500, JoinKind::Full)?;
+    interval("interval, 1,000,000 keys, 1 s, semi", 1_000_000, 500, JoinKind::Semi)?;
+    Ok(())
+}
+
+fn sides() -> Sides {
+    let columns = || {
+        TableSchema::new(vec![
+            Column::new("key", DataType::BigInt.nullable()),
+            Column::new("ts", DataType::Timestamp(3).not_null()),
+            Column::new("value", DataType::BigInt.nullable()),
+        ])
+    };
+    Sides::new(columns(), columns())
+}
+
+/// Bundles of both sides in turn, with the time of their last row.
+fn bundles(sides: &Sides, keys: u64) -> Vec<(Bundle, i64)> {
+    let mut random = SplitMix64::new(7);
+    let tags = [TagSide::new(Side::Left, sides), TagSide::new(Side::Right, sides)];
+    let mut bundles = Vec::with_capacity(BUNDLES);
+    for number in 0..BUNDLES {
+        // Both sides move on at the same pace.
+        let first = number / 2 * 2 * ROWS;
+        let time = |row: usize| ((first + 2 * row) * 1000 / ROWS_PER_SECOND) as i64;
+        let key: ArrayRef =
+            Arc::new(Int64Array::from_iter_values((0..ROWS).map(|_| random.below(keys) as i64)));
+        let ts: ArrayRef =
+            Arc::new(TimestampMillisecondArray::from_iter_values((0..ROWS).map(time)));
+        let batch =
+            RecordBatch::try_new(sides.schema(Side::Left).arrow(), vec![Arc::clone(&key), ts, key]);
+        let before = WatermarkBefore::All(Watermark(time(0) - 20));
+        let stamps = Stamps { watermark_before: before, ..Stamps::first() };
+        let bundle = Bundle::new(batch.expect("three columns"), stamps);
+        let bundle = tags[number % 2].apply(bundle).expect("a tagged bundle");
+        bundles.push((bundle, time(ROWS - 1)));
+    }
+    bundles
+}
+
+fn interval(what: &str, keys: u64, reach_ms: i64, kind: JoinKind) -> Result<(), Error> {
+    let sides = sides();
+    let bundles = bundles(&sides, keys);
+    let join = IntervalJoin::new(IntervalJoinSpec {
+        sides,
+        kind,
+        left_keys: vec![0],
+        right_keys: vec![0],
+        left_time: 1,
+        right_time: 1,
+        lower_ms: -reach_ms,
+        upper_ms: reach_ms,
+        residual: None,
+        late: LatePolicy::Drop,
+    })?;
+    measure(what, &join, &bundles)
+}
+
+fn measure(what: &str, join: &dyn Operator, bundles: &[(Bundle, i64)]) -> Result<(), Error> {
+    let (mut best, mut left, mut peak) = (f64::MAX, 0, 0);
+    for _ in 0..PASSES {
+        let mut partition = join.open(Opening::only())?;
+        let exchange = Exchange::new(1);
+        let clock = Arc::new(SystemClock::new());
+        let (mut told, mut rows) = (i64::MIN, 0);
+        let start = Instant::now();
+        for (bundle, newest) in bundles {
+            let mut output = Output::new(clock.clone(), u64::MAX);
+            partition.rows(Piece { bundle, rows: None, lanes: 2 }, &mut output)?;
+            if newest / 100 > told {
+                told = newest / 100;
+                peak = peak.max(partition.state_bytes());
+                let call = WatermarkCall {
+                    watermark: Watermark(newest - 20),
+                    phase: 0,
+                    exchange: &exchange,
+                };
+                while partition.watermark(&call, &mut output)? == Progress::More {}
+            }
+            rows += output.emitted.iter().map(|emitted| emitted.batch.num_rows()).sum::<usize>();
+        }
+        best = best.min(start.elapsed().as_secs_f64());
+        left = rows;
+    }
+    let rate = (ROWS * bundles.len()) as f64 / best / 1e6;
+    println!("{what:45} {rate:7.1} M rows/s, {left:9} rows out, {:4} MB", peak >> 20);
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! MIN, MAX, FIRST_VALUE and LAST_VALUE of strings, binaries and booleans that are only inserted: one
+//! kept value per group, whose buffer is used again.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_array::builder::{BinaryBuilder, BooleanBuilder, StringViewBuilder};
+use arrow_array::cast::AsArray;
+use thalweg_core::{Error, Result};
+
+use super::super::extremes::BytesKind;
+use super::numbers::Choice;
+use super::{RunInput, RunningAggregate, is_taken};
+
+/// Builds a column from bytes.
+pub(super) enum BytesBuilder {
+    Boolean(BooleanBuilder),
+    Text(StringViewBuilder),
+    Binary(BinaryBuilder),
+}
+
+impl BytesBuilder {
+    pub(super) fn new(kind: BytesKind, values: usize) -> Self {
+        match kind {
+            BytesKind::Boolean => BytesBuilder::Boolean(BooleanBuilder::with_capacity(values)),
+            BytesKind::Text => BytesBuilder::Text(StringViewBuilder::with_capacity(values)),
+            BytesKind::Binary => BytesBuilder::Binary(BinaryBuilder::new()),
+        }
+    }
+    pub(super) fn push(&mut self, value: Option<&[u8]>) -> Result<()> {
+        match self {
+            BytesBuilder::Boolean(builder) => builder.append_option(value.map(|v| v == [1])),
+            BytesBuilder::Binary(builder) => builder.append_option(value),
+            BytesBuilder::Text(builder) => {
+                let text = value.map(std::str::from_utf8).transpose();
+                builder.append_option(text.map_err(|_| Error::internal("text that is none"))?);
+            }
+        }
+        Ok(())
+    }
+    pub(super) fn finish(self) -> ArrayRef {
+        match self {
+            BytesBuilder::Boolean(mut builder) => Arc::new(builder.finish()),
+            BytesBuilder::Text(mut builder) => Arc::new(builder.finish()),
+            BytesBuilder::Binary(mut builder) => Arc::new(builder.finish()),
+        }
+    }
+}
+
+/// Reads values of a column as bytes.
+pub(super) fn bytes_at(kind: BytesKind, column: &ArrayRef, row: usize) -> &[u8] {
+    match kind {
+        BytesKind::Boolean if column.as_boolean().value(row) => &[1],
+        BytesKind::Boolean => &[0],
+        BytesKind::Text => column.as_string_view().value(row).as_bytes(),
+        BytesKind::Binary => column.as_binary::<i32>().value(row),
+    }
+}
+
+#[derive(Clone, Default)]
+struct Kept {
+    value: Vec<u8>,
+    set: bool,
+}
+
+impl Kept {
+    fn get(&self) -> Option<&[u8]> {
+        self.set.then_some(&self.value)
+    }
+    fn offer(&mut self, value: &[u8], choice: Choice) {
+        let better = match choice {
+            Choice::Least => value < &self.value[..],
+            Choice::Greatest => value > &self.value[..],
+            Choice::First => false,
+            Choice::Last => true,
+        };
+        if better || !self.set {
+            self.value.clear();
+            self.value.extend_from_slice(value);
+            self.set = true;
+        }
+    }
+}
+
+/// The kept values of all groups.
+pub(super) struct BytesColumn {
+    kind: BytesKind,
+    choice: Choice,
+    groups: Vec<Kept>,
+    /// What the buffers of the values take.
+    heap_bytes: usize,
+}
+
+impl BytesColumn {
+    pub(super) fn new(kind: BytesKind, choice: Choice) -> Self {
+        BytesColumn { kind, choice, groups: Vec::new(), heap_bytes: 0 }
+    }
+}
+
+impl RunningAggregate for BytesColumn {
+    fn grow(&mut self, groups: usize) {
+        if self.groups.len() < groups {
+            self.groups.resize(groups, Kept::default());
+        }
+    }
+    fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
+        let column = input.column()?;
+        let taken = input.taken();
+        let mut pairs = BytesBuilder::new(self.kind, input.ids.len() * 2);
+        for (place, &id) in input.ids.iter().enumerate() {
+            let group = &mut self.groups[id as usize];
+            if input.step(place).begins() {
+                group.set = false;
+            }
+            pairs.push(group.get())?;
+            if is_taken(taken.as_ref(), place) {
+                let before = group.value.capacity();
+                group.offer(bytes_at(self.kind, column, place), self.choice);
+                self.heap_bytes += group.value.capacity() - before;
+            }
+            pairs.push(group.get())?;
+        }
+        Ok(pairs.finish())
+    }
+    fn reset(&mut self, ids: &[u32]) {
+        for &id in ids {
+            let group = std::mem::take(&mut self.groups[id as usize]);
+            self.heap_bytes -= group.value.capacity();
+        }
+    }
+    fn bytes(&self) -> usize {
+        self.groups.capacity() * size_of::<Kept>() + self.heap_bytes
+    }
+}

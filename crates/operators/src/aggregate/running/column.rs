@@ -1,0 +1,175 @@
+//! The loop that most running aggregates share: one small state per group, one typed value per row.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::{ArrayRef, Int64Array};
+use arrow_schema::DataType as Arrow;
+use thalweg_core::{Error, Result};
+
+use super::pairs::Pairs;
+use super::{RunInput, RunningAggregate, Step};
+
+/// How values of a type enter and leave one group's state, and what it gives.
+pub(super) trait Rule: Send + 'static {
+    /// The argument's type.
+    type Argument: ArrowPrimitiveType;
+    /// The result's type.
+    type Result: ArrowPrimitiveType;
+    /// The state of one group; the default is the empty one.
+    type Group: Default + Clone + Send + 'static;
+    /// Adds a value.
+    fn add(&self, group: &mut Self::Group, value: <Self::Argument as ArrowPrimitiveType>::Native);
+    /// Takes a value back that was added; not called where the input has no retractions.
+    fn retract(
+        &self,
+        group: &mut Self::Group,
+        value: <Self::Argument as ArrowPrimitiveType>::Native,
+    );
+    /// The result.
+    fn result(&self, group: &Self::Group) -> Option<<Self::Result as ArrowPrimitiveType>::Native>;
+}
+
+/// A column of states that a [`Rule`] works on.
+pub(super) struct Column<R: Rule> {
+    rule: R,
+    result: Arrow,
+    groups: Vec<R::Group>,
+}
+
+impl<R: Rule> Column<R> {
+    pub(super) fn new(rule: R, result: Arrow) -> Self {
+        Column { rule, result, groups: Vec::new() }
+    }
+
+    #[inline(always)]
+    fn step(
+        &mut self,
+        id: u32,
+        step: Step,
+        value: Option<<R::Argument as ArrowPrimitiveType>::Native>,
+        pairs: &mut Pairs<R::Result>,
+    ) {
+        let group = &mut self.groups[id as usize];
+        if step.begins() {
+            *group = R::Group::default();
+        }
+        let before = self.rule.result(group);
+        match value {
+            Some(value) if step.retracts() => self.rule.retract(group, value),
+            Some(value) => self.rule.add(group, value),
+            None => {}
+        }
+        pairs.push(before, self.rule.result(group));
+    }
+}
+
+impl<R: Rule> RunningAggregate for Column<R> {
+    fn grow(&mut self, groups: usize) {
+        if self.groups.len() < groups {
+            self.groups.resize(groups, R::Group::default());
+        }
+    }
+    fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
+        let array = input
+            .column()?
+            .as_primitive_opt::<R::Argument>()
+            .ok_or_else(|| Error::internal("an argument's column is not of its declared type"))?;
+        let values = array.values();
+        let mut pairs = Pairs::<R::Result>::new(input.ids.len());
+        let rows = input.ids.iter().zip(values.iter());
+        match (input.taken(), input.steps) {
+            (None, None) => {
+                for (&id, &value) in rows {
+                    self.step(id, Step::ADDS, Some(value), &mut pairs);
+                }
+            }
+            (None, Some(steps)) => {
+                for ((&id, &value), &step) in rows.zip(steps) {
+                    self.step(id, step, Some(value), &mut pairs);
+                }
+            }
+            (Some(taken), _) => {
+                for (place, ((&id, &value), taken)) in rows.zip(taken.iter()).enumerate() {
+                    self.step(id, input.step(place), taken.then_some(value), &mut pairs);
+                }
+            }
+        }
+        Ok(pairs.finish(&self.result))
+    }
+    fn reset(&mut self, ids: &[u32]) {
+        ids.iter().for_each(|&id| self.groups[id as usize] = R::Group::default());
+    }
+    fn bytes(&self) -> usize {
+        self.groups.capacity() * size_of::<R::Group>()
+    }
+}
+
+/// Remembers the result of each group, for rules that work hard for it: it is found once per row
+/// and not twice. Only for results that are NULL while a group is empty.
+pub(super) struct Remembering<R>(pub(super) R);
+
+impl<R: Rule> Rule for Remembering<R> {
+    type Argument = R::Argument;
+    type Result = R::Result;
+    type Group = (R::Group, Option<<R::Result as ArrowPrimitiveType>::Native>);
+
+    fn add(&self, group: &mut Self::Group, value: <R::Argument as ArrowPrimitiveType>::Native) {
+        self.0.add(&mut group.0, value);
+        group.1 = self.0.result(&group.0);
+    }
+    fn retract(&self, group: &mut Self::Group, value: <R::Argument as ArrowPrimitiveType>::Native) {
+        self.0.retract(&mut group.0, value);
+        group.1 = self.0.result(&group.0);
+    }
+    fn result(&self, group: &Self::Group) -> Option<<R::Result as ArrowPrimitiveType>::Native> {
+        group.1
+    }
+}
+
+/// `COUNT(*)` and `COUNT(x)`.
+#[derive(Default)]
+pub(super) struct Count {
+    groups: Vec<i64>,
+}
+
+impl Count {
+    #[inline(always)]
+    fn step(&mut self, id: u32, step: Step, taken: bool, pairs: &mut Vec<i64>) {
+        let group = &mut self.groups[id as usize];
+        let before = if step.begins() { 0 } else { *group };
+        let change = if step.retracts() { -1 } else { 1 };
+        *group = before + if taken { change } else { 0 };
+        pairs.extend_from_slice(&[before, *group]);
+    }
+}
+
+impl RunningAggregate for Count {
+    fn grow(&mut self, groups: usize) {
+        if self.groups.len() < groups {
+            self.groups.resize(groups, 0);
+        }
+    }
+    fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
+        let mut pairs = Vec::with_capacity(input.ids.len() * 2);
+        match (input.taken(), input.steps) {
+            (None, None) => {
+                input.ids.iter().for_each(|&id| self.step(id, Step::ADDS, true, &mut pairs));
+            }
+            (taken, _) => {
+                for (place, &id) in input.ids.iter().enumerate() {
+                    let counts = super::is_taken(taken.as_ref(), place);
+                    self.step(id, input.step(place), counts, &mut pairs);
+                }
+            }
+        }
+        Ok(Arc::new(Int64Array::new(pairs.into(), None)))
+    }
+    fn reset(&mut self, ids: &[u32]) {
+        ids.iter().for_each(|&id| self.groups[id as usize] = 0);
+    }
+    fn bytes(&self) -> usize {
+        self.groups.capacity() * 8
+    }
+}

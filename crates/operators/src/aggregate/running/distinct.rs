@@ -1,0 +1,203 @@
+//! `f(DISTINCT x)` row by row: a counted set of values per group in front of any aggregate.
+//!
+//! The inner aggregate sees a value when a group gets it for the first time, and a retraction when
+//! the group gives the last one back. What a group does not have it cannot give back: ignored.
+//!
+//! Invariant: the pairs of (group, value) that are counted stand in one arena, found by a hash
+//! table and chained per group, so that a group that ends is cleared in the time its values take.
+
+use arrow_array::ArrayRef;
+use arrow_buffer::BooleanBufferBuilder;
+use hashbrown::HashTable;
+use thalweg_core::shim::mix64;
+use thalweg_core::{DataType, Result};
+
+use super::values::Values;
+use super::{RunInput, RunningAggregate, is_taken};
+
+const NONE: u32 = u32::MAX;
+
+/// A value of a group, and its neighbours in the chain of the group.
+#[derive(Clone, Copy)]
+struct Pair {
+    group: u32,
+    value: u32,
+    times: u64,
+    next: u32,
+    previous: u32,
+}
+
+/// Counts (group, value) pairs.
+#[derive(Default)]
+struct PairCounts {
+    arena: Vec<Pair>,
+    free: Vec<u32>,
+    table: HashTable<u32>,
+    /// The first pair of each group.
+    heads: Vec<u32>,
+}
+
+fn hash(group: u32, value: u32) -> u64 {
+    mix64(u64::from(group) << 32 | u64::from(value))
+}
+
+impl PairCounts {
+    fn grow(&mut self, groups: usize) {
+        if self.heads.len() < groups {
+            self.heads.resize(groups, NONE);
+        }
+    }
+
+    fn find(&self, group: u32, value: u32) -> Option<u32> {
+        let same = |&at: &u32| {
+            let pair = self.arena[at as usize];
+            pair.group == group && pair.value == value
+        };
+        self.table.find(hash(group, value), same).copied()
+    }
+
+    /// Counts one more; true if it is the first.
+    fn add(&mut self, group: u32, value: u32) -> bool {
+        if let Some(at) = self.find(group, value) {
+            self.arena[at as usize].times += 1;
+            return false;
+        }
+        let head = self.heads[group as usize];
+        let pair = Pair { group, value, times: 1, next: head, previous: NONE };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.arena[at as usize] = pair;
+                at
+            }
+            None => {
+                self.arena.push(pair);
+                self.arena.len() as u32 - 1
+            }
+        };
+        if head != NONE {
+            self.arena[head as usize].previous = at;
+        }
+        self.heads[group as usize] = at;
+        let arena = &self.arena;
+        let rehash = |&at: &u32| hash(arena[at as usize].group, arena[at as usize].value);
+        self.table.insert_unique(hash(group, value), at, rehash);
+        true
+    }
+
+    /// Counts one less, if it is there; true if it was the last.
+    fn remove(&mut self, group: u32, value: u32) -> bool {
+        let Some(at) = self.find(group, value) else { return false };
+        let pair = &mut self.arena[at as usize];
+        pair.times -= 1;
+        if pair.times > 0 {
+            return false;
+        }
+        self.unlink(at);
+        true
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Pair { group, value, next, previous, .. } = self.arena[at as usize];
+        if next != NONE {
+            self.arena[next as usize].previous = previous;
+        }
+        match previous {
+            NONE => self.heads[group as usize] = next,
+            _ => self.arena[previous as usize].next = next,
+        }
+        if let Ok(entry) = self.table.find_entry(hash(group, value), |&other| other == at) {
+            entry.remove();
+        }
+        self.free.push(at);
+    }
+
+    /// Removes a pair of the group; its value.
+    fn pop(&mut self, group: u32) -> Option<u32> {
+        let at = self.heads[group as usize];
+        if at == NONE {
+            return None;
+        }
+        self.unlink(at);
+        Some(self.arena[at as usize].value)
+    }
+
+    fn bytes(&self) -> usize {
+        self.arena.capacity() * size_of::<Pair>()
+            + (self.free.capacity() + self.heads.capacity()) * 4
+            + self.table.allocation_size()
+    }
+}
+
+/// DISTINCT in front of an aggregate.
+pub(super) struct RunningDistinct {
+    values: Values,
+    counts: PairCounts,
+    inner: Box<dyn RunningAggregate>,
+}
+
+impl RunningDistinct {
+    pub(super) fn new(argument: &DataType, inner: Box<dyn RunningAggregate>) -> Result<Self> {
+        let values = Values::new(argument.clone())?;
+        Ok(RunningDistinct { values, counts: PairCounts::default(), inner })
+    }
+
+    fn clear(&mut self, id: u32) {
+        while let Some(value) = self.counts.pop(id) {
+            self.values.let_go(value);
+        }
+    }
+
+    /// True if the inner aggregate must know of this row.
+    fn counts(&mut self, id: u32, value: u32, retracts: bool) -> bool {
+        if !retracts {
+            let first = self.counts.add(id, value);
+            if first {
+                self.values.hold(value);
+            }
+            return first;
+        }
+        let gone = self.counts.remove(id, value);
+        if gone {
+            self.values.let_go(value);
+        } else {
+            self.values.pass(value);
+        }
+        gone
+    }
+}
+
+impl RunningAggregate for RunningDistinct {
+    fn grow(&mut self, groups: usize) {
+        self.counts.grow(groups);
+        self.inner.grow(groups);
+    }
+    fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
+        let values = self.values.intern(input.column()?, None)?;
+        let taken = input.taken();
+        let mut passes = BooleanBufferBuilder::new(values.len());
+        for (place, (&id, &value)) in input.ids.iter().zip(&values).enumerate() {
+            let step = input.step(place);
+            if step.begins() {
+                self.clear(id);
+            }
+            let passed = match is_taken(taken.as_ref(), place) {
+                true => self.counts(id, value, step.retracts()),
+                false => {
+                    self.values.pass(value);
+                    false
+                }
+            };
+            passes.append(passed);
+        }
+        self.values.settle();
+        self.inner.run(&RunInput { filter: Some(&passes.finish()), ..*input })
+    }
+    fn reset(&mut self, ids: &[u32]) {
+        ids.iter().for_each(|&id| self.clear(id));
+        self.values.settle();
+        self.inner.reset(ids);
+    }
+    fn bytes(&self) -> usize {
+        self.values.bytes() + self.counts.bytes() + self.inner.bytes()
+    }
+}

@@ -1,0 +1,138 @@
+//! Aggregates whose results are wanted row by row: what a group gives before and after each row.
+//!
+//! A [`RunningAggregate`] is a column of states by dense group id, like an
+//! [`Accumulator`](super::Accumulator), but it takes changes: a row adds a value or takes one back,
+//! and a group may end and begin anew within a run of rows. One call per aggregate and run; its
+//! loop is typed, so there is no virtual call and no allocation per row.
+//!
+//! Results come as *pairs*: an array of twice as many values as rows, in which `2 i` is the result
+//! of row `i`'s group before the row and `2 i + 1` the one after it. In a changelog these are just
+//! the rows that leave.
+//!
+//! | input | MIN, MAX | FIRST_VALUE, LAST_VALUE | the others |
+//! |---|---|---|---|
+//! | inserts only | the best value | the first, the last value | sums and counts |
+//! | retractions | a counted, sorted multiset | all values by arrival | the same sums and counts |
+//!
+//! What is taken back without being there is ignored wherever values are kept; sums cannot tell and
+//! take it out. Of several equal values FIRST_VALUE and LAST_VALUE give the oldest back, as Flink
+//! does. DISTINCT stands in front of any of them ([`distinct`]).
+
+mod build;
+mod bytes;
+mod column;
+mod distinct;
+mod numbers;
+mod pairs;
+mod ranked;
+mod sequence;
+mod stepwise;
+mod values;
+
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::BooleanBuffer;
+use thalweg_core::{Error, Result};
+
+pub(crate) use pairs::mark_changes;
+
+/// What a row does to its group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step(u8);
+
+impl Step {
+    const RETRACTS: u8 = 1;
+    const BEGINS: u8 = 2;
+    const ENDS: u8 = 4;
+
+    /// Adds its value.
+    pub const ADDS: Step = Step(0);
+    /// Takes its value back.
+    pub const RETRACTION: Step = Step(Step::RETRACTS);
+
+    /// The same, as the first row of a group: whatever state stands there is another's.
+    #[must_use]
+    pub fn beginning(self) -> Step {
+        Step(self.0 | Step::BEGINS)
+    }
+    /// The same, as the row that leaves its group without rows.
+    #[must_use]
+    pub fn ending(self) -> Step {
+        Step(self.0 | Step::ENDS)
+    }
+    /// True if its value is taken back.
+    #[inline]
+    pub fn retracts(self) -> bool {
+        self.0 & Step::RETRACTS != 0
+    }
+    /// True if the group begins with it.
+    #[inline]
+    pub fn begins(self) -> bool {
+        self.0 & Step::BEGINS != 0
+    }
+    /// True if the group has no rows after it.
+    #[inline]
+    pub fn ends(self) -> bool {
+        self.0 & Step::ENDS != 0
+    }
+}
+
+/// A run of rows. All that is there is as long as `ids`.
+#[derive(Clone, Copy)]
+pub struct RunInput<'a> {
+    /// The group of each row.
+    pub ids: &'a [u32],
+    /// What each row does. `None`: all add, and groups that begin are empty already.
+    pub steps: Option<&'a [Step]>,
+    /// The argument's values; absent for `COUNT(*)`.
+    pub argument: Option<&'a ArrayRef>,
+    /// The rows that FILTER lets through; `None` means all.
+    pub filter: Option<&'a BooleanBuffer>,
+}
+
+impl RunInput<'_> {
+    pub(super) fn column(&self) -> Result<&ArrayRef> {
+        self.argument.ok_or_else(|| Error::internal("an aggregate with argument got no column"))
+    }
+
+    /// The rows whose value counts: let through and not NULL. `None` means all.
+    fn taken(&self) -> Option<BooleanBuffer> {
+        let nulls = self.argument.and_then(super::values::nulls);
+        match (self.filter, nulls) {
+            (None, None) => None,
+            (Some(filter), None) => Some(filter.clone()),
+            (None, Some(nulls)) => Some(nulls.inner().clone()),
+            (Some(filter), Some(nulls)) => Some(filter & nulls.inner()),
+        }
+    }
+
+    #[inline]
+    fn step(&self, place: usize) -> Step {
+        self.steps.map_or(Step::ADDS, |steps| steps[place])
+    }
+}
+
+/// One aggregate's states, a column indexed by dense group id.
+pub trait RunningAggregate: Send {
+    /// Makes room for ids below `groups`; new groups are empty.
+    fn grow(&mut self, groups: usize);
+    /// Takes rows one after another; the results as pairs.
+    fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef>;
+    /// Empties these groups.
+    fn reset(&mut self, ids: &[u32]);
+    /// About how many bytes the states take.
+    fn bytes(&self) -> usize;
+}
+
+/// True where the rows of a column are those that are meant.
+fn is_taken(taken: Option<&BooleanBuffer>, place: usize) -> bool {
+    taken.is_none_or(|taken| taken.value(place))
+}
+
+/// One array of all of them; they are of one type.
+fn concatenated(parts: &[ArrayRef], empty: impl FnOnce() -> Result<ArrayRef>) -> Result<ArrayRef> {
+    if parts.is_empty() {
+        return empty();
+    }
+    let parts: Vec<&dyn Array> = parts.iter().map(|part| part.as_ref()).collect();
+    Ok(arrow_select::concat::concat(&parts)?)
+}

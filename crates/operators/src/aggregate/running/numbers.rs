@@ -1,0 +1,169 @@
+//! SUM, AVG, deviations and variances, MIN, MAX, FIRST_VALUE and LAST_VALUE of numbers, as rules for
+//! one row: the arithmetic is that of the accumulators.
+
+use std::marker::PhantomData;
+
+use arrow_array::ArrowNativeTypeOp;
+use arrow_array::types::{
+    ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type,
+};
+use arrow_buffer::i256;
+
+use super::super::moments::{DecimalMoments, IntegerMoments, Moments, Powers, Welford};
+use super::super::sums::{DecimalSum, FloatSum, IntegerSum, Sum, Wide};
+use super::column::Rule;
+
+/// Integer types, as 64 bits.
+pub(super) trait Integer: ArrowPrimitiveType {
+    /// With sign.
+    fn widen(value: Self::Native) -> i64;
+    /// The lowest bits.
+    fn wrap(value: i64) -> Self::Native;
+}
+
+/// FLOAT and DOUBLE, as DOUBLE.
+pub(super) trait Float: ArrowPrimitiveType {
+    /// Exactly.
+    fn widen(value: Self::Native) -> f64;
+    /// Rounded.
+    fn narrow(value: f64) -> Self::Native;
+}
+
+macro_rules! integers {
+    ($($type:ty),*) => {$(
+        impl Integer for $type {
+            #[inline(always)]
+            fn widen(value: Self::Native) -> i64 {
+                value.into()
+            }
+            #[inline(always)]
+            fn wrap(value: i64) -> Self::Native {
+                value as _
+            }
+        }
+    )*};
+}
+integers!(Int8Type, Int16Type, Int32Type, Int64Type);
+
+macro_rules! floats {
+    ($($type:ty),*) => {$(
+        impl Float for $type {
+            #[inline(always)]
+            fn widen(value: Self::Native) -> f64 {
+                value.into()
+            }
+            #[inline(always)]
+            fn narrow(value: f64) -> Self::Native {
+                value as _
+            }
+        }
+    )*};
+}
+floats!(Float32Type, Float64Type);
+
+/// A rule for values of the Arrow type `T` that leaves the arithmetic to `of`.
+pub(super) struct Of<T, A> {
+    of: A,
+    types: PhantomData<fn() -> T>,
+}
+
+impl<T, A> Of<T, A> {
+    pub(super) fn new(of: A) -> Self {
+        Of { of, types: PhantomData }
+    }
+}
+
+macro_rules! rule {
+    ([$($generics:tt)*] $type:ty, $arithmetic:ty, $group:ty, $widen:expr, $add:ident, $remove:ident, $narrow:expr) => {
+        impl<$($generics)*> Rule for Of<$type, $arithmetic> {
+            type Argument = $type;
+            type Result = $type;
+            type Group = $group;
+
+            #[inline(always)]
+            fn add(&self, group: &mut Self::Group, value: <$type as ArrowPrimitiveType>::Native) {
+                group.$add($widen(value));
+            }
+            #[inline(always)]
+            fn retract(
+                &self,
+                group: &mut Self::Group,
+                value: <$type as ArrowPrimitiveType>::Native,
+            ) {
+                group.$remove($widen(value));
+            }
+            #[inline(always)]
+            fn result(
+                &self,
+                group: &Self::Group,
+            ) -> Option<<$type as ArrowPrimitiveType>::Native> {
+                self.of.value(group).map($narrow)
+            }
+        }
+    };
+}
+
+rule!([T: Integer] T, IntegerSum, Sum<i64>, T::widen, add, remove, T::wrap);
+rule!([T: Float] T, FloatSum, Sum<f64>, T::widen, add, remove, T::narrow);
+rule!([W: Wide] Decimal128Type, DecimalSum<W>, Sum<W>, i128::from, add_decimal, remove_decimal, i128::from);
+rule!([T: Integer] T, IntegerMoments, Powers<i128>, T::widen, add, remove, T::wrap);
+rule!([T: Float] T, Moments, Welford, T::widen, add, remove, T::narrow);
+rule!([] Decimal128Type, DecimalMoments, Powers<i256>, i128::from, add, remove, i128::from);
+
+/// A value of those that came, if one has.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Kept<N> {
+    value: N,
+    set: bool,
+}
+
+/// Which value of those that came is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    Least,
+    Greatest,
+    First,
+    Last,
+}
+
+/// MIN, MAX, FIRST_VALUE or LAST_VALUE of inserts: `CHOICE` is a [`Choice`] as a number, so that the
+/// loop knows it.
+pub(super) struct Keep<T, const CHOICE: u8>(PhantomData<fn() -> T>);
+
+impl<T, const CHOICE: u8> Keep<T, CHOICE> {
+    pub(super) fn new() -> Self {
+        Keep(PhantomData)
+    }
+}
+
+impl<T: ArrowPrimitiveType, const CHOICE: u8> Rule for Keep<T, CHOICE>
+where
+    T::Native: Default,
+{
+    type Argument = T;
+    type Result = T;
+    type Group = Kept<T::Native>;
+
+    #[inline(always)]
+    fn add(&self, group: &mut Self::Group, value: T::Native) {
+        const LEAST: u8 = Choice::Least as u8;
+        const GREATEST: u8 = Choice::Greatest as u8;
+        const FIRST: u8 = Choice::First as u8;
+        let better = match CHOICE {
+            LEAST => value.is_lt(group.value),
+            GREATEST => value.is_gt(group.value),
+            FIRST => false,
+            _ => true,
+        };
+        if better || !group.set {
+            *group = Kept { value, set: true };
+        }
+    }
+    /// Inserts have none; the aggregates that keep every value take retractions.
+    fn retract(&self, _group: &mut Self::Group, _value: T::Native) {}
+    #[inline(always)]
+    fn result(&self, group: &Self::Group) -> Option<T::Native> {
+        group.set.then_some(group.value)
+    }
+}

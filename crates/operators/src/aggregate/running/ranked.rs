@@ -1,0 +1,267 @@
+//! MIN and MAX of values that may be taken back: a counted, sorted multiset per group.
+//!
+//! The best value stands beside the tree, so groups with one value have no tree, and a row that
+//! does not touch the best one costs one descent. A value that is taken back without being there is
+//! ignored.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::{Array, ArrayRef, ArrowNativeTypeOp};
+use arrow_schema::DataType as Arrow;
+use thalweg_core::{Error, Result};
+
+use super::super::extremes::BytesKind;
+use super::bytes::{BytesBuilder, bytes_at};
+use super::pairs::Pairs;
+use super::{RunInput, RunningAggregate, is_taken};
+
+/// A number in its total order.
+#[derive(Clone, Copy)]
+pub(super) struct Ordered<N>(N);
+
+impl<N: ArrowNativeTypeOp> Ord for Ordered<N> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.compare(other.0)
+    }
+}
+impl<N: ArrowNativeTypeOp> PartialOrd for Ordered<N> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<N: ArrowNativeTypeOp> PartialEq for Ordered<N> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl<N: ArrowNativeTypeOp> Eq for Ordered<N> {}
+
+/// A value that is kept: what it takes beyond its own size.
+pub(super) trait Kept: Ord + Send + 'static {
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+impl<N: ArrowNativeTypeOp + Send + 'static> Kept for Ordered<N> {}
+impl Kept for Box<[u8]> {
+    fn heap_bytes(&self) -> usize {
+        self.len()
+    }
+}
+
+/// The values of a group and how often each is there.
+struct Ranked<V> {
+    best: Option<(V, u64)>,
+    /// All others.
+    rest: BTreeMap<V, u64>,
+}
+
+impl<V> Default for Ranked<V> {
+    fn default() -> Self {
+        Ranked { best: None, rest: BTreeMap::new() }
+    }
+}
+
+/// The groups of MIN or MAX, whatever the values are.
+struct Groups<V> {
+    max: bool,
+    groups: Vec<Ranked<V>>,
+    /// How many values stand in trees.
+    in_trees: usize,
+    /// What values take elsewhere.
+    heap_bytes: usize,
+}
+
+impl<V: Kept> Groups<V> {
+    fn new(max: bool) -> Self {
+        Groups { max, groups: Vec::new(), in_trees: 0, heap_bytes: 0 }
+    }
+
+    fn grow(&mut self, groups: usize) {
+        if self.groups.len() < groups {
+            self.groups.resize_with(groups, Ranked::default);
+        }
+    }
+
+    fn best(&self, id: u32) -> Option<&V> {
+        self.groups[id as usize].best.as_ref().map(|(value, _)| value)
+    }
+
+    fn add<B: Ord + ?Sized>(&mut self, id: u32, value: &B, own: impl FnOnce(&B) -> V)
+    where
+        V: Borrow<B>,
+    {
+        let group = &mut self.groups[id as usize];
+        let better = if self.max { Ordering::Greater } else { Ordering::Less };
+        match &mut group.best {
+            Some((best, times)) => match value.cmp((*best).borrow()) {
+                Ordering::Equal => *times += 1,
+                order if order == better => {
+                    let value = own(value);
+                    self.heap_bytes += value.heap_bytes();
+                    let (best, times) = (std::mem::replace(best, value), *times);
+                    group.best.iter_mut().for_each(|(_, times)| *times = 1);
+                    group.rest.insert(best, times);
+                    self.in_trees += 1;
+                }
+                _ => {
+                    if let Some(times) = group.rest.get_mut(value) {
+                        *times += 1;
+                        return;
+                    }
+                    let value = own(value);
+                    self.heap_bytes += value.heap_bytes();
+                    group.rest.insert(value, 1);
+                    self.in_trees += 1;
+                }
+            },
+            None => {
+                let value = own(value);
+                self.heap_bytes += value.heap_bytes();
+                group.best = Some((value, 1));
+            }
+        }
+    }
+
+    fn retract<B: Ord + ?Sized>(&mut self, id: u32, value: &B)
+    where
+        V: Borrow<B>,
+    {
+        let group = &mut self.groups[id as usize];
+        let Some((best, times)) = &mut group.best else { return };
+        if (*best).borrow() == value {
+            *times -= 1;
+            if *times == 0 {
+                self.heap_bytes -= best.heap_bytes();
+                let next = if self.max { group.rest.pop_last() } else { group.rest.pop_first() };
+                self.in_trees -= usize::from(next.is_some());
+                group.best = next;
+            }
+            return;
+        }
+        let Some(times) = group.rest.get_mut(value) else { return };
+        *times -= 1;
+        if *times == 0
+            && let Some((gone, _)) = group.rest.remove_entry(value)
+        {
+            self.heap_bytes -= gone.heap_bytes();
+            self.in_trees -= 1;
+        }
+    }
+
+    fn clear(&mut self, id: u32) {
+        let group = &mut self.groups[id as usize];
+        let Some((best, _)) = group.best.take() else { return };
+        let rest = std::mem::take(&mut group.rest);
+        self.in_trees -= rest.len();
+        let of_rest: usize = rest.keys().map(V::heap_bytes).sum();
+        self.heap_bytes -= best.heap_bytes() + of_rest;
+    }
+
+    fn bytes(&self) -> usize {
+        // Nodes of a tree are two thirds full, give or take.
+        let in_trees = self.in_trees * (size_of::<V>() + 8) * 3 / 2;
+        self.groups.capacity() * size_of::<Ranked<V>>() + in_trees + self.heap_bytes
+    }
+}
+
+/// Of numbers.
+pub(super) struct RankedNumbers<T: ArrowPrimitiveType> {
+    groups: Groups<Ordered<T::Native>>,
+    result: Arrow,
+    types: PhantomData<fn() -> T>,
+}
+
+impl<T: ArrowPrimitiveType> RankedNumbers<T>
+where
+    T::Native: Send,
+{
+    pub(super) fn new(max: bool, result: Arrow) -> Self {
+        RankedNumbers { groups: Groups::new(max), result, types: PhantomData }
+    }
+}
+
+impl<T: ArrowPrimitiveType> RunningAggregate for RankedNumbers<T>
+where
+    T::Native: Send,
+{
+    fn grow(&mut self, groups: usize) {
+        self.groups.grow(groups);
+    }
+    fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
+        let column = input.column()?;
+        let array = column
+            .as_primitive_opt::<T>()
+            .ok_or_else(|| Error::internal("an argument's column is not of its declared type"))?;
+        let (values, taken) = (array.values(), input.taken());
+        let mut pairs = Pairs::<T>::new(input.ids.len());
+        for (place, &id) in input.ids.iter().enumerate() {
+            let step = input.step(place);
+            if step.begins() {
+                self.groups.clear(id);
+            }
+            let before = self.groups.best(id).map(|best| best.0);
+            match Ordered(values[place]) {
+                _ if !is_taken(taken.as_ref(), place) => {}
+                value if step.retracts() => self.groups.retract(id, &value),
+                value => self.groups.add(id, &value, |&value| value),
+            }
+            pairs.push(before, self.groups.best(id).map(|best| best.0));
+        }
+        Ok(pairs.finish(&self.result))
+    }
+    fn reset(&mut self, ids: &[u32]) {
+        ids.iter().for_each(|&id| self.groups.clear(id));
+    }
+    fn bytes(&self) -> usize {
+        self.groups.bytes()
+    }
+}
+
+/// Of strings, binaries and booleans.
+pub(super) struct RankedBytes {
+    groups: Groups<Box<[u8]>>,
+    kind: BytesKind,
+}
+
+impl RankedBytes {
+    pub(super) fn new(max: bool, kind: BytesKind) -> Self {
+        RankedBytes { groups: Groups::new(max), kind }
+    }
+}
+
+impl RunningAggregate for RankedBytes {
+    fn grow(&mut self, groups: usize) {
+        self.groups.grow(groups);
+    }
+    fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
+        let column = input.column()?;
+        let taken = input.taken();
+        let mut pairs = BytesBuilder::new(self.kind, column.len() * 2);
+        for (place, &id) in input.ids.iter().enumerate() {
+            let step = input.step(place);
+            if step.begins() {
+                self.groups.clear(id);
+            }
+            pairs.push(self.groups.best(id).map(|best| &best[..]))?;
+            match bytes_at(self.kind, column, place) {
+                _ if !is_taken(taken.as_ref(), place) => {}
+                value if step.retracts() => self.groups.retract(id, value),
+                value => self.groups.add(id, value, |value| value.into()),
+            }
+            pairs.push(self.groups.best(id).map(|best| &best[..]))?;
+        }
+        Ok(pairs.finish())
+    }
+    fn reset(&mut self, ids: &[u32]) {
+        ids.iter().for_each(|&id| self.groups.clear(id));
+    }
+    fn bytes(&self) -> usize {
+        self.groups.bytes()
+    }
+}

@@ -1,0 +1,61 @@
+//! Aggregates without a typed loop, one row at a time: users' functions, and FIRST_VALUE and
+//! LAST_VALUE of nested values that are only inserted. Slow, and right.
+
+use arrow_array::{Array, ArrayRef};
+use thalweg_core::Result;
+
+use super::super::{Accumulator, RowOrder, UpdateInput};
+use super::{RunInput, RunningAggregate, concatenated};
+
+/// An accumulator that is asked before and after each row.
+pub(super) struct Stepwise {
+    states: Box<dyn Accumulator>,
+    /// NULLs are values to the function.
+    takes_nulls: bool,
+    rows: u64,
+}
+
+impl Stepwise {
+    pub(super) fn new(states: Box<dyn Accumulator>, takes_nulls: bool) -> Self {
+        Stepwise { states, takes_nulls, rows: 0 }
+    }
+}
+
+impl RunningAggregate for Stepwise {
+    fn grow(&mut self, groups: usize) {
+        self.states.grow(groups);
+    }
+    fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
+        let column = input.column()?;
+        let taken = if self.takes_nulls { input.filter.cloned() } else { input.taken() };
+        let mut pairs = Vec::with_capacity(input.ids.len() * 2);
+        for (place, id) in input.ids.iter().enumerate() {
+            let id = std::slice::from_ref(id);
+            let step = input.step(place);
+            if step.begins() {
+                self.states.reset(id);
+            }
+            let before = self.states.evaluate(id)?;
+            if !super::is_taken(taken.as_ref(), place) {
+                pairs.extend([ArrayRef::clone(&before), before]);
+                continue;
+            }
+            self.rows += 1;
+            let order = RowOrder { ordinal: self.rows, ..RowOrder::default() };
+            let value = column.slice(place, 1);
+            let row = UpdateInput { ids: id, rows: None, argument: Some(&value), order };
+            match step.retracts() {
+                true => self.states.retract(&row)?,
+                false => self.states.update(&row)?,
+            }
+            pairs.extend([before, self.states.evaluate(id)?]);
+        }
+        concatenated(&pairs, || self.states.evaluate(&[]))
+    }
+    fn reset(&mut self, ids: &[u32]) {
+        self.states.reset(ids);
+    }
+    fn bytes(&self) -> usize {
+        self.states.bytes()
+    }
+}

@@ -1,0 +1,163 @@
+//! The reference: for each row the values of its group are listed, and all results computed anew.
+
+use std::collections::BTreeMap;
+
+use thalweg_core::RowKind;
+
+use super::GroupSpec;
+use crate::aggregate::{AggregateCall, AggregateFunction as F};
+use crate::reference::Value;
+
+/// The values that one call has taken, in order of arrival.
+#[derive(Clone, Default)]
+struct Taken {
+    all: Vec<Value>,
+    /// Each value once, by when it came while it was not there.
+    distinct: Vec<Value>,
+}
+
+impl Taken {
+    fn take(&mut self, value: Value, retracts: bool) {
+        let at = self.all.iter().position(|other| *other == value);
+        if retracts {
+            let Some(at) = at else { return };
+            self.all.remove(at);
+            if !self.all.contains(&value) {
+                self.distinct.retain(|other| *other != value);
+            }
+            return;
+        }
+        if at.is_none() {
+            self.distinct.push(value.clone());
+        }
+        self.all.push(value);
+    }
+}
+
+#[derive(Clone)]
+struct Group {
+    rows: usize,
+    taken: Vec<Taken>,
+}
+
+/// The changes of a changelog, one row after another.
+pub(super) fn changes(spec: &GroupSpec, rows: &[Vec<Value>], kinds: &[RowKind]) -> Vec<Vec<Value>> {
+    let mut groups: BTreeMap<Vec<Value>, Group> = BTreeMap::new();
+    let mut changes = Vec::new();
+    for (row, &kind) in rows.iter().zip(kinds) {
+        let retracts = matches!(kind, RowKind::UpdateBefore | RowKind::Delete);
+        let key: Vec<Value> = spec.keys.iter().map(|&at| row[at].clone()).collect();
+        let old = groups.get(&key).cloned();
+        if old.is_none() && retracts {
+            continue;
+        }
+        let empty = || Group { rows: 0, taken: vec![Taken::default(); spec.calls.len()] };
+        let mut new = old.clone().unwrap_or_else(empty);
+        new.rows = if retracts { new.rows - 1 } else { new.rows + 1 };
+        for (call, taken) in spec.calls.iter().zip(&mut new.taken) {
+            let passes = call.filter.is_none_or(|at| row[at] == Value::Boolean(true));
+            let value = call.argument.map_or(Value::Boolean(true), |at| row[at].clone());
+            if passes && !value.is_null() {
+                taken.take(value, retracts);
+            }
+        }
+        let mut push = |kind: &str, group: &Group| {
+            let results = spec.calls.iter().zip(&group.taken).map(|(call, t)| result(call, t));
+            let mut change = vec![Value::text(kind)];
+            change.extend(key.iter().cloned().chain(results));
+            changes.push(change);
+        };
+        match old {
+            None => push("+I", &new),
+            Some(old) if new.rows == 0 => push("-D", &old),
+            Some(old) => {
+                let same = spec.calls.iter().zip(old.taken.iter().zip(&new.taken));
+                let same = same.fold(true, |same, (call, (old, new))| {
+                    same && result(call, old) == result(call, new)
+                });
+                if !same {
+                    push("-U", &old);
+                    push("+U", &new);
+                }
+            }
+        }
+        match new.rows {
+            0 => groups.remove(&key),
+            _ => groups.insert(key, new),
+        };
+    }
+    changes
+}
+
+fn result(call: &AggregateCall, taken: &Taken) -> Value {
+    let values = if call.distinct { &taken.distinct } else { &taken.all };
+    let chosen = |value: Option<&Value>| value.cloned().unwrap_or(Value::Null);
+    match call.function {
+        F::Count => Value::Integer(values.len() as i64),
+        F::Min => chosen(values.iter().min()),
+        F::Max => chosen(values.iter().max()),
+        F::FirstValue => chosen(values.first()),
+        F::LastValue => chosen(values.last()),
+        _ if values.is_empty() => Value::Null,
+        F::Sum | F::Avg => total(values, matches!(call.function, F::Avg)),
+        F::VarPop => variance(values, 0),
+        F::VarSamp => variance(values, 1),
+        _ => panic!("{:?} is not in the reference", call.function),
+    }
+}
+
+/// Sums are small here, and doubles multiples of a quarter, so no order of additions matters.
+fn total(values: &[Value], mean: bool) -> Value {
+    let count = values.len() as i64;
+    match &values[0] {
+        Value::Integer(_) => {
+            let sum: i64 = values.iter().map(integer).sum();
+            Value::Integer(if mean { sum / count } else { sum })
+        }
+        Value::Decimal(_) => {
+            let sum: i128 = values.iter().map(decimal).sum();
+            if !mean {
+                return Value::Decimal(sum);
+            }
+            let (fine, count) = (sum * 10_000, i128::from(count));
+            let away = if fine < 0 { -count } else { count };
+            Value::Decimal((2 * fine + away) / (2 * count))
+        }
+        _ => {
+            let sum: f64 = values.iter().map(double).sum();
+            Value::Double(if mean { sum / count as f64 } else { sum })
+        }
+    }
+}
+
+/// Of integers, truncated as Flink's is, without a fraction on the way.
+fn variance(values: &[Value], less: i64) -> Value {
+    let count = values.len() as i64;
+    let sum: i64 = values.iter().map(integer).sum();
+    let squares: i64 = values.iter().map(|value| integer(value).pow(2)).sum();
+    match count - less {
+        0 => Value::Null,
+        divisor => Value::Integer((count * squares - sum * sum) / (count * divisor)),
+    }
+}
+
+fn integer(value: &Value) -> i64 {
+    match value {
+        Value::Integer(value) => *value,
+        other => panic!("{other:?} is no integer"),
+    }
+}
+
+fn decimal(value: &Value) -> i128 {
+    match value {
+        Value::Decimal(value) => *value,
+        other => panic!("{other:?} is no DECIMAL"),
+    }
+}
+
+fn double(value: &Value) -> f64 {
+    match value {
+        Value::Double(value) => *value,
+        other => panic!("{other:?} is no double"),
+    }
+}

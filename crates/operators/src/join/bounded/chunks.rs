@@ -1,0 +1,192 @@
+//! Rows that are kept: batches of the columns of one side, and numbers that say where a row stands.
+//!
+//! **Invariants:**
+//! - a chunk lives as long as somebody holds one of its rows; holds are counted by chunk, not by row;
+//! - arrivals ascend in the order in which rows came, over all chunks, and survive nothing else: a
+//!   chunk's number is used again.
+//!
+//! It does not know keys or times. A chunk is freed as a whole: rows that time bounds arrive and leave
+//! about together.
+
+use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
+use arrow_schema::DataType as Arrow;
+use arrow_select::interleave::interleave;
+use arrow_select::take::take;
+use thalweg_core::{Result, TableSchema};
+
+/// Where a row is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RowRef {
+    pub(crate) chunk: u32,
+    pub(crate) row: u32,
+}
+
+impl RowRef {
+    /// No row: NULL in every column.
+    pub(crate) const NONE: RowRef = RowRef { chunk: u32::MAX, row: 0 };
+
+    /// False where it is no row.
+    pub(crate) fn is_some(self) -> bool {
+        self.chunk != u32::MAX
+    }
+}
+
+struct Chunk {
+    columns: Vec<ArrayRef>,
+    holds: usize,
+    first_arrival: u64,
+    /// One bit for each row that has found a partner; empty where nobody asks.
+    matched: Vec<u64>,
+    bytes: usize,
+}
+
+/// The kept rows of one side.
+pub(crate) struct Chunks {
+    types: Vec<Arrow>,
+    slots: Vec<Option<Chunk>>,
+    free: Vec<u32>,
+    arrivals: u64,
+    bytes: usize,
+}
+
+impl Chunks {
+    /// No rows yet, of these columns.
+    pub(crate) fn new(schema: &TableSchema) -> Self {
+        let types = schema.columns.iter().map(|c| c.column_type.data_type.arrow()).collect();
+        Chunks { types, slots: Vec::new(), free: Vec::new(), arrivals: 0, bytes: 0 }
+    }
+
+    /// Takes rows in. The caller has one hold on them. `columns` may be empty if nobody will ask for
+    /// them.
+    pub(crate) fn add(&mut self, columns: Vec<ArrayRef>, rows: usize, keeps_matches: bool) -> u32 {
+        let matched = vec![0; if keeps_matches { rows.div_ceil(64) } else { 0 }];
+        let bytes = columns.iter().map(|column| column_bytes(column)).sum::<usize>()
+            + matched.len() * 8
+            + size_of::<Chunk>();
+        self.bytes += bytes;
+        let chunk = Chunk { columns, holds: 1, first_arrival: self.arrivals, matched, bytes };
+        self.arrivals += rows as u64;
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = Some(chunk);
+            return slot;
+        }
+        self.slots.push(Some(chunk));
+        self.slots.len() as u32 - 1
+    }
+
+    /// Adds holds on rows of a chunk.
+    pub(crate) fn hold(&mut self, chunk: u32, count: usize) {
+        self.at_mut(chunk).holds += count;
+    }
+
+    /// Gives holds back; frees the chunk with the last.
+    pub(crate) fn release(&mut self, chunk: u32, count: usize) {
+        let of_chunk = self.at_mut(chunk);
+        of_chunk.holds -= count;
+        if of_chunk.holds == 0 {
+            self.bytes -= of_chunk.bytes;
+            self.slots[chunk as usize] = None;
+            self.free.push(chunk);
+            if self.free.len() == self.slots.len() {
+                (self.slots, self.free) = (Vec::new(), Vec::new());
+            }
+        }
+    }
+
+    /// A number that ascends in the order in which rows came.
+    pub(crate) fn arrival(&self, row: RowRef) -> u64 {
+        self.at(row.chunk).first_arrival + u64::from(row.row)
+    }
+
+    /// True if the row has found a partner.
+    pub(crate) fn is_matched(&self, row: RowRef) -> bool {
+        let word = self.at(row.chunk).matched[row.row as usize / 64];
+        word >> (row.row % 64) & 1 == 1
+    }
+
+    /// The row has found a partner.
+    pub(crate) fn set_matched(&mut self, row: RowRef) {
+        self.at_mut(row.chunk).matched[row.row as usize / 64] |= 1 << (row.row % 64);
+    }
+
+    /// These rows, as columns of the side; NULL where there is no row.
+    pub(crate) fn gather(&self, rows: &[RowRef]) -> Result<Vec<ArrayRef>> {
+        self.gather_columns(rows, 0..self.types.len())
+    }
+
+    /// Some columns of these rows.
+    pub(crate) fn gather_columns(
+        &self,
+        rows: &[RowRef],
+        columns: impl Iterator<Item = usize>,
+    ) -> Result<Vec<ArrayRef>> {
+        let first = rows.first().copied().unwrap_or(RowRef::NONE);
+        if rows.iter().all(|row| row.chunk == first.chunk) {
+            return self.gather_one(rows, first, columns);
+        }
+        // Few chunks are named as a rule: each gets a number of its own among the sources.
+        let mut number = vec![u32::MAX; self.slots.len() + 1];
+        let mut sources: Vec<Option<&Chunk>> = Vec::new();
+        let mut indices = Vec::with_capacity(rows.len());
+        for row in rows {
+            let place = if row.is_some() { row.chunk as usize } else { self.slots.len() };
+            if number[place] == u32::MAX {
+                number[place] = sources.len() as u32;
+                sources.push(row.is_some().then(|| self.at(row.chunk)));
+            }
+            indices.push((number[place] as usize, row.row as usize));
+        }
+        let gather = |column: usize| {
+            let nothing = new_null_array(&self.types[column], 1);
+            let source = |chunk: &Option<&Chunk>| match chunk {
+                Some(chunk) => ArrayRef::clone(&chunk.columns[column]),
+                None => ArrayRef::clone(&nothing),
+            };
+            let arrays: Vec<ArrayRef> = sources.iter().map(source).collect();
+            let arrays: Vec<&dyn Array> = arrays.iter().map(|array| array.as_ref()).collect();
+            Ok(interleave(&arrays, &indices)?)
+        };
+        columns.map(gather).collect()
+    }
+
+    fn gather_one(
+        &self,
+        rows: &[RowRef],
+        first: RowRef,
+        columns: impl Iterator<Item = usize>,
+    ) -> Result<Vec<ArrayRef>> {
+        if !first.is_some() {
+            return Ok(columns.map(|c| new_null_array(&self.types[c], rows.len())).collect());
+        }
+        let of_chunk = &self.at(first.chunk).columns;
+        let indices = UInt32Array::from_iter_values(rows.iter().map(|row| row.row));
+        columns.map(|column| Ok(take(&of_chunk[column], &indices, None)?)).collect()
+    }
+
+    /// About how many bytes the rows take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.slots.capacity() * size_of::<Option<Chunk>>() + self.free.capacity() * 4
+    }
+
+    fn at(&self, chunk: u32) -> &Chunk {
+        self.slots[chunk as usize].as_ref().expect("whoever names a chunk holds it")
+    }
+    fn at_mut(&mut self, chunk: u32) -> &mut Chunk {
+        self.slots[chunk as usize].as_mut().expect("whoever names a chunk holds it")
+    }
+}
+
+fn column_bytes(column: &ArrayRef) -> usize {
+    use arrow_array::cast::AsArray;
+    if let Some(width) = column.data_type().primitive_width() {
+        return column.len() * width + column.nulls().map_or(0, |_| column.len().div_ceil(8));
+    }
+    match column.as_string_view_opt() {
+        // What a view shows counts, however many views share a buffer.
+        Some(texts) => {
+            let text = |view: &u128| (*view as u32 as usize).saturating_sub(12);
+            texts.len() * 16 + texts.views().iter().map(text).sum::<usize>()
+        }
+        None => column.to_data().get_slice_memory_size().unwrap_or(column.get_array_memory_size()),
+    }
+}

@@ -1,0 +1,192 @@
+//! Rows put side by side: the columns that leave, and which pairs really belong together.
+//!
+//! A pair comes from equal hashes of keys, or from equal keys; [`Joined::mask`] says which pairs stay:
+//! those whose keys are equal, where hashes do not prove it, and for which the residual condition
+//! holds.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_buffer::BooleanBuffer;
+use arrow_ord::ord::make_comparator;
+use arrow_schema::{DataType as Arrow, SchemaRef, SortOptions, TimeUnit};
+use thalweg_core::{
+    Column, ColumnType, DataType, Error, Result, TableSchema, Watermark, WatermarkBefore,
+};
+use thalweg_expr::{EvalContext, Expr};
+
+use crate::join::JoinKind;
+use crate::join::sides::{Side, Sides};
+
+/// What leaves a join, and what decides over pairs.
+pub(crate) struct Joined {
+    /// Which rows leave.
+    pub(crate) kind: JoinKind,
+    /// The columns that leave.
+    pub(crate) output: TableSchema,
+    arrow: SchemaRef,
+    /// The columns of a pair.
+    pair: SchemaRef,
+    residual: Option<Expr>,
+    /// Key columns whose equality the hash does not prove, (left, right).
+    unproved: Vec<(usize, usize)>,
+}
+
+impl Joined {
+    /// Pairs of these sides. `proves_keys` says that pairs have equal keys anyway.
+    ///
+    /// # Errors
+    /// If keys or condition do not fit the sides.
+    pub(crate) fn new(
+        sides: &Sides,
+        kind: JoinKind,
+        keys: (&[usize], &[usize]),
+        residual: Option<Expr>,
+        proves_keys: bool,
+    ) -> Result<Self> {
+        let (left, right) = (sides.schema(Side::Left), sides.schema(Side::Right));
+        let types = key_types(sides, keys)?;
+        let width = left.len() + right.len();
+        if residual.as_ref().is_some_and(|r| r.columns().last().is_some_and(|&c| c >= width)) {
+            return Err(Error::internal("the condition of a join names a column of neither side"));
+        }
+        let output = output_schema(left, right, kind);
+        let both = left.columns.iter().chain(&right.columns).cloned().collect();
+        let is_proved = proves_keys
+            || matches!(types.as_slice(), [] | [_] if types.iter().all(is_proved_by_hash));
+        let pairs = keys.0.iter().copied().zip(keys.1.iter().copied());
+        let unproved = if is_proved { Vec::new() } else { pairs.collect() };
+        let (arrow, pair) = (output.arrow(), TableSchema::new(both).arrow());
+        Ok(Joined { kind, output, arrow, pair, residual, unproved })
+    }
+
+    /// True if some pairs may not stay.
+    pub(crate) fn has_mask(&self) -> bool {
+        self.residual.is_some() || !self.unproved.is_empty()
+    }
+
+    /// True if the columns of a side are read at all.
+    pub(crate) fn reads(&self, side: Side) -> bool {
+        side == Side::Left || self.kind.has_right_columns() || self.has_mask()
+    }
+
+    /// Which pairs stay; `None` if all.
+    pub(crate) fn mask(
+        &self,
+        left: &[ArrayRef],
+        right: &[ArrayRef],
+        rows: usize,
+        wall_ms: i64,
+    ) -> Result<Option<BooleanBuffer>> {
+        let mut mask: Option<BooleanBuffer> = None;
+        for &(l, r) in &self.unproved {
+            let equal = equal_values(&left[l], &right[r])?;
+            mask = Some(mask.map_or(equal.clone(), |mask| &mask & &equal));
+        }
+        // Most often hashes were right.
+        mask = mask.filter(|mask| mask.count_set_bits() < rows);
+        let Some(residual) = &self.residual else { return Ok(mask) };
+        let columns = left.iter().chain(right).cloned().collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.pair), columns, &options)?;
+        let watermark_before = WatermarkBefore::All(Watermark::MIN);
+        let holds = |batch: &RecordBatch| -> Result<BooleanArray> {
+            residual.evaluate_mask(&EvalContext {
+                batch,
+                watermark_before: &watermark_before,
+                wall_ms,
+            })
+        };
+        // A condition that can fail must not see a pair that is none.
+        if let (Some(equal), true) = (&mask, residual.can_fail()) {
+            let kept = BooleanArray::new(equal.clone(), None);
+            let held = holds(&arrow_select::filter::filter_record_batch(&batch, &kept)?)?;
+            let mut places = equal.set_indices();
+            let mut both = vec![false; rows];
+            for held in held.values().iter() {
+                let place = places.next().expect("one pair for each place");
+                both[place] = held;
+            }
+            return Ok(Some(both.into()));
+        }
+        let held = holds(&batch)?.values().clone();
+        Ok(Some(mask.map_or(held.clone(), |mask| &mask & &held)))
+    }
+
+    /// The batch that leaves; `right` is not read where only rows of the left side leave.
+    pub(crate) fn batch(
+        &self,
+        left: Vec<ArrayRef>,
+        right: Vec<ArrayRef>,
+        rows: usize,
+    ) -> Result<RecordBatch> {
+        let mut columns = left;
+        if self.kind.has_right_columns() {
+            columns.extend(right);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.arrow), columns, &options)?)
+    }
+}
+
+/// The types of the keys.
+///
+/// # Errors
+/// If they are not the same on both sides.
+pub(crate) fn key_types(sides: &Sides, keys: (&[usize], &[usize])) -> Result<Vec<DataType>> {
+    let types = |side: Side, keys: &[usize]| -> Option<Vec<DataType>> {
+        let of = |&key: &usize| sides.schema(side).columns.get(key);
+        keys.iter().map(|key| of(key).map(|c| c.column_type.data_type.clone())).collect()
+    };
+    let (left, right) = (types(Side::Left, keys.0), types(Side::Right, keys.1));
+    let arrow = |types: &[DataType]| types.iter().map(DataType::arrow).collect::<Vec<_>>();
+    match (left, right) {
+        (Some(left), Some(right)) if arrow(&left) == arrow(&right) => Ok(left),
+        _ => Err(Error::internal("the keys of a join are not of the same types on both sides")),
+    }
+}
+
+/// The columns that leave: both sides', those of a side that may be missing nullable.
+pub(crate) fn output_schema(
+    left: &TableSchema,
+    right: &TableSchema,
+    kind: JoinKind,
+) -> TableSchema {
+    let column = |column: &Column, may_miss: bool| {
+        let nullable = column.column_type.nullable || may_miss;
+        let column_type = ColumnType { nullable, ..column.column_type.clone() };
+        Column { column_type, ..column.clone() }
+    };
+    let of_left = left.columns.iter().map(|c| column(c, kind.pads_right_rows()));
+    let of_right = right.columns.iter().map(|c| column(c, kind.pads_left_rows()));
+    let of_right = of_right.filter(|_| kind.has_right_columns());
+    TableSchema::new(of_left.chain(of_right).collect())
+}
+
+/// True for the types whose values have different hashes if they differ: the hash of a single integer
+/// is a mixture that can be undone.
+fn is_proved_by_hash(data_type: &DataType) -> bool {
+    matches!(
+        data_type.arrow(),
+        Arrow::Boolean
+            | Arrow::Int8
+            | Arrow::Int16
+            | Arrow::Int32
+            | Arrow::Int64
+            | Arrow::Date32
+            | Arrow::Time32(TimeUnit::Millisecond)
+            | Arrow::Timestamp(
+                TimeUnit::Millisecond | TimeUnit::Microsecond | TimeUnit::Nanosecond,
+                _
+            )
+    )
+}
+
+/// Where two columns have the same value, as keys are compared. Keys of pairs are never NULL.
+fn equal_values(left: &ArrayRef, right: &ArrayRef) -> Result<BooleanBuffer> {
+    if left.data_type().is_nested() {
+        let compare = make_comparator(left, right, SortOptions::default())?;
+        return Ok(BooleanBuffer::collect_bool(left.len(), |row| compare(row, row).is_eq()));
+    }
+    Ok(arrow_ord::cmp::eq(left, right)?.values().clone())
+}

@@ -1,0 +1,21 @@
+//! What the joins that time bounds have in common: rows that are kept, rows of a piece by side, and
+//! rows put side by side.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `chunks` | rows that are kept: batches, counted by who still needs them |
+//! | `pieces` | the rows of a piece by side, with times, hashes and the NULLs among their keys |
+//! | `joined` | the columns that leave, and which pairs really belong together |
+//! | `waiting` | what waits for a time |
+//! | `order` | the order of keys in the contracts that promise a sequence |
+
+pub(super) mod chunks;
+#[cfg(test)]
+pub(super) mod fixture;
+pub(super) mod joined;
+pub(super) mod order;
+pub(super) mod pieces;
+pub(super) mod waiting;
+
+/// Pairs of rows that are looked at together; also the most rows of a batch that leaves.
+pub(super) const PAIRS_MAX: usize = 8192;

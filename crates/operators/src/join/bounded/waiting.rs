@@ -1,0 +1,82 @@
+//! What waits for a time: items by the millisecond at which they are due, in buckets of 16 ms.
+//!
+//! An item is looked at when its bucket is reached, so at most 16 times before it leaves, however
+//! often and however unevenly time moves on. It does not order what is due.
+
+use std::collections::BTreeMap;
+
+/// Buckets of 2⁴ ms.
+const SHIFT: u32 = 4;
+
+/// Items with the time at which they are due.
+pub(crate) struct Waiting<T> {
+    buckets: BTreeMap<i64, Vec<(i64, T)>>,
+    count: usize,
+}
+
+impl<T: Copy> Waiting<T> {
+    /// Nothing waits.
+    pub(crate) fn new() -> Self {
+        Waiting { buckets: BTreeMap::new(), count: 0 }
+    }
+
+    /// An item waits until time has reached `due`.
+    pub(crate) fn push(&mut self, due: i64, item: T) {
+        self.buckets.entry(due >> SHIFT).or_default().push((due, item));
+        self.count += 1;
+    }
+
+    /// Hands over what is due at this time, in no order.
+    pub(crate) fn pop_due(&mut self, time: i64, mut take: impl FnMut(i64, T)) {
+        let last = time >> SHIFT;
+        while let Some(mut entry) = self.buckets.first_entry().filter(|e| *e.key() <= last) {
+            let items = entry.get_mut();
+            let before = items.len();
+            items.retain(|&(due, item)| {
+                if due <= time {
+                    take(due, item);
+                }
+                due > time
+            });
+            self.count -= before - items.len();
+            if !items.is_empty() {
+                return;
+            }
+            entry.remove();
+        }
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        // Buckets grow by doubling.
+        self.count * size_of::<(i64, T)>() * 3 / 2 + self.buckets.len() * 48
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_leave_when_they_are_due_and_not_before() {
+        let mut waiting = Waiting::new();
+        for due in [5, -3, 40, 5, 16, 15, i64::MAX, i64::MIN] {
+            waiting.push(due, due);
+        }
+        let due = |waiting: &mut Waiting<i64>, time: i64| {
+            let mut taken = Vec::new();
+            waiting.pop_due(time, |due, item| {
+                assert_eq!(due, item);
+                taken.push(item);
+            });
+            taken.sort_unstable();
+            taken
+        };
+        assert_eq!(due(&mut waiting, -4), [i64::MIN]);
+        assert_eq!(due(&mut waiting, 5), [-3, 5, 5]);
+        assert_eq!(due(&mut waiting, 14), [0; 0]);
+        assert_eq!(due(&mut waiting, 15), [15]);
+        assert_eq!(due(&mut waiting, i64::MAX), [16, 40, i64::MAX]);
+        assert_eq!(waiting.bytes(), 0);
+    }
+}

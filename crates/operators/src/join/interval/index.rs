@@ -1,0 +1,246 @@
+//! Rows of one side by time and key: buckets of time, and in each a hash table with chains.
+//!
+//! A bucket is dropped as a whole when no row in it can meet anybody any more, so a key costs nothing
+//! to forget, and memory follows the rows. A look-up asks the few buckets that its interval touches;
+//! rows at the edges of the outer ones are compared by time.
+//!
+//! **Invariants:**
+//! - the head of a chain has a bit for the hash of each of its rows: most look-ups that find nothing
+//!   read one word;
+//! - a chain runs from the newest row to the oldest;
+//! - buckets ascend by time, and none is empty.
+//!
+//! It compares hashes, not keys.
+
+use super::super::bounded::chunks::RowRef;
+
+/// A row.
+struct Entry {
+    hash: u64,
+    time: i64,
+    /// The next one of the chain, counted from 1; 0 ends it.
+    next: u32,
+    chunk: u32,
+    row: u32,
+    /// One more than the place in `reaches`, for rows that came behind the watermark.
+    reach: u32,
+}
+
+/// Rows of a stretch of time.
+#[derive(Default)]
+struct Bucket {
+    /// Chains: low half, the first entry, counted from 1; high half, a bit for each hash in it.
+    heads: Vec<u64>,
+    entries: Vec<Entry>,
+    /// The lowest time that a partner may have.
+    reaches: Vec<i64>,
+    /// How many rows of which chunk.
+    holds: Vec<(u32, u32)>,
+}
+
+const HEADS_MIN: usize = 16;
+
+#[inline]
+fn tag(hash: u64) -> u64 {
+    // Keys of one partition agree in the highest bits, and the lowest choose the chain.
+    1 << (32 + (hash >> 40 & 31))
+}
+
+impl Bucket {
+    /// Makes room for about so many rows, without any.
+    fn reset(&mut self, expected: usize) {
+        let heads = expected.next_power_of_two().max(HEADS_MIN);
+        self.heads.clear();
+        self.heads.resize(heads, 0);
+        self.entries.clear();
+        self.reaches.clear();
+        self.holds.clear();
+    }
+
+    #[inline]
+    fn insert(&mut self, hash: u64, time: i64, row: RowRef, reach: Option<i64>) {
+        if self.entries.len() == self.heads.len() {
+            self.grow();
+        }
+        let reach = reach.map_or(0, |reach| {
+            self.reaches.push(reach);
+            self.reaches.len() as u32
+        });
+        let slot = hash as usize & (self.heads.len() - 1);
+        let head = &mut self.heads[slot];
+        let entry = Entry { hash, time, next: *head as u32, chunk: row.chunk, row: row.row, reach };
+        self.entries.push(entry);
+        *head = *head & !u64::from(u32::MAX) | tag(hash) | self.entries.len() as u64;
+        match self.holds.last_mut() {
+            Some((chunk, count)) if *chunk == row.chunk => *count += 1,
+            _ => self.holds.push((row.chunk, 1)),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let heads = self.heads.len() * 2;
+        self.heads.clear();
+        self.heads.resize(heads, 0);
+        for (place, entry) in self.entries.iter_mut().enumerate() {
+            let head = &mut self.heads[entry.hash as usize & (heads - 1)];
+            entry.next = *head as u32;
+            *head = *head & !u64::from(u32::MAX) | tag(entry.hash) | (place as u64 + 1);
+        }
+    }
+
+    #[inline]
+    fn find(&self, sought: &Sought, mut found: impl FnMut(RowRef)) {
+        let head = self.heads[sought.hash as usize & (self.heads.len() - 1)];
+        if head & tag(sought.hash) == 0 {
+            return;
+        }
+        let mut next = head as u32;
+        while next != 0 {
+            let entry = &self.entries[next as usize - 1];
+            next = entry.next;
+            let fits = entry.hash == sought.hash
+                && entry.time >= sought.low
+                && entry.time <= sought.high
+                && (entry.reach == 0 || self.reaches[entry.reach as usize - 1] <= sought.time);
+            if fits {
+                found(RowRef { chunk: entry.chunk, row: entry.row });
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.heads.capacity() * 8
+            + self.entries.capacity() * size_of::<Entry>()
+            + (self.reaches.capacity() + self.holds.capacity()) * 8
+    }
+}
+
+/// What a row looks for.
+pub(super) struct Sought {
+    pub(super) hash: u64,
+    /// The row's own time.
+    pub(super) time: i64,
+    /// The lowest time of a partner.
+    pub(super) low: i64,
+    /// The highest.
+    pub(super) high: i64,
+}
+
+/// The rows of one side.
+pub(super) struct Timeline {
+    /// Buckets last 2 to this power milliseconds.
+    shift: u32,
+    /// By number, ascending.
+    buckets: Vec<(i64, Bucket)>,
+    /// One that has been dropped, for its memory.
+    spare: Option<Bucket>,
+    /// How many rows the last bucket had that was dropped.
+    expected: usize,
+    /// The place of the bucket that got the last row.
+    last: usize,
+}
+
+impl Timeline {
+    /// No rows, in buckets of 2 to this power milliseconds.
+    pub(super) fn new(shift: u32) -> Self {
+        Timeline { shift, buckets: Vec::new(), spare: None, expected: 0, last: 0 }
+    }
+
+    /// Adds a row that came behind all others. `reach` is the lowest time that a partner of it may
+    /// have, where its own time does not say it.
+    #[inline]
+    pub(super) fn insert(&mut self, hash: u64, time: i64, row: RowRef, reach: Option<i64>) {
+        let number = time >> self.shift;
+        if self.buckets.get(self.last).is_none_or(|(other, _)| *other != number) {
+            self.last = self.place_of(number);
+        }
+        self.buckets[self.last].1.insert(hash, time, row, reach);
+    }
+
+    #[cold]
+    fn place_of(&mut self, number: i64) -> usize {
+        match self.buckets.binary_search_by_key(&number, |(number, _)| *number) {
+            Ok(place) => place,
+            Err(place) => {
+                let mut bucket = self.spare.take().unwrap_or_default();
+                bucket.reset(self.expected);
+                self.buckets.insert(place, (number, bucket));
+                place
+            }
+        }
+    }
+
+    /// The places of the buckets that lie in these times.
+    #[inline]
+    pub(super) fn places(&self, low: i64, high: i64) -> Places {
+        let numbers = (low >> self.shift, high >> self.shift);
+        let from = self.buckets.partition_point(|(number, _)| *number < numbers.0);
+        let rest = &self.buckets[from..];
+        let to = from + rest.iter().take_while(|(number, _)| *number <= numbers.1).count();
+        Places { numbers, from, to }
+    }
+
+    /// True if these are the places for these times.
+    #[inline]
+    pub(super) fn are_places(&self, places: &Places, low: i64, high: i64) -> bool {
+        places.numbers == (low >> self.shift, high >> self.shift)
+    }
+
+    /// Rows with the hash that is sought, from places found for its times.
+    #[inline]
+    pub(super) fn find(&self, places: &Places, sought: &Sought, mut found: impl FnMut(RowRef)) {
+        for (_, bucket) in &self.buckets[places.from..places.to] {
+            bucket.find(sought, &mut found);
+        }
+    }
+
+    /// Drops the buckets whose last time is done, and says how many rows of which chunks were in them.
+    pub(super) fn drop_until(
+        &mut self,
+        is_done: impl Fn(i64) -> bool,
+        mut freed: impl FnMut(u32, usize),
+    ) {
+        let last_time = |number: i64| ((number + 1) << self.shift).wrapping_sub(1);
+        let done =
+            self.buckets.iter().take_while(|(number, _)| is_done(last_time(*number))).count();
+        if done == 0 {
+            return;
+        }
+        for (_, bucket) in self.buckets.drain(..done) {
+            bucket.holds.iter().for_each(|&(chunk, count)| freed(chunk, count as usize));
+            self.expected = bucket.entries.len();
+            self.spare = Some(bucket);
+        }
+        self.last = 0;
+        if self.buckets.is_empty() {
+            self.buckets.shrink_to(64);
+        }
+    }
+
+    /// Forgets what is only kept for its memory.
+    pub(super) fn shrink(&mut self) {
+        self.spare = None;
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let spare = self.spare.as_ref().map_or(0, Bucket::bytes);
+        let buckets: usize = self.buckets.iter().map(|(_, bucket)| bucket.bytes()).sum();
+        buckets + spare + self.buckets.capacity() * size_of::<(i64, Bucket)>()
+    }
+}
+
+/// Buckets one behind the other.
+pub(super) struct Places {
+    numbers: (i64, i64),
+    from: usize,
+    to: usize,
+}
+
+impl Places {
+    /// None yet.
+    pub(super) fn none() -> Self {
+        Places { numbers: (i64::MAX, i64::MIN), from: 0, to: 0 }
+    }
+}

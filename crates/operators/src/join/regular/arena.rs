@@ -1,0 +1,402 @@
+//! The rows of one side, as Arrow batches: each piece of input appends one *segment*.
+//!
+//! **Invariants:**
+//! - a live row knows its [`Place`], and the segment knows its owner, so that rows may move;
+//! - at least half of the rows of every segment are live, but for those that died in the piece in hand;
+//! - fewer than eight segments are of one class of size below the largest, so that bundles of one row do
+//!   not become segments of one row.
+//!
+//! Rows move in [`Arena::tidy`] only, between two pieces. A row is copied about once for each class that
+//! it grows through, at most four times, and then again only when half of its neighbours are gone.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow_schema::{DataType, SchemaRef};
+use arrow_select::interleave::interleave;
+use arrow_select::take::take;
+use thalweg_core::Result;
+use thalweg_core::bundle::batch_bytes;
+
+use super::NIL;
+
+/// Where a row lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    segment: u32,
+    row: u32,
+}
+
+/// No row: every column is NULL.
+const NOTHING: u32 = u32::MAX;
+/// A row of the bundle in hand.
+const PIECE: u32 = u32::MAX - 1;
+/// A row that was removed.
+const GONE: u32 = u32::MAX - 2;
+
+impl Place {
+    /// The row of NULLs that stands for a missing partner.
+    pub const NULLS: Place = Place { segment: NOTHING, row: 0 };
+    /// The place of a row that was removed.
+    pub const NONE: Place = Place { segment: GONE, row: 0 };
+
+    /// A row of the bundle in hand.
+    pub fn of_piece(row: u32) -> Place {
+        Place { segment: PIECE, row }
+    }
+
+    /// The row of the bundle in hand, if it is one.
+    pub fn piece_row(self) -> Option<u32> {
+        (self.segment == PIECE).then_some(self.row)
+    }
+
+    /// True if a segment holds the row.
+    pub fn is_kept(self) -> bool {
+        self.segment < GONE
+    }
+}
+
+/// Segments of one class are merged when they are so many.
+const FAN: usize = 8;
+/// The class from which on segments are not merged: 4096 rows.
+const LARGEST: usize = 4;
+/// Segments with fewer rows are copied rather than shared with the bundle that they come from, of which
+/// they may be a small part.
+const SHARED_ROWS_MIN: usize = 1024;
+
+/// For so few places the segments are listed without a table of all segments.
+const FEW_PLACES: usize = 16;
+
+fn class_of(rows: usize) -> usize {
+    (rows.max(1).ilog2() as usize / FAN.ilog2() as usize).min(LARGEST)
+}
+
+struct Segment {
+    batch: RecordBatch,
+    /// The row number of each row; [`NIL`] where it is gone.
+    owners: Vec<u32>,
+    live: usize,
+    bytes: usize,
+    is_thinned: bool,
+}
+
+/// All rows of one side.
+pub(super) struct Arena {
+    schema: SchemaRef,
+    segments: Vec<Option<Segment>>,
+    free: Vec<u32>,
+    /// Segments that may still be merged, by class.
+    classes: [Vec<u32>; LARGEST],
+    /// Segments that have lost more than half of their rows.
+    thinned: Vec<u32>,
+    bytes: usize,
+}
+
+impl Arena {
+    pub fn new(schema: SchemaRef) -> Self {
+        Arena {
+            schema,
+            segments: Vec::new(),
+            free: Vec::new(),
+            classes: Default::default(),
+            thinned: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Appends rows of a bundle; says where each of the owners now lies.
+    pub fn append(
+        &mut self,
+        columns: &[ArrayRef],
+        rows: &[u32],
+        owners: Vec<u32>,
+        bundle_rows: usize,
+        moved: impl FnMut(u32, Place),
+    ) -> Result<()> {
+        let is_whole = rows.len() == bundle_rows && bundle_rows >= SHARED_ROWS_MIN;
+        let columns = if is_whole { columns.to_vec() } else { take_all(columns, rows)? };
+        self.add(columns, owners, moved)
+    }
+
+    fn add(
+        &mut self,
+        mut columns: Vec<ArrayRef>,
+        owners: Vec<u32>,
+        mut moved: impl FnMut(u32, Place),
+    ) -> Result<()> {
+        columns.iter_mut().for_each(release_text);
+        let rows = owners.len();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
+        let bytes = batch_bytes(&batch) + rows * size_of::<u32>();
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.segments.push(None);
+            self.segments.len() as u32 - 1
+        });
+        for (row, &owner) in owners.iter().enumerate() {
+            moved(owner, Place { segment: number, row: row as u32 });
+        }
+        if class_of(rows) < LARGEST {
+            self.classes[class_of(rows)].push(number);
+        }
+        self.bytes += bytes;
+        let segment = Segment { batch, owners, live: rows, bytes, is_thinned: false };
+        self.segments[number as usize] = Some(segment);
+        Ok(())
+    }
+
+    /// Forgets a row that a segment holds.
+    pub fn remove(&mut self, place: Place) {
+        let segment = self.segments[place.segment as usize].as_mut().expect("a place is kept");
+        segment.owners[place.row as usize] = NIL;
+        segment.live -= 1;
+        if segment.live * 2 < segment.owners.len() && !segment.is_thinned {
+            segment.is_thinned = true;
+            self.thinned.push(place.segment);
+        }
+    }
+
+    /// The columns that hold a row, and its number in them. `piece` are those of the bundle in hand.
+    pub fn find<'a>(&'a self, place: Place, piece: &'a [ArrayRef]) -> (&'a [ArrayRef], usize) {
+        let columns = if place.segment == PIECE { piece } else { self.columns(place.segment) };
+        (columns, place.row as usize)
+    }
+
+    fn columns(&self, segment: u32) -> &[ArrayRef] {
+        self.segments[segment as usize].as_ref().expect("a place is kept").batch.columns()
+    }
+
+    /// Restores the invariants after removals and additions; says of each row that moves where it now
+    /// lies.
+    pub fn tidy(&mut self, mut moved: impl FnMut(u32, Place)) -> Result<()> {
+        while let Some(number) = self.thinned.pop() {
+            self.rewrite(&[number], &mut moved)?;
+        }
+        // A merger adds to the next class, which comes next.
+        for class in 0..LARGEST {
+            while self.classes[class].len() >= FAN {
+                let from = self.classes[class].len() - FAN;
+                let merged: Vec<u32> = self.classes[class][from..].to_vec();
+                self.rewrite(&merged, &mut moved)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the live rows of these segments into a new one.
+    fn rewrite(&mut self, numbers: &[u32], moved: &mut impl FnMut(u32, Place)) -> Result<()> {
+        let segments: Vec<Segment> =
+            numbers.iter().filter_map(|&number| self.withdraw(number)).collect();
+        let mut owners = Vec::with_capacity(segments.iter().map(|segment| segment.live).sum());
+        let mut picks = Vec::with_capacity(owners.capacity());
+        for (source, segment) in segments.iter().enumerate() {
+            for (row, &owner) in segment.owners.iter().enumerate() {
+                if owner != NIL {
+                    owners.push(owner);
+                    picks.push((source, row));
+                }
+            }
+        }
+        if owners.is_empty() {
+            return Ok(());
+        }
+        let column = |n: usize| -> Result<ArrayRef> {
+            let sources: Vec<&dyn Array> =
+                segments.iter().map(|segment| segment.batch.column(n).as_ref()).collect();
+            Ok(interleave(&sources, &picks)?)
+        };
+        let columns = (0..self.schema.fields().len()).map(column).collect::<Result<_>>()?;
+        self.add(columns, owners, moved)
+    }
+
+    fn withdraw(&mut self, number: u32) -> Option<Segment> {
+        let segment = self.segments[number as usize].take()?;
+        self.bytes -= segment.bytes;
+        self.free.push(number);
+        let class = class_of(segment.owners.len());
+        if class < LARGEST {
+            self.classes[class].retain(|&other| other != number);
+        }
+        Some(segment)
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.segments.capacity() * size_of::<Option<Segment>>()
+    }
+
+    /// The rows at these places, in the columns named. `piece` are those of the bundle in hand.
+    pub fn gather(
+        &self,
+        places: &[Place],
+        piece: &[ArrayRef],
+        columns: &[usize],
+    ) -> Result<Vec<ArrayRef>> {
+        if places.iter().all(|place| place.segment == PIECE) {
+            let rows: Vec<u32> = places.iter().map(|place| place.row).collect();
+            return columns.iter().map(|&n| take_rows(&piece[n], &rows)).collect();
+        }
+        let type_of = |n: usize| self.schema.field(n).data_type();
+        if places.iter().all(|place| place.segment == NOTHING) {
+            return Ok(columns.iter().map(|&n| new_null_array(type_of(n), places.len())).collect());
+        }
+        let (sources, picks) = self.picks(places);
+        let column = |&n: &usize| -> Result<ArrayRef> {
+            let nothing = new_null_array(type_of(n), 1);
+            let source = |&segment: &u32| match segment {
+                NOTHING => nothing.as_ref(),
+                PIECE => piece[n].as_ref(),
+                segment => self.columns(segment)[n].as_ref(),
+            };
+            let sources: Vec<&dyn Array> = sources.iter().map(source).collect();
+            Ok(interleave(&sources, &picks)?)
+        };
+        columns.iter().map(column).collect()
+    }
+
+    /// The segments that the places lie in, and for each place which of these, and the row.
+    fn picks(&self, places: &[Place]) -> (Vec<u32>, Vec<(usize, usize)>) {
+        let mut sources = Vec::new();
+        if places.len() <= FEW_PLACES {
+            let mut number = |segment: u32| {
+                sources.iter().position(|&other| other == segment).unwrap_or_else(|| {
+                    sources.push(segment);
+                    sources.len() - 1
+                })
+            };
+            let picks = places.iter().map(|place| (number(place.segment), place.row as usize));
+            let picks = picks.collect();
+            return (sources, picks);
+        }
+        // One number per segment; those of the bundle and of NULLs stand behind.
+        let count = self.segments.len();
+        let mut numbers = vec![NIL; count + 2];
+        let picks = places.iter().map(|place| {
+            let at = match place.segment {
+                NOTHING => count,
+                PIECE => count + 1,
+                segment => segment as usize,
+            };
+            if numbers[at] == NIL {
+                numbers[at] = sources.len() as u32;
+                sources.push(place.segment);
+            }
+            (numbers[at] as usize, place.row as usize)
+        });
+        let picks = picks.collect();
+        (sources, picks)
+    }
+}
+
+/// Rows of columns.
+pub(super) fn take_all(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>> {
+    columns.iter().map(|column| take_rows(column, rows)).collect()
+}
+
+fn take_rows(column: &ArrayRef, rows: &[u32]) -> Result<ArrayRef> {
+    if rows.len() == column.len() && rows.iter().enumerate().all(|(n, &row)| n == row as usize) {
+        return Ok(ArrayRef::clone(column));
+    }
+    Ok(take(column, &UInt32Array::from(rows.to_vec()), None)?)
+}
+
+/// Copies the text of views that hold on to more than twice as much.
+fn release_text(column: &mut ArrayRef) {
+    if *column.data_type() != DataType::Utf8View {
+        return;
+    }
+    let texts = column.as_string_view();
+    let held: usize = texts.data_buffers().iter().map(|buffer| buffer.len()).sum();
+    if held > 2 * texts.total_buffer_bytes_used() {
+        *column = std::sync::Arc::new(texts.gc());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::types::Int64Type;
+    use arrow_array::{Int64Array, StringViewArray};
+    use arrow_schema::{Field, Schema};
+    use thalweg_core::shim::SplitMix64;
+
+    use super::*;
+
+    fn text(n: i64) -> String {
+        format!("a text that is too long for a view: {n}")
+    }
+
+    fn columns(numbers: &[i64]) -> Vec<ArrayRef> {
+        let texts = numbers.iter().map(|&n| text(n));
+        vec![
+            Arc::new(Int64Array::from(numbers.to_vec())),
+            Arc::new(StringViewArray::from_iter_values(texts)),
+        ]
+    }
+
+    fn arena() -> Arena {
+        Arena::new(Arc::new(Schema::new(vec![
+            Field::new("n", DataType::Int64, true),
+            Field::new("s", DataType::Utf8View, true),
+        ])))
+    }
+
+    /// Rows come in batches of any size and leave in any order; all that are left are found, and the
+    /// memory is that of the rows that are left.
+    #[test]
+    fn rows_are_found_after_any_moves() {
+        for seed in 0..10 {
+            let mut random = SplitMix64::new(seed);
+            let (mut arena, mut places) = (arena(), Vec::<Place>::new());
+            for _ in 0..300 {
+                let start = places.len() as i64;
+                let most = [2, 20, 3000][random.below(3) as usize];
+                let count = 1 + random.below(most) as i64;
+                let numbers: Vec<i64> = (start..start + count).collect();
+                let owners: Vec<u32> = numbers.iter().map(|&n| n as u32).collect();
+                places.resize(places.len() + count as usize, Place::NONE);
+                let rows: Vec<u32> = (0..count as u32).collect();
+                let set = |owner: u32, place| places[owner as usize] = place;
+                arena.append(&columns(&numbers), &rows, owners, count as usize, set).unwrap();
+                for _ in 0..random.below(2 * count as u64) {
+                    let place = &mut places[random.below((start + count) as u64) as usize];
+                    if place.is_kept() {
+                        arena.remove(*place);
+                        *place = Place::NONE;
+                    }
+                }
+                arena.tidy(|owner, place| places[owner as usize] = place).unwrap();
+            }
+            let live: Vec<u32> =
+                (0..places.len() as u32).filter(|&n| places[n as usize].is_kept()).collect();
+            let found: Vec<Place> = live.iter().map(|&n| places[n as usize]).collect();
+            let gathered = arena.gather(&found, &[], &[0, 1]).unwrap();
+            for (row, &n) in live.iter().enumerate() {
+                let number = gathered[0].as_primitive::<Int64Type>().value(row);
+                assert_eq!(number, i64::from(n), "seed {seed}");
+                assert_eq!(gathered[1].as_string_view().value(row), text(number), "seed {seed}");
+            }
+            let row_bytes = 8 + 16 + text(100_000).len() + 4;
+            let most = 2 * live.len() * row_bytes + 64 * arena.segments.len() * 8;
+            assert!(arena.bytes() < most, "seed {seed}: {} of {most}", arena.bytes());
+            assert!(arena.classes.iter().all(|class| class.len() < FAN), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn segments_without_rows_are_freed() {
+        let mut arena = arena();
+        let mut places = vec![Place::NONE; 5000];
+        for start in 0..50_u32 {
+            let owners: Vec<u32> = (0..100).map(|n| start * 100 + n).collect();
+            let numbers: Vec<i64> = owners.iter().map(|&n| n.into()).collect();
+            let rows: Vec<u32> = (0..100).collect();
+            let set = |owner: u32, place| places[owner as usize] = place;
+            arena.append(&columns(&numbers), &rows, owners, 100, set).unwrap();
+        }
+        arena.tidy(|owner, place| places[owner as usize] = place).unwrap();
+        places.iter().for_each(|&place| arena.remove(place));
+        arena.tidy(|_, _| panic!("no row is left")).unwrap();
+        assert_eq!(arena.bytes, 0);
+        assert!(arena.classes.iter().all(Vec::is_empty));
+    }
+}

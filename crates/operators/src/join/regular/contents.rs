@@ -1,0 +1,120 @@
+//! Finds rows by what they hold: for the rows of long chains, a table from the hash of all columns to
+//! the newest of the rows that are equal, and from each row to the next older one.
+//!
+//! It keeps no values: whoever asks compares.
+
+use hashbrown::HashTable;
+
+use super::NIL;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    hash: u64,
+    newest: u32,
+}
+
+/// Rows by content.
+#[derive(Default)]
+pub(super) struct Contents {
+    table: HashTable<Entry>,
+    /// For each row the next older one that is equal to it.
+    older: Vec<u32>,
+}
+
+/// Rows of one partition agree in the top bits of the hashes of their keys, which tables take their tags
+/// from; here all columns are hashed, but a key may be all of them.
+fn probe(hash: u64) -> u64 {
+    hash ^ (hash << 32)
+}
+
+impl Contents {
+    /// Adds the newest row with this content. `same` says whether a row has it.
+    pub fn insert(&mut self, hash: u64, row: u32, same: impl Fn(u32) -> bool) {
+        if self.older.len() <= row as usize {
+            self.older.resize(row as usize + 1, NIL);
+        }
+        let found =
+            self.table.find_mut(probe(hash), |entry| entry.hash == hash && same(entry.newest));
+        let older = match found {
+            Some(entry) => std::mem::replace(&mut entry.newest, row),
+            None => {
+                let entry = Entry { hash, newest: row };
+                self.table.insert_unique(probe(hash), entry, |entry| probe(entry.hash));
+                NIL
+            }
+        };
+        self.older[row as usize] = older;
+    }
+
+    /// Takes out the newest row with this content.
+    pub fn take_newest(&mut self, hash: u64, same: impl Fn(u32) -> bool) -> Option<u32> {
+        let is_meant = |entry: &Entry| entry.hash == hash && same(entry.newest);
+        let mut found = self.table.find_entry(probe(hash), is_meant).ok()?;
+        let row = found.get().newest;
+        match self.older[row as usize] {
+            NIL => {
+                found.remove();
+            }
+            older => found.get_mut().newest = older,
+        }
+        Some(row)
+    }
+
+    /// Takes out this very row.
+    pub fn remove(&mut self, hash: u64, row: u32) {
+        let older = &mut self.older;
+        // Which of the entries with this hash leads to the row shows where its chain ends up.
+        let leads = |entry: &Entry| {
+            entry.hash == hash
+                && std::iter::successors(Some(entry.newest), |&at| {
+                    Some(older[at as usize]).filter(|&next| next != NIL)
+                })
+                .any(|at| at == row)
+        };
+        let Ok(mut found) = self.table.find_entry(probe(hash), leads) else { return };
+        let next = older[row as usize];
+        let mut at = found.get().newest;
+        if at == row {
+            match next {
+                NIL => {
+                    found.remove();
+                }
+                next => found.get_mut().newest = next,
+            }
+            return;
+        }
+        while older[at as usize] != row {
+            at = older[at as usize];
+        }
+        older[at as usize] = next;
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.table.allocation_size() + self.older.capacity() * size_of::<u32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The content of a row is its number modulo 3; all hashes collide.
+    #[test]
+    fn the_newest_of_equal_rows_goes_first() {
+        let mut contents = Contents::default();
+        let same = |content: u32| move |row: u32| row % 3 == content;
+        (0..9).for_each(|row| contents.insert(42, row, same(row % 3)));
+        assert_eq!(contents.take_newest(42, same(1)), Some(7));
+        contents.remove(42, 1);
+        contents.remove(42, 8);
+        contents.remove(42, 3);
+        assert_eq!(contents.take_newest(42, same(1)), Some(4));
+        assert_eq!(contents.take_newest(42, same(1)), None);
+        assert_eq!(contents.take_newest(42, same(2)), Some(5));
+        assert_eq!(contents.take_newest(42, same(0)), Some(6));
+        assert_eq!(contents.take_newest(42, same(0)), Some(0));
+        assert_eq!(contents.take_newest(42, same(0)), None);
+        contents.insert(42, 3, same(0));
+        assert_eq!(contents.take_newest(42, same(0)), Some(3));
+    }
+}

@@ -1,0 +1,100 @@
+//! State that is kept for a limited time (`table.exec.state.ttl`), by the wall clock, as in Flink: a row
+//! goes when it has not been written for so long. That emits nothing.
+//!
+//! A queue with an entry for each time that a row is written; only the last one of a row counts, and the
+//! queue is rid of others when they are the most.
+
+use std::collections::VecDeque;
+
+/// The clock of the piece in hand, and when each row of one side was last written.
+pub(super) struct Expiry {
+    kept_ms: i64,
+    now_ms: i64,
+    rows: Vec<Written>,
+    queue: VecDeque<Entry>,
+    live: usize,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Written {
+    at_ms: i64,
+    key: u32,
+    /// Counts what was done to rows of this number: only the entry of the last write counts.
+    generation: u32,
+}
+
+struct Entry {
+    at_ms: i64,
+    row: u32,
+    generation: u32,
+}
+
+/// Fewer entries than this are not worth sorting out.
+const QUEUE_MIN: usize = 1024;
+
+impl Expiry {
+    pub fn new(kept_ms: i64) -> Self {
+        Expiry { kept_ms, now_ms: i64::MIN, rows: Vec::new(), queue: VecDeque::new(), live: 0 }
+    }
+
+    /// The time, which does not go back here.
+    pub fn set_now(&mut self, now_ms: i64) {
+        self.now_ms = self.now_ms.max(now_ms);
+    }
+
+    pub fn add(&mut self, row: u32, key: u32) {
+        let at = row as usize;
+        if self.rows.len() <= at {
+            self.rows.resize(at + 1, Written::default());
+        }
+        let generation = self.rows[at].generation.wrapping_add(1);
+        self.rows[at] = Written { at_ms: self.now_ms, key, generation };
+        self.queue.push_back(Entry { at_ms: self.now_ms, row, generation });
+        self.live += 1;
+    }
+
+    /// The row was written again.
+    pub fn touch(&mut self, row: u32) {
+        let now_ms = self.now_ms;
+        let written = &mut self.rows[row as usize];
+        if written.at_ms < now_ms {
+            written.at_ms = now_ms;
+            written.generation = written.generation.wrapping_add(1);
+            self.queue.push_back(Entry { at_ms: now_ms, row, generation: written.generation });
+            self.sort_out();
+        }
+    }
+
+    pub fn forget(&mut self, row: u32) {
+        let written = &mut self.rows[row as usize];
+        written.generation = written.generation.wrapping_add(1);
+        self.live -= 1;
+        self.sort_out();
+    }
+
+    fn sort_out(&mut self) {
+        if self.queue.len() > QUEUE_MIN && self.queue.len() > 2 * self.live {
+            let rows = &self.rows;
+            self.queue.retain(|entry| rows[entry.row as usize].generation == entry.generation);
+        }
+    }
+
+    /// The next row whose time is over, and its key.
+    pub fn next_expired(&mut self) -> Option<(u32, u32)> {
+        while let Some(entry) = self.queue.front() {
+            if entry.at_ms.saturating_add(self.kept_ms) > self.now_ms {
+                return None;
+            }
+            let Entry { row, generation, .. } = self.queue.pop_front()?;
+            let written = self.rows[row as usize];
+            if written.generation == generation {
+                return Some((row, written.key));
+            }
+        }
+        None
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.rows.capacity() * size_of::<Written>() + self.queue.capacity() * size_of::<Entry>()
+    }
+}

@@ -1,0 +1,285 @@
+//! The first pass: rows change the state of their key and list their candidates.
+
+use std::sync::Arc;
+
+use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::{Output, Partition, Piece, Progress, Result};
+use thalweg_expr::EvalContext;
+
+use super::arena::{Arena, Place};
+use super::changes::Changes;
+use super::expiry::Expiry;
+use super::incoming::{Arrival, Arrivals, adds};
+use super::settle::{Candidates, Settlement, Step};
+use super::state::{Chain, Incoming, SideState};
+use super::{NIL, Plan, Side};
+use crate::keys::KeyTable;
+
+/// Candidates are settled when they are so many: that bounds memory, and keeps them in the cache.
+const CANDIDATES_MAX: usize = 1 << 15;
+
+/// The rows of one key.
+#[derive(Clone, Copy)]
+struct Slot {
+    chains: [Chain; 2],
+    /// True while it waits in `emptied`.
+    is_listed: bool,
+}
+
+impl Slot {
+    const EMPTY: Slot = Slot { chains: [Chain::EMPTY; 2], is_listed: false };
+
+    fn is_empty(&self) -> bool {
+        self.chains.iter().all(|chain| chain.length == 0)
+    }
+}
+
+/// The rows of both sides of one key range.
+pub(super) struct JoinPartition {
+    plan: Arc<Plan>,
+    keys: KeyTable,
+    slots: Vec<Slot>,
+    sides: [SideState; 2],
+    /// Keys that may have no row left at the end of the piece.
+    emptied: Vec<u32>,
+    steps: Vec<Step>,
+    candidates: Candidates,
+    changes: Changes,
+}
+
+impl JoinPartition {
+    pub fn new(plan: Arc<Plan>) -> Result<Self> {
+        let state = |side, is_unique| {
+            let arena = Arena::new(plan.spec.sides.schema(side).arrow());
+            let expiry = plan.ttl_ms(side).map(Expiry::new);
+            SideState::new(arena, is_unique, plan.counts(side), expiry)
+        };
+        Ok(JoinPartition {
+            keys: KeyTable::new(&plan.key_types)?,
+            slots: Vec::new(),
+            sides: [
+                state(Side::Left, plan.spec.left_unique),
+                state(Side::Right, plan.spec.right_unique),
+            ],
+            emptied: Vec::new(),
+            steps: Vec::new(),
+            candidates: Candidates::default(),
+            changes: Changes::default(),
+            plan,
+        })
+    }
+
+    fn take(&mut self, arrivals: &Arrivals<'_>, arrival: Arrival) -> Result<()> {
+        let Arrival { row, side, kind, key, .. } = arrival;
+        let mut step = Step { row, side, kind, own: NIL, end: 0, flag: false };
+        if key != NIL {
+            self.meet(arrivals, arrival, &mut step)?;
+        }
+        step.end = self.candidates.places.len();
+        self.steps.push(step);
+        Ok(())
+    }
+
+    /// Changes the state of the key and lists the rows of the other side.
+    fn meet(&mut self, arrivals: &Arrivals<'_>, arrival: Arrival, step: &mut Step) -> Result<()> {
+        let Arrival { row, side, kind, key, .. } = arrival;
+        let slot = &mut self.slots[key as usize];
+        let chain = &mut slot.chains[side as usize];
+        let state = &mut self.sides[side as usize];
+        let hash = || arrivals.hash(arrival);
+        let incoming = Incoming { columns: arrivals.columns(side), row, key, hash: &hash };
+        match (adds(kind), self.plan.keeps(side)) {
+            (true, true) => {
+                step.own = state.add(chain, &incoming)?;
+                step.flag = chain.length == 1;
+            }
+            (true, false) => {
+                chain.length += 1;
+                step.flag = chain.length == 1;
+            }
+            (false, true) => {
+                let is_removed = state.remove(chain, &incoming)?;
+                step.flag = is_removed && chain.length == 0;
+            }
+            (false, false) => {
+                step.flag = chain.length == 1;
+                chain.length = chain.length.saturating_sub(1);
+            }
+        }
+        let other = slot.chains[side.other() as usize];
+        if !slot.is_listed && slot.is_empty() {
+            slot.is_listed = true;
+            self.emptied.push(key);
+        }
+        self.list_candidates(step, other);
+        Ok(())
+    }
+
+    /// Lists the rows of the other chain, unless its length says enough.
+    fn list_candidates(&mut self, step: &mut Step, other: Chain) {
+        if !self.plan.is_counted() && !self.plan.spec.kind.has_right_columns() {
+            if step.side == Side::Left {
+                step.flag = other.length > 0;
+                return;
+            }
+            if !step.flag {
+                return;
+            }
+        }
+        let state = &self.sides[step.side.other() as usize];
+        let is_counted = self.plan.is_counted();
+        let mut row = other.head;
+        while row != NIL {
+            self.candidates.places.push(state.place(row));
+            if is_counted {
+                self.candidates.rows.push(row);
+            }
+            row = state.next(row);
+        }
+    }
+
+    /// Settles the steps so far and sends out what they change.
+    fn flush(&mut self, arrivals: &Arrivals<'_>, output: &mut Output) -> Result<()> {
+        if self.plan.residual.is_some() && !self.candidates.places.is_empty() {
+            let mask = self.partners(arrivals, output.wall_ms())?;
+            self.keep_partners(&mask);
+        }
+        let JoinPartition { plan, sides, candidates, changes, .. } = self;
+        Settlement { plan, sides, candidates, changes }.settle(&self.steps);
+        self.steps.clear();
+        self.candidates.truncate(0);
+        self.changes.emit(&self.plan, &self.sides, arrivals, output)
+    }
+
+    /// Which candidates meet the residual condition.
+    fn partners(&self, arrivals: &Arrivals<'_>, wall_ms: i64) -> Result<BooleanArray> {
+        let Some(residual) = &self.plan.residual else {
+            return Ok(BooleanArray::from(vec![true; self.candidates.places.len()]));
+        };
+        let mut places: [Vec<Place>; 2] = Default::default();
+        let mut causes = Vec::with_capacity(self.candidates.places.len());
+        let mut from = 0;
+        for step in &self.steps {
+            let others = &self.candidates.places[from..step.end];
+            from = step.end;
+            let own = std::iter::repeat_n(Place::of_piece(step.row), others.len());
+            places[step.side as usize].extend(own);
+            places[step.side.other() as usize].extend_from_slice(others);
+            causes.resize(causes.len() + others.len(), step.row);
+        }
+        let mut columns = Vec::new();
+        for side in [Side::Left, Side::Right] {
+            let at = side as usize;
+            let (arena, piece) = (&self.sides[at].arena, arrivals.columns(side));
+            columns.extend(arena.gather(&places[at], piece, &residual.columns[at])?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(causes.len()));
+        let schema = Arc::clone(&residual.schema);
+        let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        let watermark_before = arrivals.piece.bundle.stamps.watermark_before.take(&causes);
+        let context = EvalContext { batch: &batch, watermark_before: &watermark_before, wall_ms };
+        residual.condition.evaluate_mask(&context)
+    }
+
+    /// Drops the candidates that are no partners.
+    fn keep_partners(&mut self, mask: &BooleanArray) {
+        let (mut from, mut kept) = (0, 0);
+        for step in &mut self.steps {
+            for at in std::mem::replace(&mut from, step.end)..step.end {
+                if mask.value(at) {
+                    self.candidates.copy(at, kept);
+                    kept += 1;
+                }
+            }
+            step.end = kept;
+        }
+        self.candidates.truncate(kept);
+    }
+
+    /// Ends a piece: rows that stay move into the arenas, and keys without rows are forgotten.
+    fn finish(&mut self, arrivals: &Arrivals<'_>) -> Result<()> {
+        let bundle_rows = arrivals.piece.bundle.num_rows();
+        for side in [Side::Left, Side::Right] {
+            self.sides[side as usize].keep(arrivals.columns(side), bundle_rows)?;
+        }
+        self.release_keys();
+        Ok(())
+    }
+
+    fn release_keys(&mut self) {
+        for key in self.emptied.drain(..) {
+            let slot = &mut self.slots[key as usize];
+            slot.is_listed = false;
+            if slot.is_empty() {
+                self.keys.release(key);
+            }
+        }
+    }
+
+    /// Frees the rows whose time is over; [`Progress::More`] if time is up before.
+    fn expire(&mut self, now_ms: i64, time_is_up: impl Fn() -> bool) -> Result<Progress> {
+        let mut count = 0_usize;
+        let mut progress = Progress::Done;
+        if !self.plan.expires() {
+            return Ok(progress);
+        }
+        for (side, state) in self.sides.iter_mut().enumerate() {
+            if let Some(expiry) = &mut state.expiry {
+                expiry.set_now(now_ms);
+            }
+            while let Some((row, key)) = state.expiry.as_mut().and_then(Expiry::next_expired) {
+                let slot = &mut self.slots[key as usize];
+                state.expire(&mut slot.chains[side], row)?;
+                if !slot.is_listed && slot.is_empty() {
+                    slot.is_listed = true;
+                    self.emptied.push(key);
+                }
+                count += 1;
+                if count.is_multiple_of(1024) && time_is_up() {
+                    progress = Progress::More;
+                    break;
+                }
+            }
+            state.keep(&[], 0)?;
+        }
+        self.release_keys();
+        Ok(progress)
+    }
+}
+
+impl Partition for JoinPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        output.accepted += piece.num_rows() as u64;
+        let _ = self.expire(output.wall_ms(), || false)?;
+        if piece.num_rows() == 0 {
+            return Ok(());
+        }
+        let plan = Arc::clone(&self.plan);
+        let arrivals = Arrivals::new(&plan, piece, &mut self.keys)?;
+        self.slots.resize(self.keys.id_limit(), Slot::EMPTY);
+        for arrival in arrivals.iter() {
+            self.take(&arrivals, arrival)?;
+            if self.candidates.places.len() >= CANDIDATES_MAX {
+                self.flush(&arrivals, output)?;
+            }
+        }
+        self.flush(&arrivals, output)?;
+        self.finish(&arrivals)
+    }
+
+    fn watermark(&mut self, _call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        self.expire(output.wall_ms(), || output.time_is_up())
+    }
+
+    fn state_bytes(&self) -> usize {
+        let work = self.steps.capacity() * size_of::<Step>()
+            + self.candidates.places.capacity() * size_of::<Place>()
+            + (self.candidates.rows.capacity() + self.emptied.capacity()) * size_of::<u32>()
+            + self.changes.bytes();
+        self.keys.bytes()
+            + self.slots.capacity() * size_of::<Slot>()
+            + self.sides.iter().map(SideState::bytes).sum::<usize>()
+            + work
+    }
+}

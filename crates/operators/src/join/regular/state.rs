@@ -1,0 +1,274 @@
+//! What one side of a join keeps: its rows in the order of their arrival, chained by key.
+//!
+//! A row has a number (reused after the piece in which it is removed), a place in the [`Arena`], and
+//! neighbours in the chain of its key. A retraction takes back the *newest* row that is equal to it.
+//! Short chains are searched; once a chain is long, its rows are found by their hash in [`Contents`], so
+//! that a skewed key costs no more per retraction than others.
+//!
+//! **Invariants:**
+//! - a chain is in the order of arrival, and its length is the number of its rows;
+//! - rows that arrive in the piece in hand lie in its bundle until [`SideState::keep`] moves them into the
+//!   arena: until then no row moves, and no number is reused.
+
+use arrow_array::ArrayRef;
+use thalweg_core::Result;
+
+use super::NIL;
+use super::arena::{Arena, Place, take_all};
+use super::contents::Contents;
+use super::equal::same_row;
+use super::expiry::Expiry;
+use crate::keys::hash_keys;
+
+/// The rows of one key on one side. Where rows are only counted, only the length counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    pub head: u32,
+    pub tail: u32,
+    pub length: u32,
+    /// True while its rows stand in [`Contents`].
+    pub is_indexed: bool,
+}
+
+impl Chain {
+    pub const EMPTY: Chain = Chain { head: NIL, tail: NIL, length: 0, is_indexed: false };
+}
+
+/// Chains longer than this are searched by hash.
+const SEARCHED_MAX: u32 = 8;
+
+#[derive(Clone, Copy)]
+struct Node {
+    previous: u32,
+    next: u32,
+    place: Place,
+}
+
+/// A row of the bundle in hand, as one of its side: the columns of the side, and what is known of it.
+pub(super) struct Incoming<'a> {
+    pub columns: &'a [ArrayRef],
+    pub row: u32,
+    pub key: u32,
+    /// The hash of all of its columns; only asked for where a chain is long.
+    pub hash: &'a dyn Fn() -> Result<u64>,
+}
+
+/// The rows of one side.
+pub(super) struct SideState {
+    nodes: Vec<Node>,
+    /// How many partners each row has, where that is not the length of the other chain.
+    counts: Option<Vec<u32>>,
+    free: Vec<u32>,
+    /// Numbers that become free with the end of the piece.
+    released: Vec<u32>,
+    /// Rows that arrived in this piece.
+    arrived: Vec<u32>,
+    contents: Contents,
+    /// True if the key is unique on this side: the only row of a chain is the one that is meant.
+    is_unique: bool,
+    pub arena: Arena,
+    pub expiry: Option<Expiry>,
+}
+
+impl SideState {
+    pub fn new(arena: Arena, is_unique: bool, is_counted: bool, expiry: Option<Expiry>) -> Self {
+        SideState {
+            nodes: Vec::new(),
+            counts: is_counted.then(Vec::new),
+            free: Vec::new(),
+            released: Vec::new(),
+            arrived: Vec::new(),
+            contents: Contents::default(),
+            is_unique,
+            arena,
+            expiry,
+        }
+    }
+
+    /// The row that follows in its chain, or [`NIL`].
+    #[inline]
+    pub fn next(&self, row: u32) -> u32 {
+        self.nodes[row as usize].next
+    }
+
+    /// Where a row lies.
+    #[inline]
+    pub fn place(&self, row: u32) -> Place {
+        self.nodes[row as usize].place
+    }
+
+    /// Appends a row to the chain of its key; returns its number.
+    pub fn add(&mut self, chain: &mut Chain, incoming: &Incoming<'_>) -> Result<u32> {
+        let node = Node { previous: chain.tail, next: NIL, place: Place::of_piece(incoming.row) };
+        let row = self.number(node);
+        match chain.tail {
+            NIL => chain.head = row,
+            tail => self.nodes[tail as usize].next = row,
+        }
+        chain.tail = row;
+        chain.length += 1;
+        self.arrived.push(row);
+        if chain.is_indexed {
+            self.index(incoming, row)?;
+        }
+        if let Some(expiry) = &mut self.expiry {
+            expiry.add(row, incoming.key);
+        }
+        Ok(row)
+    }
+
+    fn number(&mut self, node: Node) -> u32 {
+        if let Some(row) = self.free.pop() {
+            self.nodes[row as usize] = node;
+            return row;
+        }
+        self.nodes.push(node);
+        if let Some(counts) = &mut self.counts {
+            counts.push(0);
+        }
+        self.nodes.len() as u32 - 1
+    }
+
+    fn index(&mut self, incoming: &Incoming<'_>, row: u32) -> Result<()> {
+        let SideState { nodes, arena, contents, .. } = self;
+        let same = |other: u32| is_row(nodes, arena, other, incoming);
+        contents.insert((incoming.hash)()?, row, same);
+        Ok(())
+    }
+
+    /// Takes back the newest row that is equal to this one; false if there is none.
+    pub fn remove(&mut self, chain: &mut Chain, incoming: &Incoming<'_>) -> Result<bool> {
+        let found = match chain.length {
+            1 if self.is_unique && !chain.is_indexed => chain.tail,
+            length if length <= SEARCHED_MAX && !chain.is_indexed => self.search(chain, incoming),
+            _ => self.look_up(chain, incoming)?,
+        };
+        if found == NIL {
+            return Ok(false);
+        }
+        self.unlink(chain, found);
+        Ok(true)
+    }
+
+    fn search(&self, chain: &Chain, incoming: &Incoming<'_>) -> u32 {
+        let mut row = chain.tail;
+        while row != NIL && !is_row(&self.nodes, &self.arena, row, incoming) {
+            row = self.nodes[row as usize].previous;
+        }
+        row
+    }
+
+    fn look_up(&mut self, chain: &mut Chain, incoming: &Incoming<'_>) -> Result<u32> {
+        if !chain.is_indexed {
+            self.index_chain(chain, incoming.columns)?;
+        }
+        let SideState { nodes, arena, contents, .. } = self;
+        let same = |other: u32| is_row(nodes, arena, other, incoming);
+        Ok(contents.take_newest((incoming.hash)()?, same).unwrap_or(NIL))
+    }
+
+    /// Hashes the rows of a chain that has become long.
+    fn index_chain(&mut self, chain: &mut Chain, piece: &[ArrayRef]) -> Result<()> {
+        let rows: Vec<u32> = self.chain(chain).collect();
+        let places: Vec<Place> = rows.iter().map(|&row| self.place(row)).collect();
+        let all: Vec<usize> = (0..piece.len()).collect();
+        let columns = self.arena.gather(&places, piece, &all)?;
+        let hashes = hash_keys(&columns, rows.len())?;
+        let SideState { nodes, arena, contents, .. } = self;
+        for (at, (&row, &hash)) in rows.iter().zip(&hashes).enumerate() {
+            let same = |other: u32| {
+                let (stored, place) = arena.find(nodes[other as usize].place, piece);
+                same_row(stored, place, &columns, at)
+            };
+            contents.insert(hash, row, same);
+        }
+        chain.is_indexed = true;
+        Ok(())
+    }
+
+    fn chain(&self, chain: &Chain) -> impl Iterator<Item = u32> + '_ {
+        let next = |&row: &u32| Some(self.next(row)).filter(|&next| next != NIL);
+        std::iter::successors(Some(chain.head).filter(|&head| head != NIL), next)
+    }
+
+    /// Takes a row out of its chain. Its number stays until the end of the piece.
+    fn unlink(&mut self, chain: &mut Chain, row: u32) {
+        let Node { previous, next, place } = self.nodes[row as usize];
+        match previous {
+            NIL => chain.head = next,
+            previous => self.nodes[previous as usize].next = next,
+        }
+        match next {
+            NIL => chain.tail = previous,
+            next => self.nodes[next as usize].previous = previous,
+        }
+        chain.length -= 1;
+        if chain.length == 0 {
+            *chain = Chain::EMPTY;
+        }
+        if place.is_kept() {
+            self.arena.remove(place);
+        }
+        self.nodes[row as usize].place = Place::NONE;
+        self.released.push(row);
+        if let Some(expiry) = &mut self.expiry {
+            expiry.forget(row);
+        }
+    }
+
+    /// Removes a row whose time is over: between two pieces, the oldest of its equals.
+    pub fn expire(&mut self, chain: &mut Chain, row: u32) -> Result<()> {
+        if chain.is_indexed {
+            let (columns, at) = self.arena.find(self.place(row), &[]);
+            let columns = take_all(columns, &[at as u32])?;
+            self.contents.remove(hash_keys(&columns, 1)?[0], row);
+        }
+        self.unlink(chain, row);
+        Ok(())
+    }
+
+    /// How many partners a row has, where rows count their own.
+    pub fn count_mut(&mut self, row: u32) -> Option<&mut u32> {
+        let is_live = self.place(row) != Place::NONE;
+        if let Some(expiry) = self.expiry.as_mut().filter(|_| is_live) {
+            expiry.touch(row);
+        }
+        self.counts.as_mut().map(|counts| &mut counts[row as usize])
+    }
+
+    /// Ends a piece: moves the rows that it brought into the arena, and frees the numbers of those that
+    /// it took. `bundle_rows` is the length of the columns.
+    pub fn keep(&mut self, columns: &[ArrayRef], bundle_rows: usize) -> Result<()> {
+        let SideState { nodes, arena, arrived, .. } = self;
+        let mut rows = Vec::with_capacity(arrived.len());
+        let mut owners = Vec::with_capacity(arrived.len());
+        for row in arrived.drain(..) {
+            if let Some(of_bundle) = nodes[row as usize].place.piece_row() {
+                rows.push(of_bundle);
+                owners.push(row);
+            }
+        }
+        let mut set = |row: u32, place| nodes[row as usize].place = place;
+        if !rows.is_empty() {
+            arena.append(columns, &rows, owners, bundle_rows, &mut set)?;
+        }
+        arena.tidy(&mut set)?;
+        self.free.append(&mut self.released);
+        Ok(())
+    }
+
+    pub fn bytes(&self) -> usize {
+        let numbers = self.free.capacity() + self.released.capacity() + self.arrived.capacity();
+        self.nodes.capacity() * size_of::<Node>()
+            + self.counts.as_ref().map_or(0, |counts| counts.capacity() * size_of::<u32>())
+            + numbers * size_of::<u32>()
+            + self.contents.bytes()
+            + self.arena.bytes()
+            + self.expiry.as_ref().map_or(0, Expiry::bytes)
+    }
+}
+
+fn is_row(nodes: &[Node], arena: &Arena, row: u32, incoming: &Incoming<'_>) -> bool {
+    let (stored, at) = arena.find(nodes[row as usize].place, incoming.columns);
+    same_row(stored, at, incoming.columns, incoming.row as usize)
+}

@@ -1,0 +1,297 @@
+//! One key range of a temporal join.
+//!
+//! **Invariants:**
+//! - rows wait for the first watermark beyond their time (or beyond the watermark before them): none
+//!   of those that wait could have left already;
+//! - a key is known as long as it has a version or a row waits for it;
+//! - versions are dropped only when all rows that the watermark lets go have met theirs.
+
+use std::sync::Arc;
+
+use arrow_array::BooleanArray;
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::{Error, Opening, Output, Partition, Piece, Place, Progress, Result, RowKind};
+
+use super::Shared;
+use super::versions::Versions;
+use crate::join::JoinKind;
+use crate::join::bounded::PAIRS_MAX;
+use crate::join::bounded::chunks::{Chunks, RowRef};
+use crate::join::bounded::order::KeyRanks;
+use crate::join::bounded::pieces::{self, SideRows, Split};
+use crate::join::bounded::waiting::Waiting;
+use crate::join::sides::Side;
+use crate::keys::KeyTable;
+
+/// How many keys are pruned between two looks at the clock.
+const PRUNED_AT_ONCE: usize = 1024;
+
+/// A row of the left side that waits.
+#[derive(Clone, Copy)]
+struct Left {
+    time: i64,
+    key: u32,
+    row: RowRef,
+    kind: RowKind,
+    /// False where a key column is NULL.
+    joins: bool,
+}
+
+/// One key range.
+pub(super) struct TemporalPartition {
+    shared: Arc<Shared>,
+    keys: KeyTable,
+    ids: Vec<u32>,
+    /// By key: how many rows wait.
+    waits: Vec<u32>,
+    /// By key: whether it is known.
+    is_known: Vec<bool>,
+    chunks: Chunks,
+    waiting: Waiting<Left>,
+    versions: Versions,
+    /// Keys with versions, by when these are seen.
+    fresh: Waiting<u32>,
+    ranks: KeyRanks,
+    /// Rows that leave, in order, with the time at which they could.
+    leaving: Vec<(i64, Left)>,
+    left_already: usize,
+    /// Keys whose older versions are no longer needed.
+    to_prune: Vec<u32>,
+}
+
+impl TemporalPartition {
+    pub(super) fn new(shared: Arc<Shared>, opening: Opening) -> Result<Self> {
+        Ok(TemporalPartition {
+            keys: KeyTable::new(&shared.key_types)?,
+            ids: Vec::new(),
+            waits: Vec::new(),
+            is_known: Vec::new(),
+            chunks: Chunks::new(shared.spec.sides.schema(Side::Left)),
+            waiting: Waiting::new(),
+            versions: Versions::new(shared.spec.sides.schema(Side::Right)),
+            fresh: Waiting::new(),
+            ranks: KeyRanks::new(opening.order, &shared.key_types)?,
+            leaving: Vec::new(),
+            left_already: 0,
+            to_prune: Vec::new(),
+            shared,
+        })
+    }
+
+    /// Numbers the keys of the rows in `ids`; says which columns hold no NULL.
+    fn intern(&mut self, of_side: &SideRows, keys: &[usize]) -> Result<Vec<bool>> {
+        let keys = pieces::keys_of(&of_side.columns, keys);
+        let rows = of_side.rows.len();
+        self.ids.clear();
+        self.keys.intern_rows(&keys, None, rows, &mut self.ids)?;
+        let limit = self.keys.id_limit();
+        self.versions.reserve_keys(limit);
+        self.waits.resize(limit, 0);
+        self.is_known.resize(limit, false);
+        self.ids.iter().for_each(|&id| self.is_known[id as usize] = true);
+        let joinable = pieces::joinable(&keys);
+        Ok((0..rows).map(|row| joinable.as_ref().is_none_or(|nulls| nulls.is_valid(row))).collect())
+    }
+
+    fn take_left(&mut self, of_side: &SideRows, piece: &Piece<'_>) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let spec = &shared.spec;
+        let times = pieces::times(&of_side.columns, spec.left_time, spec.sides.schema(Side::Left))?;
+        let joins = self.intern(of_side, &spec.left_keys)?;
+        let chunk = self.chunks.add(of_side.columns.clone(), of_side.rows.len(), false);
+        for (place, &row) in of_side.rows.iter().enumerate() {
+            let (time, key) = (times[place], self.ids[place]);
+            let kind = piece.bundle.kinds.as_ref().map_or(RowKind::Insert, |k| k[row as usize]);
+            let before = piece.bundle.stamps.watermark_before.at(row as usize).0;
+            let due = time.max(before).saturating_add(1);
+            let row = RowRef { chunk, row: place as u32 };
+            self.waits[key as usize] += 1;
+            self.waiting.push(due, Left { time, key, row, kind, joins: joins[place] });
+        }
+        self.chunks.hold(chunk, of_side.rows.len());
+        self.chunks.release(chunk, 1);
+        Ok(())
+    }
+
+    fn take_right(&mut self, of_side: &SideRows, piece: &Piece<'_>) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let spec = &shared.spec;
+        let schema = spec.sides.schema(Side::Right);
+        let times = pieces::times(&of_side.columns, spec.right_time, schema)?;
+        let joins = self.intern(of_side, &spec.right_keys)?;
+        let chunk = self.versions.add_rows(of_side.columns.clone(), of_side.rows.len());
+        let mut unused = Vec::new();
+        for (place, &row) in of_side.rows.iter().enumerate() {
+            let (time, key) = (times[place], self.ids[place]);
+            let kind = piece.bundle.kinds.as_ref().map_or(RowKind::Insert, |k| k[row as usize]);
+            if self.shared.append_only_versions && kind != RowKind::Insert {
+                return Err(Error::internal("an asof join met an update of its right side"));
+            }
+            let before = piece.bundle.stamps.watermark_before.at(row as usize).0;
+            let version = match kind {
+                RowKind::Delete => RowRef::NONE,
+                _ => RowRef { chunk, row: place as u32 },
+            };
+            if joins[place] && kind != RowKind::UpdateBefore {
+                self.versions.insert(key, time, before, version);
+                self.fresh.push(time.max(before), key);
+            } else {
+                unused.push(key);
+            }
+        }
+        unused.into_iter().for_each(|key| self.forget_if_unused(key));
+        self.versions.finish_rows(chunk)
+    }
+
+    /// Forgets a key that has no version and that no row waits for.
+    fn forget_if_unused(&mut self, key: u32) {
+        let at = key as usize;
+        if self.is_known[at] && self.waits[at] == 0 && self.versions.is_empty(key) {
+            self.is_known[at] = false;
+            self.keys.release(key);
+        }
+    }
+
+    // --- at watermarks ---
+
+    /// Finds the rows that leave, in their order, and the keys with versions to drop.
+    fn find(&mut self, watermark: i64) -> Result<()> {
+        let (leaving, to_prune) = (&mut self.leaving, &mut self.to_prune);
+        self.waiting.pop_due(watermark, |due, left| leaving.push((due, left)));
+        self.fresh.pop_due(watermark.saturating_sub(1), |_, key| to_prune.push(key));
+        to_prune.sort_unstable();
+        to_prune.dedup();
+        let chunks = &self.chunks;
+        let ids: Vec<u32> = leaving.iter().map(|(_, left)| left.key).collect();
+        let ranks = self.ranks.of_ids(&self.keys, &ids)?;
+        let rows = std::mem::take(leaving).into_iter().zip(ranks);
+        let mut rows: Vec<_> = rows
+            .map(|((due, left), rank)| {
+                let order = (due, rank, left.time, chunks.arrival(left.row));
+                (order, left)
+            })
+            .collect();
+        rows.sort_unstable_by_key(|&(order, _)| order);
+        *leaving = rows.into_iter().map(|(order, left)| (order.0, left)).collect();
+        Ok(())
+    }
+
+    /// The version that each row meets, if any.
+    fn partners(&self, rows: &[(i64, Left)], wall_ms: i64) -> Result<Vec<RowRef>> {
+        let partner = |(due, left): &(i64, Left)| {
+            let found = left.joins.then(|| self.versions.as_of(left.key, due - 1)).flatten();
+            found.filter(|(time, _)| *time <= left.time).map_or(RowRef::NONE, |(_, row)| row)
+        };
+        let mut partners: Vec<RowRef> = rows.iter().map(partner).collect();
+        if !self.shared.joined.has_mask() {
+            return Ok(partners);
+        }
+        let places: Vec<usize> =
+            (0..rows.len()).filter(|&place| partners[place].is_some()).collect();
+        let left: Vec<RowRef> = places.iter().map(|&place| rows[place].1.row).collect();
+        let right: Vec<RowRef> = places.iter().map(|&place| partners[place]).collect();
+        let (left, right) = (self.chunks.gather(&left)?, self.versions.gather(&right)?);
+        if let Some(mask) = self.shared.joined.mask(&left, &right, places.len(), wall_ms)? {
+            let mask = BooleanArray::new(mask, None);
+            let fails = places.iter().enumerate().filter(|&(n, _)| !mask.value(n));
+            fails.for_each(|(_, &place)| partners[place] = RowRef::NONE);
+        }
+        Ok(partners)
+    }
+
+    /// Sends rows on with their versions, until time is up.
+    fn emit_leaving(&mut self, output: &mut Output) -> Result<Progress> {
+        while self.left_already < self.leaving.len() {
+            let to = self.leaving.len().min(self.left_already + PAIRS_MAX);
+            let rows = &self.leaving[self.left_already..to];
+            let mut partners = self.partners(rows, output.wall_ms())?;
+            let stays = |partner: &RowRef| partner.is_some();
+            let is_inner = self.shared.joined.kind == JoinKind::Inner;
+            let kept =
+                rows.iter().zip(&partners).filter(|(_, partner)| !is_inner || stays(partner));
+            let kept: Vec<(i64, Left)> = kept.map(|(row, _)| *row).collect();
+            partners.retain(|partner| !is_inner || stays(partner));
+            let refs: Vec<RowRef> = kept.iter().map(|(_, left)| left.row).collect();
+            let (left, right) = (self.chunks.gather(&refs)?, self.versions.gather(&partners)?);
+            let batch = self.shared.joined.batch(left, right, kept.len())?;
+            let place = Place::WindowEnds(kept.iter().map(|(due, _)| *due).collect());
+            match kept.iter().any(|(_, left)| left.kind != RowKind::Insert) {
+                true => {
+                    let kinds = kept.iter().map(|(_, left)| left.kind).collect();
+                    output.emit_changes(batch, kinds, place);
+                }
+                false => output.emit_at(batch, place),
+            }
+            for place in self.left_already..to {
+                let Left { key, row, .. } = self.leaving[place].1;
+                self.chunks.release(row.chunk, 1);
+                self.waits[key as usize] -= 1;
+                self.forget_if_unused(key);
+            }
+            self.left_already = to;
+            if to < self.leaving.len() && output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+        self.leaving = Vec::new();
+        self.left_already = 0;
+        Ok(Progress::Done)
+    }
+
+    /// Drops versions, until time is up.
+    fn prune(&mut self, watermark: i64, output: &Output) -> Result<Progress> {
+        while !self.to_prune.is_empty() {
+            for _ in 0..PRUNED_AT_ONCE {
+                let Some(key) = self.to_prune.pop() else { break };
+                self.versions.prune(key, watermark.saturating_sub(1));
+                self.forget_if_unused(key);
+            }
+            self.versions.merge_sparse()?;
+            if !self.to_prune.is_empty() && output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+        self.to_prune = Vec::new();
+        Ok(Progress::Done)
+    }
+}
+
+impl Partition for TemporalPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        if piece.num_rows() == 0 {
+            return Ok(());
+        }
+        let Split { left, right, .. } = pieces::split(&self.shared.spec.sides, &piece)?;
+        if !right.rows.is_empty() {
+            self.take_right(&right, &piece)?;
+        }
+        if !left.rows.is_empty() {
+            self.take_left(&left, &piece)?;
+        }
+        output.accepted += piece.num_rows() as u64;
+        Ok(())
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        if self.leaving.is_empty() && self.to_prune.is_empty() {
+            self.find(call.watermark.0)?;
+        }
+        if self.emit_leaving(output)? == Progress::More {
+            return Ok(Progress::More);
+        }
+        self.prune(call.watermark.0, output)
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.keys.bytes()
+            + self.ids.capacity() * 4
+            + self.waits.capacity() * 4
+            + self.is_known.capacity()
+            + self.chunks.bytes()
+            + self.waiting.bytes()
+            + self.versions.bytes()
+            + self.fresh.bytes()
+            + self.leaving.capacity() * size_of::<(i64, Left)>()
+            + self.to_prune.capacity() * 4
+    }
+}

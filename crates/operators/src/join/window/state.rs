@@ -1,0 +1,139 @@
+//! The rows of one window, and the rows of a bundle by window.
+
+use arrow_array::ArrayRef;
+use arrow_buffer::NullBuffer;
+use hashbrown::HashMap;
+use thalweg_core::{DataType, Result};
+
+use crate::join::bounded::chunks::RowRef;
+use crate::join::sides::Side;
+use crate::keys::KeyTable;
+
+/// A row in a window.
+#[derive(Clone, Copy)]
+pub(super) struct Kept {
+    pub(super) key: u32,
+    pub(super) row: RowRef,
+    pub(super) start: i64,
+}
+
+/// The rows of windows with one end.
+pub(super) struct Window {
+    pub(super) keys: KeyTable,
+    /// By key: false where a column of it is NULL.
+    pub(super) joins: Vec<bool>,
+    /// The rows of the left and of the right side, as they came.
+    pub(super) rows: [Vec<Kept>; 2],
+    /// How many rows of which chunk, for each side.
+    pub(super) holds: [Vec<(u32, u32)>; 2],
+    /// The start of the first row, as long as all have the same.
+    start: Option<i64>,
+    pub(super) has_several_starts: bool,
+    ids: Vec<u32>,
+}
+
+impl Window {
+    pub(super) fn new(key_types: &[DataType]) -> Result<Self> {
+        Ok(Window {
+            keys: KeyTable::new(key_types)?,
+            joins: Vec::new(),
+            rows: Default::default(),
+            holds: Default::default(),
+            start: None,
+            has_several_starts: false,
+            ids: Vec::new(),
+        })
+    }
+
+    /// Takes some rows of a chunk.
+    pub(super) fn take(
+        &mut self,
+        side: Side,
+        keys: &[ArrayRef],
+        joinable: Option<&NullBuffer>,
+        rows: &[u32],
+        starts: &[i64],
+        chunk: u32,
+    ) -> Result<()> {
+        self.ids.clear();
+        self.keys.intern_rows(keys, Some(rows), starts.len(), &mut self.ids)?;
+        self.joins.resize(self.keys.id_limit(), true);
+        if let Some(joinable) = joinable {
+            for (&row, &id) in rows.iter().zip(&self.ids) {
+                self.joins[id as usize] = joinable.is_valid(row as usize);
+            }
+        }
+        let first = *self.start.get_or_insert(starts[rows[0] as usize]);
+        let same = rows.iter().all(|&row| starts[row as usize] == first);
+        self.has_several_starts |= !same;
+        let kept = rows.iter().zip(&self.ids).map(|(&row, &key)| Kept {
+            key,
+            row: RowRef { chunk, row },
+            start: starts[row as usize],
+        });
+        self.rows[side as usize].extend(kept);
+        self.holds[side as usize].push((chunk, rows.len() as u32));
+        Ok(())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let rows: usize = self.rows.iter().map(Vec::capacity).sum();
+        let holds: usize = self.holds.iter().map(Vec::capacity).sum();
+        size_of::<Self>()
+            + self.keys.bytes()
+            + self.joins.capacity()
+            + rows * size_of::<Kept>()
+            + holds * 8
+            + self.ids.capacity() * 4
+    }
+}
+
+/// The rows of a bundle by window end.
+#[derive(Default)]
+pub(super) struct Grouping {
+    places: HashMap<i64, usize>,
+    groups: Vec<(i64, Vec<u32>)>,
+    used: usize,
+    last: usize,
+}
+
+impl Grouping {
+    /// Forgets the rows, not the memory.
+    pub(super) fn clear(&mut self) {
+        self.places.clear();
+        self.groups.truncate(64);
+        self.groups.iter_mut().for_each(|(_, rows)| rows.clear());
+        (self.used, self.last) = (0, 0);
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, end: i64, row: u32) {
+        let is_last = self.last < self.used && self.groups[self.last].0 == end;
+        if !is_last {
+            self.last = self.place_of(end);
+        }
+        self.groups[self.last].1.push(row);
+    }
+
+    fn place_of(&mut self, end: i64) -> usize {
+        let (groups, used) = (&mut self.groups, &mut self.used);
+        *self.places.entry(end).or_insert_with(|| {
+            if *used == groups.len() {
+                groups.push((end, Vec::new()));
+            }
+            groups[*used].0 = end;
+            *used += 1;
+            *used - 1
+        })
+    }
+
+    /// Each window end with its rows.
+    pub(super) fn groups(&self) -> impl Iterator<Item = (i64, &[u32])> {
+        self.groups[..self.used].iter().map(|(end, rows)| (*end, rows.as_slice()))
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let rows: usize = self.groups.iter().map(|(_, rows)| 32 + rows.capacity() * 4).sum();
+        rows + self.places.allocation_size()
+    }
+}
