@@ -132,6 +132,28 @@ fn values_that_are_not_there_are_ignored() {
     assert_eq!(changes, ["-U,1,5,6,2,2", "+U,1,5,6,2,1", "-U,1,5,6,2,1", "+U,1,4,4,3,2"]);
 }
 
+/// A retraction of another value than came leaves something in every state; a group that begins
+/// anew, in the same bundle or a later one, must not see it.
+#[test]
+fn what_a_group_left_behind_is_not_seen_by_the_next() {
+    use RowKind::{Delete, Insert};
+    let input = input();
+    let of = |name| call(&input, name, Some(1));
+    let mut calls = ["SUM", "AVG", "MIN", "FIRST_VALUE", "COUNT", "VAR_POP"].map(of).to_vec();
+    calls.extend([distinct(of("COUNT")), distinct(of("SUM"))]);
+    let spec = GroupSpec { retracts: true, ..spec(&input, &[0], calls) };
+    let script = changes(&rows(&[1, 1, 1, 1], &[5, 9, 7, 5]), &[Insert, Delete, Insert, Insert]);
+    let driven = check_operator(&operator(spec), &script);
+    let expected = [
+        "+I,1,5,5,5,5,1,0,1,5",
+        "-D,1,5,5,5,5,1,0,1,5",
+        "+I,1,7,7,7,7,1,0,1,7",
+        "-U,1,7,7,7,7,1,0,1,7",
+        "+U,1,12,6,5,7,2,1,2,12",
+    ];
+    assert_eq!(lines(&driven), expected);
+}
+
 #[test]
 fn keys_without_rows_for_long_are_forgotten() {
     let spec = GroupSpec { state_ttl_ms: Some(1000), retracts: true, ..sum_per_key() };
