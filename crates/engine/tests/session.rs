@@ -10,8 +10,8 @@ use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg::{Error, ErrorKind, Report, Result};
 use thalweg_core::{ColumnType, DataType, Sink};
 use thalweg_expr::ScalarFunction;
-use thalweg_plan::ResultTable;
 use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
+use thalweg_plan::ResultTable;
 
 const NUMBERS: &str = "CREATE TABLE numbers (n INT, ts AS TO_TIMESTAMP(FROM_UNIXTIME(n)),
     WATERMARK FOR ts AS ts)

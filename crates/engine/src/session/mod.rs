@@ -29,7 +29,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use chrono_tz::Tz;
 use thalweg_core::shim::{SharedClock, SystemClock};
-use thalweg_core::{Error, Result, Sink};
+use thalweg_core::{Error, Result, Sink, TableSchema};
 pub use thalweg_expr::ScalarFunction;
 pub use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
 use thalweg_plan::ast::{Statement, StatementKind};
@@ -195,6 +195,7 @@ impl Observer for Collector {
     fn explanation(&mut self, text: &str) -> Result<()> {
         let (schema, batch) =
             statement::text_rows(&["result".to_owned()], &[vec![text.to_owned()]])?;
-        self.result(&schema, Tz::UTC)?.write(&batch, None)
+        let table = ResultTable { schema, has_updates: false };
+        self.result(&table, Tz::UTC)?.write(&batch, None)
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::{Column, DataType, Error, OrderContract, Result, Sink, TableSchema};
-use thalweg_plan::{Planner, ResultTable};
 use thalweg_plan::ast::{Statement, StatementKind};
 use thalweg_plan::physical::PhysicalPlan;
+use thalweg_plan::{Planner, ResultTable};
 use thalweg_runtime::{Report, RunOptions};
 
 use crate::interleaving::input_names;

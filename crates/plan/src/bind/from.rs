@@ -68,7 +68,11 @@ impl Binder<'_> {
         Ok(source)
     }
 
-    pub(super) fn bind_factor(&self, factor: &TableFactor, context: &Context<'_>) -> Result<Source> {
+    pub(super) fn bind_factor(
+        &self,
+        factor: &TableFactor,
+        context: &Context<'_>,
+    ) -> Result<Source> {
         match factor {
             _ if is_unnest(factor) => {
                 let call = unnest_call(factor)?;
@@ -148,7 +152,12 @@ impl Binder<'_> {
         }
     }
 
-    pub(super) fn bind_unnest(&self, left: Source, call: &UnnestCall<'_>, outer: bool) -> Result<Source> {
+    pub(super) fn bind_unnest(
+        &self,
+        left: Source,
+        call: &UnnestCall<'_>,
+        outer: bool,
+    ) -> Result<Source> {
         let array = self.expression(call.array, &mut PlainNames::of(&left.scope, "UNNEST"))?;
         let mut fresh = element_fields(&array).ok_or_else(|| {
             Error::plan(format!(

@@ -99,9 +99,12 @@ impl Binder<'_> {
             return Err(unsupported::never("this kind of table version").at(span));
         };
         if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
-            return Err(Error::plan("a join FOR SYSTEM_TIME AS OF is an inner or a left join").at(span));
+            return Err(
+                Error::plan("a join FOR SYSTEM_TIME AS OF is an inner or a left join").at(span)
+            );
         }
-        let time = self.expression(time, &mut PlainNames::of(&left.scope, "FOR SYSTEM_TIME AS OF"))?;
+        let time =
+            self.expression(time, &mut PlainNames::of(&left.scope, "FOR SYSTEM_TIME AS OF"))?;
         let left_time = column_of(&time)
             .filter(|&column| left.node.fields[column].time.is_rowtime())
             .ok_or_else(|| {
@@ -151,7 +154,8 @@ impl Binder<'_> {
         for part in subqueries {
             let fields = node.fields.clone();
             let seen = Source { node, scope: Scope { fields, ..scope.clone() } };
-            node = self.bind_subquery(seen, part, false, context).map_err(|e| e.at(span_of(part)))?;
+            node =
+                self.bind_subquery(seen, part, false, context).map_err(|e| e.at(span_of(part)))?;
         }
         let fields = node.fields.clone();
         Ok(Source { node, scope: Scope { fields, ..scope } })

@@ -78,8 +78,8 @@ impl<'a> OverCalls<'a> {
         for (window, calls) in self.windows {
             first.push(node.fields.len());
             let results = calls.iter().enumerate();
-            let results =
-                results.map(|(i, call)| Field::plain(format!("over${i}"), call.column_type.clone()));
+            let results = results
+                .map(|(i, call)| Field::plain(format!("over${i}"), call.column_type.clone()));
             let fields: Vec<Field> = node.fields.iter().cloned().chain(results).collect();
             node = LogicalPlan::node(LogicalKind::Over { input: node, window, calls }, fields);
         }
@@ -248,16 +248,13 @@ fn shifted(
     };
     let default = match arguments.next() {
         None => None,
-        Some(expr) => Some(build::cast(
-            expr,
-            value.column_type.data_type.clone(),
-            false,
-            binder.session,
-        )?),
+        Some(expr) => {
+            Some(build::cast(expr, value.column_type.data_type.clone(), false, binder.session)?)
+        }
     };
     let is_certain = default.as_ref().is_some_and(|expr| !expr.column_type.nullable);
-    let nullable = value.column_type.nullable || !is_certain;
-    let column_type = value.column_type.clone().with_nullable(nullable);
+    // As in Flink: a default that is not NULL makes the result NOT NULL, whatever the value is.
+    let column_type = value.column_type.clone().with_nullable(!is_certain);
     Ok((OverFunction::Shifted { value, offset, default, leads }, column_type))
 }
 
@@ -284,7 +281,10 @@ fn bind_frame(binder: &Binder<'_>, frame: &sql::WindowFrame) -> Result<OverFrame
             let bound = binder.expression(expr, &mut PlainNames::of(&scope, "a frame of OVER"))?;
             match bound.as_literal() {
                 Some(&Scalar::Integer(n)) if n >= 0 => Some((n, bound.column_type.data_type)),
-                _ => return Err(Error::plan("a frame of OVER has a constant bound").at(span_of(expr.as_ref()))),
+                _ => {
+                    return Err(Error::plan("a frame of OVER has a constant bound")
+                        .at(span_of(expr.as_ref())));
+                }
             }
         }
     };

@@ -10,13 +10,6 @@ pub fn join(kind: &str) -> Error {
         .hint("one input is read now; several of the same type can be put together by UNION ALL")
 }
 
-/// UNION, INTERSECT, EXCEPT.
-pub fn set_operation(name: &str) -> Error {
-    let hint =
-        if name == "UNION" { "use UNION ALL, which keeps duplicates" } else { "filter with WHERE" };
-    Error::unsupported(format!("{name} {LATER}")).hint(hint)
-}
-
 /// A function OVER a window of rows.
 pub fn over(function: &str) -> Error {
     match function {

@@ -383,7 +383,7 @@ mod tests {
         let mut settings = Settings::default();
         for key in [
             "execution.checkpointing.interval",
-            "table.exec.mini-batch.enabled",
+            "table.exec.resource.default-parallelism",
             "pipeline.auto-watermark-interval",
         ] {
             let note = settings.set(key, "200 ms")?;

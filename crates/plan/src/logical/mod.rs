@@ -23,7 +23,7 @@ use thalweg_operators::aggregate::AggregateFunction;
 
 pub use fields::{Field, TimeAttribute, WindowId, fields_schema};
 pub use join::{JoinBound, JoinCondition, JoinKey, JoinKind};
-pub use ranks::{OverCall, OverFunction, OverFrame, OverWindow, RankFunction};
+pub use ranks::{OverCall, OverFrame, OverFunction, OverWindow, RankFunction};
 
 use crate::bind::table::ResolvedTable;
 

@@ -7,7 +7,17 @@ use std::fmt;
 
 use thalweg_core::{ColumnType, DataType};
 use thalweg_expr::{CompareOp, Expr, ExprKind, Scalar};
-pub use thalweg_operators::top_n::RankFunction;
+
+/// How ranks count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RankFunction {
+    /// `ROW_NUMBER()`
+    RowNumber,
+    /// `RANK()`
+    Rank,
+    /// `DENSE_RANK()`
+    DenseRank,
+}
 
 use super::{Aggregate, Field, LogicalKind, LogicalPlan, Node, SortKey, TimeAttribute, column_of};
 
@@ -109,7 +119,8 @@ fn first_rows(node: &Node, conjuncts: &[Expr]) -> Option<(Node, Vec<Expr>)> {
     let LogicalKind::Over { input: below, window, calls } = &input.kind else { return None };
     let [OverCall { function: OverFunction::Rank(function), .. }] = &calls[..] else { return None };
     let rank = below.fields.len();
-    let is_rank = |expr: &Expr| column_of(expr).is_some_and(|i| column_of(&expressions[i]) == Some(rank));
+    let is_rank =
+        |expr: &Expr| column_of(expr).is_some_and(|i| column_of(&expressions[i]) == Some(rank));
     let (mut from, mut to, mut rest) = (1, None, Vec::new());
     for conjunct in conjuncts {
         match rank_bound(conjunct, &is_rank) {
@@ -125,7 +136,10 @@ fn first_rows(node: &Node, conjuncts: &[Expr]) -> Option<(Node, Vec<Expr>)> {
     }
     let ranked = ranked_rows(below, window, *function, (from, to?));
     let expressions = expressions.clone();
-    Some((LogicalPlan::node(LogicalKind::Project { input: ranked, expressions }, node.fields.clone()), rest))
+    Some((
+        LogicalPlan::node(LogicalKind::Project { input: ranked, expressions }, node.fields.clone()),
+        rest,
+    ))
 }
 
 /// What a comparison says of the rank: the least one, and the greatest if it has one.

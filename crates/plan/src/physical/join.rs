@@ -199,5 +199,7 @@ impl Lowering<'_> {
 fn conjunction(parts: &[Expr], session: &thalweg_expr::Session) -> Result<Option<Expr>> {
     let mut parts = parts.iter().cloned();
     let Some(first) = parts.next() else { return Ok(None) };
-    parts.try_fold(first, |all, part| build::binary(build::BinaryOp::And, all, part, session)).map(Some)
+    parts
+        .try_fold(first, |all, part| build::binary(build::BinaryOp::And, all, part, session))
+        .map(Some)
 }

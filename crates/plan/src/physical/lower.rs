@@ -132,8 +132,10 @@ impl<'a> Lowering<'a> {
             }
         }
         self.is_bounded = unbounded.is_none();
-        let sorts = |node: &&Node| matches!(&node.kind, LogicalKind::SortLimit { input, .. }
-            if !self.changes.has_updates(input));
+        let sorts = |node: &&Node| {
+            matches!(&node.kind, LogicalKind::SortLimit { input, .. }
+            if !self.changes.has_updates(input))
+        };
         match (unbounded, order.iter().find(sorts)) {
             (Some(table), Some(_)) => Err(Error::plan(format!(
                 "ORDER BY … LIMIT answers once its input has ended, but table '{table}' never ends"
@@ -314,20 +316,8 @@ impl<'a> Lowering<'a> {
             LogicalKind::SetOperation { left, right, intersects, all } => {
                 self.lower_set_operation(node, (left, right), (*intersects, *all))
             }
-            LogicalKind::Over { input, window, calls } => {
-                self.lower_over(node, input, window, calls)
-            }
-            LogicalKind::TopN { .. } => self.lower_top_n(node),
-            LogicalKind::Deduplicate { input, keys, keeps_last, rowtime } => {
-                self.lower_deduplicate(node, input, keys, *keeps_last, *rowtime)
-            }
             LogicalKind::TemporalSort { input, keys } => {
                 self.lower_temporal_sort(node, input, keys)
-            }
-            LogicalKind::SortLimit { input, keys, limit, offset }
-                if self.changes.has_updates(input) =>
-            {
-                self.lower_first_rows(node, input, keys, (*limit, *offset))
             }
             LogicalKind::SortLimit { input, keys, limit, offset } => {
                 let keys = keys.iter().map(super::window::sort_key).collect();
@@ -337,6 +327,16 @@ impl<'a> Lowering<'a> {
             LogicalKind::Limit { input, limit, offset } => {
                 let operator = Limit::new(*limit, *offset, input.schema());
                 self.lower_singleton(node, input, Arc::new(operator), "limit")
+            }
+            LogicalKind::Over { calls, .. } => {
+                let name = calls.first().map(ToString::to_string).unwrap_or_default();
+                Err(crate::bind::later(&format!("{name} OVER")))
+            }
+            LogicalKind::TopN { function, .. } => {
+                Err(crate::bind::later(&format!("{function:?} OVER (Top-N)")))
+            }
+            LogicalKind::Deduplicate { .. } => {
+                Err(crate::bind::later("ROW_NUMBER() OVER (deduplication)"))
             }
             LogicalKind::Refused { error, .. } => Err(error.clone()),
             LogicalKind::WindowRows { .. } => {

@@ -14,7 +14,6 @@ mod join;
 mod late;
 mod lower;
 mod ordered;
-mod ranks;
 mod scan;
 #[cfg(test)]
 mod tests;
