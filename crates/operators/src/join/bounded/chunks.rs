@@ -60,7 +60,7 @@ impl Chunks {
     /// them.
     pub(crate) fn add(&mut self, columns: Vec<ArrayRef>, rows: usize, keeps_matches: bool) -> u32 {
         let matched = vec![0; if keeps_matches { rows.div_ceil(64) } else { 0 }];
-        let bytes = columns.iter().map(|column| column_bytes(column)).sum::<usize>()
+        let bytes = columns.iter().map(column_bytes).sum::<usize>()
             + matched.len() * 8
             + size_of::<Chunk>();
         self.bytes += bytes;
