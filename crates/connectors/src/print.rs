@@ -63,7 +63,8 @@ impl Connector for Print {
         let out: Box<dyn Write + Send> =
             if options.standard_error { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
         let mut writer =
-            ResultWriter::new(options.format, request.schema.clone(), String::new(), zone, out);
+            ResultWriter::new(options.format, request.schema.clone(), String::new(), zone, out)
+                .with_changelog(request.has_updates);
         if let Some(identifier) = options.identifier {
             writer = writer.with_prefix(format!("{identifier}> "));
         }

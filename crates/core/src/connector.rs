@@ -142,6 +142,8 @@ pub struct TableRequest {
     pub options: BTreeMap<String, String>,
     /// The primary key, as positions in `schema`.
     pub primary_key: Vec<usize>,
+    /// True if rows that are written are updated and taken back later, each with its kind.
+    pub has_updates: bool,
     /// The folder that relative paths start from.
     pub base_dir: PathBuf,
     /// No file outside these folders is touched.

@@ -9,8 +9,10 @@
 
 pub mod changes;
 pub mod dag;
+mod demand;
 pub mod fields;
 pub mod join;
+mod prune;
 pub mod pushdown;
 pub mod ranks;
 

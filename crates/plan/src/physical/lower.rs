@@ -32,6 +32,19 @@ struct OpenSource {
     assigner: AssignerSpec,
 }
 
+/// A table that is written, and the rows for it.
+struct Written {
+    table: Arc<crate::bind::table::ResolvedTable>,
+    edges: Edges,
+    has_updates: bool,
+}
+
+impl Written {
+    fn new(table: Arc<crate::bind::table::ResolvedTable>) -> Self {
+        Written { table, edges: Vec::new(), has_updates: false }
+    }
+}
+
 /// The graph while it is being built.
 pub(super) struct Lowering<'a> {
     pub(super) environment: &'a PlanEnvironment<'a>,
@@ -72,26 +85,28 @@ impl<'a> Lowering<'a> {
         self.changes = Changes::of(&logical)?;
         self.look_over(&logical)?;
         self.check_sinks(&outputs, &logical)?;
-        let mut tables: BTreeMap<String, (Arc<crate::bind::table::ResolvedTable>, Edges)> =
-            BTreeMap::new();
+        let mut tables: BTreeMap<String, Written> = BTreeMap::new();
         let mut given: Vec<(Box<dyn Sink>, Edges, TableSchema)> = Vec::new();
         for (node, output) in logical.iter().zip(outputs) {
             let edges = self.edges(node)?;
             match output.target {
                 Target::Table(table) => {
-                    let entry = tables.entry(table.name.clone()).or_insert((table, Vec::new()));
-                    self.join_edges(&mut entry.1, edges, node);
+                    let has_updates = self.changes.has_updates(node);
+                    let entry = tables.entry(table.name.clone());
+                    let entry = entry.or_insert_with(|| Written::new(table));
+                    entry.has_updates |= has_updates;
+                    self.join_edges(&mut entry.edges, edges, node);
                 }
                 Target::Given(sink) => given.push((sink, edges, node.schema())),
             }
         }
         if let LateData::Table(table) = &late {
             let edges = self.late_edges(table)?;
-            let entry = tables.entry(table.name.clone()).or_insert((table.clone(), Vec::new()));
-            entry.1.extend(edges);
+            let entry = tables.entry(table.name.clone());
+            entry.or_insert_with(|| Written::new(table.clone())).edges.extend(edges);
         }
-        for (table, edges) in tables.into_values() {
-            self.add_table_sink(&table, edges)?;
+        for written in tables.into_values() {
+            self.add_table_sink(written)?;
         }
         for (sink, edges, schema) in given {
             let name = sink.name();
@@ -386,12 +401,9 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn add_table_sink(
-        &mut self,
-        table: &Arc<crate::bind::table::ResolvedTable>,
-        edges: Edges,
-    ) -> Result<()> {
-        let request = self.environment.request(table);
+    fn add_table_sink(&mut self, written: Written) -> Result<()> {
+        let Written { table, edges, has_updates } = written;
+        let request = TableRequest { has_updates, ..self.environment.request(&table) };
         let sink: Box<dyn Sink> = if self.environment.dry_run {
             Box::new(super::chain::NoSink)
         } else {

@@ -131,6 +131,7 @@ impl PlanEnvironment<'_> {
             projection: None,
             options: without_our_own(&table.options),
             primary_key: table.primary_key.clone(),
+            has_updates: false,
             base_dir: self.base_dir.clone(),
             allowed_roots: self.allowed_roots.clone(),
             parallelism: self.parallelism.max(1),
