@@ -183,11 +183,8 @@ impl OverSpec {
         if let Frame::Range { preceding_ms: Some(..0) } = self.frame {
             return Err(Error::plan("a RANGE must begin before the row, not behind it"));
         }
-        if matches!(self.time, OverTime::Arrival)
-            && self.calls.iter().any(|call| matches!(call.function, OverFunction::Lead { .. }))
-        {
-            return Err(Error::unsupported("LEAD in processing time")
-                .hint("order by a row time: a row then waits for the one behind it"));
+        if self.calls.iter().any(|call| matches!(call.function, OverFunction::Lead { .. })) {
+            return Err(Error::unsupported("LEAD"));
         }
         KeyTable::new(&self.key_types())?;
         Ok(())
