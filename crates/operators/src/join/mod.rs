@@ -4,7 +4,7 @@
 //! joint watermarks, idleness and the orders of the contracts are those of a union, and nothing of
 //! them is written twice.
 
-mod bounded;
+pub(crate) mod bounded;
 pub mod interval;
 pub mod regular;
 pub mod set_operation;

@@ -9,13 +9,13 @@
 //! | `waiting` | what waits for a time |
 //! | `order` | the order of keys in the contracts that promise a sequence |
 
-pub(super) mod chunks;
+pub(crate) mod chunks;
 #[cfg(test)]
 pub(super) mod fixture;
 pub(super) mod joined;
-pub(super) mod order;
-pub(super) mod pieces;
-pub(super) mod waiting;
+pub(crate) mod order;
+pub(crate) mod pieces;
+pub(crate) mod waiting;
 
 /// Pairs of rows that are looked at together; also the most rows of a batch that leaves.
 pub(super) const PAIRS_MAX: usize = 8192;

@@ -46,6 +46,12 @@ impl<T: Copy> Waiting<T> {
         }
     }
 
+    /// The first and the last millisecond of the first bucket: nothing is due before.
+    pub(crate) fn first_bucket(&self) -> Option<(i64, i64)> {
+        let (bucket, _) = self.buckets.first_key_value()?;
+        Some((bucket << SHIFT, (bucket << SHIFT) + ((1 << SHIFT) - 1)))
+    }
+
     /// About how many bytes it takes.
     pub(crate) fn bytes(&self) -> usize {
         // Buckets grow by doubling.
@@ -73,6 +79,7 @@ mod tests {
             taken
         };
         assert_eq!(due(&mut waiting, -4), [i64::MIN]);
+        assert_eq!(waiting.first_bucket(), Some((-16, -1)));
         assert_eq!(due(&mut waiting, 5), [-3, 5, 5]);
         assert_eq!(due(&mut waiting, 14), [0; 0]);
         assert_eq!(due(&mut waiting, 15), [15]);

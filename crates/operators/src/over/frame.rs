@@ -1,0 +1,242 @@
+//! Aggregates over frames: what leaves a frame is taken back, what enters is added.
+//!
+//! Rows come in the order of time and arrival. For each, the rows of its key that its frame no longer
+//! holds are taken back, oldest first, and then its own value is added; what its aggregate gives then
+//! is its result, or, where rows of equal time are peers, what it gives after the last of them. A key
+//! without rows begins anew, so no rounding of floats outlives a frame that was empty.
+//!
+//! Frames that no row leaves keep no rows.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, UInt32Array};
+use arrow_buffer::BooleanBuffer;
+use arrow_select::take::take;
+use thalweg_core::{Error, Result, TableSchema};
+
+use super::fired::Fired;
+use super::spec::{Frame, OverSpec};
+use super::trail::Trail;
+use crate::aggregate::{AggregateCall, RunInput, RunningAggregate, Step};
+use crate::join::bounded::chunks::RowRef;
+
+/// One aggregate and the places of its columns among those that are kept.
+struct Call {
+    argument: Option<usize>,
+    filter: Option<usize>,
+    states: Box<dyn RunningAggregate>,
+}
+
+/// What rows do to the aggregates, one after another.
+#[derive(Default)]
+struct Events {
+    ids: Vec<u32>,
+    steps: Vec<Step>,
+    rows: Vec<RowRef>,
+    /// For each row that was fired, the event after which its result is read.
+    read: Vec<u32>,
+}
+
+/// The aggregates of an OVER window.
+pub(super) struct FrameAggregates {
+    frame: Frame,
+    has_peers: bool,
+    /// The input columns that calls read.
+    columns: Vec<usize>,
+    calls: Vec<Call>,
+    /// The rows of the frames; `None` where none leaves.
+    trail: Option<Trail>,
+    events: Events,
+    /// The newest event of each key, for peers.
+    newest: Vec<u32>,
+}
+
+impl FrameAggregates {
+    pub(super) fn new(spec: &OverSpec, calls: &[AggregateCall], has_peers: bool) -> Result<Self> {
+        let named = calls.iter().flat_map(|call| call.argument.into_iter().chain(call.filter));
+        let mut columns: Vec<usize> = named.collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let place = |column: usize| columns.partition_point(|&other| other < column);
+        let is_bounded = spec.frame.is_bounded();
+        let build = |call: &AggregateCall| {
+            let argument = call.argument.map(|column| spec.data_type(column));
+            Ok(Call {
+                argument: call.argument.map(place),
+                filter: call.filter.map(place),
+                states: call.running(argument, is_bounded)?,
+            })
+        };
+        let calls = calls.iter().map(build).collect::<Result<Vec<_>>>()?;
+        let kept = columns.iter().map(|&column| spec.input.columns[column].clone()).collect();
+        let trail = (is_bounded && !calls.is_empty()).then(|| Trail::new(TableSchema::new(kept)));
+        Ok(FrameAggregates {
+            frame: spec.frame,
+            has_peers: has_peers && matches!(spec.frame, Frame::Range { .. }),
+            columns,
+            calls,
+            trail,
+            events: Events::default(),
+            newest: Vec::new(),
+        })
+    }
+
+    pub(super) fn grow(&mut self, groups: usize) {
+        self.calls.iter_mut().for_each(|call| call.states.grow(groups));
+        if let Some(trail) = &mut self.trail {
+            trail.grow(groups);
+        }
+        if self.has_peers && self.newest.len() < groups {
+            self.newest.resize(groups, 0);
+        }
+    }
+
+    /// The results of these rows, a column for each call.
+    pub(super) fn run(&mut self, fired: &Fired) -> Result<Vec<ArrayRef>> {
+        if self.calls.is_empty() {
+            return Ok(Vec::new());
+        }
+        let own = |&column: &usize| ArrayRef::clone(&fired.columns[column]);
+        let mut columns: Vec<ArrayRef> = self.columns.iter().map(own).collect();
+        self.events.clear();
+        match &mut self.trail {
+            None => self.events.read.extend(0..fired.rows() as u32),
+            Some(trail) => {
+                let chunk = trail.add(columns, &fired.times);
+                match self.frame {
+                    Frame::Rows { preceding } => {
+                        self.events.rows(trail, fired, chunk, preceding.unwrap_or(u64::MAX));
+                    }
+                    Frame::Range { preceding_ms } => {
+                        self.events.range(trail, fired, chunk, preceding_ms.unwrap_or(i64::MAX));
+                    }
+                }
+                columns = trail.gather(&self.events.rows)?;
+                trail.settle()?;
+            }
+        }
+        if self.has_peers {
+            self.read_after_peers(fired);
+        }
+        self.results(fired, &columns)
+    }
+
+    /// Lets every row read what the last of its peers does.
+    fn read_after_peers(&mut self, fired: &Fired) {
+        let mut from = 0;
+        for peers in fired.times.chunk_by(|a, b| a == b) {
+            let to = from + peers.len();
+            let (ids, read) = (&fired.ids[from..to], &mut self.events.read[from..to]);
+            if let ([_, _, ..], newest) = (ids, &mut self.newest) {
+                for (&id, &event) in ids.iter().zip(read.iter()) {
+                    newest[id as usize] = event;
+                }
+                for (&id, event) in ids.iter().zip(read) {
+                    *event = newest[id as usize];
+                }
+            }
+            from = to;
+        }
+    }
+
+    fn results(&mut self, fired: &Fired, columns: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+        let is_plain = self.trail.is_none();
+        let ids = if is_plain { &fired.ids } else { &self.events.ids };
+        let steps = (!is_plain).then_some(&self.events.steps[..]);
+        let after = |&event: &u32| 2 * event + 1;
+        let picks = UInt32Array::from_iter_values(self.events.read.iter().map(after));
+        let mut results = Vec::with_capacity(self.calls.len());
+        for call in &mut self.calls {
+            let filter = call.filter.map(|place| condition(&columns[place])).transpose()?;
+            let pairs = call.states.run(&RunInput {
+                ids,
+                steps,
+                argument: call.argument.map(|place| &columns[place]),
+                filter: filter.as_ref(),
+            })?;
+            results.push(take(&pairs, &picks, None)?);
+        }
+        Ok(results)
+    }
+
+    /// Forgets these keys.
+    pub(super) fn reset(&mut self, ids: &[u32]) -> Result<()> {
+        self.calls.iter_mut().for_each(|call| call.states.reset(ids));
+        if let Some(trail) = &mut self.trail {
+            ids.iter().for_each(|&id| trail.clear(id));
+            trail.settle()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let states: usize = self.calls.iter().map(|call| call.states.bytes()).sum();
+        let trail = self.trail.as_ref().map_or(0, Trail::bytes);
+        states + trail + self.newest.capacity() * 4 + self.events.bytes()
+    }
+}
+
+impl Events {
+    fn clear(&mut self) {
+        self.ids.clear();
+        self.steps.clear();
+        self.rows.clear();
+        self.read.clear();
+    }
+
+    fn bytes(&self) -> usize {
+        self.ids.capacity() * 4
+            + self.steps.capacity()
+            + self.rows.capacity() * size_of::<RowRef>()
+            + self.read.capacity() * 4
+    }
+
+    /// Each row leaves its key's frame when so many came behind it.
+    fn rows(&mut self, trail: &mut Trail, fired: &Fired, chunk: u32, preceding: u64) {
+        for (row, (&id, &time)) in fired.ids.iter().zip(&fired.times).enumerate() {
+            if trail.count(id) > preceding {
+                let left = trail.pop(id);
+                self.take_back(id, left);
+            }
+            self.add(trail, id, RowRef { chunk, row: row as u32 }, time);
+        }
+    }
+
+    /// Each row leaves its key's frame when one comes that is so much later.
+    fn range(&mut self, trail: &mut Trail, fired: &Fired, chunk: u32, preceding_ms: i64) {
+        for (row, (&id, &time)) in fired.ids.iter().zip(&fired.times).enumerate() {
+            let begin = time.saturating_sub(preceding_ms);
+            while let Some(left) = trail.pop_before(id, begin) {
+                self.take_back(id, left);
+            }
+            self.add(trail, id, RowRef { chunk, row: row as u32 }, time);
+        }
+    }
+
+    #[inline]
+    fn take_back(&mut self, id: u32, row: RowRef) {
+        self.ids.push(id);
+        self.steps.push(Step::RETRACTION);
+        self.rows.push(row);
+    }
+
+    #[inline]
+    fn add(&mut self, trail: &mut Trail, id: u32, row: RowRef, time: i64) {
+        let begins = trail.count(id) == 0;
+        trail.push(id, row, time);
+        self.read.push(self.ids.len() as u32);
+        self.ids.push(id);
+        self.steps.push(if begins { Step::ADDS.beginning() } else { Step::ADDS });
+        self.rows.push(row);
+    }
+}
+
+/// The rows for which a condition is true: not false and not unknown.
+fn condition(column: &ArrayRef) -> Result<BooleanBuffer> {
+    let values = column
+        .as_boolean_opt()
+        .ok_or_else(|| Error::internal("FILTER names a column that is not BOOLEAN"))?;
+    Ok(match arrow_array::Array::nulls(values) {
+        Some(nulls) => values.values() & nulls.inner(),
+        None => values.values().clone(),
+    })
+}

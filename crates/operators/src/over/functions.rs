@@ -1,0 +1,103 @@
+//! All calls of an OVER window: which part computes each, and their results side by side.
+
+use arrow_array::ArrayRef;
+use thalweg_core::Result;
+
+use super::fired::Fired;
+use super::frame::FrameAggregates;
+use super::neighbor::Lag;
+use super::number::{Numbering, Numbers};
+use super::spec::{OverFunction, OverSpec, OverTime};
+
+/// Who computes a call.
+enum Part {
+    /// The aggregate with this number.
+    Aggregate(usize),
+    Lag(Lag),
+    Numbers(Numbers),
+    /// A row behind, for which others wait.
+    Lead,
+}
+
+/// The calls and their states, by dense key id.
+pub(super) struct Functions {
+    aggregates: FrameAggregates,
+    parts: Vec<Part>,
+}
+
+impl Functions {
+    pub(super) fn new(spec: &OverSpec) -> Result<Self> {
+        // In processing time each row leaves at once, and has no peers behind it.
+        let has_peers = matches!(spec.time, OverTime::EventTime(_));
+        let mut aggregates = Vec::new();
+        let mut parts = Vec::with_capacity(spec.calls.len());
+        for call in &spec.calls {
+            if let Some(aggregate) = call.aggregate() {
+                parts.push(Part::Aggregate(aggregates.len()));
+                aggregates.push(aggregate);
+                continue;
+            }
+            let numbers = |numbering| Part::Numbers(Numbers::new(numbering, has_peers));
+            parts.push(match call.function {
+                OverFunction::Lag { column, offset, default } => {
+                    Part::Lag(Lag::new(spec, column, offset, default)?)
+                }
+                OverFunction::Rank => numbers(Numbering::Rank),
+                OverFunction::DenseRank => numbers(Numbering::DenseRank),
+                OverFunction::Lead { .. } => Part::Lead,
+                _ => numbers(Numbering::Row),
+            });
+        }
+        let aggregates = FrameAggregates::new(spec, &aggregates, has_peers)?;
+        Ok(Functions { aggregates, parts })
+    }
+
+    /// Makes room for ids below `groups`.
+    pub(super) fn grow(&mut self, groups: usize) {
+        self.aggregates.grow(groups);
+        for part in &mut self.parts {
+            match part {
+                Part::Lag(lag) => lag.grow(groups),
+                Part::Numbers(numbers) => numbers.grow(groups),
+                Part::Aggregate(_) | Part::Lead => {}
+            }
+        }
+    }
+
+    /// The results of these rows, a column for each call but those of LEAD.
+    pub(super) fn run(&mut self, fired: &Fired) -> Result<Vec<ArrayRef>> {
+        let aggregates = self.aggregates.run(fired)?;
+        let mut results = Vec::with_capacity(self.parts.len());
+        for part in &mut self.parts {
+            results.push(match part {
+                Part::Aggregate(number) => ArrayRef::clone(&aggregates[*number]),
+                Part::Lag(lag) => lag.run(fired)?,
+                Part::Numbers(numbers) => numbers.run(fired),
+                Part::Lead => continue,
+            });
+        }
+        Ok(results)
+    }
+
+    /// Forgets these keys.
+    pub(super) fn reset(&mut self, ids: &[u32]) -> Result<()> {
+        self.aggregates.reset(ids)?;
+        for part in &mut self.parts {
+            match part {
+                Part::Lag(lag) => lag.reset(ids)?,
+                Part::Numbers(numbers) => numbers.reset(ids),
+                Part::Aggregate(_) | Part::Lead => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let part = |part: &Part| match part {
+            Part::Lag(lag) => lag.bytes(),
+            Part::Numbers(numbers) => numbers.bytes(),
+            Part::Aggregate(_) | Part::Lead => 0,
+        };
+        self.aggregates.bytes() + self.parts.iter().map(part).sum::<usize>()
+    }
+}

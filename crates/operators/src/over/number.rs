@@ -1,0 +1,71 @@
+//! ROW_NUMBER, RANK and DENSE_RANK: counters by key.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array};
+
+use super::fired::Fired;
+
+/// Which number is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Numbering {
+    Row,
+    Rank,
+    DenseRank,
+}
+
+/// Where a key is.
+#[derive(Clone, Copy, Default)]
+struct Counter {
+    rows: i64,
+    /// The numbers of the newest time.
+    rank: i64,
+    dense_rank: i64,
+    time: i64,
+}
+
+/// Numbers rows by key.
+pub(super) struct Numbers {
+    numbering: Numbering,
+    has_peers: bool,
+    counters: Vec<Counter>,
+}
+
+impl Numbers {
+    pub(super) fn new(numbering: Numbering, has_peers: bool) -> Self {
+        Numbers { numbering, has_peers, counters: Vec::new() }
+    }
+
+    pub(super) fn grow(&mut self, groups: usize) {
+        if self.counters.len() < groups {
+            self.counters.resize(groups, Counter::default());
+        }
+    }
+
+    pub(super) fn run(&mut self, fired: &Fired) -> ArrayRef {
+        let (numbering, has_peers, counters) = (self.numbering, self.has_peers, &mut self.counters);
+        let number = |(&id, &time): (&u32, &i64)| {
+            let counter = &mut counters[id as usize];
+            counter.rows += 1;
+            if counter.rows == 1 || !has_peers || counter.time != time {
+                counter.rank = counter.rows;
+                counter.dense_rank += 1;
+                counter.time = time;
+            }
+            match numbering {
+                Numbering::Row => counter.rows,
+                Numbering::Rank => counter.rank,
+                Numbering::DenseRank => counter.dense_rank,
+            }
+        };
+        Arc::new(Int64Array::from_iter_values(fired.ids.iter().zip(&fired.times).map(number)))
+    }
+
+    pub(super) fn reset(&mut self, ids: &[u32]) {
+        ids.iter().for_each(|&id| self.counters[id as usize] = Counter::default());
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.counters.capacity() * size_of::<Counter>()
+    }
+}

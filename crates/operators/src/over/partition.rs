@@ -1,0 +1,282 @@
+//! The rows of one key range: they wait for their time, are fired in its order, and leave.
+//!
+//! A row is fired at the first watermark that has passed both its time and the watermark before it.
+//! For rows that come ahead of their watermark that is their time; a row behind it that is not late
+//! (see the module above) is fired at the next watermark, as in Flink.
+//!
+//! **Invariants:**
+//! - each row that waits holds its batch once;
+//! - rows of a key are fired in the order of their times, whatever watermarks the partition is shown;
+//! - rows of a key and of one time are fired together.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::SchemaRef;
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::{Opening, Output, Partition, Piece, Place, Progress, Result, Watermark};
+
+use super::fired::Fired;
+use super::functions::Functions;
+use super::keyring::Keyring;
+use super::spec::{OverSpec, OverTime};
+use crate::join::bounded::chunks::{Chunks, RowRef};
+use crate::join::bounded::order::KeyRanks;
+use crate::join::bounded::pieces::{inserts_only, times, treat_late};
+use crate::join::bounded::waiting::Waiting;
+use crate::limit::rows_of;
+
+/// About how many rows are fired at once: results stay in the cache until they are put together.
+const FIRE_ROWS: usize = 8 * 1024;
+
+/// A row that waits.
+#[derive(Clone, Copy)]
+struct Entry {
+    time: i64,
+    row: RowRef,
+    id: u32,
+}
+
+/// One key range of an OVER window.
+pub(super) struct OverPartition {
+    spec: Arc<OverSpec>,
+    schema: SchemaRef,
+    late_by_key: bool,
+    ranks: KeyRanks,
+    keys: Keyring,
+    functions: Functions,
+    rows: Chunks,
+    waiting: Waiting<Entry>,
+    /// Rows with their results whose watermark the partition has not been shown yet.
+    ready: VecDeque<(RecordBatch, Vec<i64>)>,
+    /// What waits is due after this watermark.
+    passed: i64,
+    /// The latest processing time that was seen.
+    wall_ms: i64,
+}
+
+impl OverPartition {
+    pub(super) fn new(spec: Arc<OverSpec>, schema: SchemaRef, opening: Opening) -> Result<Self> {
+        let types = spec.key_types();
+        Ok(OverPartition {
+            late_by_key: spec.late_by_key(),
+            ranks: KeyRanks::new(opening.order, &types)?,
+            keys: Keyring::new(&types, spec.reach_ms(), spec.state_ttl_ms)?,
+            functions: Functions::new(&spec)?,
+            rows: Chunks::new(&spec.input),
+            waiting: Waiting::new(),
+            ready: VecDeque::new(),
+            passed: i64::MIN,
+            wall_ms: i64::MIN,
+            schema,
+            spec,
+        })
+    }
+
+    /// The keys of rows, with room for their states; keys that were too old are empty.
+    fn intern(&mut self, batch: &RecordBatch, output: &Output) -> Result<Vec<u32>> {
+        let column = |&key: &usize| ArrayRef::clone(batch.column(key));
+        let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
+        let ids = self.keys.intern(&columns, batch.num_rows())?;
+        self.functions.grow(self.keys.limit());
+        let over = self.keys.reach(&ids, output.wall_ms());
+        self.functions.reset(&over)?;
+        Ok(ids)
+    }
+
+    /// Forgets keys and gives their ids back.
+    fn release(&mut self, ids: &[u32]) -> Result<()> {
+        if !ids.is_empty() {
+            self.functions.reset(ids)?;
+            self.keys.release(ids);
+        }
+        Ok(())
+    }
+
+    /// Lets rows wait for their time. `rows` are those of the bundle, dense in the batch.
+    fn wait(
+        &mut self,
+        batch: &RecordBatch,
+        rowtime: usize,
+        piece: &Piece<'_>,
+        output: &mut Output,
+    ) -> Result<()> {
+        let times = times(batch.columns(), rowtime, &self.spec.input)?;
+        let before = &piece.bundle.stamps.watermark_before;
+        let row_of = |place: usize| piece.rows.map_or(place as u32, |rows| rows[place]);
+        let by_key = self.late_by_key && piece.lanes == 1;
+        let ids = self.intern(batch, output)?;
+        let chunk = self.rows.add(batch.columns().to_vec(), batch.num_rows(), false);
+        let (mut late, mut late_ids, mut held) = (Vec::new(), Vec::new(), 0);
+        for (place, (&time, &id)) in times.iter().zip(&ids).enumerate() {
+            let row = row_of(place);
+            let watermark = before.at(row as usize).0;
+            let mut due = time;
+            if time <= watermark {
+                if !by_key || self.is_late(id, time, watermark)? {
+                    late.push((row, time));
+                    late_ids.push(id);
+                    continue;
+                }
+                due = watermark.saturating_add(1);
+            }
+            held += 1;
+            self.rows.hold(chunk, 1);
+            self.keys.wait(id);
+            let row = RowRef { chunk, row: place as u32 };
+            self.waiting.push(due, Entry { time, row, id });
+        }
+        self.rows.release(chunk, 1);
+        output.accepted += held;
+        let unused = self.keys.take_unused(&late_ids);
+        self.keys.release(&unused);
+        treat_late(self.spec.late, &late, piece, output)
+    }
+
+    /// True if a row behind its watermark is late: not above the newest of its key that was fired.
+    fn is_late(&mut self, id: u32, time: i64, watermark: i64) -> Result<bool> {
+        if watermark > self.passed {
+            self.passed = watermark;
+            while let Some(fired) = self.next_due(watermark)? {
+                let result = self.fire(fired)?;
+                self.ready.push_back(result);
+            }
+        }
+        if self.keys.is_beyond_reach(id, watermark) {
+            self.functions.reset(&[id])?;
+            self.keys.forget(id);
+        }
+        Ok(time <= self.keys.newest(id))
+    }
+
+    /// Some of the rows that are due at a watermark, first ones first.
+    fn next_due(&mut self, watermark: i64) -> Result<Option<Fired>> {
+        let mut entries: Vec<Entry> = Vec::new();
+        while let Some((_, last)) = self.waiting.first_bucket().filter(|b| b.0 <= watermark) {
+            let time = last.min(watermark);
+            self.waiting.pop_due(time, |_, entry| entries.push(entry));
+            if time == watermark || entries.len() >= FIRE_ROWS {
+                break;
+            }
+        }
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        // Stable: rows of one bucket come in the order of arrival.
+        if self.ranks.is_ordered() {
+            let ids: Vec<u32> = entries.iter().map(|entry| entry.id).collect();
+            let ranks = self.ranks.of_ids(&self.keys.table, &ids)?;
+            let mut ranked: Vec<(u32, Entry)> = ranks.into_iter().zip(entries).collect();
+            ranked.sort_by_key(|&(rank, entry)| (entry.time, rank));
+            entries = ranked.into_iter().map(|(_, entry)| entry).collect();
+        } else {
+            entries.sort_by_key(|entry| entry.time);
+        }
+        let rows: Vec<RowRef> = entries.iter().map(|entry| entry.row).collect();
+        let columns = self.rows.gather(&rows)?;
+        for run in rows.chunk_by(|a, b| a.chunk == b.chunk) {
+            self.rows.release(run[0].chunk, run.len());
+        }
+        let ids: Vec<u32> = entries.iter().map(|entry| entry.id).collect();
+        let times: Vec<i64> = entries.iter().map(|entry| entry.time).collect();
+        self.keys.fire(&ids, &times, true);
+        Ok(Some(Fired { columns, ids, times }))
+    }
+
+    /// Rows with their results.
+    fn fire(&mut self, fired: Fired) -> Result<(RecordBatch, Vec<i64>)> {
+        let results = self.functions.run(&fired)?;
+        let mut columns = fired.columns;
+        columns.extend(results);
+        Ok((RecordBatch::try_new(Arc::clone(&self.schema), columns)?, fired.times))
+    }
+
+    /// Fires rows as they come, in processing time.
+    fn take_at_once(
+        &mut self,
+        batch: &RecordBatch,
+        piece: &Piece<'_>,
+        output: &mut Output,
+    ) -> Result<()> {
+        self.wall_ms = self.wall_ms.max(output.wall_ms());
+        let beyond = self.keys.pop_beyond_reach(self.wall_ms);
+        self.release(&beyond)?;
+        let ids = self.intern(batch, output)?;
+        output.accepted += ids.len() as u64;
+        for from in (0..ids.len()).step_by(FIRE_ROWS) {
+            let to = ids.len().min(from + FIRE_ROWS);
+            let times = vec![self.wall_ms; to - from];
+            self.keys.fire(&ids[from..to], &times, false);
+            let columns = batch.slice(from, to - from).columns().to_vec();
+            let fired = Fired { columns, ids: ids[from..to].to_vec(), times };
+            let (result, _) = self.fire(fired)?;
+            let rows = match piece.rows {
+                Some(rows) => rows[from..to].to_vec(),
+                None => (from as u32..to as u32).collect(),
+            };
+            output.emit_at(result, Place::Caused(rows));
+        }
+        Ok(())
+    }
+}
+
+impl Partition for OverPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        inserts_only(&piece, "an OVER window")?;
+        if piece.num_rows() > 0 {
+            let batch = rows_of(&piece)?;
+            match self.spec.time {
+                OverTime::EventTime(rowtime) => self.wait(&batch, rowtime, &piece, output)?,
+                OverTime::Arrival => self.take_at_once(&batch, &piece, output)?,
+            }
+        }
+        let over = self.keys.sweep(piece.num_rows(), output.wall_ms());
+        self.release(&over)
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        let watermark = call.watermark.0;
+        if self.spec.time == OverTime::Arrival {
+            return Ok(Progress::Done);
+        }
+        while let Some((batch, times)) = self.ready.pop_front() {
+            output.emit_at(batch, Place::WindowEnds(times));
+        }
+        while let Some(fired) = self.next_due(watermark)? {
+            let (batch, times) = self.fire(fired)?;
+            output.emit_at(batch, Place::WindowEnds(times));
+            if output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+        self.passed = self.passed.max(watermark);
+        let beyond = self.keys.pop_beyond_reach(watermark);
+        self.release(&beyond)?;
+        Ok(Progress::Done)
+    }
+
+    fn wakes_at(&self) -> Watermark {
+        if !self.ready.is_empty() {
+            return Watermark::MIN;
+        }
+        if self.spec.time == OverTime::Arrival {
+            return Watermark::END;
+        }
+        let fires_at = self.waiting.first_bucket().map(|(first, _)| first);
+        let wakes_at = fires_at.into_iter().chain(self.keys.forgets_at()).min();
+        wakes_at.map_or(Watermark::END, Watermark)
+    }
+
+    fn state_bytes(&self) -> usize {
+        let ready = |(batch, times): &(RecordBatch, Vec<i64>)| {
+            thalweg_core::bundle::batch_bytes(batch) + times.capacity() * 8
+        };
+        let ready: usize = self.ready.iter().map(ready).sum();
+        self.keys.bytes()
+            + self.functions.bytes()
+            + self.rows.bytes()
+            + self.waiting.bytes()
+            + ready
+    }
+}

@@ -1,0 +1,4 @@
+//! Golden cases of Flink, and random streams against a plain reference.
+
+mod fixture;
+mod golden;
