@@ -105,7 +105,8 @@ cases! { append, APPEND, super::check_append, crate::compare_append:
     nan_inf_double, null_literal_option, null_string_empty_vs_null, session_gap_boundary_merge,
     session_no_partition, string_fns, three_valued_logic, ts_arith, tumble_basic,
     tumble_global_nokey, tumble_late_dropped, tumble_offset, tumble_week_epoch_thursday,
-    unnest_array, window_time_cascade, window_tvf_rows, distinct_select,
+    unnest_array, window_time_cascade, window_tvf_rows, distinct_select, over_lag,
+    over_late_dropped, over_range_rows, over_rows, over_unbounded_peers,
 }
 
 cases! { sequence, SEQUENCE, super::check_sequence, crate::compare_sequence:
@@ -164,11 +165,6 @@ later_cases! {
     count_distinct_filter: "LISTAGG comes later";
     dedup_first_rowtime: "deduplication comes later";
     dedup_last_proctime: "deduplication comes later";
-    over_lag: "OVER windows come later";
-    over_late_dropped: "OVER windows come later";
-    over_range_rows: "OVER windows come later";
-    over_rows: "OVER windows come later";
-    over_unbounded_peers: "OVER windows come later";
     topn_changelog: "Top-N comes later";
     topn_no_rownum_output: "Top-N comes later";
     window_topn: "Top-N comes later";

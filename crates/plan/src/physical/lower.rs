@@ -343,9 +343,8 @@ impl<'a> Lowering<'a> {
                 let operator = Limit::new(*limit, *offset, input.schema());
                 self.lower_singleton(node, input, Arc::new(operator), "limit")
             }
-            LogicalKind::Over { calls, .. } => {
-                let name = calls.first().map(ToString::to_string).unwrap_or_default();
-                Err(crate::bind::later(&format!("{name} OVER")))
+            LogicalKind::Over { input, window, calls } => {
+                self.lower_over(node, input, window, calls)
             }
             LogicalKind::TopN { function, .. } => {
                 Err(crate::bind::later(&format!("{function:?} OVER (Top-N)")))

@@ -14,6 +14,7 @@ mod join;
 mod late;
 mod lower;
 mod ordered;
+mod over;
 mod scan;
 #[cfg(test)]
 mod tests;
