@@ -21,7 +21,21 @@
 //!
 //! A row that is taken back without being there is ignored, as in Flink: its state was forgotten.
 
+mod changes;
+mod compare;
 mod deduplicate;
+mod expiry;
+mod incoming;
+mod ordered;
+mod partition;
+mod ranks;
+mod row_numbers;
+mod sort_keys;
+mod store;
+#[cfg(test)]
+mod tests;
+mod unique;
+mod windows;
 
 use std::sync::Arc;
 
@@ -36,6 +50,8 @@ use thalweg_core::{
 use crate::keys::{KeyTable, hash_keys, partition_of};
 use crate::limit::route_to_first;
 use crate::sort::{KeyEncoder, SortKey};
+
+use partition::TopNPartition;
 
 pub use deduplicate::{Deduplicate, DeduplicateBy, DeduplicateSpec, Keep};
 
@@ -226,8 +242,8 @@ impl Operator for TopN {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.shared.spec.keys, partitions)
     }
-    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
-        Err(Error::unsupported("Top-N"))
+    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+        Ok(Box::new(TopNPartition::new(Arc::clone(&self.shared), opening)?))
     }
     fn judges_lateness(&self) -> bool {
         self.shared.spec.window_end.is_some()

@@ -15,6 +15,12 @@
 //!
 //! It takes inserts only.
 
+mod earliest;
+mod first;
+mod kept;
+mod last;
+mod rows;
+
 use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
@@ -26,6 +32,9 @@ use thalweg_core::{
 use super::{check_columns, route_by_keys, types_of};
 use crate::keys::KeyTable;
 use crate::window::LatePolicy;
+use earliest::EarliestRows;
+use first::FirstArrivals;
+use last::LastRows;
 
 /// Which row of a key is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -144,8 +153,15 @@ impl Operator for Deduplicate {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.spec.keys, partitions)
     }
-    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
-        Err(Error::unsupported("deduplication"))
+    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+        let spec = Arc::clone(&self.spec);
+        Ok(match (spec.keep, spec.by) {
+            (Keep::First, DeduplicateBy::Arrival) => Box::new(FirstArrivals::new(spec)?),
+            (Keep::First, DeduplicateBy::EventTime(column)) => {
+                Box::new(EarliestRows::new(spec, column, opening)?)
+            }
+            (Keep::Last, _) => Box::new(LastRows::new(spec)?),
+        })
     }
     fn judges_lateness(&self) -> bool {
         self.spec.waits_for().is_some()
