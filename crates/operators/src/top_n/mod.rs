@@ -1,1 +1,251 @@
 //! The first rows of each key, and the one row of each key that counts, as changelogs.
+//!
+//! [`TopN`] is `ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n` (also RANK and DENSE_RANK), and
+//! `ORDER BY … LIMIT n OFFSET m` of a stream that goes on. Each row that gets among the first, or
+//! leaves them, changes the result at once; of rows that sort alike the one that came first ranks
+//! first. [`Deduplicate`] keeps the first or the last row of each key.
+//!
+//! | result | a row enters | a row goes |
+//! |---|---|---|
+//! | with a column of row numbers | for each number that gets another row `-U` and `+U`, `+I` for a new last one | the same, `-D` for a last one that is missing |
+//! | with a column of ranks | `-U` and `+U` for each row that gets another rank, `-D` for what falls out, `+I` for the row | the same the other way round |
+//! | without | `-D` for what falls out, `+I` for what comes in | the same |
+//! | of a window | nothing until the watermark closes the window, then its first rows as `+I` | nothing |
+//!
+//! Invariants:
+//! - what leaves because of a row depends on the rows of its key before it, in serial order, and on
+//!   nothing else; `state_ttl_ms` alone goes by the wall clock;
+//! - without retractions only rows that are among the first `to` are kept. With them all are, since
+//!   each may move up;
+//! - a key without rows has no state, and windows that are over have none.
+//!
+//! A row that is taken back without being there is ignored, as in Flink: its state was forgotten.
+
+mod changes;
+mod compare;
+mod deduplicate;
+mod expiry;
+mod incoming;
+mod ordered;
+mod partition;
+mod ranks;
+mod row_numbers;
+mod sort_keys;
+mod store;
+#[cfg(test)]
+mod tests;
+mod unique;
+mod windows;
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use chrono_tz::Tz;
+use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::{
+    Bundle, Column, DataType, Error, Grid, Opening, Operator, OperatorClass, Partition, Result,
+    Route, TableSchema,
+};
+
+use crate::keys::{KeyTable, hash_keys, partition_of};
+use crate::limit::route_to_first;
+use crate::sort::{KeyEncoder, SortKey};
+
+use partition::TopNPartition;
+
+pub use deduplicate::{Deduplicate, DeduplicateBy, DeduplicateSpec, Keep};
+
+/// How rows are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RankFunction {
+    /// `ROW_NUMBER()`: each row has a number of its own.
+    RowNumber,
+    /// `RANK()`: rows that sort alike have one rank; the next has that of its row number.
+    Rank,
+    /// `DENSE_RANK()`: rows that sort alike have one rank; the next has the next.
+    DenseRank,
+}
+
+/// What is ranked, and which ranks leave.
+#[derive(Clone, Debug)]
+pub struct TopNSpec {
+    /// `PARTITION BY`; without, there is one partition.
+    pub keys: Vec<usize>,
+    /// `ORDER BY`; without, rows rank as they come.
+    pub order: Vec<SortKey>,
+    /// How rows are numbered.
+    pub function: RankFunction,
+    /// The first rank that leaves, from 1.
+    pub from: u64,
+    /// The last rank that leaves.
+    pub to: u64,
+    /// The name of a column `BIGINT NOT NULL` with the rank behind those of the input; `None` for no
+    /// such column.
+    pub rank_column: Option<String>,
+    /// The columns that come in.
+    pub input: TableSchema,
+    /// True if the input may hold `-U` and `-D`.
+    pub retracts: bool,
+    /// The upsert key of an input whose updates come as `+U` alone: it takes the place of the row
+    /// of the same partition with the same values here.
+    pub unique: Option<Vec<usize>>,
+    /// How long a key is kept after its last row, in processing time; `None` and 0 for ever.
+    pub state_ttl_ms: Option<i64>,
+    /// The key column that is the end of the window that a row belongs to. Its first rows then leave
+    /// when the watermark closes the window, and nothing is kept after that.
+    pub window_end: Option<usize>,
+}
+
+impl TopNSpec {
+    fn key_types(&self) -> Vec<DataType> {
+        types_of(&self.input, &self.keys)
+    }
+
+    /// True if rows may be taken back or replaced, so that any of them may move up.
+    fn keeps_all(&self) -> bool {
+        self.retracts || self.unique.is_some()
+    }
+
+    /// As in Flink, a time of 0 means for ever. Windows go with their watermark.
+    fn ttl_ms(&self) -> Option<i64> {
+        self.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0 && self.window_end.is_none())
+    }
+
+    fn check(&self) -> Result<()> {
+        let order = self.order.iter().map(|key| key.column);
+        let unique = self.unique.iter().flatten().copied();
+        check_columns(&self.input, self.keys.iter().copied().chain(order).chain(unique))?;
+        if self.from == 0 || self.from > self.to {
+            return Err(Error::internal(format!("no ranks from {} to {}", self.from, self.to)));
+        }
+        let Some(end) = self.window_end else { return Ok(()) };
+        if !self.keys.contains(&end) {
+            return Err(Error::internal("the end of a window is not among the keys"));
+        }
+        match self.input.columns[end].column_type.data_type {
+            DataType::Timestamp(3) | DataType::TimestampLtz(3) => Ok(()),
+            _ => Err(Error::internal("the end of a window is not a time in milliseconds")),
+        }
+    }
+
+    fn output(&self) -> TableSchema {
+        let rank =
+            self.rank_column.iter().map(|name| Column::new(name, DataType::BigInt.not_null()));
+        TableSchema::new(self.input.columns.iter().cloned().chain(rank).collect())
+    }
+}
+
+fn types_of(input: &TableSchema, columns: &[usize]) -> Vec<DataType> {
+    columns.iter().map(|&at| input.columns[at].column_type.data_type.clone()).collect()
+}
+
+fn check_columns(input: &TableSchema, mut columns: impl Iterator<Item = usize>) -> Result<()> {
+    match columns.find(|&column| column >= input.len()) {
+        Some(column) => Err(Error::internal(format!("there is no input column {column}"))),
+        None => Ok(()),
+    }
+}
+
+/// Rows by the hash of their key.
+fn route_by_keys(bundle: &Bundle, keys: &[usize], partitions: usize) -> Result<Route> {
+    if keys.is_empty() || partitions == 1 {
+        return Ok(route_to_first(bundle, partitions));
+    }
+    let rows = bundle.num_rows();
+    let column = |&key: &usize| ArrayRef::clone(bundle.batch.column(key));
+    let columns: Vec<ArrayRef> = keys.iter().map(column).collect();
+    let mut parts = vec![Vec::with_capacity(rows / partitions + rows / 8); partitions];
+    for (row, hash) in hash_keys(&columns, rows)?.into_iter().enumerate() {
+        parts[partition_of(hash, partitions)].push(row as u32);
+    }
+    Ok(Route::Scatter(parts))
+}
+
+struct Shared {
+    spec: TopNSpec,
+    output: TableSchema,
+    zone: Option<Tz>,
+    ends: Option<Vec<Grid>>,
+}
+
+/// The first rows of each key.
+pub struct TopN {
+    shared: Arc<Shared>,
+}
+
+impl TopN {
+    /// An operator of this specification.
+    ///
+    /// # Errors
+    /// If a column cannot be partitioned by or sorted by.
+    pub fn new(spec: TopNSpec) -> Result<Self> {
+        spec.check()?;
+        KeyTable::new(&spec.key_types())?;
+        KeyEncoder::new(&spec.order, &spec.input)?;
+        let output = spec.output();
+        Ok(TopN { shared: Arc::new(Shared { spec, output, zone: None, ends: None }) })
+    }
+
+    /// The same for windows that are aligned to the clocks of a zone: row times are instants then, and
+    /// window ends are local.
+    #[must_use]
+    pub fn in_zone(self, zone: Option<Tz>) -> Self {
+        self.with(|shared| shared.zone = zone)
+    }
+
+    /// The same for windows of which is known where they end: other watermarks do not matter.
+    #[must_use]
+    pub fn ending_at(self, ends: Vec<Grid>) -> Self {
+        self.with(|shared| shared.ends = Some(ends))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            change(shared);
+        }
+        self
+    }
+
+    /// The columns that come out: those that come in, then the rank if it leaves.
+    pub fn output_schema(&self) -> &TableSchema {
+        &self.shared.output
+    }
+
+    /// True if nothing that has left is ever changed: the first rows of windows.
+    pub fn emits_inserts_only(&self) -> bool {
+        self.shared.spec.window_end.is_some()
+    }
+}
+
+impl Operator for TopN {
+    fn name(&self) -> String {
+        let TopNSpec { from, to, .. } = self.shared.spec;
+        match from {
+            1 => format!("top {to}"),
+            from => format!("top {from} to {to}"),
+        }
+    }
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Sequenced
+    }
+    fn is_singleton(&self) -> bool {
+        self.shared.spec.keys.is_empty()
+    }
+    fn watermark_interest(&self) -> WatermarkInterest {
+        let Shared { spec, zone, ends, .. } = &*self.shared;
+        match (spec.window_end, ends, zone) {
+            (None, ..) => WatermarkInterest::EndOnly,
+            (Some(_), Some(ends), None) => WatermarkInterest::Grids(ends.clone()),
+            _ => WatermarkInterest::Every,
+        }
+    }
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
+        route_by_keys(bundle, &self.shared.spec.keys, partitions)
+    }
+    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+        Ok(Box::new(TopNPartition::new(Arc::clone(&self.shared), opening)?))
+    }
+    fn judges_lateness(&self) -> bool {
+        self.shared.spec.window_end.is_some()
+    }
+}

@@ -21,7 +21,7 @@ use super::NIL;
 
 /// Where a row lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     segment: u32,
     row: u32,
 }
@@ -80,7 +80,7 @@ struct Segment {
 }
 
 /// All rows of one side.
-pub(super) struct Arena {
+pub(crate) struct Arena {
     schema: SchemaRef,
     segments: Vec<Option<Segment>>,
     free: Vec<u32>,
@@ -287,7 +287,7 @@ impl Arena {
 }
 
 /// Rows of columns.
-pub(super) fn take_all(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>> {
+pub(crate) fn take_all(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>> {
     columns.iter().map(|column| take_rows(column, rows)).collect()
 }
 

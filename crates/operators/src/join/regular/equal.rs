@@ -10,7 +10,7 @@ use arrow_ord::ord::make_comparator;
 use arrow_schema::{DataType, SortOptions};
 
 /// True if row `left_row` of some columns holds the values of row `right_row` of others.
-pub(super) fn same_row(
+pub(crate) fn same_row(
     left: &[ArrayRef],
     left_row: usize,
     right: &[ArrayRef],

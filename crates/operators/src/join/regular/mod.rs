@@ -27,10 +27,10 @@
 //!
 //! Nothing happens at watermarks, except that state whose time is over is freed.
 
-mod arena;
+pub(crate) mod arena;
 mod changes;
 mod contents;
-mod equal;
+pub(crate) mod equal;
 mod expiry;
 mod incoming;
 mod partition;

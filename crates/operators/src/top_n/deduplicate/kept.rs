@@ -1,0 +1,69 @@
+//! One row for each key, by the key's number.
+//!
+//! Rows of the piece in hand lie in it until [`KeptRows::keep`]; until then every place that was named
+//! stays good.
+
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::SchemaRef;
+use thalweg_core::Result;
+
+use crate::join::regular::arena::{Arena, Place};
+
+pub(super) struct KeptRows {
+    pub arena: Arena,
+    places: Vec<Place>,
+}
+
+impl KeptRows {
+    pub fn new(schema: SchemaRef) -> Self {
+        KeptRows { arena: Arena::new(schema), places: Vec::new() }
+    }
+
+    pub fn grow(&mut self, limit: usize) {
+        self.places.resize(limit, Place::NONE);
+    }
+
+    /// A row of the piece takes the place of the one before, which is returned.
+    #[inline]
+    pub fn set(&mut self, id: u32, piece_row: u32) -> Option<Place> {
+        let old = std::mem::replace(&mut self.places[id as usize], Place::of_piece(piece_row));
+        self.released(old)
+    }
+
+    pub fn remove(&mut self, id: u32) -> Option<Place> {
+        let old = std::mem::replace(&mut self.places[id as usize], Place::NONE);
+        self.released(old)
+    }
+
+    fn released(&mut self, old: Place) -> Option<Place> {
+        if old.is_kept() {
+            self.arena.remove(old);
+        }
+        (old != Place::NONE).then_some(old)
+    }
+
+    pub fn has(&self, id: u32) -> bool {
+        self.places[id as usize] != Place::NONE
+    }
+
+    /// Ends a piece: `rows` are the numbers of its keys and its rows, as they came.
+    pub fn keep(
+        &mut self,
+        rows: impl Iterator<Item = (u32, u32)>,
+        columns: &[ArrayRef],
+    ) -> Result<()> {
+        let KeptRows { arena, places } = self;
+        let is_kept = |&(id, row): &(u32, u32)| places[id as usize] == Place::of_piece(row);
+        let (owners, rows): (Vec<u32>, Vec<u32>) = rows.filter(is_kept).unzip();
+        let mut set = |id: u32, place| places[id as usize] = place;
+        if !rows.is_empty() {
+            let piece_rows = columns.first().map_or(0, |column| column.len());
+            arena.append(columns, &rows, owners, piece_rows, &mut set)?;
+        }
+        arena.tidy(&mut set)
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.arena.bytes() + self.places.capacity() * size_of::<Place>()
+    }
+}

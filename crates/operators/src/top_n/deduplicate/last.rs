@@ -1,0 +1,142 @@
+//! The last row of each key, as a changelog.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_buffer::ScalarBuffer;
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::{Output, Partition, Piece, Progress, Result, RowKind};
+
+use super::kept::KeptRows;
+use super::{DeduplicateBy, DeduplicateSpec, rows};
+use crate::join::regular::arena::Place;
+use crate::keys::KeyTable;
+use crate::top_n::changes::Changes;
+use crate::top_n::expiry::Expiry;
+
+pub(super) struct LastRows {
+    spec: Arc<DeduplicateSpec>,
+    keys: KeyTable,
+    kept: KeptRows,
+    /// The row time of each key's row, if it matters.
+    times: Vec<i64>,
+    changes: Changes,
+    expiry: Option<Expiry>,
+    ids: Vec<u32>,
+}
+
+impl LastRows {
+    pub fn new(spec: Arc<DeduplicateSpec>) -> Result<Self> {
+        let schema = spec.input.arrow();
+        Ok(LastRows {
+            keys: KeyTable::new(&spec.key_types())?,
+            kept: KeptRows::new(Arc::clone(&schema)),
+            times: Vec::new(),
+            changes: Changes::new(schema, spec.input.len(), false),
+            expiry: spec.ttl_ms().map(Expiry::new),
+            ids: Vec::new(),
+            spec,
+        })
+    }
+
+    fn take(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
+        rows::inserts_only(piece)?;
+        let batch = &piece.bundle.batch;
+        let times = match self.spec.by {
+            DeduplicateBy::EventTime(column) => Some(rows::times(batch, column)?),
+            DeduplicateBy::Arrival => None,
+        };
+        let chosen = rows::chosen(piece);
+        let mut ids = std::mem::take(&mut self.ids);
+        rows::intern(&mut self.keys, &self.spec.keys, batch, chosen, &mut ids)?;
+        self.grow(times.is_some());
+        let now_ms = output.wall_ms();
+        for (position, &id) in ids.iter().enumerate() {
+            let row = rows::row_at(chosen, position);
+            self.take_row(id, row, times.as_ref(), now_ms);
+            if self.changes.are_many() {
+                self.changes.emit(&self.kept.arena, batch.columns(), output)?;
+            }
+        }
+        self.changes.emit(&self.kept.arena, batch.columns(), output)?;
+        let rows = ids.iter().enumerate().map(|(n, &id)| (id, rows::row_at(chosen, n)));
+        self.kept.keep(rows, batch.columns())?;
+        self.ids = ids;
+        Ok(())
+    }
+
+    fn grow(&mut self, has_times: bool) {
+        let limit = self.keys.id_limit();
+        self.kept.grow(limit);
+        if has_times {
+            self.times.resize(limit, i64::MIN);
+        }
+        if let Some(expiry) = &mut self.expiry {
+            expiry.grow(limit);
+        }
+    }
+
+    #[inline]
+    fn take_row(&mut self, id: u32, row: u32, times: Option<&ScalarBuffer<i64>>, now_ms: i64) {
+        if let Some(expiry) = &self.expiry
+            && self.kept.has(id)
+            && expiry.is_over(id, now_ms)
+        {
+            self.kept.remove(id);
+        }
+        if let Some(times) = times {
+            let time = times[row as usize];
+            if self.kept.has(id) && time < self.times[id as usize] {
+                return;
+            }
+            self.times[id as usize] = time;
+        }
+        if let Some(expiry) = &mut self.expiry {
+            expiry.write(id, now_ms);
+        }
+        let kind = match self.kept.set(id, row) {
+            Some(old) => {
+                self.changes.push(RowKind::UpdateBefore, old, 0, row);
+                RowKind::UpdateAfter
+            }
+            None => RowKind::Insert,
+        };
+        self.changes.push(kind, Place::of_piece(row), 0, row);
+    }
+}
+
+impl Partition for LastRows {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        output.accepted += piece.num_rows() as u64;
+        if piece.num_rows() > 0 {
+            self.take(&piece, output)?;
+        }
+        let Some(expiry) = &mut self.expiry else { return Ok(()) };
+        let kept = &self.kept;
+        let over = expiry.sweep(piece.num_rows(), output.wall_ms(), |id| kept.has(id));
+        for &id in &over {
+            // A sweep may go round and name a key twice.
+            if self.kept.remove(id).is_some() {
+                self.keys.release(id);
+            }
+        }
+        if over.is_empty() {
+            return Ok(());
+        }
+        let nothing: &[ArrayRef] = &[];
+        self.kept.keep(std::iter::empty(), nothing)
+    }
+
+    fn watermark(&mut self, _call: &WatermarkCall<'_>, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.keys.bytes()
+            + self.kept.bytes()
+            + self.times.capacity() * 8
+            + self.changes.bytes()
+            + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + self.ids.capacity() * 4
+    }
+}

@@ -1,0 +1,52 @@
+//! When the state of keys was last written, in processing time, and which of it is too old: Flink's
+//! `table.exec.state.ttl`. Rows that change nothing do not keep a key alive.
+//!
+//! A key is found to be too old when the next row reaches it, or by a sweep that looks at a bounded
+//! number of keys per call. Times of numbers without state mean nothing.
+
+/// How many keys a sweep looks at besides as many as rows came.
+const SWEPT_MIN: usize = 256;
+
+pub(super) struct Expiry {
+    ttl_ms: i64,
+    written_ms: Vec<i64>,
+    /// Where the next sweep begins.
+    cursor: usize,
+}
+
+impl Expiry {
+    pub fn new(ttl_ms: i64) -> Self {
+        Expiry { ttl_ms, written_ms: Vec::new(), cursor: 0 }
+    }
+
+    /// Makes room for so many numbers.
+    pub fn grow(&mut self, limit: usize) {
+        self.written_ms.resize(limit, i64::MAX);
+    }
+
+    pub fn is_over(&self, id: u32, now_ms: i64) -> bool {
+        now_ms.saturating_sub(self.written_ms[id as usize]) >= self.ttl_ms
+    }
+
+    pub fn write(&mut self, id: u32, now_ms: i64) {
+        self.written_ms[id as usize] = now_ms;
+    }
+
+    /// Looks at some more keys; those with state that is too old.
+    pub fn sweep(&mut self, rows: usize, now_ms: i64, has_state: impl Fn(u32) -> bool) -> Vec<u32> {
+        let limit = self.written_ms.len();
+        let mut over = Vec::new();
+        for _ in 0..(SWEPT_MIN + rows).min(limit) {
+            self.cursor = if self.cursor + 1 < limit { self.cursor + 1 } else { 0 };
+            let id = self.cursor as u32;
+            if has_state(id) && self.is_over(id, now_ms) {
+                over.push(id);
+            }
+        }
+        over
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.written_ms.capacity() * 8
+    }
+}

@@ -1,0 +1,577 @@
+//! The ranked rows of one key range.
+//!
+//! Without retractions a key has a limit: the sort key of its last row once it has all the rows that it
+//! can use. A row that sorts behind is passed over with one comparison.
+//!
+//! Invariant between pieces: the keys in the table are those with rows; every row lies in the arena.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_schema::{DataType, Field, Schema};
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::{Opening, Output, Partition, Piece, Progress, Result};
+
+use super::changes::Changes;
+use super::compare::{Compare, Sought};
+use super::expiry::Expiry;
+use super::incoming::Incoming;
+use super::ordered::{Cursor, Entry, Ordered, Prefix};
+use super::ranks::{RankChange, Ranks};
+use super::row_numbers::RowNumbers;
+use super::sort_keys::SortKeys;
+use super::store::Store;
+use super::unique::Unique;
+use super::windows::Windows;
+use super::{RankFunction, Shared, TopNSpec};
+use crate::join::regular::arena::Place;
+use crate::join::regular::equal::same_row;
+use crate::keys::KeyTable;
+
+/// Rows of windows leave in batches of about so many.
+const WINDOW_ROWS: usize = 8192;
+
+/// Where a row of a key has come to or gone from.
+#[derive(Clone, Copy)]
+struct Spot {
+    at: usize,
+    /// The position of the first row that sorts alike; only known where rows share ranks.
+    first: usize,
+}
+
+pub(super) struct TopNPartition {
+    shared: Arc<Shared>,
+    sort: SortKeys,
+    keys: KeyTable,
+    /// The rows of each key.
+    ordered: Vec<Ordered>,
+    /// By key: rows that sort behind are not among the first.
+    limits: Vec<Prefix>,
+    store: Store,
+    unique: Option<Unique>,
+    expiry: Option<Expiry>,
+    windows: Option<Windows>,
+    changes: Changes,
+    /// The last rank that leaves.
+    to: usize,
+    /// The key of each row of the piece.
+    ids: Vec<u32>,
+    /// Keys that may have no row.
+    emptied: Vec<u32>,
+}
+
+impl TopNPartition {
+    pub fn new(shared: Arc<Shared>, opening: Opening) -> Result<Self> {
+        let spec = &shared.spec;
+        let sort = SortKeys::new(&spec.order, &spec.input)?;
+        let mut fields = spec.input.arrow().fields().to_vec();
+        if !sort.is_exact() {
+            fields.push(Arc::new(Field::new("$sort", DataType::Binary, true)));
+        }
+        let window = |end| Windows::new(end, shared.zone, opening.order, &spec.key_types());
+        let has_ranks = spec.rank_column.is_some();
+        Ok(TopNPartition {
+            keys: KeyTable::new(&spec.key_types())?,
+            ordered: Vec::new(),
+            limits: Vec::new(),
+            store: Store::new(Arc::new(Schema::new(fields))),
+            unique: Unique::new(spec)?,
+            expiry: spec.ttl_ms().map(Expiry::new),
+            windows: spec.window_end.map(window).transpose()?,
+            changes: Changes::new(shared.output.arrow(), spec.input.len(), has_ranks),
+            to: usize::try_from(spec.to).unwrap_or(usize::MAX),
+            ids: Vec::new(),
+            emptied: Vec::new(),
+            sort,
+            shared,
+        })
+    }
+
+    fn take(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
+        let batch = &piece.bundle.batch;
+        let on_time = match &mut self.windows {
+            Some(windows) => Some(windows.on_time(piece, output)?),
+            None => None,
+        };
+        let chosen = on_time.as_deref().or(piece.rows);
+        let chosen = chosen.filter(|rows| rows.len() < batch.num_rows());
+        let piece = Piece { rows: None, ..*piece };
+        let incoming = Incoming::new(&piece, chosen, &self.sort)?;
+        if incoming.len() == 0 {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        let column = |&key: &usize| ArrayRef::clone(batch.column(key));
+        let columns: Vec<ArrayRef> = shared.spec.keys.iter().map(column).collect();
+        self.ids.clear();
+        self.keys.intern_rows(&columns, chosen, batch.num_rows(), &mut self.ids)?;
+        self.grow();
+        if let Some(unique) = &mut self.unique {
+            unique.begin(batch, chosen)?;
+        }
+        match shared.spec.keeps_all() {
+            true => self.take_changes(&incoming, output)?,
+            false => self.take_inserts(&incoming, output)?,
+        }
+        self.note_windows(&piece, &incoming)?;
+        self.changes.emit(&self.store.arena, &incoming.columns, output)?;
+        self.finish(&incoming.columns)
+    }
+
+    fn grow(&mut self) {
+        let limit = self.keys.id_limit();
+        self.ordered.resize_with(limit, Ordered::default);
+        self.limits.resize(limit, Prefix::MAX);
+        if let Some(expiry) = &mut self.expiry {
+            expiry.grow(limit);
+        }
+    }
+
+    /// Windows learn of the keys that they have got.
+    fn note_windows(&mut self, piece: &Piece<'_>, incoming: &Incoming<'_>) -> Result<()> {
+        let Some(windows) = &mut self.windows else { return Ok(()) };
+        let ends = windows.ends(&piece.bundle.batch)?;
+        for (position, &id) in self.ids.iter().enumerate() {
+            windows.add(id, ends[incoming.cause(position) as usize]);
+        }
+        Ok(())
+    }
+
+    fn take_inserts(&mut self, incoming: &Incoming<'_>, output: &mut Output) -> Result<()> {
+        incoming.only_adds()?;
+        let ties_enter = self.shared.spec.function != RankFunction::RowNumber;
+        let (is_exact, now_ms) = (self.sort.is_exact(), output.wall_ms());
+        for position in 0..incoming.len() {
+            let (id, prefix) = (self.ids[position], incoming.prefixes[position]);
+            if self.expiry.is_some() {
+                self.expire(id, now_ms);
+            }
+            let limit = self.limits[id as usize];
+            if prefix > limit {
+                continue;
+            }
+            let is_full = self.ordered[id as usize].len() >= self.to;
+            if is_full && prefix == limit && is_exact && !ties_enter {
+                continue;
+            }
+            self.insert(id, incoming, position, now_ms);
+            if self.changes.are_many() {
+                self.changes.emit(&self.store.arena, &incoming.columns, output)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_changes(&mut self, incoming: &Incoming<'_>, output: &mut Output) -> Result<()> {
+        let now_ms = output.wall_ms();
+        for position in 0..incoming.len() {
+            let id = self.ids[position];
+            self.expire(id, now_ms);
+            let same_key = self.unique.as_mut().and_then(|unique| unique.entry(position));
+            match (incoming.adds(position), same_key) {
+                (true, None) => self.insert(id, incoming, position, now_ms),
+                (true, Some(old)) => self.replace(id, old, incoming, position, now_ms),
+                (false, Some(old)) => self.remove(id, old, incoming, position),
+                (false, None) if self.unique.is_some() => self.emptied.push(id),
+                (false, None) => match self.same_row(id, incoming, position) {
+                    Some(old) => self.remove(id, old, incoming, position),
+                    None => self.emptied.push(id),
+                },
+            }
+            if self.changes.are_many() {
+                self.changes.emit(&self.store.arena, &incoming.columns, output)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A key whose state is too old is forgotten before a row reaches it.
+    fn expire(&mut self, id: u32, now_ms: i64) {
+        let Some(expiry) = &self.expiry else { return };
+        if self.ordered[id as usize].len() > 0 && expiry.is_over(id, now_ms) {
+            self.forget(id);
+        }
+    }
+
+    /// Empties a key, without a change.
+    fn forget(&mut self, id: u32) {
+        let ordered = std::mem::take(&mut self.ordered[id as usize]);
+        for entry in ordered.iter_from(0) {
+            self.store.remove(entry.row);
+            if let Some(unique) = &mut self.unique {
+                unique.forget(entry.row);
+            }
+        }
+        self.limits[id as usize] = Prefix::MAX;
+        self.emptied.push(id);
+    }
+
+    fn written(&mut self, id: u32, now_ms: i64) {
+        if let Some(expiry) = &mut self.expiry {
+            expiry.write(id, now_ms);
+        }
+    }
+
+    fn compare<'a>(&'a self, incoming: &'a Incoming<'_>) -> Compare<'a> {
+        let is_exact = self.sort.is_exact();
+        Compare { store: &self.store, columns: &incoming.columns, is_exact }
+    }
+
+    /// A row joins those of its key, unless it is not among the first.
+    fn insert(&mut self, id: u32, incoming: &Incoming<'_>, position: usize, now_ms: i64) {
+        let (cursor, spot) = self.spot_for(id, incoming, position);
+        if !self.shared.spec.keeps_all() && self.is_behind(id, spot, incoming) {
+            return;
+        }
+        let piece_row = incoming.row(position);
+        let row = self.store.add(piece_row);
+        let entry = Entry { prefix: incoming.prefixes[position], row };
+        self.ordered[id as usize].insert(cursor, entry);
+        if let Some(unique) = &mut self.unique {
+            unique.set(position, entry);
+        }
+        self.written(id, now_ms);
+        self.inserted(id, spot, Place::of_piece(piece_row), incoming, position);
+        if !self.shared.spec.keeps_all() {
+            self.evict(id, incoming);
+        }
+    }
+
+    /// Where a row of the piece goes: behind those that sort alike.
+    fn spot_for(&self, id: u32, incoming: &Incoming<'_>, position: usize) -> (Cursor, Spot) {
+        let prefix = incoming.prefixes[position];
+        let sought = Sought { prefix, piece_row: incoming.row(position) };
+        let compare = self.compare(incoming);
+        let ordered = &self.ordered[id as usize];
+        let cursor = ordered.find(|entry| compare.order(entry, sought) != Ordering::Greater);
+        let at = ordered.position(cursor, self.position_max());
+        let first = match self.shared.spec.function {
+            RankFunction::RowNumber => at,
+            _ => {
+                let first = ordered.find(|entry| compare.order(entry, sought) == Ordering::Less);
+                ordered.position(first, usize::MAX)
+            }
+        };
+        (cursor, Spot { at, first })
+    }
+
+    /// Positions from here on do not differ for row numbers. Others must be exact.
+    fn position_max(&self) -> usize {
+        match self.shared.spec.function {
+            RankFunction::RowNumber => self.to,
+            _ => usize::MAX,
+        }
+    }
+
+    fn ranks<'a>(&'a self, id: u32, incoming: &'a Incoming<'_>) -> Ranks<'a> {
+        Ranks {
+            is_dense: self.shared.spec.function == RankFunction::DenseRank,
+            ordered: &self.ordered[id as usize],
+            compare: self.compare(incoming),
+        }
+    }
+
+    /// True if a row that came here is not among the first.
+    fn is_behind(&self, id: u32, spot: Spot, incoming: &Incoming<'_>) -> bool {
+        match self.shared.spec.function {
+            RankFunction::RowNumber => spot.at >= self.to,
+            _ => self.ranks(id, incoming).at(spot.first, self.to) > self.to,
+        }
+    }
+
+    /// Lets rows go that are no longer among the first, and sets the limit.
+    fn evict(&mut self, id: u32, incoming: &Incoming<'_>) {
+        let mut fill = self.fill(id, incoming);
+        while fill == Ordering::Greater {
+            if let Some(gone) = self.ordered[id as usize].pop() {
+                self.store.remove(gone.row);
+            }
+            fill = self.fill(id, incoming);
+        }
+        let is_full = fill == Ordering::Equal;
+        let last = self.ordered[id as usize].last().filter(|_| is_full);
+        self.limits[id as usize] = last.map_or(Prefix::MAX, |last| last.prefix);
+    }
+
+    /// Less if a row that sorts behind all others would be among the first, greater if the last is not.
+    fn fill(&self, id: u32, incoming: &Incoming<'_>) -> Ordering {
+        let rows = self.ordered[id as usize].len();
+        match self.shared.spec.function {
+            RankFunction::RowNumber => rows.cmp(&self.to),
+            function => {
+                let last = self.ranks(id, incoming).of_last(self.to);
+                let next_has_last = function == RankFunction::Rank && rows < self.to;
+                if next_has_last { Ordering::Less } else { last.cmp(&self.to) }
+            }
+        }
+    }
+
+    fn is_dense(&self) -> bool {
+        self.shared.spec.function == RankFunction::DenseRank
+    }
+
+    /// The first row that holds the same values as one of the piece.
+    fn same_row(&self, id: u32, incoming: &Incoming<'_>, position: usize) -> Option<Entry> {
+        let piece_row = incoming.row(position);
+        let sought = Sought { prefix: incoming.prefixes[position], piece_row };
+        let compare = self.compare(incoming);
+        let ordered = &self.ordered[id as usize];
+        let first = ordered.find(|entry| compare.order(entry, sought) == Ordering::Less);
+        let alike = ordered.iter_at(first).map(|(_, entry)| entry);
+        let mut alike = alike.take_while(|entry| compare.order(entry, sought) == Ordering::Equal);
+        alike.find(|entry| {
+            let (columns, row) = self.store.find(entry.row, &incoming.columns);
+            same_row(columns, row, &incoming.columns, piece_row as usize)
+        })
+    }
+
+    /// Where a kept row stands.
+    fn spot_of(&self, id: u32, kept: Entry, incoming: &Incoming<'_>) -> Option<(Cursor, Spot)> {
+        let compare = self.compare(incoming);
+        let ordered = &self.ordered[id as usize];
+        let first = ordered.find(|entry| compare.entries(entry, &kept) == Ordering::Less);
+        let mut alike = ordered.iter_at(first);
+        let (cursor, _) = alike.find(|(_, entry)| entry.row == kept.row)?;
+        let at = ordered.position(cursor, self.position_max());
+        Some((cursor, Spot { at, first: ordered.position(first, self.position_max()) }))
+    }
+
+    fn remove(&mut self, id: u32, old: Entry, incoming: &Incoming<'_>, position: usize) {
+        let Some((cursor, spot)) = self.spot_of(id, old, incoming) else { return };
+        let place = self.store.place(old.row);
+        let behind = match self.shared.spec.function {
+            RankFunction::RowNumber => spot.at,
+            _ => {
+                let compare = self.compare(incoming);
+                let ordered = &self.ordered[id as usize];
+                let behind =
+                    ordered.find(|entry| compare.entries(entry, &old) != Ordering::Greater);
+                ordered.position(behind, usize::MAX) - 1
+            }
+        };
+        self.ordered[id as usize].remove(cursor);
+        self.removed(id, spot, behind, place, incoming, position);
+        self.store.remove(old.row);
+        if let Some(unique) = &mut self.unique {
+            unique.forget(old.row);
+        }
+        self.emptied.push(id);
+    }
+
+    /// A row takes the place of another with its upsert key.
+    fn replace(
+        &mut self,
+        id: u32,
+        old: Entry,
+        incoming: &Incoming<'_>,
+        position: usize,
+        now_ms: i64,
+    ) {
+        let is_numbered = self.shared.spec.function == RankFunction::RowNumber;
+        let found = self.spot_of(id, old, incoming).filter(|_| is_numbered);
+        let Some((cursor, from)) = found else {
+            self.remove(id, old, incoming, position);
+            return self.insert(id, incoming, position, now_ms);
+        };
+        let place = self.store.place(old.row);
+        let (prefix, piece_row) = (incoming.prefixes[position], incoming.row(position));
+        let compare = self.compare(incoming);
+        let stays = compare.order(&old, Sought { prefix, piece_row }) == Ordering::Equal;
+        let row = self.store.add(piece_row);
+        let entry = Entry { prefix, row };
+        let ordered = &mut self.ordered[id as usize];
+        let to = if stays {
+            ordered.replace(cursor, entry);
+            from.at
+        } else {
+            ordered.remove(cursor);
+            let (cursor, to) = self.spot_for(id, incoming, position);
+            self.ordered[id as usize].insert(cursor, entry);
+            to.at
+        };
+        if let Some(unique) = &mut self.unique {
+            unique.set(position, entry);
+        }
+        self.written(id, now_ms);
+        if self.windows.is_none() {
+            self.row_numbers(id, incoming.cause(position)).replaced(from.at, place, to);
+        }
+        self.store.remove(old.row);
+    }
+
+    fn row_numbers(&mut self, id: u32, cause: u32) -> RowNumbers<'_> {
+        let TopNSpec { from, rank_column, .. } = &self.shared.spec;
+        RowNumbers {
+            first: usize::try_from(*from - 1).unwrap_or(usize::MAX),
+            end: self.to,
+            has_numbers: rank_column.is_some(),
+            ordered: &self.ordered[id as usize],
+            store: &self.store,
+            changes: &mut self.changes,
+            cause,
+        }
+    }
+
+    fn rank_change<'a>(
+        &'a mut self,
+        id: u32,
+        incoming: &'a Incoming<'_>,
+        cause: u32,
+    ) -> RankChange<'a> {
+        let TopNSpec { from, rank_column, function, .. } = &self.shared.spec;
+        let is_exact = self.sort.is_exact();
+        RankChange {
+            from: usize::try_from(*from).unwrap_or(usize::MAX),
+            to: self.to,
+            has_ranks: rank_column.is_some(),
+            ranks: Ranks {
+                is_dense: *function == RankFunction::DenseRank,
+                ordered: &self.ordered[id as usize],
+                compare: Compare { store: &self.store, columns: &incoming.columns, is_exact },
+            },
+            changes: &mut self.changes,
+            cause,
+        }
+    }
+
+    fn inserted(
+        &mut self,
+        id: u32,
+        spot: Spot,
+        row: Place,
+        incoming: &Incoming<'_>,
+        position: usize,
+    ) {
+        let cause = incoming.cause(position);
+        match self.shared.spec.function {
+            _ if self.windows.is_some() => {}
+            RankFunction::RowNumber => self.row_numbers(id, cause).inserted(spot.at),
+            _ => self.rank_change(id, incoming, cause).inserted(spot.first, spot.at, row),
+        }
+    }
+
+    fn removed(
+        &mut self,
+        id: u32,
+        spot: Spot,
+        behind: usize,
+        row: Place,
+        incoming: &Incoming<'_>,
+        position: usize,
+    ) {
+        let cause = incoming.cause(position);
+        match self.shared.spec.function {
+            _ if self.windows.is_some() => {}
+            RankFunction::RowNumber => self.row_numbers(id, cause).removed(spot.at, row),
+            _ => self.rank_change(id, incoming, cause).removed(spot.first, behind, row),
+        }
+    }
+
+    /// Ends a piece of rows of these columns: those that stay move into the arena, and keys without rows
+    /// are forgotten.
+    fn finish(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        self.store.keep(columns)?;
+        if let Some(unique) = &mut self.unique {
+            unique.finish();
+        }
+        self.emptied.sort_unstable();
+        self.emptied.dedup();
+        for id in self.emptied.drain(..) {
+            if self.ordered[id as usize].len() == 0 {
+                self.ordered[id as usize] = Ordered::default();
+                self.keys.release(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the first rows of some keys of the window that leaves; true once it has left.
+    fn close_some(&mut self, output: &mut Output) -> Result<bool> {
+        let Some(windows) = &mut self.windows else { return Ok(true) };
+        let Some(mut closing) = windows.closing.take() else { return Ok(true) };
+        let from = usize::try_from(self.shared.spec.from).unwrap_or(usize::MAX);
+        while let Some(&id) = closing.keys.get(closing.next) {
+            closing.next += 1;
+            let is_exact = self.sort.is_exact();
+            let compare = Compare { store: &self.store, columns: &[], is_exact };
+            let is_dense = self.is_dense();
+            let ordered = &self.ordered[id as usize];
+            let is_numbered = self.shared.spec.function == RankFunction::RowNumber;
+            let (store, changes, to) = (&self.store, &mut self.changes, self.to);
+            let mut position = 0;
+            Ranks { is_dense, ordered, compare }.each(0, 1, |entry, rank| {
+                position += 1;
+                let rank = if is_numbered { position } else { rank };
+                if rank >= from && rank <= to {
+                    let place = store.place(entry.row);
+                    changes.push(thalweg_core::RowKind::Insert, place, rank, 0);
+                }
+                rank <= to
+            });
+            self.forget(id);
+            if self.changes.len() >= WINDOW_ROWS {
+                break;
+            }
+        }
+        self.changes.emit_window(&self.store.arena, closing.end, output)?;
+        let is_done = closing.next == closing.keys.len();
+        if let Some(windows) = self.windows.as_mut().filter(|_| !is_done) {
+            windows.closing = Some(closing);
+        }
+        Ok(is_done)
+    }
+}
+
+impl Partition for TopNPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        output.accepted += piece.num_rows() as u64;
+        if piece.num_rows() > 0 {
+            self.take(&piece, output)?;
+        }
+        if let Some(expiry) = &mut self.expiry {
+            let ordered = &self.ordered;
+            let has_state = |id: u32| ordered[id as usize].len() > 0;
+            let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
+            if !over.is_empty() {
+                over.into_iter().for_each(|id| self.forget(id));
+                self.finish(&[])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        let Some(windows) = &mut self.windows else { return Ok(Progress::Done) };
+        let mut is_closing = windows.closing.is_some();
+        loop {
+            if !is_closing {
+                let ordered = &self.ordered;
+                let is_live = |id: u32| ordered[id as usize].len() > 0;
+                let Some(windows) = &mut self.windows else { return Ok(Progress::Done) };
+                if !windows.close_next(call.watermark.0, &self.keys, is_live)? {
+                    return Ok(Progress::Done);
+                }
+            }
+            is_closing = !self.close_some(output)?;
+            self.finish(&[])?;
+            if output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+    }
+
+    fn state_bytes(&self) -> usize {
+        let ordered: usize = self.ordered.iter().map(Ordered::bytes).sum();
+        self.keys.bytes()
+            + ordered
+            + self.ordered.capacity() * size_of::<Ordered>()
+            + self.limits.capacity() * size_of::<Prefix>()
+            + self.store.bytes()
+            + self.unique.as_ref().map_or(0, Unique::bytes)
+            + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + self.windows.as_ref().map_or(0, Windows::bytes)
+            + self.changes.bytes()
+            + (self.ids.capacity() + self.emptied.capacity()) * 4
+    }
+}
