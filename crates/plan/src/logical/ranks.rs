@@ -7,17 +7,7 @@ use std::fmt;
 
 use thalweg_core::{ColumnType, DataType};
 use thalweg_expr::{CompareOp, Expr, ExprKind, Scalar};
-
-/// How ranks count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RankFunction {
-    /// `ROW_NUMBER()`
-    RowNumber,
-    /// `RANK()`
-    Rank,
-    /// `DENSE_RANK()`
-    DenseRank,
-}
+pub use thalweg_operators::top_n::RankFunction;
 
 use super::{Aggregate, Field, LogicalKind, LogicalPlan, Node, SortKey, TimeAttribute, column_of};
 

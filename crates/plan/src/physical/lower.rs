@@ -334,6 +334,11 @@ impl<'a> Lowering<'a> {
             LogicalKind::TemporalSort { input, keys } => {
                 self.lower_temporal_sort(node, input, keys)
             }
+            LogicalKind::SortLimit { input, keys, limit, offset }
+                if self.changes.has_updates(input) =>
+            {
+                self.lower_first_rows(node, input, keys, (*limit, *offset))
+            }
             LogicalKind::SortLimit { input, keys, limit, offset } => {
                 let keys = keys.iter().map(super::window::sort_key).collect();
                 let operator = SortLimit::new(keys, Some(*limit), *offset, input.schema());
@@ -346,11 +351,9 @@ impl<'a> Lowering<'a> {
             LogicalKind::Over { input, window, calls } => {
                 self.lower_over(node, input, window, calls)
             }
-            LogicalKind::TopN { function, .. } => {
-                Err(crate::bind::later(&format!("{function:?} OVER (Top-N)")))
-            }
-            LogicalKind::Deduplicate { .. } => {
-                Err(crate::bind::later("ROW_NUMBER() OVER (deduplication)"))
+            LogicalKind::TopN { .. } => self.lower_top_n(node),
+            LogicalKind::Deduplicate { input, keys, keeps_last, rowtime } => {
+                self.lower_deduplicate(node, input, keys, *keeps_last, *rowtime)
             }
             LogicalKind::Refused { error, .. } => Err(error.clone()),
             LogicalKind::WindowRows { .. } => {

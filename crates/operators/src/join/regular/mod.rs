@@ -19,9 +19,9 @@
 //!   number of partners is the length of the other side's chain, and the right side of a semi or an anti
 //!   join is a number for each key.
 //!
-//! A piece is taken in two passes. The first ([`partition`]) goes through the rows in order, changes the
+//! A piece is taken in two passes. The first (`partition`) goes through the rows in order, changes the
 //! state, and lists each row's candidates. The residual condition is then evaluated over all of them at
-//! once, and the second pass ([`settle`]) makes changes of those that are left. This works because what is
+//! once, and the second pass (`settle`) makes changes of those that are left. This works because what is
 //! kept does not depend on the condition, only the numbers of partners do, and these belong to the second
 //! pass.
 //!

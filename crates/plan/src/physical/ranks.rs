@@ -1,0 +1,90 @@
+//! First rows, and one row per key.
+
+use std::sync::Arc;
+
+use thalweg_core::{Error, Result};
+use thalweg_operators::top_n::{
+    Deduplicate, DeduplicateBy, DeduplicateSpec, Keep, RankFunction, TopN, TopNSpec,
+};
+use thalweg_operators::window::LatePolicy;
+
+use super::lower::{Edges, Lowering};
+use super::window::sort_key;
+use crate::logical::{LogicalKind, Node, SortKey, TimeAttribute};
+
+impl Lowering<'_> {
+    pub(super) fn lower_top_n(&mut self, node: &Node) -> Result<Edges> {
+        let LogicalKind::TopN { input, keys, order, function, ranks, shows_rank } = &node.kind
+        else {
+            return Err(Error::internal("no Top-N"));
+        };
+        let rank_column = shows_rank.then(|| node.fields[input.fields.len()].name.clone());
+        // Rows of a window are complete when it closes; then their ranks leave, once.
+        let has = |what: fn(TimeAttribute) -> bool| {
+            keys.iter().copied().find(|&key| what(input.fields[key].time))
+        };
+        let ends = has(|time| matches!(time, TimeAttribute::WindowEnd(_)));
+        let starts = has(|time| matches!(time, TimeAttribute::WindowStart(_)));
+        let retracts = self.changes.has_updates(input);
+        let operator = Arc::new(TopN::new(TopNSpec {
+            keys: keys.clone(),
+            order: order.iter().map(sort_key).collect(),
+            function: *function,
+            from: ranks.0,
+            to: ranks.1,
+            rank_column,
+            input: input.schema(),
+            retracts,
+            unique: None,
+            window_end: ends.filter(|_| starts.is_some() && !retracts),
+            state_ttl_ms: self.environment.state_ttl_ms,
+        })?);
+        let edges = self.edges(input)?;
+        Ok(vec![self.add_ranking(node, input, operator, edges, "top")])
+    }
+
+    /// The first rows of everything, in an order of values.
+    pub(super) fn lower_first_rows(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        keys: &[SortKey],
+        (limit, offset): (u64, u64),
+    ) -> Result<Edges> {
+        let operator = Arc::new(TopN::new(TopNSpec {
+            keys: Vec::new(),
+            order: keys.iter().map(sort_key).collect(),
+            function: RankFunction::RowNumber,
+            from: offset.saturating_add(1),
+            to: offset.saturating_add(limit),
+            rank_column: None,
+            input: input.schema(),
+            retracts: self.changes.has_updates(input),
+            unique: None,
+            window_end: None,
+            state_ttl_ms: self.environment.state_ttl_ms,
+        })?);
+        let edges = self.edges(input)?;
+        Ok(vec![self.add_ranking(node, input, operator, edges, "top")])
+    }
+
+    pub(super) fn lower_deduplicate(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        keys: &[usize],
+        keeps_last: bool,
+        rowtime: Option<usize>,
+    ) -> Result<Edges> {
+        let operator = Arc::new(Deduplicate::new(DeduplicateSpec {
+            keys: keys.to_vec(),
+            keep: if keeps_last { Keep::Last } else { Keep::First },
+            by: rowtime.map_or(DeduplicateBy::Arrival, DeduplicateBy::EventTime),
+            input: input.schema(),
+            state_ttl_ms: self.environment.state_ttl_ms,
+            late: LatePolicy::Drop,
+        })?);
+        let edges = self.edges(input)?;
+        Ok(vec![self.add_ranking(node, input, operator, edges, "deduplicate")])
+    }
+}
