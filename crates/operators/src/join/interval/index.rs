@@ -89,16 +89,13 @@ impl Bucket {
         }
     }
 
-    /// The first row of the chain, counted from 1, that may have rows of this hash; 0 if none has.
     #[inline]
-    fn first(&self, hash: u64) -> u32 {
-        let head = self.heads[hash as usize & (self.heads.len() - 1)];
-        if head & tag(hash) == 0 { 0 } else { head as u32 }
-    }
-
-    #[inline]
-    fn walk(&self, first: u32, sought: &Sought, mut found: impl FnMut(RowRef)) {
-        let mut next = first;
+    fn find(&self, sought: &Sought, mut found: impl FnMut(RowRef)) {
+        let head = self.heads[sought.hash as usize & (self.heads.len() - 1)];
+        if head & tag(sought.hash) == 0 {
+            return;
+        }
+        let mut next = head as u32;
         while next != 0 {
             let entry = &self.entries[next as usize - 1];
             next = entry.next;
@@ -128,15 +125,6 @@ pub(super) struct Sought {
     pub(super) low: i64,
     /// The highest.
     pub(super) high: i64,
-}
-
-/// A chain that may hold partners of a row.
-#[derive(Clone, Copy)]
-pub(super) struct Chain {
-    /// The row that looks, as its owner counts.
-    pub(super) row: u32,
-    bucket: u32,
-    first: u32,
 }
 
 /// The rows of one side.
@@ -199,28 +187,12 @@ impl Timeline {
         places.numbers == (low >> self.shift, high >> self.shift)
     }
 
-    /// Notes the chains that may hold a row's partners, from places found for its times.
+    /// Rows with the hash that is sought, from places found for its times.
     #[inline]
-    pub(super) fn note(&self, places: &Places, hash: u64, row: u32, chains: &mut Vec<Chain>) {
-        for (bucket, (_, of_bucket)) in self.buckets[places.from..places.to].iter().enumerate() {
-            let first = of_bucket.first(hash);
-            if first != 0 {
-                chains.push(Chain { row, bucket: (places.from + bucket) as u32, first });
-            }
+    pub(super) fn find(&self, places: &Places, sought: &Sought, mut found: impl FnMut(RowRef)) {
+        for (_, bucket) in &self.buckets[places.from..places.to] {
+            bucket.find(sought, &mut found);
         }
-    }
-
-    /// False if there is nothing in a chain but a row of another hash.
-    #[inline]
-    pub(super) fn may_hold(&self, chain: &Chain, hash: u64) -> bool {
-        let entry = &self.buckets[chain.bucket as usize].1.entries[chain.first as usize - 1];
-        entry.hash == hash || entry.next != 0
-    }
-
-    /// The rows of a chain that are sought.
-    #[inline]
-    pub(super) fn walk(&self, chain: &Chain, sought: &Sought, found: impl FnMut(RowRef)) {
-        self.buckets[chain.bucket as usize].1.walk(chain.first, sought, found);
     }
 
     /// Drops the buckets whose last time is done, and says how many rows of which chunks were in them.

@@ -9,7 +9,6 @@
 //! - pairs stand in the order of the rows that caused them, those of one row in the order in which the
 //!   partners came.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray};
@@ -19,7 +18,7 @@ use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{Opening, Output, Partition, Piece, Place, Progress, Result, WatermarkBefore};
 
 use super::Shared;
-use super::index::{Chain, Places, Sought, Timeline};
+use super::index::{Places, Sought, Timeline};
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
 use crate::join::bounded::chunks::{Chunks, RowRef};
@@ -28,9 +27,6 @@ use crate::join::bounded::pieces::{self, SideRows, Stretch};
 use crate::join::bounded::waiting::Waiting;
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
-
-/// How many rows look for partners at once: what they read should stay in the nearest cache.
-const BLOCK_ROWS: usize = 256;
 
 /// What is kept of one side.
 struct Kept {
@@ -89,7 +85,6 @@ pub(super) struct IntervalPartition {
     watermark: i64,
     pairs: Pairs,
     partners: Vec<RowRef>,
-    chains: Vec<Chain>,
     ranks: KeyRanks,
     /// In the order in which they leave.
     leaving: Vec<Leaving>,
@@ -117,7 +112,6 @@ impl IntervalPartition {
             watermark: i64::MIN,
             pairs: Pairs::default(),
             partners: Vec::new(),
-            chains: Vec::new(),
             ranks: KeyRanks::new(opening.order, &shared.key_types)?,
             leaving: Vec::new(),
             left_already: 0,
@@ -156,26 +150,18 @@ impl IntervalPartition {
         Ok(Arrived { side, chunk, rows, times, hashes, joinable: pieces::joinable(&keys), before })
     }
 
-    /// Looks for partners from the row at `from` on, until a block of rows or the room for pairs is used
-    /// up; says how far it came.
-    ///
-    /// Three times over the block: heads of chains, first rows of chains, chains. Each of the first two
-    /// reads memory at places that do not depend on one another, so that it waits for many at once.
+    /// Looks for partners from the row at `from` on, until the rows or the room for pairs are used up;
+    /// says how far it came.
     fn look_up(&mut self, arrived: &Arrived<'_>, from: usize, to: usize) -> usize {
-        let to = to.min(from + BLOCK_ROWS);
-        let mut chains = std::mem::take(&mut self.chains);
-        self.note_chains(arrived, from..to, &mut chains);
-        let reached = self.walk_chains(arrived, &chains).unwrap_or(to);
-        chains.clear();
-        self.chains = chains;
-        reached
-    }
-
-    fn note_chains(&self, arrived: &Arrived<'_>, block: Range<usize>, chains: &mut Vec<Chain>) {
         let bounds = self.shared.bounds;
-        let timeline = &self.others(arrived.side).timeline;
+        let selects = matches!(self.shared.spec.kind, JoinKind::Semi | JoinKind::Anti);
+        let (left, partners) = (&self.left.chunks, &mut self.partners);
+        let others = match arrived.side {
+            Side::Left => &self.right,
+            Side::Right => &self.left,
+        };
         let mut places = Places::none();
-        for place in block {
+        for place in from..to {
             let (time, before) = (arrived.times[place], arrived.before(place));
             if !arrived.joins(place) || bounds.is_late(arrived.side, time, before) {
                 continue;
@@ -184,50 +170,26 @@ impl IntervalPartition {
             if low > high {
                 continue;
             }
-            if !timeline.are_places(&places, low, high) {
-                places = timeline.places(low, high);
+            if !others.timeline.are_places(&places, low, high) {
+                places = others.timeline.places(low, high);
             }
-            timeline.note(&places, arrived.hashes[place], place as u32, chains);
-        }
-        chains.retain(|chain| timeline.may_hold(chain, arrived.hashes[chain.row as usize]));
-    }
-
-    /// Collects pairs; says behind which row there was no more room for them.
-    fn walk_chains(&mut self, arrived: &Arrived<'_>, chains: &[Chain]) -> Option<usize> {
-        let bounds = self.shared.bounds;
-        let selects = matches!(self.shared.spec.kind, JoinKind::Semi | JoinKind::Anti);
-        let mut partners = std::mem::take(&mut self.partners);
-        let mut reached = None;
-        for of_row in chains.chunk_by(|a, b| a.row == b.row) {
-            let place = of_row[0].row as usize;
-            let time = arrived.times[place];
-            let (low, high) = bounds.partners(arrived.side, time, arrived.before(place));
             let sought = Sought { hash: arrived.hashes[place], time, low, high };
-            let others = self.others(arrived.side);
-            for chain in of_row {
-                others.timeline.walk(chain, &sought, |row| partners.push(row));
+            others.timeline.find(&places, &sought, |row| partners.push(row));
+            if partners.is_empty() {
+                continue;
             }
             if selects && arrived.side == Side::Right {
-                partners.retain(|&row| !self.left.chunks.is_matched(row));
+                partners.retain(|&row| !left.is_matched(row));
             }
             if partners.len() > 1 {
                 partners.sort_unstable_by_key(|&row| others.chunks.arrival(row));
             }
-            self.pairs.add(arrived, place, &mut partners);
+            self.pairs.add(arrived, place, partners);
             if self.pairs.causes.len() >= PAIRS_MAX {
-                reached = Some(place + 1);
-                break;
+                return place + 1;
             }
         }
-        self.partners = partners;
-        reached
-    }
-
-    fn others(&self, side: Side) -> &Kept {
-        match side {
-            Side::Left => &self.right,
-            Side::Right => &self.left,
-        }
+        to
     }
 
     /// Keeps rows for partners to come.
