@@ -279,7 +279,8 @@ fn is_plain(query: &sql::Query, select: &sql::Select) -> bool {
 }
 
 /// The versions of a table and when they began: rows before they were reduced to the last of each
-/// key, or those of a table with a primary key.
+/// key, or those of a table with a primary key. A filter behind that would end versions, which rows
+/// alone can't tell.
 fn versions_of(node: &Node) -> Option<(Node, usize)> {
     match &node.kind {
         LogicalKind::Deduplicate { input, keeps_last: true, rowtime: Some(rowtime), .. } => {
@@ -288,10 +289,6 @@ fn versions_of(node: &Node) -> Option<(Node, usize)> {
         LogicalKind::Scan { table, .. } if !table.primary_key.is_empty() => {
             let rowtime = node.fields.iter().position(|f| f.time == TimeAttribute::RowTime)?;
             Some((node.clone(), rowtime))
-        }
-        LogicalKind::Filter { input, predicate } => {
-            let (versions, rowtime) = versions_of(input)?;
-            Some((LogicalPlan::filter(versions, predicate.clone()), rowtime))
         }
         LogicalKind::Project { input, expressions } => {
             let (versions, below) = versions_of(input)?;
