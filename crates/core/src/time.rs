@@ -86,6 +86,11 @@ impl TimeExtremes {
         let (lowest, highest) = extremes(times)?;
         Some(TimeExtremes { times: times.clone(), lowest, highest })
     }
+    /// Extremes that were found on the way.
+    pub fn found(times: &ScalarBuffer<i64>, (lowest, highest): (i64, i64)) -> TimeExtremes {
+        debug_assert_eq!(extremes(times), Some((lowest, highest)), "they belong to these times");
+        TimeExtremes { times: times.clone(), lowest, highest }
+    }
     /// The lowest time.
     pub fn lowest(&self) -> i64 {
         self.lowest

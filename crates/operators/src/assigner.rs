@@ -193,17 +193,34 @@ impl WatermarkAssigner {
         WatermarkBefore::Rows(stamps)
     }
 
-    /// The stamps of rows whose watermark follows the row time at a constant distance, which fits all
-    /// of them; moves the running watermark to the highest.
-    fn stamp_delayed(&mut self, times: ScalarBuffer<i64>, highest: Watermark) -> WatermarkBefore {
-        let delay_ms = self.delay_ms.unwrap_or(0);
-        let mut running = std::mem::replace(&mut self.running, highest).0;
-        let stamps = times.iter().map(|&time_ms| {
+    /// Extremes and exact stamps in one pass, where the watermark follows the row time at a constant
+    /// distance; moves the running watermark. `None` where there are no rows, or where a difference
+    /// does not fit (the expression itself says what is wrong then).
+    fn stamp_delayed(
+        &mut self,
+        times: &ScalarBuffer<i64>,
+        delay_ms: i64,
+    ) -> Option<(TimeExtremes, WatermarkBefore)> {
+        let before = self.running;
+        let (mut running, mut lowest, mut highest) = (before.0, i64::MAX, i64::MIN);
+        let mut stamps = Vec::with_capacity(times.len());
+        stamps.extend(times.iter().map(|&time_ms| {
             let stamp = running;
-            running = running.max(time_ms - delay_ms);
+            running = running.max(time_ms.wrapping_sub(delay_ms));
+            (lowest, highest) = (lowest.min(time_ms), highest.max(time_ms));
             stamp
-        });
-        WatermarkBefore::Rows(stamps.collect())
+        }));
+        if times.is_empty() {
+            return None;
+        }
+        lowest.checked_sub(delay_ms)?;
+        highest.checked_sub(delay_ms)?;
+        self.running = Watermark(running);
+        let stamps = match running > before.0 {
+            true => WatermarkBefore::Rows(stamps.into()),
+            false => WatermarkBefore::All(before),
+        };
+        Some((TimeExtremes::found(times, (lowest, highest)), stamps))
     }
 
     /// True if a row at one of these times could be late for something if the watermark before it
@@ -228,11 +245,18 @@ impl Assign for WatermarkAssigner {
         let batch = self.extend(batch, wall_ms)?;
         self.refuse_null_rowtime(&batch, origin.as_ref())?;
         let (batch, quarantined) = self.quarantine(batch, wall_ms)?;
-        let extremes = TimeExtremes::of(self.rowtime(&batch)?.values());
+        let times = self.rowtime(&batch)?.values().clone();
+        let exact_delay_ms = self.delay_ms.filter(|_| self.needs_exact_watermarks);
+        if let Some(delay_ms) = exact_delay_ms
+            && let Some((extremes, watermark_before)) = self.stamp_delayed(&times, delay_ms)
+        {
+            let time_extremes = Some(extremes);
+            return Ok(Assigned { batch, watermark_before, time_extremes, quarantined });
+        }
+        let extremes = TimeExtremes::of(&times);
         let watermark_before = match self.highest_of_delayed(extremes.as_ref()) {
             Some(highest) if !self.needs_stamps(extremes.as_ref(), highest) => self.pass(highest),
-            Some(highest) => self.stamp_delayed(self.rowtime(&batch)?.values().clone(), highest),
-            None => {
+            _ => {
                 let watermarks = self.evaluate(&self.spec.watermark, &batch, wall_ms)?;
                 self.stamp(extremes.as_ref(), millis(&watermarks, "watermark")?)
             }
