@@ -28,7 +28,7 @@ pub(crate) use csv::writer::CsvStyle;
 pub(crate) use json::writer::JsonStyle;
 
 use chrono_tz::Tz;
-use thalweg_core::connector::{Sink, Source, TableRequest};
+use thalweg_core::connector::{AcceptedChanges, Sink, Source, TableRequest};
 use thalweg_core::{Error, Result};
 
 use self::csv::values::OnBad;
@@ -55,6 +55,13 @@ impl Connector for Filesystem {
         true
     }
 
+    fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        match FileOptions::read(request, true) {
+            Ok(FileOptions { has_kinds: true, .. }) => AcceptedChanges::All,
+            _ => AcceptedChanges::Inserts,
+        }
+    }
+
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         Ok(Box::new(open_source(request, None)?))
     }
@@ -63,7 +70,8 @@ impl Connector for Filesystem {
         let options = FileOptions::read(request, true)?;
         let target = paths::target(request, options.path, options.extension())?;
         let schema = request.schema.clone();
-        Ok(Box::new(FileSink::new(&request.table, schema, options.format, target)))
+        let sink = FileSink::new(&request.table, schema, options.format, target);
+        Ok(Box::new(sink.with_kinds(options.has_kinds)))
     }
 }
 

@@ -98,6 +98,11 @@ impl<'a> Options<'a> {
         })
     }
 
+    /// The table's name.
+    pub fn table(&self) -> &str {
+        &self.request.table
+    }
+
     /// The error of an option whose value is not what it should be.
     pub fn bad(&self, name: &str, text: &str, expected: &str) -> Error {
         Error::plan(format!("table {}: option '{name}' = '{text}'", self.request.table))

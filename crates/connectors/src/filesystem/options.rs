@@ -28,6 +28,7 @@ const KNOWN: Known = Known {
         "json.fail-on-missing-field",
         "json.timestamp-format.standard",
         "bad-data",
+        "changelog",
         "dead-letter.path",
     ],
     unsupported: &[
@@ -67,6 +68,8 @@ pub struct FileOptions<'a> {
     pub bad_data: BadData<'a>,
     /// The metadata columns.
     pub metadata: Vec<FileMetadata>,
+    /// True if a first column (or key) `op` tells what each row does.
+    pub has_kinds: bool,
 }
 
 impl<'a> FileOptions<'a> {
@@ -88,7 +91,8 @@ impl<'a> FileOptions<'a> {
         check_stream(&options, path, &format)?;
         let metadata = if as_sink { Vec::new() } else { metadata(request)? };
         let bad_data = bad_data(&options, &format)?;
-        Ok(FileOptions { path, format, bad_data, metadata })
+        let has_kinds = has_kinds(&options, &format, as_sink)?;
+        Ok(FileOptions { path, format, bad_data, metadata, has_kinds })
     }
 
     /// The extension of files in a folder.
@@ -179,6 +183,21 @@ fn json_options(options: &Options<'_>) -> Result<JsonOptions> {
         ));
     }
     Ok(json)
+}
+
+/// `'changelog' = 'op'`
+fn has_kinds(options: &Options<'_>, format: &Format, as_sink: bool) -> Result<bool> {
+    let has_kinds = options.choice("changelog", false, &[("op", true)])?;
+    if has_kinds && matches!(format, Format::Parquet) {
+        return Err(options.conflict("'changelog' needs format csv or json"));
+    }
+    if has_kinds && !as_sink {
+        return Err(Error::unsupported(format!(
+            "table {}: a changelog can be written to files, but not read back yet",
+            options.table()
+        )));
+    }
+    Ok(has_kinds)
 }
 
 fn bad_data<'a>(options: &Options<'a>, format: &Format) -> Result<BadData<'a>> {

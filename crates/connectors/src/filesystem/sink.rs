@@ -38,6 +38,8 @@ pub struct FileSink {
     target: Target,
     open: Option<Open>,
     is_claimed: bool,
+    /// A first column or key says what each row does.
+    has_kinds: bool,
 }
 
 enum Open {
@@ -69,7 +71,15 @@ impl FileSink {
     /// A sink that creates its file when it is opened.
     pub fn new(table: &str, schema: TableSchema, format: Format, target: Target) -> Self {
         let table = table.to_string();
-        FileSink { table, schema, format, target, open: None, is_claimed: false }
+        let (open, is_claimed, has_kinds) = (None, false, false);
+        FileSink { table, schema, format, target, open, is_claimed, has_kinds }
+    }
+
+    /// Says in a first column `op` what each row does, and so takes every change.
+    #[must_use]
+    pub fn with_kinds(mut self, has_kinds: bool) -> Self {
+        self.has_kinds = has_kinds;
+        self
     }
 
     fn path(&self) -> Option<&Path> {
@@ -166,7 +176,7 @@ fn check_inserts(table: &str, kinds: Option<&[RowKind]>) -> Result<()> {
         return Err(Error::unsupported(format!(
             "table {table}: a file cannot take updates or deletions"
         ))
-        .hint("window the aggregation, so that each result is final"));
+        .hint("window the aggregation, so that each result is final, or set 'changelog' = 'op'"));
     }
     Ok(())
 }
@@ -183,6 +193,7 @@ impl Sink for FileSink {
             && options.header
         {
             let names = self.schema.columns.iter().map(|column| column.name.as_str());
+            let names = self.has_kinds.then_some("op").into_iter().chain(names);
             csv_style(options).header(buffer, names)?;
         }
         self.open = Some(open);
@@ -190,16 +201,20 @@ impl Sink for FileSink {
     }
 
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
-        check_inserts(&self.table, kinds)?;
+        let inserts = vec![RowKind::Insert; if self.has_kinds { batch.num_rows() } else { 0 }];
+        let told = self.has_kinds.then(|| kinds.unwrap_or(&inserts));
+        if !self.has_kinds {
+            check_inserts(&self.table, kinds)?;
+        }
         match (&mut self.open, &self.format) {
             (Some(Open::Parquet(writer)), _) => writer.write(batch)?,
             (Some(Open::Text { buffer, .. }), Format::Csv(options)) => {
-                csv_style(options).rows(buffer, batch, &self.schema, None)?;
+                csv_style(options).rows(buffer, batch, &self.schema, told)?;
             }
             (Some(Open::Text { buffer, .. }), Format::Json(options)) => {
                 let iso_timestamps = options.iso_timestamps;
                 let style = JsonStyle { zone: Tz::UTC, for_file: true, iso_timestamps };
-                style.rows(buffer, batch, &self.schema, None);
+                style.rows(buffer, batch, &self.schema, told);
             }
             _ => return Err(Error::internal("a sink was written before it was opened")),
         }

@@ -448,7 +448,7 @@ fn check_accepts(accepted: AcceptedChanges, request: &TableRequest, node: &Node)
         ))
         .hint(
             "aggregate per window (GROUP BY window_start, window_end), or write to a table that takes \
-             changes ('connector' = 'print')",
+             changes ('connector' = 'print', or files with 'changelog' = 'op')",
         )),
     }
 }
