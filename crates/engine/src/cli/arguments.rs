@@ -97,6 +97,9 @@ pub struct RunArguments {
     /// How SELECTs print [default: table on a terminal, else csv]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<ResultFormat>,
+    /// Prints what is left of a result that changes, once its input has ended, in place of the changes
+    #[arg(long = "final")]
+    pub is_final: bool,
     /// How NULL prints in CSV
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub null: String,

@@ -8,6 +8,7 @@
 
 mod arguments;
 mod check;
+mod final_result;
 mod interrupt;
 mod panic;
 mod progress;

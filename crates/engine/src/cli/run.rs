@@ -12,6 +12,7 @@ use thalweg_plan::ResultTable;
 use thalweg_runtime::{JobControl, Report};
 
 use super::arguments::{ColorChoice, RunArguments};
+use super::final_result::FinalResult;
 use super::interrupt::Interrupt;
 use super::progress::Progress;
 use super::screen::{self, Screen};
@@ -52,6 +53,8 @@ fn run_source(arguments: &RunArguments, source: &ScriptSource) -> Result<u8, Fai
 struct Console {
     format: Format,
     null_text: String,
+    /// Results that change are shown as they are in the end.
+    is_final: bool,
     color: ColorChoice,
     metrics: bool,
     /// True if a person is watching standard error and wants to.
@@ -81,6 +84,7 @@ impl Console {
         Console {
             format,
             null_text: arguments.null.clone(),
+            is_final: arguments.is_final,
             color: arguments.script.color,
             metrics: arguments.metrics,
             is_watched: std::io::stderr().is_terminal() && !arguments.quiet,
@@ -111,9 +115,11 @@ impl Observer for Console {
         let out = Box::new(std::io::stdout());
         let null_text = self.null_text.clone();
         let schema = table.schema.clone();
-        let writer = ResultWriter::new(self.format, schema, null_text, zone, out)
-            .with_changelog(table.has_updates);
-        Ok(Box::new(QuerySink::new("result", writer)))
+        let is_final = self.is_final && table.has_updates;
+        let writer = ResultWriter::new(self.format, schema.clone(), null_text, zone, out)
+            .with_changelog(table.has_updates && !is_final);
+        let sink = Box::new(QuerySink::new("result", writer));
+        if is_final { Ok(Box::new(FinalResult::new(sink, schema)?)) } else { Ok(sink) }
     }
 
     fn explanation(&mut self, text: &str) -> Result<()> {
