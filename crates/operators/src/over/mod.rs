@@ -34,6 +34,7 @@
 //! | `functions` | all calls side by side |
 //! | `frame`, `trail` | aggregates over frames, and the rows that frames hold |
 //! | `neighbor`, `number` | LAG; ROW_NUMBER and ranks |
+//! | `lead` | rows that LEAD holds back |
 //!
 //! It takes no updates, and it judges nothing by processing time but `state_ttl_ms`.
 
@@ -41,6 +42,7 @@ mod fired;
 mod frame;
 mod functions;
 mod keyring;
+mod lead;
 mod neighbor;
 mod number;
 mod partition;
@@ -54,7 +56,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Opening, Operator, OperatorClass, Partition, Result, Route, TableSchema,
+    Bundle, Opening, Operator, OperatorClass, Partition, Result, Route, TableSchema, Watermark,
 };
 
 pub use spec::{Frame, OverCall, OverFunction, OverSpec, OverTime};
@@ -63,6 +65,7 @@ use crate::keys::{hash_keys, partition_of};
 use crate::limit::route_to_first;
 use crate::window::LatePolicy;
 use functions::Functions;
+use lead::Held;
 use partition::OverPartition;
 
 /// `… OVER (PARTITION BY … ORDER BY time …)`.
@@ -81,6 +84,7 @@ impl OverAggregate {
         spec.check()?;
         Functions::new(&spec)?;
         let schema = spec.output();
+        Held::new(&spec, schema.arrow())?;
         Ok(OverAggregate { spec: Arc::new(spec), schema })
     }
 
@@ -134,6 +138,10 @@ impl Operator for OverAggregate {
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         let (spec, schema) = (Arc::clone(&self.spec), self.schema.arrow());
         Ok(Box::new(OverPartition::new(spec, schema, opening)?))
+    }
+    /// Rows that LEAD holds back leave behind any watermark, so none but the last is passed on.
+    fn output_watermark(&self, input: Watermark) -> Option<Watermark> {
+        (!self.spec.has_lead() || input == Watermark::END).then_some(input)
     }
     fn judges_lateness(&self) -> bool {
         true

@@ -20,6 +20,7 @@ use thalweg_core::{Opening, Output, Partition, Piece, Place, Progress, Result, W
 use super::fired::Fired;
 use super::functions::Functions;
 use super::keyring::Keyring;
+use super::lead::Held;
 use super::spec::{OverSpec, OverTime};
 use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::order::KeyRanks;
@@ -46,6 +47,7 @@ pub(super) struct OverPartition {
     ranks: KeyRanks,
     keys: Keyring,
     functions: Functions,
+    held: Option<Held>,
     rows: Chunks,
     waiting: Waiting<Entry>,
     /// Rows with their results whose watermark the partition has not been shown yet.
@@ -59,11 +61,13 @@ pub(super) struct OverPartition {
 impl OverPartition {
     pub(super) fn new(spec: Arc<OverSpec>, schema: SchemaRef, opening: Opening) -> Result<Self> {
         let types = spec.key_types();
+        let ttl_ms = spec.state_ttl_ms.filter(|_| !spec.has_lead());
         Ok(OverPartition {
             late_by_key: spec.late_by_key(),
             ranks: KeyRanks::new(opening.order, &types)?,
-            keys: Keyring::new(&types, spec.reach_ms(), spec.state_ttl_ms)?,
+            keys: Keyring::new(&types, spec.reach_ms(), ttl_ms)?,
             functions: Functions::new(&spec)?,
+            held: Held::new(&spec, Arc::clone(&schema))?,
             rows: Chunks::new(&spec.input),
             waiting: Waiting::new(),
             ready: VecDeque::new(),
@@ -80,6 +84,9 @@ impl OverPartition {
         let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
         let ids = self.keys.intern(&columns, batch.num_rows())?;
         self.functions.grow(self.keys.limit());
+        if let Some(held) = &mut self.held {
+            held.grow(self.keys.limit());
+        }
         let over = self.keys.reach(&ids, output.wall_ms());
         self.functions.reset(&over)?;
         Ok(ids)
@@ -189,7 +196,21 @@ impl OverPartition {
         let results = self.functions.run(&fired)?;
         let mut columns = fired.columns;
         columns.extend(results);
+        if let Some(held) = &mut self.held {
+            return held.take(columns, &fired.ids, &fired.times);
+        }
         Ok((RecordBatch::try_new(Arc::clone(&self.schema), columns)?, fired.times))
+    }
+
+    /// At the end of the input nothing is held back any more.
+    fn finish(&mut self, output: &mut Output) -> Result<Progress> {
+        let Some(held) = &mut self.held else { return Ok(Progress::Done) };
+        let ids = self.ranks.sorted(&self.keys.table, &held.keys())?;
+        for ids in ids.chunks(FIRE_ROWS) {
+            let (batch, times) = held.finish(ids)?;
+            output.emit_at(batch, Place::WindowEnds(times));
+        }
+        Ok(Progress::Done)
     }
 
     /// Fires rows as they come, in processing time.
@@ -253,7 +274,10 @@ impl Partition for OverPartition {
         self.passed = self.passed.max(watermark);
         let beyond = self.keys.pop_beyond_reach(watermark);
         self.release(&beyond)?;
-        Ok(Progress::Done)
+        match call.watermark {
+            Watermark::END => self.finish(output),
+            _ => Ok(Progress::Done),
+        }
     }
 
     fn wakes_at(&self) -> Watermark {
@@ -275,6 +299,7 @@ impl Partition for OverPartition {
         let ready: usize = self.ready.iter().map(ready).sum();
         self.keys.bytes()
             + self.functions.bytes()
+            + self.held.as_ref().map_or(0, Held::bytes)
             + self.rows.bytes()
             + self.waiting.bytes()
             + ready

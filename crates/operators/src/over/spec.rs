@@ -153,6 +153,11 @@ impl OverSpec {
         is_event_time && aggregates && self.frame.is_bounded()
     }
 
+    /// True if rows wait for rows behind them.
+    pub(super) fn has_lead(&self) -> bool {
+        self.calls.iter().any(|call| matches!(call.function, OverFunction::Lead { .. }))
+    }
+
     /// How long a key stays without rows, in event time, where that is bounded.
     pub(super) fn reach_ms(&self) -> Option<i64> {
         let counts_on = |call: &OverCall| call.aggregate().is_none();
@@ -183,8 +188,9 @@ impl OverSpec {
         if let Frame::Range { preceding_ms: Some(..0) } = self.frame {
             return Err(Error::plan("a RANGE must begin before the row, not behind it"));
         }
-        if self.calls.iter().any(|call| matches!(call.function, OverFunction::Lead { .. })) {
-            return Err(Error::unsupported("LEAD"));
+        if matches!(self.time, OverTime::Arrival) && self.has_lead() {
+            return Err(Error::unsupported("LEAD in processing time")
+                .hint("order by a row time: a row then waits for the one behind it"));
         }
         KeyTable::new(&self.key_types())?;
         Ok(())

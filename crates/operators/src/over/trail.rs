@@ -147,6 +147,17 @@ impl Trail {
         self.chunks.gather(rows)
     }
 
+    /// One column of these rows.
+    pub(super) fn gather_column(&self, rows: &[RowRef], column: usize) -> Result<ArrayRef> {
+        Ok(self.chunks.gather_columns(rows, std::iter::once(column))?.swap_remove(0))
+    }
+
+    /// The keys that have rows.
+    pub(super) fn keys(&self) -> Vec<u32> {
+        let has_rows = |&id: &u32| self.count(id) > 0;
+        (0..self.lists.len() as u32).filter(has_rows).collect()
+    }
+
     /// Frees what was taken off.
     pub(super) fn settle(&mut self) -> Result<()> {
         let taken_off = std::mem::take(&mut self.taken_off);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray, TimestampMillisecondArray};
-use thalweg_core::{Column, ColumnType, DataType, TableSchema, WatermarkBefore};
+use thalweg_core::{Column, ColumnType, DataType, TableSchema};
 
 use crate::aggregate::{AggregateCall, resolve};
 use crate::over::{Frame, OverAggregate, OverCall, OverFunction, OverSpec, OverTime};
@@ -57,12 +57,6 @@ pub(super) fn script(rows: &[Row], delay_ms: i64, step_ms: i64, epoch_rows: usiz
     };
     let watermarks: Vec<Option<i64>> = rows.iter().map(&mut establish).collect();
     stamped(&batch(rows), &watermarks, epoch_rows)
-}
-
-/// The same rows without watermarks before the end.
-pub(super) fn without_watermarks(rows: &[Row]) -> Vec<Event> {
-    let before = WatermarkBefore::All(thalweg_core::Watermark::MIN);
-    vec![Event::Rows { lane: 0, batch: batch(rows), watermark_before: before }]
 }
 
 pub(super) fn function(function: OverFunction) -> OverCall {

@@ -2,3 +2,5 @@
 
 mod fixture;
 mod golden;
+mod random;
+mod reference;
