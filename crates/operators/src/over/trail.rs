@@ -113,6 +113,17 @@ impl Trail {
         self.lists[id as usize].count
     }
 
+    /// The oldest row of a key.
+    #[inline]
+    pub(super) fn first(&self, id: u32) -> RowRef {
+        self.lists[id as usize].first
+    }
+
+    /// The row of a key behind this one.
+    pub(super) fn next(&self, row: RowRef) -> RowRef {
+        self.links[row.chunk as usize].links[row.row as usize].next
+    }
+
     /// Takes the oldest row off.
     #[inline]
     pub(super) fn pop(&mut self, id: u32) -> RowRef {

@@ -39,7 +39,8 @@ impl Lowering<'_> {
         prepared.all_of(input);
         let calls = calls.iter().enumerate().map(|(i, call)| OperatorCall {
             function: operator_function(&call.function, &mut prepared),
-            result: call.column_type.clone(),
+            // LAG of a NULL is NULL also where a default makes its type NOT NULL, as in Flink.
+            result: call.column_type.clone().with_nullable(true),
             name: node.fields[input.fields.len() + i].name.clone(),
         });
         let calls = calls.collect();
