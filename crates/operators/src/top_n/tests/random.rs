@@ -73,7 +73,9 @@ fn line(row: &Row) -> String {
     format!("{},{},{text},{},{}", number(row.0), number(row.1), row.2, row.3)
 }
 
-fn order(sorting: Sorting) -> (Vec<SortKey>, fn(&Row) -> (i64, i64)) {
+type SortedBy = fn(&Row) -> (i64, i64);
+
+fn order(sorting: Sorting) -> (Vec<SortKey>, SortedBy) {
     let nulls_last = SortKey { nulls_first: Some(false), ..SortKey::ascending(1) };
     match sorting {
         Sorting::Number => {

@@ -207,7 +207,9 @@ fn windows_leave_when_they_close_and_leave_nothing_behind() {
                 expected.entry((end, key)).or_default().push((-value, n));
             }
             running = running.max(time - 8);
-            (keys.push(key), ends.push(end), values.push(value));
+            keys.push(key);
+            ends.push(end);
+            values.push(value);
             watermarks.push(Some(time - 8));
         }
         let rows = batch(
@@ -233,7 +235,8 @@ fn windows_leave_when_they_close_and_leave_nothing_behind() {
             wanted.extend(ranked.map(|(n, row)| format!("+I,{key},{end},{},{}", -row.0, n + 1)));
         }
         let mut left = actual.clone();
-        (left.sort(), wanted.sort());
+        left.sort();
+        wanted.sort();
         assert_eq!(left, wanted, "seed {seed}");
         let end_of = |line: &String| line.split(',').nth(2).map(str::to_string);
         assert!(actual.iter().map(end_of).is_sorted(), "seed {seed}: windows leave by their ends");
