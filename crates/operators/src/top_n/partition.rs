@@ -140,8 +140,7 @@ impl TopNPartition {
 
     fn take_inserts(&mut self, incoming: &Incoming<'_>, output: &mut Output) -> Result<()> {
         incoming.only_adds()?;
-        let ties_enter = self.shared.spec.function != RankFunction::RowNumber;
-        let (is_exact, now_ms) = (self.sort.is_exact(), output.wall_ms());
+        let now_ms = output.wall_ms();
         for position in 0..incoming.len() {
             let (id, prefix) = (self.ids[position], incoming.prefixes[position]);
             if self.expiry.is_some() {
@@ -151,8 +150,10 @@ impl TopNPartition {
             if prefix > limit {
                 continue;
             }
-            let is_full = self.ordered[id as usize].len() >= self.to;
-            if is_full && prefix == limit && is_exact && !ties_enter {
+            if prefix == limit
+                && limit != Prefix::MAX
+                && self.is_passed_over(id, incoming, position)
+            {
                 continue;
             }
             self.insert(id, incoming, position, now_ms);
@@ -161,6 +162,17 @@ impl TopNPartition {
             }
         }
         Ok(())
+    }
+
+    /// True if a row that begins like the last one of a full key is not among the first.
+    fn is_passed_over(&self, id: u32, incoming: &Incoming<'_>, position: usize) -> bool {
+        let Some(last) = self.ordered[id as usize].last() else { return false };
+        let (prefix, piece_row) = (incoming.prefixes[position], incoming.row(position));
+        match self.compare(incoming).order(&last, Sought { prefix, piece_row }) {
+            Ordering::Less => true,
+            Ordering::Equal => self.shared.spec.function == RankFunction::RowNumber,
+            Ordering::Greater => false,
+        }
     }
 
     fn take_changes(&mut self, incoming: &Incoming<'_>, output: &mut Output) -> Result<()> {

@@ -1,6 +1,10 @@
 //! What leaves for which rows, against Flink's answers and against lists that are sorted anew.
 
+mod deduplicate;
 mod golden;
+mod random;
+mod reference;
+mod state;
 
 use std::sync::Arc;
 
