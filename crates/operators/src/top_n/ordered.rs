@@ -163,10 +163,11 @@ impl Ordered {
         }
     }
 
+    /// About how many bytes it takes, all chunks but the first taken as full: this is asked for with
+    /// each change.
     pub fn bytes(&self) -> usize {
-        let entries: usize = self.others.iter().map(Vec::capacity).sum();
-        (entries + self.first.capacity()) * size_of::<Entry>()
-            + self.others.capacity() * size_of::<Vec<Entry>>()
+        let other = CHUNK_ENTRIES * size_of::<Entry>() + size_of::<Vec<Entry>>();
+        self.first.capacity() * size_of::<Entry>() + self.others.len() * other
     }
 }
 

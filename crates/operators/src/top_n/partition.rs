@@ -46,6 +46,8 @@ pub(super) struct TopNPartition {
     keys: KeyTable,
     /// The rows of each key.
     ordered: Vec<Ordered>,
+    /// The bytes of them all.
+    ordered_bytes: usize,
     /// By key: rows that sort behind are not among the first.
     limits: Vec<Prefix>,
     store: Store,
@@ -74,6 +76,7 @@ impl TopNPartition {
         Ok(TopNPartition {
             keys: KeyTable::new(&spec.key_types())?,
             ordered: Vec::new(),
+            ordered_bytes: 0,
             limits: Vec::new(),
             store: Store::new(Arc::new(Schema::new(fields))),
             unique: Unique::new(spec)?,
@@ -208,7 +211,7 @@ impl TopNPartition {
 
     /// Empties a key, without a change.
     fn forget(&mut self, id: u32) {
-        let ordered = std::mem::take(&mut self.ordered[id as usize]);
+        let ordered = self.change(id, std::mem::take);
         for entry in ordered.iter_from(0) {
             self.store.remove(entry.row);
             if let Some(unique) = &mut self.unique {
@@ -217,6 +220,15 @@ impl TopNPartition {
         }
         self.limits[id as usize] = Prefix::MAX;
         self.emptied.push(id);
+    }
+
+    /// Changes the rows of a key.
+    fn change<R>(&mut self, id: u32, change: impl FnOnce(&mut Ordered) -> R) -> R {
+        let ordered = &mut self.ordered[id as usize];
+        let before = ordered.bytes();
+        let result = change(ordered);
+        self.ordered_bytes = self.ordered_bytes + ordered.bytes() - before;
+        result
     }
 
     fn written(&mut self, id: u32, now_ms: i64) {
@@ -239,7 +251,7 @@ impl TopNPartition {
         let piece_row = incoming.row(position);
         let row = self.store.add(piece_row);
         let entry = Entry { prefix: incoming.prefixes[position], row };
-        self.ordered[id as usize].insert(cursor, entry);
+        self.change(id, |ordered| ordered.insert(cursor, entry));
         if let Some(unique) = &mut self.unique {
             unique.set(position, entry);
         }
@@ -296,7 +308,7 @@ impl TopNPartition {
     fn evict(&mut self, id: u32, incoming: &Incoming<'_>) {
         let mut fill = self.fill(id, incoming);
         while fill == Ordering::Greater {
-            if let Some(gone) = self.ordered[id as usize].pop() {
+            if let Some(gone) = self.change(id, Ordered::pop) {
                 self.store.remove(gone.row);
             }
             fill = self.fill(id, incoming);
@@ -362,7 +374,7 @@ impl TopNPartition {
                 ordered.position(behind, usize::MAX) - 1
             }
         };
-        self.ordered[id as usize].remove(cursor);
+        self.change(id, |ordered| ordered.remove(cursor));
         self.removed(id, spot, behind, place, incoming, position);
         self.store.remove(old.row);
         if let Some(unique) = &mut self.unique {
@@ -392,14 +404,13 @@ impl TopNPartition {
         let stays = compare.order(&old, Sought { prefix, piece_row }) == Ordering::Equal;
         let row = self.store.add(piece_row);
         let entry = Entry { prefix, row };
-        let ordered = &mut self.ordered[id as usize];
         let to = if stays {
-            ordered.replace(cursor, entry);
+            self.change(id, |ordered| ordered.replace(cursor, entry));
             from.at
         } else {
-            ordered.remove(cursor);
+            self.change(id, |ordered| ordered.remove(cursor));
             let (cursor, to) = self.spot_for(id, incoming, position);
-            self.ordered[id as usize].insert(cursor, entry);
+            self.change(id, |ordered| ordered.insert(cursor, entry));
             to.at
         };
         if let Some(unique) = &mut self.unique {
@@ -490,8 +501,10 @@ impl TopNPartition {
         self.emptied.sort_unstable();
         self.emptied.dedup();
         for id in self.emptied.drain(..) {
-            if self.ordered[id as usize].len() == 0 {
-                self.ordered[id as usize] = Ordered::default();
+            let ordered = &mut self.ordered[id as usize];
+            if ordered.len() == 0 {
+                self.ordered_bytes -= ordered.bytes();
+                *ordered = Ordered::default();
                 self.keys.release(id);
             }
         }
@@ -574,9 +587,8 @@ impl Partition for TopNPartition {
     }
 
     fn state_bytes(&self) -> usize {
-        let ordered: usize = self.ordered.iter().map(Ordered::bytes).sum();
         self.keys.bytes()
-            + ordered
+            + self.ordered_bytes
             + self.ordered.capacity() * size_of::<Ordered>()
             + self.limits.capacity() * size_of::<Prefix>()
             + self.store.bytes()
