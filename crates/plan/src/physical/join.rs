@@ -16,7 +16,7 @@ use thalweg_operators::window::LatePolicy;
 
 use super::identity::table_name;
 use super::lower::{Edges, Lowering, describe_operator};
-use super::window::Prepared;
+use super::window::{Prepared, zone_of_column};
 use crate::logical::{JoinBound, JoinCondition, JoinKind, Node};
 
 /// A side of a join with its keys among its columns.
@@ -48,7 +48,7 @@ impl Lowering<'_> {
         let sides = Sides::new(of_left.columns.schema(), of_right.columns.schema());
         let widths = (left.fields.len(), of_left.columns.schema().len());
         let operator = self.join_operator(
-            (left, right),
+            left,
             kind,
             condition,
             &sides,
@@ -73,7 +73,7 @@ impl Lowering<'_> {
 
     fn join_operator(
         &self,
-        (left, right): (&Node, &Node),
+        left: &Node,
         kind: JoinKind,
         condition: &JoinCondition,
         sides: &Sides,
@@ -112,7 +112,8 @@ impl Lowering<'_> {
                 })?)
             }
             JoinBound::Window { left: left_window, right: right_window } => {
-                Arc::new(WindowJoin::new(WindowJoinSpec {
+                let zone = zone_of_column(left, left_window.1, self.environment.session);
+                let join = WindowJoin::new(WindowJoinSpec {
                     sides,
                     kind,
                     left_keys,
@@ -120,10 +121,10 @@ impl Lowering<'_> {
                     left_window,
                     right_window,
                     residual,
-                })?)
+                })?;
+                Arc::new(join.in_zone(zone))
             }
             JoinBound::Version { left_time, right_time } => {
-                let _ = (left, right);
                 Arc::new(TemporalJoin::new(TemporalJoinSpec {
                     sides,
                     kind,

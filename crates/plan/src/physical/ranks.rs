@@ -9,7 +9,7 @@ use thalweg_operators::top_n::{
 use thalweg_operators::window::LatePolicy;
 
 use super::lower::{Edges, Lowering};
-use super::window::sort_key;
+use super::window::{sort_key, zone_of_column};
 use crate::logical::{LogicalKind, Node, SortKey, TimeAttribute};
 
 impl Lowering<'_> {
@@ -26,7 +26,9 @@ impl Lowering<'_> {
         let ends = has(|time| matches!(time, TimeAttribute::WindowEnd(_)));
         let starts = has(|time| matches!(time, TimeAttribute::WindowStart(_)));
         let retracts = self.changes.has_updates(input);
-        let operator = Arc::new(TopN::new(TopNSpec {
+        let window_end = ends.filter(|_| starts.is_some() && !retracts);
+        let zone = window_end.and_then(|end| zone_of_column(input, end, self.environment.session));
+        let operator = TopN::new(TopNSpec {
             keys: keys.clone(),
             order: order.iter().map(sort_key).collect(),
             function: *function,
@@ -36,9 +38,10 @@ impl Lowering<'_> {
             input: input.schema(),
             retracts,
             unique: None,
-            window_end: ends.filter(|_| starts.is_some() && !retracts),
+            window_end,
             state_ttl_ms: self.environment.state_ttl_ms,
-        })?);
+        })?;
+        let operator = Arc::new(operator.in_zone(zone));
         let edges = self.edges(input)?;
         Ok(vec![self.add_ranking(node, input, operator, edges, "top")])
     }

@@ -18,7 +18,8 @@ use thalweg_operators::window::{
 use super::LateData;
 use super::identity::table_name;
 use super::lower::{Edges, Lowering, describe_operator};
-use crate::logical::{Aggregate, Node, SortKey, Window, WindowKind, column_of};
+use crate::logical::dag::post_order;
+use crate::logical::{Aggregate, LogicalKind, Node, SortKey, Window, WindowKind, column_of};
 
 /// The columns made for a window operator. Equal expressions are one column.
 #[derive(Default)]
@@ -200,6 +201,24 @@ pub(super) fn call_of(aggregate: &Aggregate, prepared: &mut Prepared) -> Aggrega
         result: aggregate.column.column_type.clone(),
         name: aggregate.column.name.clone(),
     }
+}
+
+/// The session's zone, where this column of a node is the end (or the start) of a window that follows
+/// the wall clock of instants.
+pub(super) fn zone_of_column(
+    node: &Node,
+    column: usize,
+    session: &Session,
+) -> Option<chrono_tz::Tz> {
+    let id = node.fields[column].time.window()?;
+    let below = post_order(std::slice::from_ref(node));
+    let is_instant = |node: &Node| match &node.kind {
+        LogicalKind::WindowRows { window, .. } | LogicalKind::WindowAggregate { window, .. } => {
+            window.id == id && window.is_instant
+        }
+        _ => false,
+    };
+    below.iter().any(is_instant).then_some(session.zone)
 }
 
 /// The session's zone where windows follow the wall clock of instants.
