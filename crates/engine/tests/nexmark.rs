@@ -83,3 +83,40 @@ fn wrong_columns_are_told_before_anything_runs() {
     assert_eq!(error.help(), Some("did you mean price?"), "{error}");
     assert!(error.message().contains("table bid"), "{error}");
 }
+
+/// Windows overlap, but a result of one belongs to that one alone: aggregated again per window it must
+/// not be counted in others. Compared with sums over the results of the inner query.
+#[test]
+fn results_of_windows_of_every_kind_are_aggregated_again_per_window() {
+    let windows = [
+        "HOP(TABLE bid, DESCRIPTOR(dateTime), INTERVAL '2' SECOND, INTERVAL '10' SECOND, INTERVAL '1' SECOND)",
+        "CUMULATE(TABLE bid, DESCRIPTOR(dateTime), INTERVAL '2' SECOND, INTERVAL '6' SECOND)",
+        "TUMBLE(TABLE bid, DESCRIPTOR(dateTime), INTERVAL '7' SECOND)",
+        "SESSION(TABLE bid PARTITION BY auction, DESCRIPTOR(dateTime), INTERVAL '1' SECOND)",
+    ];
+    let tables = bids("bid", "'events' = '3000', 'event-time-rate' = '100'");
+    for window in windows {
+        let inner = format!(
+            "SELECT auction, COUNT(*) AS n, window_start AS ws, window_end AS we FROM TABLE({window})
+             GROUP BY auction, window_start, window_end"
+        );
+        let ms = |column: &str| {
+            format!(
+                "(UNIX_TIMESTAMP(CAST({column} AS STRING), 'yyyy-MM-dd HH:mm:ss.SSS') * 1000 + EXTRACT(MILLISECOND FROM {column}))"
+            )
+        };
+        let (start, end) = (ms("ws"), ms("we"));
+        let mut sums = std::collections::BTreeMap::<(i64, i64), (i64, i64)>::new();
+        for row in rows(&format!("{tables} SELECT n, {start}, {end} FROM ({inner});"), 3) {
+            let sum = sums.entry((row[1], row[2])).or_default();
+            *sum = (sum.0 + 1, sum.1 + row[0]);
+        }
+        let wanted: Vec<Vec<i64>> =
+            sums.into_iter().map(|((ws, we), (rows, n))| vec![ws, we, rows, n]).collect();
+        assert!(wanted.len() > 3, "{window} has too few windows to tell");
+        let again =
+            format!("SELECT COUNT(*) AS c, SUM(n) AS s, ws, we FROM ({inner}) GROUP BY ws, we");
+        let got = rows(&format!("{tables} SELECT {start}, {end}, c, s FROM ({again});"), 4);
+        assert_eq!(got, wanted, "{window}");
+    }
+}

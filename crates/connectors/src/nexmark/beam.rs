@@ -2,8 +2,8 @@
 //!
 //! Event e takes its random numbers from `java.util.Random(e)` in a fixed order of draws, so a
 //! column that stands behind others repeats their draws. It is for comparing with published
-//! results, not for speed. `extra` is drawn last there and decides nothing; here it is that of the
-//! preset `nexmark`.
+//! results, not for speed. `extra` is drawn last there and decides nothing, and a bid has neither
+//! channel nor page; here they are those of the preset `nexmark`, so that every query can run.
 
 use arrow_array::ArrayRef;
 use thalweg_core::{Error, Result};
@@ -11,26 +11,24 @@ use thalweg_core::{Error, Result};
 use super::columns::{Events, Field, Preset};
 use super::events::{Entity, Timeline, last_auction, last_person};
 use super::mixed::{
-    ACTIVE_PERSONS, AUCTION_EVENTS, Ballast, CATEGORIES, CITIES, FAVOURITE_OF, FIRST_CATEGORY,
-    FIRST_ID, FIRST_NAMES, LAST_NAMES, LEAD, OPEN_AUCTIONS, STATES, card,
+    ACTIVE_PERSONS, AUCTION_EVENTS, CATEGORIES, CITIES, FAVOURITE_OF, FIRST_CATEGORY, FIRST_ID,
+    FIRST_NAMES, LAST_NAMES, LEAD, Mixed, OPEN_AUCTIONS, STATES, card,
 };
 use super::random::JavaRandom;
 use super::text::written;
 
 /// The preset.
 pub struct Beam {
-    ballast: Ballast,
+    /// Makes what Beam's events do not have.
+    others: Mixed,
 }
 
 impl Beam {
     /// The preset.
     pub fn new() -> Result<Self> {
-        Ok(Beam { ballast: Ballast::new(0)? })
+        Ok(Beam { others: Mixed::new(0)? })
     }
 }
-
-/// The columns of a bid; the others are those of the preset `nexmark`.
-pub const BID: [Field; 4] = [Field::Auction, Field::Bidder, Field::Price, Field::Extra];
 
 fn price(random: &mut JavaRandom) -> i64 {
     (10f64.powf(random.unit() * 6.0) * 100.0 + 0.5).floor() as i64
@@ -158,7 +156,9 @@ impl Preset for Beam {
     fn texts(&self, entity: Entity, field: Field, events: Events<'_>) -> Result<ArrayRef> {
         let mut other = String::new();
         match (entity, field) {
-            (_, Field::Extra) => self.ballast.extra(entity, events),
+            (_, Field::Extra | Field::Channel | Field::Url) => {
+                self.others.texts(entity, field, events)
+            }
             (Entity::Person, _) => {
                 Ok(written(events.numbers, |number, text| person_text(number, field, text)))
             }

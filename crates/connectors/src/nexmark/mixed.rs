@@ -81,9 +81,8 @@ mod draw {
     pub const LETTERS: u64 = 4;
 }
 
-/// `extra`, made alike by more than one preset: what is missing to the usual size of a row, 20 %
-/// more or less.
-pub struct Ballast {
+/// `extra`: what is missing to the usual size of a row, 20 % more or less.
+struct Ballast {
     streams: [Stream; 3],
     letters: Letters,
     cuts: [Cuts; 3],
@@ -91,7 +90,7 @@ pub struct Ballast {
 
 impl Ballast {
     /// The ballast of a seed.
-    pub fn new(seed: u64) -> Result<Self> {
+    fn new(seed: u64) -> Result<Self> {
         let letters = Letters::new(Stream::new(seed, 3));
         let cuts = |stream, missing: u64| {
             letters.cuts(Stream::new(seed, stream), missing * 4 / 5, missing * 6 / 5)
@@ -110,7 +109,7 @@ impl Ballast {
     }
 
     /// The column.
-    pub fn extra(&self, entity: Entity, events: Events<'_>) -> Result<ArrayRef> {
+    fn extra(&self, entity: Entity, events: Events<'_>) -> Result<ArrayRef> {
         let numbers = events.numbers.iter();
         let bits = numbers.map(|&number| self.event(entity, number).bits(draw::EXTRA));
         self.cuts[entity as usize].column(bits)

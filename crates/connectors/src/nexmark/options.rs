@@ -5,7 +5,7 @@ use thalweg_core::text::parse_timestamp;
 use thalweg_core::types;
 use thalweg_core::{DataType, Error, Result};
 
-use super::beam::{self, Beam};
+use super::beam::Beam;
 use super::columns::{Column, Field, Preset};
 use super::events::{EVENTS_MAX, Entity, STRIDE, Selection};
 use super::jet::{self, Jet};
@@ -70,8 +70,7 @@ impl PresetName {
         match (self, entity) {
             (PresetName::Nexmark | PresetName::Beam, Entity::Person) => &mixed::PERSON,
             (PresetName::Nexmark | PresetName::Beam, Entity::Auction) => &mixed::AUCTION,
-            (PresetName::Nexmark, Entity::Bid) => &mixed::BID,
-            (PresetName::Beam, Entity::Bid) => &beam::BID,
+            (PresetName::Nexmark | PresetName::Beam, Entity::Bid) => &mixed::BID,
             (PresetName::Jet, Entity::Person) => &jet::PERSON,
             (PresetName::Jet, Entity::Auction) => &jet::AUCTION,
             (PresetName::Jet, Entity::Bid) => &jet::BID,

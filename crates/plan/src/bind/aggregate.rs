@@ -20,7 +20,7 @@ use super::strip::{Stripped, no_time, strip};
 use super::{Binder, unsupported};
 use crate::logical::fields::window_fields;
 use crate::logical::{
-    Aggregate, Field, LogicalKind, LogicalPlan, Node, TimeAttribute, WindowKind, column_of,
+    Aggregate, Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, WindowKind, column_of,
 };
 
 /// An aggregation while its query is being bound.
@@ -255,15 +255,50 @@ impl<'a> Grouping<'a> {
         check_session_keys(&window.kind, &window.partition_by, &keys, &self.group.window)?;
         window.partition_by.clear();
         let first_window = fields.len();
-        fields.extend(window_fields(window.id, window.is_instant));
-        let kind = LogicalKind::WindowAggregate { input: stripped.node, window, keys, aggregates };
-        let mut node = LogicalPlan::node(kind, fields);
+        let input = stripped.node;
+        let mut node = match stripped.carried {
+            None => {
+                fields.extend(window_fields(window.id, window.is_instant));
+                let kind = LogicalKind::WindowAggregate { input, window, keys, aggregates };
+                LogicalPlan::node(kind, fields)
+            }
+            Some(ends) => {
+                let closing = Window { id: binder.next_window(), ..window.clone() };
+                by_carried_window((input, ends), (window, closing), (keys, aggregates), fields)
+            }
+        };
         let after = super::strip::conjunction(stripped.after, binder.session)?;
         if let Some(after) = after {
             node = LogicalPlan::filter(node, after.remap(&|part| first_window + part));
         }
         Ok(node)
     }
+}
+
+/// An aggregate of windows that its rows carry at `ends`: start and end are keys, and stand behind the
+/// aggregates in the result as those of any other window. `fields` are keys and aggregates.
+fn by_carried_window(
+    (input, ends): (Node, (usize, usize)),
+    (window, closing): (Window, Window),
+    (mut keys, aggregates): (Vec<Expr>, Vec<Aggregate>),
+    mut fields: Vec<Field>,
+) -> Node {
+    let first_end = keys.len();
+    let ends = [ends.0, ends.1];
+    keys.extend(ends.map(|at| Expr::column(at, input.fields[at].column_type.clone())));
+    let [start, end, time] = window_fields(window.id, window.is_instant);
+    fields.splice(first_end..first_end, [start.clone(), end.clone()]);
+    let time_at = fields.len() + 2;
+    fields.extend([no_time(start), no_time(end), time]);
+    let shown =
+        (0..first_end).chain(first_end + 2..time_at - 2).chain([first_end, first_end + 1, time_at]);
+    let shown = shown.map(|at| {
+        let field = &fields[at];
+        (field.name.clone(), Expr::column(at, field.column_type.clone()))
+    });
+    let shown = shown.collect();
+    let kind = LogicalKind::WindowAggregate { input, window: closing, keys, aggregates };
+    LogicalPlan::project(LogicalPlan::node(kind, fields), shown)
 }
 
 /// A session belongs to a key, so the keys of GROUP BY and of PARTITION BY must be the same.

@@ -38,13 +38,16 @@ pub struct Stripped {
     /// Conditions on window columns alone, to be applied behind the aggregate. Columns 0, 1 and 2
     /// are start, end and time.
     pub after: Vec<Expr>,
+    /// Where start and end of the window stand in `node`, if rows carry the window that they belong to
+    /// and `window` only says when it closes.
+    pub carried: Option<(usize, usize)>,
 }
 
 impl Stripped {
     /// A plan that had no windowing function in it.
     pub fn unchanged(node: Node, window: Window) -> Self {
         let columns = (0..node.fields.len()).map(Mapped::Column).collect();
-        Stripped { node, window, columns, after: Vec::new() }
+        Stripped { node, window, columns, after: Vec::new(), carried: None }
     }
 
     /// An expression over the original plan as one over the stripped plan; `None` if it needs
@@ -86,7 +89,7 @@ pub fn strip(node: &Node, id: WindowId) -> Result<Option<Stripped>> {
             Ok(Some(stripped))
         }
         LogicalKind::WindowAggregate { window, .. } if window.id == id => {
-            Ok(strip_aggregate(node, window))
+            Ok(Some(strip_aggregate(node, window)))
         }
         LogicalKind::Filter { input, predicate } => match strip(input, id)? {
             None => Ok(None),
@@ -99,18 +102,35 @@ pub fn strip(node: &Node, id: WindowId) -> Result<Option<Stripped>> {
     }
 }
 
-/// Aggregating the results of a tumbling window per window again: each result row lies in the same
-/// window by its window_time.
-fn strip_aggregate(node: &Node, window: &Window) -> Option<Stripped> {
-    if !matches!(window.kind, WindowKind::Tumble { .. }) {
-        return None;
-    }
-    let rowtime = node.fields.len() - 1;
-    let window = Window { rowtime, partition_by: Vec::new(), ..window.clone() };
-    let mut stripped = Stripped::unchanged(node.clone(), window);
-    let width = stripped.columns.len();
+/// Aggregating the results of a window per window again. A result row of a tumbling window lies in the
+/// same window by its window_time. Of other windows it would lie in several by its time, but it
+/// belongs to the one that it carries: that one is a key, and a tumbling window that ends with it
+/// tells when it closes.
+fn strip_aggregate(node: &Node, window: &Window) -> Stripped {
+    let width = node.fields.len();
+    let closing = Window { rowtime: width - 1, partition_by: Vec::new(), ..window.clone() };
+    let mut stripped = Stripped::unchanged(node.clone(), closing);
     stripped.columns[width - 3..].copy_from_slice(&[Mapped::Start, Mapped::End, Mapped::Time]);
-    Some(stripped)
+    if let Some(size_ms) = closing_ms(window.kind) {
+        let offset_ms = match window.kind {
+            WindowKind::Hop { offset_ms, .. } | WindowKind::Cumulate { offset_ms, .. } => offset_ms,
+            _ => 0,
+        };
+        stripped.window.kind = WindowKind::Tumble { size_ms, offset_ms };
+        stripped.carried = Some((width - 3, width - 2));
+    }
+    stripped
+}
+
+/// The size of tumbling windows of which one ends wherever a window of this kind does; `None` if they
+/// are the same.
+fn closing_ms(kind: WindowKind) -> Option<i64> {
+    match kind {
+        WindowKind::Tumble { .. } => None,
+        WindowKind::Hop { slide_ms, size_ms, .. } if size_ms % slide_ms == 0 => Some(slide_ms),
+        WindowKind::Cumulate { step_ms, .. } => Some(step_ms),
+        WindowKind::Hop { .. } | WindowKind::Session { .. } => Some(1),
+    }
 }
 
 fn strip_filter(mut stripped: Stripped, predicate: &Expr) -> Result<Stripped> {
@@ -154,7 +174,8 @@ fn strip_project(stripped: Stripped, fields: &[Field], expressions: &[Expr]) -> 
         *column += shift;
     }
     let node = LogicalPlan::project(stripped.node, projected);
-    Stripped { node, window, columns, after: stripped.after }
+    let carried = stripped.carried.map(|(start, end)| (start + shift, end + shift));
+    Stripped { node, window, columns, after: stripped.after, carried }
 }
 
 /// The parts of a condition joined by AND.
