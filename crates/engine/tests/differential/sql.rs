@@ -12,6 +12,7 @@
 //! | `ORDER BY x DESC` | `… DESC NULLS LAST` | the same |
 //! | an aggregate without `GROUP BY` | … `HAVING COUNT(*) > 0` | a stream without rows has no result row |
 //! | `ORDER BY ts` of a ROWS frame, of `LAG` and of a deduplication | `ORDER BY ts, i` | rows of one time are in the order of arrival, which the column `i` counts |
+//! | `*` of a join USING | the columns by name | its columns come first here, DuckDB leaves them in their place |
 //! | `TUMBLE`, `HOP` | a sub-query that computes the windows of each row by `time_bucket` | DuckDB has no windowing functions |
 //! | `STRING`, `TIMESTAMP(3)` | `VARCHAR`, `TIMESTAMP` | names of types |
 //! | `CREATE TABLE … WITH (…)` | `CREATE TABLE` and `INSERT` | the same rows from a CSV file |
