@@ -45,10 +45,26 @@ impl Source for MemorySource {
     }
 }
 
+/// Rows that came together, and what each of them does to the result.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    /// The rows.
+    pub batch: RecordBatch,
+    /// As many kinds as rows; `None` where every row is new and stays.
+    pub kinds: Option<Vec<RowKind>>,
+}
+
+impl Changes {
+    /// The kind of a row.
+    pub fn kind(&self, row: usize) -> RowKind {
+        self.kinds.as_ref().map_or(RowKind::Insert, |kinds| kinds[row])
+    }
+}
+
 /// Keeps what is written to it. Clones share the rows.
 #[derive(Clone, Default)]
 pub struct Collect {
-    batches: Arc<Mutex<Vec<RecordBatch>>>,
+    changes: Arc<Mutex<Vec<Changes>>>,
 }
 
 impl Collect {
@@ -60,9 +76,14 @@ impl Collect {
     pub fn sink(&self) -> impl Sink + 'static {
         CollectSink(self.clone())
     }
-    /// The batches so far.
+    /// The batches so far. Of a result that changes they are every change; [`Collect::changes`] also
+    /// says what each of them does.
     pub fn batches(&self) -> Vec<RecordBatch> {
-        self.batches.lock().expect("no panic while rows are added").clone()
+        self.changes().into_iter().map(|changes| changes.batch).collect()
+    }
+    /// The batches so far, with the kinds of their rows.
+    pub fn changes(&self) -> Vec<Changes> {
+        self.changes.lock().expect("no panic while rows are added").clone()
     }
     /// How many rows so far.
     pub fn num_rows(&self) -> usize {
@@ -79,8 +100,9 @@ impl Sink for CollectSink {
     fn open(&mut self) -> Result<()> {
         Ok(())
     }
-    fn write(&mut self, batch: &RecordBatch, _kinds: Option<&[RowKind]>) -> Result<()> {
-        self.0.batches.lock().expect("no panic while rows are added").push(batch.clone());
+    fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
+        let changes = Changes { batch: batch.clone(), kinds: kinds.map(<[RowKind]>::to_vec) };
+        self.0.changes.lock().expect("no panic while rows are added").push(changes);
         Ok(())
     }
     fn flush(&mut self) -> Result<()> {

@@ -44,7 +44,7 @@ mod stream;
 mod window;
 
 pub use build::Pipeline;
-pub use memory::{Collect, MemorySource};
+pub use memory::{Changes, Collect, MemorySource};
 pub use stream::{Source as StreamSource, Stream};
 pub use window::{
     Aggregate, KeyedWindows, Late, Window, WindowedStream, aggregate, average, count,

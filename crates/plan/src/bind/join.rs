@@ -50,7 +50,39 @@ impl Binder<'_> {
         let scope = beside(&left, &right);
         let condition = self.join_condition(&left, &right, &scope, constraint)?;
         let condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields);
-        Ok(source(join(left.node, right.node, kind, condition), scope))
+        let sides = using_columns(&left, &right, constraint)?;
+        let joined = source(join(left.node, right.node, kind, condition), scope);
+        self.merge_columns(joined, kind, sides)
+    }
+
+    /// Makes the columns of USING one: that of the side whose rows all stay, else the one that is there.
+    fn merge_columns(
+        &self,
+        joined: Source,
+        kind: JoinKind,
+        columns: Vec<(String, [usize; 2])>,
+    ) -> Result<Source> {
+        let Source { mut node, mut scope } = joined;
+        let mut expressions: Vec<(String, Expr)> = (0..node.fields.len())
+            .map(|i| (node.fields[i].name.clone(), scope.column(i)))
+            .collect();
+        for (name, sides) in &columns {
+            let column = match kind {
+                JoinKind::Right => sides[1],
+                JoinKind::Full => {
+                    let both = sides.map(|side| scope.column(side)).to_vec();
+                    let either = build::call("COALESCE", both, self.session)?;
+                    expressions.push((name.clone(), either));
+                    expressions.len() - 1
+                }
+                _ => sides[0],
+            };
+            scope.merge(name, column, *sides);
+        }
+        if expressions.len() > node.fields.len() {
+            node = LogicalPlan::project(node, expressions);
+        }
+        Ok(source(node, scope))
     }
 
     /// The conjuncts of ON, or of USING.
@@ -67,18 +99,14 @@ impl Binder<'_> {
                 let mut names = PlainNames::of(scope, "ON");
                 Ok(conjuncts(self.condition(condition, "ON", &mut names)?))
             }
-            JoinConstraint::Using(columns) => {
-                let equal = |name: &sql::ObjectName| {
-                    let name = super::from::simple_name(name)?;
-                    let ident = [sql::Ident::new(name.text)];
-                    let of_left = left.scope.column(left.scope.resolve(&ident)?);
-                    let found = right.scope.resolve(&ident)?;
-                    let width = left.node.fields.len();
-                    let of_right = right.scope.column(found).remap(&|i| i + width);
+            JoinConstraint::Using(names) => {
+                let columns = using_columns(left, right, constraint)?;
+                let equal = |((_, sides), name): (&(String, [usize; 2]), &sql::ObjectName)| {
+                    let [of_left, of_right] = sides.map(|side| scope.column(side));
                     build::binary(BinaryOp::Equal, of_left, of_right, self.session)
-                        .map_err(|error| error.at(name.span))
+                        .map_err(|error| error.at(span_of(name)))
                 };
-                columns.iter().map(equal).collect()
+                columns.iter().zip(names).map(equal).collect()
             }
             JoinConstraint::Natural => Err(unsupported::never("NATURAL JOIN")
                 .hint("name the columns: JOIN … USING (…) or ON …")),
@@ -124,9 +152,12 @@ impl Binder<'_> {
         right.node = versions;
         let scope = beside(&left, &right);
         let condition = self.join_condition(&left, &right, &scope, constraint)?;
-        let mut condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields);
-        condition.bound = JoinBound::Version { left_time, right_time };
-        Ok(source(join(left.node, right.node, kind, condition), scope))
+        let bound = JoinBound::Version { left_time, right_time };
+        let condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields)
+            .within(bound, left.node.fields.len());
+        let sides = using_columns(&left, &right, constraint)?;
+        let joined = source(join(left.node, right.node, kind, condition), scope);
+        self.merge_columns(joined, kind, sides)
     }
 
     /// WHERE over a FROM clause: conditions become part of the joins that they are about, sub-queries
@@ -249,6 +280,23 @@ impl Binder<'_> {
         let condition = JoinCondition::of(both, &outer.node.fields, &inner.fields);
         Ok(join(outer.node, inner, kind, condition))
     }
+}
+
+/// The columns of USING: names, and where they stand side by side.
+fn using_columns(
+    left: &Source,
+    right: &Source,
+    constraint: &JoinConstraint,
+) -> Result<Vec<(String, [usize; 2])>> {
+    let JoinConstraint::Using(names) = constraint else { return Ok(Vec::new()) };
+    let width = left.node.fields.len();
+    let column = |name: &sql::ObjectName| {
+        let name = super::from::simple_name(name)?;
+        let ident = [sql::Ident::new(name.text.clone())];
+        let in_side = |side: &Source| side.scope.resolve(&ident).map_err(|e| e.at(name.span));
+        Ok((name.text.clone(), [in_side(left)?, in_side(right)? + width]))
+    };
+    names.iter().map(column).collect()
 }
 
 fn source(node: Node, scope: Scope) -> Source {

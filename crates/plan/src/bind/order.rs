@@ -10,6 +10,7 @@ use thalweg_expr::Expr;
 use super::scope::name_parts;
 use super::spans::span_of;
 use super::unsupported;
+use crate::logical::changes::Changes;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node, SortKey, TimeAttribute};
 
 /// LIMIT and OFFSET.
@@ -54,7 +55,8 @@ impl Ordered {
         // Rows leave a sort at or behind watermarks that were passed on: no row time any more.
         let fields: Vec<Field> =
             node.fields.iter().map(|f| Field { time: TimeAttribute::None, ..f.clone() }).collect();
-        if node.fields[first.column].time.is_rowtime() && !first.descending {
+        let by_time = node.fields[first.column].time.is_rowtime() && !first.descending;
+        if by_time && !(has_limit(bounds) && changes(&node)) {
             let sorted = LogicalPlan::node(LogicalKind::TemporalSort { input: node, keys }, fields);
             return Ok(cut(sorted, bounds));
         }
@@ -63,6 +65,15 @@ impl Ordered {
         };
         Ok(LogicalPlan::node(LogicalKind::SortLimit { input: node, keys, limit, offset }, fields))
     }
+}
+
+fn has_limit(bounds: Option<Bounds>) -> bool {
+    bounds.is_some_and(|bounds| bounds.limit.is_some())
+}
+
+/// Rows that change can't be sorted as they come, but the first of them are a Top-N.
+fn changes(node: &Node) -> bool {
+    Changes::of(std::slice::from_ref(node)).is_ok_and(|changes| changes.has_updates(node))
 }
 
 fn cut(input: Node, bounds: Option<Bounds>) -> Node {

@@ -25,6 +25,17 @@ pub struct Relation {
     pub len: usize,
 }
 
+/// A column of a join USING: its name alone means both sides'.
+#[derive(Clone, Debug)]
+pub struct Merged {
+    /// The name in USING.
+    pub name: String,
+    /// The column that it means.
+    pub column: usize,
+    /// The columns of both sides, which only a qualified name means.
+    pub sides: Vec<usize>,
+}
+
 /// The columns that a clause can see.
 #[derive(Clone, Debug)]
 pub struct Scope {
@@ -34,18 +45,23 @@ pub struct Scope {
     pub fields: Arc<[Field]>,
     /// In a sub-query, where its own columns begin: their names hide those of the query around.
     pub inner_from: Option<usize>,
+    /// What joins USING made one.
+    pub merged: Vec<Merged>,
 }
 
 impl Scope {
     /// The columns of one relation.
     pub fn of(alias: Option<String>, fields: Arc<[Field]>) -> Self {
-        let relations = vec![Relation { alias, start: 0, len: fields.len() }];
-        Scope { relations, fields, inner_from: None }
+        Scope::of_relations(vec![Relation { alias, start: 0, len: fields.len() }], fields)
+    }
+
+    fn of_relations(relations: Vec<Relation>, fields: Arc<[Field]>) -> Self {
+        Scope { relations, fields, inner_from: None, merged: Vec::new() }
     }
 
     /// Nothing to see: constants only.
     pub fn empty() -> Self {
-        Scope { relations: Vec::new(), fields: Arc::from(Vec::new()), inner_from: None }
+        Scope::of_relations(Vec::new(), Arc::from(Vec::new()))
     }
 
     /// Two scopes side by side, with the fields of the joined relation.
@@ -55,7 +71,37 @@ impl Scope {
         relations.extend(
             right.relations.iter().map(|r| Relation { start: r.start + shift, ..r.clone() }),
         );
-        Scope { relations, fields, inner_from: None }
+        let moved = right.merged.iter().map(|merged| Merged {
+            name: merged.name.clone(),
+            column: merged.column + shift,
+            sides: merged.sides.iter().map(|side| side + shift).collect(),
+        });
+        let merged = self.merged.iter().cloned().chain(moved).collect();
+        Scope { merged, ..Scope::of_relations(relations, fields) }
+    }
+
+    /// Makes one name mean one column in the place of both sides'.
+    pub fn merge(&mut self, name: &str, column: usize, sides: [usize; 2]) {
+        let (before, others) = std::mem::take(&mut self.merged)
+            .into_iter()
+            .partition::<Vec<_>, _>(|merged| sides.contains(&merged.column));
+        self.merged = others;
+        let sides = before.into_iter().flat_map(|merged| merged.sides).chain(sides).collect();
+        self.merged.push(Merged { name: name.to_owned(), column, sides });
+    }
+
+    /// The columns of `*`: those of USING first, and once.
+    pub fn all_columns(&self) -> Vec<usize> {
+        let merged: Vec<usize> = self.merged.iter().map(|merged| merged.column).collect();
+        let is_plain = |column: &usize| {
+            !self.merged.iter().any(|m| m.column == *column || m.sides.contains(column))
+        };
+        merged.iter().copied().chain((0..self.fields.len()).filter(is_plain)).collect()
+    }
+
+    /// True for a column of one side of a USING, which its name alone does not mean.
+    fn is_hidden(&self, column: usize) -> bool {
+        self.merged.iter().any(|m| m.column != column && m.sides.contains(&column))
     }
 
     /// The column at a position.
@@ -78,7 +124,7 @@ impl Scope {
         let own = self.inner_from.unwrap_or(0)..self.fields.len();
         let is_own = self.positions(own.clone(), &name.value).next().is_some();
         let seen = if is_own { own } else { 0..self.fields.len() };
-        let mut found = self.positions(seen, &name.value);
+        let mut found = self.positions(seen, &name.value).filter(|&i| !self.is_hidden(i));
         let Some(first) = found.next() else { return Err(self.unknown(name)) };
         if found.next().is_some() {
             let hint = match self.qualifiers(&name.value).as_slice() {

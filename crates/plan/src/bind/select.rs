@@ -134,7 +134,7 @@ impl Binder<'_> {
                     if scope.fields.is_empty() {
                         return Err(Error::plan("SELECT * needs a FROM clause").at(span_of(item)));
                     }
-                    self.expand(0..scope.fields.len(), scope, item, names, &mut columns)?;
+                    self.expand(scope.all_columns(), scope, item, names, &mut columns)?;
                 }
                 SelectItem::QualifiedWildcard(kind, options) => {
                     refuse_wildcard_options(options)?;
@@ -154,7 +154,7 @@ impl Binder<'_> {
     /// Appends the columns of a `*`, each as if it had been written out.
     fn expand(
         &self,
-        range: std::ops::Range<usize>,
+        range: impl IntoIterator<Item = usize>,
         scope: &Scope,
         item: &SelectItem,
         names: &mut dyn Names,

@@ -27,7 +27,9 @@ pub(super) fn demands(
         demand.insert(Arc::as_ptr(root), (0..root.fields.len()).collect());
     }
     for node in order.iter().rev() {
-        let own = demand[&Arc::as_ptr(node)].clone();
+        let of_node = demand.get_mut(&Arc::as_ptr(node)).expect("every node has a demand");
+        of_node.extend(always_needed(node, of_node));
+        let own = of_node.clone();
         if let LogicalKind::Join { left, right, condition, .. } = &node.kind {
             let (of_left, of_right) = join_demand(left.fields.len(), condition, &own);
             for (input, wanted) in [(left, of_left), (right, of_right)] {
@@ -44,6 +46,15 @@ pub(super) fn demands(
         }
     }
     Ok(demand)
+}
+
+/// What stays of a node although nobody needs it: an aggregate of all rows has to compute something,
+/// since whether there is a row depends on its input.
+fn always_needed(node: &LogicalPlan, own: &Demand) -> Option<usize> {
+    match &node.kind {
+        LogicalKind::Aggregate { keys, .. } if keys.is_empty() && own.is_empty() => Some(0),
+        _ => None,
+    }
 }
 
 /// What a join needs of its sides.

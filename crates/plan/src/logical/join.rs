@@ -94,26 +94,40 @@ impl JoinBound {
 impl JoinCondition {
     /// What these conjuncts mean between inputs with these columns.
     pub fn of(conjuncts: Vec<Expr>, left: &[Field], right: &[Field]) -> Self {
-        let mut condition = JoinCondition {
-            conjuncts: conjuncts.clone(),
-            keys: Vec::new(),
-            bound: JoinBound::None,
-            residual: Vec::new(),
-        };
-        let mut rest = Vec::new();
-        for conjunct in conjuncts {
-            match join_key(&conjunct, left, right) {
-                Some(key) => condition.keys.push(key),
-                None => rest.push(conjunct),
+        let (mut keys, mut residual) = (Vec::new(), Vec::new());
+        for conjunct in &conjuncts {
+            match join_key(conjunct, left, right) {
+                Some(key) => keys.push(key),
+                None => residual.push(conjunct.clone()),
             }
         }
-        if let Some(bound) = take_window(&mut condition.keys, left, right) {
-            condition.bound = bound;
-        } else if let Some(bound) = take_interval(&mut rest, left, right) {
-            condition.bound = bound;
+        let bound = take_window(&mut keys, left, right)
+            .or_else(|| take_interval(&mut residual, left, right))
+            .unwrap_or(JoinBound::None);
+        let condition = JoinCondition { conjuncts, keys, bound: JoinBound::None, residual };
+        condition.within(bound, left.len())
+    }
+
+    /// The same within a bound. Joins bounded by time look no NULL up: whether NULLs are equal they
+    /// test for each pair.
+    #[must_use]
+    pub fn within(mut self, bound: JoinBound, left_width: usize) -> Self {
+        self.bound = bound;
+        if bound == JoinBound::None {
+            return self;
         }
-        condition.residual = rest;
-        condition
+        let (tested, keys) = self.keys.into_iter().partition(|key| key.null_equals_null);
+        self.keys = keys;
+        let test = |key: JoinKey| Expr {
+            kind: ExprKind::Compare {
+                op: CompareOp::NotDistinct,
+                left: Box::new(key.left),
+                right: Box::new(key.right.remap(&|i| i + left_width)),
+            },
+            column_type: DataType::Boolean.not_null(),
+        };
+        self.residual.extend(Vec::into_iter(tested).map(test));
+        self
     }
 
     /// Every expression, each with the number of the first column that its positions count from.
@@ -284,8 +298,8 @@ fn distance(conjunct: &Expr, left: &[Field], right: &[Field]) -> Option<Distance
     let ((a, a_ms), (b, b_ms)) = (moved_time(first)?, moved_time(second)?);
     let width = left.len();
     let is_time = |i: usize| match i.checked_sub(width) {
-        None => left[i].time == TimeAttribute::RowTime,
-        Some(i) => right[i].time == TimeAttribute::RowTime,
+        None => left[i].time.is_rowtime(),
+        Some(i) => right[i].time.is_rowtime(),
     };
     if !is_time(a) || !is_time(b) || (a < width) == (b < width) {
         return None;
