@@ -114,7 +114,7 @@ fn what_is_left_of_a_stream_is_the_result_of_a_batch_query() {
         differences, 0,
         "run again with THALWEG_DIFFERENTIAL_SEED=… THALWEG_DIFFERENTIAL_QUERIES=1"
     );
-    assert!(same * 10 >= queries * 9, "most queries have to run");
+    assert!(same * 10 >= queries * 9 || queries < 50, "most queries have to run");
     assert!(with_rows * 2 >= queries || queries < 50, "most results have rows");
 }
 
