@@ -116,7 +116,7 @@ impl Table {
                 },
             })
             .collect();
-        let count = if dice.percent(8) { 0 } else { dice.below(rows_max + 1) };
+        let count = if dice.percent(5) { 0 } else { rows_max / 4 + dice.below(rows_max) };
         let mut second = 100;
         let rows = (0..count)
             .map(|number| {

@@ -88,7 +88,7 @@ pub fn literal(kind: Kind, dice: &mut Dice) -> Sql {
         )),
         Kind::String => Sql::one(dice.pick(&["'x'", "'y'", "'xy'", "'w'"])),
         Kind::Boolean => Sql::one(dice.pick(&["TRUE", "FALSE"])),
-        Kind::Time => Sql::one(format!("TIMESTAMP '1970-01-01 00:02:{:02}'", dice.below(60))),
+        Kind::Time => Sql::one(format!("TIMESTAMP '1970-01-01 00:01:{:02}'", 35 + dice.below(25))),
     }
 }
 
@@ -106,14 +106,14 @@ pub fn condition(scope: &[Column], dice: &mut Dice) -> Sql {
 fn simple_condition(scope: &[Column], dice: &mut Dice) -> Sql {
     let column = any_column(scope, dice);
     let (name, kind) = (column.name.as_str(), column.kind);
-    let compare = dice.pick(&["=", "<>", "<", "<=", ">", ">="]);
+    let compare = dice.pick(&["=", "<>", "<>", "<", "<=", ">", ">=", ">="]);
     match dice.below(8) {
-        0 => sql!(name, dice.pick(&[" IS NULL", " IS NOT NULL"])),
+        0 => sql!(name, dice.pick(&[" IS NULL", " IS NOT NULL", " IS NOT NULL"])),
         1 if kind == Kind::Boolean => sql!(name, dice.pick(&["", " IS TRUE", " IS NOT FALSE"])),
         1 if kind == Kind::String => sql!(name, " LIKE 'x%'"),
         2 => sql!(
             name,
-            dice.pick(&[" IN (", " NOT IN ("]),
+            dice.pick(&[" IN (", " NOT IN (", " NOT IN ("]),
             &literal(kind, dice),
             ", ",
             &literal(kind, dice),

@@ -2,20 +2,15 @@
 
 use crate::sql::{Sql, windowed};
 
-/// What had gone wrong, and a query over the tables `ta` and `tb`, whose times are row times.
-pub fn queries() -> Vec<(&'static str, Sql)> {
-    let dedup = |order: &str| {
-        format!(
-            "SELECT q.i AS c0, q.ts AS c1 FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY f2 ORDER BY \
-             {order}) AS n FROM ta) AS q WHERE n = 1 ORDER BY "
-        )
-    };
-    let interval = |left: &str, time: &str| {
-        format!(
-            "{left} JOIN tb AS b ON {time} BETWEEN b.ts - INTERVAL '3' SECOND AND b.ts + INTERVAL '60' SECOND"
-        )
-    };
-    let windows = windowed("ta", "ts", 10, 10);
+/// What had gone wrong, and a query.
+type Kept = (&'static str, Sql);
+
+/// All of them; they read the tables `ta` and `tb`, whose times are row times.
+pub fn queries() -> Vec<Kept> {
+    [using(), bounded(), others()].concat()
+}
+
+fn using() -> Vec<Kept> {
     vec![
         (
             "the name of a USING was ambiguous",
@@ -45,6 +40,17 @@ pub fn queries() -> Vec<(&'static str, Sql)> {
                 " FROM (SELECT i, f2 FROM ta) AS a FULL JOIN (SELECT f2, f3 FROM tb) AS b USING (f2)",
             ),
         ),
+    ]
+}
+
+fn bounded() -> Vec<Kept> {
+    let interval = |left: &str, time: &str| {
+        format!(
+            "{left} JOIN tb AS b ON {time} BETWEEN b.ts - INTERVAL '3' SECOND AND b.ts + INTERVAL '60' SECOND"
+        )
+    };
+    let windows = windowed("ta", "ts", 10, 10);
+    vec![
         (
             "NULLs did not meet within an interval",
             Sql::one(format!(
@@ -72,12 +78,20 @@ pub fn queries() -> Vec<(&'static str, Sql)> {
                 interval("", "a.t"),
             ),
         ),
+    ]
+}
+
+fn others() -> Vec<Kept> {
+    let last = |order: &str| {
+        format!(
+            "SELECT q.i AS c0, q.ts AS c1 FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY f2 ORDER BY \
+             {order}) AS n FROM ta) AS q WHERE n = 1 ORDER BY q.ts, q.i LIMIT 3"
+        )
+    };
+    vec![
         (
             "the first of rows that change were refused in the order of a time",
-            Sql::two(
-                dedup("ts DESC") + "q.ts, q.i LIMIT 3",
-                dedup("ts DESC, i DESC") + "q.ts, q.i LIMIT 3",
-            ),
+            Sql::two(last("ts DESC"), last("ts DESC, i DESC")),
         ),
         (
             "an aggregate whose result nobody reads was an internal error",
