@@ -41,7 +41,7 @@ impl Changes {
                 },
                 LogicalKind::SetOperation { intersects, .. } => below.is_some() || !intersects,
                 LogicalKind::TopN { input, keys, .. } => {
-                    below.is_some() || !is_per_window(input, keys)
+                    below.is_some() || window_end_key(input, keys).is_none()
                 }
                 LogicalKind::Deduplicate { keeps_last, .. } => below.is_some() || *keeps_last,
                 _ => below.is_some(),
@@ -57,11 +57,14 @@ impl Changes {
     }
 }
 
-/// True if the first rows are those of a window, which are final once it closes.
-fn is_per_window(input: &Node, keys: &[usize]) -> bool {
-    let has = |what: fn(TimeAttribute) -> bool| keys.iter().any(|&k| what(input.fields[k].time));
-    has(|time| matches!(time, TimeAttribute::WindowStart(_)))
-        && has(|time| matches!(time, TimeAttribute::WindowEnd(_)))
+/// The key that is the end of a window, if keys tell a whole window: first rows are then those of a
+/// window, and final once it closes.
+pub fn window_end_key(input: &Node, keys: &[usize]) -> Option<usize> {
+    let find = |what: fn(TimeAttribute) -> bool| {
+        keys.iter().copied().find(|&key| what(input.fields[key].time))
+    };
+    find(|time| matches!(time, TimeAttribute::WindowStart(_)))?;
+    find(|time| matches!(time, TimeAttribute::WindowEnd(_)))
 }
 
 /// What an operator is called that can't take rows that change.

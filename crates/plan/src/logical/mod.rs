@@ -19,7 +19,7 @@ pub mod ranks;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use thalweg_core::{Error, TableSchema};
+use thalweg_core::{DataType, Error, TableSchema};
 use thalweg_expr::Expr;
 use thalweg_operators::aggregate::AggregateFunction;
 
@@ -464,6 +464,11 @@ fn write_to(text: &mut String, word: &str, what: &dyn std::fmt::Display) {
 
 fn join<T: std::fmt::Display>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A constant for where only the number of rows matters: a batch must have a column to have a length.
+pub fn unit() -> Expr {
+    Expr::literal(thalweg_expr::Scalar::Boolean(true), DataType::Boolean.not_null())
 }
 
 /// The column that an expression is, if it is nothing but a column.

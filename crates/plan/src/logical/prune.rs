@@ -8,7 +8,7 @@ use thalweg_expr::Expr;
 use super::demand::{Demand, at_least_one};
 use super::{
     Aggregate, Field, JoinCondition, JoinKey, JoinKind, LogicalKind, LogicalPlan, Node, OverCall,
-    OverWindow, SortKey, Window,
+    OverWindow, SortKey, Window, unit,
 };
 
 /// A node with only the columns that are needed, and where the old ones went.
@@ -188,11 +188,6 @@ fn prune_project(
         return Pruned { node: below.node.clone(), positions: positions(fields.len(), &kept) };
     }
     select(LogicalKind::Project { input: below.node.clone(), expressions }, fields, &kept)
-}
-
-fn unit() -> Expr {
-    use thalweg_core::DataType;
-    Expr::literal(thalweg_expr::Scalar::Boolean(true), DataType::Boolean.not_null())
 }
 
 fn prune_aggregate(

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use thalweg_core::Result;
-use thalweg_core::graph::{Input, StageKind};
 use thalweg_expr::Expr;
 use thalweg_operators::group::{GroupAggregate, GroupSpec};
 
-use super::identity::table_name;
-use super::lower::{Edges, Lowering, describe_operator};
+use super::lower::{Edges, Lowering};
 use super::window::{Prepared, call_of};
-use crate::logical::{Aggregate, Node};
+use crate::logical::{Aggregate, Node, unit};
 
 impl Lowering<'_> {
     pub(super) fn lower_aggregate(
@@ -38,16 +36,6 @@ impl Lowering<'_> {
             mini_batch: self.environment.mini_batch,
         })?);
         let edges = self.prepare_input(input, prepared)?;
-        let id = self.identities.give("group", "", &[node]);
-        let name = format!("group {}", table_name(input));
-        let word = describe_operator(operator.as_ref());
-        let details = vec![node.describe()];
-        let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
-        Ok(vec![Input { from: stage, port: 0 }])
+        Ok(self.add_operator(node, input, operator, edges, "group"))
     }
-}
-
-fn unit() -> Expr {
-    use thalweg_core::DataType;
-    Expr::literal(thalweg_expr::Scalar::Boolean(true), DataType::Boolean.not_null())
 }

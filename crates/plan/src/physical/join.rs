@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_core::graph::{Input, StageKind};
 use thalweg_core::{Operator, Result};
-use thalweg_expr::{Expr, build};
+use thalweg_expr::Expr;
 use thalweg_operators::chain::Step;
 use thalweg_operators::join::interval::{IntervalJoin, IntervalJoinSpec};
 use thalweg_operators::join::regular::{JoinSpec, RegularJoin};
@@ -15,8 +15,9 @@ use thalweg_operators::join::window::{WindowJoin, WindowJoinSpec};
 use thalweg_operators::window::LatePolicy;
 
 use super::identity::table_name;
-use super::lower::{Edges, Lowering, describe_operator};
+use super::lower::{Edges, Lowering};
 use super::window::{Prepared, zone_of_column};
+use crate::bind::strip::conjunction;
 use crate::logical::{JoinBound, JoinCondition, JoinKind, Node};
 
 /// A side of a join with its keys among its columns.
@@ -57,10 +58,10 @@ impl Lowering<'_> {
         )?;
         let extra = (of_left.columns.schema().len(), of_right.columns.schema().len());
         let edges = self.tagged((left, of_left.columns), (right, of_right.columns), &sides)?;
-        let edge = self.add_two_sided(node, left, operator, edges, "join");
+        let edges = self.add_operator(node, left, operator, edges, "join");
         let is_same = extra == (left.fields.len(), right.fields.len());
         if is_same || (!kind.has_right_columns() && extra.0 == left.fields.len()) {
-            return Ok(vec![edge]);
+            return Ok(edges);
         }
         // The keys that were computed for the join stand between and behind the columns.
         let place = |i: usize| if i < widths.0 { i } else { i - widths.0 + widths.1 };
@@ -68,7 +69,7 @@ impl Lowering<'_> {
         let columns = columns
             .map(|(i, f)| (f.column(), Expr::column(place(i), f.column_type.clone())))
             .collect();
-        Ok(self.close_chain(vec![edge], vec![Step::Project(columns)], node))
+        Ok(self.close_chain(edges, vec![Step::Project(columns)], node))
     }
 
     fn join_operator(
@@ -82,7 +83,7 @@ impl Lowering<'_> {
     ) -> Result<Arc<dyn Operator>> {
         // Positions behind the left columns move by the keys that were computed for the left side.
         let place = |i: usize| if i < widths.0 { i } else { i - widths.0 + widths.1 };
-        let residual = conjunction(&condition.residual, self.environment.session)?;
+        let residual = conjunction(condition.residual.clone(), self.environment.session)?;
         let residual = residual.map(|expr| expr.remap(&place));
         let sides = sides.clone();
         Ok(match condition.bound {
@@ -144,19 +145,15 @@ impl Lowering<'_> {
         (left, right): (&Node, &Node),
         (intersects, all): (bool, bool),
     ) -> Result<Edges> {
-        let columns = |input: &Node| {
-            let mut prepared = Prepared::default();
-            prepared.all_of(input);
-            prepared
-        };
-        let sides = Sides::new(columns(left).schema(), columns(right).schema());
+        let columns = |input: &Node| PreparedSide::of(input, std::iter::empty()).columns;
+        let sides = Sides::new(left.schema(), right.schema());
         let kind = match intersects {
             true => SetOperationKind::Intersect,
             false => SetOperationKind::Except,
         };
         let operator = Arc::new(SetOperation::new(sides.clone(), kind, all)?);
         let edges = self.tagged((left, columns(left)), (right, columns(right)), &sides)?;
-        Ok(vec![self.add_two_sided(node, left, operator, edges, "set")])
+        Ok(self.add_operator(node, left, operator, edges, "set"))
     }
 
     /// Both inputs, each with its side.
@@ -178,29 +175,4 @@ impl Lowering<'_> {
         }
         Ok(edges)
     }
-
-    fn add_two_sided(
-        &mut self,
-        node: &Node,
-        input: &Node,
-        operator: Arc<dyn Operator>,
-        edges: Edges,
-        kind: &str,
-    ) -> Input {
-        let id = self.identities.give(kind, "", &[node]);
-        let name = format!("{kind} {}", table_name(input));
-        let word = describe_operator(operator.as_ref());
-        let details = vec![node.describe()];
-        let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
-        Input { from: stage, port: 0 }
-    }
-}
-
-/// All of these at once.
-fn conjunction(parts: &[Expr], session: &thalweg_expr::Session) -> Result<Option<Expr>> {
-    let mut parts = parts.iter().cloned();
-    let Some(first) = parts.next() else { return Ok(None) };
-    parts
-        .try_fold(first, |all, part| build::binary(build::BinaryOp::And, all, part, session))
-        .map(Some)
 }

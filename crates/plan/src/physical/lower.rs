@@ -342,11 +342,11 @@ impl<'a> Lowering<'a> {
             LogicalKind::SortLimit { input, keys, limit, offset } => {
                 let keys = keys.iter().map(super::window::sort_key).collect();
                 let operator = SortLimit::new(keys, Some(*limit), *offset, input.schema());
-                self.lower_singleton(node, input, Arc::new(operator), "sort")
+                self.lower_operator(node, input, Arc::new(operator), "sort")
             }
             LogicalKind::Limit { input, limit, offset } => {
                 let operator = Limit::new(*limit, *offset, input.schema());
-                self.lower_singleton(node, input, Arc::new(operator), "limit")
+                self.lower_operator(node, input, Arc::new(operator), "limit")
             }
             LogicalKind::Over { input, window, calls } => {
                 self.lower_over(node, input, window, calls)
@@ -374,7 +374,7 @@ impl<'a> Lowering<'a> {
         vec![Input { from: stage, port: 0 }]
     }
 
-    pub(super) fn lower_singleton(
+    pub(super) fn lower_operator(
         &mut self,
         node: &Node,
         input: &Node,
@@ -382,12 +382,37 @@ impl<'a> Lowering<'a> {
         kind: &str,
     ) -> Result<Edges> {
         let edges = self.edges(input)?;
+        Ok(self.add_operator(node, input, operator, edges, kind))
+    }
+
+    /// Adds an operator that computes a node; it is called by what it is and by the first table that
+    /// `input` reads.
+    pub(super) fn add_operator(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        operator: Arc<dyn Operator>,
+        edges: Edges,
+        kind: &str,
+    ) -> Edges {
+        let details = vec![node.describe()];
+        self.add_described(node, (input, kind), operator, edges, details)
+    }
+
+    /// The same with more to say in EXPLAIN.
+    pub(super) fn add_described(
+        &mut self,
+        node: &Node,
+        (input, kind): (&Node, &str),
+        operator: Arc<dyn Operator>,
+        edges: Edges,
+        details: Vec<String>,
+    ) -> Edges {
         let id = self.identities.give(kind, "", &[node]);
         let name = format!("{kind} {}", table_name(input));
         let word = describe_operator(operator.as_ref());
-        let details = vec![node.describe()];
         let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
-        Ok(vec![Input { from: stage, port: 0 }])
+        vec![Input { from: stage, port: 0 }]
     }
 
     /// Adds edges to a union. The same edge twice goes through an empty chain, since a stage reads
@@ -460,7 +485,7 @@ fn chain_word(steps: &[Step]) -> &'static str {
 }
 
 /// How an operator is executed, for EXPLAIN.
-pub(super) fn describe_operator(operator: &dyn Operator) -> String {
+fn describe_operator(operator: &dyn Operator) -> String {
     let class = match operator.class() {
         thalweg_core::OperatorClass::Commuting => "commuting",
         thalweg_core::OperatorClass::Sequenced => "sequenced",

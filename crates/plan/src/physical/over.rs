@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_core::graph::{Input, StageKind};
-use thalweg_core::{Error, Operator, Result};
+use thalweg_core::{Error, Result};
 use thalweg_expr::Expr;
 use thalweg_operators::chain::Step;
 use thalweg_operators::over::{
@@ -12,8 +11,7 @@ use thalweg_operators::over::{
 };
 use thalweg_operators::window::LatePolicy;
 
-use super::identity::table_name;
-use super::lower::{Edges, Lowering, describe_operator};
+use super::lower::{Edges, Lowering};
 use super::window::{Prepared, call_of};
 use crate::logical::{
     Node, OverCall, OverFrame, OverFunction, OverWindow, RankFunction, SortKey, TimeAttribute,
@@ -58,7 +56,7 @@ impl Lowering<'_> {
             late: LatePolicy::Drop,
         })?);
         let edges = self.prepare_input(input, prepared)?;
-        let edges = vec![self.add_ranking(node, input, operator, edges, "over")];
+        let edges = self.add_operator(node, input, operator, edges, "over");
         Ok(self.without_prepared(node, edges, input.fields.len(), width))
     }
 
@@ -73,22 +71,6 @@ impl Lowering<'_> {
             columns.map(|(i, f)| (f.column(), Expr::column(place(i), f.column_type.clone())));
         let step = Step::Project(columns.collect());
         self.close_chain(edges, vec![step], node)
-    }
-
-    pub(super) fn add_ranking(
-        &mut self,
-        node: &Node,
-        input: &Node,
-        operator: Arc<dyn Operator>,
-        edges: Edges,
-        kind: &str,
-    ) -> Input {
-        let id = self.identities.give(kind, "", &[node]);
-        let name = format!("{kind} {}", table_name(input));
-        let word = describe_operator(operator.as_ref());
-        let details = vec![node.describe()];
-        let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
-        Input { from: stage, port: 0 }
     }
 }
 

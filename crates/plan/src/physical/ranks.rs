@@ -10,7 +10,8 @@ use thalweg_operators::window::LatePolicy;
 
 use super::lower::{Edges, Lowering};
 use super::window::{sort_key, zone_of_column};
-use crate::logical::{LogicalKind, Node, SortKey, TimeAttribute};
+use crate::logical::changes::window_end_key;
+use crate::logical::{LogicalKind, Node, SortKey};
 
 impl Lowering<'_> {
     pub(super) fn lower_top_n(&mut self, node: &Node) -> Result<Edges> {
@@ -20,13 +21,8 @@ impl Lowering<'_> {
         };
         let rank_column = shows_rank.then(|| node.fields[input.fields.len()].name.clone());
         // Rows of a window are complete when it closes; then their ranks leave, once.
-        let has = |what: fn(TimeAttribute) -> bool| {
-            keys.iter().copied().find(|&key| what(input.fields[key].time))
-        };
-        let ends = has(|time| matches!(time, TimeAttribute::WindowEnd(_)));
-        let starts = has(|time| matches!(time, TimeAttribute::WindowStart(_)));
         let retracts = self.changes.has_updates(input);
-        let window_end = ends.filter(|_| starts.is_some() && !retracts);
+        let window_end = window_end_key(input, keys).filter(|_| !retracts);
         let zone = window_end.and_then(|end| zone_of_column(input, end, self.environment.session));
         let operator = TopN::new(TopNSpec {
             keys: keys.clone(),
@@ -42,8 +38,7 @@ impl Lowering<'_> {
             state_ttl_ms: self.environment.state_ttl_ms,
         })?;
         let operator = Arc::new(operator.in_zone(zone));
-        let edges = self.edges(input)?;
-        Ok(vec![self.add_ranking(node, input, operator, edges, "top")])
+        self.lower_operator(node, input, operator, "top")
     }
 
     /// The first rows of everything, in an order of values.
@@ -67,8 +62,7 @@ impl Lowering<'_> {
             window_end: None,
             state_ttl_ms: self.environment.state_ttl_ms,
         })?);
-        let edges = self.edges(input)?;
-        Ok(vec![self.add_ranking(node, input, operator, edges, "top")])
+        self.lower_operator(node, input, operator, "top")
     }
 
     pub(super) fn lower_deduplicate(
@@ -87,7 +81,6 @@ impl Lowering<'_> {
             state_ttl_ms: self.environment.state_ttl_ms,
             late: LatePolicy::Drop,
         })?);
-        let edges = self.edges(input)?;
-        Ok(vec![self.add_ranking(node, input, operator, edges, "deduplicate")])
+        self.lower_operator(node, input, operator, "deduplicate")
     }
 }

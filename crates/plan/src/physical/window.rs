@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use thalweg_core::graph::{Input, StageKind};
+use thalweg_core::graph::Input;
 use thalweg_core::{Column, Error, Operator, Result, TableSchema};
 use thalweg_expr::{Expr, Session};
 use thalweg_operators::aggregate::AggregateCall;
@@ -16,8 +16,7 @@ use thalweg_operators::window::{
 };
 
 use super::LateData;
-use super::identity::table_name;
-use super::lower::{Edges, Lowering, describe_operator};
+use super::lower::{Edges, Lowering};
 use crate::logical::dag::post_order;
 use crate::logical::{Aggregate, LogicalKind, Node, SortKey, Window, WindowKind, column_of};
 
@@ -153,9 +152,6 @@ impl Lowering<'_> {
         kind: &str,
         policy: LatePolicy,
     ) -> Input {
-        let id = self.identities.give(kind, "", &[node]);
-        let name = format!("{kind} {}", table_name(input));
-        let word = describe_operator(operator.as_ref());
         let late = match policy {
             LatePolicy::Drop => "late rows: counted and dropped".to_string(),
             LatePolicy::Fail => "late rows: the job fails".to_string(),
@@ -165,8 +161,7 @@ impl Lowering<'_> {
             },
         };
         let details = vec![node.describe(), late];
-        let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
-        Input { from: stage, port: 0 }
+        self.add_described(node, (input, kind), operator, edges, details)[0]
     }
 
     /// What happens to late rows. Rows that come from a window carry its time, which is never late.
