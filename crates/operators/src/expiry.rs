@@ -1,5 +1,5 @@
 //! When the state of keys was last written, in processing time, and which of it is too old: Flink's
-//! `table.exec.state.ttl`. Rows that change nothing do not keep a key alive.
+//! `table.exec.state.ttl`. What counts as writing is up to the operator.
 //!
 //! A key is found to be too old when the next row reaches it, or by a sweep that looks at a bounded
 //! number of keys per call. Times of numbers without state mean nothing.
@@ -7,7 +7,7 @@
 /// How many keys a sweep looks at besides as many as rows came.
 const SWEPT_MIN: usize = 256;
 
-pub(super) struct Expiry {
+pub(crate) struct Expiry {
     ttl_ms: i64,
     written_ms: Vec<i64>,
     /// Where the next sweep begins.
@@ -30,6 +30,20 @@ impl Expiry {
 
     pub fn write(&mut self, id: u32, now_ms: i64) {
         self.written_ms[id as usize] = now_ms;
+    }
+
+    /// Rows reach these keys now; those of them whose state was too old by then. `counts` has the rows
+    /// of each key.
+    pub fn reach(&mut self, ids: &[u32], counts: &[i64], now_ms: i64) -> Vec<u32> {
+        self.grow(counts.len());
+        let mut over = Vec::new();
+        for &id in ids {
+            if counts[id as usize] > 0 && self.is_over(id, now_ms) {
+                over.push(id);
+            }
+            self.write(id, now_ms);
+        }
+        over
     }
 
     /// Looks at some more keys; those with state that is too old.

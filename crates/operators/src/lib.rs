@@ -13,6 +13,7 @@
 pub mod aggregate;
 pub mod assigner;
 pub mod chain;
+mod expiry;
 pub mod group;
 pub mod join;
 pub mod keys;

@@ -23,7 +23,6 @@
 //! It has no watermarks of its own and judges no lateness. HAVING is a filter behind it.
 
 mod changes;
-mod expiry;
 mod partition;
 #[cfg(test)]
 mod tests;

@@ -18,8 +18,8 @@ use thalweg_core::{Error, Output, Partition, Piece, Progress, Result, RowKind};
 
 use super::GroupSpec;
 use super::changes::{Changes, Run};
-use super::expiry::Expiry;
 use crate::aggregate::{RunInput, RunningAggregate, Step};
+use crate::expiry::Expiry;
 use crate::keys::KeyTable;
 
 /// How many rows are taken at once: results then stay in the cache until they are put together.
@@ -217,7 +217,8 @@ impl Partition for GroupPartition {
             self.take(&piece, output)?;
         }
         if let Some(expiry) = &mut self.expiry {
-            let over = expiry.sweep(piece.num_rows(), &self.counts, output.wall_ms());
+            let has_rows = |id: u32| self.counts[id as usize] > 0;
+            let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_rows);
             self.forget(&over);
             over.into_iter().for_each(|id| self.keys.release(id));
         }

@@ -1,11 +1,57 @@
-//! Changelogs: their rows with what each does, and what is left of them.
+//! Changelogs: as scripts, as lines of text, as rows with what each does, and what is left of them.
 
-use thalweg_core::RowKind;
+use std::sync::Arc;
 
-use super::Driven;
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_cast::display::array_value_to_string;
+use thalweg_core::text::format_timestamp_millis;
+use thalweg_core::{RowKind, Watermark, WatermarkBefore};
+
 use super::compare::sorted;
 use super::values::rows_of;
+use super::{Driven, Event};
 use crate::reference::Value;
+
+const NO_WATERMARK: WatermarkBefore = WatermarkBefore::All(Watermark::MIN);
+
+/// A script of rows that stay.
+pub fn inserts(batch: &RecordBatch) -> Vec<Event> {
+    vec![Event::Rows { lane: 0, batch: batch.clone(), watermark_before: NO_WATERMARK }]
+}
+
+/// A script of rows that do this.
+pub fn changes(batch: &RecordBatch, kinds: &[RowKind]) -> Vec<Event> {
+    let (batch, kinds) = (batch.clone(), kinds.to_vec());
+    vec![Event::Changes { lane: 0, batch, kinds, watermark_before: NO_WATERMARK }]
+}
+
+/// One line per change, as a golden case has it.
+pub fn lines(driven: &Driven) -> Vec<String> {
+    let each = driven.emitted.iter().zip(&driven.kinds);
+    each.flat_map(|(batch, kinds)| lines_of(batch, kinds.as_ref())).collect()
+}
+
+/// The lines of these rows; without kinds they are inserts.
+pub fn lines_of(batch: &RecordBatch, kinds: Option<&Arc<[RowKind]>>) -> Vec<String> {
+    let line = |row: usize| {
+        let kind = kinds.map_or(RowKind::Insert, |kinds| kinds[row]);
+        let values = batch.columns().iter().map(|column| text(column, row));
+        std::iter::once(kind.short().to_string()).chain(values).collect::<Vec<_>>().join(",")
+    };
+    (0..batch.num_rows()).map(line).collect()
+}
+
+fn text(column: &ArrayRef, row: usize) -> String {
+    if column.is_null(row) {
+        return "\\N".to_string();
+    }
+    match column.as_primitive_opt::<TimestampMillisecondType>() {
+        Some(times) => format_timestamp_millis(times.value(row), 3),
+        None => array_value_to_string(column, row).expect("a printable value"),
+    }
+}
 
 impl Driven {
     /// The rows that left by port 0, in order. Where they are a changelog, the first value of each is

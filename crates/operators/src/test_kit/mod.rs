@@ -27,6 +27,7 @@ use thalweg_core::{
     Progress, Result, Route, RowKind, Watermark, WatermarkBefore,
 };
 
+pub use changes::{changes, inserts, lines, lines_of};
 pub use check::{check_operator, check_transform, drive_transform};
 pub use compare::{assert_same_rows, sorted};
 pub use input::{random_batches, split_rows, stamped};

@@ -24,7 +24,6 @@
 mod changes;
 mod compare;
 mod deduplicate;
-mod expiry;
 mod incoming;
 mod ordered;
 mod partition;

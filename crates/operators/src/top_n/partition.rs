@@ -15,7 +15,6 @@ use thalweg_core::{Opening, Output, Partition, Piece, Progress, Result};
 
 use super::changes::Changes;
 use super::compare::{Compare, Sought};
-use super::expiry::Expiry;
 use super::incoming::Incoming;
 use super::ordered::{Cursor, Entry, Ordered, Prefix};
 use super::ranks::{RankChange, Ranks};
@@ -25,6 +24,7 @@ use super::store::Store;
 use super::unique::Unique;
 use super::windows::Windows;
 use super::{RankFunction, Shared, TopNSpec};
+use crate::expiry::Expiry;
 use crate::join::regular::arena::Place;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;

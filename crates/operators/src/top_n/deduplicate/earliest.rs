@@ -20,8 +20,8 @@ use thalweg_core::{Error, Opening, Output, Partition, Piece, Place, Progress, Re
 
 use super::kept::KeptRows;
 use super::{DeduplicateSpec, rows};
+use crate::expiry::Expiry;
 use crate::keys::{CanonicalOrder, KeyTable};
-use crate::top_n::expiry::Expiry;
 use crate::window::LatePolicy;
 
 /// The most rows of one batch.

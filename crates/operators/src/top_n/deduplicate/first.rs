@@ -8,8 +8,8 @@ use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{Output, Partition, Piece, Place, Progress, Result};
 
 use super::{DeduplicateSpec, rows};
+use crate::expiry::Expiry;
 use crate::keys::KeyTable;
-use crate::top_n::expiry::Expiry;
 
 pub(super) struct FirstArrivals {
     spec: Arc<DeduplicateSpec>,

@@ -9,10 +9,10 @@ use thalweg_core::{Output, Partition, Piece, Progress, Result, RowKind};
 
 use super::kept::KeptRows;
 use super::{DeduplicateBy, DeduplicateSpec, rows};
+use crate::expiry::Expiry;
 use crate::join::regular::arena::Place;
 use crate::keys::KeyTable;
 use crate::top_n::changes::Changes;
-use crate::top_n::expiry::Expiry;
 
 pub(super) struct LastRows {
     spec: Arc<DeduplicateSpec>,

@@ -6,18 +6,12 @@ mod random;
 mod reference;
 mod state;
 
-use std::sync::Arc;
-
-use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampMillisecondType;
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_cast::display::array_value_to_string;
-use thalweg_core::text::format_timestamp_millis;
-use thalweg_core::{Column, DataType, RowKind, TableSchema, Watermark, WatermarkBefore};
+use arrow_array::{ArrayRef, RecordBatch};
+use thalweg_core::{Column, DataType, TableSchema};
 
 use super::{RankFunction, TopN, TopNSpec};
 use crate::sort::SortKey;
-use crate::test_kit::{Driven, Event};
+use crate::test_kit::{changes, inserts, lines, lines_of};
 
 fn table(columns: &[(&str, DataType)]) -> TableSchema {
     let column =
@@ -52,43 +46,4 @@ fn operator(spec: TopNSpec) -> TopN {
 
 fn batch(input: &TableSchema, columns: Vec<ArrayRef>) -> RecordBatch {
     RecordBatch::try_new(input.arrow(), columns).expect("columns of the table")
-}
-
-const NO_WATERMARK: WatermarkBefore = WatermarkBefore::All(Watermark::MIN);
-
-fn inserts(batch: &RecordBatch) -> Vec<Event> {
-    vec![Event::Rows { lane: 0, batch: batch.clone(), watermark_before: NO_WATERMARK }]
-}
-
-fn changes(batch: &RecordBatch, kinds: &[RowKind]) -> Vec<Event> {
-    let (batch, kinds) = (batch.clone(), kinds.to_vec());
-    vec![Event::Changes { lane: 0, batch, kinds, watermark_before: NO_WATERMARK }]
-}
-
-/// One line per change, as a golden case has it.
-fn lines(driven: &Driven) -> Vec<String> {
-    let mut lines = Vec::new();
-    for (batch, kinds) in driven.emitted.iter().zip(&driven.kinds) {
-        lines.extend(lines_of(batch, kinds.as_ref()));
-    }
-    lines
-}
-
-fn lines_of(batch: &RecordBatch, kinds: Option<&Arc<[RowKind]>>) -> Vec<String> {
-    let line = |row: usize| {
-        let kind = kinds.map_or(RowKind::Insert, |kinds| kinds[row]);
-        let values = batch.columns().iter().map(|column| text(column, row));
-        std::iter::once(kind.short().to_string()).chain(values).collect::<Vec<_>>().join(",")
-    };
-    (0..batch.num_rows()).map(line).collect()
-}
-
-fn text(column: &ArrayRef, row: usize) -> String {
-    if column.is_null(row) {
-        return "\\N".to_string();
-    }
-    match column.as_primitive_opt::<TimestampMillisecondType>() {
-        Some(times) => format_timestamp_millis(times.value(row), 3),
-        None => array_value_to_string(column, row).expect("a printable value"),
-    }
 }
