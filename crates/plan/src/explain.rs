@@ -1,10 +1,23 @@
-//! EXPLAIN: the logical plan as a tree, then the stages that would run.
+//! EXPLAIN: the logical plan as a tree, then the stages that would run; in words, or as a picture
+//! ([`graphviz`]).
+
+pub mod graphviz;
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::logical::{LogicalPlan, Node};
 use crate::physical::{PhysicalPlan, StageDescription};
+
+/// How EXPLAIN shows a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExplainFormat {
+    /// In words, indented.
+    #[default]
+    Text,
+    /// As a graph in the DOT language of Graphviz.
+    Graphviz,
+}
 
 /// The plan in words. `order` is the contract about order (`pipeline.order`), and what weakens it.
 pub fn explain(plan: &PhysicalPlan, order: &str) -> String {

@@ -16,7 +16,8 @@ use crate::ast::{Insert, Name, Query, Statement, StatementKind};
 use crate::bind::functions::AGGREGATES;
 use crate::bind::{Binder, UserAggregates};
 use crate::catalog::{self, Catalog, Settings, TextRows};
-use crate::explain::explain;
+use crate::explain::graphviz::graphviz;
+use crate::explain::{ExplainFormat, explain};
 use crate::logical::changes::Changes;
 use crate::physical::{self, LateData, Output, PhysicalPlan, PlanEnvironment, Target};
 
@@ -198,6 +199,11 @@ impl Planner {
 
     /// How a statement would run, in words. Opens nothing.
     pub fn explain(&self, statement: &Statement) -> Result<String> {
+        self.explain_as(statement, ExplainFormat::Text)
+    }
+
+    /// How a statement would run. Opens nothing.
+    pub fn explain_as(&self, statement: &Statement, format: ExplainFormat) -> Result<String> {
         let plan = match &statement.kind {
             StatementKind::Insert(insert) => {
                 self.lower_inserts(std::slice::from_ref(insert), true)?
@@ -206,7 +212,7 @@ impl Planner {
             StatementKind::Select(query) => {
                 self.lower_select(query, &mut |_| Ok(physical::no_sink()), true)?
             }
-            StatementKind::Explain(inner) => return self.explain(inner),
+            StatementKind::Explain(inner) => return self.explain_as(inner, format),
             _ => {
                 return Err(Error::plan("EXPLAIN takes INSERT, a statement set or a query")
                     .at(statement.span));
@@ -217,7 +223,10 @@ impl Planner {
         if settings.order().is_ordered() && settings.allows_nondeterministic() {
             order.push_str(" (runs may differ: 'pipeline.order.allow-nondeterministic' is set)");
         }
-        Ok(explain(&plan, &order))
+        Ok(match format {
+            ExplainFormat::Text => explain(&plan, &order),
+            ExplainFormat::Graphviz => graphviz(&plan, &order),
+        })
     }
 
     /// The names and types of a query's result.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use thalweg_connectors::output;
+use thalweg_plan::explain::ExplainFormat;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,8 +55,18 @@ an error, 1 (with --flink) Thalweg runs the file and Apache Flink would refuse i
     /// Show how the queries of a file would run
     #[command(after_help = "\
 For each INSERT, statement set and SELECT: the logical plan with types and time attributes, and the
-stages that would run, with their keys, watermark rule and late policy. Nothing is opened.")]
+stages that would run, with their keys, watermark rule and late policy. Nothing is opened.
+
+As a picture:
+  thalweg explain --format dot delays.sql | dot -Tsvg > delays.svg")]
     Explain(ExplainArguments),
+    /// Print what makes a shell complete commands and options
+    #[command(after_help = "\
+Examples:
+  thalweg completions bash > ~/.local/share/bash-completion/completions/thalweg
+  thalweg completions zsh  > ~/.zfunc/_thalweg
+  thalweg completions fish > ~/.config/fish/completions/thalweg.fish")]
+    Completions(CompletionArguments),
 }
 
 /// Where the statements come from and what they may touch.
@@ -147,6 +158,34 @@ pub struct ExplainArguments {
     /// Worker threads to plan for [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
+    /// In words, or as a graph for Graphviz
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: PlanFormat,
+}
+
+/// `thalweg completions`
+#[derive(Args, Debug)]
+pub struct CompletionArguments {
+    /// The shell that is to complete commands
+    pub shell: clap_complete::Shell,
+}
+
+/// How plans print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlanFormat {
+    /// In words
+    Text,
+    /// The DOT language of Graphviz
+    Dot,
+}
+
+impl From<PlanFormat> for ExplainFormat {
+    fn from(format: PlanFormat) -> Self {
+        match format {
+            PlanFormat::Text => ExplainFormat::Text,
+            PlanFormat::Dot => ExplainFormat::Graphviz,
+        }
+    }
 }
 
 /// When messages are colored.

@@ -63,7 +63,8 @@ pub fn explain(arguments: &ExplainArguments) -> u8 {
             ..source.session_options(&arguments.script)?
         };
         let text = substituted(source, &arguments.script)?;
-        let explained = Session::new(options).and_then(|mut session| session.explain(&text));
+        let explained = Session::new(options)
+            .and_then(|mut session| session.explain(&text, arguments.format.into()));
         let plans = explained.map_err(|error| Failure { error, text: Some(text) })?;
         print(&plans.join("\n"))?;
         Ok(0)

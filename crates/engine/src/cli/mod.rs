@@ -21,12 +21,12 @@ mod units;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use thalweg_connectors::output;
 use thalweg_core::{Error, ErrorKind};
 use thalweg_plan::diagnostic;
 
-use arguments::{Arguments, ColorChoice, Command, ScriptArguments};
+use arguments::{Arguments, ColorChoice, Command, CompletionArguments, ScriptArguments};
 use source::ScriptSource;
 
 /// The job failed.
@@ -43,8 +43,19 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Validate(arguments) => check::validate(&arguments),
         Command::Explain(arguments) => check::explain(&arguments),
+        Command::Completions(arguments) => completions(&arguments),
     };
     ExitCode::from(status)
+}
+
+/// Prints a shell's completion script; returns the exit status.
+fn completions(arguments: &CompletionArguments) -> u8 {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), "thalweg", &mut script);
+    match run::print(&String::from_utf8_lossy(&script)) {
+        Ok(()) => 0,
+        Err(error) => Failure::plain(error).tell(None, ColorChoice::Auto),
+    }
 }
 
 /// Reads the statements, does something with them and tells an error; returns the exit status.

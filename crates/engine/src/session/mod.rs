@@ -33,6 +33,7 @@ use thalweg_core::{Error, Result, Sink, TableSchema};
 pub use thalweg_expr::ScalarFunction;
 pub use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
 use thalweg_plan::ast::{Statement, StatementKind};
+use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::parser::parse_script_with_notes;
 use thalweg_plan::{Planner, PlannerOptions, ResultTable};
 use thalweg_runtime::Report;
@@ -110,7 +111,7 @@ impl Session {
         for note in &script.notes {
             observer.note(&Error::plan(note.message.clone()).at(note.span));
         }
-        statement::rehearse(&mut self.planner.fork(), &script.statements)?;
+        statement::rehearse(&mut self.planner.fork(), &script.statements, ExplainFormat::Text)?;
         let mut report = ScriptReport::default();
         for statement in &script.statements {
             if observer.is_stopped() {
@@ -158,7 +159,7 @@ impl Session {
     /// Plans a script without running or opening anything; how many statements it has.
     pub fn validate(&mut self, text: &str) -> Result<usize> {
         let statements = parse_script_with_notes(text)?.statements;
-        statement::rehearse(&mut self.planner.fork(), &statements)?;
+        statement::rehearse(&mut self.planner.fork(), &statements, ExplainFormat::Text)?;
         Ok(statements.len())
     }
 
@@ -170,9 +171,9 @@ impl Session {
     }
 
     /// How each INSERT, statement set and SELECT of a script would run.
-    pub fn explain(&mut self, text: &str) -> Result<Vec<String>> {
+    pub fn explain(&mut self, text: &str, format: ExplainFormat) -> Result<Vec<String>> {
         let statements = parse_script_with_notes(text)?.statements;
-        statement::rehearse(&mut self.planner.fork(), &statements)
+        statement::rehearse(&mut self.planner.fork(), &statements, format)
     }
 }
 

@@ -6,6 +6,7 @@ use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::{Column, DataType, Error, OrderContract, Result, Sink, TableSchema};
 use thalweg_plan::ast::{Statement, StatementKind};
+use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::physical::PhysicalPlan;
 use thalweg_plan::{Planner, ResultTable};
 use thalweg_runtime::{Report, RunOptions};
@@ -17,13 +18,19 @@ use super::{JobDescription, JobReport, Observer, Session, settings};
 
 /// Plans every statement in order, as if the script ran, and opens nothing. Returns the plans of
 /// those that would be jobs.
-pub(super) fn rehearse(planner: &mut Planner, statements: &[Statement]) -> Result<Vec<String>> {
+pub(super) fn rehearse(
+    planner: &mut Planner,
+    statements: &[Statement],
+    format: ExplainFormat,
+) -> Result<Vec<String>> {
     let mut plans = Vec::new();
     for statement in statements {
         let rehearsed = match &statement.kind {
             StatementKind::Insert(_)
             | StatementKind::StatementSet(_)
-            | StatementKind::Select(_) => planner.explain(statement).map(|plan| plans.push(plan)),
+            | StatementKind::Select(_) => {
+                planner.explain_as(statement, format).map(|plan| plans.push(plan))
+            }
             StatementKind::Explain(inner) => planner.explain(inner).map(drop),
             _ => planner.execute_ddl(statement).map(drop),
         };

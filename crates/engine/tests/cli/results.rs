@@ -64,6 +64,27 @@ fn explain_prints_a_plan_and_runs_nothing() {
 }
 
 #[test]
+fn explain_draws_a_plan() {
+    let workspace = Workspace::new("graphviz");
+    workspace.write("job.sql", &format!("{EVENTS_TABLE} SELECT SUM(n) FROM events WHERE n > 1;"));
+    let drawn = workspace.run(&["explain", "--format", "dot", "job.sql"]).rows().join("\n");
+    assert_holds(
+        &drawn,
+        &["digraph plan {", "cluster_logical", "cluster_stages", "n0 -> n1;", "s0 -> s1;"],
+    );
+    assert_eq!(drawn.matches('{').count(), drawn.matches('}').count(), "{drawn}");
+}
+
+#[test]
+fn shells_learn_the_commands() {
+    let workspace = Workspace::new("completions");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = workspace.run(&["completions", shell]).rows().join("\n");
+        assert_holds(&script, &["validate", "memory-limit"]);
+    }
+}
+
+#[test]
 fn parameters_and_settings_reach_the_statements() {
     let workspace = Workspace::new("parameters");
     let run = workspace.run(&[
