@@ -4,11 +4,14 @@
 //! that is taken back before it was there counts nothing.
 //!
 //! Rows are kept in memory until the input ends, as many as the result has. They are shown in the
-//! order in which they came in last.
+//! order in which they came in last. On a terminal the newest ones are shown while the job runs
+//! ([`LiveView`]).
 
 use arrow_array::RecordBatch;
 use thalweg_core::{DataType, Result, RowKind, Sink, TableSchema};
 use thalweg_operators::keys::KeyTable;
+
+use super::live_view::LiveView;
 
 /// Rows that are shown at once, so that a large result need not be in memory twice.
 const SHOWN_ROWS: usize = 8192;
@@ -22,6 +25,10 @@ pub struct FinalResult {
     counts: Vec<u64>,
     came: Vec<u64>,
     clock: u64,
+    /// Where people watch.
+    view: Option<LiveView>,
+    /// False if the view shows the rows as they are.
+    is_stale: bool,
 }
 
 impl FinalResult {
@@ -33,7 +40,25 @@ impl FinalResult {
         let types: Vec<DataType> =
             schema.columns.iter().map(|column| column.column_type.data_type.clone()).collect();
         let rows = KeyTable::new(&types)?;
-        Ok(FinalResult { inner, schema, rows, counts: Vec::new(), came: Vec::new(), clock: 0 })
+        let (counts, came) = (Vec::new(), Vec::new());
+        let (view, is_stale) = (None, false);
+        Ok(FinalResult { inner, schema, rows, counts, came, clock: 0, view, is_stale })
+    }
+
+    /// Shows the rows here as well, while they change.
+    #[must_use]
+    pub fn with_view(mut self, view: Option<LiveView>) -> Self {
+        self.view = view;
+        self
+    }
+
+    fn draw(&mut self) -> Result<()> {
+        let left = self.left();
+        let Some(view) = &mut self.view else { return Ok(()) };
+        let shown = &left[left.len().saturating_sub(view.rows_max())..];
+        let batch = RecordBatch::try_new(self.schema.arrow(), self.rows.take_keys(shown)?)?;
+        self.is_stale = false;
+        view.draw(&batch, left.len())
     }
 
     fn apply(&mut self, id: u32, kind: RowKind) {
@@ -81,12 +106,23 @@ impl Sink for FinalResult {
             self.came.resize(most, 0);
             self.apply(ids[0], kinds.map_or(RowKind::Insert, |kinds| kinds[row]));
         }
+        self.is_stale = true;
+        if self.view.as_ref().is_some_and(|view| view.rest().is_zero()) {
+            self.draw()?;
+        }
         Ok(())
     }
     fn flush(&mut self) -> Result<()> {
-        Ok(())
+        match &self.view {
+            Some(view) if self.is_stale => std::thread::sleep(view.rest()),
+            _ => return Ok(()),
+        }
+        self.draw()
     }
     fn finish(&mut self) -> Result<()> {
+        if let Some(view) = &mut self.view {
+            view.clear()?;
+        }
         for ids in self.left().chunks(SHOWN_ROWS) {
             let columns = self.rows.take_keys(ids)?;
             let batch = RecordBatch::try_new(self.schema.arrow(), columns)?;

@@ -10,6 +10,7 @@ mod arguments;
 mod check;
 mod final_result;
 mod interrupt;
+mod live_view;
 mod panic;
 mod progress;
 mod run;

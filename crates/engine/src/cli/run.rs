@@ -14,6 +14,7 @@ use thalweg_runtime::{JobControl, Report};
 use super::arguments::{ColorChoice, RunArguments};
 use super::final_result::FinalResult;
 use super::interrupt::Interrupt;
+use super::live_view::LiveView;
 use super::progress::Progress;
 use super::screen::{self, Screen};
 use super::source::ScriptSource;
@@ -119,7 +120,15 @@ impl Observer for Console {
         let writer = ResultWriter::new(self.format, schema.clone(), null_text, zone, out)
             .with_changelog(table.has_updates && !is_final);
         let sink = Box::new(QuerySink::new("result", writer));
-        if is_final { Ok(Box::new(FinalResult::new(sink, schema)?)) } else { Ok(sink) }
+        if !is_final {
+            return Ok(sink);
+        }
+        let is_watched = self.format == Format::Table && std::io::stdout().is_terminal();
+        let view = is_watched.then(|| {
+            let out = Box::new(std::io::stdout());
+            LiveView::new(out, schema.clone(), self.null_text.clone(), zone)
+        });
+        Ok(Box::new(FinalResult::new(sink, schema)?.with_view(view)))
     }
 
     fn explanation(&mut self, text: &str) -> Result<()> {
