@@ -31,6 +31,10 @@ pub fn explain(plan: &PhysicalPlan, order: &str) -> String {
     for (place, stage) in plan.stages.iter().enumerate() {
         write_stage(&mut text, place, stage);
     }
+    for note in &plan.notes {
+        let _ = writeln!(text, "\nnote: {}", note.message());
+        let _ = note.help().map(|help| writeln!(text, "      {help}"));
+    }
     text
 }
 

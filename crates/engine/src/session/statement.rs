@@ -155,6 +155,9 @@ impl Session {
         limit: Option<LimitSwitch>,
         observer: &mut dyn Observer,
     ) -> Result<JobReport> {
+        for note in &plan.notes {
+            observer.note(note);
+        }
         let mut options = self.run_options()?;
         let job = JobDescription {
             name: self.job_name(what),

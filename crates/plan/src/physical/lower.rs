@@ -16,6 +16,7 @@ use thalweg_operators::sort::SortLimit;
 use super::chain::{describe_steps, step_of};
 use super::identity::{Identities, table_name};
 use super::late::LateRows;
+use super::notes::notes;
 use super::scan::{delivered_names, plan_scan};
 use super::values::ValuesSource;
 use super::{LateData, Output, PhysicalPlan, PlanEnvironment, StageDescription, Target};
@@ -119,6 +120,7 @@ impl<'a> Lowering<'a> {
             graph: self.graph,
             stages: self.stages,
             is_bounded: self.is_bounded,
+            notes: notes(&logical, self.environment),
             logical,
         })
     }

@@ -13,6 +13,7 @@ mod identity;
 mod join;
 mod late;
 mod lower;
+mod notes;
 mod ordered;
 mod over;
 mod ranks;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use thalweg_core::connector::{Connectors, TableRequest};
 use thalweg_core::graph::Graph;
 use thalweg_core::shim::SharedClock;
-use thalweg_core::{OrderContract, Result, Sink, Span};
+use thalweg_core::{Error, OrderContract, Result, Sink, Span};
 use thalweg_expr::Session;
 
 use crate::bind::table::ResolvedTable;
@@ -102,6 +103,8 @@ pub struct PhysicalPlan {
     pub stages: Vec<StageDescription>,
     /// True if the job ends by itself.
     pub is_bounded: bool,
+    /// What its author may not want.
+    pub notes: Vec<Error>,
     /// The logical plan that it was made from.
     pub logical: Vec<Node>,
 }

@@ -358,3 +358,25 @@ fn rows_without_a_time_have_no_place_in_event_time() {
     let sorted = table("n INT", ", 'source.sort-within' = '1 h'");
     assert!(help(sorted.replace("event_time", "epoch")).contains("WATERMARK"));
 }
+
+#[test]
+fn a_join_that_keeps_everything_is_noted() {
+    let notes = |settings: &str, query: &str| {
+        let tables = ["a", "b"].map(|name| {
+            format!(
+                "CREATE TABLE {name} (k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) \
+                 WITH ('connector'='stream');\n"
+            )
+        });
+        let script = format!("{}{settings}SELECT a.k FROM {query}", tables.concat());
+        plan(&script).expect("it plans").notes
+    };
+    let noted = notes("", "a JOIN b ON a.k = b.k");
+    assert_eq!(noted.len(), 1);
+    assert!(noted[0].message().contains("the join of a and b keeps every row"), "{noted:?}");
+    let expires = notes("SET 'table.exec.state.ttl' = '1 h';", "a JOIN b ON a.k = b.k");
+    assert!(expires.is_empty(), "{expires:?}");
+    let bounded =
+        notes("", "a JOIN b ON a.k = b.k AND a.ts BETWEEN b.ts AND b.ts + INTERVAL '1' HOUR");
+    assert!(bounded.is_empty(), "{bounded:?}");
+}
