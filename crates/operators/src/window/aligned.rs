@@ -121,8 +121,10 @@ pub(super) fn row_order(bundle: &Bundle) -> RowOrder {
     RowOrder { lane: stamps.lane, epoch: stamps.epoch, ordinal: stamps.ordinal }
 }
 
-/// Watermarks matter that close a window: the ends of windows, as instants.
-fn interest(ends: Grid, zone: Option<Tz>) -> Grid {
+/// The watermarks that close a window of this kind: where windows end, as instants. With a zone
+/// windows follow its wall clock.
+pub fn closing_watermarks(window: WindowSpec, zone: Option<Tz>) -> Grid {
+    let ends = window.ends();
     let Grid { mut period_ms, offset_ms } = ends;
     if !Zone::new(zone).is_identity() {
         // Clocks differ from UTC by quarters of an hour, so among the points of the finest grid
@@ -151,7 +153,7 @@ impl Operator for WindowAggregate {
     }
     fn watermark_interest(&self) -> WatermarkInterest {
         let spec = &self.shared.spec;
-        WatermarkInterest::Grids(vec![interest(spec.window.ends(), spec.zone)])
+        WatermarkInterest::Grids(vec![closing_watermarks(spec.window, spec.zone)])
     }
     fn ports(&self) -> usize {
         if self.shared.spec.late == LatePolicy::Emit { 2 } else { 1 }

@@ -25,7 +25,7 @@ mod spec;
 mod tree;
 mod zone;
 
-pub use aligned::{WindowAggregate, WindowAggregateSpec};
+pub use aligned::{WindowAggregate, WindowAggregateSpec, closing_watermarks};
 pub use output::LatePolicy;
 pub use sessions::{SessionAggregate, SessionSpec};
 pub use spec::WindowSpec;

@@ -16,7 +16,7 @@ use thalweg_operators::window::LatePolicy;
 
 use super::identity::table_name;
 use super::lower::{Edges, Lowering};
-use super::window::{Prepared, zone_of_column};
+use super::window::{Prepared, ends_of_column, zone_of_column};
 use crate::bind::strip::conjunction;
 use crate::logical::{JoinBound, JoinCondition, JoinKind, Node};
 
@@ -123,7 +123,11 @@ impl Lowering<'_> {
                     right_window,
                     residual,
                 })?;
-                Arc::new(join.in_zone(zone))
+                let join = join.in_zone(zone);
+                match ends_of_column(left, left_window.1, self.environment.session)? {
+                    Some(ends) => Arc::new(join.ending_at(vec![ends])),
+                    None => Arc::new(join),
+                }
             }
             JoinBound::Version { left_time, right_time } => {
                 Arc::new(TemporalJoin::new(TemporalJoinSpec {

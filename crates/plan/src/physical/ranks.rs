@@ -9,7 +9,7 @@ use thalweg_operators::top_n::{
 use thalweg_operators::window::LatePolicy;
 
 use super::lower::{Edges, Lowering};
-use super::window::{sort_key, zone_of_column};
+use super::window::{ends_of_column, sort_key, zone_of_column};
 use crate::logical::changes::window_end_key;
 use crate::logical::{LogicalKind, Node, SortKey};
 
@@ -24,6 +24,10 @@ impl Lowering<'_> {
         let retracts = self.changes.has_updates(input);
         let window_end = window_end_key(input, keys).filter(|_| !retracts);
         let zone = window_end.and_then(|end| zone_of_column(input, end, self.environment.session));
+        let ends = match window_end {
+            Some(end) => ends_of_column(input, end, self.environment.session)?,
+            None => None,
+        };
         let operator = TopN::new(TopNSpec {
             keys: keys.clone(),
             order: order.iter().map(sort_key).collect(),
@@ -37,8 +41,12 @@ impl Lowering<'_> {
             window_end,
             state_ttl_ms: self.environment.state_ttl_ms,
         })?;
-        let operator = Arc::new(operator.in_zone(zone));
-        self.lower_operator(node, input, operator, "top")
+        let operator = operator.in_zone(zone);
+        let operator = match ends {
+            Some(ends) => operator.ending_at(vec![ends]),
+            None => operator,
+        };
+        self.lower_operator(node, input, Arc::new(operator), "top")
     }
 
     /// The first rows of everything, in an order of values.

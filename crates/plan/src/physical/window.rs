@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use thalweg_core::graph::Input;
+use thalweg_core::time::Grid;
 use thalweg_core::{Column, Error, Operator, Result, TableSchema};
 use thalweg_expr::{Expr, Session};
 use thalweg_operators::aggregate::AggregateCall;
@@ -13,6 +14,7 @@ use thalweg_operators::chain::Step;
 use thalweg_operators::temporal_sort::TemporalSort;
 use thalweg_operators::window::{
     LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec, WindowSpec,
+    closing_watermarks,
 };
 
 use super::LateData;
@@ -205,15 +207,33 @@ pub(super) fn zone_of_column(
     column: usize,
     session: &Session,
 ) -> Option<chrono_tz::Tz> {
+    zone(&window_of_column(node, column)?, session)
+}
+
+/// Where the windows end of which this column of a node is the end (or the start), if that is known
+/// beforehand: the watermarks there are the only ones that matter.
+pub(super) fn ends_of_column(
+    node: &Node,
+    column: usize,
+    session: &Session,
+) -> Result<Option<Grid>> {
+    let Some(window) = window_of_column(node, column) else { return Ok(None) };
+    if matches!(window.kind, WindowKind::Session { .. }) {
+        return Ok(None);
+    }
+    Ok(Some(closing_watermarks(window_spec(window.kind)?, zone(&window, session))))
+}
+
+/// The windows that this column of a node tells.
+fn window_of_column(node: &Node, column: usize) -> Option<Window> {
     let id = node.fields[column].time.window()?;
     let below = post_order(std::slice::from_ref(node));
-    let is_instant = |node: &Node| match &node.kind {
+    below.iter().find_map(|node| match &node.kind {
         LogicalKind::WindowRows { window, .. } | LogicalKind::WindowAggregate { window, .. } => {
-            window.id == id && window.is_instant
+            (window.id == id).then(|| window.clone())
         }
-        _ => false,
-    };
-    below.iter().any(is_instant).then_some(session.zone)
+        _ => None,
+    })
 }
 
 /// The session's zone where windows follow the wall clock of instants.
