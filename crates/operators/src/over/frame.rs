@@ -63,7 +63,10 @@ impl FrameAggregates {
             Ok(Call {
                 argument: call.argument.map(place),
                 filter: call.filter.map(place),
-                states: call.running(argument, is_bounded)?,
+                states: match is_bounded {
+                    true => call.running_oldest_first(argument)?,
+                    false => call.running(argument, false)?,
+                },
             })
         };
         let calls = calls.iter().map(build).collect::<Result<Vec<_>>>()?;

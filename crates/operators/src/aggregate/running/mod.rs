@@ -13,6 +13,7 @@
 //! |---|---|---|---|
 //! | inserts only | the best value | the first, the last value | sums and counts |
 //! | retractions | a counted, sorted multiset | all values by arrival | the same sums and counts |
+//! | retractions of the oldest | a monotonic queue | | |
 //!
 //! What is taken back without being there is ignored wherever values are kept; sums cannot tell and
 //! take it out. Of several equal values FIRST_VALUE and LAST_VALUE give the oldest back, as Flink
@@ -23,6 +24,7 @@ mod bytes;
 mod column;
 mod distinct;
 mod numbers;
+mod oldest_first;
 mod pairs;
 mod ranked;
 mod sequence;

@@ -1,0 +1,161 @@
+//! MIN and MAX over frames, where what is taken back is always the oldest value: a monotonic queue per
+//! group.
+//!
+//! A value that came before a better one (or an equal one) can never be the best again, for it leaves
+//! first. So only values without a better one behind them are kept, worse and worse towards the newest
+//! one: the first is the best. A row costs a constant time on average, and values at random a queue of
+//! about the logarithm of the frame's rows.
+//!
+//! **Invariant:** `added` and `left` count the values of a group that came and went; an entry carries
+//! the number of its value, so the front leaves exactly when its own value does. That holds because a
+//! row is let through by FILTER, and is NULL, on its way out as it was on its way in.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType, Float32Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalYearMonthType,
+    Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType,
+};
+use arrow_array::{ArrayRef, ArrowNativeTypeOp};
+use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
+use thalweg_core::{DataType, Error, Result};
+
+use super::super::extremes::with_primitive;
+use super::super::{AggregateCall, AggregateFunction};
+use super::pairs::Pairs;
+use super::{RunInput, RunningAggregate, is_taken};
+
+impl AggregateCall {
+    /// As [`AggregateCall::running`], for rows that are taken back in the sequence in which they came.
+    pub fn running_oldest_first(
+        &self,
+        argument: Option<&DataType>,
+    ) -> Result<Box<dyn RunningAggregate>> {
+        let is_max = matches!(self.function, AggregateFunction::Max);
+        let (true, Some(data_type)) =
+            (is_max || matches!(self.function, AggregateFunction::Min), argument)
+        else {
+            return self.running(argument, true);
+        };
+        let arrow = data_type.arrow();
+        macro_rules! numbers {
+            ($type:ty) => {
+                Ok(match is_max {
+                    true => Box::new(Queues::<$type, true>::new(arrow)),
+                    false => Box::new(Queues::<$type, false>::new(arrow)),
+                })
+            };
+        }
+        with_primitive!(arrow.clone(), numbers, self.running(argument, true))
+    }
+}
+
+/// The values of a group that can still become the best, with their numbers.
+struct Queue<N> {
+    values: VecDeque<(N, u64)>,
+    added: u64,
+    left: u64,
+}
+
+impl<N> Default for Queue<N> {
+    fn default() -> Self {
+        Queue { values: VecDeque::new(), added: 0, left: 0 }
+    }
+}
+
+impl<N: ArrowNativeTypeOp> Queue<N> {
+    #[inline(always)]
+    fn best(&self) -> Option<N> {
+        self.values.front().map(|&(value, _)| value)
+    }
+
+    #[inline(always)]
+    fn add<const MAX: bool>(&mut self, value: N) {
+        let stays = if MAX { Ordering::Greater } else { Ordering::Less };
+        while self.values.back().is_some_and(|(last, _)| last.compare(value) != stays) {
+            self.values.pop_back();
+        }
+        self.values.push_back((value, self.added));
+        self.added += 1;
+    }
+
+    #[inline(always)]
+    fn take_back(&mut self) {
+        if self.values.front().is_some_and(|&(_, number)| number == self.left) {
+            self.values.pop_front();
+        }
+        self.left += 1;
+    }
+
+    fn clear(&mut self) {
+        self.values.clear();
+        (self.added, self.left) = (0, 0);
+    }
+}
+
+/// A queue for each group.
+struct Queues<T: ArrowPrimitiveType, const MAX: bool> {
+    groups: Vec<Queue<T::Native>>,
+    /// The values of all queues.
+    kept: usize,
+    result: Arrow,
+    types: PhantomData<fn() -> T>,
+}
+
+impl<T: ArrowPrimitiveType, const MAX: bool> Queues<T, MAX> {
+    fn new(result: Arrow) -> Self {
+        Queues { groups: Vec::new(), kept: 0, result, types: PhantomData }
+    }
+}
+
+impl<T: ArrowPrimitiveType, const MAX: bool> RunningAggregate for Queues<T, MAX>
+where
+    T::Native: Send,
+{
+    fn grow(&mut self, groups: usize) {
+        if self.groups.len() < groups {
+            self.groups.resize_with(groups, Queue::default);
+        }
+    }
+    fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
+        let array = input
+            .column()?
+            .as_primitive_opt::<T>()
+            .ok_or_else(|| Error::internal("an argument's column is not of its declared type"))?;
+        let taken = input.taken();
+        let mut pairs = Pairs::<T>::new(input.ids.len());
+        for (place, (&id, &value)) in input.ids.iter().zip(array.values()).enumerate() {
+            let (step, queue) = (input.step(place), &mut self.groups[id as usize]);
+            let kept = queue.values.len();
+            if step.begins() {
+                queue.clear();
+            }
+            let before = queue.best();
+            if is_taken(taken.as_ref(), place) {
+                match step.retracts() {
+                    true => queue.take_back(),
+                    false => queue.add::<MAX>(value),
+                }
+            }
+            pairs.push(before, queue.best());
+            self.kept = self.kept + queue.values.len() - kept;
+        }
+        Ok(pairs.finish(&self.result))
+    }
+    fn reset(&mut self, ids: &[u32]) {
+        for &id in ids {
+            let queue = std::mem::take(&mut self.groups[id as usize]);
+            self.kept -= queue.values.len();
+        }
+    }
+    fn bytes(&self) -> usize {
+        // A queue that grows doubles.
+        self.groups.capacity() * size_of::<Queue<T::Native>>()
+            + self.kept * 2 * size_of::<(T::Native, u64)>()
+    }
+}
