@@ -25,7 +25,7 @@ use crate::metrics::{LatencyHistogram, LatencyPercentiles, MetricsSnapshot, Stag
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
 use crate::scheduler::meter::Measuring;
-use crate::stage::{SinkMessage, SinkRun, SourceRun, SourceState, StageRun, StageRunKind};
+use crate::stage::{Item, SinkMessage, SinkRun, SourceRun, SourceState, StageRun, StageRunKind};
 use crate::topology::Topology;
 
 mod build;
@@ -173,6 +173,24 @@ impl Job {
             }
         }
         Ok(())
+    }
+
+    /// Calls the partitions that wait for a time which the clock has reached.
+    fn tick_cells(&self) {
+        if self.ordered.is_some() {
+            return;
+        }
+        let wall_ms = self.options.clock.wall_ms();
+        for (place, stage) in self.stages.iter().enumerate() {
+            let StageRunKind::Operator(operator) = &stage.kind else { continue };
+            for (number, cell) in operator.cells.iter().enumerate() {
+                let is_due = cell.ticks_at.load(Ordering::Relaxed) <= wall_ms;
+                // One at a time: the mailbox's owner takes the mark back when the call is done.
+                if is_due && !cell.is_ticking.swap(true, Ordering::AcqRel) {
+                    self.post(place, number, cell, Item::Tick);
+                }
+            }
+        }
     }
 
     /// False where a sequence is promised that the clock must not change.
@@ -437,6 +455,7 @@ impl RunningJob {
             let guard = job.changed.0.lock().expect("no panic under this lock");
             drop(job.changed.1.wait_timeout(guard, TICK).expect("no panic under this lock"));
             job.look_for_idle_inputs()?;
+            job.tick_cells();
             // Twice in a row: a task without rows may be in no queue while it is executed.
             drained_ticks =
                 if job.is_stopping() && job.is_drained() { drained_ticks + 1 } else { 0 };

@@ -139,6 +139,8 @@ fn stage_kind(
                     barriers: AtomicUsize::new(0),
                     finished: AtomicU64::new(0),
                     wakes_at: AtomicI64::new(i64::MIN),
+                    ticks_at: AtomicI64::new(i64::MAX),
+                    is_ticking: AtomicBool::new(false),
                     state: Mutex::new(CellState {
                         partition: operator.open(Opening {
                             partition: cell,
