@@ -141,8 +141,15 @@ fn q12_counts_every_bid_once() {
         let seconds = |time: &str| time[17..19].parse::<u32>().expect("seconds");
         for row in &left.rows {
             let values: Vec<&str> = row.split(',').collect();
-            assert!(seconds(values[2]).is_multiple_of(10), "windows begin every ten seconds: {row}");
-            assert_eq!((seconds(values[2]) + 10) % 60, seconds(values[3]), "and last as long: {row}");
+            assert!(
+                seconds(values[2]).is_multiple_of(10),
+                "windows begin every ten seconds: {row}"
+            );
+            assert_eq!(
+                (seconds(values[2]) + 10) % 60,
+                seconds(values[3]),
+                "and last as long: {row}"
+            );
         }
     }
 }
@@ -152,7 +159,10 @@ fn q12_is_refused_where_a_sequence_is_promised_unless_it_is_admitted() {
     let refused = run("q12", &DISORDERED, "2");
     let message = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{message}");
-    assert!(message.contains("PROCTIME") && message.contains("allow-nondeterministic"), "{message}");
+    assert!(
+        message.contains("PROCTIME") && message.contains("allow-nondeterministic"),
+        "{message}"
+    );
     let options = ["--set", "pipeline.order=arrival", "--workers", "3"];
     let admitted = ["--set", "pipeline.order.allow-nondeterministic=true"];
     let options: Vec<&str> = options.into_iter().chain(admitted).collect();

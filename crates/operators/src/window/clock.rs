@@ -70,6 +70,7 @@ impl Operator for ClockWindows {
             rowtime: self.rowtime,
             ends,
             now_ms: i64::MIN,
+            closed_ms: i64::MIN,
             ordered: self.ordered,
             ended: false,
         }))
@@ -92,25 +93,37 @@ struct ClockPartition {
     ends: Vec<Grid>,
     /// The clock when it was last read; `i64::MIN` before the first row.
     now_ms: i64,
+    /// All windows that end by then have left.
+    closed_ms: i64,
     ordered: bool,
     ended: bool,
 }
 
 impl ClockPartition {
     fn read_clock(&mut self, output: &Output) {
+        if self.now_ms == i64::MIN {
+            self.closed_ms = output.wall_ms();
+        }
         self.now_ms = self.now_ms.max(output.wall_ms());
     }
 
-    /// Closes the windows that end by a watermark.
-    fn close(&mut self, watermark: Watermark, output: &mut Output) -> Result<Progress> {
-        let call =
-            WatermarkCall { watermark, phase: self.closing_phase, exchange: &self.exchange };
+    /// Closes the windows that are over.
+    fn close(&mut self, output: &mut Output) -> Result<Progress> {
+        let progress = self.advance(Watermark(self.now_ms - 1), output)?;
+        if progress == Progress::Done {
+            self.closed_ms = self.now_ms;
+        }
+        Ok(progress)
+    }
+
+    fn advance(&mut self, watermark: Watermark, output: &mut Output) -> Result<Progress> {
+        let call = WatermarkCall { watermark, phase: self.closing_phase, exchange: &self.exchange };
         self.inner.watermark(&call, output)
     }
 
     /// All windows that are over leave before the next rows.
     fn close_over(&mut self, output: &mut Output) -> Result<()> {
-        while self.close(Watermark(self.now_ms - 1), output)? == Progress::More {}
+        while self.close(output)? == Progress::More {}
         for emitted in &mut output.emitted {
             emitted.place = Place::AsEmitted;
         }
@@ -147,7 +160,7 @@ impl Partition for ClockPartition {
             return Ok(Progress::Done);
         }
         self.ended = true;
-        self.close(Watermark::END, output)
+        self.advance(Watermark::END, output)
     }
 
     fn state_bytes(&self) -> usize {
@@ -166,11 +179,11 @@ impl Partition for ClockPartition {
             let first = self.inner.wakes_at();
             return (first != Watermark::END).then(|| first.0.saturating_add(1));
         }
-        self.ends.iter().map(|ends| ends.start(ends.index(self.now_ms) + 1)).min()
+        self.ends.iter().map(|ends| ends.start(ends.index(self.closed_ms) + 1)).min()
     }
 
     fn tick(&mut self, output: &mut Output) -> Result<Progress> {
         self.read_clock(output);
-        self.close(Watermark(self.now_ms - 1), output)
+        self.close(output)
     }
 }

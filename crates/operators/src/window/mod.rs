@@ -27,8 +27,8 @@ mod spec;
 mod tree;
 mod zone;
 
-pub use clock::ClockWindows;
 pub use aligned::{WindowAggregate, WindowAggregateSpec};
+pub use clock::ClockWindows;
 pub use output::LatePolicy;
 pub use sessions::{SessionAggregate, SessionSpec};
 pub use spec::WindowSpec;

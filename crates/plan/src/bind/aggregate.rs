@@ -268,7 +268,8 @@ impl<'a> Grouping<'a> {
                 LogicalPlan::node(kind, fields)
             }
             Some(ends) => {
-                let closing = Window { id: binder.next_window(TimeAttribute::None), ..window.clone() };
+                let closing =
+                    Window { id: binder.next_window(TimeAttribute::None), ..window.clone() };
                 by_carried_window((input, ends), (window, closing), (keys, aggregates), fields)
             }
         };

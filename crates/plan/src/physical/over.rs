@@ -13,9 +13,7 @@ use thalweg_operators::window::LatePolicy;
 
 use super::lower::{Edges, Lowering};
 use super::window::{Prepared, call_of};
-use crate::logical::{
-    Node, OverCall, OverFrame, OverFunction, OverWindow, RankFunction, SortKey,
-};
+use crate::logical::{Node, OverCall, OverFrame, OverFunction, OverWindow, RankFunction, SortKey};
 
 impl Lowering<'_> {
     pub(super) fn lower_over(

@@ -12,7 +12,8 @@ use thalweg_operators::aggregate::AggregateCall;
 use thalweg_operators::chain::Step;
 use thalweg_operators::temporal_sort::TemporalSort;
 use thalweg_operators::window::{
-    ClockWindows, LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec, WindowSpec,
+    ClockWindows, LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec,
+    WindowSpec,
 };
 
 use super::LateData;

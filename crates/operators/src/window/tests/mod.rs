@@ -3,11 +3,13 @@
 //! | module | looks for |
 //! |---|---|
 //! | `cases` | exact cases of a real Flink, zones, memory, errors |
+//! | `clock` | windows of processing time, against a clock that the test moves |
 //! | `random` | any difference from the reference, over random rows, windows, lateness and partitions |
 //! | `driver` | runs an operator as the runtime would |
 //! | `reference` | the reference |
 
 mod cases;
+mod clock;
 mod driver;
 mod random;
 mod reference;
