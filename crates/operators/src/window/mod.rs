@@ -13,12 +13,14 @@
 //! | `assembly` | windows from slices: sums that slide, sums that grow, the tree |
 //! | `tree` | sliding windows of aggregates that cannot subtract |
 //! | `aligned`, `sessions` | the two operators |
+//! | `count` | windows of so many rows of a key |
 //! | `clock` | either of them over processing time |
 //! | `output` | result columns, and what late rows lead to |
 
 mod aligned;
 mod assembly;
 mod clock;
+mod count;
 mod judge;
 mod output;
 mod sessions;
@@ -29,6 +31,7 @@ mod zone;
 
 pub use aligned::{WindowAggregate, WindowAggregateSpec};
 pub use clock::ClockWindows;
+pub use count::{CountWindowAggregate, CountWindowSpec};
 pub use output::LatePolicy;
 pub use sessions::{SessionAggregate, SessionSpec};
 pub use spec::WindowSpec;

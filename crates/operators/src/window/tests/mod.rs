@@ -3,6 +3,7 @@
 //! | module | looks for |
 //! |---|---|
 //! | `cases` | exact cases of a real Flink, zones, memory, errors |
+//! | `count` | windows of so many rows |
 //! | `clock` | windows of processing time, against a clock that the test moves |
 //! | `random` | any difference from the reference, over random rows, windows, lateness and partitions |
 //! | `driver` | runs an operator as the runtime would |
@@ -10,6 +11,7 @@
 
 mod cases;
 mod clock;
+mod count;
 mod driver;
 mod random;
 mod reference;
