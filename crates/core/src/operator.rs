@@ -87,6 +87,11 @@ pub trait Operator: Send + Sync {
     fn rows_depend_on_watermarks(&self) -> bool {
         false
     }
+    /// True if what it does depends on the wall clock (windows and timers of processing time). Where a
+    /// sequence is promised it is refused then, unless the clock is admitted.
+    fn goes_by_the_clock(&self) -> bool {
+        false
+    }
     /// Which watermarks matter.
     fn watermark_interest(&self) -> WatermarkInterest;
     /// How many output ports: 1, or 2 where late rows leave by port 1.

@@ -50,6 +50,9 @@ impl Operator for ClockWindows {
     fn is_singleton(&self) -> bool {
         self.ordered
     }
+    fn goes_by_the_clock(&self) -> bool {
+        true
+    }
     fn watermark_interest(&self) -> WatermarkInterest {
         WatermarkInterest::EndOnly
     }

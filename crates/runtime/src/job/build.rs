@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thalweg_core::connector::{Assign, Waker};
 use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
-use thalweg_core::{Opening, OperatorClass, Result, Source, Watermark};
+use thalweg_core::{Error, Opening, OperatorClass, Result, Source, Watermark};
 use thalweg_ordering::sync::{
     Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, Queue,
 };
@@ -41,6 +41,7 @@ pub(crate) fn build(
     let mut stages = Vec::with_capacity(graph.stages.len());
     for (place, stage) in graph.stages.into_iter().enumerate() {
         let Stage { id, name, kind, inputs } = stage;
+        check_clock(&kind, &options).map_err(|error| error.in_operator(name.clone()))?;
         let kind = stage_kind(place, kind, lanes[place], &options, &mut receivers)
             .map_err(|error| error.in_operator(name.clone()))?;
         let make_lane = || Lane::new(edges[place].len(), numa_nodes);
@@ -90,6 +91,22 @@ pub(crate) fn build(
         None => first_outputs(&job),
     }
     Ok(job)
+}
+
+/// Refuses what goes by the clock where a sequence is promised and the clock is not admitted.
+fn check_clock(kind: &StageKind, options: &RunOptions) -> Result<()> {
+    let StageKind::Operator(operator) = kind else { return Ok(()) };
+    let is_admitted = !options.order.is_ordered() || options.allow_nondeterministic_order;
+    if is_admitted || !operator.goes_by_the_clock() {
+        return Ok(());
+    }
+    Err(Error::plan(format!(
+        "what '{}' does depends on when the job runs, and the order '{}' promises a sequence that \
+         depends on the data alone",
+        operator.name(),
+        options.order
+    ))
+    .hint("admit it with allow_nondeterministic_order ('pipeline.order.allow-nondeterministic'), if runs may differ"))
 }
 
 /// How many lanes each stage has, and where its edges lead. A union keeps its inputs' lanes apart;
