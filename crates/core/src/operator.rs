@@ -83,7 +83,7 @@ pub trait Operator: Send + Sync {
     }
     /// True if what rows do depends on which watermarks came before them (timers that change
     /// state). In ordered contracts a watermark that matters then stands right behind the row that
-    /// caused it, whatever the bundles.
+    /// caused it, whatever the bundles; in `epoch` rows have their exact `watermark_before`.
     fn rows_depend_on_watermarks(&self) -> bool {
         false
     }

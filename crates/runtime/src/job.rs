@@ -35,6 +35,8 @@ mod sink_thread;
 const PARK_MS: u64 = 50;
 /// How often an idle worker looks before it parks.
 const SPINS: usize = 64;
+/// After how many tasks a worker looks who waits for the clock.
+const TASKS_PER_TICK: usize = 16;
 /// How often the waiting thread looks at idle inputs and at the drain of a stopped job.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -53,6 +55,8 @@ pub struct Job {
     /// The flow of the ordered contracts, where one is promised.
     pub(crate) ordered: Option<OrderedFlow>,
     pub(crate) turn: AtomicUsize,
+    /// True if partitions are called by the clock.
+    ticks: bool,
     /// Small elements that one task may do at most.
     pub(crate) elements_per_task: u64,
     /// What the scheduler has measured.
@@ -177,7 +181,7 @@ impl Job {
 
     /// Calls the partitions that wait for a time which the clock has reached.
     fn tick_cells(&self) {
-        if self.ordered.is_some() {
+        if !self.ticks {
             return;
         }
         let wall_ms = self.options.clock.wall_ms();
@@ -383,7 +387,13 @@ pub fn start(graph: Graph, options: RunOptions) -> Result<RunningJob> {
 
 /// A worker's life.
 fn work(job: &Job, place: WorkerPlace) {
+    let mut tasks = 0usize;
     while !job.is_over() {
+        tasks += 1;
+        // Where all are busy somebody has to look as well. Tasks take a millisecond at most.
+        if tasks.is_multiple_of(TASKS_PER_TICK) {
+            job.tick_cells();
+        }
         if let Some(task) = (0..SPINS).find_map(|_| {
             let task = job.next_task(place);
             if task.is_none() {
@@ -406,6 +416,7 @@ fn work(job: &Job, place: WorkerPlace) {
                 if let Err(error) = job.look_for_idle_inputs() {
                     job.fail(error);
                 }
+                job.tick_cells();
             }
         }
     }

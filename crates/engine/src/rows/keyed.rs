@@ -1,6 +1,10 @@
 //! Runs a [`RowOperator`] in the engine: a state per key, partitions that own ranges of keys, and
 //! timers.
 //!
+//! With one input a row finds the timers fired that the watermark before it reaches, also where that
+//! watermark itself comes later (in `epoch`): what happens to a key depends on its rows alone, not on
+//! when watermarks come. With several inputs the joint watermark decides.
+//!
 //! **Invariant:** what leaves has its place: rows behind the row that caused them, rows of timers by
 //! time, virtual partition and key. So the sequence depends on keys and rows alone, never on the
 //! number of partitions or on how rows were cut into bundles.
@@ -87,6 +91,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O
             now_ms: i64::MIN,
             is_ordered: opening.order.is_ordered(),
             has_ended: false,
+            is_at_watermark: false,
         }))
     }
 }
@@ -109,6 +114,7 @@ struct KeyedPartition<T: Row, K: RowKey, O: RowOperator<K, T>> {
     /// A sequence is promised: the clock calls nobody, and its timers fire before the next rows.
     is_ordered: bool,
     has_ended: bool,
+    is_at_watermark: bool,
 }
 
 impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
@@ -141,6 +147,24 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
             self.now_ms = self.now_ms.max(output.wall_ms());
             self.context.now_ms = self.operator.uses_processing_time().then_some(self.now_ms);
         }
+    }
+
+    /// Fires the timers of event time that a watermark reaches. True if all have fired. At a watermark
+    /// rows have the time of their timer for their place, else the place is left as it is.
+    fn fire_until(&mut self, watermark: Watermark, time_is_up: impl Fn() -> bool) -> Result<bool> {
+        let mut fired = 0;
+        while fired % TIMERS_UNCHECKED != TIMERS_UNCHECKED - 1 || !time_is_up() {
+            let Some((time_ms, key)) = self.timers.pop(watermark) else { return Ok(true) };
+            fired += 1;
+            if self.is_at_watermark {
+                self.context.emit.place = time_ms;
+            }
+            self.context.watermark_ms = time_ms.saturating_sub(1);
+            self.call(&key, |operator, state, context| {
+                operator.timer(&key, state, time_ms, context);
+            })?;
+        }
+        Ok(false)
     }
 
     /// Fires the timers that the clock has reached. True if all have fired.
@@ -184,7 +208,11 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
         codec.read(&piece.bundle.batch, piece.rows, |place, row| {
             let key = (self.key)(&row);
             self.context.emit.place = i64::from(place);
-            self.context.watermark_ms = before.at(place as usize).0;
+            let before = before.at(place as usize);
+            if !self.is_ordered && piece.lanes == 1 && self.timers.first() <= before {
+                self.fire_until(before, || false)?;
+            }
+            self.context.watermark_ms = before.0;
             self.call(&key, |operator, state, context| operator.row(&key, state, row, context))
         })?;
         let causes = |places: Vec<i64>| places.into_iter().map(|place| place as u32).collect();
@@ -194,23 +222,12 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
         self.read_clock(output);
         self.has_ended = call.watermark == Watermark::END;
-        let mut fired = 0;
-        let progress = loop {
-            if fired % TIMERS_UNCHECKED == TIMERS_UNCHECKED - 1 && output.time_is_up() {
-                break Progress::More;
-            }
-            let Some((time_ms, key)) = self.timers.pop(call.watermark) else {
-                break Progress::Done;
-            };
-            fired += 1;
-            self.context.emit.place = time_ms;
-            self.context.watermark_ms = time_ms.saturating_sub(1);
-            self.call(&key, |operator, state, context| {
-                operator.timer(&key, state, time_ms, context);
-            })?;
-        };
+        self.is_at_watermark = true;
+        let done = self.fire_until(call.watermark, || output.time_is_up());
+        self.is_at_watermark = false;
+        let done = done?;
         self.send(output, Place::WindowEnds)?;
-        Ok(progress)
+        Ok(if done { Progress::Done } else { Progress::More })
     }
 
     fn wakes_at(&self) -> Watermark {

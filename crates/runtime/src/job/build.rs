@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thalweg_core::connector::{Assign, Waker};
 use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
-use thalweg_core::{Error, Opening, OperatorClass, Result, Source, Watermark};
+use thalweg_core::{Error, Opening, Operator, OperatorClass, Result, Source, Watermark};
 use thalweg_ordering::sync::{
     Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, Queue,
 };
@@ -69,6 +69,7 @@ pub(crate) fn build(
         sleep: Arc::new(Sleep::new()),
         urgent: Queue::new(),
         ready,
+        ticks: ordered.is_none() && has_operator(&stages, |operator| operator.goes_by_the_clock()),
         ordered,
         turn: AtomicUsize::new(0),
         // A policy that ranks the stages does so for each element.
@@ -88,9 +89,20 @@ pub(crate) fn build(
     };
     match &job.ordered {
         Some(flow) => prepare_sources(&job, flow.places_watermarks),
-        None => first_outputs(&job),
+        None => {
+            let by_rows = |operator: &dyn Operator| operator.rows_depend_on_watermarks();
+            prepare_sources(&job, has_operator(&job.stages, by_rows));
+            first_outputs(&job);
+        }
     }
     Ok(job)
+}
+
+fn has_operator(stages: &[StageRun], is_meant: impl Fn(&dyn Operator) -> bool) -> bool {
+    stages.iter().any(|stage| match &stage.kind {
+        StageRunKind::Operator(run) => is_meant(run.operator.as_ref()),
+        _ => false,
+    })
 }
 
 /// Refuses what goes by the clock where a sequence is promised and the clock is not admitted.
@@ -232,9 +244,10 @@ fn source_run(
     }
 }
 
-/// Where elements end at the row that moves a watermark, each row's must be known.
-fn prepare_sources(job: &Job, places_watermarks: bool) {
-    for stage in job.stages.iter().filter(|_| places_watermarks) {
+/// Where elements end at the row that moves a watermark, or operators go by the one before a row, each
+/// row's must be known.
+fn prepare_sources(job: &Job, stamps_exactly: bool) {
+    for stage in job.stages.iter().filter(|_| stamps_exactly) {
         if let StageRunKind::Source(source) = &stage.kind {
             let mut state = source.state.lock().expect("nobody else has the job yet");
             if let Some(assigner) = &mut state.assigner {
