@@ -1,6 +1,4 @@
 -- Query 12. How many bids somebody makes in ten seconds of the clock.
---
--- Not yet: there are no windows of processing time.
 
 CREATE TABLE bid (
   auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR,

@@ -9,6 +9,8 @@
 //! All partitions finish a phase before any begins the next; within a phase they run side by side.
 //! Between two phases of one watermark a `Commuting` operator may be given rows of later epochs.
 //!
+//! A partition that goes by the clock also gets [`Partition::tick`], in between.
+//!
 //! A call should return within about a millisecond. `rows` gets at most one bundle (64 Ki rows);
 //! `watermark` looks at [`Output::time_is_up`] and answers [`Progress::More`] to go on later.
 
@@ -81,8 +83,13 @@ pub trait Operator: Send + Sync {
     }
     /// True if what rows do depends on which watermarks came before them (timers that change
     /// state). In ordered contracts a watermark that matters then stands right behind the row that
-    /// caused it, whatever the bundles.
+    /// caused it, whatever the bundles; in `epoch` rows have their exact `watermark_before`.
     fn rows_depend_on_watermarks(&self) -> bool {
+        false
+    }
+    /// True if what it does depends on the wall clock (windows and timers of processing time). Where a
+    /// sequence is promised it is refused then, unless the clock is admitted.
+    fn goes_by_the_clock(&self) -> bool {
         false
     }
     /// Which watermarks matter.
@@ -182,6 +189,18 @@ pub trait Partition: Send {
     /// Until then watermarks may be kept from it, where its operator takes them in one phase.
     fn wakes_at(&self) -> Watermark {
         Watermark::MIN
+    }
+    /// When it wants to be called by the clock, in milliseconds since 1970; `None` for never. Asked
+    /// after each call.
+    fn ticks_at(&self) -> Option<i64> {
+        None
+    }
+    /// The clock has reached [`Partition::ticks_at`]; may come later, never before. Between two other
+    /// calls, in the contract `epoch` only: where a sequence is promised, the clock calls nobody, and
+    /// what is due is done with the next rows or watermark. On [`Progress::More`] it is called again,
+    /// perhaps after other calls.
+    fn tick(&mut self, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
     }
 }
 

@@ -274,7 +274,7 @@ impl Job {
 
     /// Puts an item into a cell's mailbox and lists the cell if it was idle.
     pub(crate) fn post(&self, stage: usize, place: usize, cell: &Cell, item: Item) {
-        if !matches!(item, Item::Barrier(_)) {
+        if !matches!(item, Item::Barrier(_) | Item::Tick) {
             self.stages[stage].metrics.posted.fetch_add(1, Ordering::Relaxed);
         }
         if self.calls_cells() {

@@ -25,7 +25,7 @@ use crate::metrics::{LatencyHistogram, LatencyPercentiles, MetricsSnapshot, Stag
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
 use crate::scheduler::meter::Measuring;
-use crate::stage::{SinkMessage, SinkRun, SourceRun, SourceState, StageRun, StageRunKind};
+use crate::stage::{Item, SinkMessage, SinkRun, SourceRun, SourceState, StageRun, StageRunKind};
 use crate::topology::Topology;
 
 mod build;
@@ -35,6 +35,8 @@ mod sink_thread;
 const PARK_MS: u64 = 50;
 /// How often an idle worker looks before it parks.
 const SPINS: usize = 64;
+/// After how many tasks a worker looks who waits for the clock.
+const TASKS_PER_TICK: usize = 16;
 /// How often the waiting thread looks at idle inputs and at the drain of a stopped job.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -53,6 +55,8 @@ pub struct Job {
     /// The flow of the ordered contracts, where one is promised.
     pub(crate) ordered: Option<OrderedFlow>,
     pub(crate) turn: AtomicUsize,
+    /// True if partitions are called by the clock.
+    ticks: bool,
     /// Small elements that one task may do at most.
     pub(crate) elements_per_task: u64,
     /// What the scheduler has measured.
@@ -173,6 +177,24 @@ impl Job {
             }
         }
         Ok(())
+    }
+
+    /// Calls the partitions that wait for a time which the clock has reached.
+    fn tick_cells(&self) {
+        if !self.ticks {
+            return;
+        }
+        let wall_ms = self.options.clock.wall_ms();
+        for (place, stage) in self.stages.iter().enumerate() {
+            let StageRunKind::Operator(operator) = &stage.kind else { continue };
+            for (number, cell) in operator.cells.iter().enumerate() {
+                let is_due = cell.ticks_at.load(Ordering::Relaxed) <= wall_ms;
+                // One at a time: the mailbox's owner takes the mark back when the call is done.
+                if is_due && !cell.is_ticking.swap(true, Ordering::AcqRel) {
+                    self.post(place, number, cell, Item::Tick);
+                }
+            }
+        }
     }
 
     /// False where a sequence is promised that the clock must not change.
@@ -365,7 +387,13 @@ pub fn start(graph: Graph, options: RunOptions) -> Result<RunningJob> {
 
 /// A worker's life.
 fn work(job: &Job, place: WorkerPlace) {
+    let mut tasks = 0usize;
     while !job.is_over() {
+        tasks += 1;
+        // Where all are busy somebody has to look as well. Tasks take a millisecond at most.
+        if tasks.is_multiple_of(TASKS_PER_TICK) {
+            job.tick_cells();
+        }
         if let Some(task) = (0..SPINS).find_map(|_| {
             let task = job.next_task(place);
             if task.is_none() {
@@ -388,6 +416,7 @@ fn work(job: &Job, place: WorkerPlace) {
                 if let Err(error) = job.look_for_idle_inputs() {
                     job.fail(error);
                 }
+                job.tick_cells();
             }
         }
     }
@@ -437,6 +466,7 @@ impl RunningJob {
             let guard = job.changed.0.lock().expect("no panic under this lock");
             drop(job.changed.1.wait_timeout(guard, TICK).expect("no panic under this lock"));
             job.look_for_idle_inputs()?;
+            job.tick_cells();
             // Twice in a row: a task without rows may be in no queue while it is executed.
             drained_ticks =
                 if job.is_stopping() && job.is_drained() { drained_ticks + 1 } else { 0 };

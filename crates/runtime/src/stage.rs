@@ -179,6 +179,11 @@ pub struct Cell {
     /// The least watermark at which the partition has something to do, as of the items finished.
     /// Written by the owner before `finished`.
     pub wakes_at: AtomicI64,
+    /// When the clock is to call the partition, in milliseconds since 1970; `i64::MAX` for never.
+    /// Written by the mailbox's owner.
+    pub ticks_at: AtomicI64,
+    /// True while a call of the clock is in the mailbox.
+    pub is_ticking: AtomicBool,
 }
 
 impl Cell {
@@ -186,6 +191,8 @@ impl Cell {
     pub fn finish_item(&self, partition: &dyn Partition) {
         // Relaxed: published by the store below; only the owner writes either.
         self.wakes_at.store(partition.wakes_at().0, Ordering::Relaxed);
+        // Relaxed: whoever reads it too early or too late looks again soon.
+        self.ticks_at.store(partition.ticks_at().unwrap_or(i64::MAX), Ordering::Relaxed);
         let finished = self.finished.load(Ordering::Relaxed) + 1;
         // Release: pairs with the Acquire in `sleeps_through`.
         self.finished.store(finished, Ordering::Release);
@@ -223,6 +230,8 @@ pub enum Item {
     Barrier(Arc<Barrier>),
     /// Rows of an element (ordered contracts).
     Gathered(GatheredPiece),
+    /// The clock has come to what the partition waits for.
+    Tick,
 }
 
 /// Rows for a partition.

@@ -39,11 +39,13 @@
 //! [`Pipeline::start`].
 
 mod build;
+mod count_window;
 mod memory;
 mod stream;
 mod window;
 
 pub use build::Pipeline;
+pub use count_window::{CountWindow, CountWindowedStream};
 pub use memory::{Changes, Collect, MemorySource};
 pub use stream::{Source as StreamSource, Stream};
 pub use window::{

@@ -11,6 +11,7 @@ use thalweg_operators::assigner::AssignerSpec;
 use thalweg_operators::chain::Step;
 
 use super::build::{NodeKind, Pipeline};
+use super::count_window::{CountWindow, CountWindowedStream};
 use super::window::{Window, WindowedStream};
 
 /// The trait of sources, under a name that does not clash with [`std::error::Error::source`].
@@ -197,6 +198,11 @@ impl Stream {
     pub fn window(self, window: Window, rowtime: &str) -> Result<WindowedStream> {
         let rowtime = self.column(rowtime)?;
         Ok(WindowedStream::new(self, window, rowtime))
+    }
+
+    /// Cuts the stream into windows of so many rows.
+    pub fn count_window(self, window: CountWindow) -> CountWindowedStream {
+        CountWindowedStream::new(self, window)
     }
 
     /// Sends the rows to a sink.

@@ -113,7 +113,7 @@ impl Aggregate {
         self
     }
 
-    fn call(&self, stream: &Stream) -> Result<AggregateCall> {
+    pub(super) fn call(&self, stream: &Stream) -> Result<AggregateCall> {
         let argument = self.column.as_deref().map(|name| stream.column(name)).transpose()?;
         let filter = self.filter.as_deref().map(|name| stream.column(name)).transpose()?;
         let types: Vec<ColumnType> = argument

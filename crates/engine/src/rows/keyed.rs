@@ -1,15 +1,17 @@
 //! Runs a [`RowOperator`] in the engine: a state per key, partitions that own ranges of keys, and
 //! timers.
 //!
+//! With one input a row finds the timers fired that the watermark before it reaches, also where that
+//! watermark itself comes later (in `epoch`): what happens to a key depends on its rows alone, not on
+//! when watermarks come. With several inputs the joint watermark decides.
+//!
 //! **Invariant:** what leaves has its place: rows behind the row that caused them, rows of timers by
 //! time, virtual partition and key. So the sequence depends on keys and rows alone, never on the
 //! number of partitions or on how rows were cut into bundles.
 
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use hashbrown::HashMap;
 use thalweg_core::operator::{Partition, WatermarkCall, WatermarkInterest};
 use thalweg_core::time::Grid;
 use thalweg_core::{
@@ -20,8 +22,9 @@ use thalweg_operators::keys::partition_of;
 
 use super::Row;
 use super::codec::{Codec, packed_schema};
-use super::key::{ProbeHasher, RowKey, hash_key};
-use super::operator::{KeyContext, RowOperator};
+use super::key::{RowKey, hash_key};
+use super::operator::{KeyContext, RowOperator, TimerKind};
+use super::states::States;
 use super::timers::Timers;
 
 /// Timers that fire between two looks at the clock.
@@ -53,6 +56,9 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O
     fn partitions(&self) -> Option<usize> {
         self.partitions
     }
+    fn goes_by_the_clock(&self) -> bool {
+        self.operator.uses_processing_time() || self.operator.state_ttl_ms().is_some()
+    }
     fn rows_depend_on_watermarks(&self) -> bool {
         self.operator.timer_grid_ms().is_some()
     }
@@ -71,15 +77,21 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O
         })?;
         Ok(Route::Scatter(scattered))
     }
-    fn open(&self, _opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         Ok(Box::new(KeyedPartition {
             codec: self.codec,
             key: Arc::clone(&self.key),
             operator: Arc::clone(&self.operator),
-            states: HashMap::default(),
+            states: States::new(self.operator.state_ttl_ms()),
             timers: Timers::new(self.operator.timer_grid_ms()),
+            clock_timers: Timers::new(Some(1)),
             context: KeyContext::new(),
             schema: packed_schema(false).arrow(),
+            by_clock: self.goes_by_the_clock(),
+            now_ms: i64::MIN,
+            is_ordered: opening.order.is_ordered(),
+            has_ended: false,
+            is_at_watermark: false,
         }))
     }
 }
@@ -89,10 +101,20 @@ struct KeyedPartition<T: Row, K: RowKey, O: RowOperator<K, T>> {
     codec: Codec,
     key: KeyOf<T, K>,
     operator: Arc<O>,
-    states: HashMap<K, O::State, BuildHasherDefault<ProbeHasher>>,
+    states: States<K, O::State>,
     timers: Timers<K>,
+    /// Timers of processing time.
+    clock_timers: Timers<K>,
     context: KeyContext<O::Out>,
     schema: SchemaRef,
+    /// True if the operator has to do with the clock.
+    by_clock: bool,
+    /// The clock when it was last read; it never goes back.
+    now_ms: i64,
+    /// A sequence is promised: the clock calls nobody, and its timers fire before the next rows.
+    is_ordered: bool,
+    has_ended: bool,
+    is_at_watermark: bool,
 }
 
 impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
@@ -102,18 +124,62 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
         key: &K,
         function: impl FnOnce(&O, &mut O::State, &mut KeyContext<O::Out>),
     ) -> Result<()> {
-        let state = match self.states.get_mut(key) {
-            Some(state) => state,
-            None => self.states.entry(key.clone()).or_default(),
-        };
-        function(&self.operator, state, &mut self.context);
-        for at_ms in self.context.timers_ms.drain(..) {
-            self.timers.add(at_ms, key);
+        let (operator, context) = (&self.operator, &mut self.context);
+        self.states.with(key, self.now_ms, |state| function(operator, state, context));
+        for change in self.context.timers.drain(..) {
+            let timers = match change.kind {
+                TimerKind::EventTime => &mut self.timers,
+                TimerKind::ProcessingTime => &mut self.clock_timers,
+            };
+            match change.is_set {
+                true => timers.add(change.at_ms, key),
+                false => timers.remove(change.at_ms, key),
+            }
         }
         if std::mem::take(&mut self.context.forgets) {
             self.states.remove(key);
         }
         self.context.emit.check()
+    }
+
+    fn read_clock(&mut self, output: &Output) {
+        if self.by_clock {
+            self.now_ms = self.now_ms.max(output.wall_ms());
+            self.context.now_ms = self.operator.uses_processing_time().then_some(self.now_ms);
+        }
+    }
+
+    /// Fires the timers of event time that a watermark reaches. True if all have fired. At a watermark
+    /// rows have the time of their timer for their place, else the place is left as it is.
+    fn fire_until(&mut self, watermark: Watermark, time_is_up: impl Fn() -> bool) -> Result<bool> {
+        let mut fired = 0;
+        while fired % TIMERS_UNCHECKED != TIMERS_UNCHECKED - 1 || !time_is_up() {
+            let Some((time_ms, key)) = self.timers.pop(watermark) else { return Ok(true) };
+            fired += 1;
+            if self.is_at_watermark {
+                self.context.emit.place = time_ms;
+            }
+            self.context.watermark_ms = time_ms.saturating_sub(1);
+            self.call(&key, |operator, state, context| {
+                operator.timer(&key, state, time_ms, context);
+            })?;
+        }
+        Ok(false)
+    }
+
+    /// Fires the timers that the clock has reached. True if all have fired.
+    fn fire_clock_timers(&mut self, time_is_up: impl Fn() -> bool) -> Result<bool> {
+        let mut fired = 0;
+        while fired % TIMERS_UNCHECKED != TIMERS_UNCHECKED - 1 || !time_is_up() {
+            // A watermark reaches a timer from the millisecond before it on.
+            let now = Watermark(self.now_ms.saturating_sub(1));
+            let Some((time_ms, key)) = self.clock_timers.pop(now) else { return Ok(true) };
+            fired += 1;
+            self.call(&key, |operator, state, context| {
+                operator.processing_timer(&key, state, time_ms, context);
+            })?;
+        }
+        Ok(false)
     }
 
     /// Sends out what was emitted, at places of this kind.
@@ -130,10 +196,23 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
 impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K, O> {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
         output.accepted += piece.num_rows() as u64;
+        self.read_clock(output);
+        if self.is_ordered && self.by_clock {
+            let first = piece.rows.and_then(|rows| rows.first()).copied().unwrap_or(0);
+            self.context.emit.place = i64::from(first);
+            let _all = self.fire_clock_timers(|| false)?;
+            let _all = self.states.expire(self.now_ms, || false);
+        }
         let codec = self.codec;
+        let before = &piece.bundle.stamps.watermark_before;
         codec.read(&piece.bundle.batch, piece.rows, |place, row| {
             let key = (self.key)(&row);
             self.context.emit.place = i64::from(place);
+            let before = before.at(place as usize);
+            if !self.is_ordered && piece.lanes == 1 && self.timers.first() <= before {
+                self.fire_until(before, || false)?;
+            }
+            self.context.watermark_ms = before.0;
             self.call(&key, |operator, state, context| operator.row(&key, state, row, context))
         })?;
         let causes = |places: Vec<i64>| places.into_iter().map(|place| place as u32).collect();
@@ -141,30 +220,41 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        let mut fired = 0;
-        let progress = loop {
-            if fired % TIMERS_UNCHECKED == TIMERS_UNCHECKED - 1 && output.time_is_up() {
-                break Progress::More;
-            }
-            let Some((time_ms, key)) = self.timers.pop(call.watermark) else {
-                break Progress::Done;
-            };
-            fired += 1;
-            self.context.emit.place = time_ms;
-            self.call(&key, |operator, state, context| {
-                operator.timer(&key, state, time_ms, context);
-            })?;
-        };
+        self.read_clock(output);
+        self.has_ended = call.watermark == Watermark::END;
+        self.is_at_watermark = true;
+        let done = self.fire_until(call.watermark, || output.time_is_up());
+        self.is_at_watermark = false;
+        let done = done?;
         self.send(output, Place::WindowEnds)?;
-        Ok(progress)
+        Ok(if done { Progress::Done } else { Progress::More })
     }
 
     fn wakes_at(&self) -> Watermark {
         self.timers.first()
     }
 
+    fn ticks_at(&self) -> Option<i64> {
+        if self.has_ended {
+            return None;
+        }
+        let timer = self.clock_timers.first();
+        let timer = (timer != Watermark::END).then(|| timer.0.saturating_add(1));
+        timer.into_iter().chain(self.states.looks_at()).min()
+    }
+
+    fn tick(&mut self, output: &mut Output) -> Result<Progress> {
+        self.read_clock(output);
+        let all_fired = self.fire_clock_timers(|| output.time_is_up())?;
+        let done = all_fired && self.states.expire(self.now_ms, || output.time_is_up());
+        self.context.emit.places.clear();
+        self.send(output, |_| Place::AsEmitted)?;
+        Ok(if done { Progress::Done } else { Progress::More })
+    }
+
     fn state_bytes(&self) -> usize {
-        let of_key = size_of::<K>() + size_of::<O::State>() + 16;
-        self.states.capacity() * of_key + self.timers.len() * (size_of::<K>() + 32)
+        let timers = self.timers.len() + self.clock_timers.len();
+        let states = self.states.bytes(|state| self.operator.extra_bytes(state));
+        states + timers * (size_of::<K>() + 32)
     }
 }

@@ -5,7 +5,8 @@
 //! - *stateless*: [`Rows::stateless`], [`Rows::map`], [`Rows::filter`]; any number of rows out per
 //!   row in;
 //! - *partitioned*: [`Rows::key_by`] names the key and the number of partitions, then
-//!   [`KeyedRows::stateful`] takes a closure and [`KeyedRows::process`] a [`RowOperator`] with timers;
+//!   [`KeyedRows::stateful`] takes a closure, [`KeyedRows::process`] a [`RowOperator`] with timers and
+//!   [`KeyedRows::process_function`] a [`ProcessFunction`] with timers of both kinds;
 //! - *singleton*: [`Rows::singleton`] and [`Rows::process_alone`], one state for all rows.
 //!
 //! They are put together to a line or, with [`Rows::shared`] and [`Rows::union`], to a graph without
@@ -54,6 +55,8 @@ mod ends;
 mod key;
 mod keyed;
 mod operator;
+mod process;
+mod states;
 mod stream;
 mod timers;
 
@@ -61,7 +64,8 @@ pub use thalweg_core::connector::Waker;
 
 pub use ends::{CollectedRows, PackedRows, RowPoll, RowSource};
 pub use key::{RowKey, virtual_partition};
-pub use operator::{Emit, KeyContext, RowOperator};
+pub use operator::{Emit, KeyContext, RowOperator, TimerKind};
+pub use process::{FiredTimer, ProcessFunction};
 pub use stream::{KeyedRows, Rows};
 
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! What operators over rows are: closures or [`RowOperator`]s, and what they are given.
 
-use thalweg_core::Error;
+use thalweg_core::{Error, ErrorKind};
 
 use super::Row;
 use super::codec::RowWriter;
@@ -39,17 +39,92 @@ impl<U: Row> Emit<U> {
     }
 }
 
+/// Which time a timer follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TimerKind {
+    /// The watermark.
+    EventTime,
+    /// The wall clock.
+    ProcessingTime,
+}
+
+/// What a call asks for its key, in order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimerChange {
+    pub kind: TimerKind,
+    pub at_ms: i64,
+    /// False to take it back.
+    pub is_set: bool,
+}
+
 /// What a [`RowOperator`] can do besides sending rows on.
 pub struct KeyContext<U> {
     pub(super) emit: Emit<U>,
-    /// Timers that were set during a call, at these times.
-    pub(super) timers_ms: Vec<i64>,
+    /// Timers that were set and taken back during a call.
+    pub(super) timers: Vec<TimerChange>,
     pub(super) forgets: bool,
+    /// The wall clock; `None` for operators that have nothing to do with it.
+    pub(super) now_ms: Option<i64>,
+    /// See [`KeyContext::watermark_ms`].
+    pub(super) watermark_ms: i64,
 }
 
 impl<U: Row> KeyContext<U> {
     pub(super) fn new() -> Self {
-        KeyContext { emit: Emit::new(), timers_ms: Vec::new(), forgets: false }
+        KeyContext {
+            emit: Emit::new(),
+            timers: Vec::new(),
+            forgets: false,
+            now_ms: None,
+            watermark_ms: i64::MIN,
+        }
+    }
+
+    fn change(&mut self, kind: TimerKind, at_ms: i64, is_set: bool) {
+        self.timers.push(TimerChange { kind, at_ms, is_set });
+    }
+
+    fn check_clock(&mut self) {
+        if self.now_ms.is_none() {
+            let name = "uses_processing_time";
+            self.fail(
+                Error::new(ErrorKind::User, "an operator asked for the time of the clock without having said that it goes by it")
+                    .hint(format!("answer true in its method '{name}'")),
+            );
+        }
+    }
+
+    /// The wall clock, in milliseconds since 1970; the same for all rows of a bundle. Only for operators
+    /// that [say so](RowOperator::uses_processing_time): others fail the job.
+    pub fn processing_time_ms(&mut self) -> i64 {
+        self.check_clock();
+        self.now_ms.unwrap_or(i64::MIN)
+    }
+
+    /// For a row the watermark before it: no row from the same source is expected that is older or as
+    /// old. `i64::MIN` before the first one. For a timer of event time the millisecond before its time.
+    pub fn watermark_ms(&self) -> i64 {
+        self.watermark_ms
+    }
+
+    /// Sets a timer for this key that fires once the wall clock has reached this time, whether rows come
+    /// or not. Only for operators that [say so](RowOperator::uses_processing_time). Timers that are left at
+    /// the end of the input do not fire.
+    pub fn set_processing_timer(&mut self, at_ms: i64) {
+        self.check_clock();
+        self.change(TimerKind::ProcessingTime, at_ms, true);
+    }
+
+    /// Takes back a timer of this key that [`set_timer`](Self::set_timer) has set for this time, if it
+    /// has not fired.
+    pub fn delete_timer(&mut self, at_ms: i64) {
+        self.change(TimerKind::EventTime, at_ms, false);
+    }
+
+    /// Takes back a timer of this key that
+    /// [`set_processing_timer`](Self::set_processing_timer) has set for this time, if it has not fired.
+    pub fn delete_processing_timer(&mut self, at_ms: i64) {
+        self.change(TimerKind::ProcessingTime, at_ms, false);
     }
 
     /// Sends a row on.
@@ -67,12 +142,12 @@ impl<U: Row> KeyContext<U> {
     /// watermark. Setting the same timer again changes nothing. One that a timer sets fires later than
     /// that timer.
     pub fn set_timer(&mut self, at_ms: i64) {
-        self.timers_ms.push(at_ms);
+        self.change(TimerKind::EventTime, at_ms, true);
     }
 
     /// Sets a timer for this key at the end of the input. It fires with time `i64::MAX`.
     pub fn set_timer_at_end(&mut self) {
-        self.timers_ms.push(i64::MAX);
+        self.change(TimerKind::EventTime, i64::MAX, true);
     }
 
     /// Forgets the state of this key. Timers that are set stay.
@@ -133,12 +208,43 @@ pub trait RowOperator<K: RowKey, T: Row>: Send + Sync + 'static {
         None
     }
 
+    /// True if it sets timers of processing time or asks for the time of the clock. In the ordered
+    /// contracts it is refused then, unless `allow_nondeterministic_order` admits it.
+    fn uses_processing_time(&self) -> bool {
+        false
+    }
+
+    /// A key for which no row and no timer came for so many milliseconds of wall clock time begins anew,
+    /// as with Flink's state TTL; its timers stay. `None` keeps states until they are forgotten. In the
+    /// ordered contracts this needs `allow_nondeterministic_order` too.
+    fn state_ttl_ms(&self) -> Option<i64> {
+        None
+    }
+
+    /// About how many bytes a state takes besides its own size, for the account of memory.
+    fn extra_bytes(&self, state: &Self::State) -> usize {
+        let _ = state;
+        0
+    }
+
     /// Takes a row.
     fn row(&self, key: &K, state: &mut Self::State, row: T, context: &mut KeyContext<Self::Out>);
 
     /// A timer of this key has fired. Those that fire behind the same row do so by time, virtual
     /// partition and key; a key that was forgotten gets a new state.
     fn timer(
+        &self,
+        key: &K,
+        state: &mut Self::State,
+        time_ms: i64,
+        context: &mut KeyContext<Self::Out>,
+    ) {
+        let _ = (key, state, time_ms, context);
+    }
+
+    /// A timer of processing time has fired, at or after its time. Timers fire in the order of their
+    /// times, those of one time in no certain order.
+    fn processing_timer(
         &self,
         key: &K,
         state: &mut Self::State,

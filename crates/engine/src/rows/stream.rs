@@ -14,6 +14,7 @@ use super::ends::{
 use super::key::RowKey;
 use super::keyed::{KeyOf, KeyedOperator};
 use super::operator::{Emit, RowOperator, StatefulClosure};
+use super::process::{ProcessFunction, Processing};
 use crate::pipeline::{MemorySource, Pipeline, Stream};
 
 /// Rows of one type on their way through a pipeline.
@@ -270,6 +271,17 @@ impl<T: Row, K: RowKey> KeyedRows<T, K> {
         function: impl Fn(&K, &mut S, T, &mut Emit<U>) + Send + Sync + 'static,
     ) -> Rows<U> {
         self.process(name, StatefulClosure { function, types: PhantomData })
+    }
+
+    /// A process function: a state that can be written down for each key, timers of event time and of
+    /// processing time.
+    #[must_use]
+    pub fn process_function<F: ProcessFunction<K, T>>(
+        self,
+        name: &str,
+        function: F,
+    ) -> Rows<F::Out> {
+        self.process(name, Processing(function))
     }
 
     /// An operator with a state for each key and timers.

@@ -45,14 +45,33 @@ impl<K: RowKey> Timers<K> {
             Some(firing_ms) => at_ms.max(firing_ms + 1),
             None => at_ms,
         };
-        let time_ms = match self.grid_ms {
-            Some(grid_ms) => round_up(at_ms, grid_ms),
-            None => AT_END,
-        };
+        let time_ms = self.on_grid(at_ms);
         let of_time = self.waiting.entry(time_ms).or_default();
         if !of_time.contains(key) {
             of_time.insert(key.clone());
             self.count += 1;
+        }
+    }
+
+    fn on_grid(&self, at_ms: i64) -> i64 {
+        self.grid_ms.map_or(AT_END, |grid_ms| round_up(at_ms, grid_ms))
+    }
+
+    /// Takes back the timer that was set for a key and a time, if there is one.
+    pub(super) fn remove(&mut self, at_ms: i64, key: &K) {
+        let time_ms = self.on_grid(at_ms);
+        if self.firing_ms == Some(time_ms) {
+            // Some of its time have fired, and this one may be among those that have not.
+            let before = self.firing.len();
+            self.firing.retain(|(_, other)| other != key);
+            self.count -= before - self.firing.len();
+        }
+        let Some(of_time) = self.waiting.get_mut(&time_ms) else { return };
+        if of_time.remove(key) {
+            self.count -= 1;
+        }
+        if of_time.is_empty() {
+            self.waiting.remove(&time_ms);
         }
     }
 
@@ -138,6 +157,24 @@ mod tests {
         // Rows may set timers for times that have passed.
         timers.add(5, &1);
         assert_eq!(timers.pop(Watermark(100)), Some((10, 1)));
+    }
+
+    #[test]
+    fn a_timer_that_was_taken_back_does_not_fire() {
+        let mut timers = Timers::new(Some(10));
+        (0..6u64).for_each(|key| timers.add(20, &key));
+        timers.remove(15, &3);
+        timers.remove(30, &4);
+        timers.remove(20, &17);
+        assert_eq!(timers.len(), 5);
+        let (_, first) = timers.pop(Watermark(100)).expect("five are left");
+        let second = (0..6u64).find(|key| *key != first && *key != 3).expect("another one");
+        timers.remove(20, &second);
+        let rest = std::iter::from_fn(|| timers.pop(Watermark(100))).count();
+        assert_eq!((rest, timers.len()), (3, 0), "one fired, one was taken back meanwhile");
+        timers.add(40, &1);
+        timers.remove(40, &1);
+        assert_eq!(timers.first(), Watermark::END);
     }
 
     #[test]

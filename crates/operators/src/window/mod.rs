@@ -1,4 +1,4 @@
-//! Windows over event time: tumbling, hopping, cumulating and session windows with aggregates.
+//! Windows over time: tumbling, hopping, cumulating and session windows with aggregates.
 //!
 //! [`WindowAggregate`] computes the first three. Their windows are made of slices, stretches that
 //! lie in exactly the same windows: a row touches one slice, once, and windows are put together
@@ -13,10 +13,14 @@
 //! | `assembly` | windows from slices: sums that slide, sums that grow, the tree |
 //! | `tree` | sliding windows of aggregates that cannot subtract |
 //! | `aligned`, `sessions` | the two operators |
+//! | `count` | windows of so many rows of a key |
+//! | `clock` | either of them over processing time |
 //! | `output` | result columns, and what late rows lead to |
 
 mod aligned;
 mod assembly;
+mod clock;
+mod count;
 mod judge;
 mod output;
 mod sessions;
@@ -26,6 +30,8 @@ mod tree;
 mod zone;
 
 pub use aligned::{WindowAggregate, WindowAggregateSpec, closing_watermarks};
+pub use clock::ClockWindows;
+pub use count::{CountWindowAggregate, CountWindowSpec};
 pub use output::LatePolicy;
 pub use sessions::{SessionAggregate, SessionSpec};
 pub use spec::WindowSpec;

@@ -27,7 +27,7 @@ use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
     Bundle, Error, Opening, Operator, OperatorClass, Output, Partition, Piece, Place, Progress,
-    Result, Route, TableSchema,
+    Result, Route, TableSchema, Watermark,
 };
 
 use super::aligned::{check_columns, key_columns, row_order, scatter};
@@ -461,6 +461,12 @@ impl Partition for SessionPartition {
 
     fn state_bytes(&self) -> usize {
         self.sessions.bytes() + self.ids.capacity() * 4
+    }
+
+    fn wakes_at(&self) -> Watermark {
+        // Sessions may have grown since they were listed; none ends earlier.
+        let first = self.sessions.by_end.peek();
+        first.map_or(Watermark::END, |Reverse((end, ..))| Watermark(end.saturating_sub(1)))
     }
 }
 

@@ -74,7 +74,7 @@ impl<'a> Grouping<'a> {
             GroupWindow::Legacy(window) => window.is_instant,
             GroupWindow::None => false,
         };
-        let id = crate::logical::WindowId(0);
+        let id = crate::logical::WindowId::default();
         let column_type = window_fields(id, is_instant)[part].column_type.clone();
         Expr::column(self.group.keys.len() + part, column_type.with_nullable(nullable))
     }
@@ -169,11 +169,16 @@ impl<'a> Grouping<'a> {
                 "{name} has other arguments than the window of GROUP BY"
             )));
         }
+        let by_clock = window.id.by_clock;
         match part {
             "START" => Ok(self.window_column(0, false)),
             "END" => Ok(self.window_column(1, false)),
-            "ROWTIME" => Ok(self.window_column(2, true)),
-            _ => Err(unsupported::later(&name)),
+            "ROWTIME" if !by_clock => Ok(self.window_column(2, true)),
+            "PROCTIME" if by_clock => Ok(self.window_column(2, false)),
+            "ROWTIME" => Err(Error::plan(format!("{name} needs a window over a row time"))
+                .hint(format!("over the processing time it is {function}_PROCTIME"))),
+            _ => Err(Error::plan(format!("{name} needs a window over the processing time"))
+                .hint(format!("over a row time it is {function}_ROWTIME"))),
         }
     }
 
@@ -212,7 +217,7 @@ impl<'a> Grouping<'a> {
 
     fn refused(&self, input: Node, error: Error) -> Node {
         let mut fields = self.result_fields();
-        fields.extend(window_fields(crate::logical::WindowId(0), false).map(no_time));
+        fields.extend(window_fields(crate::logical::WindowId::default(), false).map(no_time));
         LogicalPlan::node(LogicalKind::Refused { inputs: vec![input], error }, fields)
     }
 
@@ -263,7 +268,8 @@ impl<'a> Grouping<'a> {
                 LogicalPlan::node(kind, fields)
             }
             Some(ends) => {
-                let closing = Window { id: binder.next_window(), ..window.clone() };
+                let closing =
+                    Window { id: binder.next_window(TimeAttribute::None), ..window.clone() };
                 by_carried_window((input, ends), (window, closing), (keys, aggregates), fields)
             }
         };

@@ -8,7 +8,7 @@ use super::functions::{function_name, plain_arguments};
 use super::names::PlainNames;
 use super::scope::Scope;
 use super::spans::span_of;
-use super::window::{check_rowtime, window_kind};
+use super::window::{check_time, window_kind};
 use super::{Binder, unsupported};
 use crate::ast::WindowFunction;
 use crate::logical::{TimeAttribute, Window, WindowId, column_of};
@@ -144,11 +144,12 @@ impl Binder<'_> {
             ))
             .at(span_of(*time)));
         };
-        check_rowtime(&scope.fields[rowtime], name).map_err(|e| e.at(span_of(*time)))?;
+        check_time(&scope.fields[rowtime], name).map_err(|e| e.at(span_of(*time)))?;
         let kind = window_kind(self, function, lengths.iter().copied(), true)?;
         let is_instant =
             matches!(scope.fields[rowtime].column_type.data_type, DataType::TimestampLtz(_));
-        Ok(Window { kind, rowtime, is_instant, id: self.next_window(), partition_by: Vec::new() })
+        let id = self.next_window(scope.fields[rowtime].time);
+        Ok(Window { kind, rowtime, is_instant, id, partition_by: Vec::new() })
     }
 }
 

@@ -44,7 +44,7 @@ use thalweg_operators::aggregate::{self as aggregate_functions, AggregateFunctio
 
 use crate::ast::{Name, WindowCall};
 use crate::catalog::Catalog;
-use crate::logical::{Node, WindowId};
+use crate::logical::{Node, TimeAttribute, WindowId};
 use table::ResolvedTable;
 pub use unsupported::later;
 
@@ -129,9 +129,10 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn next_window(&self) -> WindowId {
+    /// A window of its own over a time column.
+    fn next_window(&self, time: TimeAttribute) -> WindowId {
         self.windows.set(self.windows.get() + 1);
-        WindowId(self.windows.get())
+        WindowId { number: self.windows.get(), by_clock: time.is_proctime() }
     }
 
     /// The table or view of this name.

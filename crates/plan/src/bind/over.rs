@@ -144,7 +144,7 @@ impl<'a> OverCalls<'a> {
         }
         let is_rank = matches!(function, OverFunction::Rank(_));
         let by_time = matches!((&order[..], &times[..]), ([key], [time])
-            if !key.descending && (time.is_rowtime() || *time == TimeAttribute::ProcTime));
+            if !key.descending && (time.is_rowtime() || time.is_proctime()));
         if !by_time && !is_rank {
             return Err(Error::plan(format!(
                 "{name}(…) OVER needs ORDER BY one row time (or PROCTIME()), ascending"

@@ -88,6 +88,10 @@ pub fn strip(node: &Node, id: WindowId) -> Result<Option<Stripped>> {
             stripped.columns.extend([Mapped::Start, Mapped::End, Mapped::Time]);
             Ok(Some(stripped))
         }
+        LogicalKind::WindowAggregate { window, .. } if window.id == id && id.by_clock => Err(
+            unsupported::later("GROUP BY with the columns of a window over the processing time that is aggregated already")
+                .hint("compute everything in one GROUP BY, or group by CAST(window_start AS TIMESTAMP(3)) for results that change"),
+        ),
         LogicalKind::WindowAggregate { window, .. } if window.id == id => {
             Ok(Some(strip_aggregate(node, window)))
         }

@@ -7,7 +7,7 @@ use super::literal::interval_ms;
 use super::names::PlainNames;
 use super::scope::{Scope, missing_column};
 use super::spans::span_of;
-use super::{Binder, Context, unsupported};
+use super::{Binder, Context};
 use crate::ast::{Name, WindowCall, WindowFunction, WindowInput};
 use crate::logical::fields::window_fields;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, WindowKind};
@@ -25,7 +25,7 @@ impl Binder<'_> {
         };
         let name = function_name(call.function);
         let rowtime = column_named(&input.fields, &call.time_column)?;
-        check_rowtime(&input.fields[rowtime], name).map_err(|e| e.at(call.time_column.span))?;
+        check_time(&input.fields[rowtime], name).map_err(|e| e.at(call.time_column.span))?;
         let kind = window_kind(self, call.function, call.intervals.iter(), false)
             .map_err(|e| e.at(call.span))?;
         let partition_by = call.partition_by.iter().map(|n| column_named(&input.fields, n));
@@ -36,7 +36,7 @@ impl Binder<'_> {
         }
         let is_instant =
             matches!(input.fields[rowtime].column_type.data_type, DataType::TimestampLtz(_));
-        let id = self.next_window();
+        let id = self.next_window(input.fields[rowtime].time);
         let window = Window { kind, rowtime, is_instant, id, partition_by };
         let mut fields: Vec<Field> = input.fields.iter().map(behind_window).collect();
         fields.extend(window_fields(id, is_instant));
@@ -65,20 +65,16 @@ fn column_named(fields: &[Field], name: &Name) -> Result<usize> {
     })
 }
 
-/// Fails unless the column is a row time. `function` is for the message.
-pub(super) fn check_rowtime(field: &Field, function: &str) -> Result<()> {
+/// Fails unless the column is a row time or the processing time. `function` is for the message.
+pub(super) fn check_time(field: &Field, function: &str) -> Result<()> {
     let (name, data_type) = (&field.name, &field.column_type.data_type);
-    if field.time.is_rowtime() {
+    if field.time.is_rowtime() || field.time.is_proctime() {
         return Ok(());
-    }
-    if field.time == TimeAttribute::ProcTime {
-        return Err(unsupported::later(&format!("{function} over the processing time '{name}'"))
-            .hint("use a row time: a column with WATERMARK FOR"));
     }
     Err(Error::plan(format!(
         "{function} needs a row time attribute, but column '{name}' is an ordinary {data_type}"
     ))
-    .hint("a column is a row time if its table declares WATERMARK FOR it and no join or aggregate lies between"))
+    .hint("a column is a row time if its table declares WATERMARK FOR it and no join or aggregate lies between; a column that is PROCTIME() is the processing time"))
 }
 
 /// Checks the lengths of a window. The old form in GROUP BY takes no offset, and sizes that are no

@@ -63,8 +63,9 @@ pub fn window_end_key(input: &Node, keys: &[usize]) -> Option<usize> {
     let find = |what: fn(TimeAttribute) -> bool| {
         keys.iter().copied().find(|&key| what(input.fields[key].time))
     };
-    find(|time| matches!(time, TimeAttribute::WindowStart(_)))?;
-    find(|time| matches!(time, TimeAttribute::WindowEnd(_)))
+    // No watermark closes a window of the clock.
+    find(|time| matches!(time, TimeAttribute::WindowStart(id) if !id.by_clock))?;
+    find(|time| matches!(time, TimeAttribute::WindowEnd(id) if !id.by_clock))
 }
 
 /// What an operator is called that can't take rows that change.

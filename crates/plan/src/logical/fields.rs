@@ -3,8 +3,14 @@
 use thalweg_core::{Column, ColumnType, DataType, TableSchema};
 
 /// Tells one use of a windowing function from another within a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WindowId(pub u32);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct WindowId {
+    /// Its number; 0 for none.
+    pub number: u32,
+    /// True if the windows follow the clock: they close when it passes their end, whatever the
+    /// watermark.
+    pub by_clock: bool,
+}
 
 /// What a column means for event time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -27,7 +33,19 @@ pub enum TimeAttribute {
 impl TimeAttribute {
     /// True if windows can be laid over the column.
     pub fn is_rowtime(self) -> bool {
-        matches!(self, TimeAttribute::RowTime | TimeAttribute::WindowTime(_))
+        match self {
+            TimeAttribute::RowTime => true,
+            TimeAttribute::WindowTime(id) => !id.by_clock,
+            _ => false,
+        }
+    }
+    /// True if the column stands for the moment at which an operator takes a row.
+    pub fn is_proctime(self) -> bool {
+        match self {
+            TimeAttribute::ProcTime => true,
+            TimeAttribute::WindowTime(id) => id.by_clock,
+            _ => false,
+        }
     }
     /// The window whose column this is.
     pub fn window(self) -> Option<WindowId> {
@@ -43,6 +61,7 @@ impl TimeAttribute {
         match self {
             TimeAttribute::None => "",
             TimeAttribute::RowTime => " *ROWTIME*",
+            _ if self.is_proctime() => " *PROCTIME*",
             TimeAttribute::ProcTime => " *PROCTIME*",
             TimeAttribute::WindowStart(_) => " *WINDOW START*",
             TimeAttribute::WindowEnd(_) => " *WINDOW END*",

@@ -254,9 +254,10 @@ fn take_window(keys: &mut Vec<JoinKey>, left: &[Field], right: &[Field]) -> Opti
     let ends = |is_end: bool| {
         keys.iter().find_map(|key| {
             let (a, b) = (super::column_of(&key.left)?, super::column_of(&key.right)?);
-            let fits = |time| match time {
-                TimeAttribute::WindowStart(_) => !is_end,
-                TimeAttribute::WindowEnd(_) => is_end,
+            // Windows of the clock are closed by no watermark.
+            let fits = |time: TimeAttribute| match time {
+                TimeAttribute::WindowStart(id) => !is_end && !id.by_clock,
+                TimeAttribute::WindowEnd(id) => is_end && !id.by_clock,
                 _ => false,
             };
             (fits(left[a].time) && fits(right[b].time)).then_some((a, b))

@@ -507,6 +507,9 @@ impl std::fmt::Display for SortKey {
 impl std::fmt::Display for Window {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} on ${}", self.kind, self.rowtime)?;
+        if self.id.by_clock {
+            f.write_str(" by the clock")?;
+        }
         if self.is_instant {
             f.write_str(" local")?;
         }

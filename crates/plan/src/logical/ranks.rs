@@ -172,7 +172,7 @@ fn ranked_rows(
     if let ([first], (1, 1), RankFunction::RowNumber) = (&window.order[..], ranks, function) {
         let time = input.fields[first.column].time;
         let rowtime = time.is_rowtime().then_some(first.column);
-        if rowtime.is_some() || time == TimeAttribute::ProcTime {
+        if rowtime.is_some() || time.is_proctime() {
             return one_row(input, window, first.descending, rowtime, rank);
         }
     }

@@ -13,9 +13,7 @@ use thalweg_operators::window::LatePolicy;
 
 use super::lower::{Edges, Lowering};
 use super::window::{Prepared, call_of};
-use crate::logical::{
-    Node, OverCall, OverFrame, OverFunction, OverWindow, RankFunction, SortKey, TimeAttribute,
-};
+use crate::logical::{Node, OverCall, OverFrame, OverFunction, OverWindow, RankFunction, SortKey};
 
 impl Lowering<'_> {
     pub(super) fn lower_over(
@@ -29,7 +27,7 @@ impl Lowering<'_> {
             return Err(unfiltered_rank());
         };
         let time = match input.fields[time].time {
-            TimeAttribute::ProcTime => OverTime::Arrival,
+            attribute if attribute.is_proctime() => OverTime::Arrival,
             attribute if attribute.is_rowtime() => OverTime::EventTime(time),
             _ => return Err(unfiltered_rank()),
         };

@@ -13,8 +13,8 @@ use thalweg_operators::aggregate::AggregateCall;
 use thalweg_operators::chain::Step;
 use thalweg_operators::temporal_sort::TemporalSort;
 use thalweg_operators::window::{
-    LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec, WindowSpec,
-    closing_watermarks,
+    ClockWindows, LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec,
+    WindowSpec, closing_watermarks,
 };
 
 use super::LateData;
@@ -77,6 +77,7 @@ impl Lowering<'_> {
         let key_positions: Vec<usize> =
             keys.iter().enumerate().map(|(i, key)| prepared.place(key_name(i), key)).collect();
         let calls = aggregates.iter().map(|a| call_of(a, &mut prepared)).collect();
+        let key_columns = key_positions.clone();
         let late = self.environment.late.columns(&input.fields, window.rowtime)?;
         let late_columns: Vec<usize> = late
             .iter()
@@ -106,7 +107,17 @@ impl Lowering<'_> {
                 input: input_schema,
             })?),
         };
+        let operator = if window.id.by_clock {
+            let ordered = self.environment.order.is_ordered();
+            Arc::new(ClockWindows::new(operator, rowtime, key_columns, ordered))
+        } else {
+            operator
+        };
         let edges = self.prepare_input(input, prepared)?;
+        if window.id.by_clock {
+            let details = vec![node.describe()];
+            return Ok(self.add_described(node, (input, "window"), operator, edges, details));
+        }
         let edge = self.add_judging(node, input, operator, edges, "window", policy);
         if policy == LatePolicy::Emit {
             self.late.add(edge.from, late_schema, late_columns);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thalweg_core::connector::{Assign, Waker};
 use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
-use thalweg_core::{Opening, OperatorClass, Result, Source, Watermark};
+use thalweg_core::{Error, Opening, Operator, OperatorClass, Result, Source, Watermark};
 use thalweg_ordering::sync::{
     Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, Queue,
 };
@@ -41,6 +41,7 @@ pub(crate) fn build(
     let mut stages = Vec::with_capacity(graph.stages.len());
     for (place, stage) in graph.stages.into_iter().enumerate() {
         let Stage { id, name, kind, inputs } = stage;
+        check_clock(&kind, &options).map_err(|error| error.in_operator(name.clone()))?;
         let kind = stage_kind(place, kind, lanes[place], &options, &mut receivers)
             .map_err(|error| error.in_operator(name.clone()))?;
         let make_lane = || Lane::new(edges[place].len(), numa_nodes);
@@ -68,6 +69,7 @@ pub(crate) fn build(
         sleep: Arc::new(Sleep::new()),
         urgent: Queue::new(),
         ready,
+        ticks: ordered.is_none() && has_operator(&stages, |operator| operator.goes_by_the_clock()),
         ordered,
         turn: AtomicUsize::new(0),
         // A policy that ranks the stages does so for each element.
@@ -87,9 +89,36 @@ pub(crate) fn build(
     };
     match &job.ordered {
         Some(flow) => prepare_sources(&job, flow.places_watermarks),
-        None => first_outputs(&job),
+        None => {
+            let by_rows = |operator: &dyn Operator| operator.rows_depend_on_watermarks();
+            prepare_sources(&job, has_operator(&job.stages, by_rows));
+            first_outputs(&job);
+        }
     }
     Ok(job)
+}
+
+fn has_operator(stages: &[StageRun], is_meant: impl Fn(&dyn Operator) -> bool) -> bool {
+    stages.iter().any(|stage| match &stage.kind {
+        StageRunKind::Operator(run) => is_meant(run.operator.as_ref()),
+        _ => false,
+    })
+}
+
+/// Refuses what goes by the clock where a sequence is promised and the clock is not admitted.
+fn check_clock(kind: &StageKind, options: &RunOptions) -> Result<()> {
+    let StageKind::Operator(operator) = kind else { return Ok(()) };
+    let is_admitted = !options.order.is_ordered() || options.allow_nondeterministic_order;
+    if is_admitted || !operator.goes_by_the_clock() {
+        return Ok(());
+    }
+    Err(Error::plan(format!(
+        "what '{}' does depends on when the job runs, and the order '{}' promises a sequence that \
+         depends on the data alone",
+        operator.name(),
+        options.order
+    ))
+    .hint("admit it with allow_nondeterministic_order ('pipeline.order.allow-nondeterministic'), if runs may differ"))
 }
 
 /// How many lanes each stage has, and where its edges lead. A union keeps its inputs' lanes apart;
@@ -139,6 +168,8 @@ fn stage_kind(
                     barriers: AtomicUsize::new(0),
                     finished: AtomicU64::new(0),
                     wakes_at: AtomicI64::new(i64::MIN),
+                    ticks_at: AtomicI64::new(i64::MAX),
+                    is_ticking: AtomicBool::new(false),
                     state: Mutex::new(CellState {
                         partition: operator.open(Opening {
                             partition: cell,
@@ -213,9 +244,10 @@ fn source_run(
     }
 }
 
-/// Where elements end at the row that moves a watermark, each row's must be known.
-fn prepare_sources(job: &Job, places_watermarks: bool) {
-    for stage in job.stages.iter().filter(|_| places_watermarks) {
+/// Where elements end at the row that moves a watermark, or operators go by the one before a row, each
+/// row's must be known.
+fn prepare_sources(job: &Job, stamps_exactly: bool) {
+    for stage in job.stages.iter().filter(|_| stamps_exactly) {
         if let StageRunKind::Source(source) = &stage.kind {
             let mut state = source.state.lock().expect("nobody else has the job yet");
             if let Some(assigner) = &mut state.assigner {

@@ -65,6 +65,7 @@ impl Job {
                     self.take_gathered(stage, place_of_cell, &mut state, &piece, deadline_ns)?;
                     Taken::Gathered(piece.gather)
                 }
+                Item::Tick => self.take_tick(stage, &mut state, deadline_ns, place)?,
                 Item::Barrier(barrier) => {
                     let cell = (place_of_cell, &mut *state);
                     self.take_barrier(stage, operator, cell, &barrier, deadline_ns, place)?
@@ -88,6 +89,9 @@ impl Job {
                     let flow = self.ordered_flow();
                     self.finish_piece(flow, stage, operator, &gather)?;
                 }
+                // Done later, behind what has come meanwhile.
+                Taken::Tick(Progress::More) => self.post(stage, place_of_cell, cell, Item::Tick),
+                Taken::Tick(Progress::Done) => cell.is_ticking.store(false, Ordering::Release),
                 Taken::Barrier(barrier) => {
                     cell.barriers.fetch_sub(1, Ordering::Relaxed);
                     self.count_down(stage, operator, barrier)?;
@@ -162,6 +166,28 @@ impl Job {
         }
         self.report_rows(stage, state, piece.num_rows())?;
         Ok(taken)
+    }
+
+    /// Lets a partition do what it waited for the clock with. What it emits belongs to the epoch that
+    /// its rows are in now.
+    fn take_tick(
+        &self,
+        stage: usize,
+        state: &mut CellState,
+        deadline_ns: u64,
+        place: WorkerPlace,
+    ) -> Result<Taken> {
+        if self.stages[stage].ended.load(Ordering::Relaxed) {
+            return Ok(Taken::Tick(Progress::Done));
+        }
+        let mut output = Output::new(Arc::clone(&self.options.clock), deadline_ns);
+        let progress = state.partition.tick(&mut output)?;
+        self.count_output(stage, &output);
+        let now_ns = self.options.clock.now_ns();
+        let stamps = self.derived_stamps(now_ns, 0, state.passed, place.numa_node);
+        self.emit(stage, std::mem::take(&mut output.emitted), &state.outputs, None, &stamps)?;
+        self.report_state(stage, state)?;
+        Ok(Taken::Tick(progress))
     }
 
     /// Measures a partition's state now and then while it takes rows.
@@ -244,4 +270,6 @@ enum Taken {
     Barrier(Arc<Barrier>),
     /// Rows of an element are taken.
     Gathered(Arc<Gather>),
+    /// The clock's call is done, or not yet.
+    Tick(Progress),
 }

@@ -3,11 +3,15 @@
 //! | module | looks for |
 //! |---|---|
 //! | `cases` | exact cases of a real Flink, zones, memory, errors |
+//! | `count` | windows of so many rows |
+//! | `clock` | windows of processing time, against a clock that the test moves |
 //! | `random` | any difference from the reference, over random rows, windows, lateness and partitions |
 //! | `driver` | runs an operator as the runtime would |
 //! | `reference` | the reference |
 
 mod cases;
+mod clock;
+mod count;
 mod driver;
 mod random;
 mod reference;

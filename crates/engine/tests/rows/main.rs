@@ -3,6 +3,8 @@
 //!
 //! `THALWEG_SWEEP_SEEDS` asks for more combinations; a failure prints its seed.
 
+mod process;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::mpsc::TryRecvError;
 

@@ -1,0 +1,168 @@
+//! The states of the keys of one partition, and which of them are too old.
+//!
+//! A state that is too old is found when its key is used next, and by looking at keys in a line.
+//!
+//! **Invariant:** with a lifetime, each state has one entry in the line (others of its key are stale and
+//! dropped when they come up). One that was used since is put back at the end, so looking costs a step
+//! for each lifetime of a state, whatever the number of rows, and none outlives two lifetimes.
+
+use std::collections::VecDeque;
+use std::hash::BuildHasherDefault;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+use super::key::{ProbeHasher, RowKey};
+
+/// States that are measured to tell how large all of them are.
+const MEASURED_STATES: usize = 32;
+/// Keys that are looked at between two looks at the clock.
+const UNCHECKED_KEYS: usize = 64;
+
+/// A state and when it was used last.
+struct Kept<S> {
+    state: S,
+    used_ms: i64,
+    /// The time of its entry in the line; others of its key are of states that were forgotten.
+    look_ms: i64,
+}
+
+/// The states of the keys.
+pub(super) struct States<K, S> {
+    kept: HashMap<K, Kept<S>, BuildHasherDefault<ProbeHasher>>,
+    ttl_ms: Option<i64>,
+    /// Keys, and when each is to be looked at, in the order in which they are.
+    line: VecDeque<(i64, K)>,
+}
+
+impl<K: RowKey, S: Default> States<K, S> {
+    /// No states. They live for `ttl_ms` behind their last use, or for ever.
+    pub(super) fn new(ttl_ms: Option<i64>) -> Self {
+        States { kept: HashMap::default(), ttl_ms, line: VecDeque::new() }
+    }
+
+    /// Uses the state of a key; a new one if there is none or if it is too old.
+    pub(super) fn with(&mut self, key: &K, now_ms: i64, function: impl FnOnce(&mut S)) {
+        let kept = match self.kept.get_mut(key) {
+            Some(kept) => kept,
+            None => {
+                let look_ms = self.ttl_ms.map_or(i64::MAX, |ttl_ms| now_ms.saturating_add(ttl_ms));
+                if self.ttl_ms.is_some() {
+                    self.line.push_back((look_ms, key.clone()));
+                }
+                let kept = Kept { state: S::default(), used_ms: now_ms, look_ms };
+                self.kept.entry(key.clone()).or_insert(kept)
+            }
+        };
+        if is_over(self.ttl_ms, kept.used_ms, now_ms) {
+            kept.state = S::default();
+        }
+        kept.used_ms = now_ms;
+        function(&mut kept.state);
+    }
+
+    pub(super) fn remove(&mut self, key: &K) {
+        self.kept.remove(key);
+    }
+
+    /// When to look at keys next.
+    pub(super) fn looks_at(&self) -> Option<i64> {
+        self.line.front().map(|(at_ms, _)| *at_ms)
+    }
+
+    /// Forgets keys that are too old. True when there are no more, false when time was up before.
+    pub(super) fn expire(&mut self, now_ms: i64, time_is_up: impl Fn() -> bool) -> bool {
+        let mut looked = 0;
+        while self.looks_at().is_some_and(|at_ms| at_ms <= now_ms) {
+            if looked % UNCHECKED_KEYS == UNCHECKED_KEYS - 1 && time_is_up() {
+                return false;
+            }
+            looked += 1;
+            let Some((look_ms, key)) = self.line.pop_front() else { break };
+            let Entry::Occupied(mut entry) = self.kept.entry(key) else { continue };
+            let used_ms = entry.get().used_ms;
+            if entry.get().look_ms != look_ms {
+                continue;
+            }
+            if is_over(self.ttl_ms, used_ms, now_ms) {
+                entry.remove();
+            } else if let Some(ttl_ms) = self.ttl_ms {
+                entry.get_mut().look_ms = used_ms.saturating_add(ttl_ms);
+                self.line.push_back((entry.get().look_ms, entry.key().clone()));
+            }
+        }
+        true
+    }
+
+    /// About how many bytes the states take, those of some told for all.
+    pub(super) fn bytes(&self, extra_bytes: impl Fn(&S) -> usize) -> usize {
+        let of_key = size_of::<K>() + size_of::<Kept<S>>() + 1;
+        let measured = self.kept.values().take(MEASURED_STATES);
+        let (count, extra) =
+            measured.fold((0, 0), |(count, sum), kept| (count + 1, sum + extra_bytes(&kept.state)));
+        let extra = if count == 0 { 0 } else { extra * self.kept.len() / count };
+        self.kept.capacity() * of_key + self.line.capacity() * size_of::<(i64, K)>() + extra
+    }
+}
+
+fn is_over(ttl_ms: Option<i64>, used_ms: i64, now_ms: i64) -> bool {
+    ttl_ms.is_some_and(|ttl_ms| now_ms.saturating_sub(used_ms) >= ttl_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(states: &mut States<u64, Vec<i64>>, key: u64, now_ms: i64) -> usize {
+        let mut rows = 0;
+        states.with(&key, now_ms, |state| {
+            state.push(now_ms);
+            rows = state.len();
+        });
+        rows
+    }
+
+    #[test]
+    fn a_state_that_was_not_used_for_its_lifetime_begins_anew() {
+        let mut states = States::new(Some(10));
+        assert_eq!(add(&mut states, 1, 100), 1);
+        assert_eq!(add(&mut states, 1, 109), 2);
+        assert_eq!(add(&mut states, 1, 118), 3);
+        assert_eq!(add(&mut states, 1, 128), 1);
+    }
+
+    #[test]
+    fn keys_that_nobody_uses_go_and_others_stay() {
+        let mut states = States::new(Some(10));
+        (0..1000).for_each(|key| drop(add(&mut states, key, 0)));
+        add(&mut states, 7, 5);
+        assert_eq!(states.looks_at(), Some(10));
+        assert!(!states.expire(10, || true), "there is more than one call may do");
+        while !states.expire(10, || true) {}
+        assert_eq!((states.kept.len(), states.looks_at()), (1, Some(15)));
+        assert!(states.expire(15, || false));
+        assert_eq!((states.kept.len(), states.looks_at()), (0, None));
+    }
+
+    #[test]
+    fn keys_that_are_forgotten_and_come_back_leave_nothing_in_the_line() {
+        let mut states = States::new(Some(10));
+        for now_ms in 0..1000 {
+            add(&mut states, 1, now_ms);
+            states.remove(&1);
+            add(&mut states, 1, now_ms);
+            assert!(states.expire(now_ms, || false));
+            assert!(states.line.len() <= 24, "{}", states.line.len());
+        }
+    }
+
+    #[test]
+    fn without_a_lifetime_nothing_is_kept_for_looking() {
+        let mut states = States::new(None);
+        add(&mut states, 1, 0);
+        assert_eq!(add(&mut states, 1, i64::MAX), 2);
+        assert_eq!(states.looks_at(), None);
+        let of_one = states.bytes(|_| 0);
+        assert_eq!(states.bytes(|state| state.len() * 8), of_one + 16);
+    }
+}

@@ -1,0 +1,299 @@
+//! Windows of so many rows of a key: each `slide` rows the last `size` of them.
+//!
+//! As `countWindow(size, slide)` of Flink's DataStream: a key's k-th window leaves with its
+//! `k * slide`-th row and has the rows behind its `k * slide - size`-th, so the first ones may have fewer
+//! than `size`. Windows that no row completes leave nothing. With `slide = size` they stand side by
+//! side.
+//!
+//! **Invariants.** What a row belongs to follows from its number among the rows of its key, whatever the
+//! bundles. Open windows have numbers (slots) under which their states stand, of which a key has
+//! `size / slide` at most, rounded up. A slot is given to another window only when the bundle is done,
+//! since states are brought up to date once for all rows of a bundle.
+//!
+//! Where windows do not overlap a key is forgotten when its window leaves. Where they do, it is kept
+//! for ever: its next window begins inside the last one.
+//!
+//! What it does not do: rows of overlapping windows are added to each of them, so a row costs
+//! `size / slide` updates. It takes no changes, and times and watermarks mean nothing to it.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::{
+    Bundle, Column, Error, Opening, Operator, OperatorClass, Output, Partition, Piece, Place,
+    Progress, Result, Route, TableSchema, Watermark,
+};
+
+use super::aligned::{key_columns, row_order, scatter};
+use super::slices::{Calls, RowsOf, update_accumulators};
+use crate::aggregate::{Accumulator, AggregateCall};
+use crate::keys::KeyTable;
+
+/// No window is open there.
+const NONE: u32 = u32::MAX;
+
+/// What a [`CountWindowAggregate`] computes, by columns of its input.
+#[derive(Clone, Debug)]
+pub struct CountWindowSpec {
+    /// How many rows a window has.
+    pub size: u64,
+    /// After how many rows of a key the next one leaves.
+    pub slide: u64,
+    /// The grouping columns.
+    pub keys: Vec<usize>,
+    /// The aggregates.
+    pub aggregates: Vec<AggregateCall>,
+    /// The input's columns.
+    pub input: TableSchema,
+}
+
+struct Shared {
+    spec: CountWindowSpec,
+    calls: Calls,
+    output: TableSchema,
+    arrow: SchemaRef,
+}
+
+/// Aggregates per key and window of so many rows. The result has the keys and the aggregates.
+pub struct CountWindowAggregate {
+    shared: Arc<Shared>,
+}
+
+impl CountWindowAggregate {
+    /// An operator.
+    ///
+    /// # Errors
+    /// If a length is 0 or a column is not there.
+    pub fn new(spec: CountWindowSpec) -> Result<Self> {
+        if spec.size == 0 || spec.slide == 0 {
+            return Err(Error::plan("a window of rows must have and slide by at least one row"));
+        }
+        let calls = Calls::new(&spec.aggregates, &spec.keys, &spec.input)?;
+        let keys = spec.keys.iter().map(|&key| spec.input.columns[key].clone());
+        let results =
+            spec.aggregates.iter().map(|call| Column::new(&call.name, call.result.clone()));
+        let output = TableSchema::new(keys.chain(results).collect());
+        let arrow = output.arrow();
+        Ok(CountWindowAggregate { shared: Arc::new(Shared { spec, calls, output, arrow }) })
+    }
+
+    /// The columns of the result.
+    pub fn output_schema(&self) -> &TableSchema {
+        &self.shared.output
+    }
+}
+
+impl Operator for CountWindowAggregate {
+    fn name(&self) -> String {
+        "count window".to_string()
+    }
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Sequenced
+    }
+    fn watermark_interest(&self) -> WatermarkInterest {
+        WatermarkInterest::EndOnly
+    }
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
+        scatter(bundle, &self.shared.spec.keys, partitions)
+    }
+    fn open(&self, _opening: Opening) -> Result<Box<dyn Partition>> {
+        Ok(Box::new(CountPartition {
+            keys: KeyTable::new(&self.shared.calls.key_types)?,
+            windows: Windows::new(self.shared.spec.size, self.shared.spec.slide),
+            counts: Vec::new(),
+            accumulators: self.shared.calls.accumulators()?,
+            ids: Vec::new(),
+            taken: Taken::default(),
+            shared: Arc::clone(&self.shared),
+        }))
+    }
+}
+
+/// What the rows of a bundle belong to, and what they complete.
+#[derive(Default)]
+struct Taken {
+    /// Rows and the slots they are added to, in the order of rows.
+    rows: Vec<u32>,
+    slots: Vec<u32>,
+    /// The windows that are complete: their slots, their keys, and the rows that completed them.
+    closed: Vec<u32>,
+    keys: Vec<u32>,
+    causes: Vec<u32>,
+}
+
+impl Taken {
+    fn clear(&mut self) {
+        let Taken { rows, slots, closed, keys, causes } = self;
+        [rows, slots, closed, keys, causes].into_iter().for_each(Vec::clear);
+    }
+}
+
+/// The open windows of the keys of a partition.
+struct Windows {
+    size: u64,
+    slide: u64,
+    /// How many windows of a key can be open at once.
+    width: usize,
+    /// For each key how many rows came, since its first one or since its last window left.
+    seen: Vec<u64>,
+    /// For each key the slots of its open windows, window k at `k % width`.
+    open: Vec<u32>,
+    /// Slots that no window has.
+    free: Vec<u32>,
+    /// One more than the highest slot.
+    slots: u32,
+}
+
+impl Windows {
+    fn new(size: u64, slide: u64) -> Self {
+        let width = size.div_ceil(slide) as usize;
+        Windows {
+            size,
+            slide,
+            width,
+            seen: Vec::new(),
+            open: Vec::new(),
+            free: Vec::new(),
+            slots: 0,
+        }
+    }
+
+    fn overlap(&self) -> bool {
+        self.size > self.slide
+    }
+
+    /// Makes room for so many keys.
+    fn grow(&mut self, keys: usize) {
+        self.seen.resize(keys, 0);
+        self.open.resize(keys * self.width, NONE);
+    }
+
+    /// Adds the next row of a key to its windows.
+    fn take(&mut self, key: u32, row: u32, taken: &mut Taken) {
+        self.seen[key as usize] += 1;
+        let number = self.seen[key as usize];
+        let first = number.div_ceil(self.slide);
+        let behind_last = (number + self.size).div_ceil(self.slide);
+        for window in first..behind_last {
+            let at = self.place(key, window);
+            if self.open[at] == NONE {
+                self.open[at] = self.begin();
+            }
+            taken.rows.push(row);
+            taken.slots.push(self.open[at]);
+        }
+        if number % self.slide == 0 {
+            let at = self.place(key, first);
+            taken.closed.push(std::mem::replace(&mut self.open[at], NONE));
+            taken.keys.push(key);
+            taken.causes.push(row);
+            if !self.overlap() {
+                self.seen[key as usize] = 0;
+            }
+        }
+    }
+
+    fn place(&self, key: u32, window: u64) -> usize {
+        key as usize * self.width + (window % self.width as u64) as usize
+    }
+
+    fn begin(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        self.seen.capacity() * 8 + (self.open.capacity() + self.free.capacity()) * 4
+    }
+}
+
+struct CountPartition {
+    shared: Arc<Shared>,
+    keys: KeyTable,
+    windows: Windows,
+    /// Rows by slot.
+    counts: Vec<i64>,
+    /// States by slot.
+    accumulators: Vec<Box<dyn Accumulator>>,
+    ids: Vec<u32>,
+    taken: Taken,
+}
+
+impl CountPartition {
+    fn add_rows(&mut self, piece: &Piece<'_>) -> Result<()> {
+        let slots = self.windows.slots as usize;
+        self.counts.resize(slots, 0);
+        self.accumulators.iter_mut().for_each(|own| own.grow(slots));
+        self.taken.slots.iter().for_each(|&slot| self.counts[slot as usize] += 1);
+        let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
+        let Taken { slots, rows, .. } = &self.taken;
+        update_accumulators(&mut self.accumulators, &self.shared.calls, of, slots, Some(rows))
+    }
+
+    /// Sends out the windows that are complete.
+    fn emit(&mut self, output: &mut Output) -> Result<()> {
+        let closed = &self.taken.closed;
+        if closed.is_empty() {
+            return Ok(());
+        }
+        let mut columns = self.keys.take_keys(&self.taken.keys)?;
+        columns.extend(self.shared.calls.evaluate(&self.counts, &self.accumulators, closed)?);
+        let rows = arrow_array::RecordBatchOptions::new().with_row_count(Some(closed.len()));
+        let arrow = Arc::clone(&self.shared.arrow);
+        let batch = RecordBatch::try_new_with_options(arrow, columns, &rows)?;
+        output.emit_at(batch, Place::Caused(std::mem::take(&mut self.taken.causes)));
+        closed.iter().for_each(|&slot| self.counts[slot as usize] = 0);
+        self.accumulators.iter_mut().for_each(|own| own.reset(closed));
+        self.windows.free.extend_from_slice(closed);
+        Ok(())
+    }
+
+    /// Forgets the keys without an open window.
+    fn forget(&mut self) {
+        if self.windows.overlap() {
+            return;
+        }
+        let keys = &mut self.taken.keys;
+        keys.sort_unstable();
+        keys.dedup();
+        for &key in keys.iter().filter(|&&key| self.windows.seen[key as usize] == 0) {
+            self.keys.release(key);
+        }
+    }
+}
+
+impl Partition for CountPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        output.accepted += piece.num_rows() as u64;
+        let columns = key_columns(piece.bundle, &self.shared.spec.keys);
+        self.ids.clear();
+        self.keys.intern_rows(&columns, piece.rows, piece.bundle.num_rows(), &mut self.ids)?;
+        self.windows.grow(self.keys.id_limit());
+        self.taken.clear();
+        for (place, &key) in self.ids.iter().enumerate() {
+            let row = piece.rows.map_or(place as u32, |rows| rows[place]);
+            self.windows.take(key, row, &mut self.taken);
+        }
+        self.add_rows(&piece)?;
+        self.emit(output)?;
+        self.forget();
+        Ok(())
+    }
+
+    fn watermark(&mut self, _: &WatermarkCall<'_>, _: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
+    fn wakes_at(&self) -> Watermark {
+        Watermark::END
+    }
+
+    fn state_bytes(&self) -> usize {
+        let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
+        self.keys.bytes() + self.windows.bytes() + self.counts.capacity() * 8 + states
+    }
+}
