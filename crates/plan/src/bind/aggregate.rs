@@ -5,7 +5,7 @@
 //! to where the operator puts them once all aggregates are known.
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr};
-use thalweg_core::{Column, ColumnType, Error, Result};
+use thalweg_core::{Column, Error, Result};
 use thalweg_expr::Expr;
 
 use super::functions::{
@@ -140,9 +140,9 @@ impl<'a> Grouping<'a> {
         };
         let arguments = arguments.into_iter().map(|arg| binder.expression(arg, &mut names));
         let arguments = arguments.collect::<Result<Vec<Expr>>>()?;
-        let distinct = is_distinct(call)?;
-        let types: Vec<ColumnType> = arguments.iter().map(|a| a.column_type.clone()).collect();
-        let (function, column_type) = binder.resolve_aggregate(&name, distinct, &types)?;
+        let Treatment { distinct, skips_nulls } = treatment(call, &name)?;
+        let (function, column_type) =
+            binder.resolve_aggregate(&name, distinct, skips_nulls, &arguments)?;
         let filter = match &call.filter {
             None => None,
             Some(condition) => Some(binder.condition(condition, "FILTER (WHERE …)", &mut names)?),
@@ -322,20 +322,36 @@ fn check_session_keys(
         .hint("write the same columns in both: SESSION(TABLE t PARTITION BY k, …) … GROUP BY window_start, window_end, k"))
 }
 
-pub(super) fn is_distinct(call: &sql::Function) -> Result<bool> {
-    let sql::FunctionArguments::List(list) = &call.args else { return Ok(false) };
-    if let Some(clause) = list.clauses.first() {
-        return Err(
-            unsupported::later(&format!("{clause} inside an aggregate")).at(span_of(clause))
-        );
+/// Which values an aggregate takes.
+pub(super) struct Treatment {
+    /// Equal ones once.
+    pub(super) distinct: bool,
+    /// IGNORE NULLS was written.
+    pub(super) skips_nulls: bool,
+}
+
+pub(super) fn treatment(call: &sql::Function, name: &str) -> Result<Treatment> {
+    let mut treatment = Treatment { distinct: false, skips_nulls: false };
+    let sql::FunctionArguments::List(list) = &call.args else { return Ok(treatment) };
+    let mut of_nulls = call.null_treatment;
+    for clause in &list.clauses {
+        match clause {
+            sql::FunctionArgumentClause::IgnoreOrRespectNulls(nulls) => of_nulls = Some(*nulls),
+            other => {
+                let error = unsupported::later(&format!("{other} inside an aggregate"));
+                return Err(error.at(span_of(other)));
+            }
+        }
     }
-    if call.null_treatment == Some(sql::NullTreatment::RespectNulls) {
+    if of_nulls == Some(sql::NullTreatment::RespectNulls) && name != "ARRAY_AGG" {
         return Err(unsupported::later("RESPECT NULLS"));
     }
     if !call.within_group.is_empty() {
         return Err(unsupported::later("WITHIN GROUP"));
     }
-    Ok(list.duplicate_treatment == Some(sql::DuplicateTreatment::Distinct))
+    treatment.skips_nulls = of_nulls == Some(sql::NullTreatment::IgnoreNulls);
+    treatment.distinct = list.duplicate_treatment == Some(sql::DuplicateTreatment::Distinct);
+    Ok(treatment)
 }
 
 impl Names for Grouping<'_> {

@@ -21,16 +21,17 @@ pub const AGGREGATES: &[&str] = &[
     "VARIANCE",
     "FIRST_VALUE",
     "LAST_VALUE",
+    "LISTAGG",
+    "ARRAY_AGG",
+    "PERCENTILE",
+    "APPROX_COUNT_DISTINCT",
 ];
 
 /// Aggregates of Flink that are not there yet.
 const LATER_AGGREGATES: &[&str] = &[
     "COLLECT",
-    "LISTAGG",
-    "ARRAY_AGG",
     "JSON_OBJECTAGG",
     "JSON_ARRAYAGG",
-    "APPROX_COUNT_DISTINCT",
     "RANK",
     "DENSE_RANK",
     "ROW_NUMBER",
@@ -42,7 +43,6 @@ const LATER_AGGREGATES: &[&str] = &[
     "GROUPING",
     "GROUPING_ID",
     "GROUP_ID",
-    "PERCENTILE",
 ];
 
 /// The name of a function, upper case.
