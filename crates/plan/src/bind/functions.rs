@@ -40,8 +40,6 @@ const LATER_AGGREGATES: &[&str] = &[
     "NTILE",
     "LAG",
     "LEAD",
-    "GROUPING",
-    "GROUPING_ID",
     "GROUP_ID",
 ];
 
@@ -52,7 +50,9 @@ pub fn function_name(function: &Function) -> String {
 
 /// True for a built-in or registered aggregate, also for one that can't be computed yet.
 pub fn is_aggregate(binder: &Binder<'_>, name: &str) -> bool {
-    AGGREGATES.contains(&name) || LATER_AGGREGATES.contains(&name) || binder.is_user_aggregate(name)
+    AGGREGATES.contains(&name)
+        || super::sets::is_grouping(name)
+        || LATER_AGGREGATES.contains(&name) || binder.is_user_aggregate(name)
 }
 
 /// True for an aggregate that comes with a later version.

@@ -26,6 +26,7 @@ mod over;
 pub mod query;
 pub mod scope;
 mod select;
+mod sets;
 pub mod spans;
 pub mod strip;
 pub mod table;
