@@ -136,7 +136,7 @@ fn definitions() -> impl Iterator<Item = &'static Definition> {
 pub fn function_names() -> Vec<&'static str> {
     let is_name = |name: &&str| {
         name.starts_with(|c: char| c.is_ascii_alphabetic())
-            && !matches!(*name, "LIKE" | "SIMILAR TO" | "ARRAY_AT" | "IS JSON" | "ARRAY" | "MAP")
+            && !matches!(*name, "LIKE" | "SIMILAR TO" | "ARRAY_AT" | "ROW_FIELD" | "IS JSON" | "ARRAY" | "MAP")
     };
     let mut names: Vec<&'static str> = definitions().map(|d| d.name).filter(is_name).collect();
     names.sort_unstable();
@@ -149,7 +149,7 @@ pub fn function_names() -> Vec<&'static str> {
 /// Units are text literals: `call("FLOOR", [ts, 'MINUTE'])`, `call("EXTRACT", ['HOUR', ts])`,
 /// `call("TIMESTAMPDIFF", ['SECOND', a, b])`. `TRIM(BOTH x FROM s)` is `call("TRIM", ['BOTH', x, s])`,
 /// `POSITION(x IN s)` is `call("POSITION", [x, s])`, `ARRAY[a, b]` is `call("ARRAY", [a, b])` and
-/// `a[i]` is `call("ARRAY_AT", [a, i])`.
+/// `a[i]` is `call("ARRAY_AT", [a, i])`, and `r.f` is `call("ROW_FIELD", [r, 'f'])`.
 pub fn call(name: &str, args: Vec<Expr>, session: &Session) -> Result<Expr> {
     if let Some(function) = session.functions.get(name) {
         return call_user(&function, args, session);

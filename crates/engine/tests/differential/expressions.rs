@@ -132,6 +132,9 @@ fn simple_condition(scope: &[Column], dice: &mut Dice) -> Sql {
 
 /// A random aggregate.
 pub fn aggregate(scope: &[Column], dice: &mut Dice) -> Typed {
+    if dice.percent(15) {
+        return collected(scope, dice);
+    }
     let (call, kind) = aggregate_call(scope, dice);
     if dice.percent(15) {
         let filter = sql!(" FILTER (WHERE ", &condition(scope, dice), ")");
@@ -140,6 +143,32 @@ pub fn aggregate(scope: &[Column], dice: &mut Dice) -> Typed {
         return (Sql::two(call.ours + &filter.ours, theirs + &filter.theirs), kind);
     }
     (call, kind)
+}
+
+/// What can be told of a collecting aggregate whatever the sequence of rows, and of a percentile without
+/// a fraction.
+fn collected(scope: &[Column], dice: &mut Dice) -> Typed {
+    let column = any_column(scope, dice);
+    let name = column.name.as_str();
+    let distinct = if dice.percent(30) { "DISTINCT " } else { "" };
+    match column.kind {
+        Kind::String => {
+            let texts = format!("{distinct}{name}, '; '");
+            let theirs = format!("LENGTH(STRING_AGG({texts}))");
+            (Sql::two(format!("CHAR_LENGTH(LISTAGG({texts}))"), theirs), Kind::Int)
+        }
+        Kind::Int | Kind::BigInt => {
+            let fraction = dice.pick(&["0", "0.25", "0.5", "1"]);
+            let percentile = |function: &str| {
+                format!("CAST({function}({distinct}{name}, {fraction}) * 4 AS BIGINT)")
+            };
+            (Sql::two(percentile("PERCENTILE"), percentile("QUANTILE_CONT")), Kind::BigInt)
+        }
+        _ => {
+            let theirs = format!("LEN(LIST({distinct}{name}))");
+            (Sql::two(format!("CARDINALITY(ARRAY_AGG({distinct}{name}))"), theirs), Kind::Int)
+        }
+    }
 }
 
 /// An aggregate without FILTER.

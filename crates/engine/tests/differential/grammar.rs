@@ -150,11 +150,15 @@ impl Grammar<'_> {
         let filter = self.maybe_filter(&scope);
         let (list, kinds) = self.keys_and_aggregates(&keys, &scope);
         let mut sql = sql!("SELECT ", &list, " FROM ", &input.aliased("q"), &filter);
-        if keys.is_empty() {
-            sql.push(&Sql::two("", " HAVING COUNT(*) > 0"));
+        // Of no rows the empty set of keys would have a row there.
+        let has_rows = Sql::two("", " HAVING COUNT(*) > 0");
+        let names: Vec<Sql> = keys.into_iter().map(|(key, _)| key).collect();
+        if names.is_empty() {
+            sql.push(&has_rows);
+        } else if let Some(sets) = self.maybe_sets(&names) {
+            sql.push(&sql!(" GROUP BY ", &sets, &has_rows));
         } else {
-            let keys: Vec<Sql> = keys.into_iter().map(|(key, _)| key).collect();
-            sql.push(&sql!(" GROUP BY ", &join(&keys, ", "), &self.having(&scope)));
+            sql.push(&sql!(" GROUP BY ", &join(&names, ", "), &self.having(&scope)));
         }
         Relation::new(sql, kinds)
     }
@@ -169,6 +173,24 @@ impl Grammar<'_> {
         let aggregates = (0..count).map(|_| aggregate(scope, self.dice));
         let (texts, kinds): (Vec<Sql>, Vec<Kind>) = keys.iter().cloned().chain(aggregates).unzip();
         (select_list(&texts), kinds)
+    }
+
+    /// Several sets of these keys, or nothing.
+    pub fn maybe_sets(&mut self, keys: &[Sql]) -> Option<Sql> {
+        let is_repeated = |key: &Sql| keys.iter().filter(|other| other.ours == key.ours).count() > 1;
+        if keys.is_empty() || keys.iter().any(is_repeated) || self.dice.percent(60) {
+            return None;
+        }
+        let all = join(keys, ", ");
+        Some(match self.dice.below(4) {
+            0 => sql!("ROLLUP (", &all, ")"),
+            1 => sql!("CUBE (", &all, ")"),
+            2 => sql!("GROUPING SETS ((", &all, "), ())"),
+            _ => {
+                let each: Vec<Sql> = keys.iter().map(|key| sql!("(", key, ")")).collect();
+                sql!("GROUPING SETS (", &join(&each, ", "), ")")
+            }
+        })
     }
 
     /// A HAVING, or nothing.

@@ -44,6 +44,7 @@ impl Grammar<'_> {
         if has_time {
             keys.push((Sql::one("q.window_time"), Kind::Time));
         }
+        let own = keys.len();
         for _ in 0..self.dice.below(3) {
             let key = any_column(&scope, self.dice);
             keys.push((Sql::one(key.name), key.kind));
@@ -52,7 +53,10 @@ impl Grammar<'_> {
         let (list, kinds) = self.keys_and_aggregates(&keys, &scope);
         let having = self.having(&scope);
         let names: Vec<Sql> = keys.into_iter().map(|(key, _)| key).collect();
-        let by = join(&names, ", ");
+        let mut by = join(&names, ", ");
+        if let Some(sets) = self.maybe_sets(&names[own..]) {
+            by = sql!(&join(&names[..own], ", "), ", ", &sets);
+        }
         let sql = sql!("SELECT ", &list, " FROM ", &from, &filter, " GROUP BY ", &by, &having);
         Relation { sql, kinds, row_time: has_time.then_some(2), is_ordered: false }
     }

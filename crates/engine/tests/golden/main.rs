@@ -121,7 +121,7 @@ cases! { final_state, FINAL_STATE, super::check_final_state, crate::compare_fina
 
 // One input: in `arrival` the changes are Flink's, one by one; in `epoch` what is left of them is.
 cases! { changelog, CHANGELOG, super::check_changelog, crate::compare_changelog:
-    avg_types, global_agg_changelog,
+    avg_types, count_distinct_filter, global_agg_changelog,
     global_agg_empty_input,
     group_agg_changelog, group_agg_same_value_no_update, having_changelog, null_keys_values,
     sum_int_overflow, dedup_last_proctime, rank_not_row_number, topn_changelog,
@@ -163,7 +163,6 @@ error_cases! {
 }
 
 later_cases! {
-    count_distinct_filter: "LISTAGG comes later";
     match_recognize: "MATCH_RECOGNIZE comes later";
 }
 

@@ -11,6 +11,7 @@ use arrow_array::{
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_ord::cmp;
 use arrow_select::interleave::interleave;
+use arrow_select::nullif::nullif;
 use arrow_select::take::take;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
@@ -22,6 +23,7 @@ use crate::function::Arguments;
 pub(super) const DEFINITIONS: &[Definition] = &[
     custom("ARRAY", "any any*", array),
     custom("ROW", "any any*", row),
+    custom("ROW_FIELD", "any string", field),
     plain("CARDINALITY", "collection", Returns::Int, |a| {
         let lists = Lists::new(a, 0);
         a.number_result::<Int32Type>(|row| Some(lists.range(row)?.len() as i32))
@@ -131,6 +133,32 @@ fn row(call: Call<'_>) -> Result<Expr> {
             arrays.push(value.clone().into_rows(a.rows)?);
         }
         Ok(Arc::new(StructArray::try_new(fields, arrays, None)?))
+    };
+    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+}
+
+/// `row.name`: NULL where the row is.
+fn field(call: Call<'_>) -> Result<Expr> {
+    let name = call.text(1).ok_or_else(|| call.error("a field is named by a text"))?;
+    let DataType::Row(columns) = call.arg_type(0) else {
+        let message = format!("there is no field '{name}' in a value of type {}", call.arg_type(0));
+        return Err(Error::plan(message).hint("only a ROW has fields"));
+    };
+    let Some(at) = columns.iter().position(|column| column.name == name) else {
+        let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        return Err(Error::plan(format!("there is no field '{name}' in this ROW"))
+            .hint(format!("its fields are {}", names.join(", "))));
+    };
+    let own = &columns[at].column_type;
+    let column_type = own.clone().with_nullable(own.nullable || call.args[0].column_type.nullable);
+    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let rows = a.value(0).clone().into_rows(a.rows)?;
+        let rows = rows.as_struct();
+        let values = rows.column(at);
+        match rows.nulls().filter(|nulls| nulls.null_count() > 0) {
+            None => Ok(values.clone()),
+            Some(valid) => Ok(nullif(values, &BooleanArray::new(!valid.inner(), None))?),
+        }
     };
     Ok(call.with_kernel(column_type, Arc::new(kernel)))
 }

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
 use super::distinct::Distinct;
+use super::estimate::DistinctEstimate;
 use super::fold::Groups;
+use super::lists::{Elements, JoinedTexts};
 use super::moments::{DecimalMoments, IntegerMoments, Moments, MomentsKind};
+use super::percentile::{Fractions, Percentile};
 use super::sums::{Count, DecimalSum, FloatSum, IntegerSum};
 use super::user::{UserAggregate, UserGroups};
 use super::{Accumulator, extremes, ordinals};
@@ -37,6 +40,20 @@ pub enum AggregateFunction {
     FirstValue,
     /// `LAST_VALUE(x)`: the last by arrival that is not NULL
     LastValue,
+    /// `LISTAGG(x [, separator])`: the texts by arrival, with a separator between them
+    ListAgg {
+        /// What stands between two texts.
+        separator: Arc<str>,
+    },
+    /// `ARRAY_AGG(x)`: the values by arrival, NULLs among them
+    ArrayAgg {
+        /// True for `IGNORE NULLS`.
+        skips_nulls: bool,
+    },
+    /// `PERCENTILE(x, fraction)`: exact, between two values in proportion
+    Percentile(Fractions),
+    /// `APPROX_COUNT_DISTINCT(x)`: how many different values, about
+    ApproxCountDistinct,
     /// A function of the user's, in Rust.
     User(Arc<dyn UserAggregate>),
 }
@@ -56,9 +73,25 @@ impl AggregateFunction {
             AggregateFunction::VarSamp => "VAR_SAMP",
             AggregateFunction::FirstValue => "FIRST_VALUE",
             AggregateFunction::LastValue => "LAST_VALUE",
+            AggregateFunction::ListAgg { .. } => "LISTAGG",
+            AggregateFunction::ArrayAgg { .. } => "ARRAY_AGG",
+            AggregateFunction::Percentile(_) => "PERCENTILE",
+            AggregateFunction::ApproxCountDistinct => "APPROX_COUNT_DISTINCT",
             AggregateFunction::User(user) => return user.name().to_string(),
         };
         name.to_string()
+    }
+
+    /// The constants that belong to the function, as SQL: what a call's text shows behind its argument.
+    pub fn constants(&self) -> Option<String> {
+        match self {
+            AggregateFunction::ListAgg { separator } => {
+                Some(format!(", '{}'", separator.replace('\'', "''")))
+            }
+            AggregateFunction::ArrayAgg { skips_nulls: true } => Some(" IGNORE NULLS".to_string()),
+            AggregateFunction::Percentile(fractions) => Some(format!(", {fractions}")),
+            _ => None,
+        }
     }
 
     fn by_name(name: &str) -> Option<Self> {
@@ -74,6 +107,10 @@ impl AggregateFunction {
             "VAR_SAMP" | "VARIANCE" => AggregateFunction::VarSamp,
             "FIRST_VALUE" => AggregateFunction::FirstValue,
             "LAST_VALUE" => AggregateFunction::LastValue,
+            "LISTAGG" => AggregateFunction::ListAgg { separator: Arc::from(",") },
+            "ARRAY_AGG" => AggregateFunction::ArrayAgg { skips_nulls: false },
+            "PERCENTILE" => AggregateFunction::Percentile(Fractions::One(0.5)),
+            "APPROX_COUNT_DISTINCT" => AggregateFunction::ApproxCountDistinct,
             _ => return None,
         })
     }
@@ -96,6 +133,14 @@ impl AggregateFunction {
                 DataType::Array(_) | DataType::Map(..) | DataType::Row(_) | DataType::Null,
             ) => None,
             (F::FirstValue | F::LastValue, DataType::Map(..) | DataType::Null) => None,
+            (F::ArrayAgg { .. }, DataType::Map(..) | DataType::Null) => None,
+            (F::ArrayAgg { .. }, other) => {
+                Some(DataType::Array(Box::new(other.clone().nullable())))
+            }
+            (F::ListAgg { .. }, other) => other.is_string().then_some(DataType::STRING),
+            (F::Percentile(fractions), other) => {
+                other.is_numeric().then(|| fractions.result_type())
+            }
             (_, other) => Some(other.clone()),
         }
     }
@@ -122,6 +167,7 @@ pub fn resolve(
     distinct: bool,
     arguments: &[ColumnType],
 ) -> Result<(AggregateFunction, ColumnType)> {
+    use AggregateFunction as F;
     let function = AggregateFunction::by_name(name)
         .ok_or_else(|| Error::plan(format!("there is no aggregate function {name}")))?;
     let argument = match (&function, arguments) {
@@ -138,7 +184,8 @@ pub fn resolve(
             return Err(Error::plan(format!("{name} takes one argument, not {given}")));
         }
     };
-    if matches!(function, AggregateFunction::Count) {
+    let is_count = matches!(function, F::Count | F::ApproxCountDistinct);
+    if is_count {
         return Ok((function, DataType::BigInt.not_null()));
     }
     let result = function.result(argument).ok_or_else(|| {
@@ -170,6 +217,8 @@ impl AggregateCall {
         use AggregateFunction as F;
         match self.function {
             F::Count | F::Min | F::Max | F::FirstValue | F::LastValue => true,
+            F::Percentile(_) | F::ApproxCountDistinct => true,
+            F::ListAgg { .. } | F::ArrayAgg { .. } => false,
             F::Sum | F::Avg | F::StddevPop | F::StddevSamp | F::VarPop | F::VarSamp => {
                 !self.result.data_type.is_float()
             }
@@ -180,8 +229,24 @@ impl AggregateCall {
     /// True if a merged state can be taken out again without a trace.
     pub fn is_invertible(&self) -> bool {
         use AggregateFunction as F;
-        let extreme = matches!(self.function, F::Min | F::Max | F::FirstValue | F::LastValue);
-        self.is_exact() && !extreme
+        let forgets = matches!(
+            self.function,
+            F::Min
+                | F::Max
+                | F::FirstValue
+                | F::LastValue
+                | F::Percentile(_)
+                | F::ApproxCountDistinct
+        );
+        self.is_exact() && !forgets
+    }
+
+    /// True if NULL is a value to the function.
+    pub(super) fn takes_nulls(&self) -> bool {
+        matches!(
+            self.function,
+            AggregateFunction::ArrayAgg { skips_nulls: false } | AggregateFunction::User(_)
+        )
     }
 
     /// True for a plain `COUNT(*)`, which equals the number of rows of a group.
@@ -202,8 +267,10 @@ impl AggregateCall {
             }
         };
         let plain = self.plain_accumulator(data_type)?;
-        let changed_by_repeats =
-            !matches!(self.function, F::Min | F::Max | F::FirstValue | F::LastValue);
+        let changed_by_repeats = !matches!(
+            self.function,
+            F::Min | F::Max | F::FirstValue | F::LastValue | F::ApproxCountDistinct
+        );
         if self.distinct && changed_by_repeats {
             return Ok(Box::new(Distinct::new(self.clone(), data_type.clone(), plain)?));
         }
@@ -220,6 +287,14 @@ impl AggregateCall {
             F::FirstValue | F::LastValue => {
                 ordinals::build(argument, matches!(self.function, F::LastValue))
             }
+            F::ListAgg { separator } => Ok(Box::new(Groups::new(JoinedTexts::new(separator)))),
+            F::ArrayAgg { skips_nulls } => {
+                Ok(Box::new(Groups::new(Elements::new(argument, *skips_nulls)?)))
+            }
+            F::Percentile(fractions) => {
+                Ok(Box::new(Groups::new(Percentile::new(fractions.clone()))))
+            }
+            F::ApproxCountDistinct => Ok(Box::new(Groups::new(DistinctEstimate))),
             F::User(user) => Ok(Box::new(UserGroups::new(Arc::clone(user)))),
             F::StddevPop => moments(argument, result, false, true),
             F::StddevSamp => moments(argument, result, true, true),

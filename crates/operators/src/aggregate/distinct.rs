@@ -146,7 +146,7 @@ impl Accumulator for Distinct {
 
     fn update(&mut self, input: &UpdateInput<'_>) -> Result<()> {
         let column = input.column()?;
-        let nulls = super::values::nulls(column);
+        let nulls = super::values::nulls(column).filter(|_| !self.call.takes_nulls());
         let kept: Vec<(u32, u32)> = (0..input.ids.len())
             .map(|place| (input.ids[place], input.row(place)))
             .filter(|&(_, row)| nulls.is_none_or(|nulls| nulls.is_valid(row as usize)))

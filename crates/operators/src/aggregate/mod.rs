@@ -21,10 +21,14 @@
 
 mod call;
 mod distinct;
+mod estimate;
 mod extremes;
 mod fold;
+mod lists;
 mod moments;
 mod ordinals;
+mod parameters;
+mod percentile;
 mod running;
 mod sums;
 mod user;
@@ -36,6 +40,8 @@ use arrow_array::ArrayRef;
 use thalweg_core::{Error, Result};
 
 pub use call::{AggregateCall, AggregateFunction, resolve};
+pub use parameters::resolve_call;
+pub use percentile::Fractions;
 pub(crate) use running::mark_changes;
 pub use running::{RunInput, RunningAggregate, Step};
 pub use user::{UserAccumulator, UserAggregate};

@@ -29,6 +29,12 @@ pub enum ReferenceFunction {
     First,
     /// The value that arrived last.
     Last,
+    /// The texts by arrival, with a comma between them.
+    ListAgg,
+    /// The values by arrival, NULLs among them, as text.
+    ArrayAgg,
+    /// The value below which half of the values lie; of an even number the mean of two.
+    Median,
     /// Variance of the population, of doubles.
     VarPop,
     /// Variance of a sample, of doubles.
@@ -58,6 +64,11 @@ impl ReferenceAggregate {
         ReferenceAggregate { function, argument, distinct: false, filter: None }
     }
 
+    /// True if NULL is a value to the function.
+    pub fn takes_nulls(&self) -> bool {
+        self.function == ReferenceFunction::ArrayAgg
+    }
+
     /// The result over these rows, which stand in order of arrival.
     pub fn of(&self, rows: &[Vec<Value>]) -> Value {
         let counted =
@@ -66,7 +77,7 @@ impl ReferenceAggregate {
             return Value::Integer(counted.count() as i64);
         };
         let mut values: Vec<&Value> =
-            counted.map(|row| &row[argument]).filter(|value| !value.is_null()).collect();
+            counted.map(|row| &row[argument]).filter(|v| self.takes_nulls() || !v.is_null()).collect();
         if self.distinct {
             let mut seen = BTreeSet::new();
             values.retain(|value| seen.insert(*value));
@@ -92,12 +103,43 @@ impl ReferenceAggregate {
             ReferenceFunction::Max => (*values.iter().max().expect("not empty")).clone(),
             ReferenceFunction::First => values[0].clone(),
             ReferenceFunction::Last => values[values.len() - 1].clone(),
+            ReferenceFunction::ListAgg => Value::String(joined(values, ",")),
+            ReferenceFunction::ArrayAgg => list(values),
+            ReferenceFunction::Median => median(values),
             ReferenceFunction::VarPop => double(spread(false)),
             ReferenceFunction::VarSamp => double(spread(true)),
             ReferenceFunction::StddevPop => double(spread(false).map(f64::sqrt)),
             ReferenceFunction::StddevSamp => double(spread(true).map(f64::sqrt)),
         }
     }
+}
+
+fn joined(values: &[&Value], separator: &str) -> String {
+    values.iter().map(|value| shown(value)).collect::<Vec<_>>().join(separator)
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Boolean(value) => value.to_string(),
+        Value::Integer(value) => value.to_string(),
+        Value::Double(value) => format!("{value:?}"),
+        Value::String(text) => text.clone(),
+        Value::Decimal(_) => panic!("a DECIMAL in an array is not part of the reference"),
+    }
+}
+
+/// An array, as values of types that the reference does not know are shown.
+pub(crate) fn list(values: &[&Value]) -> Value {
+    Value::String(format!("[{}]", joined(values, ", ")))
+}
+
+/// The median of numbers.
+pub(crate) fn median(values: &[&Value]) -> Value {
+    let mut numbers: Vec<f64> = values.iter().filter_map(|value| value.number()).collect();
+    numbers.sort_by(f64::total_cmp);
+    let (low, high) = (numbers[(numbers.len() - 1) / 2], numbers[numbers.len() / 2]);
+    Value::Double(if low == high { low } else { 0.5 * low + 0.5 * high })
 }
 
 fn double(value: Option<f64>) -> Value {

@@ -21,6 +21,8 @@ mod value;
 
 use std::collections::BTreeMap;
 
+#[cfg(test)]
+pub(crate) use aggregate::{list, median};
 pub use aggregate::{ReferenceAggregate, ReferenceFunction};
 pub use value::Value;
 

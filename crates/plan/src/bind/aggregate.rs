@@ -15,6 +15,7 @@ use super::functions::{
 use super::group::{GroupBy, GroupWindow};
 use super::names::{Names, PlainNames};
 use super::scope::{Scope, name_parts};
+use super::sets::{Sets, grouping_arguments, grouping_value, is_grouping};
 use super::spans::span_of;
 use super::strip::{Stripped, no_time, strip};
 use super::{Binder, unsupported};
@@ -52,8 +53,12 @@ impl Layout {
 impl<'a> Grouping<'a> {
     /// Binds GROUP BY.
     pub(super) fn new(binder: &Binder<'_>, scope: &'a Scope, list: &[SqlExpr]) -> Result<Self> {
-        let group = binder.bind_group_by(scope, list)?;
+        let mut group = binder.bind_group_by(scope, list)?;
         let key_texts = group.keys.iter().map(ToString::to_string).collect();
+        if group.sets.is_some() {
+            // Behind the input's columns, where no name reaches.
+            group.keys.push(Expr::column(scope.fields.len(), Sets::number_type()));
+        }
         Ok(Grouping {
             scope,
             group,
@@ -64,7 +69,35 @@ impl<'a> Grouping<'a> {
     }
 
     fn key_column(&self, key: usize) -> Expr {
-        Expr::column(key, self.group.keys[key].column_type.clone())
+        Expr::column(key, self.key_type(key))
+    }
+
+    /// The type of a key: nullable where a set lacks it.
+    fn key_type(&self, key: usize) -> ColumnType {
+        let own = self.group.keys[key].column_type.clone();
+        let is_number = key + 1 == self.group.keys.len();
+        match &self.group.sets {
+            Some(sets) if !is_number && !sets.all_have(key) => own.with_nullable(true),
+            _ => own,
+        }
+    }
+
+    /// `GROUPING(k, …)`: which of these keys the set of a row lacks, a bit for each.
+    fn grouping(&self, binder: &Binder<'_>, call: &sql::Function) -> Result<Expr> {
+        let mut keys = Vec::new();
+        for argument in grouping_arguments(call)? {
+            let mut names = PlainNames::of(self.scope, "GROUPING");
+            let text = binder.expression(argument, &mut names)?.to_string();
+            let key = self.key_texts.iter().position(|key| *key == text).ok_or_else(|| {
+                Error::plan(format!("{argument} in GROUPING is no key of GROUP BY"))
+                    .at(span_of(argument))
+            })?;
+            keys.push(key);
+        }
+        match &self.group.sets {
+            None => Ok(grouping_value(0)),
+            Some(sets) => sets.grouping(binder, &keys, &self.key_column(self.group.keys.len() - 1)),
+        }
     }
 
     /// The window column at 0 (start), 1 (end) or 2 (time).
@@ -140,9 +173,9 @@ impl<'a> Grouping<'a> {
         };
         let arguments = arguments.into_iter().map(|arg| binder.expression(arg, &mut names));
         let arguments = arguments.collect::<Result<Vec<Expr>>>()?;
-        let distinct = is_distinct(call)?;
-        let types: Vec<ColumnType> = arguments.iter().map(|a| a.column_type.clone()).collect();
-        let (function, column_type) = binder.resolve_aggregate(&name, distinct, &types)?;
+        let Treatment { distinct, skips_nulls } = treatment(call, &name)?;
+        let (function, column_type) =
+            binder.resolve_aggregate(&name, distinct, skips_nulls, &arguments)?;
         let filter = match &call.filter {
             None => None,
             Some(condition) => Some(binder.condition(condition, "FILTER (WHERE …)", &mut names)?),
@@ -199,7 +232,7 @@ impl<'a> Grouping<'a> {
         let layout = Layout { keys: self.group.keys.len(), aggregates: self.aggregates.len() };
         let span = self.group.span;
         let stripped = match &self.group.window {
-            GroupWindow::None => return Ok((self.unwindowed(input), layout)),
+            GroupWindow::None => return Ok((self.unwindowed(binder, input)?, layout)),
             GroupWindow::Legacy(window) => Stripped::unchanged(input, window.clone()),
             GroupWindow::Columns { id, .. } => match strip(&input, *id).map_err(|e| e.at(span))? {
                 Some(stripped) => stripped,
@@ -224,8 +257,9 @@ impl<'a> Grouping<'a> {
     /// Keys and aggregates.
     fn result_fields(&self) -> Vec<Field> {
         let keys = self.group.keys.iter().enumerate().map(|(i, key)| {
-            let name = column_of(key).map(|c| self.scope.fields[c].name.clone());
-            Field::plain(name.unwrap_or_else(|| format!("key${i}")), key.column_type.clone())
+            let field = column_of(key).and_then(|c| self.scope.fields.get(c));
+            let name = field.map_or_else(|| format!("key${i}"), |field| field.name.clone());
+            Field::plain(name, self.key_type(i))
         });
         let aggregates = self
             .aggregates
@@ -234,11 +268,16 @@ impl<'a> Grouping<'a> {
         keys.chain(aggregates).collect()
     }
 
-    fn unwindowed(self, input: Node) -> Node {
+    fn unwindowed(self, binder: &Binder<'_>, input: Node) -> Result<Node> {
         let fields = self.result_fields();
-        let Grouping { group, aggregates, .. } = self;
-        let kind = LogicalKind::Aggregate { input, keys: group.keys, aggregates };
-        LogicalPlan::node(kind, fields)
+        let Grouping { mut group, aggregates, .. } = self;
+        let (mut node, mut keys) = (input, std::mem::take(&mut group.keys));
+        if let Some(sets) = &group.sets {
+            keys.pop();
+            (node, keys) = sets.expand(binder, node, keys)?;
+        }
+        let kind = LogicalKind::Aggregate { input: node, keys, aggregates };
+        Ok(LogicalPlan::node(kind, fields))
     }
 
     fn windowed(self, binder: &Binder<'_>, stripped: Stripped) -> Result<Node> {
@@ -249,7 +288,9 @@ impl<'a> Grouping<'a> {
                     .hint("window_start and window_end are the same for all rows of a group")
             })
         };
-        let keys = self.group.keys.iter().map(mapped).collect::<Result<Vec<Expr>>>()?;
+        let own = self.group.keys.len() - usize::from(self.group.sets.is_some());
+        let keys = self.group.keys[..own].iter().map(mapped);
+        let mut keys = keys.collect::<Result<Vec<Expr>>>()?;
         let mut aggregates = Vec::with_capacity(self.aggregates.len());
         for aggregate in &self.aggregates {
             let argument = aggregate.argument.as_ref().map(mapped).transpose()?;
@@ -260,7 +301,10 @@ impl<'a> Grouping<'a> {
         check_session_keys(&window.kind, &window.partition_by, &keys, &self.group.window)?;
         window.partition_by.clear();
         let first_window = fields.len();
-        let input = stripped.node;
+        let mut input = stripped.node;
+        if let Some(sets) = &self.group.sets {
+            (input, keys) = sets.expand(binder, input, keys)?;
+        }
         let mut node = match stripped.carried {
             None => {
                 fields.extend(window_fields(window.id, window.is_instant));
@@ -328,20 +372,36 @@ fn check_session_keys(
         .hint("write the same columns in both: SESSION(TABLE t PARTITION BY k, …) … GROUP BY window_start, window_end, k"))
 }
 
-pub(super) fn is_distinct(call: &sql::Function) -> Result<bool> {
-    let sql::FunctionArguments::List(list) = &call.args else { return Ok(false) };
-    if let Some(clause) = list.clauses.first() {
-        return Err(
-            unsupported::later(&format!("{clause} inside an aggregate")).at(span_of(clause))
-        );
+/// Which values an aggregate takes.
+pub(super) struct Treatment {
+    /// Equal ones once.
+    pub(super) distinct: bool,
+    /// IGNORE NULLS was written.
+    pub(super) skips_nulls: bool,
+}
+
+pub(super) fn treatment(call: &sql::Function, name: &str) -> Result<Treatment> {
+    let mut treatment = Treatment { distinct: false, skips_nulls: false };
+    let sql::FunctionArguments::List(list) = &call.args else { return Ok(treatment) };
+    let mut of_nulls = call.null_treatment;
+    for clause in &list.clauses {
+        match clause {
+            sql::FunctionArgumentClause::IgnoreOrRespectNulls(nulls) => of_nulls = Some(*nulls),
+            other => {
+                let error = unsupported::later(&format!("{other} inside an aggregate"));
+                return Err(error.at(span_of(other)));
+            }
+        }
     }
-    if call.null_treatment == Some(sql::NullTreatment::RespectNulls) {
+    if of_nulls == Some(sql::NullTreatment::RespectNulls) && name != "ARRAY_AGG" {
         return Err(unsupported::later("RESPECT NULLS"));
     }
     if !call.within_group.is_empty() {
         return Err(unsupported::later("WITHIN GROUP"));
     }
-    Ok(list.duplicate_treatment == Some(sql::DuplicateTreatment::Distinct))
+    treatment.skips_nulls = of_nulls == Some(sql::NullTreatment::IgnoreNulls);
+    treatment.distinct = list.duplicate_treatment == Some(sql::DuplicateTreatment::Distinct);
+    Ok(treatment)
 }
 
 impl Names for Grouping<'_> {
@@ -351,6 +411,9 @@ impl Names for Grouping<'_> {
             if call.over.is_some() {
                 return Err(unsupported::over(&name));
             }
+            if is_grouping(&name) {
+                return self.grouping(binder, call).map(Some);
+            }
             if is_aggregate(binder, &name) {
                 return self.aggregate(binder, call).map(Some);
             }
@@ -359,8 +422,11 @@ impl Names for Grouping<'_> {
             }
         }
         if let Some(parts) = name_parts(expr) {
-            let input = self.scope.resolve(parts)?;
-            return self.grouped_column(input).map(Some);
+            let (input, fields) = self.scope.resolve_path(parts)?;
+            if let Some(key) = self.matching_key(binder, expr) {
+                return Ok(Some(key));
+            }
+            return binder.fields(self.grouped_column(input)?, fields).map(Some);
         }
         Ok(self.matching_key(binder, expr))
     }

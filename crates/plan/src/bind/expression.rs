@@ -13,7 +13,7 @@ use super::functions::{function_name, plain_arguments};
 use super::literal::{bind_interval, bind_value, unit_name};
 use super::names::Names;
 use super::scope::{dotted, name_parts};
-use super::spans::span_of;
+use super::spans::{ident_span, span_of};
 use super::unsupported;
 
 impl Binder<'_> {
@@ -62,7 +62,7 @@ impl Binder<'_> {
             SqlExpr::Exists { .. } => Err(unsupported::subquery("EXISTS (sub-query)")),
             SqlExpr::Subquery(_) => Err(unsupported::subquery("a sub-query as a value")),
             SqlExpr::GroupingSets(_) | SqlExpr::Cube(_) | SqlExpr::Rollup(_) => {
-                Err(unsupported::later("GROUPING SETS, CUBE and ROLLUP"))
+                Err(Error::plan("GROUPING SETS, CUBE and ROLLUP stand in GROUP BY only"))
             }
             _ => self.by_predicate(expr, names),
         }
@@ -301,7 +301,17 @@ impl Binder<'_> {
         chain: &[sql::AccessExpr],
         names: &mut dyn Names,
     ) -> Result<Expr> {
-        let mut value = self.expression(root, names)?;
+        // `r.items[1]`: what stands in front of the brackets is one name, as it is without them.
+        let is_field = |access: &&sql::AccessExpr| field_name(access).is_some();
+        let dots = chain.iter().take_while(is_field).filter_map(field_name).cloned();
+        let (mut value, chain) = match root {
+            SqlExpr::Identifier(first) => {
+                let parts: Vec<sql::Ident> = std::iter::once(first.clone()).chain(dots).collect();
+                let behind = &chain[parts.len() - 1..];
+                (self.expression(&SqlExpr::CompoundIdentifier(parts), names)?, behind)
+            }
+            _ => (self.expression(root, names)?, chain),
+        };
         for access in chain {
             value = match access {
                 sql::AccessExpr::Subscript(sql::Subscript::Index { index }) => {
@@ -309,14 +319,24 @@ impl Binder<'_> {
                     build::call("ARRAY_AT", vec![value, index], self.session)?
                 }
                 sql::AccessExpr::Subscript(_) => return Err(unsupported::never("an array slice")),
-                sql::AccessExpr::Dot(field) => {
-                    return Err(unsupported::later(&format!(
-                        "the access to field {field} of a ROW"
-                    )));
+                sql::AccessExpr::Dot(SqlExpr::Identifier(field)) => {
+                    self.fields(value, std::slice::from_ref(field))?
+                }
+                sql::AccessExpr::Dot(other) => {
+                    return Err(unsupported::never(&format!("'.' before {other}")));
                 }
             };
         }
         Ok(value)
+    }
+
+    /// `row.field.field`
+    pub(super) fn fields(&self, row: Expr, fields: &[sql::Ident]) -> Result<Expr> {
+        fields.iter().try_fold(row, |row, field| {
+            let name = build::string_literal(&field.value);
+            build::call("ROW_FIELD", vec![row, name], self.session)
+                .map_err(|error| error.at(ident_span(field)))
+        })
     }
 
     fn function(&self, function: &sql::Function, names: &mut dyn Names) -> Result<Expr> {
@@ -368,6 +388,14 @@ impl Binder<'_> {
             }
         }
         build::call("CURRENT_WATERMARK", bound, self.session)
+    }
+}
+
+/// The field that an access names, if it is one by name.
+fn field_name(access: &sql::AccessExpr) -> Option<&sql::Ident> {
+    match access {
+        sql::AccessExpr::Dot(SqlExpr::Identifier(name)) => Some(name),
+        _ => None,
     }
 }
 

@@ -21,16 +21,17 @@ pub const AGGREGATES: &[&str] = &[
     "VARIANCE",
     "FIRST_VALUE",
     "LAST_VALUE",
+    "LISTAGG",
+    "ARRAY_AGG",
+    "PERCENTILE",
+    "APPROX_COUNT_DISTINCT",
 ];
 
 /// Aggregates of Flink that are not there yet.
 const LATER_AGGREGATES: &[&str] = &[
     "COLLECT",
-    "LISTAGG",
-    "ARRAY_AGG",
     "JSON_OBJECTAGG",
     "JSON_ARRAYAGG",
-    "APPROX_COUNT_DISTINCT",
     "RANK",
     "DENSE_RANK",
     "ROW_NUMBER",
@@ -39,10 +40,7 @@ const LATER_AGGREGATES: &[&str] = &[
     "NTILE",
     "LAG",
     "LEAD",
-    "GROUPING",
-    "GROUPING_ID",
     "GROUP_ID",
-    "PERCENTILE",
 ];
 
 /// The name of a function, upper case.
@@ -52,7 +50,9 @@ pub fn function_name(function: &Function) -> String {
 
 /// True for a built-in or registered aggregate, also for one that can't be computed yet.
 pub fn is_aggregate(binder: &Binder<'_>, name: &str) -> bool {
-    AGGREGATES.contains(&name) || LATER_AGGREGATES.contains(&name) || binder.is_user_aggregate(name)
+    AGGREGATES.contains(&name)
+        || super::sets::is_grouping(name)
+        || LATER_AGGREGATES.contains(&name) || binder.is_user_aggregate(name)
 }
 
 /// True for an aggregate that comes with a later version.

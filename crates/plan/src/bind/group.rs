@@ -1,5 +1,7 @@
 //! GROUP BY: which of its expressions are keys and which name a window.
 
+use std::collections::BTreeSet;
+
 use sqlparser::ast::{self as sql, Expr as SqlExpr};
 use thalweg_core::{DataType, Error, Result, Span};
 use thalweg_expr::Expr;
@@ -7,6 +9,7 @@ use thalweg_expr::Expr;
 use super::functions::{function_name, plain_arguments};
 use super::names::PlainNames;
 use super::scope::Scope;
+use super::sets::{Sets, grouping_sets};
 use super::spans::span_of;
 use super::window::{check_time, window_kind};
 use super::{Binder, unsupported};
@@ -21,6 +24,8 @@ pub(super) struct GroupBy {
     pub(super) window: GroupWindow,
     /// Where GROUP BY stands.
     pub(super) span: Span,
+    /// The sets, if there are several.
+    pub(super) sets: Option<Sets>,
 }
 
 /// The window of a GROUP BY.
@@ -40,6 +45,31 @@ pub(super) enum GroupWindow {
     Legacy(Window),
 }
 
+/// A part of GROUP BY that tells the window.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum WindowPart {
+    Start,
+    End,
+    Time,
+    /// `TUMBLE(ts, …)` itself.
+    Legacy,
+}
+
+/// What an expression of GROUP BY is.
+enum Item {
+    /// The key at this position.
+    Key(usize),
+    Window(WindowPart),
+}
+
+/// What was found in GROUP BY so far.
+#[derive(Default)]
+struct Found {
+    keys: Vec<Expr>,
+    seen: Seen,
+    legacy: Option<Window>,
+}
+
 /// What GROUP BY says of the columns of one window.
 #[derive(Default)]
 struct Seen {
@@ -54,39 +84,61 @@ struct Seen {
 impl Binder<'_> {
     /// Binds the expressions of GROUP BY over the input.
     pub(super) fn bind_group_by(&self, scope: &Scope, list: &[SqlExpr]) -> Result<GroupBy> {
-        let mut keys: Vec<Expr> = Vec::new();
-        let mut seen = Seen::default();
-        let mut legacy = None;
-        let expressions = list.iter().flat_map(|expr| match expr {
-            SqlExpr::Tuple(items) => items.iter().collect::<Vec<_>>(),
-            other => vec![other],
-        });
-        for expr in expressions {
-            if let Some(window) = self.legacy_window(scope, expr)? {
-                if legacy.replace(window).is_some() {
-                    return Err(Error::plan("GROUP BY names two windows").at(span_of(expr)));
+        let mut found = Found::default();
+        let mut sets = Vec::new();
+        let mut windows: Option<BTreeSet<WindowPart>> = None;
+        for set in grouping_sets(list)? {
+            let (mut keys, mut parts) = (Vec::new(), BTreeSet::new());
+            for expr in &set {
+                match self.group_item(scope, expr, &mut found)? {
+                    Item::Key(key) => keys.push(key),
+                    Item::Window(part) => drop(parts.insert(part)),
                 }
-                continue;
             }
-            let key = self.group_key(scope, expr)?;
-            let time = column_of(&key).map_or(TimeAttribute::None, |i| scope.fields[i].time);
-            if !seen.note(time, &key) && !keys.iter().any(|k| k.to_string() == key.to_string()) {
-                keys.push(key);
+            if windows.get_or_insert_with(|| parts.clone()) != &parts {
+                let error = unsupported::later("GROUPING SETS of which some lack the window")
+                    .hint("write GROUP BY window_start, window_end, GROUPING SETS (…)");
+                return Err(error.at(list.first().map_or(Span::default(), span_of)));
             }
+            sets.push(keys);
         }
         let span = list.first().map_or(Span::default(), span_of);
+        let Found { mut keys, seen, legacy } = found;
+        let before = keys.len();
         let window = match legacy {
             Some(window) => GroupWindow::Legacy(window),
             None => seen.window(scope, &mut keys),
         };
-        Ok(GroupBy { keys, window, span })
+        // A lone window column is a key, and in every set.
+        sets.iter_mut().for_each(|set| set.extend(before..keys.len()));
+        let sets = (sets.len() > 1).then_some(Sets { keys: sets });
+        Ok(GroupBy { keys, window, span, sets })
+    }
+
+    /// What one expression of GROUP BY is. The same one again is the same.
+    fn group_item(&self, scope: &Scope, expr: &SqlExpr, found: &mut Found) -> Result<Item> {
+        if let Some(window) = self.legacy_window(scope, expr)? {
+            let known = found.legacy.get_or_insert_with(|| window.clone());
+            if known.kind != window.kind || known.rowtime != window.rowtime {
+                return Err(Error::plan("GROUP BY names two windows").at(span_of(expr)));
+            }
+            return Ok(Item::Window(WindowPart::Legacy));
+        }
+        let key = self.group_key(scope, expr)?;
+        let time = column_of(&key).map_or(TimeAttribute::None, |i| scope.fields[i].time);
+        if let Some(part) = found.seen.note(time, &key) {
+            return Ok(Item::Window(part));
+        }
+        let text = key.to_string();
+        let known = found.keys.iter().position(|other| other.to_string() == text);
+        Ok(Item::Key(known.unwrap_or_else(|| {
+            found.keys.push(key);
+            found.keys.len() - 1
+        })))
     }
 
     fn group_key(&self, scope: &Scope, expr: &SqlExpr) -> Result<Expr> {
         match expr {
-            SqlExpr::GroupingSets(_) | SqlExpr::Cube(_) | SqlExpr::Rollup(_) => {
-                return Err(unsupported::later("GROUPING SETS, CUBE and ROLLUP").at(span_of(expr)));
-            }
             SqlExpr::Value(value) if matches!(value.value, sql::Value::Number(..)) => {
                 return Err(Error::plan("GROUP BY takes columns, not their numbers")
                     .hint("write the column or the expression itself")
@@ -154,19 +206,21 @@ impl Binder<'_> {
 }
 
 impl Seen {
-    /// Takes note of a window column; false if it is none (or of a second window).
-    fn note(&mut self, time: TimeAttribute, key: &Expr) -> bool {
-        let Some(id) = time.window() else { return false };
+    /// Takes note of a window column; `None` if it is none (or of a second window).
+    fn note(&mut self, time: TimeAttribute, key: &Expr) -> Option<WindowPart> {
+        let id = time.window()?;
         if *self.id.get_or_insert(id) != id {
-            return false;
+            return None;
         }
-        match time {
-            TimeAttribute::WindowStart(_) => self.start = true,
-            TimeAttribute::WindowEnd(_) => self.end = true,
-            _ => self.time = true,
+        let (seen, part) = match time {
+            TimeAttribute::WindowStart(_) => (&mut self.start, WindowPart::Start),
+            TimeAttribute::WindowEnd(_) => (&mut self.end, WindowPart::End),
+            _ => (&mut self.time, WindowPart::Time),
+        };
+        if !std::mem::replace(seen, true) {
+            self.columns.push(key.clone());
         }
-        self.columns.push(key.clone());
-        true
+        Some(part)
     }
 
     /// The window if both ends are grouped. A lone window column is a key like any other.

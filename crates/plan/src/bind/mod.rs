@@ -26,6 +26,7 @@ mod over;
 pub mod query;
 pub mod scope;
 mod select;
+mod sets;
 pub mod spans;
 pub mod strip;
 pub mod table;
@@ -39,7 +40,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use thalweg_core::{ColumnType, Error, Result, Span};
-use thalweg_expr::Session;
+use thalweg_expr::{Expr, Session};
 use thalweg_operators::aggregate::{self as aggregate_functions, AggregateFunction, UserAggregate};
 
 use crate::ast::{Name, WindowCall};
@@ -106,19 +107,21 @@ impl<'a> Binder<'a> {
         self.user_aggregates.contains_key(name)
     }
 
-    /// The aggregate function of this name for arguments of these types, and its result.
+    /// The aggregate function of this name for these arguments, and its result. `skips_nulls` says that
+    /// IGNORE NULLS was written.
     fn resolve_aggregate(
         &self,
         name: &str,
         distinct: bool,
-        arguments: &[ColumnType],
+        skips_nulls: bool,
+        arguments: &[Expr],
     ) -> Result<(AggregateFunction, ColumnType)> {
         let Some(user) = self.user_aggregates.get(name) else {
-            return aggregate_functions::resolve(name, distinct, arguments);
+            return aggregate_functions::resolve_call(name, distinct, skips_nulls, arguments);
         };
         match arguments {
             [argument] if !distinct => {
-                let result = user.result_type(argument)?.nullable();
+                let result = user.result_type(&argument.column_type)?.nullable();
                 Ok((AggregateFunction::User(user.clone()), result))
             }
             [_] => Err(unsupported::later(&format!("{name}(DISTINCT …)"))),

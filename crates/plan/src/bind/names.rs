@@ -36,7 +36,8 @@ impl<'a> PlainNames<'a> {
 impl Names for PlainNames<'_> {
     fn intercept(&mut self, binder: &Binder<'_>, expr: &SqlExpr) -> Result<Option<Expr>> {
         if let Some(parts) = name_parts(expr) {
-            return self.scope.resolve(parts).map(|i| Some(self.scope.column(i)));
+            let (column, fields) = self.scope.resolve_path(parts)?;
+            return binder.fields(self.scope.column(column), fields).map(Some);
         }
         if let SqlExpr::Function(function) = expr {
             let name = function_name(function);

@@ -11,6 +11,7 @@ use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 use thalweg_expr::build;
 use thalweg_expr::{Expr, Scalar};
 
+use super::aggregate::{Treatment, treatment};
 use super::functions::{function_name, is_aggregate, is_star_call, plain_arguments};
 use super::names::{Names, PlainNames};
 use super::order::sort_key;
@@ -211,9 +212,9 @@ impl<'a> OverCalls<'a> {
         if super::functions::is_later_aggregate(name) {
             return Err(unsupported::over(name));
         }
-        let types: Vec<ColumnType> = arguments.iter().map(|a| a.column_type.clone()).collect();
-        let distinct = super::aggregate::is_distinct(call)?;
-        let (function, column_type) = binder.resolve_aggregate(name, distinct, &types)?;
+        let Treatment { distinct, skips_nulls } = treatment(call, name)?;
+        let (function, column_type) =
+            binder.resolve_aggregate(name, distinct, skips_nulls, &arguments)?;
         let filter = match &call.filter {
             None => None,
             Some(condition) => {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{Expr as SqlExpr, Ident};
-use thalweg_core::{Error, Result};
+use thalweg_core::{DataType, Error, Result};
 use thalweg_expr::Expr;
 
 use super::near::did_you_mean;
@@ -118,6 +118,22 @@ impl Scope {
                 .hint("name a column as column or relation.column")
                 .at(idents_span(parts))),
         }
+    }
+
+    /// The column that a name means, and what stands behind it: names of fields of ROW values. Where
+    /// both a relation and a column have the first name, the relation is meant if it has a column of the
+    /// second.
+    pub fn resolve_path<'p>(&self, parts: &'p [Ident]) -> Result<(usize, &'p [Ident])> {
+        let [first, second, rest @ ..] = parts else { return Ok((self.resolve(parts)?, &[])) };
+        let is_column =
+            |r: &Relation| self.positions(r.start..r.start + r.len, &second.value).next().is_some();
+        let mut named = self.relations.iter().filter(|r| r.alias.as_ref() == Some(&first.value));
+        let is_row =
+            |i: usize| matches!(self.fields[i].column_type.data_type, DataType::Row(_));
+        if !named.any(is_column) && self.positions(0..self.fields.len(), &first.value).any(is_row) {
+            return Ok((self.resolve_bare(first)?, &parts[1..]));
+        }
+        Ok((self.resolve_qualified(first, second)?, rest))
     }
 
     fn resolve_bare(&self, name: &Ident) -> Result<usize> {

@@ -2,7 +2,7 @@
 //! to see them.
 
 use sqlparser::ast::{self as sql, GroupByExpr, SelectItem};
-use thalweg_core::{Error, Result};
+use thalweg_core::{DataType, Error, Result};
 use thalweg_expr::Expr;
 
 use super::aggregate::Grouping;
@@ -138,8 +138,13 @@ impl Binder<'_> {
                 }
                 SelectItem::QualifiedWildcard(kind, options) => {
                     refuse_wildcard_options(options)?;
-                    let range = wildcard_range(kind, scope)?;
-                    self.expand(range, scope, item, names, &mut columns)?;
+                    match wildcard_range(kind, scope) {
+                        Ok(range) => self.expand(range, scope, item, names, &mut columns)?,
+                        Err(unknown) => {
+                            let row = self.wildcard_row(kind, names)?.ok_or(unknown)?;
+                            columns.extend(self.row_columns(&row)?);
+                        }
+                    }
                 }
                 SelectItem::ExprWithAliases { .. } => {
                     return Err(
@@ -149,6 +154,35 @@ impl Binder<'_> {
             }
         }
         Ok(columns)
+    }
+
+    /// What stands in front of `.*`, if it is a ROW.
+    fn wildcard_row(
+        &self,
+        kind: &sql::SelectItemQualifiedWildcardKind,
+        names: &mut dyn Names,
+    ) -> Result<Option<Expr>> {
+        let row = match kind {
+            sql::SelectItemQualifiedWildcardKind::Expr(expr) => self.expression(expr, names)?,
+            sql::SelectItemQualifiedWildcardKind::ObjectName(name) => {
+                let parts = name.0.iter().filter_map(|part| part.as_ident().cloned()).collect();
+                let Ok(row) = self.expression(&sql::Expr::CompoundIdentifier(parts), names) else {
+                    return Ok(None);
+                };
+                row
+            }
+        };
+        Ok(matches!(row.column_type.data_type, DataType::Row(_)).then_some(row))
+    }
+
+    /// The fields of a ROW as columns.
+    fn row_columns(&self, row: &Expr) -> Result<Columns> {
+        let DataType::Row(fields) = &row.column_type.data_type else { return Ok(Vec::new()) };
+        let column = |field: &thalweg_core::Column| {
+            let name = sql::Ident::new(field.name.clone());
+            Ok((field.name.clone(), self.fields(row.clone(), &[name])?))
+        };
+        fields.iter().map(column).collect()
     }
 
     /// Appends the columns of a `*`, each as if it had been written out.
@@ -226,7 +260,8 @@ fn group_expressions(group_by: &GroupByExpr) -> Result<&[sql::Expr]> {
         GroupByExpr::All(_) => Err(unsupported::never("GROUP BY ALL")),
         GroupByExpr::Expressions(expressions, modifiers) => {
             if !modifiers.is_empty() {
-                return Err(unsupported::later("GROUPING SETS, CUBE and ROLLUP"));
+                return Err(unsupported::never("a word behind the keys of GROUP BY")
+                    .hint("write GROUP BY ROLLUP (a, b), CUBE (a, b) or GROUPING SETS (…)"));
             }
             Ok(expressions)
         }

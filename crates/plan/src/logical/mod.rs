@@ -483,7 +483,10 @@ impl std::fmt::Display for Aggregate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let distinct = if self.distinct { "DISTINCT " } else { "" };
         match &self.argument {
-            Some(argument) => write!(f, "{}({distinct}{argument})", self.name)?,
+            Some(argument) => {
+                let constants = self.function.constants().unwrap_or_default();
+                write!(f, "{}({distinct}{argument}{constants})", self.name)?;
+            }
             None => write!(f, "{}(*)", self.name)?,
         }
         match &self.filter {

@@ -267,10 +267,19 @@ impl<'a> Arguments<'a> {
 
     fn named(&mut self, name: &Name, names: &[&str]) -> Result<()> {
         let upper = name.text.to_ascii_uppercase();
+        let interval = names.iter().position(|known| *known == upper);
+        let is_given = match upper.as_str() {
+            "DATA" => self.read.input.is_some(),
+            "TIMECOL" => self.read.time_column.is_some(),
+            _ => interval.is_some_and(|position| self.read.intervals[position].is_some()),
+        };
+        if is_given {
+            return Err(Error::plan(format!("the argument {upper} is given twice")).at(name.span));
+        }
         match upper.as_str() {
             "DATA" => self.input(),
             "TIMECOL" => self.time_column(),
-            other => match names.iter().position(|known| *known == other) {
+            _ => match interval {
                 Some(position) => self.interval(position),
                 None => Err(Error::plan(format!("there is no argument {}", name.text))
                     .hint(format!("the arguments are DATA, TIMECOL, {}", names.join(", ")))

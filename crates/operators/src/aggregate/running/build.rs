@@ -17,7 +17,11 @@ use super::RunningAggregate;
 use super::bytes::BytesColumn;
 use super::column::{Column, Count, Remembering};
 use super::distinct::RunningDistinct;
+use super::elements::Elements;
+use super::estimate::Sketches;
+use super::joined::Joined;
 use super::numbers::{Choice, Keep, Of};
+use super::percentile::SortedValues;
 use super::ranked::{RankedBytes, RankedNumbers};
 use super::sequence::Sequence;
 use super::stepwise::Stepwise;
@@ -39,12 +43,12 @@ impl AggregateCall {
         let plain = self.plain_running(data_type, retracts)?;
         // The same values again leave an extreme as it is, and the first value while none goes.
         let repeats_matter = match self.function {
-            F::Min | F::Max => false,
+            F::Min | F::Max | F::ApproxCountDistinct => false,
             F::FirstValue => retracts,
             _ => true,
         };
         match self.distinct && repeats_matter {
-            true => Ok(Box::new(RunningDistinct::new(data_type, plain)?)),
+            true => Ok(Box::new(RunningDistinct::new(data_type, self.takes_nulls(), plain)?)),
             false => Ok(plain),
         }
     }
@@ -69,6 +73,14 @@ impl AggregateCall {
             F::Max => self.kept(argument, Choice::Greatest),
             F::FirstValue => self.kept(argument, Choice::First),
             F::LastValue => self.kept(argument, Choice::Last),
+            F::ListAgg { separator } => Ok(Box::new(Joined::new(separator))),
+            F::ArrayAgg { skips_nulls } => Ok(Box::new(Elements::new(argument, *skips_nulls)?)),
+            F::Percentile(fractions) => Ok(Box::new(SortedValues::new(fractions.clone()))),
+            F::ApproxCountDistinct if retracts => Err(Error::unsupported(
+                "APPROX_COUNT_DISTINCT over rows that may be taken back: updated, deleted, or out of a frame",
+            )
+            .hint("COUNT(DISTINCT x) can give values back")),
+            F::ApproxCountDistinct => Ok(Box::new(Sketches::default())),
             F::User(user) if retracts && !user.retracts() => {
                 let name = user.name();
                 Err(Error::unsupported(format!(

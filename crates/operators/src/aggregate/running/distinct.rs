@@ -131,14 +131,20 @@ impl PairCounts {
 /// DISTINCT in front of an aggregate.
 pub(super) struct RunningDistinct {
     values: Values,
+    /// NULL is a value to the inner aggregate.
+    takes_nulls: bool,
     counts: PairCounts,
     inner: Box<dyn RunningAggregate>,
 }
 
 impl RunningDistinct {
-    pub(super) fn new(argument: &DataType, inner: Box<dyn RunningAggregate>) -> Result<Self> {
+    pub(super) fn new(
+        argument: &DataType,
+        takes_nulls: bool,
+        inner: Box<dyn RunningAggregate>,
+    ) -> Result<Self> {
         let values = Values::new(argument.clone())?;
-        Ok(RunningDistinct { values, counts: PairCounts::default(), inner })
+        Ok(RunningDistinct { values, takes_nulls, counts: PairCounts::default(), inner })
     }
 
     fn clear(&mut self, id: u32) {
@@ -173,7 +179,7 @@ impl RunningAggregate for RunningDistinct {
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let values = self.values.intern(input.column()?, None)?;
-        let taken = input.taken();
+        let taken = if self.takes_nulls { input.filter.cloned() } else { input.taken() };
         let mut passes = BooleanBufferBuilder::new(values.len());
         for (place, (&id, &value)) in input.ids.iter().zip(&values).enumerate() {
             let step = input.step(place);

@@ -9,11 +9,13 @@
 //! of row `i`'s group before the row and `2 i + 1` the one after it. In a changelog these are just
 //! the rows that leave.
 //!
-//! | input | MIN, MAX | FIRST_VALUE, LAST_VALUE | the others |
-//! |---|---|---|---|
-//! | inserts only | the best value | the first, the last value | sums and counts |
-//! | retractions | a counted, sorted multiset | all values by arrival | the same sums and counts |
-//! | retractions of the oldest | a monotonic queue | | |
+//! | input | MIN, MAX | FIRST_VALUE, LAST_VALUE | LISTAGG, ARRAY_AGG | PERCENTILE | the others |
+//! |---|---|---|---|---|---|
+//! | inserts only | the best value | the first, the last value | all values by arrival | all values, sorted | sums and counts |
+//! | retractions | a counted, sorted multiset | all values by arrival | the same | the same | the same |
+//!
+//! APPROX_COUNT_DISTINCT can take nothing back. Where what is taken back is always the oldest (frames), MIN
+//! and MAX of numbers keep a monotonic queue.
 //!
 //! What is taken back without being there is ignored wherever values are kept; sums cannot tell and
 //! take it out. Of several equal values FIRST_VALUE and LAST_VALUE give the oldest back, as Flink
@@ -23,9 +25,13 @@ mod build;
 mod bytes;
 mod column;
 mod distinct;
+mod elements;
+mod estimate;
+mod joined;
 mod numbers;
 mod oldest_first;
 mod pairs;
+mod percentile;
 mod ranked;
 mod sequence;
 mod stepwise;

@@ -6,7 +6,7 @@ use thalweg_core::RowKind;
 
 use super::GroupSpec;
 use crate::aggregate::{AggregateCall, AggregateFunction as F};
-use crate::reference::Value;
+use crate::reference::{Value, list, median};
 
 /// The values that one call has taken, in order of arrival.
 #[derive(Clone, Default)]
@@ -57,7 +57,7 @@ pub(super) fn changes(spec: &GroupSpec, rows: &[Vec<Value>], kinds: &[RowKind]) 
         for (call, taken) in spec.calls.iter().zip(&mut new.taken) {
             let passes = call.filter.is_none_or(|at| row[at] == Value::Boolean(true));
             let value = call.argument.map_or(Value::Boolean(true), |at| row[at].clone());
-            if passes && !value.is_null() {
+            if passes && (matches!(call.function, F::ArrayAgg { .. }) || !value.is_null()) {
                 taken.take(value, retracts);
             }
         }
@@ -94,11 +94,21 @@ fn result(call: &AggregateCall, taken: &Taken) -> Value {
     let chosen = |value: Option<&Value>| value.cloned().unwrap_or(Value::Null);
     match call.function {
         F::Count => Value::Integer(values.len() as i64),
+        F::ApproxCountDistinct => Value::Integer(taken.distinct.len() as i64),
         F::Min => chosen(values.iter().min()),
         F::Max => chosen(values.iter().max()),
         F::FirstValue => chosen(values.first()),
         F::LastValue => chosen(values.last()),
         _ if values.is_empty() => Value::Null,
+        F::ListAgg { .. } => {
+            let texts = values.iter().map(|value| match value {
+                Value::String(text) => text.clone(),
+                other => panic!("{other:?} is no text"),
+            });
+            Value::String(texts.collect::<Vec<_>>().join(","))
+        }
+        F::ArrayAgg { .. } => list(&values.iter().collect::<Vec<_>>()),
+        F::Percentile(_) => median(&values.iter().collect::<Vec<_>>()),
         F::Sum | F::Avg => total(values, matches!(call.function, F::Avg)),
         F::VarPop => variance(values, 0),
         F::VarSamp => variance(values, 1),

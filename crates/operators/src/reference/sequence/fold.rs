@@ -28,7 +28,7 @@ impl Fold {
             None => Value::Boolean(true),
             Some(argument) => row[argument].clone(),
         };
-        if !value.is_null() {
+        if aggregate.takes_nulls() || !value.is_null() {
             self.add_value(aggregate, arrival, value);
         }
     }
@@ -75,7 +75,10 @@ impl Fold {
     /// The result.
     pub(super) fn result(mut self, aggregate: &ReferenceAggregate) -> Value {
         let count = self.seen.len();
-        self.seen.sort_by_key(|(arrival, _)| *arrival);
+        // Lists are put together as slices are: oldest slices first.
+        if !matches!(aggregate.function, Function::ListAgg | Function::ArrayAgg) {
+            self.seen.sort_by_key(|(arrival, _)| *arrival);
+        }
         let values: Vec<&Value> = self.seen.iter().map(|(_, value)| value).collect();
         match (aggregate.function, values.first()) {
             (Function::Count, _) => Value::Integer(count as i64),

@@ -1,0 +1,54 @@
+//! APPROX_COUNT_DISTINCT row by row, of values that are only inserted.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, Int64Array};
+use thalweg_core::Result;
+
+use super::super::estimate::Sketch;
+use super::{RunInput, RunningAggregate, is_taken};
+use crate::keys::hash_keys;
+
+/// The sketches of all groups.
+#[derive(Default)]
+pub(super) struct Sketches {
+    groups: Vec<Sketch>,
+    heap_bytes: usize,
+}
+
+impl RunningAggregate for Sketches {
+    fn grow(&mut self, groups: usize) {
+        if self.groups.len() < groups {
+            self.groups.resize_with(groups, Sketch::default);
+        }
+    }
+    fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
+        let column = input.column()?;
+        let hashes = hash_keys(std::slice::from_ref(column), column.len())?;
+        let taken = input.taken();
+        let mut pairs = Vec::with_capacity(input.ids.len() * 2);
+        for (place, (&id, &hash)) in input.ids.iter().zip(&hashes).enumerate() {
+            let group = &mut self.groups[id as usize];
+            let before = group.heap_bytes();
+            if input.step(place).begins() {
+                *group = Sketch::default();
+            }
+            pairs.push(group.estimate());
+            if is_taken(taken.as_ref(), place) {
+                group.add(hash);
+            }
+            pairs.push(group.estimate());
+            self.heap_bytes = self.heap_bytes - before + group.heap_bytes();
+        }
+        Ok(Arc::new(Int64Array::from(pairs)))
+    }
+    fn reset(&mut self, ids: &[u32]) {
+        for &id in ids {
+            let group = std::mem::take(&mut self.groups[id as usize]);
+            self.heap_bytes -= group.heap_bytes();
+        }
+    }
+    fn bytes(&self) -> usize {
+        self.groups.capacity() * size_of::<Sketch>() + self.heap_bytes
+    }
+}
