@@ -104,6 +104,10 @@ pub trait Operator: Send + Sync {
     fn output_watermark(&self, input: Watermark) -> Option<Watermark> {
         Some(input)
     }
+    /// What a user can do where its state has reached the memory limit.
+    fn memory_hint(&self) -> &'static str {
+        "raise 'memory.limit', make windows shorter, or group by fewer keys"
+    }
     /// True if every row is either accepted or late; the runtime then asserts at the end of the
     /// run that `accepted + late` equals the rows that came in.
     fn judges_lateness(&self) -> bool {

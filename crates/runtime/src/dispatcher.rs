@@ -224,6 +224,13 @@ impl Job {
         Task::Bundle { stage, lane, container, bundle }
     }
 
+    /// True if the gates of a source are open, or it would be asked only to end.
+    fn may_be_asked(&self, source: usize) -> bool {
+        self.gates.is_open(source)
+            || self.is_stopping()
+            || self.stages[source].ended.load(Ordering::SeqCst)
+    }
+
     /// A source that may bring rows: any that is ready while memory is plentiful, else only the
     /// one that is furthest behind in event time.
     fn next_poll(&self) -> Option<Task> {
@@ -231,19 +238,26 @@ impl Job {
         let ready = |&stage: &usize| match &self.stages[stage].kind {
             // SeqCst: the waker's store comes before its notify, see the sleep protocol.
             StageRunKind::Source(source) => {
-                source.ready.load(Ordering::SeqCst) && self.is_in_turn(stage)
+                source.ready.load(Ordering::SeqCst)
+                    && self.is_in_turn(stage)
+                    && self.may_be_asked(stage)
             }
             _ => false,
         };
         let mut candidates: Vec<usize> = self.sources.iter().copied().filter(ready).collect();
         if pressure == Pressure::Full {
-            candidates.retain(|&source| self.is_waited_for(source));
+            let is_needed = |&source: &usize| {
+                self.is_waited_for(source) || self.gates.is_awaited(source)
+            };
+            candidates.retain(is_needed);
         }
         match (pressure, candidates.len()) {
             (_, 0) => None,
             (_, 1) => Some(Task::Poll { stage: candidates[0] }),
             (Pressure::High, _) => {
-                candidates.sort_by_key(|&stage| self.stages[stage].metrics.watermark());
+                candidates.sort_by_key(|&stage| {
+                    (!self.gates.is_awaited(stage), self.stages[stage].metrics.watermark())
+                });
                 Some(Task::Poll { stage: candidates[0] })
             }
             (_, count) => {

@@ -20,6 +20,7 @@ use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Queue};
 
 use crate::dispatcher::{ReadyCells, WorkerPlace};
+use crate::gates::Gates;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, LatencyPercentiles, MetricsSnapshot, StageRole};
 use crate::options::RunOptions;
@@ -52,6 +53,8 @@ pub struct Job {
     pub(crate) ready: ReadyCells,
     /// The flow of the ordered contracts, where one is promised.
     pub(crate) ordered: Option<OrderedFlow>,
+    /// Sources that wait for others to end.
+    pub(crate) gates: Gates,
     pub(crate) turn: AtomicUsize,
     /// Small elements that one task may do at most.
     pub(crate) elements_per_task: u64,
@@ -123,6 +126,25 @@ impl Job {
             }
         }
         self.sleep.notify();
+    }
+
+    /// An operator has taken a watermark in all its partitions. The last one opens its gates.
+    pub(crate) fn note_watermark(&self, stage: usize, watermark: Watermark) {
+        self.stages[stage].metrics.set_watermark(watermark);
+        if watermark < Watermark::END {
+            return;
+        }
+        let sources = self.gates.open(stage);
+        let now_ns = self.options.clock.now_ns();
+        for &source in &sources {
+            if let StageRunKind::Source(source) = &self.stages[source].kind {
+                // It has been quiet because nobody asked.
+                source.last_rows_ns.store(now_ns, Ordering::Relaxed);
+            }
+        }
+        if !sources.is_empty() {
+            self.sleep.notify_all();
+        }
     }
 
     /// A copy of all counters.

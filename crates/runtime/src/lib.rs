@@ -16,6 +16,7 @@
 //! | [`ordered`] | the flow of the contracts `arrival` and `event_time` |
 //! | [`sorted_merge`] | sorted inputs become one sequence by time |
 //! | [`interleaving`] | the sequence in which inputs came in, recorded and replayed |
+//! | `gates` | sources that wait for others to end |
 //! | [`gather`] | small batches of a source become one bundle |
 //! | [`dispatcher`] | which task is next, policies `nem` and `round-robin` |
 //! | [`scheduler`] | the heuristics `lp`, `ct`, `et`, `qst`, and what they measure |
@@ -29,6 +30,7 @@ pub mod container;
 pub mod dispatcher;
 pub mod flow;
 pub mod gather;
+mod gates;
 pub mod interleaving;
 pub mod job;
 pub mod joint;

@@ -257,7 +257,10 @@ impl Job {
             return Err(Error::resource(format!(
                 "the state of the job has grown to {state_mib} MiB and the memory limit is {limit_mib} MiB"
             ))
-            .hint("raise 'memory.limit', make windows shorter, or group by fewer keys"));
+            .hint(match &self.stages[stage].kind {
+                StageRunKind::Operator(operator) => operator.operator.memory_hint(),
+                _ => "raise 'memory.limit'",
+            }));
         }
         Ok(())
     }

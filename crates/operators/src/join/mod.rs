@@ -5,6 +5,7 @@
 //! them is written twice.
 
 pub(crate) mod bounded;
+pub mod hash;
 pub mod interval;
 pub mod regular;
 pub mod set_operation;

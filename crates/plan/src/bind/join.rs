@@ -49,7 +49,9 @@ impl Binder<'_> {
         let right = self.bind_factor(right, context)?;
         let scope = beside(&left, &right);
         let condition = self.join_condition(&left, &right, &scope, constraint)?;
-        let condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields);
+        let read_first = self.hinted_side(&left, &right, kind, context)?;
+        let condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields)
+            .reading_first(read_first);
         let sides = using_columns(&left, &right, constraint)?;
         let joined = source(join(left.node, right.node, kind, condition), scope);
         self.merge_columns(joined, kind, sides)

@@ -29,6 +29,8 @@ pub struct ResolvedTable {
     pub options: BTreeMap<String, String>,
     /// The primary key, as positions among the physical columns.
     pub primary_key: Vec<usize>,
+    /// True if reading it is known to end by itself.
+    pub is_bounded: bool,
 }
 
 /// A declared column.
@@ -119,12 +121,22 @@ impl Binder<'_> {
             watermark: None,
             options: definition.options.iter().map(|(k, v)| (k.text.clone(), v.clone())).collect(),
             primary_key: Vec::new(),
+            is_bounded: false,
         };
         table.primary_key = primary_key(definition, &table)?;
         if let Some(spec) = &definition.watermark {
             table.watermark = Some(self.bind_watermark(spec, &table)?);
         }
+        table.is_bounded = self.ends_by_itself(&table);
         Ok(table)
+    }
+
+    /// False also where the options of the table are wrong, which is said when it is read.
+    fn ends_by_itself(&self, table: &ResolvedTable) -> bool {
+        let Some(places) = self.places else { return false };
+        let request = places.request(table, 1);
+        places.connectors.validate(&request, false).is_ok()
+            && places.connectors.is_bounded(&request)
     }
 
     fn bind_columns(&self, definition: &CreateTable) -> Result<Vec<ResolvedColumn>> {

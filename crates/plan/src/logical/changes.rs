@@ -37,6 +37,7 @@ impl Changes {
                     JoinBound::None => {
                         below.is_some() || !matches!(kind, JoinKind::Inner | JoinKind::Semi)
                     }
+                    JoinBound::Build(_) => below.is_some(),
                     _ => false,
                 },
                 LogicalKind::SetOperation { intersects, .. } => below.is_some() || !intersects,
@@ -75,7 +76,7 @@ fn needs_inserts(kind: &LogicalKind) -> Option<&'static str> {
         LogicalKind::Over { .. } => Some("OVER"),
         LogicalKind::Deduplicate { .. } => Some("ROW_NUMBER() = 1 in the order of a time"),
         LogicalKind::Join { condition, .. } => match condition.bound {
-            JoinBound::None => None,
+            JoinBound::None | JoinBound::Build(_) => None,
             JoinBound::Interval { .. } => Some("a join within an interval"),
             JoinBound::Window { .. } => Some("a join of windows"),
             JoinBound::Version { .. } => Some("a join FOR SYSTEM_TIME AS OF"),

@@ -11,7 +11,11 @@ use std::sync::Arc;
 use thalweg_core::DataType;
 use thalweg_expr::{CompareOp, Expr, ExprKind, Scalar};
 pub use thalweg_operators::join::JoinKind;
+pub use thalweg_operators::join::hash::HashJoin;
+pub use thalweg_operators::join::sides::Side;
 
+use super::changes::Changes;
+use super::dag::post_order;
 use super::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute};
 
 /// What two inputs are joined on.
@@ -25,6 +29,8 @@ pub struct JoinCondition {
     pub bound: JoinBound,
     /// What else holds, over the left columns, then the right ones.
     pub residual: Vec<Expr>,
+    /// The side that is to be read first, whatever the inputs are.
+    pub read_first: Option<Side>,
 }
 
 /// Two values that are equal in rows that are joined.
@@ -68,6 +74,8 @@ pub enum JoinBound {
         /// When versions began.
         right_time: usize,
     },
+    /// This side has ended before a row of the other comes.
+    Build(Side),
 }
 
 impl JoinBound {
@@ -75,7 +83,7 @@ impl JoinBound {
     #[must_use]
     pub fn placed(self, left: &dyn Fn(usize) -> usize, right: &dyn Fn(usize) -> usize) -> Self {
         match self {
-            JoinBound::None => JoinBound::None,
+            JoinBound::None | JoinBound::Build(_) => self,
             JoinBound::Interval { left_time, right_time, lower_ms, upper_ms } => {
                 let (left_time, right_time) = (left(left_time), right(right_time));
                 JoinBound::Interval { left_time, right_time, lower_ms, upper_ms }
@@ -104,8 +112,20 @@ impl JoinCondition {
         let bound = take_window(&mut keys, left, right)
             .or_else(|| take_interval(&mut residual, left, right))
             .unwrap_or(JoinBound::None);
-        let condition = JoinCondition { conjuncts, keys, bound: JoinBound::None, residual };
+        let condition = JoinCondition {
+            conjuncts,
+            keys,
+            bound: JoinBound::None,
+            residual,
+            read_first: None,
+        };
         condition.within(bound, left.len())
+    }
+
+    /// The same with a side that is to be read first, if any.
+    #[must_use]
+    pub fn reading_first(self, side: Option<Side>) -> Self {
+        JoinCondition { read_first: side, ..self }
     }
 
     /// The same within a bound. Joins bounded by time look no NULL up: whether NULLs are equal they
@@ -140,7 +160,7 @@ impl JoinCondition {
     /// The columns of the bound, on the left and on the right.
     pub fn bound_columns(&self) -> (Vec<usize>, Vec<usize>) {
         match self.bound {
-            JoinBound::None => (Vec::new(), Vec::new()),
+            JoinBound::None | JoinBound::Build(_) => (Vec::new(), Vec::new()),
             JoinBound::Interval { left_time, right_time, .. }
             | JoinBound::Version { left_time, right_time } => (vec![left_time], vec![right_time]),
             JoinBound::Window { left, right } => (vec![left.0, left.1], vec![right.0, right.1]),
@@ -148,17 +168,52 @@ impl JoinCondition {
     }
 }
 
-/// A join as a node.
+/// A join as a node. Where one side ends and the other does not, that side is read first.
 pub fn join(left: Node, right: Node, kind: JoinKind, condition: JoinCondition) -> Node {
+    let condition = match (condition.bound, build_side(&left, &right, kind, &condition)) {
+        (JoinBound::None, Some(side)) => condition.within(JoinBound::Build(side), left.fields.len()),
+        _ => condition,
+    };
     let fields = joined_fields(&left, &right, kind, condition.bound);
     LogicalPlan::node(LogicalKind::Join { left, right, kind, condition }, fields)
+}
+
+/// The side that is read first, if one can be and should.
+fn build_side(left: &Node, right: &Node, kind: JoinKind, condition: &JoinCondition) -> Option<Side> {
+    let is_equi_join = condition.keys.iter().any(|key| !key.null_equals_null);
+    let side = condition.read_first.or_else(|| match (is_bounded(left), is_bounded(right)) {
+        (false, true) if is_equi_join => Some(Side::Right),
+        (true, false) if is_equi_join => Some(Side::Left),
+        _ => None,
+    })?;
+    let input = if side == Side::Left { left } else { right };
+    can_be_read_first(input, kind, side).then_some(side)
+}
+
+/// True if a side of a join can be read before the other: it ends, its rows stay, and none of them leaves
+/// without a partner.
+pub fn can_be_read_first(input: &Node, kind: JoinKind, side: Side) -> bool {
+    let stays = |input: &Node| {
+        Changes::of(std::slice::from_ref(input)).is_ok_and(|changes| !changes.has_updates(input))
+    };
+    HashJoin::can(kind, side) && is_bounded(input) && stays(input)
+}
+
+/// True if everything that is read below a node ends by itself.
+pub fn is_bounded(node: &Node) -> bool {
+    let ends = |node: &Node| match &node.kind {
+        LogicalKind::Scan { table, .. } => table.is_bounded,
+        _ => true,
+    };
+    post_order(std::slice::from_ref(node)).iter().all(ends)
 }
 
 /// The columns behind a join. Where rows leave in any order of time, none is a row time any more.
 fn joined_fields(left: &Node, right: &Node, kind: JoinKind, bound: JoinBound) -> Vec<Field> {
     let keeps_times = (
-        !matches!(bound, JoinBound::None) && !kind.pads_right_rows(),
-        matches!(bound, JoinBound::Interval { .. }) && !kind.pads_left_rows(),
+        !matches!(bound, JoinBound::None | JoinBound::Build(Side::Left)) && !kind.pads_right_rows(),
+        matches!(bound, JoinBound::Interval { .. } | JoinBound::Build(Side::Left))
+            && !kind.pads_left_rows(),
     );
     let field = |field: &Field, pads: bool, keeps_time: bool| {
         let nullable = pads || field.column_type.nullable;
@@ -202,7 +257,8 @@ pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
     let left = filter(Arc::clone(left), of_left);
     let right = filter(Arc::clone(right), of_right);
     let all = condition.conjuncts.iter().cloned().chain(both).collect();
-    let condition = JoinCondition::of(all, &left.fields, &right.fields);
+    let read_first = condition.read_first;
+    let condition = JoinCondition::of(all, &left.fields, &right.fields).reading_first(read_first);
     join(left, right, JoinKind::Inner, condition)
 }
 
@@ -358,6 +414,7 @@ impl fmt::Display for JoinCondition {
         }
         match self.bound {
             JoinBound::None => {}
+            JoinBound::Build(side) => parts.push(format!("{side:?} side read first")),
             JoinBound::Interval { left_time, right_time, lower_ms, upper_ms } => parts.push(
                 format!("left ${left_time} - right ${right_time} in {lower_ms} to {upper_ms} ms"),
             ),

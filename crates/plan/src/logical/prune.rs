@@ -326,6 +326,7 @@ fn prune_join(
         keys: condition.keys.iter().map(key).collect(),
         bound: condition.bound.placed(&|i| left.place(i), &|i| right.place(i)),
         residual: condition.residual.iter().map(|expr| expr.remap(&place)).collect(),
+        read_first: condition.read_first,
     };
     let (left, right) = (left.node.clone(), right.node.clone());
     let node = LogicalPlan::node(LogicalKind::Join { left, right, kind, condition }, kept);

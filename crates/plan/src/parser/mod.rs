@@ -11,6 +11,7 @@
 mod create;
 mod depth;
 mod dialect;
+mod hint;
 mod problem;
 mod query;
 mod rewrite;
@@ -70,8 +71,8 @@ pub fn parse_script(text: &str) -> Result<Vec<Statement>> {
 
 /// The statements of a text, and what was passed over in it.
 pub fn parse_script_with_notes(text: &str) -> Result<Script> {
-    let (tokens, notes) = tokens::tokenize(text)?;
-    let source = tokens::Source::new(text);
-    let mut cursor = tokens::Cursor::new(&source, &tokens);
+    let tokens::Tokens { words, notes, hints } = tokens::tokenize(text)?;
+    let source = tokens::Source::new(text).with_hints(hints);
+    let mut cursor = tokens::Cursor::new(&source, &words);
     Ok(Script { statements: statement::statements(&mut cursor)?, notes })
 }

@@ -16,6 +16,7 @@ use thalweg_ordering::{Mailbox, Sleep};
 use super::{Job, Report, SinkReceivers};
 use crate::barrier::{Completions, Joint};
 use crate::dispatcher::ReadyCells;
+use crate::gates::Gates;
 use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::memory::MemoryAccount;
@@ -37,6 +38,7 @@ pub(crate) fn build(
     mut receivers: Option<&mut SinkReceivers>,
 ) -> Result<Job> {
     let ordered = options.order.is_ordered().then(|| OrderedFlow::new(&graph, &options));
+    let gates = Gates::new(&graph)?;
     let (lanes, edges) = lay_out(&graph);
     let mut stages = Vec::with_capacity(graph.stages.len());
     for (place, stage) in graph.stages.into_iter().enumerate() {
@@ -69,6 +71,7 @@ pub(crate) fn build(
         urgent: Queue::new(),
         ready,
         ordered,
+        gates,
         turn: AtomicUsize::new(0),
         // A policy that ranks the stages does so for each element.
         elements_per_task: if options.scheduler.chooses_stages() { 1 } else { ELEMENTS_PER_TASK },
