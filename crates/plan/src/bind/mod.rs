@@ -11,6 +11,7 @@
 //! [`LogicalKind::Refused`]: crate::logical::LogicalKind::Refused
 
 mod aggregate;
+mod asof;
 mod children;
 mod expression;
 mod from;

@@ -79,6 +79,7 @@ fn needs_inserts(kind: &LogicalKind) -> Option<&'static str> {
             JoinBound::None | JoinBound::Build(_) => None,
             JoinBound::Interval { .. } => Some("a join within an interval"),
             JoinBound::Window { .. } => Some("a join of windows"),
+            JoinBound::Version { is_asof: true, .. } => Some("an ASOF JOIN"),
             JoinBound::Version { .. } => Some("a join FOR SYSTEM_TIME AS OF"),
         },
         LogicalKind::Limit { .. } => Some("LIMIT without ORDER BY"),

@@ -73,6 +73,8 @@ pub enum JoinBound {
         left_time: usize,
         /// When versions began.
         right_time: usize,
+        /// True if each row of the right side is a version (ASOF), and none ends one.
+        is_asof: bool,
     },
     /// This side has ended before a row of the other comes.
     Build(Side),
@@ -92,8 +94,9 @@ impl JoinBound {
                 left: (left(of_left.0), left(of_left.1)),
                 right: (right(of_right.0), right(of_right.1)),
             },
-            JoinBound::Version { left_time, right_time } => {
-                JoinBound::Version { left_time: left(left_time), right_time: right(right_time) }
+            JoinBound::Version { left_time, right_time, is_asof } => {
+                let (left_time, right_time) = (left(left_time), right(right_time));
+                JoinBound::Version { left_time, right_time, is_asof }
             }
         }
     }
@@ -102,6 +105,15 @@ impl JoinBound {
 impl JoinCondition {
     /// What these conjuncts mean between inputs with these columns.
     pub fn of(conjuncts: Vec<Expr>, left: &[Field], right: &[Field]) -> Self {
+        let mut condition = Self::without_bound(conjuncts, left, right);
+        let bound = take_window(&mut condition.keys, left, right)
+            .or_else(|| take_interval(&mut condition.residual, left, right))
+            .unwrap_or(JoinBound::None);
+        condition.within(bound, left.len())
+    }
+
+    /// The same, whatever is said about times.
+    pub fn without_bound(conjuncts: Vec<Expr>, left: &[Field], right: &[Field]) -> Self {
         let (mut keys, mut residual) = (Vec::new(), Vec::new());
         for conjunct in &conjuncts {
             match join_key(conjunct, left, right) {
@@ -109,17 +121,7 @@ impl JoinCondition {
                 None => residual.push(conjunct.clone()),
             }
         }
-        let bound = take_window(&mut keys, left, right)
-            .or_else(|| take_interval(&mut residual, left, right))
-            .unwrap_or(JoinBound::None);
-        let condition = JoinCondition {
-            conjuncts,
-            keys,
-            bound: JoinBound::None,
-            residual,
-            read_first: None,
-        };
-        condition.within(bound, left.len())
+        JoinCondition { conjuncts, keys, bound: JoinBound::None, residual, read_first: None }
     }
 
     /// The same with a side that is to be read first, if any.
@@ -162,7 +164,7 @@ impl JoinCondition {
         match self.bound {
             JoinBound::None | JoinBound::Build(_) => (Vec::new(), Vec::new()),
             JoinBound::Interval { left_time, right_time, .. }
-            | JoinBound::Version { left_time, right_time } => (vec![left_time], vec![right_time]),
+            | JoinBound::Version { left_time, right_time, .. } => (vec![left_time], vec![right_time]),
             JoinBound::Window { left, right } => (vec![left.0, left.1], vec![right.0, right.1]),
         }
     }
@@ -257,9 +259,13 @@ pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
     let left = filter(Arc::clone(left), of_left);
     let right = filter(Arc::clone(right), of_right);
     let all = condition.conjuncts.iter().cloned().chain(both).collect();
-    let read_first = condition.read_first;
-    let condition = JoinCondition::of(all, &left.fields, &right.fields).reading_first(read_first);
-    join(left, right, JoinKind::Inner, condition)
+    let again = match condition.read_first {
+        None => JoinCondition::of(all, &left.fields, &right.fields),
+        side => {
+            JoinCondition::without_bound(all, &left.fields, &right.fields).reading_first(side)
+        }
+    };
+    join(left, right, JoinKind::Inner, again)
 }
 
 /// The parts of a condition that all have to hold.
@@ -422,8 +428,9 @@ impl fmt::Display for JoinCondition {
                 "window left ${} to ${} = right ${} to ${}",
                 left.0, left.1, right.0, right.1
             )),
-            JoinBound::Version { left_time, right_time } => {
-                parts.push(format!("version of right ${right_time} at left ${left_time}"));
+            JoinBound::Version { left_time, right_time, is_asof } => {
+                let what = if is_asof { "row" } else { "version" };
+                parts.push(format!("{what} of right ${right_time} at left ${left_time}"));
             }
         }
         parts.extend(self.residual.iter().map(ToString::to_string));

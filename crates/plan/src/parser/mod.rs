@@ -8,6 +8,7 @@
 //! Invariants: no input makes the parser panic or overflow the stack of a thread with 2 MiB, and
 //! the text is at most 1 MiB. Names are resolved and types are derived by the binder, not here.
 
+mod asof;
 mod create;
 mod depth;
 mod dialect;
@@ -29,6 +30,8 @@ pub use dialect::FlinkDialect;
 pub use query::parse_expression;
 pub use tokens::span;
 pub use types::{data_type, parse_type};
+
+pub use asof::ASOF;
 
 use crate::ast::Statement;
 

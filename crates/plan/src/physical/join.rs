@@ -118,8 +118,8 @@ impl Lowering<'_> {
                 })?;
                 Arc::new(join.in_zone(zone))
             }
-            JoinBound::Version { left_time, right_time } => {
-                Arc::new(TemporalJoin::new(TemporalJoinSpec {
+            JoinBound::Version { left_time, right_time, is_asof } => {
+                let join = TemporalJoin::new(TemporalJoinSpec {
                     sides,
                     kind,
                     left_keys,
@@ -127,7 +127,8 @@ impl Lowering<'_> {
                     left_time,
                     right_time,
                     residual,
-                })?)
+                })?;
+                Arc::new(if is_asof { join.append_only_versions() } else { join })
             }
         })
     }
