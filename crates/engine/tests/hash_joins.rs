@@ -129,9 +129,17 @@ fn cases() -> Vec<Case> {
         case("PAIR FROM p LEFT JOIN b ON p.k = b.k AND p.n < b.n", smaller, "left"),
         case("PAIR FROM p JOIN b ON p.k + 1 = b.k + 1", k, "inner"),
         case("p.id, p.k, p.name, p.n FROM p SEMI JOIN b ON p.k = b.k", k, "semi"),
-        case("p.id, p.k, p.name, p.n FROM p SEMI JOIN b ON p.k = b.k AND p.n < b.n", smaller, "semi"),
+        case(
+            "p.id, p.k, p.name, p.n FROM p SEMI JOIN b ON p.k = b.k AND p.n < b.n",
+            smaller,
+            "semi",
+        ),
         case("p.id, p.k, p.name, p.n FROM p ANTI JOIN b ON p.k = b.k", k, "anti"),
-        case("p.id, p.k, p.name, p.n FROM p ANTI JOIN b ON p.k = b.k AND p.n < b.n", smaller, "anti"),
+        case(
+            "p.id, p.k, p.name, p.n FROM p ANTI JOIN b ON p.k = b.k AND p.n < b.n",
+            smaller,
+            "anti",
+        ),
     ]
 }
 
@@ -164,7 +172,8 @@ fn every_kind_of_join_gives_what_two_loops_give() {
         for (number, case) in cases().iter().enumerate() {
             let expected = expected(case, &probe, &build);
             let query = case.query.replace("PAIR", PAIR);
-            let (workers, rows) = ([1, 2, 4][number % 3], [1, 7, 1000][number % 2 + seed as usize % 2]);
+            let (workers, rows) =
+                ([1, 2, 4][number % 3], [1, 7, 1000][number % 2 + seed as usize % 2]);
             for order in ["epoch", "arrival", "event_time"] {
                 let tables = table("p", ", WATERMARK FOR ts AS ts") + &table("b", "");
                 let text = format!("{tables}SELECT /*+ BROADCAST(b) */ {query};");
@@ -214,7 +223,10 @@ fn a_table_is_looked_up_by_processing_time() {
         );
         for contract in ["arrival", "event_time"] {
             for workers in [1, 2, 4] {
-                assert!(lines(&folder, &query, workers, &order(contract)) == expected, "{contract}");
+                assert!(
+                    lines(&folder, &query, workers, &order(contract)) == expected,
+                    "{contract}"
+                );
             }
         }
     }
@@ -226,7 +238,9 @@ fn a_table_that_stands_on_both_sides_is_read_twice() {
     let fits: Fits = |p, b| p.k.is_some() && p.k == b.k;
     let case = Case { query: "", fits, kind: "left" };
     let expected = expected(&case, &probe, &probe);
-    let query = format!("{tables}SELECT /*+ SHUFFLE_HASH(b) */ {PAIR} FROM p LEFT JOIN p AS b ON p.k = b.k;");
+    let query = format!(
+        "{tables}SELECT /*+ SHUFFLE_HASH(b) */ {PAIR} FROM p LEFT JOIN p AS b ON p.k = b.k;"
+    );
     for contract in ["epoch", "arrival", "event_time"] {
         for workers in [1, 2, 4] {
             let mut got = lines(&folder, &query, workers, &order(contract));
@@ -273,19 +287,38 @@ fn endless(name: &str) -> PathBuf {
 #[test]
 fn the_side_that_ends_is_read_first_without_being_told() {
     let folder = endless("auto");
-    for from in ["u JOIN few ON n = k", "few JOIN u ON n = k", "few RIGHT JOIN u ON n = k WHERE k IS NOT NULL"] {
+    for from in [
+        "u JOIN few ON n = k",
+        "few JOIN u ON n = k",
+        "few RIGHT JOIN u ON n = k WHERE k IS NOT NULL",
+    ] {
         let query = format!("{ENDLESS}SELECT n, name FROM {from} LIMIT 500;");
         let got = lines(&folder, &query, 2, &[]);
         assert_eq!(got.len(), 500, "{from}");
-        let fits = |line: &String| line.split_once(',').is_some_and(|(n, name)| name == format!("name {n}"));
+        let fits = |line: &String| {
+            line.split_once(',').is_some_and(|(n, name)| name == format!("name {n}"))
+        };
         assert!(got.iter().all(fits), "{from}: {got:?}");
     }
-    let query = format!("{ENDLESS}SELECT n FROM u WHERE n NOT IN (SELECT k FROM few WHERE k IS NOT NULL) LIMIT 9;");
-    let query = query.replace("NOT IN (SELECT k FROM few WHERE k IS NOT NULL)", "IN (SELECT k FROM few)");
+    let query = format!(
+        "{ENDLESS}SELECT n FROM u WHERE n NOT IN (SELECT k FROM few WHERE k IS NOT NULL) LIMIT 9;"
+    );
+    let query =
+        query.replace("NOT IN (SELECT k FROM few WHERE k IS NOT NULL)", "IN (SELECT k FROM few)");
     assert!(lines(&folder, &query, 1, &[]).iter().all(|n| n.parse::<i32>().is_ok_and(|n| n < 20)));
-    let explain = lines(&folder, &format!("{ENDLESS}EXPLAIN SELECT n, name FROM u LEFT JOIN few ON n = k;"), 1, &[]);
+    let explain = lines(
+        &folder,
+        &format!("{ENDLESS}EXPLAIN SELECT n, name FROM u LEFT JOIN few ON n = k;"),
+        1,
+        &[],
+    );
     let explain = explain.join("\n");
-    for part in ["table few of left join", "read first for: Left join", "waits for: build-", "look up: Left join"] {
+    for part in [
+        "table few of left join",
+        "read first for: Left join",
+        "waits for: build-",
+        "look up: Left join",
+    ] {
         assert!(explain.contains(part), "{part}: {explain}");
     }
 }
@@ -302,7 +335,8 @@ fn row_times_go_on_behind_the_join() {
     };
     let got = lines(&folder, &query("p LEFT JOIN b ON p.k = b.k"), 2, &order("arrival"));
     assert_eq!(got.len(), 7, "200 seconds: {got:?}");
-    let text = problem(&folder, &query("b JOIN p ON p.k = b.k").replace("p.ts, b.n", "b.ts, b.n"), &[]);
+    let text =
+        problem(&folder, &query("b JOIN p ON p.k = b.k").replace("p.ts, b.n", "b.ts, b.n"), &[]);
     assert!(text.contains("ordinary TIMESTAMP"), "{text}");
 }
 
@@ -310,12 +344,36 @@ fn row_times_go_on_behind_the_join() {
 fn what_cannot_be_read_first_is_refused_at_its_place() {
     let folder = endless("refused");
     let cases = [
-        ("SELECT /*+ BROADCAST(u) */ n FROM few JOIN u ON n = k", "u can't be read first, since it never ends", "8:8"),
-        ("SELECT /*+ BROADCAST(few) */ n FROM few LEFT JOIN u ON n = k", "the rows that have no partner there", "8:8"),
-        ("SELECT /*+ BROADCAST(v) */ n FROM few JOIN u ON n = k", "no join follows the hint BROADCAST(v)", "8:8"),
-        ("SELECT n FROM u AS a JOIN u FOR SYSTEM_TIME AS OF a.clock AS b ON a.n = b.n", "never ends", "8:27"),
-        ("SELECT n FROM u AS a JOIN few FOR SYSTEM_TIME AS OF a.clock AS b ON a.n > b.k", "needs an equality", "8:27"),
-        ("SELECT n FROM u AS a RIGHT JOIN few FOR SYSTEM_TIME AS OF a.clock AS b ON a.n = b.k", "an inner or a left join", "8:33"),
+        (
+            "SELECT /*+ BROADCAST(u) */ n FROM few JOIN u ON n = k",
+            "u can't be read first, since it never ends",
+            "8:8",
+        ),
+        (
+            "SELECT /*+ BROADCAST(few) */ n FROM few LEFT JOIN u ON n = k",
+            "the rows that have no partner there",
+            "8:8",
+        ),
+        (
+            "SELECT /*+ BROADCAST(v) */ n FROM few JOIN u ON n = k",
+            "no join follows the hint BROADCAST(v)",
+            "8:8",
+        ),
+        (
+            "SELECT n FROM u AS a JOIN u FOR SYSTEM_TIME AS OF a.clock AS b ON a.n = b.n",
+            "never ends",
+            "8:27",
+        ),
+        (
+            "SELECT n FROM u AS a JOIN few FOR SYSTEM_TIME AS OF a.clock AS b ON a.n > b.k",
+            "needs an equality",
+            "8:27",
+        ),
+        (
+            "SELECT n FROM u AS a RIGHT JOIN few FOR SYSTEM_TIME AS OF a.clock AS b ON a.n = b.k",
+            "an inner or a left join",
+            "8:33",
+        ),
     ];
     for (query, part, place) in cases {
         let text = problem(&folder, &format!("{ENDLESS}\n\n{query};"), &[]);
@@ -327,9 +385,12 @@ fn what_cannot_be_read_first_is_refused_at_its_place() {
 #[test]
 fn a_table_over_the_limit_fails_with_what_to_do() {
     let folder = folder("memory");
-    let row = |n: usize| format!("{n},a text that is long enough to fill the memory of a small job {n}\n");
+    let row = |n: usize| {
+        format!("{n},a text that is long enough to fill the memory of a small job {n}\n")
+    };
     fs::write(folder.join("big.csv"), (0..60_000).map(row).collect::<String>()).expect("written");
-    let text = ENDLESS.replace("few.csv", "big.csv") + "SELECT n, name FROM u JOIN few ON n = k LIMIT 5;";
+    let text =
+        ENDLESS.replace("few.csv", "big.csv") + "SELECT n, name FROM u JOIN few ON n = k LIMIT 5;";
     let text = problem(&folder, &text, &["memory.limit=4 mb".to_owned()]);
     for part in ["table few of join", "the memory limit is 4 MiB", "raise 'memory.limit'"] {
         assert!(text.contains(part), "{part}: {text}");

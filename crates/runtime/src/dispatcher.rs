@@ -4,9 +4,10 @@
 //! is no dispatcher thread and no state of its own. The order of looking:
 //!
 //! 1. cells with a watermark in their mailbox (StreamBox §6: watermark tasks first);
-//! 2. cells with rows, in the order that the partitioning scheme gives them (see `ready`);
-//! 3. bundles in containers, by policy;
-//! 4. sources, if the memory account allows more.
+//! 2. bundles that have what they waited for outside;
+//! 3. cells with rows, in the order that the partitioning scheme gives them (see `ready`);
+//! 4. bundles in containers, by policy;
+//! 5. sources, if the memory account allows more.
 //!
 //! Policy `nem` follows StreamBox §6: first the oldest container that the next externalization
 //! moment needs, which is the one with the smallest end watermark among the containers that are
@@ -27,6 +28,7 @@ use crate::memory::Pressure;
 use crate::options::{PartitionScheme, SchedulerPolicy};
 use crate::ordered::Element;
 use crate::stage::StageRunKind;
+use crate::waiting::Continued;
 
 mod ranked;
 mod ready;
@@ -62,6 +64,8 @@ pub enum Task {
         /// The element.
         element: Element,
     },
+    /// Go on with a bundle that has what it waited for.
+    Continue(Continued),
     /// Ask a source for rows.
     Poll {
         /// The stage.
@@ -83,6 +87,9 @@ impl Job {
     pub fn next_task(&self, place: WorkerPlace) -> Option<Task> {
         if let Some((stage, cell)) = self.urgent.pop() {
             return Some(Task::Cell { stage, cell });
+        }
+        if let Some(continued) = self.returned.pop() {
+            return Some(Task::Continue(continued));
         }
         if self.options.scheduler.chooses_stages() {
             return self.by_rank(place);
@@ -246,9 +253,8 @@ impl Job {
         };
         let mut candidates: Vec<usize> = self.sources.iter().copied().filter(ready).collect();
         if pressure == Pressure::Full {
-            let is_needed = |&source: &usize| {
-                self.is_waited_for(source) || self.gates.is_awaited(source)
-            };
+            let is_needed =
+                |&source: &usize| self.is_waited_for(source) || self.gates.is_awaited(source);
             candidates.retain(is_needed);
         }
         match (pressure, candidates.len()) {

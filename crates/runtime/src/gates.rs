@@ -49,7 +49,9 @@ impl Gates {
             }
         }
         let is_source = |stage: usize| matches!(graph.stages[stage].kind, StageKind::Source { .. });
-        debug_assert!((0..count).all(|stage| gates.waits_for[stage].is_empty() || is_source(stage)));
+        debug_assert!(
+            (0..count).all(|stage| gates.waits_for[stage].is_empty() || is_source(stage))
+        );
         match gates.has_circle() {
             true => Err(Error::internal("two sides of joins wait for one another")),
             false => Ok(gates),

@@ -28,6 +28,7 @@ use crate::ordered::OrderedFlow;
 use crate::scheduler::meter::Measuring;
 use crate::stage::{SinkMessage, SinkRun, SourceRun, SourceState, StageRun, StageRunKind};
 use crate::topology::Topology;
+use crate::waiting::Returned;
 
 mod build;
 mod sink_thread;
@@ -55,6 +56,8 @@ pub struct Job {
     pub(crate) ordered: Option<OrderedFlow>,
     /// Sources that wait for others to end.
     pub(crate) gates: Gates,
+    /// Bundles that have what they waited for.
+    pub(crate) returned: Arc<Returned>,
     pub(crate) turn: AtomicUsize,
     /// Small elements that one task may do at most.
     pub(crate) elements_per_task: u64,

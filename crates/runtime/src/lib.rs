@@ -23,14 +23,15 @@
 //! | [`task`] | what a worker does with a task |
 //! | [`job`] | start, wait, cancel, fail |
 //! | [`metrics`] | what is counted |
+//! | `waiting` | bundles of stages that wait for the outside |
 //! | [`topology`] | NUMA nodes and cores |
 
 pub mod barrier;
 pub mod container;
 pub mod dispatcher;
 pub mod flow;
-pub mod gather;
 mod gates;
+pub mod gather;
 pub mod interleaving;
 pub mod job;
 pub mod joint;
@@ -45,6 +46,7 @@ pub mod sorted_merge;
 pub mod stage;
 pub mod task;
 pub mod topology;
+mod waiting;
 
 pub use job::{JobControl, Report, RunningJob, start};
 pub use metrics::{MetricsSnapshot, StageSnapshot};

@@ -141,7 +141,8 @@ fn nobody_is_asked_before_the_gate_is_open() {
                 simulate(graph, options, 1, seed).unwrap_or_else(|error| panic!("{what}: {error}"));
                 assert_eq!(sink.rows().len(), 300, "{what}");
                 let log = log.lock().expect("no panic");
-                let end = |name| log.iter().position(|&entry| entry == (name, true)).expect("ended");
+                let end =
+                    |name| log.iter().position(|&entry| entry == (name, true)).expect("ended");
                 let first = |name| log.iter().position(|&(who, _)| who == name).expect("asked");
                 assert!(first("middle") > end("inner"), "{what}");
                 assert!(first("probe") > end("middle"), "{what}");

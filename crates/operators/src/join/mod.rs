@@ -7,6 +7,7 @@
 pub(crate) mod bounded;
 pub mod hash;
 pub mod interval;
+pub mod lookup;
 pub mod regular;
 pub mod set_operation;
 pub mod sides;

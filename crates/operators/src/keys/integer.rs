@@ -16,8 +16,8 @@ use hashbrown::HashTable;
 use thalweg_core::Result;
 use thalweg_core::shim::mix64;
 
-use super::{ABSENT, Ids};
 use super::hash::NULL_HASH;
+use super::{ABSENT, Ids};
 
 /// True for the types that [`values`] reads.
 pub(super) fn is_integer_like(data_type: &Arrow) -> bool {

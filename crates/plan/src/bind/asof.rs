@@ -15,9 +15,7 @@ use crate::parser::ASOF;
 
 /// The match condition of an ASOF JOIN, where it stands apart, and the conjuncts of ON; `None` for any other
 /// join.
-pub(super) fn condition(
-    constraint: &JoinConstraint,
-) -> Option<(Option<&SqlExpr>, Vec<&SqlExpr>)> {
+pub(super) fn condition(constraint: &JoinConstraint) -> Option<(Option<&SqlExpr>, Vec<&SqlExpr>)> {
     let JoinConstraint::On(condition) = constraint else { return None };
     let mut parts = sql_conjuncts(condition);
     let place = parts.iter().position(|part| marked(part).is_some())?;
@@ -28,7 +26,8 @@ pub(super) fn condition(
 /// The argument of the function that marks such a join.
 fn marked(expr: &SqlExpr) -> Option<Option<&SqlExpr>> {
     let SqlExpr::Function(call) = expr else { return None };
-    let is_it = matches!(&call.name.0[..], [sql::ObjectNamePart::Identifier(name)] if name.value == ASOF);
+    let is_it =
+        matches!(&call.name.0[..], [sql::ObjectNamePart::Identifier(name)] if name.value == ASOF);
     let sql::FunctionArguments::List(list) = &call.args else { return None };
     let argument = list.args.first().and_then(|argument| match argument {
         sql::FunctionArg::Unnamed(sql::FunctionArgExpr::Expr(expr)) => Some(expr),
@@ -71,9 +70,8 @@ impl Binder<'_> {
         };
         let width = left.node.fields.len();
         let bound = JoinBound::Version { left_time, right_time, is_asof: true };
-        let condition =
-            JoinCondition::without_bound(all, &left.node.fields, &right.node.fields)
-                .within(bound, width);
+        let condition = JoinCondition::without_bound(all, &left.node.fields, &right.node.fields)
+            .within(bound, width);
         if let Some(other) = condition.residual.first() {
             return Err(Error::plan(format!(
                 "ON of an ASOF JOIN takes equalities of both sides besides the times, not {other}"
@@ -100,6 +98,7 @@ fn match_times(conjunct: &Expr, left: &Source, right: &Source) -> Option<(usize,
 }
 
 fn not_two_times() -> Error {
-    Error::plan("an ASOF JOIN compares the row times of both sides: left.time >= right.time")
-        .hint("write MATCH_CONDITION (a.ts >= b.ts); both tables declare a WATERMARK for their time")
+    Error::plan("an ASOF JOIN compares the row times of both sides: left.time >= right.time").hint(
+        "write MATCH_CONDITION (a.ts >= b.ts); both tables declare a WATERMARK for their time",
+    )
 }

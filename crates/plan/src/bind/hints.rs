@@ -44,7 +44,9 @@ impl Binder<'_> {
             if let Some(table) = hint.tables.iter().find(|table| !is_followed(table)) {
                 let word = &hint.word;
                 return Err(Error::plan(format!("no join follows the hint {word}({table})"))
-                    .hint("name a table of a join, or its alias; of two sides only one is read first")
+                    .hint(
+                        "name a table of a join, or its alias; of two sides only one is read first",
+                    )
                     .at(hint.span));
             }
         }
@@ -65,9 +67,13 @@ fn check(hint: &JoinHint, table: &str, input: &Source, kind: JoinKind, side: Sid
     let (why, help) = if !is_bounded(&input.node) {
         ("it never ends", "leave the hint out, or give it a bounded input")
     } else if !HashJoin::can(kind, side) {
-        ("the rows that have no partner there would leave as well", "let the other side be read first")
+        (
+            "the rows that have no partner there would leave as well",
+            "let the other side be read first",
+        )
     } else {
         ("its rows are updated later", "let the other side be read first")
     };
-    Err(Error::plan(format!("{word}({table}): {table} can't be read first, since {why}")).hint(help))
+    Err(Error::plan(format!("{word}({table}): {table} can't be read first, since {why}"))
+        .hint(help))
 }

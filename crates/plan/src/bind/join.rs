@@ -183,7 +183,9 @@ impl Binder<'_> {
     ) -> Result<Source> {
         let span = span_of(right);
         let right = self.bind_factor(right, context)?;
-        if !can_be_read_first(&right.node, kind, Side::Right) {
+        let asked =
+            matches!(&right.node.kind, LogicalKind::Scan { table, .. } if table.is_looked_up);
+        if !asked && !can_be_read_first(&right.node, kind, Side::Right) {
             return Err(Error::plan("the right side of a lookup join never ends, or its rows change")
                 .hint("a table is looked up that can be read as a whole: files, VALUES, a bounded datagen")
                 .at(span));
@@ -193,9 +195,19 @@ impl Binder<'_> {
         let condition =
             JoinCondition::without_bound(condition, &left.node.fields, &right.node.fields)
                 .reading_first(Some(Side::Right));
+        let condition = JoinCondition { is_lookup: true, ..condition };
+        let condition = match asked {
+            true => condition.within(JoinBound::Lookup, left.node.fields.len()),
+            false => condition,
+        };
         if condition.keys.is_empty() {
             return Err(Error::plan("a lookup join needs an equality of both sides")
                 .hint("write ON left.key = right.key")
+                .at(span));
+        }
+        if asked && condition.keys.iter().any(|key| column_of(&key.right).is_none()) {
+            return Err(Error::plan("a table that is asked by key is joined by its columns")
+                .hint("compute the other side: ON f(left.key) = right.key")
                 .at(span));
         }
         let sides = using_columns(&left, &right, constraint)?;

@@ -77,6 +77,7 @@ fn needs_inserts(kind: &LogicalKind) -> Option<&'static str> {
         LogicalKind::Deduplicate { .. } => Some("ROW_NUMBER() = 1 in the order of a time"),
         LogicalKind::Join { condition, .. } => match condition.bound {
             JoinBound::None | JoinBound::Build(_) => None,
+            JoinBound::Lookup => Some("a join with a table that is asked by key"),
             JoinBound::Interval { .. } => Some("a join within an interval"),
             JoinBound::Window { .. } => Some("a join of windows"),
             JoinBound::Version { is_asof: true, .. } => Some("an ASOF JOIN"),

@@ -31,6 +31,8 @@ pub struct JoinCondition {
     pub residual: Vec<Expr>,
     /// The side that is to be read first, whatever the inputs are.
     pub read_first: Option<Side>,
+    /// True if the right side is looked up as it is by now.
+    pub is_lookup: bool,
 }
 
 /// Two values that are equal in rows that are joined.
@@ -78,6 +80,8 @@ pub enum JoinBound {
     },
     /// This side has ended before a row of the other comes.
     Build(Side),
+    /// The right side is a table that is asked for the keys of the left rows.
+    Lookup,
 }
 
 impl JoinBound {
@@ -85,7 +89,7 @@ impl JoinBound {
     #[must_use]
     pub fn placed(self, left: &dyn Fn(usize) -> usize, right: &dyn Fn(usize) -> usize) -> Self {
         match self {
-            JoinBound::None | JoinBound::Build(_) => self,
+            JoinBound::None | JoinBound::Build(_) | JoinBound::Lookup => self,
             JoinBound::Interval { left_time, right_time, lower_ms, upper_ms } => {
                 let (left_time, right_time) = (left(left_time), right(right_time));
                 JoinBound::Interval { left_time, right_time, lower_ms, upper_ms }
@@ -121,7 +125,8 @@ impl JoinCondition {
                 None => residual.push(conjunct.clone()),
             }
         }
-        JoinCondition { conjuncts, keys, bound: JoinBound::None, residual, read_first: None }
+        let (bound, read_first, is_lookup) = (JoinBound::None, None, false);
+        JoinCondition { conjuncts, keys, bound, residual, read_first, is_lookup }
     }
 
     /// The same with a side that is to be read first, if any.
@@ -162,9 +167,11 @@ impl JoinCondition {
     /// The columns of the bound, on the left and on the right.
     pub fn bound_columns(&self) -> (Vec<usize>, Vec<usize>) {
         match self.bound {
-            JoinBound::None | JoinBound::Build(_) => (Vec::new(), Vec::new()),
+            JoinBound::None | JoinBound::Build(_) | JoinBound::Lookup => (Vec::new(), Vec::new()),
             JoinBound::Interval { left_time, right_time, .. }
-            | JoinBound::Version { left_time, right_time, .. } => (vec![left_time], vec![right_time]),
+            | JoinBound::Version { left_time, right_time, .. } => {
+                (vec![left_time], vec![right_time])
+            }
             JoinBound::Window { left, right } => (vec![left.0, left.1], vec![right.0, right.1]),
         }
     }
@@ -173,7 +180,9 @@ impl JoinCondition {
 /// A join as a node. Where one side ends and the other does not, that side is read first.
 pub fn join(left: Node, right: Node, kind: JoinKind, condition: JoinCondition) -> Node {
     let condition = match (condition.bound, build_side(&left, &right, kind, &condition)) {
-        (JoinBound::None, Some(side)) => condition.within(JoinBound::Build(side), left.fields.len()),
+        (JoinBound::None, Some(side)) => {
+            condition.within(JoinBound::Build(side), left.fields.len())
+        }
         _ => condition,
     };
     let fields = joined_fields(&left, &right, kind, condition.bound);
@@ -181,7 +190,12 @@ pub fn join(left: Node, right: Node, kind: JoinKind, condition: JoinCondition) -
 }
 
 /// The side that is read first, if one can be and should.
-fn build_side(left: &Node, right: &Node, kind: JoinKind, condition: &JoinCondition) -> Option<Side> {
+fn build_side(
+    left: &Node,
+    right: &Node,
+    kind: JoinKind,
+    condition: &JoinCondition,
+) -> Option<Side> {
     let is_equi_join = condition.keys.iter().any(|key| !key.null_equals_null);
     let side = condition.read_first.or_else(|| match (is_bounded(left), is_bounded(right)) {
         (false, true) if is_equi_join => Some(Side::Right),
@@ -240,7 +254,7 @@ pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
     let LogicalKind::Join { left, right, kind: JoinKind::Inner, condition } = &node.kind else {
         return conjuncts.into_iter().fold(node, LogicalPlan::filter);
     };
-    if matches!(condition.bound, JoinBound::Version { .. }) {
+    if matches!(condition.bound, JoinBound::Version { .. } | JoinBound::Lookup) {
         return conjuncts.into_iter().fold(node.clone(), LogicalPlan::filter);
     }
     let width = left.fields.len();
@@ -261,10 +275,9 @@ pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
     let all = condition.conjuncts.iter().cloned().chain(both).collect();
     let again = match condition.read_first {
         None => JoinCondition::of(all, &left.fields, &right.fields),
-        side => {
-            JoinCondition::without_bound(all, &left.fields, &right.fields).reading_first(side)
-        }
+        side => JoinCondition::without_bound(all, &left.fields, &right.fields).reading_first(side),
     };
+    let again = JoinCondition { is_lookup: condition.is_lookup, ..again };
     join(left, right, JoinKind::Inner, again)
 }
 
@@ -421,6 +434,7 @@ impl fmt::Display for JoinCondition {
         match self.bound {
             JoinBound::None => {}
             JoinBound::Build(side) => parts.push(format!("{side:?} side read first")),
+            JoinBound::Lookup => parts.push("right side asked by key".to_owned()),
             JoinBound::Interval { left_time, right_time, lower_ms, upper_ms } => parts.push(
                 format!("left ${left_time} - right ${right_time} in {lower_ms} to {upper_ms} ms"),
             ),

@@ -88,7 +88,7 @@ pub(super) fn outside_of_builds(roots: &[Node]) -> HashSet<*const LogicalPlan> {
         match &node.kind {
             LogicalKind::Join { left, right, condition, .. } => match condition.bound {
                 JoinBound::Build(Side::Left) => open.push(right),
-                JoinBound::Build(Side::Right) => open.push(left),
+                JoinBound::Build(Side::Right) | JoinBound::Lookup => open.push(left),
                 _ => open.extend([left, right]),
             },
             _ => open.extend(node.inputs()),

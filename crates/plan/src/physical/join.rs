@@ -77,7 +77,7 @@ impl Lowering<'_> {
         let residual = self.residual(condition, widths)?;
         let sides = sides.clone();
         Ok(match condition.bound {
-            JoinBound::Build(_) => {
+            JoinBound::Build(_) | JoinBound::Lookup => {
                 return Err(Error::internal("a join with a table is no operator"));
             }
             JoinBound::None => Arc::new(RegularJoin::new(JoinSpec {

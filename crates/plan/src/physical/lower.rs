@@ -143,7 +143,7 @@ impl<'a> Lowering<'a> {
                 super::ordered::check_table(table, columns, &scan, is_merged, self.environment)?;
                 let request = scan.request;
                 self.environment.places.connectors.validate(&request, false)?;
-                if !self.environment.places.connectors.is_bounded(&request) {
+                if !table.is_looked_up && !self.environment.places.connectors.is_bounded(&request) {
                     unbounded = Some(table.name.clone());
                 }
             }
@@ -227,6 +227,9 @@ impl<'a> Lowering<'a> {
             LogicalKind::Join { left, right, kind, condition } => match condition.bound {
                 JoinBound::Build(side) => {
                     self.open_hash_join(node, (left, right), *kind, condition, side)?
+                }
+                JoinBound::Lookup => {
+                    (self.lower_lookup(node, (left, right), *kind, condition)?, Vec::new())
                 }
                 _ => (self.lower_join(node, (left, right), *kind, condition)?, Vec::new()),
             },

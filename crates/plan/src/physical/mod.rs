@@ -13,6 +13,7 @@ mod hash_join;
 mod identity;
 mod join;
 mod late;
+mod lookup;
 mod lower;
 mod ordered;
 mod over;
@@ -163,6 +164,7 @@ pub(crate) const SORT_WITHIN: &str = "source.sort-within";
 fn without_our_own(options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut options = options.clone();
     options.remove(SORT_WITHIN);
+    lookup::OPTIONS.iter().for_each(|name| drop(options.remove(*name)));
     options
 }
 

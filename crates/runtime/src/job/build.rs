@@ -29,6 +29,7 @@ use crate::stage::{
     StageRunKind,
 };
 use crate::task::ELEMENTS_PER_TASK;
+use crate::waiting::Returned;
 
 /// Lays out lanes and edges and makes the stages. With `receivers`, sinks get a channel.
 pub(crate) fn build(
@@ -64,14 +65,17 @@ pub(crate) fn build(
     let cells: Vec<usize> = stages.iter().map(StageRun::num_cells).collect();
     let (scheme, of_stages) = (options.partitioning(), options.scheduler.chooses_stages());
     let ready = ReadyCells::new(scheme, &cells, options.workers, of_stages);
+    let sleep = Arc::new(Sleep::new());
+    let returned = Arc::new(Returned::new(Arc::clone(&sleep)));
     let job = Job {
         sources,
         memory: MemoryAccount::new(options.memory_limit_bytes, options.workers),
-        sleep: Arc::new(Sleep::new()),
+        sleep,
         urgent: Queue::new(),
         ready,
         ordered,
         gates,
+        returned,
         turn: AtomicUsize::new(0),
         // A policy that ranks the stages does so for each element.
         elements_per_task: if options.scheduler.chooses_stages() { 1 } else { ELEMENTS_PER_TASK },

@@ -44,6 +44,7 @@ pub use probe::{Probe, Probed};
 use table::Table;
 
 /// What is joined.
+#[derive(Clone)]
 pub struct HashJoinSpec {
     /// The columns of both inputs.
     pub sides: Sides,
@@ -57,6 +58,16 @@ pub struct HashJoinSpec {
     pub right_keys: Vec<usize>,
     /// What must hold besides, over the columns of the left side, then those of the right.
     pub residual: Option<Expr>,
+}
+
+impl HashJoinSpec {
+    /// The types of the keys.
+    ///
+    /// # Errors
+    /// If those of the sides differ.
+    pub(crate) fn key_types(&self) -> Result<Vec<DataType>> {
+        key_types(&self.sides, (self.left_keys.as_slice(), self.right_keys.as_slice()))
+    }
 }
 
 struct Plan {
@@ -90,7 +101,7 @@ impl HashJoin {
             return Err(Error::internal("a hash join cannot keep what its build side alone has"));
         }
         let keys = (spec.left_keys.as_slice(), spec.right_keys.as_slice());
-        let key_types = key_types(&spec.sides, keys)?;
+        let key_types = spec.key_types()?;
         crate::keys::KeyTable::new(&key_types)?;
         let joined = Joined::new(&spec.sides, spec.kind, keys, spec.residual.clone(), true)?;
         Ok(HashJoin { plan: Arc::new(Plan { spec, joined, key_types }), shared: Arc::default() })

@@ -158,8 +158,7 @@ impl Probe {
         wall_ms: i64,
     ) -> Result<()> {
         let Pairs { origins, partners } = std::mem::take(open);
-        let (left, right) =
-            self.by_side(take_all(batch, &origins)?, table.take(partners.clone())?);
+        let (left, right) = self.by_side(take_all(batch, &origins)?, table.take(partners.clone())?);
         let mask = self.plan.joined.mask(&left, &right, origins.len(), wall_ms)?;
         let Some(mask) = mask else {
             kept.origins.extend(origins);
@@ -197,8 +196,10 @@ impl Probe {
 impl Pairs {
     fn add(&mut self, row: u32, partners: std::ops::Range<u32>) -> Result<()> {
         if self.origins.len() + partners.len() > u32::MAX as usize {
-            return Err(Error::resource("a bundle of rows has more than 4 billion partners in a join")
-                .hint("SET 'pipeline.bundle.max-rows' to fewer rows, or join by more columns"));
+            return Err(Error::resource(
+                "a bundle of rows has more than 4 billion partners in a join",
+            )
+            .hint("SET 'pipeline.bundle.max-rows' to fewer rows, or join by more columns"));
         }
         self.origins.extend(std::iter::repeat_n(row, partners.len()));
         self.partners.extend(partners);
