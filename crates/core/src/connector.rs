@@ -12,7 +12,8 @@ use arrow_array::RecordBatch;
 use arrow_buffer::ScalarBuffer;
 
 use crate::bundle::RowKind;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::lookup::{AsyncLookup, LookupRequest};
 use crate::time::{TimeExtremes, Watermark};
 use crate::types::{Column, TableSchema};
 
@@ -190,4 +191,14 @@ pub trait Connectors: Send + Sync {
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
     /// Opens the table for writing.
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>>;
+    /// True if the table is asked by key and can't be read as a whole.
+    fn is_looked_up(&self, request: &TableRequest) -> bool {
+        let _ = request;
+        false
+    }
+    /// Opens a table that is asked by key.
+    fn lookup(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>> {
+        let table = &request.table.table;
+        Err(Error::plan(format!("table {table} can't be asked by key")))
+    }
 }

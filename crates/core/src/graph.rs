@@ -56,6 +56,17 @@ pub struct Stage {
 pub struct Graph {
     /// The stages.
     pub stages: Vec<Stage>,
+    /// Which sources wait for others to end.
+    pub gates: Vec<Gate>,
+}
+
+/// A source that is not asked for rows before another stage has seen its last watermark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// The source that waits.
+    pub source: StageId,
+    /// The operator that it waits for. None of the source's rows may lead there.
+    pub opened_by: StageId,
 }
 
 impl Graph {
@@ -71,6 +82,31 @@ impl Graph {
         assert!(inputs.iter().all(|input| input.from < place), "inputs come before their stage");
         self.stages.push(Stage { id: id.into(), name: name.into(), kind, inputs });
         place
+    }
+
+    /// Everything that feeds these edges waits until a stage has seen its last watermark.
+    pub fn add_gate(&mut self, edges: &[Input], opened_by: StageId) {
+        for source in self.sources_of(edges) {
+            let gate = Gate { source, opened_by };
+            if !self.gates.contains(&gate) {
+                self.gates.push(gate);
+            }
+        }
+    }
+
+    /// The sources whose rows come by these edges.
+    pub fn sources_of(&self, edges: &[Input]) -> Vec<StageId> {
+        let mut reached = vec![false; self.stages.len()];
+        edges.iter().for_each(|edge| reached[edge.from.0] = true);
+        for place in (0..self.stages.len()).rev().filter(|_| !edges.is_empty()) {
+            if reached[place] {
+                self.stages[place].inputs.iter().for_each(|input| reached[input.from.0] = true);
+            }
+        }
+        let is_source = |&place: &usize| {
+            reached[place] && matches!(self.stages[place].kind, StageKind::Source { .. })
+        };
+        (0..self.stages.len()).filter(is_source).map(StageId).collect()
     }
 
     /// Which watermarks matter to anything downstream of a stage.

@@ -23,6 +23,7 @@ pub mod bundle;
 pub mod connector;
 pub mod error;
 pub mod graph;
+pub mod lookup;
 pub mod operator;
 pub mod order;
 pub mod shim;

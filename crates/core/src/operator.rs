@@ -65,7 +65,23 @@ pub trait Transform: Send + Sync {
     /// Turns one bundle into one bundle. Stamps stay, except `watermark_before`, which must fit
     /// the rows that are left. An error stops the job.
     fn apply(&self, bundle: Bundle) -> Result<Bundle>;
+    /// True if bundles with rows are begun rather than applied: the stage waits for the outside.
+    fn is_asynchronous(&self) -> bool {
+        false
+    }
+    /// Begins to turn one bundle into one, and returns at once. `done` is called once, by any thread, with
+    /// what is left to be done, which a worker then does; until then the bundle counts as not consumed.
+    fn begin(&self, bundle: Bundle, done: Done) {
+        let result = self.apply(bundle);
+        done(Box::new(move || result));
+    }
 }
+
+/// What is left to be done when what a bundle waited for is there.
+pub type Finish = Box<dyn FnOnce() -> Result<Bundle> + Send>;
+
+/// Takes back a bundle that was begun.
+pub type Done = Box<dyn FnOnce(Finish) + Send>;
 
 /// A stateful stage: a factory of partitions and the rule that spreads rows over them.
 pub trait Operator: Send + Sync {
@@ -110,6 +126,10 @@ pub trait Operator: Send + Sync {
     /// containers downstream are then merged. The last one ([`Watermark::END`]) is always passed.
     fn output_watermark(&self, input: Watermark) -> Option<Watermark> {
         Some(input)
+    }
+    /// What a user can do where its state has reached the memory limit.
+    fn memory_hint(&self) -> &'static str {
+        "raise 'memory.limit', make windows shorter, or group by fewer keys"
     }
     /// True if every row is either accepted or late; the runtime then asserts at the end of the
     /// run that `accepted + late` equals the rows that came in.

@@ -171,9 +171,22 @@ pub struct Query {
     pub query: Box<sql::Query>,
     /// The windowing table functions in it.
     pub windows: Vec<WindowCall>,
+    /// The hints in it that say how to join.
+    pub hints: Vec<JoinHint>,
     /// The query's text, for EXPLAIN and for views in SHOW.
     pub text: String,
     /// Where it begins.
+    pub span: Span,
+}
+
+/// `/*+ BROADCAST(t) */` and its kin: a table is to be read before what it is joined with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JoinHint {
+    /// Its word, in upper case.
+    pub word: String,
+    /// The tables or aliases that it names.
+    pub tables: Vec<String>,
+    /// Where it stands.
     pub span: Span,
 }
 

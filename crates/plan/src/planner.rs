@@ -19,7 +19,7 @@ use crate::catalog::{self, Catalog, Settings, TextRows};
 use crate::explain::graphviz::graphviz;
 use crate::explain::{ExplainFormat, explain};
 use crate::logical::changes::Changes;
-use crate::physical::{self, LateData, Output, PhysicalPlan, PlanEnvironment, Target};
+use crate::physical::{self, LateData, Output, PhysicalPlan, Places, PlanEnvironment, Target};
 
 /// The result of a SELECT, before it runs.
 #[derive(Clone, Debug)]
@@ -109,6 +109,18 @@ impl Planner {
         self.catalog.settings().zone()
     }
 
+    fn binder<'a>(&'a self, session: &'a Session) -> Binder<'a> {
+        Binder::new(&self.catalog, session, &self.aggregates).over(self.places())
+    }
+
+    fn places(&self) -> Places<'_> {
+        Places {
+            connectors: self.connectors.as_ref(),
+            base_dir: &self.options.base_dir,
+            allowed_roots: &self.options.allowed_roots,
+        }
+    }
+
     fn session(&self) -> Session {
         Session { zone: self.zone(), functions: self.functions.clone() }
     }
@@ -117,7 +129,7 @@ impl Planner {
     /// Tables and views are bound when they are created, so that mistakes show there.
     pub fn execute_ddl(&mut self, statement: &Statement) -> Result<Option<TextRows>> {
         let session = self.session();
-        let binder = Binder::new(&self.catalog, &session, &self.aggregates);
+        let binder = self.binder(&session);
         match &statement.kind {
             StatementKind::CreateTable(table) => {
                 binder.resolve_table(table)?;
@@ -165,7 +177,7 @@ impl Planner {
 
     fn lower_inserts(&self, inserts: &[Insert], dry_run: bool) -> Result<PhysicalPlan> {
         let session = self.session();
-        let binder = Binder::new(&self.catalog, &session, &self.aggregates);
+        let binder = self.binder(&session);
         let mut outputs = Vec::with_capacity(inserts.len());
         for insert in inserts {
             let bound = binder.bind_insert(insert).map_err(|e| e.at(insert.table.span))?;
@@ -186,7 +198,7 @@ impl Planner {
         dry_run: bool,
     ) -> Result<PhysicalPlan> {
         let session = self.session();
-        let binder = Binder::new(&self.catalog, &session, &self.aggregates);
+        let binder = self.binder(&session);
         let node = binder.bind_result(query)?;
         let environment = self.environment(&binder, &session, dry_run)?;
         let has_updates = Changes::of(std::slice::from_ref(&node))
@@ -232,7 +244,7 @@ impl Planner {
     /// The names and types of a query's result.
     pub fn result_schema(&self, query: &Query) -> Result<TableSchema> {
         let session = self.session();
-        let binder = Binder::new(&self.catalog, &session, &self.aggregates);
+        let binder = self.binder(&session);
         Ok(binder.bind_result(query)?.schema())
     }
 
@@ -256,9 +268,7 @@ impl Planner {
         };
         let skew = settings.max_future_skew();
         Ok(PlanEnvironment {
-            connectors: self.connectors.as_ref(),
-            base_dir: self.options.base_dir.clone(),
-            allowed_roots: self.options.allowed_roots.clone(),
+            places: self.places(),
             session,
             clock: self.options.clock.clone(),
             parallelism: settings.workers().unwrap_or(self.options.workers),

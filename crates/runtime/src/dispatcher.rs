@@ -4,9 +4,10 @@
 //! is no dispatcher thread and no state of its own. The order of looking:
 //!
 //! 1. cells with a watermark in their mailbox (StreamBox §6: watermark tasks first);
-//! 2. cells with rows, in the order that the partitioning scheme gives them (see `ready`);
-//! 3. bundles in containers, by policy;
-//! 4. sources, if the memory account allows more.
+//! 2. bundles that have what they waited for outside;
+//! 3. cells with rows, in the order that the partitioning scheme gives them (see `ready`);
+//! 4. bundles in containers, by policy;
+//! 5. sources, if the memory account allows more.
 //!
 //! Policy `nem` follows StreamBox §6: first the oldest container that the next externalization
 //! moment needs, which is the one with the smallest end watermark among the containers that are
@@ -27,6 +28,7 @@ use crate::memory::Pressure;
 use crate::options::{PartitionScheme, SchedulerPolicy};
 use crate::ordered::Element;
 use crate::stage::StageRunKind;
+use crate::waiting::Continued;
 
 mod ranked;
 mod ready;
@@ -62,6 +64,8 @@ pub enum Task {
         /// The element.
         element: Element,
     },
+    /// Go on with a bundle that has what it waited for.
+    Continue(Continued),
     /// Ask a source for rows.
     Poll {
         /// The stage.
@@ -83,6 +87,9 @@ impl Job {
     pub fn next_task(&self, place: WorkerPlace) -> Option<Task> {
         if let Some((stage, cell)) = self.urgent.pop() {
             return Some(Task::Cell { stage, cell });
+        }
+        if let Some(continued) = self.returned.pop() {
+            return Some(Task::Continue(continued));
         }
         if self.options.scheduler.chooses_stages() {
             return self.by_rank(place);
@@ -224,6 +231,13 @@ impl Job {
         Task::Bundle { stage, lane, container, bundle }
     }
 
+    /// True if the gates of a source are open, or it would be asked only to end.
+    fn may_be_asked(&self, source: usize) -> bool {
+        self.gates.is_open(source)
+            || self.is_stopping()
+            || self.stages[source].ended.load(Ordering::SeqCst)
+    }
+
     /// A source that may bring rows: any that is ready while memory is plentiful, else only the
     /// one that is furthest behind in event time.
     fn next_poll(&self) -> Option<Task> {
@@ -231,19 +245,25 @@ impl Job {
         let ready = |&stage: &usize| match &self.stages[stage].kind {
             // SeqCst: the waker's store comes before its notify, see the sleep protocol.
             StageRunKind::Source(source) => {
-                source.ready.load(Ordering::SeqCst) && self.is_in_turn(stage)
+                source.ready.load(Ordering::SeqCst)
+                    && self.is_in_turn(stage)
+                    && self.may_be_asked(stage)
             }
             _ => false,
         };
         let mut candidates: Vec<usize> = self.sources.iter().copied().filter(ready).collect();
         if pressure == Pressure::Full {
-            candidates.retain(|&source| self.is_waited_for(source));
+            let is_needed =
+                |&source: &usize| self.is_waited_for(source) || self.gates.is_awaited(source);
+            candidates.retain(is_needed);
         }
         match (pressure, candidates.len()) {
             (_, 0) => None,
             (_, 1) => Some(Task::Poll { stage: candidates[0] }),
             (Pressure::High, _) => {
-                candidates.sort_by_key(|&stage| self.stages[stage].metrics.watermark());
+                candidates.sort_by_key(|&stage| {
+                    (!self.gates.is_awaited(stage), self.stages[stage].metrics.watermark())
+                });
                 Some(Task::Poll { stage: candidates[0] })
             }
             (_, count) => {

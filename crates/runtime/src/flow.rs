@@ -320,7 +320,7 @@ impl Job {
     ) -> Result<()> {
         let run = &self.stages[stage];
         if barrier.advances {
-            run.metrics.set_watermark(barrier.watermark);
+            self.note_watermark(stage, barrier.watermark);
             for ((_, edge), output) in run.edges_of(0).zip(&barrier.outputs) {
                 self.close(edge, edge.lane_base, output, barrier.pass, barrier.ingest_ns)?;
             }

@@ -20,6 +20,7 @@ use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Queue};
 
 use crate::dispatcher::{ReadyCells, WorkerPlace};
+use crate::gates::Gates;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, LatencyPercentiles, MetricsSnapshot, StageRole};
 use crate::options::RunOptions;
@@ -27,6 +28,7 @@ use crate::ordered::OrderedFlow;
 use crate::scheduler::meter::Measuring;
 use crate::stage::{Item, SinkMessage, SinkRun, SourceRun, SourceState, StageRun, StageRunKind};
 use crate::topology::Topology;
+use crate::waiting::Returned;
 
 mod build;
 mod sink_thread;
@@ -54,6 +56,10 @@ pub struct Job {
     pub(crate) ready: ReadyCells,
     /// The flow of the ordered contracts, where one is promised.
     pub(crate) ordered: Option<OrderedFlow>,
+    /// Sources that wait for others to end.
+    pub(crate) gates: Gates,
+    /// Bundles that have what they waited for.
+    pub(crate) returned: Arc<Returned>,
     pub(crate) turn: AtomicUsize,
     /// True if partitions are called by the clock.
     ticks: bool,
@@ -127,6 +133,25 @@ impl Job {
             }
         }
         self.sleep.notify();
+    }
+
+    /// An operator has taken a watermark in all its partitions. The last one opens its gates.
+    pub(crate) fn note_watermark(&self, stage: usize, watermark: Watermark) {
+        self.stages[stage].metrics.set_watermark(watermark);
+        if watermark < Watermark::END {
+            return;
+        }
+        let sources = self.gates.open(stage);
+        let now_ns = self.options.clock.now_ns();
+        for &source in &sources {
+            if let StageRunKind::Source(source) = &self.stages[source].kind {
+                // It has been quiet because nobody asked.
+                source.last_rows_ns.store(now_ns, Ordering::Relaxed);
+            }
+        }
+        if !sources.is_empty() {
+            self.sleep.notify_all();
+        }
     }
 
     /// A copy of all counters.

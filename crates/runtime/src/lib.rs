@@ -16,18 +16,21 @@
 //! | [`ordered`] | the flow of the contracts `arrival` and `event_time` |
 //! | [`sorted_merge`] | sorted inputs become one sequence by time |
 //! | [`interleaving`] | the sequence in which inputs came in, recorded and replayed |
+//! | `gates` | sources that wait for others to end |
 //! | [`gather`] | small batches of a source become one bundle |
 //! | [`dispatcher`] | which task is next, policies `nem` and `round-robin` |
 //! | [`scheduler`] | the heuristics `lp`, `ct`, `et`, `qst`, and what they measure |
 //! | [`task`] | what a worker does with a task |
 //! | [`job`] | start, wait, cancel, fail |
 //! | [`metrics`] | what is counted |
+//! | `waiting` | bundles of stages that wait for the outside |
 //! | [`topology`] | NUMA nodes and cores |
 
 pub mod barrier;
 pub mod container;
 pub mod dispatcher;
 pub mod flow;
+mod gates;
 pub mod gather;
 pub mod interleaving;
 pub mod job;
@@ -43,6 +46,7 @@ pub mod sorted_merge;
 pub mod stage;
 pub mod task;
 pub mod topology;
+mod waiting;
 
 pub use job::{JobControl, Report, RunningJob, start};
 pub use metrics::{MetricsSnapshot, StageSnapshot};

@@ -20,6 +20,7 @@ use crate::metrics::StageMetrics;
 use crate::stage::{
     CellState, Item, OperatorRun, Routed, RowsItem, SourceRun, SourceState, StageRunKind,
 };
+use crate::waiting::Home;
 
 mod cells;
 
@@ -83,6 +84,7 @@ impl Job {
             | Task::Bundle { stage, .. }
             | Task::Element { stage, .. }
             | Task::Poll { stage } => *stage,
+            Task::Continue(continued) => continued.stage,
         };
         let started_ns = self.options.clock.now_ns();
         let pace = Pace::new(started_ns);
@@ -98,6 +100,7 @@ impl Job {
                 self.run_element(stage, (serial, element), place, pace)
             }
             Task::Poll { stage } => self.run_poll(stage, place, pace),
+            Task::Continue(continued) => self.continue_bundle(continued, place).map(|()| 0),
         }));
         let elements = result.as_ref().map_or(1, |done| *done.as_ref().unwrap_or(&1));
         meter.leave(elements);
@@ -149,10 +152,28 @@ impl Job {
         // Nobody needs the rows, but downstream each place is waited for: one worker may still pass
         // a bundle on whose older neighbour another has dropped.
         let bundle = if run.ended.load(Ordering::Relaxed) { without_rows(bundle) } else { bundle };
+        if transform.is_asynchronous() && bundle.num_rows() > 0 {
+            let home = Home::Container { lane, container: Arc::clone(container), bytes };
+            self.begin_bundle(stage, transform, bundle, home);
+            return Ok(());
+        }
         let ordinal = bundle.stamps.ordinal;
         let mut result = apply_transform(transform, bundle)?;
         assert_eq!(result.stamps.ordinal, ordinal, "a transform keeps the stamps of its bundle");
         result.stamps.numa_node = place.numa_node as u16;
+        self.pass_transformed(stage, lane, container, result, bytes)
+    }
+
+    /// Hands on what a stateless stage has made of a bundle of so many bytes, which is consumed then.
+    pub(crate) fn pass_transformed(
+        &self,
+        stage: usize,
+        lane: usize,
+        container: &Arc<Container>,
+        result: Bundle,
+        bytes: usize,
+    ) -> Result<()> {
+        let run = &self.stages[stage];
         for (edge_place, edge) in run.edges.iter().enumerate() {
             let down_lane = edge.lane_base + lane;
             let down = &self.stages[edge.to.0].lanes[down_lane];
@@ -257,7 +278,10 @@ impl Job {
             return Err(Error::resource(format!(
                 "the state of the job has grown to {state_mib} MiB and the memory limit is {limit_mib} MiB"
             ))
-            .hint("raise 'memory.limit', make windows shorter, or group by fewer keys"));
+            .hint(match &self.stages[stage].kind {
+                StageRunKind::Operator(operator) => operator.operator.memory_hint(),
+                _ => "raise 'memory.limit'",
+            }));
         }
         Ok(())
     }

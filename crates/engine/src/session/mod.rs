@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use chrono_tz::Tz;
+use thalweg_core::lookup::LookupConnector;
 use thalweg_core::shim::{SharedClock, SystemClock};
 use thalweg_core::{Error, Result, Sink, TableSchema};
 pub use thalweg_expr::ScalarFunction;
@@ -154,6 +155,12 @@ impl Session {
     /// Makes an aggregate function known to SQL, in place of any of the same name.
     pub fn register_aggregate(&mut self, aggregate: Arc<dyn UserAggregate>) {
         self.planner.register_aggregate(aggregate);
+    }
+
+    /// Makes tables known with `'connector' = name`, which lookup joins ask by key: `JOIN … FOR SYSTEM_TIME AS
+    /// OF` a PROCTIME() column. In place of any of the same name, also of one that comes with the engine.
+    pub fn register_lookup(&mut self, name: &str, connector: Arc<dyn LookupConnector>) {
+        self.connectors.register_lookup(name, connector);
     }
 
     /// Plans a script without running or opening anything; how many statements it has.

@@ -1,11 +1,13 @@
 //! From what SET has set to what a job runs with.
 
-use std::sync::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use chrono_tz::Tz;
 use thalweg_connectors::BuiltinConnectors;
 use thalweg_core::connector::{AcceptedChanges, Connectors, TableRequest};
-use thalweg_core::{Result, Sink, Source};
+use thalweg_core::lookup::{AsyncLookup, LookupConnector, LookupRequest};
+use thalweg_core::{Error, Result, Sink, Source};
 use thalweg_plan::catalog::{MemoryLimit, Scheduler, Settings};
 use thalweg_runtime::{RunOptions, SchedulerPolicy, memory};
 
@@ -61,17 +63,29 @@ fn limit_bytes(limit: MemoryLimit, available_bytes: usize) -> usize {
 /// The built-in connectors, with instants printed in the zone that is set when a table is opened.
 pub(super) struct SessionConnectors {
     zone: Mutex<Tz>,
+    /// Those that the user registered, by the value of `connector`.
+    lookups: Mutex<HashMap<String, Arc<dyn LookupConnector>>>,
 }
 
 impl Default for SessionConnectors {
     fn default() -> Self {
-        SessionConnectors { zone: Mutex::new(Tz::UTC) }
+        SessionConnectors { zone: Mutex::new(Tz::UTC), lookups: Mutex::default() }
     }
 }
 
 impl SessionConnectors {
     pub(super) fn set_zone(&self, zone: Tz) {
         *self.zone.lock().expect("no panic under this lock") = zone;
+    }
+
+    pub(super) fn register_lookup(&self, name: &str, connector: Arc<dyn LookupConnector>) {
+        let mut lookups = self.lookups.lock().expect("no panic under this lock");
+        lookups.insert(name.to_owned(), connector);
+    }
+
+    fn lookup_of(&self, request: &TableRequest) -> Option<Arc<dyn LookupConnector>> {
+        let lookups = self.lookups.lock().expect("no panic under this lock");
+        lookups.get(request.options.get("connector")?).cloned()
     }
 
     fn builtin(&self) -> BuiltinConnectors {
@@ -81,6 +95,13 @@ impl SessionConnectors {
 
 impl Connectors for SessionConnectors {
     fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        if let Some(lookup) = self.lookup_of(request) {
+            return match as_sink {
+                false => lookup.validate(request),
+                true => Err(Error::plan(format!("table {} can't be written", request.table))
+                    .hint("it can only be looked up")),
+            };
+        }
         self.builtin().validate(request, as_sink)
     }
     fn is_bounded(&self, request: &TableRequest) -> bool {
@@ -89,7 +110,20 @@ impl Connectors for SessionConnectors {
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
         self.builtin().accepted_changes(request)
     }
+    fn is_looked_up(&self, request: &TableRequest) -> bool {
+        self.lookup_of(request).is_some()
+    }
+    fn lookup(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>> {
+        match self.lookup_of(&request.table) {
+            Some(lookup) => lookup.open(request),
+            None => self.builtin().lookup(request),
+        }
+    }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        if self.lookup_of(request).is_some() {
+            return Err(Error::plan(format!("table {} can't be read as a whole", request.table))
+                .hint("look it up: JOIN … FOR SYSTEM_TIME AS OF a PROCTIME() column ON its key"));
+        }
         self.builtin().source(request)
     }
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {

@@ -107,7 +107,7 @@ cases! { append, APPEND, super::check_append, crate::compare_append:
     tumble_global_nokey, tumble_late_dropped, tumble_offset, tumble_week_epoch_thursday,
     unnest_array, window_time_cascade, window_tvf_rows, distinct_select, over_lag,
     over_late_dropped, over_range_rows, over_rows, over_unbounded_peers, dedup_first_rowtime,
-    window_topn,
+    window_topn, lookup_join_filesystem_fails,
 }
 
 cases! { sequence, SEQUENCE, super::check_sequence, crate::compare_sequence:
@@ -154,7 +154,6 @@ error_cases! {
     implicit_coercion: Planning, ["CHAR", "STRING"];
     implicit_coercion_bad: Planning, ["CHAR", "STRING"];
     int_div_by_zero_fails: Running, ["division by zero"];
-    lookup_join_filesystem_fails: Planning, ["join", "SYSTEM_TIME"];
     null_rowtime_fails: Running, ["bidtime"];
     order_by_nontime_no_limit: Planning, ["ORDER BY", "qty"];
     two_rowtime_join_output_fails: Planning, ["join"];

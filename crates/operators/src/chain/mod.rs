@@ -28,6 +28,7 @@ use thalweg_core::shim::SharedClock;
 use thalweg_core::{Bundle, Column, Error, ErrorKind, Result, TableSchema, Transform};
 use thalweg_expr::Expr;
 
+use crate::join::hash::{Probe, Probed};
 use crate::window::WindowSpec;
 use rows::{Rows, columns_of_exprs, not_null_violation};
 
@@ -99,6 +100,13 @@ pub enum Step {
         /// The code.
         function: FlatMapFunction,
     },
+    /// Looks rows up in a table that was read before.
+    Probe {
+        /// The table and how rows are joined with it.
+        table: Arc<Probe>,
+        /// The same in words.
+        what: String,
+    },
 }
 
 impl fmt::Debug for Step {
@@ -114,6 +122,7 @@ impl fmt::Debug for Step {
             Step::Select { name, .. } => write!(f, "Select({name})"),
             Step::Custom { name, .. } => write!(f, "Custom({name})"),
             Step::FlatMap { name, .. } => write!(f, "FlatMap({name})"),
+            Step::Probe { what, .. } => write!(f, "Probe({what})"),
         }
     }
 }
@@ -183,6 +192,7 @@ impl Chain {
             Step::Select { name, function } => select(rows, name, function),
             Step::Custom { name, function } => custom(rows, name, function),
             Step::FlatMap { name, function } => flat_map(rows, name, function),
+            Step::Probe { table, .. } => probe(rows, table, wall_ms),
             Step::Filter(_) | Step::Project(_) | Step::CheckNotNull { .. } => {
                 unreachable!("these are prepared or handled above")
             }
@@ -230,6 +240,7 @@ fn reads_clock(step: &Step) -> bool {
         Step::Filter(predicate) => reads(predicate),
         Step::Project(columns) => columns.iter().any(|(_, expr)| reads(expr)),
         Step::Unnest { array, .. } => reads(array),
+        Step::Probe { table, .. } => table.reads_clock(),
         Step::CheckNotNull { .. }
         | Step::WindowRows { .. }
         | Step::Select { .. }
@@ -315,6 +326,15 @@ fn flat_map(rows: &mut Rows, name: &str, function: &FlatMapFunction) -> Result<(
         ));
     }
     rows.replace(result, &origins);
+    Ok(())
+}
+
+fn probe(rows: &mut Rows, table: &Probe, wall_ms: i64) -> Result<()> {
+    match table.apply(&rows.batch, wall_ms)? {
+        Probed::Kept(kept) => rows.select(&kept),
+        Probed::Joined { batch, origins: None } => rows.batch = batch,
+        Probed::Joined { batch, origins: Some(origins) } => rows.replace(batch, &origins),
+    }
     Ok(())
 }
 

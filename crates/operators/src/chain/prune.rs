@@ -77,7 +77,8 @@ fn live_before(step: &Step, after: Live) -> Live {
         | Step::WindowRows { .. }
         | Step::Select { .. }
         | Step::Custom { .. }
-        | Step::FlatMap { .. } => None,
+        | Step::FlatMap { .. }
+        | Step::Probe { .. } => None,
     }
 }
 

@@ -5,7 +5,9 @@
 //! them is written twice.
 
 pub(crate) mod bounded;
+pub mod hash;
 pub mod interval;
+pub mod lookup;
 pub mod regular;
 pub mod set_operation;
 pub mod sides;

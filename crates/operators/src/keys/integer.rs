@@ -16,8 +16,8 @@ use hashbrown::HashTable;
 use thalweg_core::Result;
 use thalweg_core::shim::mix64;
 
-use super::Ids;
 use super::hash::NULL_HASH;
+use super::{ABSENT, Ids};
 
 /// True for the types that [`values`] reads.
 pub(super) fn is_integer_like(data_type: &Arrow) -> bool {
@@ -113,6 +113,21 @@ impl IntegerTable {
             })),
         }
         Ok(())
+    }
+
+    /// Appends the ids of keys that are there.
+    pub(super) fn find(&self, column: &ArrayRef, out: &mut Vec<u32>) {
+        let values = values(column);
+        let find = |key: i64| match self.table.find(probe(key), |entry| entry.key == key) {
+            Some(entry) => entry.id,
+            None => ABSENT,
+        };
+        match column.nulls().filter(|nulls| nulls.null_count() > 0) {
+            None => out.extend(values.iter().map(|&key| find(key))),
+            Some(nulls) => out.extend(values.iter().enumerate().map(|(row, &key)| {
+                if nulls.is_valid(row) { find(key) } else { self.null.unwrap_or(ABSENT) }
+            })),
+        }
     }
 
     #[inline(always)]

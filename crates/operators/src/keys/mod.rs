@@ -42,6 +42,9 @@ fn probe_hash(hash: u64) -> u64 {
     hash ^ (hash << 32)
 }
 
+/// The id of a key that is not there.
+pub const ABSENT: u32 = u32::MAX;
+
 /// Gives out dense ids and keeps each key's hash.
 #[derive(Default)]
 struct Ids {
@@ -144,6 +147,26 @@ impl KeyTable {
             return Ok(());
         }
         self.intern(columns, rows, ids)
+    }
+
+    /// Appends the id of each row, [`ABSENT`] where the key is not in the table. The columns have the
+    /// declared types and `rows` rows. What it is asked by many threads at once it answers to all.
+    pub fn find(&self, columns: &[ArrayRef], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
+        match &self.layout {
+            Layout::Single => {
+                ids.resize(ids.len() + rows, 0);
+                Ok(())
+            }
+            Layout::Integer(table) => {
+                table.find(&columns[0], ids);
+                Ok(())
+            }
+            Layout::Text(table) => {
+                table.find(&columns[0], ids);
+                Ok(())
+            }
+            Layout::Rows(table) => table.find(&self.ids, columns, ids),
+        }
     }
 
     /// Forgets a key; its id will be given to another. The single key of a table without key

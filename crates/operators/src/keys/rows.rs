@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use thalweg_core::{Error, Result};
 
 use super::hash::{canonical_f32, canonical_f64, hash_keys};
-use super::{Ids, probe_hash, select};
+use super::{ABSENT, Ids, probe_hash, select};
 
 pub(super) struct RowTable {
     converter: RowConverter,
@@ -54,13 +54,26 @@ impl RowTable {
         Ok(())
     }
 
+    /// Appends the ids of keys that are there.
+    pub(super) fn find(&self, ids: &Ids, columns: &[ArrayRef], out: &mut Vec<u32>) -> Result<()> {
+        let columns: Vec<ArrayRef> = columns.iter().cloned().map(canonical).collect();
+        let encoded = self.converter.convert_columns(&columns)?;
+        let hashes = hash_keys(&columns, encoded.num_rows())?;
+        let rows = encoded.iter().zip(&hashes);
+        out.extend(rows.map(|(row, &hash)| self.find_one(ids, row.data(), hash).unwrap_or(ABSENT)));
+        Ok(())
+    }
+
+    #[inline]
+    fn find_one(&self, ids: &Ids, bytes: &[u8], hash: u64) -> Option<u32> {
+        let is_it =
+            |&id: &u32| ids.hashes[id as usize] == hash && *self.encoded[id as usize] == *bytes;
+        self.table.find(probe_hash(hash), is_it).copied()
+    }
+
     #[inline]
     fn id(&mut self, ids: &mut Ids, bytes: &[u8], hash: u64) -> u32 {
-        let (stored, encoded) = (&ids.hashes, &self.encoded);
-        let found = self.table.find(probe_hash(hash), |&id| {
-            stored[id as usize] == hash && *encoded[id as usize] == *bytes
-        });
-        if let Some(&id) = found {
+        if let Some(id) = self.find_one(ids, bytes, hash) {
             return id;
         }
         let id = ids.assign(hash);

@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use thalweg_core::Result;
 
 use super::hash::{NULL_HASH, hash_bytes, hash_u128};
-use super::{Ids, probe_hash};
+use super::{ABSENT, Ids, probe_hash};
 
 /// Low and high half of a view; for long strings the high half is the hash, since the place of
 /// the text in its buffer says nothing.
@@ -67,6 +67,39 @@ impl TextTable {
         Ok(())
     }
 
+    /// Appends the ids of keys that are there.
+    pub(super) fn find(&self, column: &ArrayRef, out: &mut Vec<u32>) {
+        let strings = column.as_string_view();
+        let views = strings.views();
+        let one = |row: usize| self.find_one(strings, row, views[row]).unwrap_or(ABSENT);
+        match strings.nulls().filter(|nulls| nulls.null_count() > 0) {
+            None => out.extend((0..views.len()).map(one)),
+            Some(nulls) => out.extend((0..views.len()).map(|row| match nulls.is_valid(row) {
+                true => one(row),
+                false => self.null.unwrap_or(ABSENT),
+            })),
+        }
+    }
+
+    #[inline(always)]
+    fn find_one(&self, strings: &StringViewArray, row: usize, view: u128) -> Option<u32> {
+        if view as u32 > 12 {
+            let text = strings.value(row);
+            return self.find_long(text, hash_bytes(text.as_bytes()), view);
+        }
+        let (low, high) = (view as u64, (view >> 64) as u64);
+        let is_it = |entry: &Entry| entry.low == low && entry.high == high;
+        self.table.find(probe_hash(hash_u128(view)), is_it).map(|entry| entry.id)
+    }
+
+    fn find_long(&self, text: &str, hash: u64, view: u128) -> Option<u32> {
+        let low = view as u64;
+        let is_it = |entry: &Entry| {
+            entry.low == low && entry.high == hash && *self.long[entry.id as usize] == *text
+        };
+        self.table.find(probe_hash(hash), is_it).map(|entry| entry.id)
+    }
+
     #[inline(always)]
     fn id(&mut self, ids: &mut Ids, strings: &StringViewArray, row: usize, view: u128) -> u32 {
         if view as u32 > 12 {
@@ -85,15 +118,11 @@ impl TextTable {
     #[inline(never)]
     fn long_id(&mut self, ids: &mut Ids, text: &str, view: u128) -> u32 {
         let hash = hash_bytes(text.as_bytes());
-        let low = view as u64;
-        let long = &self.long;
-        let found = self.table.find(probe_hash(hash), |entry| {
-            entry.low == low && entry.high == hash && *long[entry.id as usize] == *text
-        });
-        if let Some(entry) = found {
-            return entry.id;
+        if let Some(id) = self.find_long(text, hash, view) {
+            return id;
         }
-        let id = self.insert(ids, Entry { low, high: hash, id: 0 }, hash, view);
+        let entry = Entry { low: view as u64, high: hash, id: 0 };
+        let id = self.insert(ids, entry, hash, view);
         if self.long.len() <= id as usize {
             self.long.resize(id as usize + 1, Box::default());
         }

@@ -11,12 +11,13 @@ use thalweg_core::{Error, Result};
 use thalweg_expr::Expr;
 use thalweg_expr::build::{self, BinaryOp};
 
+use super::asof;
 use super::from::{Source, is_unnest, unnest_call};
 use super::names::PlainNames;
 use super::scope::Scope;
 use super::spans::span_of;
 use super::{Binder, Context, unsupported};
-use crate::logical::join::{conjuncts, filter, join};
+use crate::logical::join::{Side, can_be_read_first, conjuncts, filter, join};
 use crate::logical::{
     JoinBound, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node, TimeAttribute, column_of,
     ranks,
@@ -47,9 +48,16 @@ impl Binder<'_> {
             return self.bind_version_join(left, right, version, (kind, constraint), context);
         }
         let right = self.bind_factor(right, context)?;
+        if let Some((time, rest)) = asof::condition(constraint) {
+            return self
+                .bind_asof_join(left, right, kind, (time, &rest))
+                .map_err(|error| error.at(span));
+        }
         let scope = beside(&left, &right);
         let condition = self.join_condition(&left, &right, &scope, constraint)?;
-        let condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields);
+        let read_first = self.hinted_side(&left, &right, kind, context)?;
+        let condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields)
+            .reading_first(read_first);
         let sides = using_columns(&left, &right, constraint)?;
         let joined = source(join(left.node, right.node, kind, condition), scope);
         self.merge_columns(joined, kind, sides)
@@ -133,12 +141,17 @@ impl Binder<'_> {
         }
         let time =
             self.expression(time, &mut PlainNames::of(&left.scope, "FOR SYSTEM_TIME AS OF"))?;
+        if LogicalPlan::time_of(&time, &left.node.fields) == TimeAttribute::ProcTime {
+            return self.bind_lookup_join(left, right, (kind, constraint), context);
+        }
         let left_time = column_of(&time)
             .filter(|&column| left.node.fields[column].time.is_rowtime())
             .ok_or_else(|| {
-                Error::plan("FOR SYSTEM_TIME AS OF takes a row time of the left side")
-                    .hint("versions by processing time (lookup joins) come with a later version")
-                    .at(span)
+                Error::plan(
+                    "FOR SYSTEM_TIME AS OF takes a row time or a processing time of the left side",
+                )
+                .hint("declare one: WATERMARK FOR a TIMESTAMP column, or a column AS PROCTIME()")
+                .at(span)
             })?;
         let mut right = self.bind_factor(right, context)?;
         let (versions, right_time) = versions_of(&right.node).ok_or_else(|| {
@@ -152,9 +165,51 @@ impl Binder<'_> {
         right.node = versions;
         let scope = beside(&left, &right);
         let condition = self.join_condition(&left, &right, &scope, constraint)?;
-        let bound = JoinBound::Version { left_time, right_time };
+        let bound = JoinBound::Version { left_time, right_time, is_asof: false };
         let condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields)
             .within(bound, left.node.fields.len());
+        let sides = using_columns(&left, &right, constraint)?;
+        let joined = source(join(left.node, right.node, kind, condition), scope);
+        self.merge_columns(joined, kind, sides)
+    }
+
+    /// `JOIN table FOR SYSTEM_TIME AS OF left.processing_time ON …`: the rows that the table has by then.
+    fn bind_lookup_join(
+        &self,
+        left: Source,
+        right: &TableFactor,
+        (kind, constraint): (JoinKind, &JoinConstraint),
+        context: &Context<'_>,
+    ) -> Result<Source> {
+        let span = span_of(right);
+        let right = self.bind_factor(right, context)?;
+        let asked =
+            matches!(&right.node.kind, LogicalKind::Scan { table, .. } if table.is_looked_up);
+        if !asked && !can_be_read_first(&right.node, kind, Side::Right) {
+            return Err(Error::plan("the right side of a lookup join never ends, or its rows change")
+                .hint("a table is looked up that can be read as a whole: files, VALUES, a bounded datagen")
+                .at(span));
+        }
+        let scope = beside(&left, &right);
+        let condition = self.join_condition(&left, &right, &scope, constraint)?;
+        let condition =
+            JoinCondition::without_bound(condition, &left.node.fields, &right.node.fields)
+                .reading_first(Some(Side::Right));
+        let condition = JoinCondition { is_lookup: true, ..condition };
+        let condition = match asked {
+            true => condition.within(JoinBound::Lookup, left.node.fields.len()),
+            false => condition,
+        };
+        if condition.keys.is_empty() {
+            return Err(Error::plan("a lookup join needs an equality of both sides")
+                .hint("write ON left.key = right.key")
+                .at(span));
+        }
+        if asked && condition.keys.iter().any(|key| column_of(&key.right).is_none()) {
+            return Err(Error::plan("a table that is asked by key is joined by its columns")
+                .hint("compute the other side: ON f(left.key) = right.key")
+                .at(span));
+        }
         let sides = using_columns(&left, &right, constraint)?;
         let joined = source(join(left.node, right.node, kind, condition), scope);
         self.merge_columns(joined, kind, sides)
@@ -299,13 +354,13 @@ fn using_columns(
     names.iter().map(column).collect()
 }
 
-fn source(node: Node, scope: Scope) -> Source {
+pub(super) fn source(node: Node, scope: Scope) -> Source {
     let fields = node.fields.clone();
     Source { node, scope: Scope { fields, ..scope } }
 }
 
 /// Both sides' names, over their columns side by side with the times that they have before the join.
-fn beside(left: &Source, right: &Source) -> Scope {
+pub(super) fn beside(left: &Source, right: &Source) -> Scope {
     let fields = left.node.fields.iter().chain(right.node.fields.iter()).cloned();
     left.scope.beside(&right.scope, fields.collect())
 }
@@ -350,7 +405,7 @@ fn versions_of(node: &Node) -> Option<(Node, usize)> {
 }
 
 /// The parts of a condition that all have to hold, as they are written.
-fn sql_conjuncts(condition: &SqlExpr) -> Vec<&SqlExpr> {
+pub(super) fn sql_conjuncts(condition: &SqlExpr) -> Vec<&SqlExpr> {
     match condition {
         SqlExpr::BinaryOp { left, op: BinaryOperator::And, right } => {
             let mut parts = sql_conjuncts(left);

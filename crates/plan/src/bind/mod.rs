@@ -11,11 +11,13 @@
 //! [`LogicalKind::Refused`]: crate::logical::LogicalKind::Refused
 
 mod aggregate;
+mod asof;
 mod children;
 mod expression;
 mod from;
 pub mod functions;
 mod group;
+mod hints;
 pub mod insert;
 mod join;
 mod literal;
@@ -43,9 +45,10 @@ use thalweg_core::{ColumnType, Error, Result, Span};
 use thalweg_expr::{Expr, Session};
 use thalweg_operators::aggregate::{self as aggregate_functions, AggregateFunction, UserAggregate};
 
-use crate::ast::{Name, WindowCall};
+use crate::ast::{JoinHint, Name, WindowCall};
 use crate::catalog::Catalog;
 use crate::logical::{Node, TimeAttribute, WindowId};
+use crate::physical::Places;
 use table::ResolvedTable;
 pub use unsupported::later;
 
@@ -62,10 +65,14 @@ pub struct Binder<'a> {
     /// Time zone and registered functions.
     pub session: &'a Session,
     user_aggregates: &'a UserAggregates,
+    /// Where tables are; without it none is known to end.
+    places: Option<Places<'a>>,
     tables: RefCell<HashMap<String, Arc<ResolvedTable>>>,
     views: RefCell<HashMap<String, Node>>,
     windows: Cell<u32>,
     depth: Cell<u32>,
+    /// Hints that a join has followed, by their places and the tables named.
+    followed_hints: RefCell<Vec<(Span, String)>>,
     /// Where functions stand whose values the data do not decide, by name.
     undecided: RefCell<HashMap<String, Span>>,
 }
@@ -75,6 +82,8 @@ pub struct Binder<'a> {
 pub struct Context<'q> {
     /// The windowing functions of the text that the query stands in.
     windows: &'q [WindowCall],
+    /// The hints of that text that say how to join.
+    hints: &'q [JoinHint],
     /// The common table expressions that are visible, innermost last.
     ctes: Vec<(String, Node)>,
 }
@@ -90,12 +99,21 @@ impl<'a> Binder<'a> {
             catalog,
             session,
             user_aggregates,
+            places: None,
             tables: RefCell::default(),
             views: RefCell::default(),
             windows: Cell::new(0),
             depth: Cell::new(0),
+            followed_hints: RefCell::default(),
             undecided: RefCell::default(),
         }
+    }
+
+    /// The same, with tables that can be asked whether they end.
+    #[must_use]
+    pub fn over(mut self, places: Places<'a>) -> Self {
+        self.places = Some(places);
+        self
     }
 
     /// Where functions stand, in what was bound so far, whose values the data do not decide.

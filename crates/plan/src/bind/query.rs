@@ -43,8 +43,11 @@ impl Binder<'_> {
     /// Binds a query with its own windowing functions; it sees the common table expressions of
     /// `around`.
     pub(super) fn bind_query(&self, query: &Query, around: &Context<'_>) -> Result<Node> {
-        let context = Context { windows: &query.windows, ctes: around.ctes.clone() };
-        self.bind_tree(&query.query, &context).map_err(|e| e.at(query.span))
+        let (windows, hints) = (&query.windows[..], &query.hints[..]);
+        let context = Context { windows, hints, ctes: around.ctes.clone() };
+        let node = self.bind_tree(&query.query, &context).map_err(|e| e.at(query.span))?;
+        self.check_hints(hints)?;
+        Ok(node)
     }
 
     /// The plan of a view.

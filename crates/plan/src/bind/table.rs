@@ -29,6 +29,10 @@ pub struct ResolvedTable {
     pub options: BTreeMap<String, String>,
     /// The primary key, as positions among the physical columns.
     pub primary_key: Vec<usize>,
+    /// True if reading it is known to end by itself.
+    pub is_bounded: bool,
+    /// True if it is asked by key and can't be read as a whole.
+    pub is_looked_up: bool,
 }
 
 /// A declared column.
@@ -119,10 +123,19 @@ impl Binder<'_> {
             watermark: None,
             options: definition.options.iter().map(|(k, v)| (k.text.clone(), v.clone())).collect(),
             primary_key: Vec::new(),
+            is_bounded: false,
+            is_looked_up: false,
         };
         table.primary_key = primary_key(definition, &table)?;
         if let Some(spec) = &definition.watermark {
             table.watermark = Some(self.bind_watermark(spec, &table)?);
+        }
+        if let Some(places) = self.places {
+            let request = places.request(&table, 1);
+            // What is wrong with its options is said when the table is used.
+            let is_right = places.connectors.validate(&request, false).is_ok();
+            table.is_bounded = is_right && places.connectors.is_bounded(&request);
+            table.is_looked_up = places.connectors.is_looked_up(&request);
         }
         Ok(table)
     }

@@ -124,7 +124,6 @@ fn golden_plan_errors_name_what_is_wrong() {
         ("hop_slide_gt_size", "HOP requires size to be a multiple of slide"),
         ("implicit_coercion", "INT"),
         ("implicit_coercion_bad", "CHAR"),
-        ("lookup_join_filesystem_fails", "FOR SYSTEM_TIME AS OF"),
         ("order_by_nontime_no_limit", "ORDER BY 'qty' (INT) needs a LIMIT"),
         ("two_rowtime_join_output_fails", "column 'ot' is an ordinary TIMESTAMP(3)"),
         ("window_on_retract_input_fails", "column 'mt' is an ordinary TIMESTAMP(3)"),

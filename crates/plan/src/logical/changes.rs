@@ -37,6 +37,7 @@ impl Changes {
                     JoinBound::None => {
                         below.is_some() || !matches!(kind, JoinKind::Inner | JoinKind::Semi)
                     }
+                    JoinBound::Build(_) => below.is_some(),
                     _ => false,
                 },
                 LogicalKind::SetOperation { intersects, .. } => below.is_some() || !intersects,
@@ -76,9 +77,11 @@ fn needs_inserts(kind: &LogicalKind) -> Option<&'static str> {
         LogicalKind::Over { .. } => Some("OVER"),
         LogicalKind::Deduplicate { .. } => Some("ROW_NUMBER() = 1 in the order of a time"),
         LogicalKind::Join { condition, .. } => match condition.bound {
-            JoinBound::None => None,
+            JoinBound::None | JoinBound::Build(_) => None,
+            JoinBound::Lookup => Some("a join with a table that is asked by key"),
             JoinBound::Interval { .. } => Some("a join within an interval"),
             JoinBound::Window { .. } => Some("a join of windows"),
+            JoinBound::Version { is_asof: true, .. } => Some("an ASOF JOIN"),
             JoinBound::Version { .. } => Some("a join FOR SYSTEM_TIME AS OF"),
         },
         LogicalKind::Limit { .. } => Some("LIMIT without ORDER BY"),

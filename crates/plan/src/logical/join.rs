@@ -11,7 +11,11 @@ use std::sync::Arc;
 use thalweg_core::DataType;
 use thalweg_expr::{CompareOp, Expr, ExprKind, Scalar};
 pub use thalweg_operators::join::JoinKind;
+pub use thalweg_operators::join::hash::HashJoin;
+pub use thalweg_operators::join::sides::Side;
 
+use super::changes::Changes;
+use super::dag::post_order;
 use super::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute};
 
 /// What two inputs are joined on.
@@ -25,6 +29,10 @@ pub struct JoinCondition {
     pub bound: JoinBound,
     /// What else holds, over the left columns, then the right ones.
     pub residual: Vec<Expr>,
+    /// The side that is to be read first, whatever the inputs are.
+    pub read_first: Option<Side>,
+    /// True if the right side is looked up as it is by now.
+    pub is_lookup: bool,
 }
 
 /// Two values that are equal in rows that are joined.
@@ -67,7 +75,13 @@ pub enum JoinBound {
         left_time: usize,
         /// When versions began.
         right_time: usize,
+        /// True if each row of the right side is a version (ASOF), and none ends one.
+        is_asof: bool,
     },
+    /// This side has ended before a row of the other comes.
+    Build(Side),
+    /// The right side is a table that is asked for the keys of the left rows.
+    Lookup,
 }
 
 impl JoinBound {
@@ -75,7 +89,7 @@ impl JoinBound {
     #[must_use]
     pub fn placed(self, left: &dyn Fn(usize) -> usize, right: &dyn Fn(usize) -> usize) -> Self {
         match self {
-            JoinBound::None => JoinBound::None,
+            JoinBound::None | JoinBound::Build(_) | JoinBound::Lookup => self,
             JoinBound::Interval { left_time, right_time, lower_ms, upper_ms } => {
                 let (left_time, right_time) = (left(left_time), right(right_time));
                 JoinBound::Interval { left_time, right_time, lower_ms, upper_ms }
@@ -84,8 +98,9 @@ impl JoinBound {
                 left: (left(of_left.0), left(of_left.1)),
                 right: (right(of_right.0), right(of_right.1)),
             },
-            JoinBound::Version { left_time, right_time } => {
-                JoinBound::Version { left_time: left(left_time), right_time: right(right_time) }
+            JoinBound::Version { left_time, right_time, is_asof } => {
+                let (left_time, right_time) = (left(left_time), right(right_time));
+                JoinBound::Version { left_time, right_time, is_asof }
             }
         }
     }
@@ -94,6 +109,15 @@ impl JoinBound {
 impl JoinCondition {
     /// What these conjuncts mean between inputs with these columns.
     pub fn of(conjuncts: Vec<Expr>, left: &[Field], right: &[Field]) -> Self {
+        let mut condition = Self::without_bound(conjuncts, left, right);
+        let bound = take_window(&mut condition.keys, left, right)
+            .or_else(|| take_interval(&mut condition.residual, left, right))
+            .unwrap_or(JoinBound::None);
+        condition.within(bound, left.len())
+    }
+
+    /// The same, whatever is said about times.
+    pub fn without_bound(conjuncts: Vec<Expr>, left: &[Field], right: &[Field]) -> Self {
         let (mut keys, mut residual) = (Vec::new(), Vec::new());
         for conjunct in &conjuncts {
             match join_key(conjunct, left, right) {
@@ -101,11 +125,14 @@ impl JoinCondition {
                 None => residual.push(conjunct.clone()),
             }
         }
-        let bound = take_window(&mut keys, left, right)
-            .or_else(|| take_interval(&mut residual, left, right))
-            .unwrap_or(JoinBound::None);
-        let condition = JoinCondition { conjuncts, keys, bound: JoinBound::None, residual };
-        condition.within(bound, left.len())
+        let (bound, read_first, is_lookup) = (JoinBound::None, None, false);
+        JoinCondition { conjuncts, keys, bound, residual, read_first, is_lookup }
+    }
+
+    /// The same with a side that is to be read first, if any.
+    #[must_use]
+    pub fn reading_first(self, side: Option<Side>) -> Self {
+        JoinCondition { read_first: side, ..self }
     }
 
     /// The same within a bound. Joins bounded by time look no NULL up: whether NULLs are equal they
@@ -140,25 +167,69 @@ impl JoinCondition {
     /// The columns of the bound, on the left and on the right.
     pub fn bound_columns(&self) -> (Vec<usize>, Vec<usize>) {
         match self.bound {
-            JoinBound::None => (Vec::new(), Vec::new()),
+            JoinBound::None | JoinBound::Build(_) | JoinBound::Lookup => (Vec::new(), Vec::new()),
             JoinBound::Interval { left_time, right_time, .. }
-            | JoinBound::Version { left_time, right_time } => (vec![left_time], vec![right_time]),
+            | JoinBound::Version { left_time, right_time, .. } => {
+                (vec![left_time], vec![right_time])
+            }
             JoinBound::Window { left, right } => (vec![left.0, left.1], vec![right.0, right.1]),
         }
     }
 }
 
-/// A join as a node.
+/// A join as a node. Where one side ends and the other does not, that side is read first.
 pub fn join(left: Node, right: Node, kind: JoinKind, condition: JoinCondition) -> Node {
+    let condition = match (condition.bound, build_side(&left, &right, kind, &condition)) {
+        (JoinBound::None, Some(side)) => {
+            condition.within(JoinBound::Build(side), left.fields.len())
+        }
+        _ => condition,
+    };
     let fields = joined_fields(&left, &right, kind, condition.bound);
     LogicalPlan::node(LogicalKind::Join { left, right, kind, condition }, fields)
+}
+
+/// The side that is read first, if one can be and should.
+fn build_side(
+    left: &Node,
+    right: &Node,
+    kind: JoinKind,
+    condition: &JoinCondition,
+) -> Option<Side> {
+    let is_equi_join = condition.keys.iter().any(|key| !key.null_equals_null);
+    let side = condition.read_first.or_else(|| match (is_bounded(left), is_bounded(right)) {
+        (false, true) if is_equi_join => Some(Side::Right),
+        (true, false) if is_equi_join => Some(Side::Left),
+        _ => None,
+    })?;
+    let input = if side == Side::Left { left } else { right };
+    can_be_read_first(input, kind, side).then_some(side)
+}
+
+/// True if a side of a join can be read before the other: it ends, its rows stay, and none of them leaves
+/// without a partner.
+pub fn can_be_read_first(input: &Node, kind: JoinKind, side: Side) -> bool {
+    let stays = |input: &Node| {
+        Changes::of(std::slice::from_ref(input)).is_ok_and(|changes| !changes.has_updates(input))
+    };
+    HashJoin::can(kind, side) && is_bounded(input) && stays(input)
+}
+
+/// True if everything that is read below a node ends by itself.
+pub fn is_bounded(node: &Node) -> bool {
+    let ends = |node: &Node| match &node.kind {
+        LogicalKind::Scan { table, .. } => table.is_bounded,
+        _ => true,
+    };
+    post_order(std::slice::from_ref(node)).iter().all(ends)
 }
 
 /// The columns behind a join. Where rows leave in any order of time, none is a row time any more.
 fn joined_fields(left: &Node, right: &Node, kind: JoinKind, bound: JoinBound) -> Vec<Field> {
     let keeps_times = (
-        !matches!(bound, JoinBound::None) && !kind.pads_right_rows(),
-        matches!(bound, JoinBound::Interval { .. }) && !kind.pads_left_rows(),
+        !matches!(bound, JoinBound::None | JoinBound::Build(Side::Left)) && !kind.pads_right_rows(),
+        matches!(bound, JoinBound::Interval { .. } | JoinBound::Build(Side::Left))
+            && !kind.pads_left_rows(),
     );
     let field = |field: &Field, pads: bool, keeps_time: bool| {
         let nullable = pads || field.column_type.nullable;
@@ -183,7 +254,7 @@ pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
     let LogicalKind::Join { left, right, kind: JoinKind::Inner, condition } = &node.kind else {
         return conjuncts.into_iter().fold(node, LogicalPlan::filter);
     };
-    if matches!(condition.bound, JoinBound::Version { .. }) {
+    if matches!(condition.bound, JoinBound::Version { .. } | JoinBound::Lookup) {
         return conjuncts.into_iter().fold(node.clone(), LogicalPlan::filter);
     }
     let width = left.fields.len();
@@ -202,8 +273,12 @@ pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
     let left = filter(Arc::clone(left), of_left);
     let right = filter(Arc::clone(right), of_right);
     let all = condition.conjuncts.iter().cloned().chain(both).collect();
-    let condition = JoinCondition::of(all, &left.fields, &right.fields);
-    join(left, right, JoinKind::Inner, condition)
+    let again = match condition.read_first {
+        None => JoinCondition::of(all, &left.fields, &right.fields),
+        side => JoinCondition::without_bound(all, &left.fields, &right.fields).reading_first(side),
+    };
+    let again = JoinCondition { is_lookup: condition.is_lookup, ..again };
+    join(left, right, JoinKind::Inner, again)
 }
 
 /// The parts of a condition that all have to hold.
@@ -359,6 +434,8 @@ impl fmt::Display for JoinCondition {
         }
         match self.bound {
             JoinBound::None => {}
+            JoinBound::Build(side) => parts.push(format!("{side:?} side read first")),
+            JoinBound::Lookup => parts.push("right side asked by key".to_owned()),
             JoinBound::Interval { left_time, right_time, lower_ms, upper_ms } => parts.push(
                 format!("left ${left_time} - right ${right_time} in {lower_ms} to {upper_ms} ms"),
             ),
@@ -366,8 +443,9 @@ impl fmt::Display for JoinCondition {
                 "window left ${} to ${} = right ${} to ${}",
                 left.0, left.1, right.0, right.1
             )),
-            JoinBound::Version { left_time, right_time } => {
-                parts.push(format!("version of right ${right_time} at left ${left_time}"));
+            JoinBound::Version { left_time, right_time, is_asof } => {
+                let what = if is_asof { "row" } else { "version" };
+                parts.push(format!("{what} of right ${right_time} at left ${left_time}"));
             }
         }
         parts.extend(self.residual.iter().map(ToString::to_string));

@@ -326,6 +326,8 @@ fn prune_join(
         keys: condition.keys.iter().map(key).collect(),
         bound: condition.bound.placed(&|i| left.place(i), &|i| right.place(i)),
         residual: condition.residual.iter().map(|expr| expr.remap(&place)).collect(),
+        read_first: condition.read_first,
+        is_lookup: condition.is_lookup,
     };
     let (left, right) = (left.node.clone(), right.node.clone());
     let node = LogicalPlan::node(LogicalKind::Join { left, right, kind, condition }, kept);

@@ -8,9 +8,11 @@
 //! Invariants: no input makes the parser panic or overflow the stack of a thread with 2 MiB, and
 //! the text is at most 1 MiB. Names are resolved and types are derived by the binder, not here.
 
+mod asof;
 mod create;
 mod depth;
 mod dialect;
+mod hint;
 mod problem;
 mod query;
 mod rewrite;
@@ -28,6 +30,8 @@ pub use dialect::FlinkDialect;
 pub use query::parse_expression;
 pub use tokens::span;
 pub use types::{data_type, parse_type};
+
+pub use asof::ASOF;
 
 use crate::ast::Statement;
 
@@ -70,8 +74,8 @@ pub fn parse_script(text: &str) -> Result<Vec<Statement>> {
 
 /// The statements of a text, and what was passed over in it.
 pub fn parse_script_with_notes(text: &str) -> Result<Script> {
-    let (tokens, notes) = tokens::tokenize(text)?;
-    let source = tokens::Source::new(text);
-    let mut cursor = tokens::Cursor::new(&source, &tokens);
+    let tokens::Tokens { words, notes, hints } = tokens::tokenize(text)?;
+    let source = tokens::Source::new(text).with_hints(hints);
+    let mut cursor = tokens::Cursor::new(&source, &words);
     Ok(Script { statements: statement::statements(&mut cursor)?, notes })
 }

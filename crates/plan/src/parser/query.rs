@@ -23,6 +23,7 @@ pub(super) fn query<'a>(source: &'a Source<'a>, tokens: &'a [TokenWithSpan]) -> 
     Ok(Query {
         query,
         windows,
+        hints: source.hints_in(tokens),
         text: source.text_of(tokens).to_owned(),
         span: problem::start_of(tokens),
     })
@@ -46,8 +47,8 @@ pub(super) fn expression<'a>(
 /// # Ok::<(), thalweg_core::Error>(())
 /// ```
 pub fn parse_expression(text: &str) -> Result<sql::Expr> {
-    let (tokens, _) = tokenize(text)?;
-    expression(&Source::new(text), &tokens)
+    let tokens = tokenize(text)?;
+    expression(&Source::new(text), &tokens.words)
 }
 
 fn parse_all<T>(

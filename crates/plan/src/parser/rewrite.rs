@@ -5,6 +5,7 @@
 //! | `CAST(x AS ROW<a INT>)` | `` CAST(x AS `ROW<a INT>`) ``: the type as one name, read by [`super::data_type`] |
 //! | `MAP['a', 1]` | `MAP('a', 1)` |
 //! | `CEILING(x TO HOUR)` | `CEIL(x TO HOUR)` |
+//! | `a ASOF LEFT JOIN b MATCH_CONDITION (m) ON c` | ``a LEFT JOIN b ON `ASOF$`(m) AND c`` (see `asof`) |
 //!
 //! The tokens that replace others stand where the first of those stood, so that errors point at
 //! the user's text.
@@ -13,6 +14,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan, Word};
 use thalweg_core::Result;
 
+use super::asof::AsofJoins;
 use super::tokens::{Cursor, Source, is_word};
 use super::types::column_type;
 
@@ -37,8 +39,12 @@ pub(super) fn rewrite<'a>(
 ) -> Result<Vec<TokenWithSpan>> {
     let mut output: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut open = Vec::new();
+    let mut asof = AsofJoins::default();
     let mut cursor = Cursor::new(source, tokens);
     while let Some(token) = cursor.next() {
+        if asof.take(&mut cursor, token, open.len(), &mut output)? {
+            continue;
+        }
         let before = cursor.index.checked_sub(2).map(|i| &tokens[i].token);
         match &token.token {
             Token::LParen => {

@@ -441,7 +441,7 @@ fn errors_say_where_and_what_to_do() {
 #[test]
 fn hints_are_passed_over_with_a_note() {
     let script = parse_script_with_notes(
-        "SELECT /*+ STATE_TTL('a' = '1d') */ a FROM t /*+ SHUFFLE_HASH(t) */ /* plain */",
+        "SELECT /*+ STATE_TTL('a' = '1d') */ a FROM t /*+ SHUFFLE_MERGE(t) */ /* plain */",
     )
     .expect("parses");
     assert_eq!(script.notes.len(), 2);

@@ -8,15 +8,17 @@ use sqlparser::tokenizer::{
 };
 use thalweg_core::{Error, Result, Span};
 
-use crate::ast::Name;
+use crate::ast::{JoinHint, Name};
 
 use super::dialect::FlinkDialect;
-use super::{Note, TEXT_BYTES_MAX, problem};
+use super::{Note, TEXT_BYTES_MAX, hint, problem};
 
 /// The text of a script with an index of its lines.
 pub(super) struct Source<'a> {
     text: &'a str,
     line_starts: Vec<usize>,
+    /// Hints that say how to join, with their places.
+    hints: Vec<(Location, JoinHint)>,
 }
 
 impl<'a> Source<'a> {
@@ -24,7 +26,21 @@ impl<'a> Source<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let line_starts =
             std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Source { text, line_starts }
+        Source { text, line_starts, hints: Vec::new() }
+    }
+
+    /// The same with the hints that were found in it.
+    pub(super) fn with_hints(mut self, hints: Vec<(Location, JoinHint)>) -> Self {
+        self.hints = hints;
+        self
+    }
+
+    /// The hints that stand among these tokens.
+    pub(super) fn hints_in(&self, tokens: &[TokenWithSpan]) -> Vec<JoinHint> {
+        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return Vec::new() };
+        let range = first.span.start..last.span.end;
+        let inside = self.hints.iter().filter(|(at, _)| range.contains(at));
+        inside.map(|(_, hint)| hint.clone()).collect()
     }
 
     fn byte_offset(&self, location: Location) -> usize {
@@ -54,8 +70,18 @@ pub fn span(place: TokenSpan) -> Span {
     }
 }
 
-/// Reads the tokens of a text; the notes tell of hints that are passed over.
-pub(super) fn tokenize(text: &str) -> Result<(Vec<TokenWithSpan>, Vec<Note>)> {
+/// What a text consists of.
+pub(super) struct Tokens {
+    /// The words.
+    pub(super) words: Vec<TokenWithSpan>,
+    /// Tells of hints that are passed over.
+    pub(super) notes: Vec<Note>,
+    /// Hints that say how to join, with their places.
+    pub(super) hints: Vec<(Location, JoinHint)>,
+}
+
+/// Reads the tokens of a text.
+pub(super) fn tokenize(text: &str) -> Result<Tokens> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(Error::plan(format!(
             "the SQL text has {} bytes; at most {TEXT_BYTES_MAX} are read",
@@ -67,17 +93,22 @@ pub(super) fn tokenize(text: &str) -> Result<(Vec<TokenWithSpan>, Vec<Note>)> {
         .tokenize_with_location()
         .map_err(problem::from_tokenizer)?;
     let mut tokens = Vec::with_capacity(all.len() / 2);
-    let mut notes = Vec::new();
+    let (mut notes, mut hints) = (Vec::new(), Vec::new());
     for token in all {
         match &token.token {
             Token::Whitespace(Whitespace::MultiLineComment(comment))
                 if comment.starts_with('+') =>
             {
                 refuse_options(comment, token.span)?;
-                notes.push(Note {
-                    span: span(token.span),
-                    message: format!("the hint /*{comment}*/ changes nothing here"),
-                });
+                match hint::read(comment, span(token.span))? {
+                    Some(found) => {
+                        hints.extend(found.into_iter().map(|hint| (token.span.start, hint)));
+                    }
+                    None => notes.push(Note {
+                        span: span(token.span),
+                        message: format!("the hint /*{comment}*/ changes nothing here"),
+                    }),
+                }
             }
             Token::Whitespace(_) => {}
             // A byte order mark.
@@ -87,7 +118,7 @@ pub(super) fn tokenize(text: &str) -> Result<(Vec<TokenWithSpan>, Vec<Note>)> {
             _ => tokens.push(token),
         }
     }
-    Ok((tokens, notes))
+    Ok(Tokens { words: tokens, notes, hints })
 }
 
 /// Most hints say how to compute the same result; OPTIONS says what is read.

@@ -36,9 +36,9 @@ pub fn data_type(parsed: &sql::DataType) -> Result<ColumnType> {
 /// # Ok::<(), thalweg_core::Error>(())
 /// ```
 pub fn parse_type(text: &str) -> Result<ColumnType> {
-    let (tokens, _) = tokenize(text)?;
+    let tokens = tokenize(text)?;
     let source = Source::new(text);
-    let mut cursor = Cursor::new(&source, &tokens);
+    let mut cursor = Cursor::new(&source, &tokens.words);
     let column_type = column_type(&mut cursor)?;
     cursor.expect_end()?;
     Ok(column_type)

@@ -55,6 +55,7 @@ fn describe_step(step: &Step) -> String {
             format!("check NOT NULL: {columns:?} of {sink}")
         }
         Step::Unnest { array, .. } => format!("unnest: {array}"),
+        Step::Probe { what, .. } => format!("look up: {what}"),
         other => format!("{other:?}"),
     }
 }

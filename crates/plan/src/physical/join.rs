@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_core::graph::{Input, StageKind};
-use thalweg_core::{Operator, Result};
+use thalweg_core::{Error, Operator, Result};
 use thalweg_expr::Expr;
 use thalweg_operators::chain::Step;
 use thalweg_operators::join::interval::{IntervalJoin, IntervalJoinSpec};
@@ -18,16 +18,16 @@ use super::identity::table_name;
 use super::lower::{Edges, Lowering};
 use super::window::{Prepared, ends_of_column, zone_of_column};
 use crate::bind::strip::conjunction;
-use crate::logical::{JoinBound, JoinCondition, JoinKind, Node};
+use crate::logical::{Field, JoinBound, JoinCondition, JoinKind, Node};
 
 /// A side of a join with its keys among its columns.
-struct PreparedSide {
-    columns: Prepared,
-    keys: Vec<usize>,
+pub(super) struct PreparedSide {
+    pub(super) columns: Prepared,
+    pub(super) keys: Vec<usize>,
 }
 
 impl PreparedSide {
-    fn of<'e>(input: &Node, keys: impl Iterator<Item = &'e Expr>) -> Self {
+    pub(super) fn of<'e>(input: &Node, keys: impl Iterator<Item = &'e Expr>) -> Self {
         let mut columns = Prepared::default();
         columns.all_of(input);
         let keys = keys.enumerate().map(|(i, key)| columns.place(&format!("key${i}"), key));
@@ -59,17 +59,10 @@ impl Lowering<'_> {
         let extra = (of_left.columns.schema().len(), of_right.columns.schema().len());
         let edges = self.tagged((left, of_left.columns), (right, of_right.columns), &sides)?;
         let edges = self.add_operator(node, left, operator, edges, "join");
-        let is_same = extra == (left.fields.len(), right.fields.len());
-        if is_same || (!kind.has_right_columns() && extra.0 == left.fields.len()) {
-            return Ok(edges);
+        match without_keys(node, kind, (left.fields.len(), right.fields.len()), extra) {
+            None => Ok(edges),
+            Some(step) => Ok(self.close_chain(edges, vec![step], node)),
         }
-        // The keys that were computed for the join stand between and behind the columns.
-        let place = |i: usize| if i < widths.0 { i } else { i - widths.0 + widths.1 };
-        let columns = node.fields.iter().enumerate();
-        let columns = columns
-            .map(|(i, f)| (f.column(), Expr::column(place(i), f.column_type.clone())))
-            .collect();
-        Ok(self.close_chain(edges, vec![Step::Project(columns)], node))
     }
 
     fn join_operator(
@@ -81,12 +74,12 @@ impl Lowering<'_> {
         (left_keys, right_keys): (Vec<usize>, Vec<usize>),
         widths: (usize, usize),
     ) -> Result<Arc<dyn Operator>> {
-        // Positions behind the left columns move by the keys that were computed for the left side.
-        let place = |i: usize| if i < widths.0 { i } else { i - widths.0 + widths.1 };
-        let residual = conjunction(condition.residual.clone(), self.environment.session)?;
-        let residual = residual.map(|expr| expr.remap(&place));
+        let residual = self.residual(condition, widths)?;
         let sides = sides.clone();
         Ok(match condition.bound {
+            JoinBound::Build(_) | JoinBound::Lookup => {
+                return Err(Error::internal("a join with a table is no operator"));
+            }
             JoinBound::None => Arc::new(RegularJoin::new(JoinSpec {
                 sides,
                 kind,
@@ -129,8 +122,8 @@ impl Lowering<'_> {
                     None => Arc::new(join),
                 }
             }
-            JoinBound::Version { left_time, right_time } => {
-                Arc::new(TemporalJoin::new(TemporalJoinSpec {
+            JoinBound::Version { left_time, right_time, is_asof } => {
+                let join = TemporalJoin::new(TemporalJoinSpec {
                     sides,
                     kind,
                     left_keys,
@@ -138,9 +131,22 @@ impl Lowering<'_> {
                     left_time,
                     right_time,
                     residual,
-                })?)
+                })?;
+                Arc::new(if is_asof { join.append_only_versions() } else { join })
             }
         })
+    }
+
+    /// What has to hold besides keys and bound. Positions behind the left columns (so many) move by the
+    /// keys that were computed for the left side, which then has so many columns.
+    pub(super) fn residual(
+        &self,
+        condition: &JoinCondition,
+        widths: (usize, usize),
+    ) -> Result<Option<Expr>> {
+        let place = |i: usize| if i < widths.0 { i } else { i - widths.0 + widths.1 };
+        let residual = conjunction(condition.residual.clone(), self.environment.session)?;
+        Ok(residual.map(|expr| expr.remap(&place)))
     }
 
     pub(super) fn lower_set_operation(
@@ -179,4 +185,22 @@ impl Lowering<'_> {
         }
         Ok(edges)
     }
+}
+
+/// Drops the keys that were computed for a join: they stand behind the columns of each side. `widths` are
+/// the numbers of columns of the inputs, `prepared` those with the keys.
+pub(super) fn without_keys(
+    node: &Node,
+    kind: JoinKind,
+    widths: (usize, usize),
+    prepared: (usize, usize),
+) -> Option<Step> {
+    if prepared == widths || (!kind.has_right_columns() && prepared.0 == widths.0) {
+        return None;
+    }
+    let place = |i: usize| if i < widths.0 { i } else { i - widths.0 + prepared.0 };
+    let column = |(i, field): (usize, &Field)| {
+        (field.column(), Expr::column(place(i), field.column_type.clone()))
+    };
+    Some(Step::Project(node.fields.iter().enumerate().map(column).collect()))
 }

@@ -22,7 +22,7 @@ use super::values::ValuesSource;
 use super::{LateData, Output, PhysicalPlan, PlanEnvironment, StageDescription, Target};
 use crate::logical::changes::{self, Changes};
 use crate::logical::dag::{optimize, post_order};
-use crate::logical::{LogicalKind, LogicalPlan, Node};
+use crate::logical::{JoinBound, LogicalKind, LogicalPlan, Node};
 
 /// The edges by which rows arrive; several form a union.
 pub(super) type Edges = Vec<Input>;
@@ -50,9 +50,9 @@ impl Written {
 pub(super) struct Lowering<'a> {
     pub(super) environment: &'a PlanEnvironment<'a>,
     pub(super) identities: Identities,
-    graph: Graph,
+    pub(super) graph: Graph,
     stages: Vec<StageDescription>,
-    done: HashMap<*const LogicalPlan, Edges>,
+    pub(super) done: HashMap<*const LogicalPlan, Edges>,
     readers: HashMap<*const LogicalPlan, usize>,
     sources: Vec<OpenSource>,
     pub(super) late: LateRows,
@@ -132,6 +132,7 @@ impl<'a> Lowering<'a> {
             *self.readers.entry(Arc::as_ptr(root)).or_default() += 1;
         }
         let mut unbounded = None;
+        let in_flow = super::hash_join::outside_of_builds(roots);
         for node in &order {
             for input in node.inputs() {
                 *self.readers.entry(Arc::as_ptr(input)).or_default() += 1;
@@ -140,10 +141,11 @@ impl<'a> Lowering<'a> {
             self.needs_exact_watermarks |= expressions(node).any(Expr::uses_watermark);
             if let LogicalKind::Scan { table, columns } = &node.kind {
                 let scan = plan_scan(table, columns, self.environment);
-                super::ordered::check_table(table, columns, &scan, self.environment)?;
+                let is_merged = in_flow.contains(&Arc::as_ptr(node));
+                super::ordered::check_table(table, columns, &scan, is_merged, self.environment)?;
                 let request = scan.request;
-                self.environment.connectors.validate(&request, false)?;
-                if !self.environment.connectors.is_bounded(&request) {
+                self.environment.places.connectors.validate(&request, false)?;
+                if !table.is_looked_up && !self.environment.places.connectors.is_bounded(&request) {
                     unbounded = Some(table.name.clone());
                 }
             }
@@ -164,7 +166,7 @@ impl<'a> Lowering<'a> {
 
     /// Checks the options of every table that is written, before anything is opened.
     fn check_sinks(&self, outputs: &[Output], rows: &[Node]) -> Result<()> {
-        let connectors = self.environment.connectors;
+        let connectors = self.environment.places.connectors;
         if let LateData::Table(table) = &self.environment.late {
             connectors.validate(&self.environment.request(table), true)?;
         }
@@ -224,6 +226,15 @@ impl<'a> Lowering<'a> {
         }
         let (edges, steps) = match &node.kind {
             LogicalKind::Scan { table, columns } => self.open_scan(node, table, columns)?,
+            LogicalKind::Join { left, right, kind, condition } => match condition.bound {
+                JoinBound::Build(side) => {
+                    self.open_hash_join(node, (left, right), *kind, condition, side)?
+                }
+                JoinBound::Lookup => {
+                    (self.lower_lookup(node, (left, right), *kind, condition)?, Vec::new())
+                }
+                _ => (self.lower_join(node, (left, right), *kind, condition)?, Vec::new()),
+            },
             _ => match step_of(node, self.environment.session)? {
                 Some(step) => {
                     let (edges, mut steps) = self.open_chain(node.inputs()[0])?;
@@ -270,7 +281,7 @@ impl<'a> Lowering<'a> {
         columns: &[usize],
     ) -> Result<(Edges, Vec<Step>)> {
         let plan = plan_scan(table, columns, self.environment);
-        let connectors = self.environment.connectors;
+        let connectors = self.environment.places.connectors;
         let source: Box<dyn Source> = if self.environment.dry_run {
             Box::new(ValuesSource::new(
                 Vec::new(),
@@ -326,9 +337,6 @@ impl<'a> Lowering<'a> {
             }
             LogicalKind::Aggregate { input, keys, aggregates } => {
                 self.lower_aggregate(node, input, keys, aggregates)
-            }
-            LogicalKind::Join { left, right, kind, condition } => {
-                self.lower_join(node, (left, right), *kind, condition)
             }
             LogicalKind::SetOperation { left, right, intersects, all } => {
                 self.lower_set_operation(node, (left, right), (*intersects, *all))
@@ -436,7 +444,7 @@ impl<'a> Lowering<'a> {
         let sink: Box<dyn Sink> = if self.environment.dry_run {
             Box::new(super::chain::NoSink)
         } else {
-            self.environment.connectors.sink(&request)?
+            self.environment.places.connectors.sink(&request)?
         };
         let details = vec![format!("columns: {}", delivered_names(&request.schema))];
         let id = self.identities.give("sink", &table.name, &[]);
@@ -446,6 +454,10 @@ impl<'a> Lowering<'a> {
 
     /// Gives every source its assigner, now that it is known which watermarks matter.
     fn finish_sources(&mut self) {
+        for gate in &self.graph.gates {
+            let waits = format!("waits for: {}", self.stages[gate.opened_by.0].id);
+            self.stages[gate.source.0].details.push(waits);
+        }
         for OpenSource { stage, mut assigner } in std::mem::take(&mut self.sources) {
             assigner.interest = self.graph.watermark_interest(stage);
             let interest = describe_interest(&assigner.interest);

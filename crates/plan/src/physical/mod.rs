@@ -9,9 +9,11 @@
 
 mod aggregate;
 mod chain;
+mod hash_join;
 mod identity;
 mod join;
 mod late;
+mod lookup;
 mod lower;
 mod notes;
 mod ordered;
@@ -24,7 +26,7 @@ mod values;
 mod window;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thalweg_core::connector::{Connectors, TableRequest};
@@ -36,14 +38,39 @@ use thalweg_expr::Session;
 use crate::bind::table::ResolvedTable;
 use crate::logical::Node;
 
-/// What lowering needs to know of the world.
-pub struct PlanEnvironment<'a> {
+/// Where tables are.
+#[derive(Clone, Copy)]
+pub struct Places<'a> {
     /// Finds connectors.
     pub connectors: &'a dyn Connectors,
     /// The folder that relative paths start from.
-    pub base_dir: PathBuf,
+    pub base_dir: &'a Path,
     /// No file outside these folders is touched.
-    pub allowed_roots: Vec<PathBuf>,
+    pub allowed_roots: &'a [PathBuf],
+}
+
+impl Places<'_> {
+    /// A table as its connector sees it, with all columns.
+    pub fn request(&self, table: &ResolvedTable, parallelism: usize) -> TableRequest {
+        TableRequest {
+            table: table.name.clone(),
+            schema: table.physical_schema(),
+            metadata: Vec::new(),
+            projection: None,
+            options: without_our_own(&table.options),
+            primary_key: table.primary_key.clone(),
+            has_updates: false,
+            base_dir: self.base_dir.to_owned(),
+            allowed_roots: self.allowed_roots.to_vec(),
+            parallelism,
+        }
+    }
+}
+
+/// What lowering needs to know of the world.
+pub struct PlanEnvironment<'a> {
+    /// Where tables are.
+    pub places: Places<'a>,
     /// Time zone and functions.
     pub session: &'a Session,
     /// The job's clock.
@@ -129,18 +156,7 @@ pub struct StageDescription {
 impl PlanEnvironment<'_> {
     /// A table as its connector sees it, with all columns.
     pub fn request(&self, table: &ResolvedTable) -> TableRequest {
-        TableRequest {
-            table: table.name.clone(),
-            schema: table.physical_schema(),
-            metadata: Vec::new(),
-            projection: None,
-            options: without_our_own(&table.options),
-            primary_key: table.primary_key.clone(),
-            has_updates: false,
-            base_dir: self.base_dir.clone(),
-            allowed_roots: self.allowed_roots.clone(),
-            parallelism: self.parallelism.max(1),
-        }
+        self.places.request(table, self.parallelism.max(1))
     }
 }
 
@@ -151,6 +167,7 @@ pub(crate) const SORT_WITHIN: &str = "source.sort-within";
 fn without_our_own(options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut options = options.clone();
     options.remove(SORT_WITHIN);
+    lookup::OPTIONS.iter().for_each(|name| drop(options.remove(*name)));
     options
 }
 

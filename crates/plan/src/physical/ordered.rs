@@ -25,11 +25,13 @@ pub(super) fn check_expressions<'a>(
     Err(refuse(&format!("the value of {}", function.name), environment.order).at(place))
 }
 
-/// Refuses what a table declares against the contract.
+/// Refuses what a table declares against the contract. `is_merged` says that rows of it flow to the
+/// results; those of a table that is read before them need no time.
 pub(super) fn check_table(
     table: &ResolvedTable,
     columns: &[usize],
     scan: &ScanPlan,
+    is_merged: bool,
     environment: &PlanEnvironment<'_>,
 ) -> Result<()> {
     sort_within_ms(table)?;
@@ -48,7 +50,8 @@ pub(super) fn check_table(
     {
         return Err(refuse("'watermark.max-future-skew'", order));
     }
-    let needs_time = order == OrderContract::EventTime || table.options.contains_key(SORT_WITHIN);
+    let needs_time =
+        (order == OrderContract::EventTime && is_merged) || table.options.contains_key(SORT_WITHIN);
     if needs_time && scan.rowtime.is_none() {
         return Err(Error::plan(format!(
             "table '{}' declares no row time, so its rows have no place in the order of time",
@@ -88,7 +91,8 @@ fn check_options(table: &ResolvedTable) -> Result<()> {
     }
 }
 
-fn refuse(what: &str, order: OrderContract) -> Error {
+/// What the clock decides, in a contract that promises a sequence.
+pub(super) fn refuse(what: &str, order: OrderContract) -> Error {
     Error::plan(format!(
         "{what} depends on when the job runs, and 'pipeline.order' = '{order}' promises a sequence \
          that depends on the data alone"

@@ -54,6 +54,11 @@ impl Prepared {
         TableSchema::new(self.columns.iter().map(|(column, _)| column.clone()).collect())
     }
 
+    /// The step that computes the columns, unless they are those of the input.
+    pub(super) fn into_step(self, input: &Node) -> Option<Step> {
+        (!self.is_identity(input)).then_some(Step::Project(self.columns))
+    }
+
     /// True if the columns are those of the input as it is.
     fn is_identity(&self, input: &Node) -> bool {
         self.columns.len() == input.fields.len()
@@ -127,9 +132,7 @@ impl Lowering<'_> {
 
     pub(super) fn prepare_input(&mut self, input: &Node, prepared: Prepared) -> Result<Edges> {
         let (edges, mut steps) = self.open_chain(input)?;
-        if !prepared.is_identity(input) {
-            steps.push(Step::Project(prepared.columns));
-        }
+        steps.extend(prepared.into_step(input));
         if steps.is_empty() {
             return Ok(edges);
         }

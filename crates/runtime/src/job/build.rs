@@ -16,6 +16,7 @@ use thalweg_ordering::{Mailbox, Sleep};
 use super::{Job, Report, SinkReceivers};
 use crate::barrier::{Completions, Joint};
 use crate::dispatcher::ReadyCells;
+use crate::gates::Gates;
 use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::memory::MemoryAccount;
@@ -28,6 +29,7 @@ use crate::stage::{
     StageRunKind,
 };
 use crate::task::ELEMENTS_PER_TASK;
+use crate::waiting::Returned;
 
 /// Lays out lanes and edges and makes the stages. With `receivers`, sinks get a channel.
 pub(crate) fn build(
@@ -37,6 +39,7 @@ pub(crate) fn build(
     mut receivers: Option<&mut SinkReceivers>,
 ) -> Result<Job> {
     let ordered = options.order.is_ordered().then(|| OrderedFlow::new(&graph, &options));
+    let gates = Gates::new(&graph)?;
     let (lanes, edges) = lay_out(&graph);
     let mut stages = Vec::with_capacity(graph.stages.len());
     for (place, stage) in graph.stages.into_iter().enumerate() {
@@ -63,14 +66,18 @@ pub(crate) fn build(
     let cells: Vec<usize> = stages.iter().map(StageRun::num_cells).collect();
     let (scheme, of_stages) = (options.partitioning(), options.scheduler.chooses_stages());
     let ready = ReadyCells::new(scheme, &cells, options.workers, of_stages);
+    let sleep = Arc::new(Sleep::new());
+    let returned = Arc::new(Returned::new(Arc::clone(&sleep)));
     let job = Job {
         sources,
         memory: MemoryAccount::new(options.memory_limit_bytes, options.workers),
-        sleep: Arc::new(Sleep::new()),
+        sleep,
         urgent: Queue::new(),
         ready,
         ticks: ordered.is_none() && has_operator(&stages, |operator| operator.goes_by_the_clock()),
         ordered,
+        gates,
+        returned,
         turn: AtomicUsize::new(0),
         // A policy that ranks the stages does so for each element.
         elements_per_task: if options.scheduler.chooses_stages() { 1 } else { ELEMENTS_PER_TASK },

@@ -10,6 +10,7 @@ use crate::job::Job;
 use crate::metrics::StageMetrics;
 use crate::stage::{OperatorRun, SinkBatch, SinkMessage, SinkRun, StageRunKind};
 use crate::task::{Pace, apply_transform};
+use crate::waiting::OpenElement;
 
 /// The passage of one element in so many is measured.
 const PASSAGE_SAMPLE: u64 = 8;
@@ -195,6 +196,11 @@ impl Job {
         };
         let Element { passage, bundles, watermark, bytes } = element;
         let ended = run.ended.load(Ordering::Relaxed);
+        if transform.is_asynchronous() && !ended && !bundles.is_empty() {
+            let (rest, done) = (bundles.into(), Vec::new());
+            let open = OpenElement { place, passage, watermark, bytes, rest, done };
+            return self.go_on(stage, transform.as_ref(), Box::new(open));
+        }
         let apply = |bundle: Bundle| {
             StageMetrics::add(&run.metrics.rows_in, bundle.num_rows() as u64);
             StageMetrics::add(&run.metrics.bundles_in, 1);
@@ -209,8 +215,29 @@ impl Job {
         // Collected where the bundles lie: nothing is allocated.
         let results = bundles.into_iter().filter_map(|bundle| apply(bundle).transpose());
         let bundles = results.collect::<Result<Vec<Bundle>>>()?;
+        let rest = Default::default();
+        let element = OpenElement { place, passage, watermark, bytes, rest, done: bundles };
+        self.send_element(flow, stage, element)
+    }
+
+    /// Goes on with an element of a stage that waits for the outside.
+    pub(crate) fn go_on_with(&self, stage: usize, element: Box<OpenElement>) -> Result<()> {
+        let StageRunKind::Transform(transform) = &self.stages[stage].kind else {
+            unreachable!("only stateless stages wait")
+        };
+        self.go_on(stage, transform.as_ref(), element)
+    }
+
+    /// Sends an element on whose bundles are done.
+    pub(crate) fn send_element(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        element: OpenElement,
+    ) -> Result<()> {
+        let OpenElement { place, passage, watermark, bytes, done: bundles, .. } = element;
         if let Some(watermark) = watermark {
-            run.metrics.set_watermark(watermark);
+            self.stages[stage].metrics.set_watermark(watermark);
         }
         let ports = Ports::One(Port { bundles, watermark });
         self.send_outcome(flow, stage, place, Outcome { passage, ports }, bytes)

@@ -259,9 +259,8 @@ impl Job {
         if gather.remaining.fetch_sub(1, Ordering::AcqRel) > 1 {
             return Ok(());
         }
-        let run = &self.stages[stage];
         if let Some(watermark) = gather.watermark {
-            run.metrics.set_watermark(watermark);
+            self.note_watermark(stage, watermark);
         }
         let outcome = gather.outcome(operator.operator.as_ref(), flow.has_merges)?;
         self.send_outcome(flow, stage, gather.place, outcome, gather.bytes)

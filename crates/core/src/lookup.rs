@@ -1,0 +1,90 @@
+//! Tables that are looked up by key, one batch of keys at a time: what a store or a service behind a network
+//! offers to a lookup join.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+
+use crate::connector::TableRequest;
+use crate::error::Result;
+use crate::types::TableSchema;
+
+/// An answer that is on its way.
+pub type Answer = Pin<Box<dyn Future<Output = Result<RecordBatch>> + Send>>;
+
+/// A table that is looked up by key.
+///
+/// The future is polled by a thread of the engine that has no runtime of any kind: what needs one (sockets
+/// of tokio, say) is spawned on a runtime of the table's own, and the future waits for that.
+pub trait AsyncLookup: Send + Sync {
+    /// Begins to look keys up: a column for each key column, no NULL among them, no key twice.
+    ///
+    /// The answer has the columns that were asked for ([`LookupRequest::columns`]) and all rows with one of
+    /// the keys, in any order; rows of one key leave in the order that they have here. Rows with other keys
+    /// do no harm. An error is tried again as often as the options say.
+    fn lookup(&self, keys: RecordBatch) -> Answer;
+}
+
+/// What a lookup join asks of a table.
+#[derive(Clone, Debug)]
+pub struct LookupRequest {
+    /// The table, with the projection that is needed.
+    pub table: TableRequest,
+    /// The names of the key columns. They are among the columns that are asked for.
+    pub keys: Vec<String>,
+}
+
+impl LookupRequest {
+    /// The columns of answers, in order.
+    pub fn columns(&self) -> TableSchema {
+        self.table.delivered()
+    }
+}
+
+/// Makes the lookups of tables with a value of the option `connector`.
+pub trait LookupConnector: Send + Sync {
+    /// Checks the options of a table without touching the outside.
+    fn validate(&self, request: &TableRequest) -> Result<()>;
+    /// Opens a table.
+    fn open(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>>;
+}
+
+/// How a table is looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookupOptions {
+    /// So many batches of keys are on their way at most.
+    pub capacity: usize,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// How often a batch is asked for again that failed, or took too long.
+    pub max_retries: u32,
+    /// So many rows are remembered at most; 0 for none.
+    pub cache_max_rows: usize,
+    /// For so long after they came. `None` for ever.
+    pub cache_expires_after: Option<Duration>,
+    /// True if it is remembered that a key has no rows.
+    pub caches_missing_keys: bool,
+}
+
+impl Default for LookupOptions {
+    fn default() -> Self {
+        LookupOptions {
+            capacity: 100,
+            timeout: Duration::from_secs(180),
+            max_retries: 3,
+            cache_max_rows: 0,
+            cache_expires_after: None,
+            caches_missing_keys: true,
+        }
+    }
+}
+
+impl fmt::Debug for dyn LookupConnector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LookupConnector")
+    }
+}

@@ -1,0 +1,133 @@
+//! Takes the build side and publishes its table at the end.
+//!
+//! One partition: the table is one, and reading it once is worth no exchange of parts. Nothing leaves.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::{
+    Bundle, Error, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress, Result,
+    Route, Watermark,
+};
+
+use super::table::{Collected, Table};
+use super::{Plan, Shared};
+use crate::join::bounded::pieces::inserts_only;
+use crate::limit::{route_to_first, rows_of};
+
+/// The operator of the build side.
+pub struct Build {
+    plan: Arc<Plan>,
+    shared: Arc<Shared>,
+}
+
+impl Build {
+    pub(super) fn new(plan: Arc<Plan>, shared: Arc<Shared>) -> Self {
+        Build { plan, shared }
+    }
+
+    /// A table of other rows, to be published in the place of the one there is.
+    pub fn again(&self) -> Result<BuildTable> {
+        let (plan, shared) = (Arc::clone(&self.plan), Arc::clone(&self.shared));
+        Ok(BuildTable { rows: Collected::new(&plan)?, plan, shared })
+    }
+}
+
+/// A table that is made outside the flow of rows.
+pub struct BuildTable {
+    plan: Arc<Plan>,
+    shared: Arc<Shared>,
+    rows: Collected,
+}
+
+impl BuildTable {
+    /// Takes rows with the columns of the build side.
+    pub fn add(&mut self, batch: RecordBatch) -> Result<()> {
+        self.rows.add(&self.plan, batch)
+    }
+
+    /// Puts the table in the place of the one before. Says how many bytes it takes.
+    pub fn publish(self) -> Result<usize> {
+        let table = self.rows.into_table(&self.plan)?;
+        let bytes = table.bytes();
+        self.shared.publish(Arc::new(table));
+        Ok(bytes)
+    }
+}
+
+impl Operator for Build {
+    fn name(&self) -> String {
+        "build".to_owned()
+    }
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Sequenced
+    }
+    fn is_singleton(&self) -> bool {
+        true
+    }
+    fn watermark_interest(&self) -> WatermarkInterest {
+        WatermarkInterest::EndOnly
+    }
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
+        Ok(route_to_first(bundle, partitions))
+    }
+    fn memory_hint(&self) -> &'static str {
+        "the side of the join that ends is kept as a whole: raise 'memory.limit', select fewer columns of \
+         it, or filter its rows"
+    }
+    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+        let (plan, shared) = (Arc::clone(&self.plan), Arc::clone(&self.shared));
+        let state = State::Collecting(Box::new(Collected::new(&plan)?));
+        Ok(Box::new(BuildPartition { plan, shared, state }))
+    }
+}
+
+struct BuildPartition {
+    plan: Arc<Plan>,
+    shared: Arc<Shared>,
+    state: State,
+}
+
+enum State {
+    Collecting(Box<Collected>),
+    Done(Arc<Table>),
+    /// On the way from one to the other, and after an error on it.
+    Making,
+}
+
+impl Partition for BuildPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        inserts_only(&piece, "the build side of a hash join")?;
+        let State::Collecting(rows) = &mut self.state else {
+            return Err(Error::internal("a row came to a table that was complete"));
+        };
+        output.accepted += piece.num_rows() as u64;
+        rows.add(&self.plan, rows_of(&piece)?)
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, _: &mut Output) -> Result<Progress> {
+        if call.watermark != Watermark::END {
+            return Ok(Progress::Done);
+        }
+        if let State::Collecting(rows) = std::mem::replace(&mut self.state, State::Making) {
+            let table = Arc::new(rows.into_table(&self.plan)?);
+            self.shared.publish(Arc::clone(&table));
+            self.state = State::Done(table);
+        }
+        Ok(Progress::Done)
+    }
+
+    fn state_bytes(&self) -> usize {
+        let rows = match &self.state {
+            State::Collecting(rows) => rows.bytes(),
+            State::Done(table) => table.bytes(),
+            State::Making => 0,
+        };
+        size_of::<Self>() + rows
+    }
+
+    fn wakes_at(&self) -> Watermark {
+        Watermark::END
+    }
+}

@@ -1,0 +1,156 @@
+//! Joins with a side that has ended: that side is read first and becomes one table, which all workers
+//! then share to look the rows of the other side up.
+//!
+//! ```text
+//! build side ──▶ [Build: one partition] ──▶ Shared ◀── [Probe: a step of a chain, any worker] ◀── probe side
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `table` | the rows of the build side by key |
+//! | `build` | the operator that makes the table |
+//! | `probe` | the step that looks rows up |
+//!
+//! **Invariants:**
+//! - the table is published once, when the build side has ended, and no row is looked up before: the
+//!   runtime does not ask the sources of the probe side until then (`thalweg_core::graph::Graph::gates`);
+//! - a row meets its partners in the order in which they came, so that in the contracts that promise a
+//!   sequence the result is that of the probe side's sequence;
+//! - nothing is kept of the probe side: its kinds, watermarks and times go on as they are. A change of
+//!   it (`-U`, `+U`, `-D`) meets the same partners as the row that it takes back.
+//!
+//! A lookup table that is refreshed is published again ([`Shared::publish`]); a bundle sees one version.
+//!
+//! What it does not do: rows of the build side that find no partner never leave, so a join that pads them
+//! is none of these ([`HashJoin::can`]); rows of the build side stay.
+
+mod build;
+mod probe;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex};
+
+use thalweg_core::{DataType, Error, Result, TableSchema};
+use thalweg_expr::Expr;
+
+use super::JoinKind;
+use super::bounded::joined::{Joined, key_types};
+use super::sides::{Side, Sides};
+
+pub use build::{Build, BuildTable};
+pub use probe::{Probe, Probed};
+use table::Table;
+
+/// What is joined.
+#[derive(Clone)]
+pub struct HashJoinSpec {
+    /// The columns of both inputs.
+    pub sides: Sides,
+    /// Which rows are kept.
+    pub kind: JoinKind,
+    /// The side that is read first.
+    pub build: Side,
+    /// Key columns of the left side, as positions in its own columns.
+    pub left_keys: Vec<usize>,
+    /// Key columns of the right side, of the same types in the same order.
+    pub right_keys: Vec<usize>,
+    /// What must hold besides, over the columns of the left side, then those of the right.
+    pub residual: Option<Expr>,
+}
+
+impl HashJoinSpec {
+    /// The types of the keys.
+    ///
+    /// # Errors
+    /// If those of the sides differ.
+    pub(crate) fn key_types(&self) -> Result<Vec<DataType>> {
+        key_types(&self.sides, (self.left_keys.as_slice(), self.right_keys.as_slice()))
+    }
+}
+
+struct Plan {
+    spec: HashJoinSpec,
+    joined: Joined,
+    key_types: Vec<DataType>,
+}
+
+impl Plan {
+    fn keys(&self, side: Side) -> &[usize] {
+        match side {
+            Side::Left => &self.spec.left_keys,
+            Side::Right => &self.spec.right_keys,
+        }
+    }
+}
+
+/// A join whose build side is read first.
+pub struct HashJoin {
+    plan: Arc<Plan>,
+    shared: Arc<Shared>,
+}
+
+impl HashJoin {
+    /// A join.
+    ///
+    /// # Errors
+    /// If the specification does not fit together, or rows of the build side would have to be padded.
+    pub fn new(spec: HashJoinSpec) -> Result<Self> {
+        if !Self::can(spec.kind, spec.build) {
+            return Err(Error::internal("a hash join cannot keep what its build side alone has"));
+        }
+        let keys = (spec.left_keys.as_slice(), spec.right_keys.as_slice());
+        let key_types = spec.key_types()?;
+        crate::keys::KeyTable::new(&key_types)?;
+        let joined = Joined::new(&spec.sides, spec.kind, keys, spec.residual.clone(), true)?;
+        Ok(HashJoin { plan: Arc::new(Plan { spec, joined, key_types }), shared: Arc::default() })
+    }
+
+    /// True if this kind of join can be made with this build side.
+    pub fn can(kind: JoinKind, build: Side) -> bool {
+        match build {
+            Side::Right => !kind.pads_right_rows(),
+            Side::Left => matches!(kind, JoinKind::Inner | JoinKind::Right),
+        }
+    }
+
+    /// The columns that leave.
+    pub fn output_schema(&self) -> &TableSchema {
+        &self.plan.joined.output
+    }
+
+    /// The operator that takes the build side.
+    pub fn build(&self) -> Build {
+        Build::new(Arc::clone(&self.plan), Arc::clone(&self.shared))
+    }
+
+    /// The step that takes the probe side.
+    pub fn probe(&self) -> Probe {
+        Probe::new(Arc::clone(&self.plan), Arc::clone(&self.shared))
+    }
+
+    /// Where the table is published.
+    pub fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+}
+
+/// The place of the table: empty until the build side has ended.
+#[derive(Default)]
+pub struct Shared {
+    table: Mutex<Option<Arc<Table>>>,
+}
+
+impl Shared {
+    /// From now on rows are looked up here. Bundles under way go on with the table they have.
+    fn publish(&self, table: Arc<Table>) {
+        *self.table.lock().expect("no panic under this lock") = Some(table);
+    }
+
+    /// The table; it is asked for once per bundle.
+    fn table(&self) -> Result<Arc<Table>> {
+        let table = self.table.lock().expect("no panic under this lock").clone();
+        table.ok_or_else(|| Error::internal("a row was looked up before its table was there"))
+    }
+}

@@ -1,0 +1,232 @@
+//! Looks rows up in the table of the build side: stateless, by any number of workers at once.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use arrow_buffer::BooleanBuffer;
+use arrow_select::take::take;
+use thalweg_core::{Error, Result};
+
+use super::table::Table;
+use super::{Plan, Shared};
+use crate::join::JoinKind;
+use crate::join::bounded::PAIRS_MAX;
+use crate::join::bounded::pieces::keys_of;
+use crate::join::sides::Side;
+use crate::keys::ABSENT;
+
+/// Looks the rows of the probe side up.
+pub struct Probe {
+    plan: Arc<Plan>,
+    shared: Arc<Shared>,
+}
+
+/// What becomes of a batch.
+pub enum Probed {
+    /// These of its rows stay, with the columns that they have.
+    Kept(BooleanArray),
+    /// Other rows take their place. `origins` are the rows that they come from, ascending; `None` where
+    /// each row gave one.
+    Joined {
+        /// The rows.
+        batch: RecordBatch,
+        /// Where they come from.
+        origins: Option<Vec<u32>>,
+    },
+}
+
+/// Rows of the probe side beside rows of the build side.
+#[derive(Default)]
+struct Pairs {
+    origins: Vec<u32>,
+    /// [`ABSENT`] where there is no partner.
+    partners: Vec<u32>,
+}
+
+impl Probe {
+    pub(super) fn new(plan: Arc<Plan>, shared: Arc<Shared>) -> Self {
+        Probe { plan, shared }
+    }
+
+    /// True if the result depends on the time of day.
+    pub fn reads_clock(&self) -> bool {
+        let residual = self.plan.spec.residual.as_ref();
+        residual.is_some_and(|expr| expr.uses_wall_clock() || !expr.is_deterministic())
+    }
+
+    /// Looks up the rows of a batch.
+    pub fn apply(&self, batch: &RecordBatch, wall_ms: i64) -> Result<Probed> {
+        let table = self.shared.table()?;
+        let rows = batch.num_rows();
+        let mut ids = Vec::with_capacity(rows);
+        table.find(&keys_of(batch.columns(), self.plan.keys(self.side())), rows, &mut ids)?;
+        let keeps_partners = self.plan.spec.kind.has_right_columns();
+        if !self.plan.joined.has_mask() {
+            return match keeps_partners {
+                false => Ok(self.kept(&|row| ids[row] != ABSENT, rows)),
+                true => self.joined(batch, &table, self.all_pairs(&table, ids)?),
+            };
+        }
+        let pairs = self.tested(batch, &table, &ids, wall_ms)?;
+        if keeps_partners {
+            let pairs = if self.pads() { padded(pairs, rows) } else { pairs };
+            return self.joined(batch, &table, pairs);
+        }
+        let mut found = vec![false; rows];
+        pairs.origins.iter().for_each(|&row| found[row as usize] = true);
+        Ok(self.kept(&|row| found[row], rows))
+    }
+
+    /// The probe side.
+    fn side(&self) -> Side {
+        self.plan.spec.build.other()
+    }
+
+    /// True if rows without a partner leave.
+    fn pads(&self) -> bool {
+        matches!(self.plan.spec.kind, JoinKind::Left | JoinKind::Right)
+    }
+
+    fn kept(&self, is_found: &dyn Fn(usize) -> bool, rows: usize) -> Probed {
+        let wanted = self.plan.spec.kind == JoinKind::Semi;
+        let kept = BooleanBuffer::collect_bool(rows, |row| is_found(row) == wanted);
+        Probed::Kept(BooleanArray::new(kept, None))
+    }
+
+    /// Every row beside every partner, where no condition is left to test.
+    fn all_pairs(&self, table: &Table, ids: Vec<u32>) -> Result<Pairs> {
+        if table.is_unique() {
+            return Ok(self.single_pairs(ids));
+        }
+        let mut pairs = Pairs::default();
+        for (row, &id) in ids.iter().enumerate() {
+            if id != ABSENT {
+                pairs.add(row as u32, table.rows_of(id))?;
+            } else if self.pads() {
+                pairs.origins.push(row as u32);
+                pairs.partners.push(ABSENT);
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// The same where no row has two partners. Origins are left out where each row has its one.
+    fn single_pairs(&self, ids: Vec<u32>) -> Pairs {
+        if self.pads() || !ids.contains(&ABSENT) {
+            return Pairs { origins: Vec::new(), partners: ids };
+        }
+        let mut pairs = Pairs::default();
+        for (row, &id) in ids.iter().enumerate().filter(|(_, id)| **id != ABSENT) {
+            pairs.origins.push(row as u32);
+            pairs.partners.push(id);
+        }
+        pairs
+    }
+
+    /// The pairs for which the condition holds, by row.
+    fn tested(
+        &self,
+        batch: &RecordBatch,
+        table: &Table,
+        ids: &[u32],
+        wall_ms: i64,
+    ) -> Result<Pairs> {
+        let (mut kept, mut open) = (Pairs::default(), Pairs::default());
+        for (row, &id) in ids.iter().enumerate().filter(|(_, id)| **id != ABSENT) {
+            let partners = table.rows_of(id);
+            let mut from = partners.start;
+            while from < partners.end {
+                let to = partners.end.min(from.saturating_add(PAIRS_MAX as u32));
+                open.add(row as u32, from..to)?;
+                from = to;
+                if open.origins.len() >= PAIRS_MAX {
+                    self.test(batch, table, &mut open, &mut kept, wall_ms)?;
+                }
+            }
+        }
+        self.test(batch, table, &mut open, &mut kept, wall_ms)?;
+        Ok(kept)
+    }
+
+    /// Moves the pairs for which the condition holds.
+    fn test(
+        &self,
+        batch: &RecordBatch,
+        table: &Table,
+        open: &mut Pairs,
+        kept: &mut Pairs,
+        wall_ms: i64,
+    ) -> Result<()> {
+        let Pairs { origins, partners } = std::mem::take(open);
+        let (left, right) = self.by_side(take_all(batch, &origins)?, table.take(partners.clone())?);
+        let mask = self.plan.joined.mask(&left, &right, origins.len(), wall_ms)?;
+        let Some(mask) = mask else {
+            kept.origins.extend(origins);
+            kept.partners.extend(partners);
+            return Ok(());
+        };
+        kept.origins.extend(mask.set_indices().map(|pair| origins[pair]));
+        kept.partners.extend(mask.set_indices().map(|pair| partners[pair]));
+        Ok(())
+    }
+
+    /// The rows that leave.
+    fn joined(&self, batch: &RecordBatch, table: &Table, pairs: Pairs) -> Result<Probed> {
+        let Pairs { origins, partners } = pairs;
+        let rows = partners.len();
+        let is_each = origins.is_empty() && rows == batch.num_rows();
+        let own = if is_each { batch.columns().to_vec() } else { take_all(batch, &origins)? };
+        let (left, right) = self.by_side(own, table.take(partners)?);
+        let batch = self.plan.joined.batch(left, right, rows)?;
+        Ok(Probed::Joined { batch, origins: (!is_each).then_some(origins) })
+    }
+
+    fn by_side(
+        &self,
+        own: Vec<ArrayRef>,
+        partner: Vec<ArrayRef>,
+    ) -> (Vec<ArrayRef>, Vec<ArrayRef>) {
+        match self.side() {
+            Side::Left => (own, partner),
+            Side::Right => (partner, own),
+        }
+    }
+}
+
+impl Pairs {
+    fn add(&mut self, row: u32, partners: std::ops::Range<u32>) -> Result<()> {
+        if self.origins.len() + partners.len() > u32::MAX as usize {
+            return Err(Error::resource(
+                "a bundle of rows has more than 4 billion partners in a join",
+            )
+            .hint("SET 'pipeline.bundle.max-rows' to fewer rows, or join by more columns"));
+        }
+        self.origins.extend(std::iter::repeat_n(row, partners.len()));
+        self.partners.extend(partners);
+        Ok(())
+    }
+}
+
+/// With a row of its own for each that has no partner.
+fn padded(pairs: Pairs, rows: usize) -> Pairs {
+    let mut all = Pairs::default();
+    let mut next = 0;
+    for row in 0..rows as u32 {
+        let from = next;
+        while pairs.origins.get(next) == Some(&row) {
+            next += 1;
+        }
+        if from == next {
+            all.origins.push(row);
+            all.partners.push(ABSENT);
+        }
+        all.origins.extend(&pairs.origins[from..next]);
+        all.partners.extend(&pairs.partners[from..next]);
+    }
+    all
+}
+
+fn take_all(batch: &RecordBatch, rows: &[u32]) -> Result<Vec<ArrayRef>> {
+    let rows = UInt32Array::from(rows.to_vec());
+    batch.columns().iter().map(|column| Ok(take(column, &rows, None)?)).collect()
+}

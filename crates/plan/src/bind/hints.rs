@@ -1,0 +1,79 @@
+//! Hints that say which side of a join is read first.
+
+use thalweg_core::{Error, Result};
+
+use super::from::Source;
+use super::{Binder, Context};
+use crate::ast::JoinHint;
+use crate::logical::JoinKind;
+use crate::logical::join::{HashJoin, Side, can_be_read_first, is_bounded};
+
+impl Binder<'_> {
+    /// The side of a join that a hint wants to be read first.
+    ///
+    /// # Errors
+    /// If that can't be done.
+    pub(super) fn hinted_side(
+        &self,
+        left: &Source,
+        right: &Source,
+        kind: JoinKind,
+        context: &Context<'_>,
+    ) -> Result<Option<Side>> {
+        for hint in context.hints {
+            for table in &hint.tables {
+                let side = match (is_alone(right, table), is_alone(left, table)) {
+                    (true, _) => Side::Right,
+                    (_, true) => Side::Left,
+                    _ => continue,
+                };
+                let input = if side == Side::Left { left } else { right };
+                check(hint, table, input, kind, side).map_err(|error| error.at(hint.span))?;
+                self.followed_hints.borrow_mut().push((hint.span, table.clone()));
+                return Ok(Some(side));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Refuses hints that name a table that no join has.
+    pub(super) fn check_hints(&self, hints: &[JoinHint]) -> Result<()> {
+        let followed = self.followed_hints.borrow();
+        for hint in hints {
+            let is_followed = |table: &&String| followed.contains(&(hint.span, (*table).clone()));
+            if let Some(table) = hint.tables.iter().find(|table| !is_followed(table)) {
+                let word = &hint.word;
+                return Err(Error::plan(format!("no join follows the hint {word}({table})"))
+                    .hint(
+                        "name a table of a join, or its alias; of two sides only one is read first",
+                    )
+                    .at(hint.span));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True if a side is this table.
+fn is_alone(side: &Source, table: &str) -> bool {
+    matches!(&side.scope.relations[..], [only] if only.alias.as_deref() == Some(table))
+}
+
+fn check(hint: &JoinHint, table: &str, input: &Source, kind: JoinKind, side: Side) -> Result<()> {
+    if can_be_read_first(&input.node, kind, side) {
+        return Ok(());
+    }
+    let word = &hint.word;
+    let (why, help) = if !is_bounded(&input.node) {
+        ("it never ends", "leave the hint out, or give it a bounded input")
+    } else if !HashJoin::can(kind, side) {
+        (
+            "the rows that have no partner there would leave as well",
+            "let the other side be read first",
+        )
+    } else {
+        ("its rows are updated later", "let the other side be read first")
+    };
+    Err(Error::plan(format!("{word}({table}): {table} can't be read first, since {why}"))
+        .hint(help))
+}

@@ -1,0 +1,81 @@
+//! `ASOF JOIN`, in the words of Snowflake and of DuckDB, as a join whose condition says so:
+//!
+//! | written | becomes |
+//! |---|---|
+//! | `a ASOF JOIN b MATCH_CONDITION (m) ON c` | ``a JOIN b ON `ASOF$`(m) AND c`` |
+//! | `a ASOF JOIN b MATCH_CONDITION (m)` | ``a JOIN b ON `ASOF$`(m)`` |
+//! | `a ASOF LEFT JOIN b ON c` | ``a LEFT JOIN b ON `ASOF$`() AND c`` |
+//!
+//! The function [`ASOF`] can't be written, since its name holds a `$`.
+
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+use thalweg_core::{Error, Result};
+
+use super::rewrite::quoted_word;
+use super::tokens::{Cursor, is_word, span};
+
+/// The function that marks the condition of an ASOF JOIN; its argument is the match condition.
+pub const ASOF: &str = "ASOF$";
+
+/// The ASOF JOINs whose condition has not come yet: how many brackets were open where each stands.
+#[derive(Default)]
+pub(super) struct AsofJoins {
+    depths: Vec<usize>,
+}
+
+impl AsofJoins {
+    /// Rewrites what begins with this token, if it belongs to such a join. `depth` brackets are open.
+    pub(super) fn take(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        token: &TokenWithSpan,
+        depth: usize,
+        output: &mut Vec<TokenWithSpan>,
+    ) -> Result<bool> {
+        let begins = ["JOIN", "LEFT", "INNER"].iter().any(|word| cursor.is_word(word));
+        if is_word(&token.token, "ASOF") && begins {
+            self.depths.push(depth);
+            return Ok(true);
+        }
+        if self.depths.last() != Some(&depth) {
+            return Ok(false);
+        }
+        if is_word(&token.token, "USING") {
+            return Err(Error::unsupported("ASOF JOIN … USING is not supported")
+                .hint("write the equalities behind ON")
+                .at(span(token.span)));
+        }
+        let matches = is_word(&token.token, "MATCH_CONDITION");
+        if !matches && !is_word(&token.token, "ON") {
+            return Ok(false);
+        }
+        self.depths.pop();
+        let word = |word: &str| TokenWithSpan::new(Token::make_keyword(word), token.span);
+        output.push(word("ON"));
+        output.push(quoted_word(ASOF.to_owned(), token.span));
+        output.push(TokenWithSpan::new(Token::LParen, token.span));
+        let mut has_more = !matches;
+        if matches {
+            condition(cursor, output)?;
+            has_more = cursor.is_word("ON");
+            cursor.index += usize::from(has_more);
+        }
+        output.push(TokenWithSpan::new(Token::RParen, token.span));
+        if has_more {
+            output.push(word("AND"));
+        }
+        Ok(true)
+    }
+}
+
+/// Passes what stands in the brackets behind MATCH_CONDITION.
+fn condition(cursor: &mut Cursor<'_>, output: &mut Vec<TokenWithSpan>) -> Result<()> {
+    let is_open = cursor.is_token(&Token::LParen);
+    let end = super::tokens::closing(cursor.tokens, cursor.index).filter(|_| is_open);
+    let Some(end) = end else {
+        return Err(cursor.expected("(left.time >= right.time) behind MATCH_CONDITION"));
+    };
+    output.extend_from_slice(&cursor.tokens[cursor.index + 1..end]);
+    cursor.index = end + 1;
+    Ok(())
+}

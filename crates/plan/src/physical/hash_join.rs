@@ -1,0 +1,98 @@
+//! Joins with a side that is read first: an operator that takes that side, a step that looks the rows of
+//! the other side up, and a gate that keeps the sources of the other side waiting.
+//!
+//! **Invariant:** the side that is read first has sources of its own, which feed nothing else. So no gate
+//! ever waits for a source behind itself, however joins are nested and whatever tables stand on both
+//! sides: waiting follows the tree of the plan. The price is that such a table is read more than once.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use thalweg_core::Result;
+use thalweg_core::graph::StageKind;
+use thalweg_operators::chain::Step;
+use thalweg_operators::join::hash::{HashJoin, HashJoinSpec};
+use thalweg_operators::join::sides::{Side, Sides};
+
+use super::identity::table_name;
+use super::join::{PreparedSide, without_keys};
+use super::lower::{Edges, Lowering};
+use crate::logical::{JoinBound, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node};
+
+impl Lowering<'_> {
+    /// The rows of the join as steps behind those of its probe side.
+    pub(super) fn open_hash_join(
+        &mut self,
+        node: &Node,
+        (left, right): (&Node, &Node),
+        kind: JoinKind,
+        condition: &JoinCondition,
+        build: Side,
+    ) -> Result<(Edges, Vec<Step>)> {
+        let of_left = PreparedSide::of(left, condition.keys.iter().map(|key| &key.left));
+        let of_right = PreparedSide::of(right, condition.keys.iter().map(|key| &key.right));
+        let sides = Sides::new(of_left.columns.schema(), of_right.columns.schema());
+        let widths = (left.fields.len(), right.fields.len());
+        let prepared = (of_left.columns.schema().len(), of_right.columns.schema().len());
+        let join = HashJoin::new(HashJoinSpec {
+            sides,
+            kind,
+            build,
+            left_keys: of_left.keys,
+            right_keys: of_right.keys,
+            residual: self.residual(condition, (widths.0, prepared.0))?,
+        })?;
+        let [(build_input, build_columns), (probe_input, probe_columns)] = match build {
+            Side::Right => [(right, of_right.columns), (left, of_left.columns)],
+            Side::Left => [(left, of_left.columns), (right, of_right.columns)],
+        };
+        // Sources of its own: nothing that was made for other readers is seen here.
+        let others = std::mem::take(&mut self.done);
+        let edges = self.prepare_input(build_input, build_columns)?;
+        self.done = others;
+        let id = self.identities.give("build", "", &[node]);
+        let name = format!("table {} of {}", table_name(build_input), join_word(kind));
+        let kind_of_stage = StageKind::Operator(Arc::new(join.build()));
+        let details = vec![format!("read first for: {}", node.describe())];
+        let word = "operator (sequenced, one partition)";
+        let stage = self.add(id, name, kind_of_stage, edges, word, details);
+        let what = format!("{} in {}", node.describe(), self.stage_name(stage));
+        let (edges, mut steps) = self.open_chain(probe_input)?;
+        steps.extend(probe_columns.into_step(probe_input));
+        steps.push(Step::Probe { table: Arc::new(join.probe()), what });
+        steps.extend(without_keys(node, kind, widths, prepared));
+        self.graph.add_gate(&edges, stage);
+        Ok((edges, steps))
+    }
+}
+
+fn join_word(kind: JoinKind) -> &'static str {
+    match kind {
+        JoinKind::Inner => "join",
+        JoinKind::Left => "left join",
+        JoinKind::Right => "right join",
+        JoinKind::Full => "full join",
+        JoinKind::Semi => "semi join",
+        JoinKind::Anti => "anti join",
+    }
+}
+
+/// The nodes whose rows flow to the results, without those that are only read first.
+pub(super) fn outside_of_builds(roots: &[Node]) -> HashSet<*const LogicalPlan> {
+    let mut found = HashSet::new();
+    let mut open: Vec<&Node> = roots.iter().collect();
+    while let Some(node) = open.pop() {
+        if !found.insert(Arc::as_ptr(node)) {
+            continue;
+        }
+        match &node.kind {
+            LogicalKind::Join { left, right, condition, .. } => match condition.bound {
+                JoinBound::Build(Side::Left) => open.push(right),
+                JoinBound::Build(Side::Right) | JoinBound::Lookup => open.push(left),
+                _ => open.extend([left, right]),
+            },
+            _ => open.extend(node.inputs()),
+        }
+    }
+    found
+}

@@ -1,0 +1,166 @@
+//! Lookup joins: with a table that is asked by key, and how tables are looked up (the `lookup.` options, with
+//! the names of Flink).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_core::graph::{Input, StageKind};
+use thalweg_core::lookup::{AsyncLookup, LookupOptions, LookupRequest};
+use thalweg_core::{Error, Result};
+use thalweg_operators::join::hash::HashJoinSpec;
+use thalweg_operators::join::lookup::LookupJoin;
+use thalweg_operators::join::sides::{Side, Sides};
+
+use super::join::{PreparedSide, without_keys};
+use super::lower::{Edges, Lowering};
+use super::ordered::refuse;
+use super::scan::plan_scan;
+use crate::bind::table::ResolvedTable;
+use crate::catalog::parse_duration;
+use crate::logical::{JoinCondition, JoinKind, LogicalKind, Node};
+
+const CACHE: &str = "lookup.cache";
+const MAX_RETRIES: &str = "lookup.max-retries";
+const MAX_ROWS: &str = "lookup.partial-cache.max-rows";
+const EXPIRES: &str = "lookup.partial-cache.expire-after-write";
+const MISSING: &str = "lookup.partial-cache.cache-missing-key";
+const STRATEGY: &str = "lookup.full-cache.reload-strategy";
+const INTERVAL: &str = "lookup.full-cache.periodic-reload.interval";
+const CAPACITY: &str = "lookup.async.capacity";
+const TIMEOUT: &str = "lookup.async.timeout";
+
+/// The options that say how a table is looked up, whatever its connector.
+pub(super) const OPTIONS: [&str; 9] =
+    [CACHE, MAX_RETRIES, MAX_ROWS, EXPIRES, MISSING, STRATEGY, INTERVAL, CAPACITY, TIMEOUT];
+
+/// How a table is looked up.
+#[derive(Debug, PartialEq)]
+pub(super) struct LookupSettings {
+    /// How often a table that is read as a whole is read again.
+    pub(super) reload: Option<Duration>,
+    /// How a table that is asked by key is asked.
+    pub(super) options: LookupOptions,
+}
+
+impl LookupSettings {
+    /// Reads the options of a table.
+    pub(super) fn of(table: &ResolvedTable) -> Result<Self> {
+        let option = |name: &str| table.options.get(name).map(|text| text.trim().to_owned());
+        let fail = |name: &str, what: &str| {
+            Err(Error::plan(format!("table '{}', '{name}': {what}", table.name)))
+        };
+        let number = |name: &str| match option(name).map(|text| text.parse::<u32>()) {
+            None => Ok(None),
+            Some(Ok(number)) => Ok(Some(number)),
+            Some(Err(_)) => fail(name, "a number is expected").map(|()| None),
+        };
+        let duration = |name: &str| match option(name).map(|text| parse_duration(&text)) {
+            None => Ok(None),
+            Some(Ok(duration)) if !duration.is_zero() => Ok(Some(duration)),
+            Some(_) => {
+                fail(name, "a duration above zero is expected, such as '10 min'").map(|()| None)
+            }
+        };
+        let default = if table.is_looked_up { "NONE" } else { "FULL" };
+        let cache = option(CACHE).unwrap_or(default.to_owned()).to_ascii_uppercase();
+        match (cache.as_str(), table.is_looked_up) {
+            ("NONE" | "PARTIAL", true) | ("FULL", false) => {}
+            ("FULL", true) => fail(CACHE, "this table is asked by key: NONE or PARTIAL")?,
+            ("NONE" | "PARTIAL", false) => fail(CACHE, "this table is read as a whole: FULL")?,
+            _ => fail(CACHE, "NONE, PARTIAL or FULL is expected")?,
+        }
+        if option(STRATEGY).is_some_and(|strategy| !strategy.eq_ignore_ascii_case("PERIODIC")) {
+            fail(STRATEGY, "PERIODIC is known")?;
+        }
+        let known = LookupOptions::default();
+        let cache_max_rows = match cache == "PARTIAL" {
+            true => number(MAX_ROWS)?.unwrap_or(10_000) as usize,
+            false => 0,
+        };
+        let options = LookupOptions {
+            capacity: number(CAPACITY)?.map_or(known.capacity, |capacity| capacity.max(1) as usize),
+            timeout: duration(TIMEOUT)?.unwrap_or(known.timeout),
+            max_retries: number(MAX_RETRIES)?.unwrap_or(known.max_retries),
+            cache_max_rows,
+            cache_expires_after: duration(EXPIRES)?,
+            caches_missing_keys: !option(MISSING)
+                .is_some_and(|text| text.eq_ignore_ascii_case("false")),
+        };
+        Ok(LookupSettings { reload: duration(INTERVAL)?, options })
+    }
+}
+
+impl Lowering<'_> {
+    /// A join with a table that is asked by key.
+    pub(super) fn lower_lookup(
+        &mut self,
+        node: &Node,
+        (left, right): (&Node, &Node),
+        kind: JoinKind,
+        condition: &JoinCondition,
+    ) -> Result<Edges> {
+        let LogicalKind::Scan { table, columns } = &right.kind else {
+            return Err(Error::internal("what is asked by key is a table"));
+        };
+        let environment = self.environment;
+        if environment.order.is_ordered() && !environment.allows_nondeterministic {
+            return Err(refuse("what a table that is asked by key answers", environment.order));
+        }
+        let of_left = PreparedSide::of(left, condition.keys.iter().map(|key| &key.left));
+        let of_right = PreparedSide::of(right, condition.keys.iter().map(|key| &key.right));
+        let widths = (left.fields.len(), right.fields.len());
+        let prepared = (of_left.columns.schema().len(), widths.1);
+        let scan = plan_scan(table, columns, environment);
+        if scan.step.is_some() || scan.assigner.is_some() {
+            return Err(Error::plan(format!(
+                "table '{}' is asked by key, and has columns that are computed",
+                table.name
+            ))
+            .hint("compute them behind the join"));
+        }
+        let name = |&key: &usize| right.fields[key].name.clone();
+        let keys = of_right.keys.iter().map(name).collect();
+        let lookup: Arc<dyn AsyncLookup> = match environment.dry_run {
+            true => Arc::new(NoLookup),
+            false => {
+                let request = LookupRequest { table: scan.request, keys };
+                environment.places.connectors.lookup(&request)?
+            }
+        };
+        let spec = HashJoinSpec {
+            sides: Sides::new(of_left.columns.schema(), right.schema()),
+            kind,
+            build: Side::Right,
+            left_keys: of_left.keys,
+            right_keys: of_right.keys,
+            residual: self.residual(condition, (widths.0, prepared.0))?,
+        };
+        let settings = LookupSettings::of(table)?;
+        let name = format!("lookup {}", table.name);
+        let clock = environment.clock.clone();
+        let join = LookupJoin::new(name.clone(), spec, lookup, &settings.options, clock)?;
+        let edges = self.prepare_input(left, of_left.columns)?;
+        let id = self.identities.give("lookup", "", &[node]);
+        let details = vec![
+            node.describe(),
+            format!("asks at most {} times at once", settings.options.capacity),
+        ];
+        let kind_of_stage = StageKind::Transform(Arc::new(join));
+        let word = "lookup (free: no worker waits)";
+        let stage = self.add(id, name, kind_of_stage, edges, word, details);
+        let edges = vec![Input { from: stage, port: 0 }];
+        Ok(match without_keys(node, kind, widths, prepared) {
+            None => edges,
+            Some(step) => self.close_chain(edges, vec![step], node),
+        })
+    }
+}
+
+/// Stands for a table in a plan that is only looked at.
+struct NoLookup;
+
+impl AsyncLookup for NoLookup {
+    fn lookup(&self, _: arrow_array::RecordBatch) -> thalweg_core::lookup::Answer {
+        Box::pin(async { Err(Error::internal("a plan that is only looked at asks nobody")) })
+    }
+}
