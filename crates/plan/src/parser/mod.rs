@@ -11,6 +11,7 @@
 mod create;
 mod depth;
 mod dialect;
+mod pattern;
 mod problem;
 mod query;
 mod rewrite;
@@ -25,6 +26,7 @@ mod tests;
 use thalweg_core::{Result, Span};
 
 pub use dialect::FlinkDialect;
+pub use pattern::WITHIN;
 pub use query::parse_expression;
 pub use tokens::span;
 pub use types::{data_type, parse_type};

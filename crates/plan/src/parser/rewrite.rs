@@ -5,6 +5,7 @@
 //! | `CAST(x AS ROW<a INT>)` | `` CAST(x AS `ROW<a INT>`) ``: the type as one name, read by [`super::data_type`] |
 //! | `MAP['a', 1]` | `MAP('a', 1)` |
 //! | `CEILING(x TO HOUR)` | `CEIL(x TO HOUR)` |
+//! | clauses of `MATCH_RECOGNIZE` | see [`super::pattern`] |
 //!
 //! The tokens that replace others stand where the first of those stood, so that errors point at
 //! the user's text.
@@ -13,6 +14,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan, Word};
 use thalweg_core::Result;
 
+use super::pattern;
 use super::tokens::{Cursor, Source, is_word};
 use super::types::column_type;
 
@@ -27,6 +29,8 @@ pub(super) fn quoted_word(text: String, place: TokenSpan) -> TokenWithSpan {
 enum Bracket {
     Cast,
     Map,
+    /// Of MATCH_RECOGNIZE; true between WITHIN and DEFINE.
+    Match(bool),
     Other,
 }
 
@@ -43,7 +47,12 @@ pub(super) fn rewrite<'a>(
         match &token.token {
             Token::LParen => {
                 let cast = before.is_some_and(|t| is_word(t, "CAST") || is_word(t, "TRY_CAST"));
-                open.push(if cast { Bracket::Cast } else { Bracket::Other });
+                let is_match = before.is_some_and(|t| is_word(t, "MATCH_RECOGNIZE"));
+                open.push(match (cast, is_match) {
+                    (true, _) => Bracket::Cast,
+                    (_, true) => Bracket::Match(false),
+                    _ => Bracket::Other,
+                });
                 output.push(token.clone());
             }
             Token::LBracket if before.is_some_and(|t| is_word(t, "MAP")) => {
@@ -73,6 +82,12 @@ pub(super) fn rewrite<'a>(
             {
                 output.push(TokenWithSpan::new(Token::make_keyword("CEIL"), token.span));
             }
+            Token::Word(_) => match open.last_mut() {
+                Some(Bracket::Match(is_within)) => {
+                    pattern::clause(&mut cursor, token, is_within, &mut output)?;
+                }
+                _ => output.push(token.clone()),
+            },
             _ => output.push(token.clone()),
         }
     }

@@ -15,6 +15,7 @@ mod late;
 mod lower;
 mod ordered;
 mod over;
+mod pattern;
 mod ranks;
 mod scan;
 #[cfg(test)]
