@@ -6,6 +6,7 @@
 //! | [`assigner`] | row times, watermarks and lateness stamps right behind a source |
 //! | [`join`] | two inputs |
 //! | [`group`], [`over`], [`top_n`] | aggregates without windows, over rows before, and first rows |
+//! | [`pattern`] | MATCH_RECOGNIZE |
 //! | [`limit`], [`sort`], [`temporal_sort`] | LIMIT, ORDER BY at the end, ORDER BY row time |
 //! | [`mod@reference`] | the reference executor: the oracle of tests, written for clarity |
 //! | [`test_kit`] | drives an operator without the runtime, in many ways, and compares |
@@ -19,6 +20,7 @@ pub mod join;
 pub mod keys;
 pub mod limit;
 pub mod over;
+pub mod pattern;
 pub mod reference;
 pub mod sort;
 pub mod temporal_sort;

@@ -106,8 +106,8 @@ cases! { append, APPEND, super::check_append, crate::compare_append:
     session_no_partition, string_fns, three_valued_logic, ts_arith, tumble_basic,
     tumble_global_nokey, tumble_late_dropped, tumble_offset, tumble_week_epoch_thursday,
     unnest_array, window_time_cascade, window_tvf_rows, distinct_select, over_lag,
-    over_late_dropped, over_range_rows, over_rows, over_unbounded_peers, dedup_first_rowtime,
-    window_topn, lookup_join_filesystem_fails,
+    match_recognize, over_late_dropped, over_range_rows, over_rows, over_unbounded_peers,
+    dedup_first_rowtime, window_topn, lookup_join_filesystem_fails,
 }
 
 cases! { sequence, SEQUENCE, super::check_sequence, crate::compare_sequence:
@@ -162,7 +162,6 @@ error_cases! {
 }
 
 later_cases! {
-    match_recognize: "MATCH_RECOGNIZE comes later";
 }
 
 /// A case that is in no list would silently not be tested.

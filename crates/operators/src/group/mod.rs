@@ -29,7 +29,6 @@ mod tests;
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
     Bundle, Column, DataType, Error, Opening, Operator, OperatorClass, Partition, Result, Route,
@@ -37,8 +36,7 @@ use thalweg_core::{
 };
 
 use crate::aggregate::{AggregateCall, RunningAggregate};
-use crate::keys::{KeyTable, hash_keys, partition_of};
-use crate::limit::route_to_first;
+use crate::keys::{KeyTable, route_by_keys};
 use partition::GroupPartition;
 
 /// What is grouped and computed.
@@ -149,17 +147,7 @@ impl Operator for GroupAggregate {
         WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        if self.spec.keys.is_empty() || partitions == 1 {
-            return Ok(route_to_first(bundle, partitions));
-        }
-        let rows = bundle.num_rows();
-        let column = |&key: &usize| ArrayRef::clone(bundle.batch.column(key));
-        let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
-        let mut parts = vec![Vec::with_capacity(rows / partitions + rows / 8); partitions];
-        for (row, hash) in hash_keys(&columns, rows)?.into_iter().enumerate() {
-            parts[partition_of(hash, partitions)].push(row as u32);
-        }
-        Ok(Route::Scatter(parts))
+        route_by_keys(bundle, &self.spec.keys, partitions)
     }
     fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
         let (spec, schema) = (Arc::clone(&self.spec), self.schema.arrow());

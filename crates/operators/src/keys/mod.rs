@@ -19,11 +19,12 @@ mod text;
 
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::DataType as Arrow;
-use thalweg_core::{DataType, Error, Result};
+use thalweg_core::{Bundle, DataType, Error, Result, Route};
 
 pub use canonical::CanonicalOrder;
 pub use hash::{hash_bytes, hash_keys};
 
+use crate::limit::route_to_first;
 use integer::IntegerTable;
 use rows::RowTable;
 use text::TextTable;
@@ -33,6 +34,21 @@ use text::TextTable;
 #[inline]
 pub fn partition_of(hash: u64, partitions: usize) -> usize {
     ((hash >> 56) as usize * partitions) >> 8
+}
+
+/// Rows by the hash of their key; all to the first partition where there is no key.
+pub(crate) fn route_by_keys(bundle: &Bundle, keys: &[usize], partitions: usize) -> Result<Route> {
+    if keys.is_empty() || partitions == 1 {
+        return Ok(route_to_first(bundle, partitions));
+    }
+    let rows = bundle.num_rows();
+    let column = |&key: &usize| ArrayRef::clone(bundle.batch.column(key));
+    let columns: Vec<ArrayRef> = keys.iter().map(column).collect();
+    let mut parts = vec![Vec::with_capacity(rows / partitions + rows / 8); partitions];
+    for (row, hash) in hash_keys(&columns, rows)?.into_iter().enumerate() {
+        parts[partition_of(hash, partitions)].push(row as u32);
+    }
+    Ok(Route::Scatter(parts))
 }
 
 /// What hash tables are probed with. Keys of one partition agree in the top bits of their hash,

@@ -53,7 +53,6 @@ mod trail;
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
     Bundle, Opening, Operator, OperatorClass, Partition, Result, Route, TableSchema, Watermark,
@@ -61,8 +60,7 @@ use thalweg_core::{
 
 pub use spec::{Frame, OverCall, OverFunction, OverSpec, OverTime};
 
-use crate::keys::{hash_keys, partition_of};
-use crate::limit::route_to_first;
+use crate::keys::route_by_keys;
 use crate::window::LatePolicy;
 use functions::Functions;
 use lead::Held;
@@ -123,17 +121,7 @@ impl Operator for OverAggregate {
         if self.spec.late == LatePolicy::Emit { 2 } else { 1 }
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        if self.spec.keys.is_empty() || partitions == 1 {
-            return Ok(route_to_first(bundle, partitions));
-        }
-        let rows = bundle.num_rows();
-        let column = |&key: &usize| ArrayRef::clone(bundle.batch.column(key));
-        let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
-        let mut parts = vec![Vec::with_capacity(rows / partitions + rows / 8); partitions];
-        for (row, hash) in hash_keys(&columns, rows)?.into_iter().enumerate() {
-            parts[partition_of(hash, partitions)].push(row as u32);
-        }
-        Ok(Route::Scatter(parts))
+        route_by_keys(bundle, &self.spec.keys, partitions)
     }
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         let (spec, schema) = (Arc::clone(&self.spec), self.schema.arrow());

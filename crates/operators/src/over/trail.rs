@@ -11,10 +11,9 @@
 //!   left is written anew.
 
 use arrow_array::ArrayRef;
-use arrow_array::cast::AsArray;
 use thalweg_core::{Result, TableSchema};
 
-use crate::join::bounded::chunks::{Chunks, RowRef};
+use crate::join::bounded::chunks::{Chunks, RowRef, own_text};
 
 /// How many stored rows there may be for one that is held.
 const SPARSE: usize = 4;
@@ -225,13 +224,5 @@ impl Trail {
             + self.links.capacity() * size_of::<Links>()
             + self.lists.capacity() * size_of::<List>()
             + self.taken_off.capacity() * 4
-    }
-}
-
-/// The same texts in buffers that hold no others.
-fn own_text(column: ArrayRef) -> ArrayRef {
-    match column.as_string_view_opt() {
-        Some(texts) => std::sync::Arc::new(texts.gc()),
-        None => column,
     }
 }

@@ -38,7 +38,6 @@ mod windows;
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
@@ -46,8 +45,7 @@ use thalweg_core::{
     Route, TableSchema,
 };
 
-use crate::keys::{KeyTable, hash_keys, partition_of};
-use crate::limit::route_to_first;
+use crate::keys::{KeyTable, route_by_keys};
 use crate::sort::{KeyEncoder, SortKey};
 
 use partition::TopNPartition;
@@ -143,21 +141,6 @@ fn check_columns(input: &TableSchema, mut columns: impl Iterator<Item = usize>) 
         Some(column) => Err(Error::internal(format!("there is no input column {column}"))),
         None => Ok(()),
     }
-}
-
-/// Rows by the hash of their key.
-fn route_by_keys(bundle: &Bundle, keys: &[usize], partitions: usize) -> Result<Route> {
-    if keys.is_empty() || partitions == 1 {
-        return Ok(route_to_first(bundle, partitions));
-    }
-    let rows = bundle.num_rows();
-    let column = |&key: &usize| ArrayRef::clone(bundle.batch.column(key));
-    let columns: Vec<ArrayRef> = keys.iter().map(column).collect();
-    let mut parts = vec![Vec::with_capacity(rows / partitions + rows / 8); partitions];
-    for (row, hash) in hash_keys(&columns, rows)?.into_iter().enumerate() {
-        parts[partition_of(hash, partitions)].push(row as u32);
-    }
-    Ok(Route::Scatter(parts))
 }
 
 struct Shared {

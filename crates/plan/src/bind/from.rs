@@ -103,9 +103,7 @@ impl Binder<'_> {
                     Some(_) => self.named(source.node, alias.as_ref(), None),
                 }
             }
-            TableFactor::MatchRecognize { .. } => {
-                Err(unsupported::later("MATCH_RECOGNIZE").at(span_of(factor)))
-            }
+            TableFactor::MatchRecognize { .. } => self.bind_match(factor, context),
             TableFactor::Function { name, .. } => {
                 Err(unsupported::later(&format!("the table function {name}")).at(span_of(factor)))
             }
@@ -136,7 +134,7 @@ impl Binder<'_> {
         (!is_window).then_some(name.text)
     }
 
-    fn named(
+    pub(super) fn named(
         &self,
         node: Node,
         alias: Option<&sql::TableAlias>,

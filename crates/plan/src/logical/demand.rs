@@ -99,6 +99,13 @@ fn input_demand(node: &LogicalPlan, own: &Demand, late: LateColumns<'_>) -> Resu
             wanted.extend(own.iter().filter(|&&i| i < input.fields.len()));
             wanted.extend(over_demand(input.fields.len(), window, calls, own));
         }
+        LogicalKind::Match { input, pattern, values } => {
+            wanted.extend(pattern.columns());
+            let used = values.iter().enumerate();
+            let used = used.filter(|(i, _)| own.contains(&(pattern.keys.len() + i)));
+            wanted.extend(used.flat_map(|(_, value)| value.columns()));
+            wanted.extend(late(&input.fields, pattern.rowtime)?);
+        }
         LogicalKind::UnionAll { .. } => wanted.extend(at_least_one(own, node.fields.len())),
         LogicalKind::Refused { inputs, .. } => {
             wanted.extend(0..inputs.iter().map(|i| i.fields.len()).max().unwrap_or(0));

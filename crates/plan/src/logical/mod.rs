@@ -12,6 +12,7 @@ pub mod dag;
 mod demand;
 pub mod fields;
 pub mod join;
+pub mod pattern;
 mod prune;
 pub mod pushdown;
 pub mod ranks;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use thalweg_core::{DataType, Error, TableSchema};
 use thalweg_expr::Expr;
 use thalweg_operators::aggregate::AggregateFunction;
+use thalweg_operators::pattern::{Pattern, PatternValue};
 
 pub use fields::{Field, TimeAttribute, WindowId, fields_schema};
 pub use join::{JoinBound, JoinCondition, JoinKey, JoinKind};
@@ -129,6 +131,15 @@ pub enum LogicalKind {
         window: OverWindow,
         /// What is computed.
         calls: Vec<OverCall>,
+    },
+    /// One row for each match of a pattern over the rows of a key. Columns: the keys, the values.
+    Match {
+        /// The rows.
+        input: Node,
+        /// The pattern.
+        pattern: Arc<Pattern>,
+        /// What a match gives.
+        values: Vec<PatternValue>,
     },
     /// The rows of each key whose rank lies in a range; the rank is appended.
     TopN {
@@ -296,6 +307,14 @@ pub struct SortKey {
     pub nulls_first: Option<bool>,
 }
 
+/// The operators' word for it.
+impl From<&SortKey> for thalweg_operators::sort::SortKey {
+    fn from(key: &SortKey) -> Self {
+        let SortKey { column, descending, nulls_first } = *key;
+        thalweg_operators::sort::SortKey { column, descending, nulls_first }
+    }
+}
+
 impl LogicalPlan {
     /// A node.
     pub fn node(kind: LogicalKind, fields: impl Into<Arc<[Field]>>) -> Node {
@@ -359,6 +378,7 @@ impl LogicalPlan {
             | LogicalKind::WindowAggregate { input, .. }
             | LogicalKind::Aggregate { input, .. }
             | LogicalKind::Over { input, .. }
+            | LogicalKind::Match { input, .. }
             | LogicalKind::TopN { input, .. }
             | LogicalKind::Deduplicate { input, .. }
             | LogicalKind::Unnest { input, .. }
@@ -401,6 +421,9 @@ impl LogicalPlan {
             }
             LogicalKind::Over { window, calls, .. } => {
                 let _ = write!(text, "Over {window} compute [{}]", join(calls));
+            }
+            LogicalKind::Match { pattern, values, .. } => {
+                pattern::describe(&mut text, pattern, values);
             }
             LogicalKind::TopN { keys, order, function, ranks, shows_rank, .. } => {
                 let _ = write!(text, "TopN {function:?} {} to {}", ranks.0, ranks.1);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use thalweg_expr::Expr;
+use thalweg_operators::pattern::{Pattern, PatternValue};
 
 use super::demand::{Demand, at_least_one};
 use super::{
@@ -100,6 +101,9 @@ pub(super) fn prune(
         }
         LogicalKind::Over { input, window, calls } => {
             prune_over(of(input), window, calls, fields, demand)
+        }
+        LogicalKind::Match { input, pattern, values } => {
+            prune_match(of(input), pattern, values, fields, demand)
         }
         LogicalKind::TopN { input, .. } => {
             let shows_rank = demand.contains(&input.fields.len());
@@ -293,6 +297,25 @@ fn prune_over(
         made.positions[width + call] = position;
     }
     made
+}
+
+fn prune_match(
+    below: &Pruned,
+    pattern: &Pattern,
+    values: &[PatternValue],
+    fields: &[Field],
+    demand: &Demand,
+) -> Pruned {
+    let keys = pattern.keys.len();
+    let used: Vec<usize> = (0..values.len()).filter(|i| demand.contains(&(keys + i))).collect();
+    let place = |i: usize| below.place(i);
+    let kind = LogicalKind::Match {
+        input: below.node.clone(),
+        pattern: Arc::new(pattern.remap(&place)),
+        values: used.iter().map(|&i| values[i].remap(&place)).collect(),
+    };
+    let kept: Vec<usize> = (0..keys).chain(used.iter().map(|i| keys + i)).collect();
+    select(kind, fields, &kept)
 }
 
 fn prune_join(

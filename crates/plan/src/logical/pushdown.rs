@@ -59,6 +59,7 @@ pub fn with_inputs(node: &Node, inputs: &[Node]) -> Node {
         | LogicalKind::WindowAggregate { input, .. }
         | LogicalKind::Aggregate { input, .. }
         | LogicalKind::Over { input, .. }
+        | LogicalKind::Match { input, .. }
         | LogicalKind::TopN { input, .. }
         | LogicalKind::Deduplicate { input, .. }
         | LogicalKind::Unnest { input, .. }

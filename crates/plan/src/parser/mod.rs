@@ -13,6 +13,7 @@ mod create;
 mod depth;
 mod dialect;
 mod hint;
+mod pattern;
 mod problem;
 mod query;
 mod rewrite;
@@ -27,6 +28,7 @@ mod tests;
 use thalweg_core::{Result, Span};
 
 pub use dialect::FlinkDialect;
+pub use pattern::WITHIN;
 pub use query::parse_expression;
 pub use tokens::span;
 pub use types::{data_type, parse_type};

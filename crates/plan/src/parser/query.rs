@@ -7,7 +7,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_core::{Error, Result};
 
 use super::dialect::FlinkDialect;
-use super::tokens::{Source, describe, span, tokenize};
+use super::tokens::{Source, describe, is_word, span, tokenize};
 use super::{RECURSION_MAX, depth, problem, rewrite, window};
 use crate::ast::Query;
 
@@ -63,6 +63,10 @@ fn parse_all<T>(
     if next.token == Token::EOF {
         return Ok(tree);
     }
-    Err(Error::plan(format!("this was not expected here: {}", describe(Some(&next))))
-        .at(span(next.span)))
+    let error = Error::plan(format!("this was not expected here: {}", describe(Some(&next))));
+    let error = match is_word(&next.token, "MATCH_RECOGNIZE") {
+        true => error.hint("it stands behind a name: give the query one by WITH or CREATE VIEW"),
+        false => error,
+    };
+    Err(error.at(span(next.span)))
 }

@@ -6,6 +6,7 @@
 //! | `MAP['a', 1]` | `MAP('a', 1)` |
 //! | `CEILING(x TO HOUR)` | `CEIL(x TO HOUR)` |
 //! | `a ASOF LEFT JOIN b MATCH_CONDITION (m) ON c` | ``a LEFT JOIN b ON `ASOF$`(m) AND c`` (see `asof`) |
+//! | clauses of `MATCH_RECOGNIZE` | see [`super::pattern`] |
 //!
 //! The tokens that replace others stand where the first of those stood, so that errors point at
 //! the user's text.
@@ -15,6 +16,7 @@ use sqlparser::tokenizer::{Span as TokenSpan, Token, TokenWithSpan, Word};
 use thalweg_core::Result;
 
 use super::asof::AsofJoins;
+use super::pattern;
 use super::tokens::{Cursor, Source, is_word};
 use super::types::column_type;
 
@@ -29,6 +31,8 @@ pub(super) fn quoted_word(text: String, place: TokenSpan) -> TokenWithSpan {
 enum Bracket {
     Cast,
     Map,
+    /// Of MATCH_RECOGNIZE; true between WITHIN and DEFINE.
+    Match(bool),
     Other,
 }
 
@@ -49,7 +53,12 @@ pub(super) fn rewrite<'a>(
         match &token.token {
             Token::LParen => {
                 let cast = before.is_some_and(|t| is_word(t, "CAST") || is_word(t, "TRY_CAST"));
-                open.push(if cast { Bracket::Cast } else { Bracket::Other });
+                let is_match = before.is_some_and(|t| is_word(t, "MATCH_RECOGNIZE"));
+                open.push(match (cast, is_match) {
+                    (true, _) => Bracket::Cast,
+                    (_, true) => Bracket::Match(false),
+                    _ => Bracket::Other,
+                });
                 output.push(token.clone());
             }
             Token::LBracket if before.is_some_and(|t| is_word(t, "MAP")) => {
@@ -79,6 +88,12 @@ pub(super) fn rewrite<'a>(
             {
                 output.push(TokenWithSpan::new(Token::make_keyword("CEIL"), token.span));
             }
+            Token::Word(_) => match open.last_mut() {
+                Some(Bracket::Match(is_within)) => {
+                    pattern::clause(&mut cursor, token, is_within, &mut output)?;
+                }
+                _ => output.push(token.clone()),
+            },
             _ => output.push(token.clone()),
         }
     }

@@ -350,7 +350,7 @@ impl<'a> Lowering<'a> {
                 self.lower_first_rows(node, input, keys, (*limit, *offset))
             }
             LogicalKind::SortLimit { input, keys, limit, offset } => {
-                let keys = keys.iter().map(super::window::sort_key).collect();
+                let keys = keys.iter().map(Into::into).collect();
                 let operator = SortLimit::new(keys, Some(*limit), *offset, input.schema());
                 self.lower_operator(node, input, Arc::new(operator), "sort")
             }
@@ -360,6 +360,9 @@ impl<'a> Lowering<'a> {
             }
             LogicalKind::Over { input, window, calls } => {
                 self.lower_over(node, input, window, calls)
+            }
+            LogicalKind::Match { input, pattern, values } => {
+                self.lower_match(node, input, pattern, values)
             }
             LogicalKind::TopN { .. } => self.lower_top_n(node),
             LogicalKind::Deduplicate { input, keys, keeps_last, rowtime } => {

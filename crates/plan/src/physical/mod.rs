@@ -18,6 +18,7 @@ mod lower;
 mod notes;
 mod ordered;
 mod over;
+mod pattern;
 mod ranks;
 mod scan;
 #[cfg(test)]

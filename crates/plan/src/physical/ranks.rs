@@ -9,7 +9,7 @@ use thalweg_operators::top_n::{
 use thalweg_operators::window::LatePolicy;
 
 use super::lower::{Edges, Lowering};
-use super::window::{ends_of_column, sort_key, zone_of_column};
+use super::window::{ends_of_column, zone_of_column};
 use crate::logical::changes::window_end_key;
 use crate::logical::{LogicalKind, Node, SortKey};
 
@@ -30,7 +30,7 @@ impl Lowering<'_> {
         };
         let operator = TopN::new(TopNSpec {
             keys: keys.clone(),
-            order: order.iter().map(sort_key).collect(),
+            order: order.iter().map(Into::into).collect(),
             function: *function,
             from: ranks.0,
             to: ranks.1,
@@ -59,7 +59,7 @@ impl Lowering<'_> {
     ) -> Result<Edges> {
         let operator = Arc::new(TopN::new(TopNSpec {
             keys: Vec::new(),
-            order: keys.iter().map(sort_key).collect(),
+            order: keys.iter().map(Into::into).collect(),
             function: RankFunction::RowNumber,
             from: offset.saturating_add(1),
             to: offset.saturating_add(limit),

@@ -148,7 +148,7 @@ impl Lowering<'_> {
         let rowtime = keys[0].column;
         let late = self.environment.late.columns(&input.fields, rowtime)?;
         let policy = self.late_policy(input, rowtime);
-        let rest = keys[1..].iter().map(sort_key).collect();
+        let rest = keys[1..].iter().map(Into::into).collect();
         let operator = Arc::new(TemporalSort::new(rowtime, rest, policy, input.schema()));
         let edges = self.edges(input)?;
         let edge = self.add_judging(node, input, operator, edges, "sort", policy);
@@ -159,7 +159,7 @@ impl Lowering<'_> {
     }
 
     /// Adds an operator that judges lateness.
-    fn add_judging(
+    pub(super) fn add_judging(
         &mut self,
         node: &Node,
         input: &Node,
@@ -181,7 +181,7 @@ impl Lowering<'_> {
     }
 
     /// What happens to late rows. Rows that come from a window carry its time, which is never late.
-    fn late_policy(&self, input: &Node, rowtime: usize) -> LatePolicy {
+    pub(super) fn late_policy(&self, input: &Node, rowtime: usize) -> LatePolicy {
         match &self.environment.late {
             _ if !super::late::can_be_late(&input.fields, rowtime) => LatePolicy::Drop,
             LateData::Drop => LatePolicy::Drop,
@@ -269,13 +269,4 @@ pub(super) fn window_spec(kind: WindowKind) -> Result<WindowSpec> {
             return Err(Error::internal("a session window has no fixed size"));
         }
     })
-}
-
-/// The operators' word for a sort key.
-pub(super) fn sort_key(key: &SortKey) -> thalweg_operators::sort::SortKey {
-    thalweg_operators::sort::SortKey {
-        column: key.column,
-        descending: key.descending,
-        nulls_first: key.nulls_first,
-    }
 }

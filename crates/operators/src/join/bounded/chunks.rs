@@ -176,6 +176,15 @@ impl Chunks {
     }
 }
 
+/// The same texts in buffers that hold no others.
+pub(crate) fn own_text(column: ArrayRef) -> ArrayRef {
+    use arrow_array::cast::AsArray;
+    match column.as_string_view_opt() {
+        Some(texts) => std::sync::Arc::new(texts.gc()),
+        None => column,
+    }
+}
+
 fn column_bytes(column: &ArrayRef) -> usize {
     use arrow_array::cast::AsArray;
     if let Some(width) = column.data_type().primitive_width() {

@@ -1,0 +1,262 @@
+//! The rows of one key range: they wait for their time, go through the pattern, and matches leave.
+//!
+//! Rows are taken in the order of time, further keys and arrival, once a watermark has passed their time.
+//! Matches leave in the order of the times at which they were found, then of key.
+//!
+//! **Invariants:**
+//! - each row that waits holds its batch once;
+//! - a key has an id while a row of it waits or a run or a match of it lives;
+//! - with WITHIN a key that has runs has an alarm no later than the end of its first run.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow_row::Rows;
+use arrow_schema::SchemaRef;
+use arrow_select::take::take_record_batch;
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::{Opening, Output, Partition, Piece, Place, Progress, Result, Watermark};
+
+use super::machine::{Fired, Machine};
+use super::runs::Key;
+use super::spec::MatchSpec;
+use super::values::batch_of;
+use crate::join::bounded::chunks::{Chunks, RowRef};
+use crate::join::bounded::order::KeyRanks;
+use crate::join::bounded::pieces::{inserts_only, keys_of, times, treat_late};
+use crate::join::bounded::waiting::Waiting;
+use crate::keys::KeyTable;
+use crate::limit::rows_of;
+use crate::sort::KeyEncoder;
+
+/// About how many rows are taken at once.
+const FIRE_ROWS: usize = 8 * 1024;
+
+/// A row that waits.
+#[derive(Clone, Copy)]
+struct Entry {
+    time: i64,
+    row: RowRef,
+    id: u32,
+}
+
+/// What is due: rows, keys whose alarm has come, and up to when.
+struct Due {
+    entries: Vec<Entry>,
+    alarms: Vec<u32>,
+    until: i64,
+}
+
+/// One key range of a pattern.
+pub(super) struct MatchPartition {
+    spec: Arc<MatchSpec>,
+    schema: SchemaRef,
+    input: SchemaRef,
+    ranks: KeyRanks,
+    ties: Option<KeyEncoder>,
+    table: KeyTable,
+    machine: Machine,
+    rows: Chunks,
+    waiting: Waiting<Entry>,
+    alarms: Waiting<u32>,
+}
+
+impl MatchPartition {
+    pub(super) fn new(spec: Arc<MatchSpec>, schema: SchemaRef, opening: Opening) -> Result<Self> {
+        let types = spec.key_types();
+        let ties = match &spec.pattern.ties[..] {
+            [] => None,
+            ties => Some(KeyEncoder::new(ties, &spec.input)?),
+        };
+        Ok(MatchPartition {
+            ranks: KeyRanks::new(opening.order, &types)?,
+            ties,
+            table: KeyTable::new(&types)?,
+            machine: Machine::new(Arc::clone(&spec))?,
+            rows: Chunks::new(&spec.input),
+            waiting: Waiting::new(),
+            alarms: Waiting::new(),
+            input: spec.input.arrow(),
+            schema,
+            spec,
+        })
+    }
+
+    /// Lets rows wait for their time, but for those that are late.
+    fn wait(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
+        let batch = rows_of(piece)?;
+        let times = times(batch.columns(), self.spec.pattern.rowtime, &self.spec.input)?;
+        let before = &piece.bundle.stamps.watermark_before;
+        let row_of = |place: usize| piece.rows.map_or(place as u32, |rows| rows[place]);
+        let (mut late, mut taken) = (Vec::new(), Vec::with_capacity(batch.num_rows()));
+        for (place, &time) in times.iter().enumerate() {
+            let row = row_of(place);
+            match time <= before.at(row as usize).0 {
+                true => late.push((row, time)),
+                false => taken.push(place as u32),
+            }
+        }
+        let columns = keys_of(batch.columns(), &self.spec.pattern.keys);
+        let mut ids = Vec::with_capacity(taken.len());
+        self.table.intern_rows(&columns, Some(&taken), batch.num_rows(), &mut ids)?;
+        let limit = self.table.id_limit().max(self.machine.keys.len());
+        self.machine.keys.resize_with(limit, Key::default);
+        let chunk = self.rows.add(batch.columns().to_vec(), batch.num_rows(), false);
+        self.rows.hold(chunk, taken.len());
+        for (&place, &id) in taken.iter().zip(&ids) {
+            let time = times[place as usize];
+            self.machine.keys[id as usize].waiting += 1;
+            self.waiting.push(time, Entry { time, row: RowRef { chunk, row: place }, id });
+        }
+        self.rows.release(chunk, 1);
+        output.accepted += taken.len() as u64;
+        treat_late(self.spec.late, &late, piece, output)
+    }
+
+    /// Some of what is due at a watermark, first things first.
+    fn next_due(&mut self, watermark: i64) -> Option<Due> {
+        let mut due = Due { entries: Vec::new(), alarms: Vec::new(), until: watermark };
+        loop {
+            let buckets = [self.waiting.first_bucket(), self.alarms.first_bucket()];
+            let first = buckets.into_iter().flatten().min();
+            let Some((_, last)) = first.filter(|&(first, _)| first <= watermark) else { break };
+            let until = last.min(watermark);
+            self.waiting.pop_due(until, |_, entry| due.entries.push(entry));
+            self.alarms.pop_due(until, |at, id| {
+                let alarm = &mut self.machine.keys[id as usize].alarm;
+                if *alarm == Some(at) {
+                    *alarm = None;
+                    due.alarms.push(id);
+                }
+            });
+            if until == watermark || due.entries.len() >= FIRE_ROWS {
+                due.until = until;
+                break;
+            }
+        }
+        (!due.entries.is_empty() || !due.alarms.is_empty()).then_some(due)
+    }
+
+    /// Rows that wait no more, key by key in their order.
+    fn fire(&mut self, mut entries: Vec<Entry>) -> Result<Fired> {
+        // Stable: rows of one time come in the order of arrival.
+        match &self.ties {
+            None => entries.sort_by_key(|entry| (entry.id, entry.time)),
+            Some(ties) => {
+                let rows: Vec<RowRef> = entries.iter().map(|entry| entry.row).collect();
+                let batch = batch_of(&self.input, self.rows.gather(&rows)?, rows.len())?;
+                let ties = ties.encode(&batch)?;
+                entries = sorted(entries, &ties);
+            }
+        }
+        let rows: Vec<RowRef> = entries.iter().map(|entry| entry.row).collect();
+        let columns = self.rows.gather(&rows)?;
+        for run in rows.chunk_by(|a, b| a.chunk == b.chunk) {
+            self.rows.release(run[0].chunk, run.len());
+        }
+        for entry in &entries {
+            self.machine.keys[entry.id as usize].waiting -= 1;
+        }
+        let ids = entries.iter().map(|entry| entry.id).collect();
+        let times = entries.iter().map(|entry| entry.time).collect();
+        Ok(Fired { columns, ids, times })
+    }
+
+    /// Takes what is due through the pattern; the matches, and when they were found.
+    fn take(&mut self, due: Due, wall_ms: i64) -> Result<(RecordBatch, Vec<i64>)> {
+        let Due { entries, alarms, until } = due;
+        let fired = self.fire(entries)?;
+        self.machine.advance(&fired, &alarms, until, wall_ms)?;
+        let (columns, times, ids) = self.machine.take_matches(wall_ms)?;
+        let found = self.in_order(columns, times, &ids)?;
+        let mut touched = fired.ids;
+        touched.dedup();
+        touched.extend(alarms);
+        touched.sort_unstable();
+        touched.dedup();
+        for &id in &touched {
+            if self.machine.settle(id) {
+                self.table.release(id);
+            } else {
+                self.set_alarm(id);
+            }
+        }
+        self.machine.compact()?;
+        Ok(found)
+    }
+
+    fn set_alarm(&mut self, id: u32) {
+        let Some(within_ms) = self.spec.pattern.within_ms else { return };
+        let key = &mut self.machine.keys[id as usize];
+        if let (None, Some(first)) = (key.alarm, key.runs.first()) {
+            let ends = first.time.saturating_add(within_ms);
+            key.alarm = Some(ends);
+            self.alarms.push(ends, id);
+        }
+    }
+
+    /// Matches in the order in which they leave: of time, of key, and as they were found.
+    fn in_order(
+        &self,
+        columns: Vec<ArrayRef>,
+        times: Vec<i64>,
+        ids: &[u32],
+    ) -> Result<(RecordBatch, Vec<i64>)> {
+        let batch = batch_of(&self.schema, columns, times.len())?;
+        let ranks = self.ranks.of_ids(&self.table, ids)?;
+        let mut order: Vec<u32> = (0..times.len() as u32).collect();
+        order.sort_by_key(|&place| (times[place as usize], ranks[place as usize]));
+        if order.is_sorted() {
+            return Ok((batch, times));
+        }
+        let sorted = order.iter().map(|&place| times[place as usize]).collect();
+        Ok((take_record_batch(&batch, &UInt32Array::from(order))?, sorted))
+    }
+}
+
+/// Entries by key, time, and what rows of equal time are ordered by.
+fn sorted(entries: Vec<Entry>, ties: &Rows) -> Vec<Entry> {
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    order.sort_by(|&a, &b| {
+        let (left, right) = (&entries[a], &entries[b]);
+        (left.id, left.time)
+            .cmp(&(right.id, right.time))
+            .then_with(|| ties.row(a).cmp(&ties.row(b)))
+    });
+    order.into_iter().map(|place| entries[place]).collect()
+}
+
+impl Partition for MatchPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        inserts_only(&piece, "a pattern")?;
+        if piece.num_rows() > 0 {
+            self.wait(&piece, output)?;
+        }
+        Ok(())
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        while let Some(due) = self.next_due(call.watermark.0) {
+            let (batch, times) = self.take(due, output.wall_ms())?;
+            output.emit_at(batch, Place::WindowEnds(times));
+            if output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    fn wakes_at(&self) -> Watermark {
+        let buckets = [self.waiting.first_bucket(), self.alarms.first_bucket()];
+        let first = buckets.into_iter().flatten().map(|(first, _)| first).min();
+        first.map_or(Watermark::END, Watermark)
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.table.bytes()
+            + self.machine.bytes()
+            + self.rows.bytes()
+            + self.waiting.bytes()
+            + self.alarms.bytes()
+    }
+}

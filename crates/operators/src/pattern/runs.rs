@@ -1,0 +1,205 @@
+//! The runs of one key: each is a way in which some of its newest rows fit the beginning of the pattern.
+//!
+//! The rows of a run follow one another, and those of a variable as well: a run is the number of its
+//! first row and how many rows each variable has taken. So it costs a few numbers however long it is,
+//! and runs share the rows, which are kept from the first row of the first run on.
+//!
+//! **Invariant:** runs stand in the order of their first rows, those that share one in the order in
+//! which they came to be.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::spec::End;
+use crate::join::bounded::chunks::RowRef;
+
+/// Where a run begins, and which variable takes its next row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// The number of its first row among those of the key.
+    pub(super) start: u64,
+    /// The time of that row.
+    pub(super) time: i64,
+    /// The variable that may take the next row.
+    pub(super) variable: u32,
+}
+
+/// Runs in their order.
+#[derive(Default)]
+pub(super) struct Runs {
+    heads: Vec<Head>,
+    /// For each run as many numbers as there are variables: how many rows they have taken.
+    counts: Vec<u32>,
+}
+
+impl Runs {
+    pub(super) fn len(&self) -> usize {
+        self.heads.len()
+    }
+    pub(super) fn first(&self) -> Option<Head> {
+        self.heads.first().copied()
+    }
+    pub(super) fn at(&self, run: usize) -> (Head, &[u32]) {
+        let width = self.counts.len() / self.heads.len();
+        (self.heads[run], &self.counts[run * width..(run + 1) * width])
+    }
+    pub(super) fn clear(&mut self) {
+        self.heads.clear();
+        self.counts.clear();
+    }
+
+    /// Adds a run behind all others.
+    pub(super) fn push(&mut self, head: Head, counts: &[u32]) {
+        self.heads.push(head);
+        self.counts.extend_from_slice(counts);
+    }
+
+    /// Adds a run behind those with its first row or an earlier one.
+    pub(super) fn insert(&mut self, head: Head, counts: &[u32]) {
+        let place = self.heads.partition_point(|other| other.start <= head.start);
+        self.heads.insert(place, head);
+        let at = place * counts.len();
+        self.counts.splice(at..at, counts.iter().copied());
+    }
+
+    /// Drops the runs that begin before this row.
+    pub(super) fn remove_before(&mut self, start: u64) {
+        self.remove_first(self.heads.partition_point(|head| head.start < start));
+    }
+
+    /// Drops the runs whose first row has this time or an earlier one.
+    pub(super) fn remove_begun_by(&mut self, time: i64) {
+        self.remove_first(self.heads.partition_point(|head| head.time <= time));
+    }
+
+    /// Drops the first runs.
+    pub(super) fn remove_first(&mut self, count: usize) {
+        if count > 0 {
+            let width = self.counts.len() / self.heads.len();
+            self.counts.drain(..count * width);
+            self.heads.drain(..count);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.heads.capacity() * size_of::<Head>() + self.counts.capacity() * 4
+    }
+}
+
+/// What is known of one key.
+#[derive(Default)]
+pub(super) struct Key {
+    /// The rows that runs may still ask for.
+    pub(super) rows: VecDeque<RowRef>,
+    /// The number of the first of these.
+    pub(super) base: u64,
+    /// What may become a match.
+    pub(super) runs: Runs,
+    /// Matches that wait for runs that began earlier: those come first.
+    pub(super) matches: Runs,
+    /// Rows that wait for their time.
+    pub(super) waiting: u32,
+    /// When it is looked at for runs that took too long.
+    pub(super) alarm: Option<i64>,
+}
+
+impl Key {
+    /// One more than the number of the newest row.
+    pub(super) fn end(&self) -> u64 {
+        self.base + self.rows.len() as u64
+    }
+
+    /// Where a row is kept.
+    pub(super) fn row(&self, number: u64) -> RowRef {
+        self.rows[(number - self.base) as usize]
+    }
+
+    /// True if nothing is known that a new key would not know.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting == 0 && self.runs.len() == 0 && self.matches.len() == 0
+    }
+
+    /// The number of the first row that anything may ask for.
+    pub(super) fn needed_from(&self) -> u64 {
+        let first = |runs: &Runs| runs.first().map_or(u64::MAX, |head| head.start);
+        first(&self.runs).min(first(&self.matches)).min(self.end())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.capacity() * size_of::<RowRef>() + self.runs.bytes() + self.matches.bytes()
+    }
+}
+
+/// The rows that a run has taken, and perhaps one more that is tried.
+#[derive(Clone, Copy)]
+pub(super) struct Taken<'a> {
+    /// The number of the first row.
+    pub(super) start: u64,
+    /// How many rows each variable has.
+    pub(super) counts: &'a [u32],
+    /// The variable for which the next row is tried, if one is: it counts as that variable's last.
+    pub(super) tried: Option<usize>,
+}
+
+impl Taken<'_> {
+    /// The numbers of the rows of a variable, or of all.
+    pub(super) fn rows(&self, variable: Option<usize>) -> Range<u64> {
+        let count = |counts: &[u32]| counts.iter().map(|&count| u64::from(count)).sum::<u64>();
+        let Some(variable) = variable else {
+            let all = count(self.counts) + u64::from(self.tried.is_some());
+            return self.start..self.start + all;
+        };
+        let from = self.start + count(&self.counts[..variable]);
+        let tried = u64::from(self.tried == Some(variable));
+        from..from + u64::from(self.counts[variable]) + tried
+    }
+
+    /// The number of one row of a variable, counted from an end.
+    pub(super) fn row(&self, variable: Option<usize>, end: End, offset: u32) -> Option<u64> {
+        let rows = self.rows(variable);
+        let offset = u64::from(offset);
+        let is_there = offset < rows.end - rows.start;
+        is_there.then(|| match end {
+            End::First => rows.start + offset,
+            End::Last => rows.end - 1 - offset,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn starts(runs: &Runs) -> Vec<(u64, u32)> {
+        (0..runs.len()).map(|run| (runs.at(run).0.start, runs.at(run).1[1])).collect()
+    }
+
+    #[test]
+    fn runs_stay_in_the_order_of_their_first_rows() {
+        let head = |start| Head { start, time: start as i64, variable: 0 };
+        let mut runs = Runs::default();
+        for (start, mark) in [(5, 0), (3, 1), (5, 2), (4, 3), (3, 4)] {
+            runs.insert(head(start), &[9, mark]);
+        }
+        assert_eq!(starts(&runs), [(3, 1), (3, 4), (4, 3), (5, 0), (5, 2)]);
+        runs.remove_before(4);
+        assert_eq!(starts(&runs), [(4, 3), (5, 0), (5, 2)]);
+        runs.remove_first(2);
+        assert_eq!(starts(&runs), [(5, 2)]);
+        runs.remove_before(6);
+        assert_eq!(runs.first(), None);
+    }
+
+    #[test]
+    fn a_row_that_is_tried_is_the_last_of_its_variable_and_of_all() {
+        let taken = Taken { start: 10, counts: &[2, 0, 0], tried: Some(1) };
+        assert_eq!(taken.rows(Some(0)), 10..12);
+        assert_eq!(taken.rows(Some(1)), 12..13);
+        assert!(taken.rows(Some(2)).is_empty());
+        assert_eq!(taken.rows(None), 10..13);
+        assert_eq!(taken.row(Some(0), End::First, 1), Some(11));
+        assert_eq!(taken.row(Some(0), End::Last, 1), Some(10));
+        assert_eq!(taken.row(Some(0), End::Last, 2), None);
+        assert_eq!(taken.row(None, End::Last, 0), Some(12));
+    }
+}

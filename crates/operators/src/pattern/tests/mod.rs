@@ -1,0 +1,1 @@
+//! Patterns against plain search.

@@ -1,0 +1,205 @@
+//! Values of runs: which rows they read is collected run by run, then all are computed at once.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
+use arrow_schema::SchemaRef;
+use thalweg_core::{ColumnType, Error, Result, TableSchema, Watermark, WatermarkBefore};
+use thalweg_expr::{EvalContext, Expr};
+
+use super::kept::Kept;
+use super::runs::{Key, Taken};
+use super::spec::{End, PatternValue, only_column};
+use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
+use crate::join::bounded::chunks::RowRef;
+
+/// One value, for every run that was collected.
+enum Part {
+    Row { variable: Option<usize>, end: End, offset: u32, column: usize, rows: Vec<RowRef> },
+    Aggregate(Aggregate),
+    Time { column_type: ColumnType, times: Vec<i64> },
+}
+
+/// An aggregate and the rows that it reads.
+struct Aggregate {
+    variable: Option<usize>,
+    argument: Option<Argument>,
+    states: Box<dyn Accumulator>,
+    rows: Vec<RowRef>,
+    /// The run of each row.
+    ids: Vec<u32>,
+}
+
+/// The argument of an aggregate over some of the columns.
+struct Argument {
+    columns: Vec<usize>,
+    schema: SchemaRef,
+    expr: Expr,
+}
+
+/// Values of the same kind for several runs.
+pub(super) struct Values {
+    parts: Vec<Part>,
+    count: usize,
+}
+
+impl Values {
+    /// Collects such values over rows with these columns.
+    pub(super) fn new(values: &[PatternValue], input: &TableSchema) -> Result<Self> {
+        let parts = values.iter().map(|value| part(value, input)).collect::<Result<_>>()?;
+        Ok(Values { parts, count: 0 })
+    }
+
+    /// Takes note of a run. `time` is that of a match.
+    pub(super) fn collect(&mut self, key: &Key, taken: Taken<'_>, time: i64) {
+        for part in &mut self.parts {
+            match part {
+                Part::Row { variable, end, offset, rows, .. } => {
+                    let row = taken.row(*variable, *end, *offset);
+                    rows.push(row.map_or(RowRef::NONE, |row| key.row(row)));
+                }
+                Part::Aggregate(aggregate) => {
+                    let rows = taken.rows(aggregate.variable).map(|row| key.row(row));
+                    aggregate.rows.extend(rows);
+                    aggregate.ids.resize(aggregate.rows.len(), self.count as u32);
+                }
+                Part::Time { times, .. } => times.push(time),
+            }
+        }
+        self.count += 1;
+    }
+
+    /// The values of all runs that were collected, a column for each value.
+    pub(super) fn take(&mut self, kept: &Kept, wall_ms: i64) -> Result<Vec<ArrayRef>> {
+        let count = std::mem::take(&mut self.count);
+        let mut columns = Vec::with_capacity(self.parts.len());
+        for part in &mut self.parts {
+            columns.push(match part {
+                Part::Row { column, rows, .. } => {
+                    let values = kept.column(rows, *column)?;
+                    rows.clear();
+                    values
+                }
+                Part::Aggregate(aggregate) => aggregate.take(kept, count, wall_ms)?,
+                Part::Time { column_type, times } => {
+                    let times = TimestampMillisecondArray::from(std::mem::take(times));
+                    of_type(times, column_type)?
+                }
+            });
+        }
+        Ok(columns)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let part = |part: &Part| match part {
+            Part::Row { rows, .. } => rows.capacity() * size_of::<RowRef>(),
+            Part::Aggregate(aggregate) => {
+                aggregate.rows.capacity() * size_of::<RowRef>()
+                    + aggregate.ids.capacity() * 4
+                    + aggregate.states.bytes()
+            }
+            Part::Time { times, .. } => times.capacity() * 8,
+        };
+        self.parts.iter().map(part).sum()
+    }
+}
+
+impl Aggregate {
+    fn take(&mut self, kept: &Kept, count: usize, wall_ms: i64) -> Result<ArrayRef> {
+        let argument = match &self.argument {
+            None => None,
+            Some(argument) => Some(argument.evaluate(kept, &self.rows, wall_ms)?),
+        };
+        self.states.grow(count);
+        self.states.update(&UpdateInput {
+            ids: &self.ids,
+            rows: None,
+            argument: argument.as_ref(),
+            order: RowOrder::default(),
+        })?;
+        let ids: Vec<u32> = (0..count as u32).collect();
+        let results = self.states.evaluate(&ids)?;
+        self.states.reset(&ids);
+        self.rows.clear();
+        self.ids.clear();
+        Ok(results)
+    }
+}
+
+impl Argument {
+    fn new(expr: &Expr, input: &TableSchema) -> Self {
+        let columns: Vec<usize> = expr.columns().into_iter().collect();
+        let kept = columns.iter().map(|&column| input.columns[column].clone()).collect();
+        let place = |column: usize| columns.partition_point(|&other| other < column);
+        Argument { schema: TableSchema::new(kept).arrow(), expr: expr.remap(&place), columns }
+    }
+
+    fn evaluate(&self, kept: &Kept, rows: &[RowRef], wall_ms: i64) -> Result<ArrayRef> {
+        let columns = self.columns.iter().map(|&column| kept.column(rows, column));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        if only_column(&self.expr).is_some() {
+            return columns.into_iter().next().ok_or_else(|| Error::internal("a column is gone"));
+        }
+        let batch = batch_of(&self.schema, columns, rows.len())?;
+        self.expr.evaluate(&context(&batch, wall_ms))
+    }
+}
+
+/// A batch of so many rows, also without columns.
+pub(super) fn batch_of(
+    schema: &SchemaRef,
+    columns: Vec<ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch> {
+    let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}
+
+/// Expressions of a pattern do not read the watermarks before rows.
+static NO_WATERMARK: WatermarkBefore = WatermarkBefore::All(Watermark::MIN);
+
+/// What expressions over rows of a pattern know besides them.
+pub(super) fn context(batch: &RecordBatch, wall_ms: i64) -> EvalContext<'_> {
+    EvalContext { batch, watermark_before: &NO_WATERMARK, wall_ms }
+}
+
+fn of_type(times: TimestampMillisecondArray, column_type: &ColumnType) -> Result<ArrayRef> {
+    let times: ArrayRef = Arc::new(times);
+    match column_type.data_type.arrow() {
+        arrow_schema::DataType::Timestamp(arrow_schema::TimeUnit::Millisecond, None) => Ok(times),
+        other => Ok(arrow_cast::cast(&times, &other)?),
+    }
+}
+
+fn part(value: &PatternValue, input: &TableSchema) -> Result<Part> {
+    Ok(match value {
+        PatternValue::Row { variable, end, offset, column, .. } => Part::Row {
+            variable: *variable,
+            end: *end,
+            offset: *offset,
+            column: *column,
+            rows: Vec::new(),
+        },
+        PatternValue::Aggregate { variable, function, argument, column_type } => {
+            let call = AggregateCall {
+                function: function.clone(),
+                argument: argument.as_ref().map(|_| 0),
+                distinct: false,
+                filter: None,
+                result: column_type.clone(),
+                name: function.name(),
+            };
+            let data_type = argument.as_ref().map(|expr| &expr.column_type.data_type);
+            Part::Aggregate(Aggregate {
+                variable: *variable,
+                argument: argument.as_ref().map(|expr| Argument::new(expr, input)),
+                states: call.accumulator(data_type)?,
+                rows: Vec::new(),
+                ids: Vec::new(),
+            })
+        }
+        PatternValue::Time { column_type } => {
+            Part::Time { column_type: column_type.clone(), times: Vec::new() }
+        }
+    })
+}

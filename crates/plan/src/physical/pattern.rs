@@ -1,0 +1,37 @@
+//! MATCH_RECOGNIZE.
+
+use std::sync::Arc;
+
+use thalweg_core::Result;
+use thalweg_operators::pattern::{MatchRecognize, MatchSpec, Output, Pattern, PatternValue};
+use thalweg_operators::window::LatePolicy;
+
+use super::lower::{Edges, Lowering};
+use crate::logical::Node;
+
+impl Lowering<'_> {
+    pub(super) fn lower_match(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        pattern: &Pattern,
+        values: &[PatternValue],
+    ) -> Result<Edges> {
+        let late = self.environment.late.columns(&input.fields, pattern.rowtime)?;
+        let policy = self.late_policy(input, pattern.rowtime);
+        let names = node.fields[pattern.keys.len()..].iter().map(|field| field.name.clone());
+        let outputs = names.zip(values).map(|(name, value)| Output { name, value: value.clone() });
+        let operator = Arc::new(MatchRecognize::new(MatchSpec {
+            pattern: pattern.clone(),
+            outputs: outputs.collect(),
+            input: input.schema(),
+            late: policy,
+        })?);
+        let edges = self.edges(input)?;
+        let edge = self.add_judging(node, input, operator, edges, "match", policy);
+        if policy == LatePolicy::Emit {
+            self.late.add(edge.from, input.schema(), late);
+        }
+        Ok(vec![edge])
+    }
+}
