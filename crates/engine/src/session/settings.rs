@@ -5,11 +5,12 @@ use std::sync::Mutex;
 use chrono_tz::Tz;
 use thalweg_connectors::BuiltinConnectors;
 use thalweg_core::connector::{AcceptedChanges, Connectors, TableRequest};
-use thalweg_core::{Result, Sink, Source};
+use thalweg_core::{Error, Result, Sink, Source};
 use thalweg_plan::catalog::{MemoryLimit, Scheduler, Settings};
 use thalweg_runtime::{RunOptions, SchedulerPolicy, memory};
 
 use super::SessionOptions;
+use super::registered::{CONNECTOR, CheckedSource, RegisteredSources, SourceMaker};
 
 /// How many workers a job has if nobody says.
 pub(super) fn cores() -> usize {
@@ -58,14 +59,16 @@ fn limit_bytes(limit: MemoryLimit, available_bytes: usize) -> usize {
     }
 }
 
-/// The built-in connectors, with instants printed in the zone that is set when a table is opened.
+/// The built-in connectors, with instants printed in the zone that is set when a table is opened, and
+/// the sources that the program has registered.
 pub(super) struct SessionConnectors {
     zone: Mutex<Tz>,
+    registered: Mutex<RegisteredSources>,
 }
 
 impl Default for SessionConnectors {
     fn default() -> Self {
-        SessionConnectors { zone: Mutex::new(Tz::UTC) }
+        SessionConnectors { zone: Mutex::new(Tz::UTC), registered: Mutex::default() }
     }
 }
 
@@ -74,26 +77,51 @@ impl SessionConnectors {
         *self.zone.lock().expect("no panic under this lock") = zone;
     }
 
+    pub(super) fn register(&self, name: &str, maker: SourceMaker) {
+        self.registered.lock().expect("no panic under this lock").add(name, maker);
+    }
+
     fn builtin(&self) -> BuiltinConnectors {
         BuiltinConnectors::new(*self.zone.lock().expect("no panic under this lock"))
+    }
+
+    /// What makes the sources of a table whose rows the program hands over.
+    fn maker(&self, request: &TableRequest, as_sink: bool) -> Option<Result<SourceMaker>> {
+        let is_registered = request.options.get("connector").is_some_and(|c| c == CONNECTOR);
+        let registered = || self.registered.lock().expect("no panic under this lock");
+        is_registered.then(|| registered().find(request, as_sink))
     }
 }
 
 impl Connectors for SessionConnectors {
     fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
-        self.builtin().validate(request, as_sink)
+        match self.maker(request, as_sink) {
+            Some(maker) => maker.map(drop),
+            None => self.builtin().validate(request, as_sink),
+        }
     }
     fn is_bounded(&self, request: &TableRequest) -> bool {
-        self.builtin().is_bounded(request)
+        match self.maker(request, false) {
+            Some(maker) => maker.and_then(|make| make()).is_ok_and(|source| source.is_bounded()),
+            None => self.builtin().is_bounded(request),
+        }
     }
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
         self.builtin().accepted_changes(request)
     }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
-        self.builtin().source(request)
+        match self.maker(request, false) {
+            Some(maker) => Ok(Box::new(CheckedSource::new(maker?()?, request))),
+            None => self.builtin().source(request),
+        }
     }
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
-        self.builtin().sink(request)
+        match self.maker(request, true) {
+            Some(maker) => {
+                maker.and_then(|_| Err(Error::internal("a registered source is no sink")))
+            }
+            None => self.builtin().sink(request),
+        }
     }
 }
 
