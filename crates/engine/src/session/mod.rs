@@ -20,6 +20,7 @@
 mod limit;
 mod observer;
 mod options;
+mod registered;
 mod settings;
 mod statement;
 
@@ -27,16 +28,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use chrono_tz::Tz;
+pub use chrono_tz::Tz;
 use thalweg_core::lookup::LookupConnector;
 use thalweg_core::shim::{SharedClock, SystemClock};
-use thalweg_core::{Error, Result, Sink, TableSchema};
+use thalweg_core::{Error, Result, Sink, Source, TableSchema};
 pub use thalweg_expr::ScalarFunction;
 pub use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
+pub use thalweg_plan::ResultTable;
 use thalweg_plan::ast::{Statement, StatementKind};
 use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::parser::parse_script_with_notes;
-use thalweg_plan::{Planner, PlannerOptions, ResultTable};
+use thalweg_plan::{Planner, PlannerOptions};
 use thalweg_runtime::Report;
 
 pub use observer::{JobDescription, Observer};
@@ -161,6 +163,18 @@ impl Session {
     /// OF` a PROCTIME() column. In place of any of the same name, also of one that comes with the engine.
     pub fn register_lookup(&mut self, name: &str, connector: Arc<dyn LookupConnector>) {
         self.connectors.register_lookup(name, connector);
+    }
+
+    /// Gives a name to something that makes sources, in place of any of the same name. A table reads
+    /// from it by `WITH ('connector' = 'registered', 'source' = 'name')`; each job asks for a source
+    /// of its own, and planning for one more, to know whether it ends. Its batches must have the
+    /// columns that the table declares (without the computed ones).
+    pub fn register_source(
+        &mut self,
+        name: &str,
+        make: impl Fn() -> Result<Box<dyn Source>> + Send + Sync + 'static,
+    ) {
+        self.connectors.register(name, Arc::new(make));
     }
 
     /// Plans a script without running or opening anything; how many statements it has.

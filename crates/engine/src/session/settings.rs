@@ -12,6 +12,7 @@ use thalweg_plan::catalog::{MemoryLimit, Scheduler, Settings};
 use thalweg_runtime::{RunOptions, SchedulerPolicy, memory};
 
 use super::SessionOptions;
+use super::registered::{CONNECTOR, CheckedSource, RegisteredSources, SourceMaker};
 
 /// How many workers a job has if nobody says.
 pub(super) fn cores() -> usize {
@@ -60,16 +61,22 @@ fn limit_bytes(limit: MemoryLimit, available_bytes: usize) -> usize {
     }
 }
 
-/// The built-in connectors, with instants printed in the zone that is set when a table is opened.
+/// The built-in connectors, with instants printed in the zone that is set when a table is opened, and
+/// the sources that the program has registered.
 pub(super) struct SessionConnectors {
     zone: Mutex<Tz>,
     /// Those that the user registered, by the value of `connector`.
     lookups: Mutex<HashMap<String, Arc<dyn LookupConnector>>>,
+    registered: Mutex<RegisteredSources>,
 }
 
 impl Default for SessionConnectors {
     fn default() -> Self {
-        SessionConnectors { zone: Mutex::new(Tz::UTC), lookups: Mutex::default() }
+        SessionConnectors {
+            zone: Mutex::new(Tz::UTC),
+            lookups: Mutex::default(),
+            registered: Mutex::default(),
+        }
     }
 }
 
@@ -88,8 +95,19 @@ impl SessionConnectors {
         lookups.get(request.options.get("connector")?).cloned()
     }
 
+    pub(super) fn register(&self, name: &str, maker: SourceMaker) {
+        self.registered.lock().expect("no panic under this lock").add(name, maker);
+    }
+
     fn builtin(&self) -> BuiltinConnectors {
         BuiltinConnectors::new(*self.zone.lock().expect("no panic under this lock"))
+    }
+
+    /// What makes the sources of a table whose rows the program hands over.
+    fn maker(&self, request: &TableRequest, as_sink: bool) -> Option<Result<SourceMaker>> {
+        let is_registered = request.options.get("connector").is_some_and(|c| c == CONNECTOR);
+        let registered = || self.registered.lock().expect("no panic under this lock");
+        is_registered.then(|| registered().find(request, as_sink))
     }
 }
 
@@ -102,10 +120,16 @@ impl Connectors for SessionConnectors {
                     .hint("it can only be looked up")),
             };
         }
-        self.builtin().validate(request, as_sink)
+        match self.maker(request, as_sink) {
+            Some(maker) => maker.map(drop),
+            None => self.builtin().validate(request, as_sink),
+        }
     }
     fn is_bounded(&self, request: &TableRequest) -> bool {
-        self.builtin().is_bounded(request)
+        match self.maker(request, false) {
+            Some(maker) => maker.and_then(|make| make()).is_ok_and(|source| source.is_bounded()),
+            None => self.builtin().is_bounded(request),
+        }
     }
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
         self.builtin().accepted_changes(request)
@@ -124,10 +148,18 @@ impl Connectors for SessionConnectors {
             return Err(Error::plan(format!("table {} can't be read as a whole", request.table))
                 .hint("look it up: JOIN … FOR SYSTEM_TIME AS OF a PROCTIME() column ON its key"));
         }
-        self.builtin().source(request)
+        match self.maker(request, false) {
+            Some(maker) => Ok(Box::new(CheckedSource::new(maker?()?, request))),
+            None => self.builtin().source(request),
+        }
     }
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
-        self.builtin().sink(request)
+        match self.maker(request, true) {
+            Some(maker) => {
+                maker.and_then(|_| Err(Error::internal("a registered source is no sink")))
+            }
+            None => self.builtin().sink(request),
+        }
     }
 }
 

@@ -11,11 +11,13 @@ const PARTITIONS: [usize; 5] = [1, 4, 16, 100, 256];
 #[derive(Debug)]
 pub struct Combination {
     pub seed: u64,
-    workers: usize,
+    pub workers: usize,
     pub bundle_rows: usize,
     policy: SchedulerPolicy,
     reorder: ReorderScheme,
     partitioning: PartitionScheme,
+    /// Of a pipeline's keyed operators; SQL chooses for itself.
+    #[allow(dead_code, reason = "not every workload is a pipeline")]
     pub partitions: usize,
 }
 

@@ -1,0 +1,130 @@
+//! `'connector' = 'registered'`: tables whose rows a Rust program hands over.
+//!
+//! [`Session::register_source`](super::Session::register_source) gives a name to something that makes
+//! sources; a table names it: `WITH ('connector' = 'registered', 'source' = 'clicks')`. Each job that
+//! reads the table gets a source of its own.
+//!
+//! **Invariant:** what the engine sees has the table's columns: every batch is compared with the
+//! declaration, in number, types, and NULLs, and only then cut to the columns that a query needs.
+//!
+//! Such a table cannot be written to; results of a SELECT go to the session's observer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use thalweg_connectors::options::{Known, Options, near_miss};
+use thalweg_core::connector::{TableRequest, Waker};
+use thalweg_core::{Error, Result, Source, SourceBatch, SourcePoll};
+
+/// Makes a source for each job.
+pub(super) type SourceMaker = Arc<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
+
+/// The option `connector` of such tables.
+pub(super) const CONNECTOR: &str = "registered";
+
+const KNOWN: Known = Known { options: &["connector", "source"], unsupported: &[] };
+
+/// The sources of a session by name.
+#[derive(Default)]
+pub(super) struct RegisteredSources {
+    makers: BTreeMap<String, SourceMaker>,
+}
+
+impl RegisteredSources {
+    /// Adds one, in place of any of the same name.
+    pub(super) fn add(&mut self, name: &str, maker: SourceMaker) {
+        self.makers.insert(name.to_owned(), maker);
+    }
+
+    /// What makes the sources of a table.
+    pub(super) fn find(&self, request: &TableRequest, as_sink: bool) -> Result<SourceMaker> {
+        let options = Options::checked(request, &KNOWN)?;
+        let table = &request.table;
+        if as_sink {
+            return Err(Error::plan(format!(
+                "table {table} cannot be written to: connector 'registered' only gives rows"
+            ))
+            .hint("take the rows of a SELECT, or write to a table of another connector"));
+        }
+        if let Some((key, _)) = request.metadata.first() {
+            return Err(options.conflict(&format!("there is no metadata '{key}'")));
+        }
+        let name = options.required("source")?;
+        self.makers.get(name).cloned().ok_or_else(|| {
+            let error = Error::plan(format!("table {table}: no source '{name}' is registered"));
+            let known = || self.makers.keys().map(String::as_str);
+            error.hint(match near_miss(name, known()) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None if self.makers.is_empty() => {
+                    "a Rust program registers it with Session::register_source".to_owned()
+                }
+                None => format!("there are {}", known().collect::<Vec<_>>().join(", ")),
+            })
+        })
+    }
+}
+
+/// A source whose batches are held to the table's declaration and cut to what is needed.
+pub(super) struct CheckedSource {
+    inner: Box<dyn Source>,
+    table: String,
+    declared: SchemaRef,
+    projection: Option<Vec<usize>>,
+}
+
+impl CheckedSource {
+    /// The source of a table.
+    pub(super) fn new(inner: Box<dyn Source>, request: &TableRequest) -> Self {
+        CheckedSource {
+            inner,
+            table: request.table.clone(),
+            declared: request.schema.arrow(),
+            projection: request.projection.clone(),
+        }
+    }
+
+    fn checked(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = batch.columns().to_vec();
+        // Checks number, types, and NULLs where there must be none.
+        let batch = RecordBatch::try_new(self.declared.clone(), columns).map_err(|error| {
+            let table = &self.table;
+            Error::data(format!("table {table}: what its registered source gives differs: {error}"))
+                .hint("its batches must have the columns that CREATE TABLE declares")
+        })?;
+        Ok(match &self.projection {
+            Some(columns) => batch.project(columns)?,
+            None => batch,
+        })
+    }
+}
+
+impl Source for CheckedSource {
+    fn name(&self) -> String {
+        self.table.clone()
+    }
+    fn start(&mut self, waker: Waker) -> Result<()> {
+        self.inner.start(waker)
+    }
+    fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
+        Ok(match self.inner.poll(rows_max)? {
+            SourcePoll::Batch(SourceBatch { batch, origin }) => {
+                SourcePoll::Batch(SourceBatch { batch: self.checked(&batch)?, origin })
+            }
+            other => other,
+        })
+    }
+    fn is_bounded(&self) -> bool {
+        self.inner.is_bounded()
+    }
+    fn stop(&mut self) {
+        self.inner.stop();
+    }
+    fn buffered_bytes(&self) -> usize {
+        self.inner.buffered_bytes()
+    }
+    fn bad_rows(&self) -> u64 {
+        self.inner.bad_rows()
+    }
+}
