@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use thalweg_connectors::output;
 
+use super::bench::BenchArguments;
+
 const EXAMPLES: &str = "\
 Examples:
   thalweg run delays.sql                        run the statements of a file
@@ -56,6 +58,8 @@ an error, 1 (with --flink) Thalweg runs the file and Apache Flink would refuse i
 For each INSERT, statement set and SELECT: the logical plan with types and time attributes, and the
 stages that would run, with their keys, watermark rule and late policy. Nothing is opened.")]
     Explain(ExplainArguments),
+    /// Measure how fast known queries run on this machine
+    Bench(BenchArguments),
 }
 
 /// Where the statements come from and what they may touch.

@@ -7,6 +7,7 @@
 //! What statements do is decided in [`thalweg::session`]; nothing here knows SQL.
 
 mod arguments;
+mod bench;
 mod check;
 mod final_result;
 mod interrupt;
@@ -43,6 +44,7 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Validate(arguments) => check::validate(&arguments),
         Command::Explain(arguments) => check::explain(&arguments),
+        Command::Bench(arguments) => bench::bench(&arguments),
     };
     ExitCode::from(status)
 }
