@@ -1,5 +1,5 @@
-//! Floors of the statistics of each day: 15, 16 and 17. What a batch of bids changes leaves as the old rows
-//! and the new ones.
+//! Floors of the statistics of each day: 15, 16 and 17. As in the engine each bid changes its group: the old
+//! row is taken back, and the new one is written.
 
 use arrow_array::{Int64Array, StringViewArray};
 use hashbrown::{HashMap, HashTable};
@@ -27,24 +27,22 @@ struct Groups {
     /// For a group and a bidder (or auction) the bands that it was seen in, bit 3 for any.
     bidders: HashMap<(u32, i64), u8>,
     auctions: HashMap<(u32, i64), u8>,
-    /// Groups that the current batch has changed, and what they were before.
-    changed: Vec<(u32, Option<Counts>)>,
-    is_changed: Vec<bool>,
+    /// Rows that are to be written: the group, and its counts before or after a bid.
+    rows: Vec<(u32, Counts)>,
 }
 
 impl Groups {
     fn add(&mut self) -> u32 {
         self.counts.push([0; 12]);
         self.minutes.push(0);
-        self.is_changed.push(false);
         self.counts.len() as u32 - 1
     }
 
     #[inline]
     fn bid(&mut self, group: u32, bidder: i64, auction: i64, price: i64) {
         let counts = &mut self.counts[group as usize];
-        if !std::mem::replace(&mut self.is_changed[group as usize], true) {
-            self.changed.push((group, (counts[0] > 0).then_some(*counts)));
+        if counts[0] > 0 {
+            self.rows.push((group, *counts));
         }
         let band = band(price);
         counts[0] += 1;
@@ -56,16 +54,12 @@ impl Groups {
             counts[first + 1 + band] += i64::from(*bits >> band & 1 == 0);
             *bits |= 1 << band | 8;
         }
+        self.rows.push((group, *counts));
     }
 
-    /// Writes what has changed, columns of numbers and one of text; how many rows.
+    /// Writes what the bids of a batch have changed, columns of numbers and one of text; how many rows.
     fn write<'n>(&mut self, name: impl Fn(u32) -> &'n str) -> u64 {
-        let mut rows: Vec<(u32, Counts)> = Vec::with_capacity(self.changed.len() * 2);
-        for (group, before) in self.changed.drain(..) {
-            rows.extend(before.map(|before| (group, before)));
-            rows.push((group, self.counts[group as usize]));
-            self.is_changed[group as usize] = false;
-        }
+        let rows = std::mem::take(&mut self.rows);
         for column in 0..12 {
             let values = rows.iter().map(|(_, counts)| counts[column]);
             std::hint::black_box(Int64Array::from_iter_values(values));
@@ -139,21 +133,19 @@ pub fn query_17(inputs: &[Input]) -> Outcome {
     let mut ids: HashMap<(i64, i64), u32> = HashMap::new();
     let mut states: Vec<Prices> = Vec::new();
     let mut keys: Vec<i64> = Vec::new();
-    let mut is_changed: Vec<bool> = Vec::new();
     let mut rows_out = 0;
     for batch in 0..bids.batches.len() {
-        let mut changed: Vec<(u32, Option<Prices>)> = Vec::new();
+        let mut rows: Vec<(u32, Prices)> = Vec::with_capacity(prices[batch].len() * 2);
         for row in 0..prices[batch].len() {
             let key = (auctions[batch][row], times[batch][row].div_euclid(DAY_MS));
             let id = *ids.entry(key).or_insert_with(|| {
                 states.push([0, 0, 0, 0, i64::MAX, i64::MIN, 0]);
                 keys.push(key.0);
-                is_changed.push(false);
                 states.len() as u32 - 1
             });
             let state = &mut states[id as usize];
-            if !std::mem::replace(&mut is_changed[id as usize], true) {
-                changed.push((id, (state[0] > 0).then_some(*state)));
+            if state[0] > 0 {
+                rows.push((id, *state));
             }
             let price = prices[batch][row];
             state[0] += 1;
@@ -161,12 +153,7 @@ pub fn query_17(inputs: &[Input]) -> Outcome {
             state[4] = state[4].min(price);
             state[5] = state[5].max(price);
             state[6] += price;
-        }
-        let mut rows: Vec<(u32, Prices)> = Vec::with_capacity(changed.len() * 2);
-        for (id, before) in changed {
-            rows.extend(before.map(|before| (id, before)));
-            rows.push((id, states[id as usize]));
-            is_changed[id as usize] = false;
+            rows.push((id, *state));
         }
         for column in 0..7 {
             let values = rows.iter().map(|(_, state)| state[column]);

@@ -56,18 +56,24 @@ pub fn query_4(inputs: &[Input]) -> Outcome {
             return;
         }
         let before = std::mem::replace(known, price);
-        let (sum, count) = averages.entry(category).or_insert((0, 0));
+        let average = averages.entry(category).or_insert((0, 0));
         let mut out = out.borrow_mut();
-        if *count > 0 {
-            out.0.push(category);
-            out.1.push(*sum / *count);
-        }
-        (*sum, *count) = match before {
-            i64::MIN => (*sum + price, *count + 1),
-            before => (*sum + price - before, *count),
+        let mut change = |by: i64, count: i64| {
+            let old = (average.1 > 0).then(|| average.0 / average.1);
+            *average = (average.0 + by, average.1 + count);
+            let new = (average.1 > 0).then(|| average.0 / average.1);
+            if old != new {
+                for value in old.into_iter().chain(new) {
+                    out.0.push(category);
+                    out.1.push(value);
+                }
+            }
         };
-        out.0.push(category);
-        out.1.push(*sum / *count);
+        // The old price of the auction is taken back before the new one counts, as the engine does.
+        if before != i64::MIN {
+            change(-before, -1);
+        }
+        change(price, 1);
     };
     bids_in_time(inputs, meet, || {
         let (categories, averages) = std::mem::take(&mut *out.borrow_mut());
