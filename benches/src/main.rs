@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml [-- WORKLOAD…] [--repeat N] [--scale F]
+//! cargo run --release --manifest-path benches/Cargo.toml -- nexmark [QUERY…]      see [`nexmark`]
 //! ```
 //! Every run alternates: the floor, the engine with one worker, the engine with two. Each line of
 //! the output is a JSON object of one measurement; a table of medians follows. Rates are input
@@ -12,6 +13,7 @@ mod data;
 mod engine;
 mod floor;
 mod latency;
+mod nexmark;
 mod source;
 mod words;
 
@@ -65,6 +67,10 @@ fn settings() -> Settings {
 }
 
 fn main() {
+    let mut arguments = std::env::args().skip(1).peekable();
+    if arguments.next_if(|first| first == "nexmark").is_some() {
+        return nexmark::main(arguments);
+    }
     let settings = settings();
     let wanted = |name: &str| {
         settings.workloads.is_empty() || settings.workloads.iter().any(|workload| workload == name)
@@ -159,12 +165,17 @@ fn row_by_row(settings: &Settings) {
     };
     let ordered = || How::workers(1).in_arrival_order();
     let (closures, expressions) = (engine::chain_of_closures, engine::chain_of_expressions);
-    report(settings, "row-by-row", "rows", vec![
-        ("closures, epoch", Box::new(move || run(closures, How::workers(1)))),
-        ("closures, arrival", Box::new(move || run(closures, ordered()))),
-        ("expressions, epoch", Box::new(move || run(expressions, How::workers(1)))),
-        ("expressions, arrival", Box::new(move || run(expressions, ordered()))),
-    ]);
+    report(
+        settings,
+        "row-by-row",
+        "rows",
+        vec![
+            ("closures, epoch", Box::new(move || run(closures, How::workers(1)))),
+            ("closures, arrival", Box::new(move || run(closures, ordered()))),
+            ("expressions, epoch", Box::new(move || run(expressions, How::workers(1)))),
+            ("expressions, arrival", Box::new(move || run(expressions, ordered()))),
+        ],
+    );
 }
 
 /// Four sorted inputs of three 8-byte columns, merged by time: runs of 100 rows, and row by row.
@@ -185,10 +196,15 @@ fn merge_by_time(settings: &Settings) {
             assert_eq!(read, events, "every row comes out once");
             (events, totals.get().1 as u64)
         };
-        report(settings, workload, "rows", vec![
-            ("union, epoch", Box::new(|| merged(OrderContract::Epoch))),
-            ("merge, event_time", Box::new(|| merged(OrderContract::EventTime))),
-        ]);
+        report(
+            settings,
+            workload,
+            "rows",
+            vec![
+                ("union, epoch", Box::new(|| merged(OrderContract::Epoch))),
+                ("merge, event_time", Box::new(|| merged(OrderContract::EventTime))),
+            ],
+        );
     }
 }
 
@@ -209,13 +225,21 @@ fn wordcount(settings: &Settings) {
         assert_eq!(totals.get().1 as u64, words * 30, "the counts of all windows");
         (words, totals.get().2)
     };
-    report(settings, "wordcount", "words", vec![
-        ("floor: fused split and count", Box::new(|| floor::wordcount(&input.batches, input.laps))),
-        ("engine, 1 worker", Box::new(|| run(How::workers(1)))),
-        ("engine, 2 workers", Box::new(|| run(How::workers(2)))),
-        ("arrival, 1 worker", Box::new(|| run(How::workers(1).in_arrival_order()))),
-        ("arrival, 2 workers", Box::new(|| run(How::workers(2).in_arrival_order()))),
-    ]);
+    report(
+        settings,
+        "wordcount",
+        "words",
+        vec![
+            (
+                "floor: fused split and count",
+                Box::new(|| floor::wordcount(&input.batches, input.laps)),
+            ),
+            ("engine, 1 worker", Box::new(|| run(How::workers(1)))),
+            ("engine, 2 workers", Box::new(|| run(How::workers(2)))),
+            ("arrival, 1 worker", Box::new(|| run(How::workers(1).in_arrival_order()))),
+            ("arrival, 2 workers", Box::new(|| run(How::workers(2).in_arrival_order()))),
+        ],
+    );
 }
 
 fn filter_project(settings: &Settings, input: &Input) {
@@ -226,13 +250,18 @@ fn filter_project(settings: &Settings, input: &Input) {
         (events, totals.get().1 as u64)
     };
     let floor = || (events, floor::filter_project(&input.batches, input.laps, ABOVE).1 as u64);
-    report(settings, "filter-project", "rows", vec![
-        ("floor: one loop", Box::new(floor)),
-        ("engine, 1 worker", Box::new(|| run(How::workers(1)))),
-        ("engine, 2 workers", Box::new(|| run(How::workers(2)))),
-        ("arrival, 1 worker", Box::new(|| run(How::workers(1).in_arrival_order()))),
-        ("arrival, 2 workers", Box::new(|| run(How::workers(2).in_arrival_order()))),
-    ]);
+    report(
+        settings,
+        "filter-project",
+        "rows",
+        vec![
+            ("floor: one loop", Box::new(floor)),
+            ("engine, 1 worker", Box::new(|| run(How::workers(1)))),
+            ("engine, 2 workers", Box::new(|| run(How::workers(2)))),
+            ("arrival, 1 worker", Box::new(|| run(How::workers(1).in_arrival_order()))),
+            ("arrival, 2 workers", Box::new(|| run(How::workers(2).in_arrival_order()))),
+        ],
+    );
 }
 
 fn count_per_key(settings: &Settings, input: &Input) {
@@ -243,17 +272,23 @@ fn count_per_key(settings: &Settings, input: &Input) {
         (events, totals.get().2)
     };
     let mut variants: Vec<Variant<'_>> = vec![
-        ("floor: hash table", Box::new(|| (events, floor::count_per_key(&input.batches, input.laps).1))),
+        (
+            "floor: hash table",
+            Box::new(|| (events, floor::count_per_key(&input.batches, input.laps).1)),
+        ),
         ("engine, 1 worker", Box::new(|| run(How::workers(1)))),
         ("engine, 2 workers", Box::new(|| run(How::workers(2)))),
         ("arrival, 1 worker", Box::new(|| run(How::workers(1).in_arrival_order()))),
         ("arrival, 2 workers", Box::new(|| run(How::workers(2).in_arrival_order()))),
     ];
     #[cfg(feature = "datafusion")]
-    variants.insert(1, (
-        "floor: DataFusion interning and count",
-        Box::new(|| (events, floor::count_per_key_datafusion(&input.batches, input.laps).1)),
-    ));
+    variants.insert(
+        1,
+        (
+            "floor: DataFusion interning and count",
+            Box::new(|| (events, floor::count_per_key_datafusion(&input.batches, input.laps).1)),
+        ),
+    );
     report(settings, "count-per-key", "rows", std::mem::take(&mut variants));
 }
 

@@ -24,6 +24,7 @@
 //! Words, promises about order and the meaning of lateness are explained in `docs/concepts.md`.
 //! This crate wires the others together: it holds no operator, no connector and no scheduling.
 
+pub mod bench;
 pub mod interleaving;
 pub mod pipeline;
 pub mod rows;

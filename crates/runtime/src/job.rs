@@ -363,6 +363,8 @@ pub struct Report {
     pub passage: Option<LatencyPercentiles>,
     /// The most that rows in flight and state took, in bytes.
     pub peak_bytes: usize,
+    /// The most that state alone took, in bytes.
+    pub state_peak_bytes: usize,
     /// True if the job was stopped before its inputs ended.
     pub cancelled: bool,
 }

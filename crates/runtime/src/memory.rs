@@ -20,6 +20,7 @@ pub struct MemoryAccount {
     in_flight_bytes: AtomicI64,
     state_bytes: AtomicI64,
     peak_bytes: AtomicUsize,
+    state_peak_bytes: AtomicUsize,
 }
 
 /// How much a source may bring at the moment.
@@ -42,6 +43,7 @@ impl MemoryAccount {
             in_flight_bytes: AtomicI64::new(0),
             state_bytes: AtomicI64::new(0),
             peak_bytes: AtomicUsize::new(0),
+            state_peak_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -54,8 +56,9 @@ impl MemoryAccount {
     /// Bytes by which an operator's state grew.
     pub fn add_state(&self, bytes: i64) {
         let state = self.state_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let total = state.max(0) as usize + self.in_flight_bytes();
-        self.peak_bytes.fetch_max(total, Ordering::Relaxed);
+        let state = state.max(0) as usize;
+        self.peak_bytes.fetch_max(state + self.in_flight_bytes(), Ordering::Relaxed);
+        self.state_peak_bytes.fetch_max(state, Ordering::Relaxed);
     }
 
     /// Bytes in flight.
@@ -71,6 +74,11 @@ impl MemoryAccount {
     /// The most that was ever in use.
     pub fn peak_bytes(&self) -> usize {
         self.peak_bytes.load(Ordering::Relaxed).max(self.in_flight_bytes() + self.state_bytes())
+    }
+
+    /// The most that operators ever kept.
+    pub fn state_peak_bytes(&self) -> usize {
+        self.state_peak_bytes.load(Ordering::Relaxed)
     }
 
     /// The limit.
@@ -151,7 +159,9 @@ mod tests {
         assert_eq!(account.pressure(), Pressure::Low);
         account.add_state(4001);
         assert!(account.is_exhausted());
+        account.add_state(-4000);
         assert_eq!(account.peak_bytes(), 4001);
+        assert_eq!((account.state_peak_bytes(), account.state_bytes()), (4001, 1));
     }
 
     #[test]

@@ -8,6 +8,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use thalweg_connectors::output;
 use thalweg_plan::explain::ExplainFormat;
 
+use super::bench::BenchArguments;
+
 const EXAMPLES: &str = "\
 Examples:
   thalweg run delays.sql                        run the statements of a file
@@ -67,6 +69,8 @@ Examples:
   thalweg completions zsh  > ~/.zfunc/_thalweg
   thalweg completions fish > ~/.config/fish/completions/thalweg.fish")]
     Completions(CompletionArguments),
+    /// Measure how fast known queries run on this machine
+    Bench(BenchArguments),
 }
 
 /// Where the statements come from and what they may touch.

@@ -7,6 +7,7 @@
 //! What statements do is decided in [`thalweg::session`]; nothing here knows SQL.
 
 mod arguments;
+mod bench;
 mod check;
 mod final_result;
 mod interrupt;
@@ -45,6 +46,7 @@ pub fn main() -> ExitCode {
         Command::Validate(arguments) => check::validate(&arguments),
         Command::Explain(arguments) => check::explain(&arguments),
         Command::Completions(arguments) => completions(&arguments),
+        Command::Bench(arguments) => bench::bench(&arguments),
     };
     ExitCode::from(status)
 }

@@ -208,6 +208,7 @@ mod tests {
             latency: None,
             passage: None,
             peak_bytes: 2048,
+            state_peak_bytes: 1024,
             cancelled: false,
         }
     }

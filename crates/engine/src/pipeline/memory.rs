@@ -18,6 +18,11 @@ impl MemorySource {
     pub fn new(schema: TableSchema, batches: Vec<RecordBatch>) -> Self {
         let columns = schema.len();
         assert!(batches.iter().all(|b| b.num_columns() == columns), "batches fit the schema");
+        MemorySource::replay(batches)
+    }
+
+    /// A source of batches that another source has made.
+    pub(crate) fn replay(batches: Vec<RecordBatch>) -> Self {
         MemorySource { batches: batches.into(), offset: 0 }
     }
 }

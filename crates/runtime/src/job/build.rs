@@ -351,6 +351,7 @@ pub(crate) fn report(job: &Job) -> Report {
         latency: job.latency.percentiles(),
         passage: job.passage.percentiles(),
         peak_bytes: job.memory.peak_bytes(),
+        state_peak_bytes: job.memory.state_peak_bytes(),
         cancelled,
     }
 }

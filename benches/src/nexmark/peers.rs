@@ -1,0 +1,135 @@
+//! Other engines over the same events (preset `peer`), in turn with this one.
+//!
+//! `THALWEG_PEERS` names a folder with a script `run.sh CLASS key=value…`, where CLASS is `HzMain` or
+//! `FlinkMain`. It runs a query once to warm up and then as often as asked for, checks its results, and
+//! prints a line `THROUGHPUT … median=M M/s … rows=N … result=ok …`. Without it the engine runs alone, and the
+//! table says so. The number of rows must agree.
+//!
+//! A peer makes its events while it runs (210 million a second, which costs it little); it is warm when
+//! it is measured.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use thalweg::bench::{Benchmark, Preset, find};
+
+use super::{Settings, engine};
+
+/// What can be compared.
+pub const QUERIES: [&str; 5] = ["peer-q5s500", "peer-q5s10", "peer-q7", "peer-q8", "peer-session"];
+
+/// Another engine: its class, and what it is told for a query; `None` where it has no such query.
+struct Peer {
+    name: &'static str,
+    class: &'static str,
+    argument: fn(&str) -> Option<&'static str>,
+}
+
+const PEERS: [Peer; 2] = [
+    Peer { name: "Hazelcast", class: "HzMain", argument: |_| Some("check=1") },
+    Peer {
+        name: "Flink",
+        class: "FlinkMain",
+        // The faster of its two ways to count in sliding windows.
+        argument: |query| match query {
+            "q5s10" => None,
+            "q5s500" => Some("variant=twostep"),
+            _ => Some("variant=window"),
+        },
+    },
+];
+
+/// What a peer said.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Said {
+    million_per_second: f64,
+    rows: u64,
+}
+
+/// Runs a query here and there in turn; lines of the table.
+pub fn measure(name: &str, settings: &Settings) -> Vec<String> {
+    let query = name.trim_start_matches("peer-");
+    let found = find(Preset::Peer, query).unwrap_or_else(|error| panic!("{error}"));
+    let benchmark = Benchmark::new(found, &settings.options(Preset::Peer));
+    let mut benchmark = benchmark.unwrap_or_else(|error| panic!("{name}: {error}"));
+    let folder = std::env::var_os("THALWEG_PEERS").map(PathBuf::from);
+    let (mut own, mut per_core, mut theirs) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+    for repetition in 0..=settings.repeat {
+        let (run, outcome) = engine(&mut benchmark);
+        if repetition == 0 {
+            continue;
+        }
+        let rate = |time: std::time::Duration| settings.events as f64 / time.as_secs_f64() / 1e6;
+        own.push(rate(run.elapsed));
+        per_core.push(rate(run.processor_time));
+        println!("{name}: here {:.2} M events/s, {} rows", rate(run.elapsed), outcome.rows_left);
+        for (peer, said) in PEERS.iter().zip(&mut theirs) {
+            let Some((folder, argument)) = folder.as_ref().zip((peer.argument)(query)) else {
+                continue;
+            };
+            let one = ask(folder, peer, query, argument, settings);
+            println!("{name}: {} {one:?}", peer.name);
+            assert_eq!(one.rows, outcome.rows_left, "{name}: rows of {}", peer.name);
+            said.push(one.million_per_second);
+        }
+    }
+    let (here, per_core) = (median(&mut own), median(&mut per_core));
+    let other = |(peer, said): (&Peer, &mut Vec<f64>)| match said.as_slice() {
+        [] if folder.is_none() => format!("{} skipped: THALWEG_PEERS is not set |", peer.name),
+        [] => format!("{} has no such query |", peer.name),
+        _ => {
+            let there = median(said);
+            format!("{} {there:.2} ({:.1} times) |", peer.name, here / there)
+        }
+    };
+    let others: Vec<String> = PEERS.iter().zip(&mut theirs).map(other).collect();
+    vec![format!("| {name} | {here:.2} per s | {per_core:.2} per core | {}", others.join(" "))]
+}
+
+fn ask(
+    folder: &std::path::Path,
+    peer: &Peer,
+    query: &str,
+    argument: &str,
+    settings: &Settings,
+) -> Said {
+    let (events, workers) = (settings.events, settings.workers);
+    let output = Command::new(folder.join("run.sh"))
+        .args([peer.class, "mode=throughput", "runs=1", argument])
+        .args([format!("par={workers}"), format!("q={query}"), format!("n={events}")])
+        .arg(format!("warm={}", events / 2))
+        .output()
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.join("run.sh").display()));
+    let text = String::from_utf8_lossy(&output.stdout);
+    said(&text).unwrap_or_else(|| {
+        panic!("{} said\n{text}{}", peer.name, String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+/// Reads a peer's line; `None` unless it found its own results right.
+fn said(text: &str) -> Option<Said> {
+    let line = text.lines().find(|line| line.starts_with("THROUGHPUT"))?;
+    let field = |name: &str| line.split_whitespace().find_map(|word| word.strip_prefix(name));
+    field("result=").filter(|&result| result == "ok")?;
+    Some(Said {
+        million_per_second: field("median=")?.parse().ok()?,
+        rows: field("rows=")?.parse().ok()?,
+    })
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_whose_result_is_wrong_has_said_nothing() {
+        let line = "THROUGHPUT HZ q7 par=2 n=100 evrate=10 median=6.690 M/s runs=[ 6.690 ] rows=3 result=ok load=1";
+        assert_eq!(said(line), Some(Said { million_per_second: 6.69, rows: 3 }));
+        assert_eq!(said(&line.replace("=ok", "=WRONG")), None);
+    }
+}

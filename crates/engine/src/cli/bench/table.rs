@@ -1,0 +1,129 @@
+//! Measurements as a table for people, and as lines of JSON for programs.
+
+use std::time::Duration;
+
+use thalweg::bench::{BenchOptions, Measurement};
+
+use crate::cli::units;
+
+/// What became of a query.
+pub enum Outcome {
+    /// It ran.
+    Measured(Measurement),
+    /// It can't run, and nobody asked for it by name: its name and why.
+    PassedOver(&'static str, String),
+}
+
+/// A heading, and what stands below it.
+type TableColumn = (&'static str, fn(&Measurement) -> String);
+
+const COLUMNS: [TableColumn; 8] = [
+    ("query", |run| run.query.to_owned()),
+    ("rows in", |run| units::count(run.rows_in)),
+    ("seconds", |run| format!("{:.2}", run.elapsed.as_secs_f64())),
+    ("rows/s", |run| units::short_count(run.rows_per_second())),
+    ("per core", |run| units::short_count(run.rows_per_processor_second())),
+    ("rows out", |run| units::count(run.rows_out)),
+    ("state", |run| units::bytes(run.state_peak_bytes)),
+    ("memory", |run| run.resident_peak_bytes.map_or("-".to_owned(), units::bytes)),
+];
+
+const LATENCIES: [TableColumn; 4] = [
+    ("p50", |run| latency(run, |l| l.p50_us)),
+    ("p99", |run| latency(run, |l| l.p99_us)),
+    ("p99.9", |run| latency(run, |l| l.p999_us)),
+    ("slowest", |run| latency(run, |l| l.max_us)),
+];
+
+const FINGERPRINT: TableColumn = ("result", |run| match run.fingerprint {
+    Some(fingerprint) => format!("{fingerprint:016x}"),
+    None => "-".to_owned(),
+});
+
+fn latency(
+    run: &Measurement,
+    of: fn(&thalweg_runtime::metrics::LatencyPercentiles) -> u64,
+) -> String {
+    let latency = run.latency.as_ref().map(of);
+    latency.map_or("-".to_owned(), |us| units::duration(Duration::from_micros(us)))
+}
+
+/// All outcomes as a table, with what holds for all of them on top.
+pub fn table(outcomes: &[Outcome], options: &BenchOptions) -> String {
+    let mut columns = COLUMNS.to_vec();
+    columns.extend(options.rate.iter().flat_map(|_| LATENCIES));
+    columns.extend(options.check.then_some(FINGERPRINT));
+    let cells = |outcome: &Outcome| match outcome {
+        Outcome::Measured(run) => columns.iter().map(|(_, cell)| cell(run)).collect(),
+        Outcome::PassedOver(name, why) => vec![(*name).to_owned(), format!("passed over: {why}")],
+    };
+    let rows: Vec<Vec<String>> = outcomes.iter().map(cells).collect();
+    let full = || rows.iter().filter(|row| row.len() == columns.len());
+    let width = |(place, (heading, _)): (usize, &TableColumn)| {
+        full()
+            .map(|row| row[place].chars().count())
+            .chain([heading.len()])
+            .max()
+            .unwrap_or_default()
+    };
+    let widths: Vec<usize> = columns.iter().enumerate().map(width).collect();
+    let headings = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    let mut output = format!("{}\n", head(options));
+    for row in std::iter::once(&headings).chain(&rows) {
+        output.push_str(&line(row, &widths));
+    }
+    output
+}
+
+fn head(options: &BenchOptions) -> String {
+    let BenchOptions { preset, order, .. } = options;
+    let events = units::count(options.events);
+    let rate = options.rate.map(|rate| format!(", {} a second", units::count(rate)));
+    let workers = match options.workers {
+        Some(1) => "1 worker".to_owned(),
+        Some(workers) => format!("{workers} workers"),
+        None => "a worker for each core".to_owned(),
+    };
+    format!(
+        "{events} events of preset {preset}{}, {workers}, order {order}",
+        rate.unwrap_or_default()
+    )
+}
+
+/// The name to the left, numbers to the right; what is no row of the table goes on to the right.
+fn line(cells: &[String], widths: &[usize]) -> String {
+    let is_row = cells.len() == widths.len();
+    let padded = cells.iter().zip(widths).enumerate().map(|(place, (cell, &width))| {
+        if place == 0 || !is_row { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+    });
+    format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
+}
+
+/// A run as a line of JSON. Times are in seconds, sizes in bytes, latencies in microseconds.
+pub fn json(run: &Measurement, options: &BenchOptions) -> String {
+    let number = |value: Option<u64>| value.map_or("null".to_owned(), |value| value.to_string());
+    let latency = run.latency.as_ref();
+    let fingerprint = run.fingerprint.map_or("null".to_owned(), |f| format!("\"{f:016x}\""));
+    let fields = [
+        ("query", format!("\"{}\"", run.query)),
+        ("preset", format!("\"{}\"", options.preset)),
+        ("order", format!("\"{}\"", options.order)),
+        ("workers", number(options.workers.map(|workers| workers as u64))),
+        ("rate", number(options.rate)),
+        ("events", run.events.to_string()),
+        ("rows_in", run.rows_in.to_string()),
+        ("rows_out", run.rows_out.to_string()),
+        ("rows_taken_back", run.rows_taken_back.to_string()),
+        ("seconds", format!("{:.6}", run.elapsed.as_secs_f64())),
+        ("processor_seconds", format!("{:.6}", run.processor_time.as_secs_f64())),
+        ("state_peak_bytes", run.state_peak_bytes.to_string()),
+        ("resident_peak_bytes", number(run.resident_peak_bytes.map(|bytes| bytes as u64))),
+        ("latency_p50_us", number(latency.map(|l| l.p50_us))),
+        ("latency_p99_us", number(latency.map(|l| l.p99_us))),
+        ("latency_p999_us", number(latency.map(|l| l.p999_us))),
+        ("latency_max_us", number(latency.map(|l| l.max_us))),
+        ("fingerprint", fingerprint),
+    ];
+    let fields = fields.map(|(name, value)| format!("\"{name}\":{value}"));
+    format!("{{{}}}\n", fields.join(","))
+}
