@@ -177,7 +177,8 @@ impl Grammar<'_> {
 
     /// Several sets of these keys, or nothing.
     pub fn maybe_sets(&mut self, keys: &[Sql]) -> Option<Sql> {
-        let is_repeated = |key: &Sql| keys.iter().filter(|other| other.ours == key.ours).count() > 1;
+        let is_repeated =
+            |key: &Sql| keys.iter().filter(|other| other.ours == key.ours).count() > 1;
         if keys.is_empty() || keys.iter().any(is_repeated) || self.dice.percent(60) {
             return None;
         }

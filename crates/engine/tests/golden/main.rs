@@ -161,8 +161,7 @@ error_cases! {
     window_on_retract_input_fails: Planning, ["column mt", "'mt'", "GROUP BY"];
 }
 
-later_cases! {
-}
+later_cases! {}
 
 /// A case that is in no list would silently not be tested.
 #[test]

@@ -15,7 +15,7 @@
 //! condition count from 0, those of measures stand behind the keys.
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr, Ident};
-use thalweg_core::{ColumnType, Error, Result};
+use thalweg_core::{Error, Result};
 use thalweg_expr::{Expr, Scalar, build};
 use thalweg_operators::pattern::{End, Pattern, PatternValue, Variable};
 
@@ -190,7 +190,8 @@ impl<'a> PatternNames<'a> {
         if self.row.is_some() {
             return Err(Error::plan(format!("{name} can't stand inside of FIRST or LAST")));
         }
-        if super::aggregate::is_distinct(call)? {
+        let treatment = super::aggregate::treatment(call, name)?;
+        if treatment.distinct {
             return Err(Error::unsupported(format!(
                 "{name}(DISTINCT …) is not supported in MATCH_RECOGNIZE, nor is it in Flink"
             )));
@@ -208,8 +209,8 @@ impl<'a> PatternNames<'a> {
         }
         let variable = self.seen.first().copied().flatten();
         self.seen = around;
-        let types: Vec<ColumnType> = arguments.iter().map(|a| a.column_type.clone()).collect();
-        let (function, column_type) = binder.resolve_aggregate(name, false, &types)?;
+        let (function, column_type) =
+            binder.resolve_aggregate(name, false, treatment.skips_nulls, &arguments)?;
         let argument = arguments.into_iter().next();
         Ok(self.value(PatternValue::Aggregate { variable, function, argument, column_type }))
     }

@@ -23,8 +23,9 @@ use super::near::did_you_mean;
 use super::order::sort_key;
 use super::scope::{Scope, name_parts};
 use super::spans::{ident_span, span_of};
-use super::window::check_rowtime;
+use super::window::check_time;
 use super::{Binder, Context, unsupported};
+use crate::catalog::RuntimeMode;
 use crate::logical::{Field, LogicalKind, LogicalPlan};
 use crate::parser::WITHIN;
 
@@ -56,7 +57,8 @@ impl Binder<'_> {
         let Source { node: input, scope } = self.bind_factor(table, context)?;
         let keys = partition_by.iter().map(|key| column(&scope, key, "PARTITION BY"));
         let keys = keys.collect::<Result<Vec<usize>>>()?;
-        let (rowtime, ties) = order(&scope, order_by).map_err(|e| e.at(span_of(factor)))?;
+        let (rowtime, ties) =
+            order(&scope, order_by, self.mode()).map_err(|e| e.at(span_of(factor)))?;
         let mut variables = variables(pattern).map_err(|e| e.at(span_of(factor)))?;
         let (within_ms, definitions) = self.within(symbols)?;
         self.define(&scope, &mut variables, definitions)?;
@@ -158,6 +160,7 @@ fn column(scope: &Scope, expr: &sql::Expr, clause: &str) -> Result<usize> {
 fn order(
     scope: &Scope,
     items: &[sql::OrderByExpr],
+    mode: RuntimeMode,
 ) -> Result<(usize, Vec<thalweg_operators::sort::SortKey>)> {
     let Some((first, rest)) = items.split_first() else {
         return Err(Error::plan("MATCH_RECOGNIZE needs ORDER BY a row time")
@@ -170,7 +173,11 @@ fn order(
         )));
     }
     let rowtime = column(scope, &first.expr, "ORDER BY")?;
-    check_rowtime(&scope.fields[rowtime], "MATCH_RECOGNIZE").map_err(at)?;
+    if scope.fields[rowtime].time.is_proctime() {
+        return Err(at(unsupported::later("MATCH_RECOGNIZE in the order of the processing time")
+            .hint("use a row time: a column with WATERMARK FOR")));
+    }
+    check_time(&scope.fields[rowtime], "MATCH_RECOGNIZE", mode).map_err(at)?;
     if sort_key(first, rowtime).descending {
         return Err(at(Error::plan("MATCH_RECOGNIZE goes by ascending row time")
             .hint("leave out DESC: later rows come later")));

@@ -128,8 +128,7 @@ impl Scope {
         let is_column =
             |r: &Relation| self.positions(r.start..r.start + r.len, &second.value).next().is_some();
         let mut named = self.relations.iter().filter(|r| r.alias.as_ref() == Some(&first.value));
-        let is_row =
-            |i: usize| matches!(self.fields[i].column_type.data_type, DataType::Row(_));
+        let is_row = |i: usize| matches!(self.fields[i].column_type.data_type, DataType::Row(_));
         if !named.any(is_column) && self.positions(0..self.fields.len(), &first.value).any(is_row) {
             return Ok((self.resolve_bare(first)?, &parts[1..]));
         }
