@@ -15,7 +15,7 @@ use thalweg_operators::aggregate::UserAggregate;
 use crate::ast::{Insert, Name, Query, Statement, StatementKind};
 use crate::bind::functions::AGGREGATES;
 use crate::bind::{Binder, UserAggregates};
-use crate::catalog::{self, Catalog, Settings, TextRows};
+use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
 use crate::explain::explain;
 use crate::logical::changes::Changes;
 use crate::physical::{self, LateData, Output, PhysicalPlan, PlanEnvironment, Target};
@@ -188,7 +188,7 @@ impl Planner {
         let binder = Binder::new(&self.catalog, &session, &self.aggregates);
         let node = binder.bind_result(query)?;
         let environment = self.environment(&binder, &session, dry_run)?;
-        let has_updates = Changes::of(std::slice::from_ref(&node))
+        let has_updates = Changes::of(std::slice::from_ref(&node), self.settings().runtime_mode())
             .map_err(|e| e.at(query.span))?
             .has_updates(&node);
         let sink = make_sink(&ResultTable { schema: node.schema(), has_updates })?;
@@ -246,6 +246,7 @@ impl Planner {
             }
         };
         let skew = settings.max_future_skew();
+        let mode = settings.runtime_mode();
         Ok(PlanEnvironment {
             connectors: self.connectors.as_ref(),
             base_dir: self.options.base_dir.clone(),
@@ -254,8 +255,10 @@ impl Planner {
             clock: self.options.clock.clone(),
             parallelism: settings.workers().unwrap_or(self.options.workers),
             late,
-            state_ttl_ms: settings.state_ttl_ms(),
-            mini_batch: settings.mini_batch(),
+            mode,
+            // All that a result needs is kept, and nobody sees what comes in between.
+            state_ttl_ms: settings.state_ttl_ms().filter(|_| mode == RuntimeMode::Streaming),
+            mini_batch: settings.mini_batch() || mode == RuntimeMode::Batch,
             order: settings.order(),
             allows_nondeterministic: settings.allows_nondeterministic(),
             undecided: binder.undecided_functions(),

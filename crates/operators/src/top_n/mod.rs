@@ -146,7 +146,7 @@ fn check_columns(input: &TableSchema, mut columns: impl Iterator<Item = usize>) 
 }
 
 /// Rows by the hash of their key.
-fn route_by_keys(bundle: &Bundle, keys: &[usize], partitions: usize) -> Result<Route> {
+pub(crate) fn route_by_keys(bundle: &Bundle, keys: &[usize], partitions: usize) -> Result<Route> {
     if keys.is_empty() || partitions == 1 {
         return Ok(route_to_first(bundle, partitions));
     }

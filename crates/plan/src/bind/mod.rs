@@ -43,7 +43,7 @@ use thalweg_expr::Session;
 use thalweg_operators::aggregate::{self as aggregate_functions, AggregateFunction, UserAggregate};
 
 use crate::ast::{Name, WindowCall};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, RuntimeMode};
 use crate::logical::{Node, TimeAttribute, WindowId};
 use table::ResolvedTable;
 pub use unsupported::later;
@@ -127,6 +127,10 @@ impl<'a> Binder<'a> {
                 Err(Error::plan(format!("{name} takes one argument, not {given}")))
             }
         }
+    }
+
+    fn mode(&self) -> RuntimeMode {
+        self.catalog.settings().runtime_mode()
     }
 
     /// A window of its own over a time column.
