@@ -56,6 +56,7 @@ pub struct WatermarkAssigner {
     /// How far the watermark is behind the row time, where that is constant.
     delay_ms: Option<i64>,
     needs_exact_watermarks: bool,
+    allows_null_times: bool,
     computed_schema: SchemaRef,
     /// The delivered schema seen last and what it becomes, so that equal batches share one.
     extended: Option<(SchemaRef, SchemaRef)>,
@@ -72,6 +73,7 @@ impl WatermarkAssigner {
             delay_ms: constant_delay_ms(&spec),
             spec,
             needs_exact_watermarks: false,
+            allows_null_times: false,
             extended: None,
             running: Watermark::MIN,
             taken: Watermark::MIN,
@@ -83,6 +85,14 @@ impl WatermarkAssigner {
     #[must_use]
     pub fn with_exact_watermarks(mut self, exact: bool) -> Self {
         self.needs_exact_watermarks = exact;
+        self
+    }
+
+    /// Lets rows without a time pass. For inputs whose watermark does not move: the time is a column
+    /// like any other there.
+    #[must_use]
+    pub fn with_null_times(mut self, allowed: bool) -> Self {
+        self.allows_null_times = allowed;
         self
     }
 
@@ -243,7 +253,9 @@ impl Assign for WatermarkAssigner {
     fn assign(&mut self, batch: SourceBatch, wall_ms: i64) -> Result<Assigned> {
         let SourceBatch { batch, origin } = batch;
         let batch = self.extend(batch, wall_ms)?;
-        self.refuse_null_rowtime(&batch, origin.as_ref())?;
+        if !self.allows_null_times {
+            self.refuse_null_rowtime(&batch, origin.as_ref())?;
+        }
         let (batch, quarantined) = self.quarantine(batch, wall_ms)?;
         let times = self.rowtime(&batch)?.values().clone();
         let exact_delay_ms = self.delay_ms.filter(|_| self.needs_exact_watermarks);

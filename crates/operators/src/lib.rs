@@ -7,6 +7,7 @@
 //! | [`join`] | two inputs |
 //! | [`group`], [`over`], [`top_n`] | aggregates without windows, over rows before, and first rows |
 //! | [`pattern`] | MATCH_RECOGNIZE |
+//! | [`final_rows`] | what is left of changes, in batch mode |
 //! | [`limit`], [`sort`], [`temporal_sort`] | LIMIT, ORDER BY at the end, ORDER BY row time |
 //! | [`mod@reference`] | the reference executor: the oracle of tests, written for clarity |
 //! | [`test_kit`] | drives an operator without the runtime, in many ways, and compares |
@@ -15,6 +16,7 @@ pub mod aggregate;
 pub mod assigner;
 pub mod chain;
 mod expiry;
+pub mod final_rows;
 pub mod group;
 pub mod join;
 pub mod keys;

@@ -15,9 +15,9 @@ use thalweg_operators::aggregate::UserAggregate;
 use crate::ast::{Insert, Name, Query, Statement, StatementKind};
 use crate::bind::functions::AGGREGATES;
 use crate::bind::{Binder, UserAggregates};
-use crate::catalog::{self, Catalog, Settings, TextRows};
 use crate::explain::graphviz::graphviz;
 use crate::explain::{ExplainFormat, explain};
+use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
 use crate::logical::changes::Changes;
 use crate::physical::{self, LateData, Output, PhysicalPlan, Places, PlanEnvironment, Target};
 
@@ -201,7 +201,7 @@ impl Planner {
         let binder = self.binder(&session);
         let node = binder.bind_result(query)?;
         let environment = self.environment(&binder, &session, dry_run)?;
-        let has_updates = Changes::of(std::slice::from_ref(&node))
+        let has_updates = Changes::of(std::slice::from_ref(&node), self.settings().runtime_mode())
             .map_err(|e| e.at(query.span))?
             .has_updates(&node);
         let sink = make_sink(&ResultTable { schema: node.schema(), has_updates })?;
@@ -267,14 +267,17 @@ impl Planner {
             }
         };
         let skew = settings.max_future_skew();
+        let mode = settings.runtime_mode();
         Ok(PlanEnvironment {
             places: self.places(),
             session,
             clock: self.options.clock.clone(),
             parallelism: settings.workers().unwrap_or(self.options.workers),
             late,
-            state_ttl_ms: settings.state_ttl_ms(),
-            mini_batch: settings.mini_batch(),
+            mode,
+            // All that a result needs is kept, and nobody sees what comes in between.
+            state_ttl_ms: settings.state_ttl_ms().filter(|_| mode == RuntimeMode::Streaming),
+            mini_batch: settings.mini_batch() || mode == RuntimeMode::Batch,
             order: settings.order(),
             allows_nondeterministic: settings.allows_nondeterministic(),
             undecided: binder.undecided_functions(),

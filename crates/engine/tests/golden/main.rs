@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+mod batch;
 mod ordered;
 
 const WORKER_COUNTS: [usize; 3] = [1, 2, 4];

@@ -233,7 +233,9 @@ impl<'a> Grouping<'a> {
         let span = self.group.span;
         let stripped = match &self.group.window {
             GroupWindow::None => return Ok((self.unwindowed(binder, input)?, layout)),
-            GroupWindow::Legacy(window) => Stripped::unchanged(input, window.clone()),
+            GroupWindow::Legacy(window) => {
+                Stripped::unchanged(binder.with_times(input, window.rowtime), window.clone())
+            }
             GroupWindow::Columns { id, .. } => match strip(&input, *id).map_err(|e| e.at(span))? {
                 Some(stripped) => stripped,
                 None => {

@@ -196,7 +196,7 @@ impl Binder<'_> {
             ))
             .at(span_of(*time)));
         };
-        check_time(&scope.fields[rowtime], name).map_err(|e| e.at(span_of(*time)))?;
+        check_time(&scope.fields[rowtime], name, self.mode()).map_err(|e| e.at(span_of(*time)))?;
         let kind = window_kind(self, function, lengths.iter().copied(), true)?;
         let is_instant =
             matches!(scope.fields[rowtime].column_type.data_type, DataType::TimestampLtz(_));

@@ -48,7 +48,7 @@ use thalweg_expr::{Expr, Session};
 use thalweg_operators::aggregate::{self as aggregate_functions, AggregateFunction, UserAggregate};
 
 use crate::ast::{JoinHint, Name, WindowCall};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, RuntimeMode};
 use crate::logical::{Node, TimeAttribute, WindowId};
 use crate::physical::Places;
 use table::ResolvedTable;
@@ -150,6 +150,10 @@ impl<'a> Binder<'a> {
                 Err(Error::plan(format!("{name} takes one argument, not {given}")))
             }
         }
+    }
+
+    fn mode(&self) -> RuntimeMode {
+        self.catalog.settings().runtime_mode()
     }
 
     /// A window of its own over a time column.

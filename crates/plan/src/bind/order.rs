@@ -10,6 +10,7 @@ use thalweg_expr::Expr;
 use super::scope::name_parts;
 use super::spans::span_of;
 use super::unsupported;
+use crate::catalog::RuntimeMode;
 use crate::logical::changes::Changes;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node, SortKey, TimeAttribute};
 
@@ -36,9 +37,9 @@ pub struct Ordered {
 
 impl Ordered {
     /// Sorts, cuts and drops the columns that were only for sorting.
-    pub fn finish(self, bounds: Option<Bounds>) -> Result<Node> {
+    pub fn finish(self, bounds: Option<Bounds>, mode: RuntimeMode) -> Result<Node> {
         let visible = self.visible;
-        let node = self.sort(bounds)?;
+        let node = self.sort(bounds, mode)?;
         if node.fields.len() == visible {
             return Ok(node);
         }
@@ -49,20 +50,22 @@ impl Ordered {
         Ok(LogicalPlan::project(node, columns))
     }
 
-    fn sort(self, bounds: Option<Bounds>) -> Result<Node> {
+    fn sort(self, bounds: Option<Bounds>, mode: RuntimeMode) -> Result<Node> {
         let Ordered { node, keys, span, .. } = self;
         let Some(first) = keys.first() else { return Ok(cut(node, bounds)) };
         // Rows leave a sort at or behind watermarks that were passed on: no row time any more.
         let fields: Vec<Field> =
             node.fields.iter().map(|f| Field { time: TimeAttribute::None, ..f.clone() }).collect();
         let by_time = node.fields[first.column].time.is_rowtime() && !first.descending;
-        if by_time && !(has_limit(bounds) && changes(&node)) {
+        let waits = mode == RuntimeMode::Batch || (has_limit(bounds) && changes(&node));
+        if by_time && !waits {
             let sorted = LogicalPlan::node(LogicalKind::TemporalSort { input: node, keys }, fields);
             return Ok(cut(sorted, bounds));
         }
-        let Some(Bounds { limit: Some(limit), offset }) = bounds else {
+        let Bounds { limit, offset } = bounds.unwrap_or(Bounds { limit: None, offset: 0 });
+        if limit.is_none() && mode != RuntimeMode::Batch {
             return Err(unbounded_sort(&node.fields[first.column], span));
-        };
+        }
         Ok(LogicalPlan::node(LogicalKind::SortLimit { input: node, keys, limit, offset }, fields))
     }
 }
@@ -73,7 +76,8 @@ fn has_limit(bounds: Option<Bounds>) -> bool {
 
 /// Rows that change can't be sorted as they come, but the first of them are a Top-N.
 fn changes(node: &Node) -> bool {
-    Changes::of(std::slice::from_ref(node)).is_ok_and(|changes| changes.has_updates(node))
+    Changes::of(std::slice::from_ref(node), RuntimeMode::Streaming)
+        .is_ok_and(|changes| changes.has_updates(node))
 }
 
 fn cut(input: Node, bounds: Option<Bounds>) -> Node {
@@ -91,7 +95,9 @@ fn unbounded_sort(field: &Field, span: Span) -> Error {
     Error::plan(format!(
         "ORDER BY '{name}' ({data_type}) needs a LIMIT: a stream can only be sorted as a whole by its row time, ascending"
     ))
-    .hint("add LIMIT n (for bounded inputs), or order by the row time first")
+    .hint(
+        "add LIMIT n (for bounded inputs), order by the row time first, or SET 'execution.runtime-mode' = 'batch'",
+    )
     .at(span)
 }
 

@@ -85,7 +85,7 @@ impl Binder<'_> {
                 self.order_by_output(node, query.order_by.as_ref())?
             }
         };
-        ordered.finish(bounds)
+        ordered.finish(bounds, self.mode())
     }
 
     fn bind_ctes(&self, with: &sql::With, context: &mut Context<'_>) -> Result<()> {
@@ -102,7 +102,9 @@ impl Binder<'_> {
 
     fn bind_body(&self, body: &SetExpr, context: &Context<'_>) -> Result<Node> {
         match body {
-            SetExpr::Select(select) => self.bind_select(select, None, context)?.finish(None),
+            SetExpr::Select(select) => {
+                self.bind_select(select, None, context)?.finish(None, self.mode())
+            }
             SetExpr::Query(query) => self.bind_tree(query, context),
             SetExpr::Values(values) => self.bind_values(values),
             SetExpr::SetOperation { left, op, set_quantifier, right } => {

@@ -2,6 +2,7 @@
 
 use sqlparser::ast::Expr as SqlExpr;
 use thalweg_core::{DataType, Error, Result};
+use thalweg_expr::{Expr, build};
 
 use super::literal::interval_ms;
 use super::names::PlainNames;
@@ -9,6 +10,7 @@ use super::scope::{Scope, missing_column};
 use super::spans::span_of;
 use super::{Binder, Context};
 use crate::ast::{Name, WindowCall, WindowFunction, WindowInput};
+use crate::catalog::RuntimeMode;
 use crate::logical::fields::window_fields;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute, Window, WindowKind};
 
@@ -19,13 +21,14 @@ impl Binder<'_> {
         call: &WindowCall,
         context: &Context<'_>,
     ) -> Result<Node> {
-        let input = match &call.input {
+        let mut input = match &call.input {
             WindowInput::Table(name) => self.named_relation(name, context)?,
             WindowInput::Query(query) => self.bind_query(query, context)?,
         };
         let name = function_name(call.function);
         let rowtime = column_named(&input.fields, &call.time_column)?;
-        check_time(&input.fields[rowtime], name).map_err(|e| e.at(call.time_column.span))?;
+        check_time(&input.fields[rowtime], name, self.mode())
+            .map_err(|e| e.at(call.time_column.span))?;
         let kind = window_kind(self, call.function, call.intervals.iter(), false)
             .map_err(|e| e.at(call.span))?;
         let partition_by = call.partition_by.iter().map(|n| column_named(&input.fields, n));
@@ -34,6 +37,7 @@ impl Binder<'_> {
             return Err(Error::plan(format!("{name} takes no PARTITION BY; only SESSION does"))
                 .at(call.span));
         }
+        input = self.with_times(input, rowtime);
         let is_instant =
             matches!(input.fields[rowtime].column_type.data_type, DataType::TimestampLtz(_));
         let id = self.next_window(input.fields[rowtime].time);
@@ -41,6 +45,18 @@ impl Binder<'_> {
         let mut fields: Vec<Field> = input.fields.iter().map(behind_window).collect();
         fields.extend(window_fields(id, is_instant));
         Ok(LogicalPlan::node(LogicalKind::WindowRows { input, window }, fields))
+    }
+}
+
+impl Binder<'_> {
+    /// The rows that have a time. Streams have no others: there they are refused where they are read.
+    pub(super) fn with_times(&self, input: Node, time: usize) -> Node {
+        let column_type = &input.fields[time].column_type;
+        if self.mode() != RuntimeMode::Batch || !column_type.nullable {
+            return input;
+        }
+        let has_time = build::is_null(Expr::column(time, column_type.clone()), true);
+        LogicalPlan::filter(input, has_time)
     }
 }
 
@@ -65,10 +81,16 @@ fn column_named(fields: &[Field], name: &Name) -> Result<usize> {
     })
 }
 
-/// Fails unless the column is a row time or the processing time. `function` is for the message.
-pub(super) fn check_time(field: &Field, function: &str) -> Result<()> {
+/// Fails unless the column is a row time or the processing time, or in batch mode any time of at most
+/// three digits. `function` is for the message.
+pub(super) fn check_time(field: &Field, function: &str, mode: RuntimeMode) -> Result<()> {
     let (name, data_type) = (&field.name, &field.column_type.data_type);
-    if field.time.is_rowtime() || field.time.is_proctime() {
+    // Where nothing waits for a watermark any time will do.
+    let is_time = matches!(data_type, DataType::Timestamp(0..=3) | DataType::TimestampLtz(0..=3));
+    if field.time.is_rowtime()
+        || field.time.is_proctime()
+        || (is_time && mode == RuntimeMode::Batch)
+    {
         return Ok(());
     }
     Err(Error::plan(format!(
@@ -112,7 +134,8 @@ pub(super) fn window_kind<'e>(
         (WindowFunction::Session, &[gap_ms], _) => WindowKind::Session { gap_ms },
         _ => return Err(wrong_lengths(function, lengths.len())),
     };
-    check_lengths(kind, legacy)?;
+    // Flink's batch mode lays any hops.
+    check_lengths(kind, legacy, binder.mode() == RuntimeMode::Batch)?;
     Ok(kind)
 }
 
@@ -135,7 +158,7 @@ fn wrong_lengths(function: WindowFunction, found: usize) -> Error {
         .hint(format!("the form is {form}"))
 }
 
-fn check_lengths(kind: WindowKind, legacy: bool) -> Result<()> {
+fn check_lengths(kind: WindowKind, legacy: bool, any_hops: bool) -> Result<()> {
     let positive = |name: &str, what: &str, ms: i64| {
         if ms > 0 {
             return Ok(());
@@ -148,7 +171,7 @@ fn check_lengths(kind: WindowKind, legacy: bool) -> Result<()> {
         WindowKind::Hop { slide_ms, size_ms, .. } => {
             positive("HOP", "slide", slide_ms)?;
             positive("HOP", "size", size_ms)?;
-            if slide_ms > size_ms || (!legacy && size_ms % slide_ms != 0) {
+            if !any_hops && (slide_ms > size_ms || (!legacy && size_ms % slide_ms != 0)) {
                 return Err(Error::plan(format!(
                     "HOP requires size to be a multiple of slide, but size is {size_ms} ms and slide {slide_ms} ms"
                 ))

@@ -179,10 +179,11 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "execution.runtime-mode",
-        Kind::Word(&[("streaming", true), ("batch", false), ("automatic", false)]),
+        Kind::Word(&[("streaming", true), ("batch", true), ("automatic", false)]),
         "streaming",
         Origin::Flink,
-        "only streaming: bounded inputs end by themselves",
+        "streaming (results as rows come), or batch (inputs end, and results are final: no row is late, \
+         nothing is updated)",
     ),
     key(
         "pipeline.auto-watermark-interval",

@@ -25,6 +25,16 @@ pub enum LateData {
     Table(String),
 }
 
+/// Whether results come as rows come, or once at the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RuntimeMode {
+    /// Results follow the rows; some are updated.
+    #[default]
+    Streaming,
+    /// All inputs end, the watermark moves at the end only, and results are final.
+    Batch,
+}
+
 /// Which work comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduler {
@@ -166,6 +176,13 @@ impl Settings {
     /// `pipeline.order.allow-nondeterministic`
     pub fn allows_nondeterministic(&self) -> bool {
         self.get("pipeline.order.allow-nondeterministic").eq_ignore_ascii_case("true")
+    }
+    /// `execution.runtime-mode`
+    pub fn runtime_mode(&self) -> RuntimeMode {
+        match self.get("execution.runtime-mode") {
+            word if word.eq_ignore_ascii_case("batch") => RuntimeMode::Batch,
+            _ => RuntimeMode::Streaming,
+        }
     }
     /// `pipeline.bundle-rows-max`
     pub fn bundle_rows_max(&self) -> usize {
@@ -374,7 +391,7 @@ mod tests {
             let error = set(key, value).expect_err(key);
             assert!(error.help().is_some_and(|h| h.contains(help)), "{key}: {:?}", error.help());
         }
-        let error = set("execution.runtime-mode", "BATCH").expect_err("streams only");
+        let error = set("execution.runtime-mode", "AUTOMATIC").expect_err("one or the other");
         assert_eq!(error.kind(), thalweg_core::ErrorKind::Unsupported);
     }
 

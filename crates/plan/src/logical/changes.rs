@@ -3,18 +3,21 @@
 //! A relation either only grows (inserts), or it is a changelog: rows are updated and taken back.
 //! That follows from what the nodes compute and from nothing else.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use thalweg_core::{Error, Result};
 
 use super::dag::post_order;
 use super::{JoinBound, JoinKind, LogicalKind, LogicalPlan, Node, TimeAttribute};
+use crate::catalog::RuntimeMode;
 
 /// For each node of a plan whether its rows change.
 #[derive(Default)]
 pub struct Changes {
     by_node: HashMap<*const LogicalPlan, bool>,
+    /// In batch mode the nodes whose changes are settled behind them, so that nothing above knows of any.
+    settled: HashSet<*const LogicalPlan>,
 }
 
 impl Changes {
@@ -22,7 +25,7 @@ impl Changes {
     ///
     /// # Errors
     /// An operator that needs rows that stay, over rows that change: both are named.
-    pub fn of(roots: &[Node]) -> Result<Self> {
+    pub fn of(roots: &[Node], mode: RuntimeMode) -> Result<Self> {
         let mut changes = Changes::default();
         for node in post_order(roots) {
             let below = node.inputs().into_iter().find(|input| changes.has_updates(input));
@@ -47,9 +50,18 @@ impl Changes {
                 LogicalKind::Deduplicate { keeps_last, .. } => below.is_some() || *keeps_last,
                 _ => below.is_some(),
             };
-            changes.by_node.insert(Arc::as_ptr(&node), has_updates);
+            let settles = has_updates && mode == RuntimeMode::Batch;
+            if settles {
+                changes.settled.insert(Arc::as_ptr(&node));
+            }
+            changes.by_node.insert(Arc::as_ptr(&node), has_updates && !settles);
         }
         Ok(changes)
+    }
+
+    /// True if what this node makes are changes of which only what is left in the end goes on.
+    pub fn is_settled(&self, node: &Node) -> bool {
+        self.settled.contains(&Arc::as_ptr(node))
     }
 
     /// True if rows of this node are updated or taken back later.

@@ -196,8 +196,8 @@ pub enum LogicalKind {
         input: Node,
         /// What to sort by.
         keys: Vec<SortKey>,
-        /// How many rows.
-        limit: u64,
+        /// How many rows; `None` means all behind the offset.
+        limit: Option<u64>,
         /// How many to skip before.
         offset: u64,
     },
@@ -445,7 +445,9 @@ impl LogicalPlan {
                 let _ = write!(text, "TemporalSort [{}]", join(keys));
             }
             LogicalKind::SortLimit { keys, limit, offset, .. } => {
-                let _ = write!(text, "SortLimit [{}] limit {limit} offset {offset}", join(keys));
+                let _ = write!(text, "SortLimit [{}]", join(keys));
+                let _ = limit.map(|limit| write!(text, " limit {limit}"));
+                let _ = write!(text, " offset {offset}");
             }
             LogicalKind::Limit { limit, offset, .. } => {
                 let limit = limit.map_or("all".to_string(), |n| n.to_string());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::Result;
 use thalweg_expr::Expr;
 use thalweg_operators::group::{GroupAggregate, GroupSpec};
@@ -37,5 +38,23 @@ impl Lowering<'_> {
         })?);
         let edges = self.prepare_input(input, prepared)?;
         Ok(self.add_operator(node, input, operator, edges, "group"))
+    }
+
+    /// The row that an aggregate without keys has where no rows come.
+    pub(super) fn result_of_nothing(
+        &self,
+        node: &Node,
+        aggregates: &[Aggregate],
+    ) -> Result<RecordBatch> {
+        let mut prepared = Prepared::default();
+        let column = |aggregate: &Aggregate| {
+            let call = call_of(aggregate, &mut prepared);
+            let argument = aggregate.argument.as_ref().map(|a| &a.column_type.data_type);
+            let mut states = call.accumulator(argument)?;
+            states.grow(1);
+            states.evaluate(&[0])
+        };
+        let columns = aggregates.iter().map(column).collect::<Result<Vec<ArrayRef>>>()?;
+        Ok(RecordBatch::try_new(node.schema().arrow(), columns)?)
     }
 }

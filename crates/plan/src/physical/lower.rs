@@ -6,10 +6,11 @@ use std::sync::Arc;
 use thalweg_core::connector::{AcceptedChanges, Assign, TableRequest};
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::WatermarkInterest;
-use thalweg_core::{Error, Operator, Result, Sink, Source, TableSchema};
+use thalweg_core::{Error, Operator, OrderContract, Result, Sink, Source, TableSchema};
 use thalweg_expr::Expr;
 use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
 use thalweg_operators::chain::{Chain, Step};
+use thalweg_operators::final_rows::FinalRows;
 use thalweg_operators::limit::Limit;
 use thalweg_operators::sort::SortLimit;
 
@@ -20,6 +21,7 @@ use super::notes::notes;
 use super::scan::{delivered_names, plan_scan};
 use super::values::ValuesSource;
 use super::{LateData, Output, PhysicalPlan, PlanEnvironment, StageDescription, Target};
+use crate::catalog::RuntimeMode;
 use crate::logical::changes::{self, Changes};
 use crate::logical::dag::{optimize, post_order};
 use crate::logical::{JoinBound, LogicalKind, LogicalPlan, Node};
@@ -83,7 +85,7 @@ impl<'a> Lowering<'a> {
         let roots: Vec<Node> = outputs.iter().map(|output| output.node.clone()).collect();
         let late = self.environment.late.clone();
         let logical = optimize(&roots, &|fields, rowtime| late.columns(fields, rowtime))?;
-        self.changes = Changes::of(&logical)?;
+        self.changes = Changes::of(&logical, self.environment.mode)?;
         self.look_over(&logical)?;
         self.check_sinks(&outputs, &logical)?;
         let mut tables: BTreeMap<String, Written> = BTreeMap::new();
@@ -155,6 +157,13 @@ impl<'a> Lowering<'a> {
             matches!(&node.kind, LogicalKind::SortLimit { input, .. }
             if !self.changes.has_updates(input))
         };
+        if let (Some(table), RuntimeMode::Batch) = (&unbounded, self.environment.mode) {
+            return Err(Error::plan(format!(
+                "'execution.runtime-mode' = 'batch' gives results at the end of its inputs, but table \
+                 '{table}' never ends"
+            ))
+            .hint("bound the table (datagen: 'number-of-rows', nexmark: 'events'), or RESET 'execution.runtime-mode'"));
+        }
         match (unbounded, order.iter().find(sorts)) {
             (Some(table), Some(_)) => Err(Error::plan(format!(
                 "ORDER BY … LIMIT answers once its input has ended, but table '{table}' never ends"
@@ -241,7 +250,10 @@ impl<'a> Lowering<'a> {
                     steps.push(step);
                     (edges, steps)
                 }
-                None => (self.lower_stage(node)?, Vec::new()),
+                None => {
+                    let edges = self.lower_stage(node)?;
+                    (self.settle(node, edges)?, Vec::new())
+                }
             },
         };
         let is_shared = self.readers.get(&Arc::as_ptr(node)).is_some_and(|&readers| readers > 1);
@@ -251,6 +263,23 @@ impl<'a> Lowering<'a> {
             return Ok((edges, Vec::new()));
         }
         Ok((edges, steps))
+    }
+
+    /// In batch mode what is left of a node's changes goes on, and not the changes.
+    fn settle(&mut self, node: &Node, edges: Edges) -> Result<Edges> {
+        if !self.changes.is_settled(node) {
+            return Ok(edges);
+        }
+        let operator = FinalRows::new(node.schema())?;
+        let operator = match &node.kind {
+            LogicalKind::Aggregate { keys, aggregates, .. } if keys.is_empty() => {
+                operator.or_else(self.result_of_nothing(node, aggregates)?)
+            }
+            _ => operator,
+        };
+        let operator = Arc::new(operator);
+        let details = vec!["the rows that are left at the end".to_owned()];
+        Ok(self.add_described(node, (node, "final"), operator, edges, details))
     }
 
     /// A chain of these steps as a stage.
@@ -347,11 +376,11 @@ impl<'a> Lowering<'a> {
             LogicalKind::SortLimit { input, keys, limit, offset }
                 if self.changes.has_updates(input) =>
             {
-                self.lower_first_rows(node, input, keys, (*limit, *offset))
+                self.lower_first_rows(node, input, keys, (limit.unwrap_or(u64::MAX), *offset))
             }
             LogicalKind::SortLimit { input, keys, limit, offset } => {
                 let keys = keys.iter().map(Into::into).collect();
-                let operator = SortLimit::new(keys, Some(*limit), *offset, input.schema());
+                let operator = SortLimit::new(keys, *limit, *offset, input.schema());
                 self.lower_operator(node, input, Arc::new(operator), "sort")
             }
             LogicalKind::Limit { input, limit, offset } => {
@@ -462,11 +491,18 @@ impl<'a> Lowering<'a> {
             self.stages[gate.source.0].details.push(waits);
         }
         for OpenSource { stage, mut assigner } in std::mem::take(&mut self.sources) {
+            let is_batch = self.environment.mode == RuntimeMode::Batch;
+            if is_batch {
+                // NULL promises nothing: no row is late, and everything closes at the end.
+                assigner.watermark = Expr::null(assigner.watermark.column_type.data_type.clone());
+            }
             assigner.interest = self.graph.watermark_interest(stage);
             let interest = describe_interest(&assigner.interest);
             self.stages[stage.0].details.push(format!("emits watermarks: {interest}"));
-            let made =
-                WatermarkAssigner::new(assigner).with_exact_watermarks(self.needs_exact_watermarks);
+            let allows_null_times = is_batch && self.environment.order != OrderContract::EventTime;
+            let made = WatermarkAssigner::new(assigner)
+                .with_exact_watermarks(self.needs_exact_watermarks)
+                .with_null_times(allows_null_times);
             if let StageKind::Source { assigner, .. } = &mut self.graph.stages[stage.0].kind {
                 *assigner = Some(Box::new(made) as Box<dyn Assign>);
             }

@@ -37,6 +37,7 @@ use thalweg_core::{Error, OrderContract, Result, Sink, Span};
 use thalweg_expr::Session;
 
 use crate::bind::table::ResolvedTable;
+use crate::catalog::RuntimeMode;
 use crate::logical::Node;
 
 /// Where tables are.
@@ -82,6 +83,8 @@ pub struct PlanEnvironment<'a> {
     pub late: LateData,
     /// `watermark.max-future-skew`.
     pub max_future_skew_ms: Option<i64>,
+    /// `execution.runtime-mode`.
+    pub mode: RuntimeMode,
     /// `table.exec.state.ttl`; `None` keeps state for ever.
     pub state_ttl_ms: Option<i64>,
     /// `table.exec.mini-batch.enabled`

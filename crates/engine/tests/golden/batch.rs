@@ -1,0 +1,81 @@
+//! The cases in batch mode: every answer that Flink gave there, as a multiset of rows without kinds.
+
+use super::{
+    copy_of, folders, golden_dir, parse_csv, read, remove, sort_below_header, successful, thalweg,
+};
+
+/// Cases that give something else in batch mode here, and why.
+const DIFFERENT: [(&str, &str); 5] = [
+    (
+        "dedup_last_proctime",
+        "all rows have the same processing time there, so that the first one is the last",
+    ),
+    ("csv_blank_line_fails", "an empty line is an error here, and a row of NULL there"),
+    ("update_sink_filesystem_fails", "the answer is the number of a job; see the test below"),
+    ("count_distinct_filter", "LISTAGG comes later"),
+    ("match_recognize", "MATCH_RECOGNIZE comes later"),
+];
+
+#[test]
+fn every_answer_in_batch_mode_is_flinks() {
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for case in folders(&golden_dir()) {
+        let file = golden_dir().join(&case).join("expected_batch.csv");
+        if !file.is_file() || DIFFERENT.iter().any(|(name, _)| *name == case) {
+            continue;
+        }
+        let mut want = parse_csv(&read(&file));
+        sort_below_header(&mut want);
+        for options in [
+            ["--workers", "1", "pipeline.order=epoch"],
+            ["--workers", "3", "pipeline.order=arrival"],
+        ] {
+            let setup = options.join(" ");
+            let folder = copy_of(&case, &setup);
+            let [workers, number, order] = options;
+            let mode = "execution.runtime-mode=batch";
+            let options = [workers, number, "--set", order, "--set", mode];
+            let output = thalweg(&folder.join("query.sql"), &options);
+            remove(&folder);
+            if !output.status.success() {
+                wrong.push(format!("{case}, {setup}: {}", String::from_utf8_lossy(&output.stderr)));
+                continue;
+            }
+            let output = successful(&case, &setup, output);
+            let mut got = parse_csv(&String::from_utf8_lossy(&output.stdout));
+            sort_below_header(&mut got);
+            if got != want {
+                wrong.push(format!("{case}, {setup}:\n  got    {got:?}\n  wanted {want:?}"));
+            }
+        }
+        checked += 1;
+    }
+    assert!(wrong.is_empty(), "{} of {checked} cases:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn sorted_results_come_in_their_order() {
+    let case = "order_by_nontime_no_limit";
+    let folder = copy_of(case, "batch in order");
+    let mode = "execution.runtime-mode=batch";
+    let output = thalweg(&folder.join("query.sql"), &["--workers", "3", "--set", mode]);
+    remove(&folder);
+    let rows = parse_csv(&String::from_utf8_lossy(&successful(case, "batch", output).stdout));
+    let quantities: Vec<i64> =
+        rows[1..].iter().map(|row| row[1].parse().expect("a number")).collect();
+    assert!(quantities.len() > 5 && quantities.is_sorted_by(|a, b| a >= b), "{quantities:?}");
+}
+
+#[test]
+fn files_take_the_final_rows_of_results_that_change() {
+    let case = "update_sink_filesystem_fails";
+    let folder = copy_of(case, "batch into a file");
+    let mode = "execution.runtime-mode=batch";
+    let output = thalweg(&folder.join("query.sql"), &["--workers", "2", "--set", mode]);
+    successful(case, "batch", output);
+    let mut rows = parse_csv(&read(&folder.join("out")));
+    rows.sort();
+    remove(&folder);
+    assert_eq!(rows, [["A", "6"], ["B", "3"], ["C", "1"]]);
+}
