@@ -136,7 +136,10 @@ fn definitions() -> impl Iterator<Item = &'static Definition> {
 pub fn function_names() -> Vec<&'static str> {
     let is_name = |name: &&str| {
         name.starts_with(|c: char| c.is_ascii_alphabetic())
-            && !matches!(*name, "LIKE" | "SIMILAR TO" | "ARRAY_AT" | "ROW_FIELD" | "IS JSON" | "ARRAY" | "MAP")
+            && !matches!(
+                *name,
+                "LIKE" | "SIMILAR TO" | "ARRAY_AT" | "ROW_FIELD" | "IS JSON" | "ARRAY" | "MAP"
+            )
     };
     let mut names: Vec<&'static str> = definitions().map(|d| d.name).filter(is_name).collect();
     names.sort_unstable();

@@ -37,7 +37,7 @@ pub fn resolve_call(
             Ok((AggregateFunction::Percentile(fractions), result))
         }
         ("PERCENTILE", [_, _, _]) => {
-            Err(Error::unsupported("PERCENTILE with a frequency").hint("repeat the rows instead"))
+            Err(Error::unsupported("PERCENTILE with a frequency comes with a later version"))
         }
         ("PERCENTILE", given) => Err(Error::plan(format!(
             "PERCENTILE takes a value and a fraction, not {} arguments",
@@ -62,8 +62,10 @@ fn text(separator: &Expr) -> Result<Arc<str>> {
 /// The constant fraction, or the constant array of them.
 fn fractions_of(expr: &Expr) -> Result<Fractions> {
     let wrong = || {
-        Error::plan("the second argument of PERCENTILE must be a number from 0 to 1, or an ARRAY of them")
-            .hint("the median is PERCENTILE(x, 0.5)")
+        Error::plan(
+            "the second argument of PERCENTILE must be a number from 0 to 1, or an ARRAY of them",
+        )
+        .hint("the median is PERCENTILE(x, 0.5)")
     };
     if !expr.columns().is_empty() || expr.undecided_function().is_some() {
         return Err(wrong());
@@ -90,8 +92,7 @@ fn fractions_of(expr: &Expr) -> Result<Fractions> {
 /// The one value of an expression that reads no column.
 fn constant(expr: &Expr) -> Result<arrow_array::ArrayRef> {
     let one_row = RecordBatchOptions::new().with_row_count(Some(1));
-    let batch =
-        RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &one_row)?;
+    let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &one_row)?;
     let watermark_before = WatermarkBefore::All(Watermark::MIN);
     expr.evaluate(&EvalContext { batch: &batch, watermark_before: &watermark_before, wall_ms: 0 })
 }

@@ -172,8 +172,9 @@ fn parts_merge_in_any_order_and_subtract_cleanly() {
 fn distinct_values_are_counted_about() {
     for count in [10u64, 256, 257, 1_000, 30_000, 300_000] {
         let numbers: Vec<i64> = (0..count).map(|n| (n * 7) as i64).collect();
-        let texts: ArrayRef =
-            Arc::new(numbers.iter().map(|n| Some(format!("text {n}"))).collect::<StringViewArray>());
+        let texts: ArrayRef = Arc::new(
+            numbers.iter().map(|n| Some(format!("text {n}"))).collect::<StringViewArray>(),
+        );
         let numbers: ArrayRef = Arc::new(Int64Array::from(numbers));
         for (column, argument) in [(numbers, DataType::BigInt), (texts, DataType::STRING)] {
             let whole: i64 =

@@ -76,8 +76,10 @@ impl ReferenceAggregate {
         let Some(argument) = self.argument else {
             return Value::Integer(counted.count() as i64);
         };
-        let mut values: Vec<&Value> =
-            counted.map(|row| &row[argument]).filter(|v| self.takes_nulls() || !v.is_null()).collect();
+        let mut values: Vec<&Value> = counted
+            .map(|row| &row[argument])
+            .filter(|v| self.takes_nulls() || !v.is_null())
+            .collect();
         if self.distinct {
             let mut seen = BTreeSet::new();
             values.retain(|value| seen.insert(*value));

@@ -21,9 +21,9 @@ mod value;
 
 use std::collections::BTreeMap;
 
+pub use aggregate::{ReferenceAggregate, ReferenceFunction};
 #[cfg(test)]
 pub(crate) use aggregate::{list, median};
-pub use aggregate::{ReferenceAggregate, ReferenceFunction};
 pub use value::Value;
 
 /// A row and the split (file, partition or input) that it arrived by.

@@ -52,7 +52,8 @@ pub fn function_name(function: &Function) -> String {
 pub fn is_aggregate(binder: &Binder<'_>, name: &str) -> bool {
     AGGREGATES.contains(&name)
         || super::sets::is_grouping(name)
-        || LATER_AGGREGATES.contains(&name) || binder.is_user_aggregate(name)
+        || LATER_AGGREGATES.contains(&name)
+        || binder.is_user_aggregate(name)
 }
 
 /// True for an aggregate that comes with a later version.

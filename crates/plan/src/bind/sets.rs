@@ -27,10 +27,8 @@ pub(super) fn grouping_sets(list: &[SqlExpr]) -> Result<Vec<Vec<&SqlExpr>>> {
             return Err(error.hint("list the sets that are needed").at(span_of(element)));
         }
         let joined = |before: &Vec<_>, own: &Vec<_>| before.iter().chain(own).copied().collect();
-        sets = sets
-            .iter()
-            .flat_map(|before| own.iter().map(move |own| joined(before, own)))
-            .collect();
+        sets =
+            sets.iter().flat_map(|before| own.iter().map(move |own| joined(before, own))).collect();
     }
     Ok(sets)
 }

@@ -97,7 +97,8 @@ fn calls() -> Vec<AggregateCall> {
             calls.push(distinct(of(name, Some(argument))));
         }
     }
-    for (name, argument) in [("LISTAGG", 1), ("ARRAY_AGG", 1), ("ARRAY_AGG", 2), ("PERCENTILE", 2)] {
+    for (name, argument) in [("LISTAGG", 1), ("ARRAY_AGG", 1), ("ARRAY_AGG", 2), ("PERCENTILE", 2)]
+    {
         calls.push(of(name, Some(argument)));
         calls.push(filtered(of(name, Some(argument)), 5));
         calls.push(distinct(of(name, Some(argument))));
