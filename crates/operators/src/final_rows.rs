@@ -19,7 +19,7 @@ use thalweg_core::{
 
 use crate::keys::{CanonicalOrder, KeyTable};
 use crate::sort::EMIT_ROWS;
-use crate::top_n::route_by_keys;
+use crate::keys::route_by_keys;
 
 /// Applies changes, and sends out the rows that are left at the end.
 pub struct FinalRows {

@@ -179,7 +179,10 @@ impl Grammar<'_> {
     pub fn maybe_sets(&mut self, keys: &[Sql]) -> Option<Sql> {
         let is_repeated =
             |key: &Sql| keys.iter().filter(|other| other.ours == key.ours).count() > 1;
-        if keys.is_empty() || keys.iter().any(is_repeated) || self.dice.percent(60) {
+        // A cast to the type that a value has is the value itself here, and a key of its own there.
+        let is_cast = |key: &Sql| key.ours.contains("CAST(");
+        let unfit = |key: &Sql| is_repeated(key) || is_cast(key);
+        if keys.is_empty() || keys.iter().any(unfit) || self.dice.percent(60) {
             return None;
         }
         let all = join(keys, ", ");

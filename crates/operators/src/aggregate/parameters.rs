@@ -37,7 +37,7 @@ pub fn resolve_call(
             Ok((AggregateFunction::Percentile(fractions), result))
         }
         ("PERCENTILE", [_, _, _]) => {
-            Err(Error::unsupported("PERCENTILE with a frequency").hint("repeat the rows instead"))
+            Err(Error::unsupported("PERCENTILE with a frequency comes with a later version"))
         }
         ("PERCENTILE", given) => Err(Error::plan(format!(
             "PERCENTILE takes a value and a fraction, not {} arguments",

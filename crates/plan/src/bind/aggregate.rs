@@ -217,7 +217,10 @@ impl<'a> Grouping<'a> {
 
     /// A key that is an expression, matched by what it computes.
     fn matching_key(&self, binder: &Binder<'_>, expr: &SqlExpr) -> Option<Expr> {
-        let computed = self.group.keys.iter().any(|key| column_of(key).is_none());
+        // Also a key that came out as a column may have been written as more: COALESCE of what is never
+        // NULL. Where sets lack it, it is NULL as a whole.
+        let computed =
+            self.group.sets.is_some() || self.group.keys.iter().any(|key| column_of(key).is_none());
         if !computed || binder.contains_aggregate(expr) {
             return None;
         }
@@ -300,13 +303,14 @@ impl<'a> Grouping<'a> {
             aggregates.push(Aggregate { argument, filter, ..aggregate.clone() });
         }
         let mut window = stripped.window.clone();
-        check_session_keys(&window.kind, &window.partition_by, &keys, &self.group.window)?;
-        window.partition_by.clear();
         let first_window = fields.len();
         let mut input = stripped.node;
         if let Some(sets) = &self.group.sets {
             (input, keys) = sets.expand(binder, input, keys)?;
         }
+        // Behind the sets: a session of a key is none of a set without it.
+        check_session_keys(&window.kind, &window.partition_by, &keys, &self.group.window)?;
+        window.partition_by.clear();
         let mut node = match stripped.carried {
             None => {
                 fields.extend(window_fields(window.id, window.is_instant));

@@ -8,7 +8,7 @@ use thalweg_expr::Expr;
 
 use super::functions::{function_name, plain_arguments};
 use super::names::PlainNames;
-use super::scope::Scope;
+use super::scope::{Scope, name_parts};
 use super::sets::{Sets, grouping_sets};
 use super::spans::span_of;
 use super::window::{check_time, window_kind};
@@ -64,8 +64,12 @@ enum Item {
 
 /// What was found in GROUP BY so far.
 #[derive(Default)]
-struct Found {
+struct Found<'e> {
     keys: Vec<Expr>,
+    /// How each key was written first.
+    written: Vec<&'e SqlExpr>,
+    /// Where a key was written again in another way that means the same.
+    again: Option<&'e SqlExpr>,
     seen: Seen,
     legacy: Option<Window>,
 }
@@ -103,7 +107,14 @@ impl Binder<'_> {
             sets.push(keys);
         }
         let span = list.first().map_or(Span::default(), span_of);
-        let Found { mut keys, seen, legacy } = found;
+        let Found { mut keys, seen, legacy, again, .. } = found;
+        if let Some(again) = again.filter(|_| sets.len() > 1) {
+            return Err(Error::plan(format!(
+                "GROUP BY has the key {again} in another way as well"
+            ))
+            .hint("in GROUPING SETS, CUBE and ROLLUP write each key in one way only")
+            .at(span_of(again)));
+        }
         let before = keys.len();
         let window = match legacy {
             Some(window) => GroupWindow::Legacy(window),
@@ -116,7 +127,12 @@ impl Binder<'_> {
     }
 
     /// What one expression of GROUP BY is. The same one again is the same.
-    fn group_item(&self, scope: &Scope, expr: &SqlExpr, found: &mut Found) -> Result<Item> {
+    fn group_item<'e>(
+        &self,
+        scope: &Scope,
+        expr: &'e SqlExpr,
+        found: &mut Found<'e>,
+    ) -> Result<Item> {
         if let Some(window) = self.legacy_window(scope, expr)? {
             let known = found.legacy.get_or_insert_with(|| window.clone());
             if known.kind != window.kind || known.rowtime != window.rowtime {
@@ -130,11 +146,17 @@ impl Binder<'_> {
             return Ok(Item::Window(part));
         }
         let text = key.to_string();
-        let known = found.keys.iter().position(|other| other.to_string() == text);
-        Ok(Item::Key(known.unwrap_or_else(|| {
-            found.keys.push(key);
-            found.keys.len() - 1
-        })))
+        if let Some(known) = found.keys.iter().position(|other| other.to_string() == text) {
+            let first = found.written[known];
+            let both_names = name_parts(first).is_some() && name_parts(expr).is_some();
+            if !both_names && first != expr {
+                found.again = Some(expr);
+            }
+            return Ok(Item::Key(known));
+        }
+        found.keys.push(key);
+        found.written.push(expr);
+        Ok(Item::Key(found.keys.len() - 1))
     }
 
     fn group_key(&self, scope: &Scope, expr: &SqlExpr) -> Result<Expr> {
@@ -147,7 +169,7 @@ impl Binder<'_> {
             _ => {}
         }
         let key = self.expression(expr, &mut PlainNames::of(scope, "GROUP BY"))?;
-        if super::scope::name_parts(expr).is_none() && self.uses_window(scope, &key) {
+        if name_parts(expr).is_none() && self.uses_window(scope, &key) {
             return Err(unsupported::later("GROUP BY with an expression over window columns")
                 .hint("group by window_start and window_end, and compute from them in SELECT")
                 .at(span_of(expr)));

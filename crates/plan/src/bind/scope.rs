@@ -127,9 +127,15 @@ impl Scope {
         let [first, second, rest @ ..] = parts else { return Ok((self.resolve(parts)?, &[])) };
         let is_column =
             |r: &Relation| self.positions(r.start..r.start + r.len, &second.value).next().is_some();
-        let mut named = self.relations.iter().filter(|r| r.alias.as_ref() == Some(&first.value));
-        let is_row = |i: usize| matches!(self.fields[i].column_type.data_type, DataType::Row(_));
-        if !named.any(is_column) && self.positions(0..self.fields.len(), &first.value).any(is_row) {
+        let named = |r: &&Relation| r.alias.as_ref() == Some(&first.value);
+        let is_relation = self.relations.iter().any(|r| named(&r));
+        let has_column = self.relations.iter().filter(named).any(is_column);
+        // Of what is neither a relation nor a ROW, it is said that it has no fields.
+        let may_have_fields = |i: usize| {
+            !is_relation || matches!(self.fields[i].column_type.data_type, DataType::Row(_))
+        };
+        let mut columns = self.positions(0..self.fields.len(), &first.value);
+        if !has_column && columns.any(may_have_fields) {
             return Ok((self.resolve_bare(first)?, &parts[1..]));
         }
         Ok((self.resolve_qualified(first, second)?, rest))

@@ -260,3 +260,107 @@ fn tables_say_what_cannot_be_written() {
     let error = bind_error(&format!("{meta}INSERT INTO m SELECT 1"));
     assert!(error.message().contains("metadata column 'k'"), "{error:?}");
 }
+
+const NESTED: &str = "CREATE TABLE t (k INT, s STRING, v DOUBLE NOT NULL, r ROW<a INT NOT NULL, n ROW<b STRING>> NOT NULL, \
+     o ROW<a INT NOT NULL>, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'x');\n";
+
+fn nested(query: &str) -> Result<String> {
+    bind(&format!("{NESTED}{query}")).map(|node| schema_text(&node.schema()))
+}
+
+#[test]
+fn fields_of_rows_are_columns_of_their_types() {
+    let cases = [
+        (
+            "SELECT r.a, t.r.a x, (r).a y, o.a z FROM t",
+            "a INT NOT NULL\nx INT NOT NULL\ny INT NOT NULL\nz INT",
+        ),
+        ("SELECT r.n.b, u.r.n.b AS x FROM t AS u", "b STRING\nx STRING"),
+        ("SELECT r.*, t.o.* FROM t", "a INT NOT NULL\nn ROW<b STRING>\na0 INT"),
+        (
+            "SELECT r.n.b, MAX(r.a) m FROM t WHERE o.a > 1 GROUP BY r.n.b HAVING MAX(o.a) > 2",
+            "b STRING\nm INT",
+        ),
+        (
+            "SELECT p.a FROM (SELECT ROW(1, 'x') q, r AS p FROM t) WHERE q.EXPR$0 = 1",
+            "a INT NOT NULL",
+        ),
+        // A relation comes before a column of its name, unless only the column has the field.
+        ("SELECT r.a, r.k FROM t AS r", "a INT NOT NULL\nk INT"),
+        ("SELECT ARRAY_AGG(r)[1].a AS x FROM t", "x INT"),
+    ];
+    for (query, schema) in cases {
+        assert_eq!(nested(query).expect(query), schema, "{query}");
+    }
+    let errors = [
+        ("SELECT r.c FROM t", "there is no field 'c'", 10),
+        ("SELECT t.r.n.c FROM t", "there is no field 'c'", 14),
+        ("SELECT k.c FROM t", "in a value of type INT", 10),
+        ("SELECT x.c FROM t", "there is no relation 'x'", 8),
+        ("SELECT k.* FROM t", "there is no relation 'k'", 8),
+        ("SELECT r.a FROM t GROUP BY k", "'r' stands neither", 8),
+    ];
+    check_errors(&errors);
+}
+
+/// For each query a part of its message, and the column where it points.
+fn check_errors(cases: &[(&str, &str, u32)]) {
+    for (query, part, column) in cases {
+        let error = nested(query).expect_err(query);
+        assert!(error.message().contains(part), "{query}: {error:?}");
+        assert_eq!(error.span().map(|span| span.column), Some(*column), "{query}: {error:?}");
+    }
+}
+
+#[test]
+fn several_sets_of_keys_make_them_nullable() {
+    let cases = [
+        ("SELECT v, GROUPING(v) g FROM t GROUP BY ROLLUP (v)", "v DOUBLE\ng BIGINT NOT NULL"),
+        ("SELECT v, GROUPING(v) g FROM t GROUP BY v", "v DOUBLE NOT NULL\ng BIGINT NOT NULL"),
+        (
+            "SELECT v, GROUPING_ID(v, k) g FROM t GROUP BY v, GROUPING SETS (k, ())",
+            "v DOUBLE NOT NULL\ng BIGINT NOT NULL",
+        ),
+    ];
+    for (query, schema) in cases {
+        assert_eq!(nested(query).expect(query), schema, "{query}");
+    }
+    let window = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))";
+    let lacking =
+        format!("SELECT k {window} GROUP BY GROUPING SETS ((window_start, window_end), (k))");
+    let column = lacking.find("(window_start").expect("there") as u32 + 2;
+    check_errors(&[
+        (&lacking, "some lack the window", column),
+        ("SELECT GROUPING(s) FROM t GROUP BY ROLLUP (k)", "no key of GROUP BY", 17),
+        ("SELECT s FROM t GROUP BY GROUPING SETS ((k), ())", "'s' stands neither", 8),
+        ("SELECT k FROM t GROUP BY GROUPING SETS ((k), (CAST(k AS INT)))", "in another way", 52),
+        (
+            "SELECT k FROM t GROUP BY CUBE (k, s, v, ts, k+1, k+2, k+3, k+4, k+5)",
+            "more than 256",
+            32,
+        ),
+        ("SELECT k FROM t GROUP BY k WITH ROLLUP", "not expected", 28),
+    ]);
+    let session = "FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' HOUR))";
+    let error =
+        nested(&format!("SELECT k {session} GROUP BY window_start, window_end, ROLLUP (k)"));
+    assert!(error.expect_err("a session of k").message().contains("SESSION with other keys"));
+}
+
+#[test]
+fn constants_of_aggregates_are_checked() {
+    let schema = nested(
+        "SELECT LISTAGG(s, ';') a, LISTAGG(s) b, ARRAY_AGG(v) c, PERCENTILE(k, ARRAY[0, 0.5]) d FROM t",
+    );
+    assert_eq!(schema.expect("it binds"), "a STRING\nb STRING\nc ARRAY<DOUBLE>\nd ARRAY<DOUBLE>");
+    check_errors(&[
+        ("SELECT LISTAGG(k) FROM t", "cannot be applied to INT", 8),
+        ("SELECT LISTAGG(s, s) FROM t", "must be a text in quotes", 8),
+        ("SELECT PERCENTILE(v) FROM t", "a value and a fraction", 8),
+        ("SELECT PERCENTILE(v, 2) FROM t", "a number from 0 to 1", 8),
+        ("SELECT PERCENTILE(v, ARRAY[0.5, NULL]) FROM t", "a number from 0 to 1", 8),
+        ("SELECT PERCENTILE(v, v) FROM t", "a number from 0 to 1", 8),
+        ("SELECT PERCENTILE(v, RAND()) FROM t", "a number from 0 to 1", 8),
+        ("SELECT COLLECT(v) FROM t", "MULTISET", 8),
+    ]);
+}

@@ -33,6 +33,10 @@ pub fn subquery(what: &str) -> Error {
 
 /// An aggregate that is not there yet.
 pub fn aggregate(name: &str) -> Error {
+    if name == "COLLECT" {
+        return Error::unsupported("COLLECT gives a MULTISET, a type that there is not here")
+            .hint("ARRAY_AGG(x) gives the values as an ARRAY");
+    }
     Error::unsupported(format!("the aggregate {name} {LATER}"))
         .hint(format!("there are {}", super::functions::AGGREGATES.join(", ")))
 }

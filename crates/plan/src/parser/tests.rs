@@ -414,6 +414,12 @@ fn errors_say_where_and_what_to_do() {
             "SESSION only",
         ),
         (
+            "SELECT 1 FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), SIZE => INTERVAL '1' HOUR, SIZE => INTERVAL '1' HOUR))",
+            1,
+            80,
+            "SIZE is given twice",
+        ),
+        (
             "SELECT 1 FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), SIZ => INTERVAL '1' HOUR))",
             1,
             53,
