@@ -131,6 +131,10 @@ pub trait Operator: Send + Sync {
     fn memory_hint(&self) -> &'static str {
         "raise 'memory.limit', make windows shorter, or group by fewer keys"
     }
+    /// What went wrong so far without stopping the job, for the metrics.
+    fn problem(&self) -> Option<String> {
+        None
+    }
     /// True if every row is either accepted or late; the runtime then asserts at the end of the
     /// run that `accepted + late` equals the rows that came in.
     fn judges_lateness(&self) -> bool {

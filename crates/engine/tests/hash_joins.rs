@@ -396,3 +396,40 @@ fn a_table_over_the_limit_fails_with_what_to_do() {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
+
+#[test]
+fn a_table_is_read_again_while_the_job_runs() {
+    let folder = folder("reload");
+    let few = folder.join("few.csv");
+    // Readers see whole files only.
+    let replace = |text: &str| {
+        fs::write(folder.join("few.tmp"), text).expect("written");
+        fs::rename(folder.join("few.tmp"), &few).expect("renamed");
+    };
+    replace("1,old\n");
+    let text = ENDLESS.replace("'unlimited'", "'500'").replace(
+        "'csv', 'path'",
+        "'csv', 'lookup.full-cache.periodic-reload.interval' = '30 ms', 'path'",
+    );
+    let text = text.replace(
+        "'fields.n.min' = '0', 'fields.n.max' = '30'",
+        "'fields.n.min' = '1', 'fields.n.max' = '1'",
+    );
+    let query = "SELECT name FROM u JOIN few FOR SYSTEM_TIME AS OF u.clock AS f ON n = k WHERE name = 'new' LIMIT 3;";
+    let file = folder.join("query.sql");
+    fs::write(&file, text.clone() + query).expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.args(["run", "--metrics", "--format", "csv", "--workers", "2"]).arg(&file).stdin(Stdio::null());
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    replace("this is no number,new\n");
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    replace("1,new\n");
+    let output = running.wait_with_output().expect("ends");
+    let problems = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{problems}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "name\nnew\nnew\nnew\n");
+    assert!(problems.contains("table few of join could not be read again"), "{problems}");
+    let problem = problem(&folder, &(text + query), &order("arrival"));
+    assert!(problem.contains("depends on when the job runs"), "{problem}");
+}

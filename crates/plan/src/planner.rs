@@ -115,7 +115,7 @@ impl Planner {
 
     fn places(&self) -> Places<'_> {
         Places {
-            connectors: self.connectors.as_ref(),
+            connectors: &self.connectors,
             base_dir: &self.options.base_dir,
             allowed_roots: &self.options.allowed_roots,
         }

@@ -80,8 +80,14 @@ impl Gates {
 
     /// True if a source may be asked.
     pub(crate) fn is_open(&self, source: usize) -> bool {
+        self.closed_by(source).is_none()
+    }
+
+    /// A stage that a source waits for.
+    pub(crate) fn closed_by(&self, source: usize) -> Option<usize> {
         // SeqCst: the opener's store comes before its notify, see the sleep protocol.
-        self.waits_for[source].iter().all(|&opener| self.opened[opener].load(Ordering::SeqCst))
+        let is_closed = |opener: &usize| !self.opened[*opener].load(Ordering::SeqCst);
+        self.waits_for[source].iter().copied().find(is_closed)
     }
 
     /// True if others wait for this source to end.

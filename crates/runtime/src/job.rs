@@ -156,12 +156,16 @@ impl Job {
 
     /// A copy of all counters.
     pub fn metrics(&self) -> MetricsSnapshot {
-        let stages = self.stages.iter().map(|stage| {
+        let stages = self.stages.iter().enumerate().map(|(place, stage)| {
             let mut snapshot = stage.metrics.snapshot(&stage.id, &stage.name, stage.role());
             if let StageRunKind::Source(source) = &stage.kind {
                 snapshot.idle = source.idle.load(Ordering::Relaxed);
             }
-            snapshot.held_by = stage.metrics.held_by().map(|by| self.stages[by].name.clone());
+            let held_by = stage.metrics.held_by().or_else(|| self.gates.closed_by(place));
+            snapshot.held_by = held_by.map(|by| self.stages[by].name.clone());
+            if let StageRunKind::Operator(operator) = &stage.kind {
+                snapshot.problem = operator.operator.problem();
+            }
             if let StageRunKind::Sink(sink) = &stage.kind {
                 snapshot.queued = sink.waiting.load(Ordering::Relaxed);
             }

@@ -84,6 +84,7 @@ impl StageMetrics {
             watermark: self.watermark(),
             idle: false,
             held_by: None,
+            problem: None,
         }
     }
 }
@@ -140,8 +141,11 @@ pub struct StageSnapshot {
     pub watermark: Watermark,
     /// True for an input that is idle at the moment.
     pub idle: bool,
-    /// The input that a merge by time waits for: its rows hold the others back.
+    /// The input that a merge by time waits for: its rows hold the others back. For a source, the table that is
+    /// read before it.
     pub held_by: Option<String>,
+    /// What went wrong without stopping the job.
+    pub problem: Option<String>,
 }
 
 /// A copy of a job's counters.

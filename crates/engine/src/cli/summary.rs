@@ -19,6 +19,7 @@ pub struct Totals {
     bad: u64,
     quarantined: u64,
     elapsed: Duration,
+    problems: Vec<String>,
 }
 
 impl Totals {
@@ -34,6 +35,7 @@ impl Totals {
         self.bad += sum(|stage| stage.bad_rows);
         self.quarantined += sum(|stage| stage.quarantined);
         self.elapsed += report.elapsed;
+        self.problems.extend(problems(metrics));
     }
 
     /// One line, or nothing if no job ran.
@@ -64,8 +66,17 @@ impl Totals {
         if let Some(peak_bytes) = memory::peak_resident_bytes() {
             line.push_str(&format!(", peak memory {}", units::bytes(peak_bytes)));
         }
+        for problem in &self.problems {
+            line.push_str(&format!("; {problem}"));
+        }
         Some(line)
     }
+}
+
+/// What went wrong without stopping the job, by stage.
+fn problems(metrics: &MetricsSnapshot) -> impl Iterator<Item = String> {
+    let of = |stage: &StageSnapshot| Some(format!("{} {}", stage.name, stage.problem.as_ref()?));
+    metrics.stages.iter().filter_map(of)
 }
 
 const HEADERS: [&str; 16] = [
@@ -94,6 +105,9 @@ pub fn metrics(job: &JobDescription, report: &Report) -> String {
         false => format!("metrics of {}\n", job.name),
     };
     output.push_str(&table(&report.metrics, &job.order_costs));
+    for problem in problems(&report.metrics) {
+        output.push_str(&format!("{problem}\n"));
+    }
     output.push_str(&latencies(report.latency.as_ref()));
     output.push_str(&format!(
         "most in flight and in state {}, run time {}\n",

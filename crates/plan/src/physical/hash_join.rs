@@ -46,14 +46,23 @@ impl Lowering<'_> {
             Side::Right => [(right, of_right.columns), (left, of_left.columns)],
             Side::Left => [(left, of_left.columns), (right, of_right.columns)],
         };
+        let reload = match condition.is_lookup {
+            true => self.reload(build_input, &build_columns)?,
+            false => None,
+        };
         // Sources of its own: nothing that was made for other readers is seen here.
         let others = std::mem::take(&mut self.done);
         let edges = self.prepare_input(build_input, build_columns)?;
         self.done = others;
         let id = self.identities.give("build", "", &[node]);
         let name = format!("table {} of {}", table_name(build_input), join_word(kind));
-        let kind_of_stage = StageKind::Operator(Arc::new(join.build()));
-        let details = vec![format!("read first for: {}", node.describe())];
+        let mut details = vec![format!("read first for: {}", node.describe())];
+        let mut operator = join.build();
+        if let Some((interval, reader)) = reload {
+            details.push(format!("read again every {} ms", interval.as_millis()));
+            operator = operator.reloading(interval, reader);
+        }
+        let kind_of_stage = StageKind::Operator(Arc::new(operator));
         let word = "operator (sequenced, one partition)";
         let stage = self.add(id, name, kind_of_stage, edges, word, details);
         let what = format!("{} in {}", node.describe(), self.stage_name(stage));

@@ -4,17 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow_array::RecordBatch;
 use thalweg_core::graph::{Input, StageKind};
 use thalweg_core::lookup::{AsyncLookup, LookupOptions, LookupRequest};
-use thalweg_core::{Error, Result};
-use thalweg_operators::join::hash::HashJoinSpec;
+use thalweg_core::{Bundle, Error, Result, Source, SourcePoll, Stamps, Transform};
+use thalweg_operators::chain::Chain;
+use thalweg_operators::join::hash::{HashJoinSpec, Reader, Stop};
 use thalweg_operators::join::lookup::LookupJoin;
 use thalweg_operators::join::sides::{Side, Sides};
 
+use super::chain::step_of;
 use super::join::{PreparedSide, without_keys};
 use super::lower::{Edges, Lowering};
 use super::ordered::refuse;
 use super::scan::plan_scan;
+use super::window::Prepared;
 use crate::bind::table::ResolvedTable;
 use crate::catalog::parse_duration;
 use crate::logical::{JoinCondition, JoinKind, LogicalKind, Node};
@@ -156,11 +160,88 @@ impl Lowering<'_> {
     }
 }
 
+impl Lowering<'_> {
+    /// How a table that is looked up is read again, and when, if its options say so.
+    pub(super) fn reload(
+        &self,
+        input: &Node,
+        columns: &Prepared,
+    ) -> Result<Option<(Duration, Reader)>> {
+        let mut steps = Vec::new();
+        let mut below = input;
+        while let Some(step) = step_of(below, self.environment.session)? {
+            steps.push(step);
+            below = below.inputs()[0];
+        }
+        let LogicalKind::Scan { table, columns: read } = &below.kind else { return Ok(None) };
+        let Some(interval) = LookupSettings::of(table)?.reload else { return Ok(None) };
+        let environment = self.environment;
+        if environment.order.is_ordered() && !environment.allows_nondeterministic {
+            return Err(refuse(&format!("'{INTERVAL}'"), environment.order));
+        }
+        let scan = plan_scan(table, read, environment);
+        if scan.assigner.is_some() {
+            return Err(Error::plan(format!(
+                "table '{}', '{INTERVAL}': it declares a WATERMARK",
+                table.name
+            ))
+            .hint("declare the table without one to look it up"));
+        }
+        steps.extend(scan.step);
+        steps.reverse();
+        steps.extend(columns.clone().into_step(input));
+        let chain = Chain::new(format!("reload {}", table.name), steps, environment.clock.clone());
+        let connectors = Arc::clone(environment.places.connectors);
+        let request = scan.request;
+        let reader = move |take: &mut dyn FnMut(RecordBatch) -> Result<()>, stop: &Stop| {
+            read_all(connectors.source(&request)?, stop, &mut |batch| {
+                take(chain.apply(Bundle::new(batch, Stamps::first()))?.batch)
+            })
+        };
+        Ok(Some((interval, Box::new(reader))))
+    }
+}
+
+/// Reads a source to its end, on the thread that calls.
+fn read_all(
+    mut source: Box<dyn Source>,
+    stop: &Stop,
+    take: &mut dyn FnMut(RecordBatch) -> Result<()>,
+) -> Result<()> {
+    let thread = std::thread::current();
+    source.start(Arc::new(move || thread.unpark()))?;
+    let result = loop {
+        if stop.is_set() {
+            break Ok(());
+        }
+        match source.poll(BATCH_ROWS) {
+            Ok(SourcePoll::Batch(batch)) => {
+                if let Err(error) = take(batch.batch) {
+                    break Err(error);
+                }
+            }
+            // A wake-up that came before this is not lost: it ends the next park at once.
+            Ok(SourcePoll::Pending) => std::thread::park_timeout(LOOK_AGAIN),
+            Ok(SourcePoll::Heartbeat(_)) => {}
+            Ok(SourcePoll::End) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    source.stop();
+    result
+}
+
+/// Rows that are asked for at once where a table is read again.
+const BATCH_ROWS: usize = 8192;
+
+/// How often a thread that waits for rows looks whether it should end.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 /// Stands for a table in a plan that is only looked at.
 struct NoLookup;
 
 impl AsyncLookup for NoLookup {
-    fn lookup(&self, _: arrow_array::RecordBatch) -> thalweg_core::lookup::Answer {
+    fn lookup(&self, _: RecordBatch) -> thalweg_core::lookup::Answer {
         Box::pin(async { Err(Error::internal("a plan that is only looked at asks nobody")) })
     }
 }

@@ -44,7 +44,7 @@ use crate::logical::Node;
 #[derive(Clone, Copy)]
 pub struct Places<'a> {
     /// Finds connectors.
-    pub connectors: &'a dyn Connectors,
+    pub connectors: &'a Arc<dyn Connectors>,
     /// The folder that relative paths start from.
     pub base_dir: &'a Path,
     /// No file outside these folders is touched.

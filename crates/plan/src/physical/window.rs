@@ -23,7 +23,7 @@ use crate::logical::dag::post_order;
 use crate::logical::{Aggregate, LogicalKind, Node, SortKey, Window, WindowKind, column_of};
 
 /// The columns made for a window operator. Equal expressions are one column.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Prepared {
     columns: Vec<(Column, Expr)>,
     texts: Vec<String>,

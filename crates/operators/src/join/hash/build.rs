@@ -3,6 +3,7 @@
 //! One partition: the table is one, and reading it once is worth no exchange of parts. Nothing leaves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
@@ -11,7 +12,8 @@ use thalweg_core::{
     Route, Watermark,
 };
 
-use super::table::{Collected, Table};
+use super::reload::{Reader, Reload, Reloading};
+use super::table::Collected;
 use super::{Plan, Shared};
 use crate::join::bounded::pieces::inserts_only;
 use crate::limit::{route_to_first, rows_of};
@@ -20,17 +22,23 @@ use crate::limit::{route_to_first, rows_of};
 pub struct Build {
     plan: Arc<Plan>,
     shared: Arc<Shared>,
+    reload: Option<Arc<Reload>>,
 }
 
 impl Build {
     pub(super) fn new(plan: Arc<Plan>, shared: Arc<Shared>) -> Self {
-        Build { plan, shared }
+        Build { plan, shared, reload: None }
+    }
+
+    /// The same with a table that is read again at this interval, once it is there.
+    #[must_use]
+    pub fn reloading(self, interval: Duration, reader: Reader) -> Self {
+        Build { reload: Some(Arc::new(Reload::new(interval, reader))), ..self }
     }
 
     /// A table of other rows, to be published in the place of the one there is.
     pub fn again(&self) -> Result<BuildTable> {
-        let (plan, shared) = (Arc::clone(&self.plan), Arc::clone(&self.shared));
-        Ok(BuildTable { rows: Collected::new(&plan)?, plan, shared })
+        BuildTable::new(Arc::clone(&self.plan), Arc::clone(&self.shared))
     }
 }
 
@@ -42,6 +50,10 @@ pub struct BuildTable {
 }
 
 impl BuildTable {
+    fn new(plan: Arc<Plan>, shared: Arc<Shared>) -> Result<Self> {
+        Ok(BuildTable { rows: Collected::new(&plan)?, plan, shared })
+    }
+
     /// Takes rows with the columns of the build side.
     pub fn add(&mut self, batch: RecordBatch) -> Result<()> {
         self.rows.add(&self.plan, batch)
@@ -79,7 +91,11 @@ impl Operator for Build {
     fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
         let (plan, shared) = (Arc::clone(&self.plan), Arc::clone(&self.shared));
         let state = State::Collecting(Box::new(Collected::new(&plan)?));
-        Ok(Box::new(BuildPartition { plan, shared, state }))
+        let (reload, reloading) = (self.reload.clone(), None);
+        Ok(Box::new(BuildPartition { plan, shared, state, reload, reloading }))
+    }
+    fn problem(&self) -> Option<String> {
+        self.reload.as_ref()?.problem()
     }
 }
 
@@ -87,11 +103,14 @@ struct BuildPartition {
     plan: Arc<Plan>,
     shared: Arc<Shared>,
     state: State,
+    reload: Option<Arc<Reload>>,
+    /// Ends with the partition.
+    reloading: Option<Reloading>,
 }
 
 enum State {
     Collecting(Box<Collected>),
-    Done(Arc<Table>),
+    Done,
     /// On the way from one to the other, and after an error on it.
     Making,
 }
@@ -112,8 +131,13 @@ impl Partition for BuildPartition {
         }
         if let State::Collecting(rows) = std::mem::replace(&mut self.state, State::Making) {
             let table = Arc::new(rows.into_table(&self.plan)?);
-            self.shared.publish(Arc::clone(&table));
-            self.state = State::Done(table);
+            self.shared.publish(table);
+            self.state = State::Done;
+            if let Some(reload) = &self.reload {
+                let (plan, shared) = (Arc::clone(&self.plan), Arc::clone(&self.shared));
+                let fresh = move || BuildTable::new(Arc::clone(&plan), Arc::clone(&shared));
+                self.reloading = reload.start(fresh)?;
+            }
         }
         Ok(Progress::Done)
     }
@@ -121,7 +145,7 @@ impl Partition for BuildPartition {
     fn state_bytes(&self) -> usize {
         let rows = match &self.state {
             State::Collecting(rows) => rows.bytes(),
-            State::Done(table) => table.bytes(),
+            State::Done => self.shared.table().map_or(0, |table| table.bytes()),
             State::Making => 0,
         };
         size_of::<Self>() + rows

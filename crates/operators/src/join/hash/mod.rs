@@ -10,6 +10,7 @@
 //! | `table` | the rows of the build side by key |
 //! | `build` | the operator that makes the table |
 //! | `probe` | the step that looks rows up |
+//! | `reload` | a table that is read again every so often |
 //!
 //! **Invariants:**
 //! - the table is published once, when the build side has ended, and no row is looked up before: the
@@ -19,13 +20,14 @@
 //! - nothing is kept of the probe side: its kinds, watermarks and times go on as they are. A change of
 //!   it (`-U`, `+U`, `-D`) meets the same partners as the row that it takes back.
 //!
-//! A lookup table that is refreshed is published again ([`Shared::publish`]); a bundle sees one version.
+//! A lookup table that is refreshed is published again (`Shared::publish`); a bundle sees one version.
 //!
 //! What it does not do: rows of the build side that find no partner never leave, so a join that pads them
 //! is none of these ([`HashJoin::can`]); rows of the build side stay.
 
 mod build;
 mod probe;
+mod reload;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -41,6 +43,7 @@ use super::sides::{Side, Sides};
 
 pub use build::{Build, BuildTable};
 pub use probe::{Probe, Probed};
+pub use reload::{Reader, Stop};
 use table::Table;
 
 /// What is joined.
@@ -129,16 +132,11 @@ impl HashJoin {
     pub fn probe(&self) -> Probe {
         Probe::new(Arc::clone(&self.plan), Arc::clone(&self.shared))
     }
-
-    /// Where the table is published.
-    pub fn shared(&self) -> Arc<Shared> {
-        Arc::clone(&self.shared)
-    }
 }
 
 /// The place of the table: empty until the build side has ended.
 #[derive(Default)]
-pub struct Shared {
+struct Shared {
     table: Mutex<Option<Arc<Table>>>,
 }
 
