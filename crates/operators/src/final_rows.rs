@@ -17,9 +17,9 @@ use thalweg_core::{
     Result, Route, RowKind, TableSchema, Watermark,
 };
 
+use crate::keys::route_by_keys;
 use crate::keys::{CanonicalOrder, KeyTable};
 use crate::sort::EMIT_ROWS;
-use crate::keys::route_by_keys;
 
 /// Applies changes, and sends out the rows that are left at the end.
 pub struct FinalRows {

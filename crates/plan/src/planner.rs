@@ -15,9 +15,9 @@ use thalweg_operators::aggregate::UserAggregate;
 use crate::ast::{Insert, Name, Query, Statement, StatementKind};
 use crate::bind::functions::AGGREGATES;
 use crate::bind::{Binder, UserAggregates};
+use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
 use crate::explain::graphviz::graphviz;
 use crate::explain::{ExplainFormat, explain};
-use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
 use crate::logical::changes::Changes;
 use crate::physical::{self, LateData, Output, PhysicalPlan, Places, PlanEnvironment, Target};
 

@@ -17,6 +17,7 @@ pub use thalweg_operators::join::sides::Side;
 use super::changes::Changes;
 use super::dag::post_order;
 use super::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute};
+use crate::catalog::RuntimeMode;
 
 /// What two inputs are joined on.
 #[derive(Clone, Debug)]
@@ -209,8 +210,10 @@ fn build_side(
 /// True if a side of a join can be read before the other: it ends, its rows stay, and none of them leaves
 /// without a partner.
 pub fn can_be_read_first(input: &Node, kind: JoinKind, side: Side) -> bool {
+    // What batch mode settles later is not told from what changes: such a side is joined as any other.
     let stays = |input: &Node| {
-        Changes::of(std::slice::from_ref(input)).is_ok_and(|changes| !changes.has_updates(input))
+        Changes::of(std::slice::from_ref(input), RuntimeMode::Streaming)
+            .is_ok_and(|changes| !changes.has_updates(input))
     };
     HashJoin::can(kind, side) && is_bounded(input) && stays(input)
 }
