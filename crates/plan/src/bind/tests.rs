@@ -66,7 +66,7 @@ fn cases(kind: &str) -> Vec<String> {
 
 /// Cases of kind append that need what a later version brings.
 fn is_later(case: &str) -> bool {
-    matches!(case, "match_recognize" | "count_distinct_filter")
+    case == "match_recognize"
 }
 
 /// `[["name", "TYPE"], …]` as lines.
