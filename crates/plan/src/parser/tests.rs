@@ -414,12 +414,6 @@ fn errors_say_where_and_what_to_do() {
             "SESSION only",
         ),
         (
-            "SELECT 1 FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), SIZE => INTERVAL '1' HOUR, SIZE => INTERVAL '1' HOUR))",
-            1,
-            80,
-            "SIZE is given twice",
-        ),
-        (
             "SELECT 1 FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), SIZ => INTERVAL '1' HOUR))",
             1,
             53,
@@ -442,6 +436,20 @@ fn errors_say_where_and_what_to_do() {
         );
         assert!(!message.contains("sql parser") && !message.contains("Line:"), "{message}");
     }
+}
+
+#[test]
+fn named_arguments_are_given_once() {
+    let (message, _, line, column) = refused(
+        "SELECT 1 FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), SIZE => INTERVAL '1' HOUR,\nSIZE => INTERVAL '1' HOUR))",
+    );
+    assert!(message.contains("SIZE is given twice"), "{message}");
+    assert_eq!((line, column), (2, 1));
+    let (message, _, line, column) = refused(
+        "SELECT 1 FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts),\nDATA => TABLE u, SIZE => INTERVAL '1' HOUR))",
+    );
+    assert!(message.contains("DATA is given twice"), "{message}");
+    assert_eq!((line, column), (2, 1));
 }
 
 #[test]
