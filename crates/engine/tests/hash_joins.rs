@@ -419,7 +419,10 @@ fn a_table_is_read_again_while_the_job_runs() {
     let file = folder.join("query.sql");
     fs::write(&file, text.clone() + query).expect("written");
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-    command.args(["run", "--metrics", "--format", "csv", "--workers", "2"]).arg(&file).stdin(Stdio::null());
+    command
+        .args(["run", "--metrics", "--format", "csv", "--workers", "2"])
+        .arg(&file)
+        .stdin(Stdio::null());
     let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
     std::thread::sleep(std::time::Duration::from_millis(400));
     replace("this is no number,new\n");
