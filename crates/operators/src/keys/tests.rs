@@ -129,3 +129,33 @@ fn partitions_are_ranges_of_virtual_partitions() {
     assert_eq!(partition_of(85 << 56, 3), 0);
     assert_eq!(partition_of(86 << 56, 3), 1);
 }
+
+#[test]
+fn keys_are_found_without_being_added() {
+    let texts: ArrayRef = Arc::new(StringViewArray::from(vec![
+        Some("short"),
+        Some("a text that is longer than a view"),
+        None,
+    ]));
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), Some(-1), None]));
+    let others: ArrayRef =
+        Arc::new(StringViewArray::from(vec!["short", "a text that is longer than that", ""]));
+    let more: ArrayRef = Arc::new(Int64Array::from(vec![7, 0, 1]));
+    let cases = [
+        (vec![DataType::STRING], vec![Arc::clone(&texts)], vec![Arc::clone(&others)]),
+        (vec![DataType::BigInt], vec![Arc::clone(&numbers)], vec![Arc::clone(&more)]),
+        (vec![DataType::BigInt, DataType::STRING], vec![numbers, texts], vec![more, others]),
+    ];
+    for (types, known, asked) in cases {
+        let mut table = KeyTable::new(&types).unwrap();
+        let mut ids = Vec::new();
+        table.intern(&known, None, &mut ids).unwrap();
+        let mut found = Vec::new();
+        table.find(&known, 3, &mut found).unwrap();
+        assert_eq!(found, ids, "{types:?}");
+        found.clear();
+        table.find(&asked, 3, &mut found).unwrap();
+        assert_eq!(found, [0, ABSENT, ABSENT], "{types:?}");
+        assert_eq!(table.len(), 3);
+    }
+}

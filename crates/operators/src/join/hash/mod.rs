@@ -29,8 +29,6 @@ mod build;
 mod probe;
 mod reload;
 mod table;
-#[cfg(test)]
-mod tests;
 
 use std::sync::{Arc, Mutex};
 

@@ -10,6 +10,7 @@
 //! before it is published.
 
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -55,11 +56,16 @@ pub(super) struct Reload {
 }
 
 /// Ends the thread when it is dropped.
-pub(super) struct Reloading(Arc<Stop>);
+pub(super) struct Reloading {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
 
 impl Drop for Reloading {
     fn drop(&mut self) {
-        self.0.set();
+        self.stop.set();
+        // What went wrong there was told there.
+        self.thread.take().into_iter().for_each(|thread| drop(thread.join()));
     }
 }
 
@@ -100,7 +106,7 @@ impl Reload {
             }
         };
         let thread = std::thread::Builder::new().name("reload".to_owned()).spawn(body);
-        thread.map_err(|error| Error::io(format!("can't start a thread: {error}")))?;
-        Ok(Some(Reloading(stop)))
+        let thread = thread.map_err(|error| Error::io(format!("can't start a thread: {error}")))?;
+        Ok(Some(Reloading { stop, thread: Some(thread) }))
     }
 }

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -57,6 +58,7 @@ impl Wake for WakeUp {
 /// The thread, for those who ask.
 pub(super) struct Asking {
     sender: Sender<Message>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Asking {
@@ -77,8 +79,9 @@ impl Asking {
         let started = std::thread::Builder::new()
             .name("lookup".to_owned())
             .spawn(move || while thread.step() {});
-        started.map_err(|error| Error::io(format!("can't start a thread for {name}: {error}")))?;
-        Ok(Asking { sender })
+        let thread = started
+            .map_err(|error| Error::io(format!("can't start a thread for {name}: {error}")))?;
+        Ok(Asking { sender, thread: Some(thread) })
     }
 
     /// Makes a call, and hands its answer to `take`.
@@ -92,6 +95,8 @@ impl Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         let _ = self.sender.send(Message::End);
+        // A panic of the user's code was caught, and told, where it happened.
+        self.thread.take().into_iter().for_each(|thread| drop(thread.join()));
     }
 }
 

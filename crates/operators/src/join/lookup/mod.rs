@@ -19,8 +19,6 @@
 
 mod asking;
 mod cache;
-#[cfg(test)]
-mod tests;
 
 use std::sync::{Arc, Mutex};
 
