@@ -30,6 +30,7 @@ pub mod pipeline;
 pub mod rows;
 pub mod session;
 
+pub use thalweg_core::shim::{Clock, ManualClock};
 pub use thalweg_core::text;
 pub use thalweg_core::{
     Column, ColumnType, DataType, Error, ErrorKind, OrderContract, Result, RowKind, Sink, Source,

@@ -1,6 +1,6 @@
 //! The queries of NEXMark (`benches/nexmark`) give what is published of them, and what a batch query gives.
 //!
-//! `beam::qN` runs query N over 100,000 events of Apache Beam. Counts and sums of what is left of its
+//! `batch::qN` runs query N of `beam` in batch mode. `beam::qN` runs query N over 100,000 events of Apache Beam. Counts and sums of what is left of its
 //! changes are compared with values that were found without an engine, and all of it with DuckDB's
 //! answer over the same events. `arrival::qN` runs it in contract `arrival` over 5,000 events that come out of order around
 //! a midnight, by one worker and by four: where the query reads one table, the bytes must be the same; where it reads several,
@@ -93,6 +93,14 @@ macro_rules! queries {
                 }
             )*
         }
+        mod batch {
+            $(
+                #[test]
+                fn $name() {
+                    crate::check_batch(stringify!($name));
+                }
+            )*
+        }
         mod arrival {
             $(
                 #[test]
@@ -172,8 +180,23 @@ fn q12_is_refused_where_a_sequence_is_promised_unless_it_is_admitted() {
 }
 
 fn check_beam(query: &str) {
-    let stdout = successful(query, run(query, &BEAM, "2"));
-    let left = Left::of(query, &stdout);
+    check_known(query, &successful(query, run(query, &BEAM, "2")));
+}
+
+/// In batch mode the result itself is what is left of the changes of streaming.
+fn check_batch(query: &str) {
+    let file = queries_folder().join(format!("{query}.sql"));
+    let side = format!("side_input={}", side_input().display());
+    let folder = side_input().parent().expect("a folder").to_str().expect("UTF-8");
+    let mode = "execution.runtime-mode=batch";
+    let options = ["--workers", "2", "--set", mode, "--param", &side, "--allow-path", folder];
+    let stdout = successful(query, thalweg(&file, &BEAM, &options));
+    assert!(!stdout.starts_with("op,"), "{query} gives changes");
+    check_known(query, &stdout);
+}
+
+fn check_known(query: &str, stdout: &str) {
+    let left = Left::of(query, stdout);
     if let Some(known) = KNOWN.iter().find(|known| known.query == query) {
         assert_eq!(left.rows.len(), known.rows, "{query}: rows");
         if let Some((column, sum)) = known.sum {

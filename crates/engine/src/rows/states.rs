@@ -100,7 +100,7 @@ impl<K: RowKey, S: Default> States<K, S> {
         let measured = self.kept.values().take(MEASURED_STATES);
         let (count, extra) =
             measured.fold((0, 0), |(count, sum), kept| (count + 1, sum + extra_bytes(&kept.state)));
-        let extra = if count == 0 { 0 } else { extra * self.kept.len() / count };
+        let extra = (extra * self.kept.len()).checked_div(count).unwrap_or(0);
         self.kept.capacity() * of_key + self.line.capacity() * size_of::<(i64, K)>() + extra
     }
 }

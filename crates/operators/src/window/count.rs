@@ -184,7 +184,7 @@ impl Windows {
             taken.rows.push(row);
             taken.slots.push(self.open[at]);
         }
-        if number % self.slide == 0 {
+        if number.is_multiple_of(self.slide) {
             let at = self.place(key, first);
             taken.closed.push(std::mem::replace(&mut self.open[at], NONE));
             taken.keys.push(key);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thalweg_core::connector::{Assign, Waker};
 use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
-use thalweg_core::{Error, Opening, Operator, OperatorClass, Result, Source, Watermark};
+use thalweg_core::{Error, Opening, Operator, OperatorClass, Partition, Result, Source, Watermark};
 use thalweg_ordering::sync::{
     Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, Queue,
 };
@@ -160,48 +160,7 @@ fn stage_kind(
             StageRunKind::Source(source_run(source, assigner, options))
         }
         StageKind::Operator(operator) => {
-            let cells = match operator.partitions() {
-                _ if operator.is_singleton() => 1,
-                // More than the workers need would only make pieces smaller; results are the same.
-                Some(wanted) => {
-                    let most = options.partitions_max.unwrap_or(options.partitions());
-                    wanted.clamp(1, most.clamp(1, 256))
-                }
-                None => options.partitions(),
-            };
-            let make = |cell| {
-                Ok(Cell {
-                    mailbox: Mailbox::new(),
-                    barriers: AtomicUsize::new(0),
-                    finished: AtomicU64::new(0),
-                    wakes_at: AtomicI64::new(i64::MIN),
-                    ticks_at: AtomicI64::new(i64::MAX),
-                    is_ticking: AtomicBool::new(false),
-                    state: Mutex::new(CellState {
-                        partition: operator.open(Opening {
-                            partition: cell,
-                            partitions: cells,
-                            order: options.order,
-                        })?,
-                        resume: None,
-                        outputs: Vec::new(),
-                        passed: Watermark::MIN,
-                        state_bytes: 0,
-                        unreported_rows: 0,
-                    }),
-                })
-            };
-            let sequenced = operator.class() == OperatorClass::Sequenced;
-            let sequencers = if sequenced { lanes } else { 0 };
-            StageRunKind::Operator(OperatorRun {
-                class: operator.class(),
-                phases: operator.watermark_phases().max(1),
-                cells: (0..cells).map(make).collect::<Result<_>>()?,
-                joint: Mutex::new(Joint::new(lanes, Vec::new())),
-                completions: Mutex::new(Completions::default()),
-                sequencers: (0..sequencers).map(|_| Mutex::new(Sequencer::default())).collect(),
-                operator,
-            })
+            StageRunKind::Operator(operator_run(operator, lanes, options)?)
         }
         StageKind::Sink(sink) => {
             let channel = receivers.as_mut().map(|receivers| {
@@ -218,6 +177,54 @@ fn stage_kind(
             })
         }
     })
+}
+
+fn operator_run(
+    operator: Arc<dyn Operator>,
+    lanes: usize,
+    options: &RunOptions,
+) -> Result<OperatorRun> {
+    let cells = match operator.partitions() {
+        _ if operator.is_singleton() => 1,
+        // More than the workers need would only make pieces smaller; results are the same.
+        Some(wanted) => {
+            let most = options.partitions_max.unwrap_or(options.partitions());
+            wanted.clamp(1, most.clamp(1, 256))
+        }
+        None => options.partitions(),
+    };
+    let open =
+        |partition| operator.open(Opening { partition, partitions: cells, order: options.order });
+    let sequenced = operator.class() == OperatorClass::Sequenced;
+    let sequencers = if sequenced { lanes } else { 0 };
+    Ok(OperatorRun {
+        class: operator.class(),
+        phases: operator.watermark_phases().max(1),
+        cells: (0..cells).map(|cell| open(cell).map(cell_of)).collect::<Result<_>>()?,
+        joint: Mutex::new(Joint::new(lanes, Vec::new())),
+        completions: Mutex::new(Completions::default()),
+        sequencers: (0..sequencers).map(|_| Mutex::new(Sequencer::default())).collect(),
+        operator: Arc::clone(&operator),
+    })
+}
+
+fn cell_of(partition: Box<dyn Partition>) -> Cell {
+    Cell {
+        mailbox: Mailbox::new(),
+        barriers: AtomicUsize::new(0),
+        finished: AtomicU64::new(0),
+        wakes_at: AtomicI64::new(i64::MIN),
+        ticks_at: AtomicI64::new(i64::MAX),
+        is_ticking: AtomicBool::new(false),
+        state: Mutex::new(CellState {
+            partition,
+            resume: None,
+            outputs: Vec::new(),
+            passed: Watermark::MIN,
+            state_bytes: 0,
+            unreported_rows: 0,
+        }),
+    }
 }
 
 fn source_run(

@@ -67,7 +67,7 @@ fn reference(rows: &[Row], size: usize, slide: usize) -> Vec<(usize, String)> {
     for (place, &(key, value)) in rows.iter().enumerate() {
         let seen = of_key.entry(key).or_default();
         seen.push(value);
-        if seen.len() % slide == 0 {
+        if seen.len().is_multiple_of(slide) {
             let last = &seen[seen.len().saturating_sub(size)..];
             let weights = last.iter().fold(0.0, |sum, &value| sum + weight(value));
             let key = key.map_or("\\N".to_owned(), |key| key.to_string());
