@@ -93,6 +93,53 @@ fn the_flights_job_keeps_its_bytes() {
     }
 }
 
+/// Matches leave at watermarks, and those of one time in the order of their keys.
+#[test]
+fn patterns_keep_their_bytes() {
+    let folder = copy(&golden_dir().join("tumble_basic"), "ordered-patterns");
+    let mut random = SplitMix64::new(7);
+    let mut now = 0;
+    let mut row = |_| {
+        now += random.below(3);
+        let (second, key, n) = (now + random.below(12), random.below(9), random.below(5));
+        format!(
+            "2024-01-01 {:02}:{:02}:{:02},{key},{n}\n",
+            second / 3600,
+            second / 60 % 60,
+            second % 60
+        )
+    };
+    fs::write(folder.join("rows.csv"), (0..4000).map(&mut row).collect::<String>())
+        .expect("written");
+    let table = "CREATE TABLE t (ts TIMESTAMP(0), k INT, n INT, WATERMARK FOR ts AS ts - INTERVAL '8' SECOND) \
+         WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'rows.csv');\n";
+    for (number, clauses) in [
+        "AFTER MATCH SKIP TO LAST C PATTERN (A B*? C) WITHIN INTERVAL '40' SECOND \
+         DEFINE A AS A.n < 2, C AS C.n > A.n + 1 AND SUM(B.n) > 3",
+        "AFTER MATCH SKIP PAST LAST ROW PATTERN (A+ B{1,2} C) \
+         DEFINE A AS LAST(A.n, 1) IS NULL OR A.n >= LAST(A.n, 1), B AS n < LAST(A.n), C AS AVG(n) > 1",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let file = folder.join(format!("pattern{number}.sql"));
+        let query = format!(
+            "{table}SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts, n DESC \
+             MEASURES FIRST(ts) AS since, MATCH_ROWTIME() AS found, COUNT(*) AS c, SUM(B.n) AS s {clauses});"
+        );
+        fs::write(&file, query).expect("written");
+        let expected = run("arrival", &file, ONE_BY_ONE);
+        assert!(expected.status.success(), "{}", String::from_utf8_lossy(&expected.stderr));
+        let matches = expected.stdout.split(|&byte| byte == b'\n').count();
+        assert!(matches > 200, "only {matches} matches of pattern {number}");
+        for seed in 0..seeds(8) {
+            let how = Combination::sample(&mut SplitMix64::new(seed + 700));
+            let output = run("arrival", &file, how);
+            assert!(output.stdout == expected.stdout, "pattern {number}, seed {seed}, {how:?}");
+        }
+    }
+}
+
 #[test]
 fn branches_of_one_table_meet_row_by_row() {
     let folder = copy(&golden_dir().join("tumble_basic"), "ordered-branches");

@@ -4,6 +4,7 @@
 
 mod clock;
 mod errors;
+mod patterns;
 mod results;
 mod signals;
 mod support;

@@ -49,6 +49,12 @@ pub(super) fn clause(
     Ok(())
 }
 
+/// `{- A -}`, which `sqlparser` takes for a quantifier of what stands before.
+pub(super) fn exclusion(brace: &TokenWithSpan) -> Error {
+    refused("an exclusion ({- … -})", super::tokens::span(brace.span))
+        .hint("ONE ROW PER MATCH shows no rows that could be left out: name the variable alone")
+}
+
 fn refused(what: &str, place: Span) -> Error {
     Error::unsupported(format!("{what} is not supported in MATCH_RECOGNIZE, nor is it in Flink"))
         .at(place)

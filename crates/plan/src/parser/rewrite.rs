@@ -69,6 +69,9 @@ pub(super) fn rewrite<'a>(
                 open.push(Bracket::Other);
                 output.push(token.clone());
             }
+            Token::LBrace if cursor.is_token(&Token::Minus) => {
+                return Err(pattern::exclusion(token));
+            }
             Token::RBracket if open.last() == Some(&Bracket::Map) => {
                 open.pop();
                 output.push(TokenWithSpan::new(Token::RParen, token.span));
