@@ -2,6 +2,7 @@
 //!
 //! Every test starts the binary in a folder of its own.
 
+mod bench;
 mod errors;
 mod results;
 mod signals;
