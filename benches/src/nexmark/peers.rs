@@ -2,11 +2,12 @@
 //!
 //! `THALWEG_PEERS` names a folder with a script `run.sh CLASS key=value…`, where CLASS is `HzMain` or
 //! `FlinkMain`. It runs a query once to warm up and then as often as asked for, checks its results, and
-//! prints a line `THROUGHPUT … median=M M/s … rows=N … result=ok …`. Without it the engine runs alone, and the
+//! prints a line `THROUGHPUT … median=M M/s … rows=N cpu/wall=C … result=ok …`. Without it the engine runs alone, and the
 //! table says so. The number of rows must agree.
 //!
 //! A peer makes its events while it runs (210 million a second, which costs it little); it is warm when
-//! it is measured.
+//! it is measured. Beside the rate on the clock stands the rate by the time that processors worked, which
+//! other work on the machine does not lower.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -43,7 +44,16 @@ const PEERS: [Peer; 2] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Said {
     million_per_second: f64,
+    /// How many processors worked for it, on average.
+    cores: f64,
     rows: u64,
+}
+
+/// Millions of events by the clock, and by the time of processors.
+#[derive(Clone, Copy)]
+struct Rates {
+    wall: f64,
+    per_core: f64,
 }
 
 /// Runs a query here and there in turn; lines of the table.
@@ -53,16 +63,16 @@ pub fn measure(name: &str, settings: &Settings) -> Vec<String> {
     let benchmark = Benchmark::new(found, &settings.options(Preset::Peer));
     let mut benchmark = benchmark.unwrap_or_else(|error| panic!("{name}: {error}"));
     let folder = std::env::var_os("THALWEG_PEERS").map(PathBuf::from);
-    let (mut own, mut per_core, mut theirs) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+    let (mut own, mut theirs) = (Vec::new(), [Vec::new(), Vec::new()]);
     for repetition in 0..=settings.repeat {
         let (run, outcome) = engine(&mut benchmark);
         if repetition == 0 {
             continue;
         }
         let rate = |time: std::time::Duration| settings.events as f64 / time.as_secs_f64() / 1e6;
-        own.push(rate(run.elapsed));
-        per_core.push(rate(run.processor_time));
-        println!("{name}: here {:.2} M events/s, {} rows", rate(run.elapsed), outcome.rows_left);
+        let rates = Rates { wall: rate(run.elapsed), per_core: rate(run.processor_time) };
+        own.push(rates);
+        println!("{name}: here {:.2} M events/s, {} rows", rates.wall, outcome.rows_left);
         for (peer, said) in PEERS.iter().zip(&mut theirs) {
             let Some((folder, argument)) = folder.as_ref().zip((peer.argument)(query)) else {
                 continue;
@@ -70,20 +80,29 @@ pub fn measure(name: &str, settings: &Settings) -> Vec<String> {
             let one = ask(folder, peer, query, argument, settings);
             println!("{name}: {} {one:?}", peer.name);
             assert_eq!(one.rows, outcome.rows_left, "{name}: rows of {}", peer.name);
-            said.push(one.million_per_second);
+            let per_core = one.million_per_second / one.cores;
+            said.push(Rates { wall: one.million_per_second, per_core });
         }
     }
-    let (here, per_core) = (median(&mut own), median(&mut per_core));
-    let other = |(peer, said): (&Peer, &mut Vec<f64>)| match said.as_slice() {
+    let here = median(&own);
+    let other = |(peer, said): (&Peer, &Vec<Rates>)| match said.as_slice() {
         [] if folder.is_none() => format!("{} skipped: THALWEG_PEERS is not set |", peer.name),
         [] => format!("{} has no such query |", peer.name),
         _ => {
             let there = median(said);
-            format!("{} {there:.2} ({:.1} times) |", peer.name, here / there)
+            format!(
+                "{} {:.2} ({:.1} times), {:.2} per core (**{:.1} times**) |",
+                peer.name,
+                there.wall,
+                here.wall / there.wall,
+                there.per_core,
+                here.per_core / there.per_core
+            )
         }
     };
-    let others: Vec<String> = PEERS.iter().zip(&mut theirs).map(other).collect();
-    vec![format!("| {name} | {here:.2} per s | {per_core:.2} per core | {}", others.join(" "))]
+    let others: Vec<String> = PEERS.iter().zip(&theirs).map(other).collect();
+    let (wall, per_core) = (here.wall, here.per_core);
+    vec![format!("| {name} | {wall:.1}, {per_core:.1} per core | {}", others.join(" "))]
 }
 
 fn ask(
@@ -113,13 +132,19 @@ fn said(text: &str) -> Option<Said> {
     field("result=").filter(|&result| result == "ok")?;
     Some(Said {
         million_per_second: field("median=")?.parse().ok()?,
+        cores: field("cpu/wall=")?.parse().ok()?,
         rows: field("rows=")?.parse().ok()?,
     })
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// The median of each rate.
+fn median(runs: &[Rates]) -> Rates {
+    let middle = |of: fn(&Rates) -> f64| {
+        let mut sorted: Vec<f64> = runs.iter().map(of).collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
+    };
+    Rates { wall: middle(|rates| rates.wall), per_core: middle(|rates| rates.per_core) }
 }
 
 #[cfg(test)]
@@ -128,8 +153,8 @@ mod tests {
 
     #[test]
     fn a_peer_whose_result_is_wrong_has_said_nothing() {
-        let line = "THROUGHPUT HZ q7 par=2 n=100 evrate=10 median=6.690 M/s runs=[ 6.690 ] rows=3 result=ok load=1";
-        assert_eq!(said(line), Some(Said { million_per_second: 6.69, rows: 3 }));
+        let line = "THROUGHPUT HZ q7 par=2 n=100 evrate=10 median=6.690 M/s runs=[ 6.690 ] rows=3 cpu/wall=1.50 gc=0.1% result=ok load=1";
+        assert_eq!(said(line), Some(Said { million_per_second: 6.69, cores: 1.5, rows: 3 }));
         assert_eq!(said(&line.replace("=ok", "=WRONG")), None);
     }
 }

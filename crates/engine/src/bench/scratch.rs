@@ -32,7 +32,7 @@ impl Scratch {
 
     /// Writes the table of query 13; what it is called.
     pub(super) fn side_input(&self) -> Result<String> {
-        let mut text = String::from("key,value\n");
+        let mut text = String::new();
         for key in 0..SIDE_INPUT_KEYS {
             // Writing to a String can't fail.
             let _ = writeln!(text, "{key},value-{key}");

@@ -3,6 +3,7 @@
 //! Every test starts the binary in a folder of its own.
 
 mod clock;
+mod bench;
 mod errors;
 mod patterns;
 mod results;

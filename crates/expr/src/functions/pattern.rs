@@ -3,6 +3,8 @@
 //! Letters: `y u M L d D H k h K m s S n a E e Q q w` for the fields, `x X Z z V` for the zone, text in single
 //! quotes. Other letters are refused when the statement is planned.
 
+use std::fmt::Write;
+
 use chrono_tz::Tz;
 use thalweg_core::{Error, Result};
 
@@ -94,6 +96,20 @@ impl Pattern {
         }
     }
 
+    /// How many milliseconds a text lasts, counted from the start of 1970 on the wall clock: readings
+    /// of one such span print the same.
+    pub(crate) fn span_ms(&self) -> i64 {
+        let of = |part: &Part| match part {
+            Part::Field('H' | 'k' | 'K' | 'h' | 'a', _) => 3_600_000,
+            Part::Field('m', _) => 60_000,
+            Part::Field('s', _) => 1_000,
+            // Zones have changed their distance from UTC at odd moments.
+            Part::Field('n' | 'S' | 'x' | 'X' | 'Z', _) => 1,
+            _ => DAY_MS,
+        };
+        self.parts.iter().map(of).min().unwrap_or(DAY_MS)
+    }
+
     /// Reads a whole text; `None` if it does not fit.
     pub(crate) fn read(&self, text: &str) -> Option<Reading> {
         let mut fields = Fields::default();
@@ -126,7 +142,8 @@ fn print_field(out: &mut String, letter: char, count: usize, reading: Reading, z
         if value < 0 {
             out.push('-');
         }
-        out.push_str(&format!("{:0width$}", value.unsigned_abs()));
+        // Writing to a String can't fail.
+        let _ = write!(out, "{:0width$}", value.unsigned_abs());
     };
     match letter {
         'y' | 'u' if count == 2 => number(of(TimeField::Year).rem_euclid(100), 2),
@@ -395,6 +412,33 @@ mod tests {
                 Tz::Europe__Berlin,
             );
             assert_eq!(out, expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_text_lasts_as_long_as_its_finest_field() {
+        let spans = [
+            ("yyyy-MM-dd", DAY_MS),
+            ("EEEE w Q D VV", DAY_MS),
+            ("HH", 3_600_000),
+            ("h a", 3_600_000),
+            ("HH:mm", 60_000),
+            ("mm:ss", 1_000),
+            ("ss.SSS", 1),
+            ("HH:mmXXX", 1),
+        ];
+        for (pattern, span_ms) in spans {
+            let parsed = Pattern::parse(pattern).expect(pattern);
+            assert_eq!(parsed.span_ms(), span_ms, "{pattern}");
+            // Around the start of 1970, before which spans have negative numbers.
+            let print = |ms: i64| {
+                let mut out = String::new();
+                parsed.print(&mut out, reading(ms), Tz::UTC);
+                out
+            };
+            for start in [-span_ms, 0, span_ms] {
+                assert_eq!(print(start), print(start + span_ms - 1), "{pattern}");
+            }
         }
     }
 

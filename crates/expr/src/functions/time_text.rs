@@ -72,15 +72,23 @@ fn date_format(call: Call<'_>) -> Result<Expr> {
             return Err(error.hint("supported: DATE_FORMAT(timestamp or string, pattern)"));
         }
     };
+    let span_ms = pattern.span_ms();
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let array = a.value(0).array();
         let local = local_ms(array.as_ref(), a.zone);
+        // Rows that follow each other are mostly of one day or minute: their text is printed once.
+        let (mut span, mut text) = (None, String::new());
         a.text_result(|row, out| {
             if array.is_null(row) {
                 return None;
             }
-            let reading = Reading { ms: local[row], nanos_below_ms: 0, offset_seconds: None };
-            pattern.print(out, reading, a.zone);
+            let own = local[row].div_euclid(span_ms);
+            if span.replace(own) != Some(own) {
+                text.clear();
+                let reading = Reading { ms: local[row], nanos_below_ms: 0, offset_seconds: None };
+                pattern.print(&mut text, reading, a.zone);
+            }
+            out.push_str(&text);
             Some(())
         })
     };
