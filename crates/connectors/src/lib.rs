@@ -51,6 +51,11 @@ pub trait Connector: Send + Sync {
         let _ = request;
         AcceptedChanges::Inserts
     }
+    /// Which changes the table holds when it is read.
+    fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        let _ = request;
+        AcceptedChanges::Inserts
+    }
     /// Opens the table for reading.
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
     /// Opens the table for writing. Instants that are shown to people appear in `zone`.
@@ -116,6 +121,10 @@ impl Connectors for BuiltinConnectors {
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
         let connector = Self::find(request);
         connector.map_or(AcceptedChanges::Inserts, |found| found.accepted_changes(request))
+    }
+    fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        let connector = Self::find(request);
+        connector.map_or(AcceptedChanges::Inserts, |found| found.held_changes(request))
     }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let connector = Self::find(request)?;

@@ -54,3 +54,30 @@ fn a_table_that_does_not_say_so_takes_no_changes() {
     assert!(error.contains("GROUP BY without a window"), "{error}");
     assert!(!folder.join("out.csv").exists() && !folder.join("out.csv.partial").exists());
 }
+
+fn execute(folder: &Path, script: &str) -> thalweg::Result<()> {
+    let options = SessionOptions {
+        base_dir: folder.to_path_buf(),
+        allowed_roots: vec![folder.to_path_buf()],
+        ..SessionOptions::default()
+    };
+    Session::new(options)?.execute(script).map(drop)
+}
+
+#[test]
+fn a_changelog_is_read_back() {
+    let folder = folder("changelog-back");
+    fs::write(folder.join("log.csv"), "+I,a,1\n+I,b,2\n-U,a,1\n+U,a,4\n-D,b,2\n").expect("an input");
+    execute(
+        &folder,
+        "CREATE TABLE log (k STRING, v INT) WITH
+           ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'log.csv', 'changelog' = 'op');
+         CREATE TABLE o (n BIGINT, total INT) WITH
+           ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'out.csv', 'changelog' = 'op');
+         SET 'pipeline.order' = 'arrival';
+         INSERT INTO o SELECT COUNT(*), SUM(v) FROM log;",
+    )
+    .expect("it runs");
+    let text = fs::read_to_string(folder.join("out.csv")).expect("it is written");
+    assert_eq!(text, "+I,1,1\n-U,1,1\n+U,2,3\n-U,2,3\n+U,1,2\n-U,1,2\n+U,2,6\n-U,2,6\n+U,1,4\n");
+}

@@ -14,6 +14,7 @@ use thalweg_operators::aggregate::UserAggregate;
 
 use crate::ast::{Insert, Name, Query, Statement, StatementKind};
 use crate::bind::functions::AGGREGATES;
+use crate::bind::table::ResolvedTable;
 use crate::bind::{Binder, UserAggregates};
 use crate::catalog::{self, Catalog, Settings, TextRows};
 use crate::explain::graphviz::graphviz;
@@ -117,7 +118,8 @@ impl Planner {
     /// Tables and views are bound when they are created, so that mistakes show there.
     pub fn execute_ddl(&mut self, statement: &Statement) -> Result<Option<TextRows>> {
         let session = self.session();
-        let binder = Binder::new(&self.catalog, &session, &self.aggregates);
+        let ask = |table: &ResolvedTable| physical::reading(table, self.connectors.as_ref());
+        let binder = Binder::new(&self.catalog, &session, &self.aggregates).asking(&ask);
         match &statement.kind {
             StatementKind::CreateTable(table) => {
                 binder.resolve_table(table)?;
@@ -165,7 +167,8 @@ impl Planner {
 
     fn lower_inserts(&self, inserts: &[Insert], dry_run: bool) -> Result<PhysicalPlan> {
         let session = self.session();
-        let binder = Binder::new(&self.catalog, &session, &self.aggregates);
+        let ask = |table: &ResolvedTable| physical::reading(table, self.connectors.as_ref());
+        let binder = Binder::new(&self.catalog, &session, &self.aggregates).asking(&ask);
         let mut outputs = Vec::with_capacity(inserts.len());
         for insert in inserts {
             let bound = binder.bind_insert(insert).map_err(|e| e.at(insert.table.span))?;
@@ -186,7 +189,8 @@ impl Planner {
         dry_run: bool,
     ) -> Result<PhysicalPlan> {
         let session = self.session();
-        let binder = Binder::new(&self.catalog, &session, &self.aggregates);
+        let ask = |table: &ResolvedTable| physical::reading(table, self.connectors.as_ref());
+        let binder = Binder::new(&self.catalog, &session, &self.aggregates).asking(&ask);
         let node = binder.bind_result(query)?;
         let environment = self.environment(&binder, &session, dry_run)?;
         let has_updates = Changes::of(std::slice::from_ref(&node))
@@ -232,7 +236,8 @@ impl Planner {
     /// The names and types of a query's result.
     pub fn result_schema(&self, query: &Query) -> Result<TableSchema> {
         let session = self.session();
-        let binder = Binder::new(&self.catalog, &session, &self.aggregates);
+        let ask = |table: &ResolvedTable| physical::reading(table, self.connectors.as_ref());
+        let binder = Binder::new(&self.catalog, &session, &self.aggregates).asking(&ask);
         Ok(binder.bind_result(query)?.schema())
     }
 

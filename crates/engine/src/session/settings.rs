@@ -89,6 +89,9 @@ impl Connectors for SessionConnectors {
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
         self.builtin().accepted_changes(request)
     }
+    fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        self.builtin().held_changes(request)
+    }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         self.builtin().source(request)
     }

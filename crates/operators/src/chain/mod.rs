@@ -45,6 +45,9 @@ pub type FlatMapFunction =
 /// A stateless step of a [`Chain`].
 #[derive(Clone)]
 pub enum Step {
+    /// Learns from a TINYINT column what each row does ([`RowKind::code`](thalweg_core::RowKind)).
+    /// The column stays until a projection drops it.
+    TakeKinds(usize),
     /// Keeps the rows for which the BOOLEAN expression is TRUE.
     Filter(Expr),
     /// Replaces the columns by these.
@@ -104,6 +107,7 @@ pub enum Step {
 impl fmt::Debug for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Step::TakeKinds(column) => write!(f, "TakeKinds({column})"),
             Step::Filter(predicate) => write!(f, "Filter({predicate:?})"),
             Step::Project(columns) => write!(f, "Project({columns:?})"),
             Step::CheckNotNull { columns, sink } => write!(f, "CheckNotNull({columns:?}, {sink})"),
@@ -173,6 +177,7 @@ impl Chain {
         }
         rows.compact()?;
         match step {
+            Step::TakeKinds(column) => rows.take_kinds(*column),
             Step::Unnest { array, columns, outer, ordinality } => {
                 let array = rows.evaluate(array, wall_ms)?;
                 unnest::unnest(rows, &array, columns, *outer, *ordinality)
@@ -230,7 +235,8 @@ fn reads_clock(step: &Step) -> bool {
         Step::Filter(predicate) => reads(predicate),
         Step::Project(columns) => columns.iter().any(|(_, expr)| reads(expr)),
         Step::Unnest { array, .. } => reads(array),
-        Step::CheckNotNull { .. }
+        Step::TakeKinds(_)
+        | Step::CheckNotNull { .. }
         | Step::WindowRows { .. }
         | Step::Select { .. }
         | Step::Custom { .. }

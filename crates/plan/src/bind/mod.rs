@@ -6,7 +6,7 @@
 //! such parts are still typed (as [`LogicalKind::Refused`]) where that lets a mistake around them
 //! be reported first.
 //!
-//! It never touches connectors and never runs anything.
+//! It never runs anything, and of connectors it asks one thing only: what reading a table is like.
 //!
 //! [`LogicalKind::Refused`]: crate::logical::LogicalKind::Refused
 
@@ -67,6 +67,7 @@ pub struct Binder<'a> {
     depth: Cell<u32>,
     /// Where functions stand whose values the data do not decide, by name.
     undecided: RefCell<HashMap<String, Span>>,
+    ask_reading: Option<table::AskReading<'a>>,
 }
 
 /// What a query can refer to besides the catalog.
@@ -94,7 +95,16 @@ impl<'a> Binder<'a> {
             windows: Cell::new(0),
             depth: Cell::new(0),
             undecided: RefCell::default(),
+            ask_reading: None,
         }
+    }
+
+    /// The same, asking connectors what reading their tables is like. Else every table is taken for
+    /// rows that stay, with an end.
+    #[must_use]
+    pub fn asking(mut self, ask: table::AskReading<'a>) -> Self {
+        self.ask_reading = Some(ask);
+        self
     }
 
     /// Where functions stand, in what was bound so far, whose values the data do not decide.

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use thalweg_core::connector::AcceptedChanges;
 use thalweg_core::{Error, Result};
 
 use super::dag::post_order;
@@ -30,6 +31,9 @@ impl Changes {
                 return Err(over_changes(operator, input));
             }
             let has_updates = match &node.kind {
+                LogicalKind::Scan { table, .. } => {
+                    table.reading.changes != AcceptedChanges::Inserts
+                }
                 LogicalKind::Aggregate { aggregates, .. } => {
                     below.is_some() || !aggregates.is_empty()
                 }
@@ -87,19 +91,21 @@ fn needs_inserts(kind: &LogicalKind) -> Option<&'static str> {
 
 /// An operator over rows that change.
 fn over_changes(operator: &str, input: &Node) -> Error {
-    Error::plan(format!(
-        "{operator} needs rows that stay as they are, but {} updates its results",
-        cause(input)
-    ))
-    .hint("aggregate per window (GROUP BY window_start, window_end), so that results are final")
+    Error::plan(format!("{operator} needs rows that stay as they are, but {}", cause(input)))
+        .hint("aggregate per window (GROUP BY window_start, window_end), so that results are final")
 }
 
-/// What makes the rows of a node change: the nearest operator that does, in words.
-pub fn cause(node: &Node) -> &'static str {
-    match &node.kind {
-        LogicalKind::Aggregate { aggregates, .. } if aggregates.is_empty() => "SELECT DISTINCT",
-        LogicalKind::Aggregate { keys, .. } if keys.is_empty() => "an aggregate without a window",
-        LogicalKind::Aggregate { .. } => "GROUP BY without a window",
+/// What makes the rows of a node change, as the end of a sentence: the nearest operator that does, or
+/// the table that holds changes.
+pub fn cause(node: &Node) -> String {
+    let operator = match &node.kind {
+        LogicalKind::Scan { table, .. } if table.reading.changes != AcceptedChanges::Inserts => {
+            return format!("table '{}' holds changes ('changelog')", table.name);
+        }
+        // DISTINCT only takes back what its input does.
+        LogicalKind::Aggregate { keys, aggregates, .. } if !aggregates.is_empty() => {
+            if keys.is_empty() { "an aggregate without a window" } else { "GROUP BY without a window" }
+        }
         LogicalKind::Join { kind, condition, .. }
             if condition.bound == JoinBound::None
                 && !matches!(kind, JoinKind::Inner | JoinKind::Semi) =>
@@ -109,6 +115,9 @@ pub fn cause(node: &Node) -> &'static str {
         LogicalKind::SetOperation { intersects: false, .. } => "EXCEPT",
         LogicalKind::TopN { .. } => "ROW_NUMBER() (Top-N)",
         LogicalKind::Deduplicate { keeps_last: true, .. } => "the last row per key",
-        _ => node.inputs().into_iter().map(cause).find(|c| !c.is_empty()).unwrap_or(""),
-    }
+        _ => {
+            return node.inputs().into_iter().map(cause).find(|c| !c.is_empty()).unwrap_or_default();
+        }
+    };
+    format!("{operator} updates its results")
 }

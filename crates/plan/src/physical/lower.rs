@@ -306,7 +306,7 @@ impl<'a> Lowering<'a> {
         if let Some(assigner) = plan.assigner {
             self.sources.push(OpenSource { stage, assigner });
         }
-        Ok((vec![Input { from: stage, port: 0 }], plan.step.into_iter().collect()))
+        Ok((vec![Input { from: stage, port: 0 }], plan.steps))
     }
 
     /// A node that is no row-by-row step.
@@ -466,12 +466,12 @@ fn check_accepts(accepted: AcceptedChanges, request: &TableRequest, node: &Node)
         AcceptedChanges::All => Ok(()),
         AcceptedChanges::Upserts if !request.primary_key.is_empty() => Ok(()),
         AcceptedChanges::Upserts => Err(Error::plan(format!(
-            "{cause} updates its results, and table '{table}' can take that by its primary key only, \
+            "{cause}, and table '{table}' can take that by its primary key only, \
              but declares none"
         ))
         .hint("declare PRIMARY KEY (…) NOT ENFORCED with the columns that rows are grouped by")),
         AcceptedChanges::Inserts => Err(Error::plan(format!(
-            "{cause} updates its results, but the sink '{table}' takes only rows that stay as they are"
+            "{cause}, but the sink '{table}' takes only rows that stay as they are"
         ))
         .hint(
             "aggregate per window (GROUP BY window_start, window_end), or write to a table that takes \

@@ -33,7 +33,7 @@ use thalweg_core::shim::SharedClock;
 use thalweg_core::{Error, OrderContract, Result, Sink, Span};
 use thalweg_expr::Session;
 
-use crate::bind::table::ResolvedTable;
+use crate::bind::table::{Reading, ResolvedTable};
 use crate::logical::Node;
 
 /// What lowering needs to know of the world.
@@ -130,17 +130,32 @@ impl PlanEnvironment<'_> {
     /// A table as its connector sees it, with all columns.
     pub fn request(&self, table: &ResolvedTable) -> TableRequest {
         TableRequest {
-            table: table.name.clone(),
-            schema: table.physical_schema(),
-            metadata: Vec::new(),
-            projection: None,
-            options: without_our_own(&table.options),
-            primary_key: table.primary_key.clone(),
-            has_updates: false,
             base_dir: self.base_dir.clone(),
             allowed_roots: self.allowed_roots.clone(),
             parallelism: self.parallelism.max(1),
+            ..request(table)
         }
+    }
+}
+
+/// What a table itself says of a request, with all columns.
+fn request(table: &ResolvedTable) -> TableRequest {
+    TableRequest {
+        table: table.name.clone(),
+        schema: table.physical_schema(),
+        options: without_our_own(&table.options),
+        primary_key: table.primary_key.clone(),
+        partitioned_by: table.partitioned_by.clone(),
+        ..TableRequest::default()
+    }
+}
+
+/// What reading a table is like. Options that its connector refuses are told when it is lowered.
+pub(crate) fn reading(table: &ResolvedTable, connectors: &dyn Connectors) -> Reading {
+    let request = request(table);
+    Reading {
+        changes: connectors.held_changes(&request),
+        is_bounded: connectors.is_bounded(&request),
     }
 }
 
