@@ -147,7 +147,7 @@ impl<'a> Binder<'a> {
     /// The table or view of this name.
     pub fn relation(&self, name: &Name) -> Result<Node> {
         if let Some(definition) = self.catalog.table(&name.text) {
-            return Ok(crate::logical::LogicalPlan::scan(self.resolve_table(definition)?));
+            return Ok(crate::logical::LogicalPlan::read(self.resolve_table(definition)?));
         }
         if self.catalog.view(&name.text).is_some() {
             return self.view(name);

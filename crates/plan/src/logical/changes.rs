@@ -3,7 +3,7 @@
 //! A relation either only grows (inserts), or it is a changelog: rows are updated and taken back.
 //! That follows from what the nodes compute and from nothing else.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use thalweg_core::connector::AcceptedChanges;
@@ -16,6 +16,7 @@ use super::{JoinBound, JoinKind, LogicalKind, LogicalPlan, Node, TimeAttribute};
 #[derive(Default)]
 pub struct Changes {
     by_node: HashMap<*const LogicalPlan, bool>,
+    unbounded: HashSet<*const LogicalPlan>,
 }
 
 impl Changes {
@@ -26,9 +27,12 @@ impl Changes {
     pub fn of(roots: &[Node]) -> Result<Self> {
         let mut changes = Changes::default();
         for node in post_order(roots) {
+            if changes.reads_for_ever(&node) {
+                changes.unbounded.insert(Arc::as_ptr(&node));
+            }
             let below = node.inputs().into_iter().find(|input| changes.has_updates(input));
             if let (Some(input), Some(operator)) = (below, needs_inserts(&node.kind)) {
-                return Err(over_changes(operator, input));
+                return Err(changes.over_changes(operator, input));
             }
             let has_updates = match &node.kind {
                 LogicalKind::Scan { table, .. } => {
@@ -48,6 +52,10 @@ impl Changes {
                     below.is_some() || window_end_key(input, keys).is_none()
                 }
                 LogicalKind::Deduplicate { keeps_last, .. } => below.is_some() || *keeps_last,
+                // There is no end at which to answer: each row may change the answer.
+                LogicalKind::SortLimit { input, .. } => {
+                    below.is_some() || changes.is_unbounded(input)
+                }
                 _ => below.is_some(),
             };
             changes.by_node.insert(Arc::as_ptr(&node), has_updates);
@@ -55,10 +63,66 @@ impl Changes {
         Ok(changes)
     }
 
+    fn reads_for_ever(&self, node: &Node) -> bool {
+        match &node.kind {
+            LogicalKind::Scan { table, .. } => !table.reading.is_bounded,
+            _ => node.inputs().into_iter().any(|input| self.is_unbounded(input)),
+        }
+    }
+
+    /// True if rows of this node may come for ever.
+    pub fn is_unbounded(&self, node: &Node) -> bool {
+        self.unbounded.contains(&Arc::as_ptr(node))
+    }
+
     /// True if rows of this node are updated or taken back later.
     pub fn has_updates(&self, node: &Node) -> bool {
         self.by_node.get(&Arc::as_ptr(node)).copied().unwrap_or(false)
     }
+
+    /// An operator over rows that change.
+    fn over_changes(&self, operator: &str, input: &Node) -> Error {
+        let cause = self.cause(input);
+        Error::plan(format!("{operator} needs rows that stay as they are, but {cause}"))
+            .hint("aggregate per window (GROUP BY window_start, window_end), so that results are final")
+    }
+
+    /// What makes the rows of a node change, as the end of a sentence: the nearest operator that does,
+    /// or the table that holds changes.
+    pub fn cause(&self, node: &Node) -> String {
+        if let LogicalKind::Scan { table, .. } = &node.kind {
+            return format!("table '{}' holds changes ('changelog')", table.name);
+        }
+        match updating(&node.kind, self) {
+            Some(operator) => format!("{operator} updates its results"),
+            None => {
+                let below = node.inputs().into_iter().find(|input| self.has_updates(input));
+                below.map_or_else(String::new, |input| self.cause(input))
+            }
+        }
+    }
+}
+
+/// What an operator is called that changes its results, also where its input does not.
+fn updating(kind: &LogicalKind, changes: &Changes) -> Option<&'static str> {
+    Some(match kind {
+        LogicalKind::Aggregate { keys, aggregates, .. } if !aggregates.is_empty() => {
+            if keys.is_empty() { "an aggregate without a window" } else { "GROUP BY without a window" }
+        }
+        LogicalKind::Join { kind, condition, .. }
+            if condition.bound == JoinBound::None
+                && !matches!(kind, JoinKind::Inner | JoinKind::Semi) =>
+        {
+            "an outer join without a bound in time"
+        }
+        LogicalKind::SetOperation { intersects: false, .. } => "EXCEPT",
+        LogicalKind::TopN { .. } => "ROW_NUMBER() (Top-N)",
+        LogicalKind::Deduplicate { keeps_last: true, .. } => "the last row per key",
+        LogicalKind::SortLimit { input, .. } if !changes.has_updates(input) => {
+            "ORDER BY … LIMIT over an input without an end"
+        }
+        _ => return None,
+    })
 }
 
 /// The key that is the end of a window, if keys tell a whole window: first rows are then those of a
@@ -89,35 +153,3 @@ fn needs_inserts(kind: &LogicalKind) -> Option<&'static str> {
     }
 }
 
-/// An operator over rows that change.
-fn over_changes(operator: &str, input: &Node) -> Error {
-    Error::plan(format!("{operator} needs rows that stay as they are, but {}", cause(input)))
-        .hint("aggregate per window (GROUP BY window_start, window_end), so that results are final")
-}
-
-/// What makes the rows of a node change, as the end of a sentence: the nearest operator that does, or
-/// the table that holds changes.
-pub fn cause(node: &Node) -> String {
-    let operator = match &node.kind {
-        LogicalKind::Scan { table, .. } if table.reading.changes != AcceptedChanges::Inserts => {
-            return format!("table '{}' holds changes ('changelog')", table.name);
-        }
-        // DISTINCT only takes back what its input does.
-        LogicalKind::Aggregate { keys, aggregates, .. } if !aggregates.is_empty() => {
-            if keys.is_empty() { "an aggregate without a window" } else { "GROUP BY without a window" }
-        }
-        LogicalKind::Join { kind, condition, .. }
-            if condition.bound == JoinBound::None
-                && !matches!(kind, JoinKind::Inner | JoinKind::Semi) =>
-        {
-            "an outer join without a bound in time"
-        }
-        LogicalKind::SetOperation { intersects: false, .. } => "EXCEPT",
-        LogicalKind::TopN { .. } => "ROW_NUMBER() (Top-N)",
-        LogicalKind::Deduplicate { keeps_last: true, .. } => "the last row per key",
-        _ => {
-            return node.inputs().into_iter().map(cause).find(|c| !c.is_empty()).unwrap_or_default();
-        }
-    };
-    format!("{operator} updates its results")
-}

@@ -129,6 +129,7 @@ fn read_in_passing(kind: &LogicalKind, late: LateColumns<'_>) -> Result<Demand> 
         LogicalKind::Deduplicate { keys, rowtime, .. } => {
             keys.iter().copied().chain(*rowtime).collect()
         }
+        LogicalKind::Normalize { keys, .. } => keys.iter().copied().collect(),
         LogicalKind::CheckNotNull { columns, .. } => columns.iter().copied().collect(),
         _ => Demand::new(),
     })

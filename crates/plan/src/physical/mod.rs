@@ -34,6 +34,7 @@ use thalweg_core::{Error, OrderContract, Result, Sink, Span};
 use thalweg_expr::Session;
 
 use crate::bind::table::{Reading, ResolvedTable};
+use crate::catalog::UpsertMaterialize;
 use crate::logical::Node;
 
 /// What lowering needs to know of the world.
@@ -58,6 +59,8 @@ pub struct PlanEnvironment<'a> {
     pub state_ttl_ms: Option<i64>,
     /// `table.exec.mini-batch.enabled`
     pub mini_batch: bool,
+    /// `table.exec.sink.upsert-materialize`
+    pub upsert_materialize: UpsertMaterialize,
     /// `pipeline.order`.
     pub order: OrderContract,
     /// `pipeline.order.allow-nondeterministic`.
@@ -93,6 +96,8 @@ pub struct Output {
     pub node: Node,
     /// Where they go.
     pub target: Target,
+    /// Where the statement names what it writes to.
+    pub span: Span,
 }
 
 /// What the runtime executes, and its description.

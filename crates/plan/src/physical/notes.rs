@@ -7,7 +7,6 @@ use thalweg_core::Error;
 
 use super::PlanEnvironment;
 use super::identity::table_name;
-use super::scan::plan_scan;
 use crate::logical::dag::post_order;
 use crate::logical::{JoinBound, LogicalKind, LogicalPlan, Node};
 
@@ -20,10 +19,7 @@ pub(super) fn notes(roots: &[Node], environment: &PlanEnvironment<'_>) -> Vec<Er
     let mut notes = Vec::new();
     for node in post_order(roots) {
         let is_unbounded = match &node.kind {
-            LogicalKind::Scan { table, columns } => {
-                let request = plan_scan(table, columns, environment).request;
-                !environment.connectors.is_bounded(&request)
-            }
+            LogicalKind::Scan { table, .. } => !table.reading.is_bounded,
             _ => node.inputs().iter().any(|input| unbounded.contains(&Arc::as_ptr(input))),
         };
         if !is_unbounded {

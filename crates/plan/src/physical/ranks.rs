@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use thalweg_core::graph::{Input, StageKind};
 use thalweg_core::{Error, Result};
 use thalweg_operators::top_n::{
-    Deduplicate, DeduplicateBy, DeduplicateSpec, Keep, RankFunction, TopN, TopNSpec,
+    Deduplicate, DeduplicateBy, DeduplicateSpec, Keep, Materialize, MaterializeSpec, RankFunction,
+    TopN, TopNSpec,
 };
 use thalweg_operators::window::LatePolicy;
 
-use super::lower::{Edges, Lowering};
+use super::lower::{Edges, Lowering, describe_operator};
 use super::window::{sort_key, zone_of_column};
+use crate::bind::table::ResolvedTable;
 use crate::logical::changes::window_end_key;
 use crate::logical::{LogicalKind, Node, SortKey};
 
@@ -63,6 +66,39 @@ impl Lowering<'_> {
             state_ttl_ms: self.environment.state_ttl_ms,
         })?);
         self.lower_operator(node, input, operator, "top")
+    }
+
+    /// What upserts leave of each key.
+    pub(super) fn lower_normalize(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        keys: &[usize],
+    ) -> Result<Edges> {
+        let operator = Arc::new(Deduplicate::new(DeduplicateSpec {
+            keys: keys.to_vec(),
+            keep: Keep::Last,
+            by: DeduplicateBy::Upserts,
+            input: input.schema(),
+            state_ttl_ms: self.environment.state_ttl_ms,
+            late: LatePolicy::Drop,
+        })?);
+        self.lower_operator(node, input, operator, "normalize")
+    }
+
+    /// The rows for a table that takes upserts, by its primary key.
+    pub(super) fn materialize(&mut self, table: &ResolvedTable, edges: Edges) -> Result<Edges> {
+        let operator = Arc::new(Materialize::new(MaterializeSpec {
+            keys: table.primary_key.clone(),
+            input: table.physical_schema(),
+            state_ttl_ms: self.environment.state_ttl_ms,
+        })?);
+        let id = self.identities.give("materialize", &table.name, &[]);
+        let name = format!("materialize {}", table.name);
+        let details = vec!["keeps the rows of each primary key".to_string()];
+        let word = describe_operator(operator.as_ref());
+        let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
+        Ok(vec![Input { from: stage, port: 0 }])
     }
 
     pub(super) fn lower_deduplicate(
