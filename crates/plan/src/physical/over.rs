@@ -28,6 +28,10 @@ impl Lowering<'_> {
         let [SortKey { column: time, descending: false, .. }] = window.order[..] else {
             return Err(unfiltered_rank());
         };
+        let (late, policy) = match input.fields[time].time {
+            TimeAttribute::ProcTime => (Vec::new(), LatePolicy::Drop),
+            _ => self.late_rows(input, time)?,
+        };
         let time = match input.fields[time].time {
             TimeAttribute::ProcTime => OverTime::Arrival,
             attribute if attribute.is_rowtime() => OverTime::EventTime(time),
@@ -53,10 +57,15 @@ impl Lowering<'_> {
             calls,
             input: prepared.schema(),
             state_ttl_ms: self.environment.state_ttl_ms,
-            late: LatePolicy::Drop,
+            late: policy,
         })?);
+        let late_schema = prepared.schema();
         let edges = self.prepare_input(input, prepared)?;
-        let edges = self.add_operator(node, input, operator, edges, "over");
+        let edge = self.add_judging(node, input, operator, edges, "over", policy);
+        if policy == LatePolicy::Emit {
+            self.late.add(edge.from, late_schema, late);
+        }
+        let edges = vec![edge];
         Ok(self.without_prepared(node, edges, input.fields.len(), width))
     }
 

@@ -109,14 +109,27 @@ impl Lowering<'_> {
         keeps_last: bool,
         rowtime: Option<usize>,
     ) -> Result<Edges> {
+        let judged = rowtime.filter(|_| !keeps_last);
+        let (late, policy) = match judged {
+            Some(rowtime) => self.late_rows(input, rowtime)?,
+            None => (Vec::new(), LatePolicy::Drop),
+        };
         let operator = Arc::new(Deduplicate::new(DeduplicateSpec {
             keys: keys.to_vec(),
             keep: if keeps_last { Keep::Last } else { Keep::First },
             by: rowtime.map_or(DeduplicateBy::Arrival, DeduplicateBy::EventTime),
             input: input.schema(),
             state_ttl_ms: self.environment.state_ttl_ms,
-            late: LatePolicy::Drop,
+            late: policy,
         })?);
-        self.lower_operator(node, input, operator, "deduplicate")
+        if judged.is_none() {
+            return self.lower_operator(node, input, operator, "deduplicate");
+        }
+        let edges = self.edges(input)?;
+        let edge = self.add_judging(node, input, operator, edges, "deduplicate", policy);
+        if policy == LatePolicy::Emit {
+            self.late.add(edge.from, input.schema(), late);
+        }
+        Ok(vec![edge])
     }
 }
