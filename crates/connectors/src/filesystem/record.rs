@@ -24,7 +24,7 @@ pub struct Record {
 impl Record {
     /// The records of a table.
     pub fn of(request: &TableRequest, has_op: bool) -> Record {
-        let op = Column::new(OP, DataType::STRING.not_null());
+        let op = Column::new(OP, DataType::STRING.nullable());
         let mut columns: Vec<Column> = has_op.then_some(op).into_iter().collect();
         let mut places = Vec::with_capacity(request.schema.len());
         for (position, column) in request.schema.columns.iter().enumerate() {
@@ -42,10 +42,11 @@ pub fn kinds(ops: &ArrayRef, bad: &mut BadFields) -> Result<ArrayRef> {
     let texts = ops.as_string_view_opt().ok_or_else(|| Error::internal("'op' is no text"))?;
     let mut codes = Vec::with_capacity(texts.len());
     for row in 0..texts.len() {
-        let text = if texts.is_null(row) { "" } else { texts.value(row) };
-        let kind = RowKind::from_short(text);
+        let text = (!texts.is_null(row)).then(|| texts.value(row));
+        let kind = text.and_then(RowKind::from_short);
         if kind.is_none() {
-            bad.refuse(row, format!("op is '{text}': it must be +I, -U, +U or -D"));
+            let found = text.map_or("missing".to_owned(), |text| format!("'{text}'"));
+            bad.refuse(row, format!("op is {found}: it must be +I, -U, +U or -D"));
         }
         codes.push(kind.unwrap_or(RowKind::Insert).code());
     }
