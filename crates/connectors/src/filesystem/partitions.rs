@@ -203,9 +203,9 @@ impl Sink for PartitionedSink {
             open.writer.close()?;
         }
         for (folder, &parts) in &self.begun {
-            for part in 0..parts {
-                publish(&self.parts.path(folder, part))?;
-            }
+            let paths: Vec<PathBuf> =
+                (0..parts).map(|part| self.parts.path(folder, part)).collect();
+            publish(&paths)?;
             self.remove_older(folder, parts)?;
         }
         self.claim = None;

@@ -95,7 +95,7 @@ impl Sink for FileSink {
         let open = self.open.take();
         open.ok_or_else(|| Error::internal("a sink was finished before it was opened"))?.close()?;
         if let Target::File(path) = &self.target {
-            publish(path)?;
+            publish(std::slice::from_ref(path))?;
         }
         self.claim = None;
         Ok(())

@@ -195,12 +195,14 @@ impl FileWriter {
     }
 }
 
-/// Gives a file that was closed its name.
-pub fn publish(path: &Path) -> Result<()> {
-    fs::rename(partial(path), path).map_err(|e| failed(Some(path), &e))?;
-    // The rename itself is durable when the folder is.
-    let Some(folder) = path.parent() else { return Ok(()) };
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|e| failed(Some(path), &e))
+/// Gives files of one folder that were closed their names.
+pub fn publish(paths: &[PathBuf]) -> Result<()> {
+    for path in paths {
+        fs::rename(partial(path), path).map_err(|e| failed(Some(path), &e))?;
+    }
+    // The renames themselves are durable when the folder is.
+    let Some(folder) = paths.first().and_then(|path| path.parent()) else { return Ok(()) };
+    File::open(folder).and_then(|open| open.sync_all()).map_err(|e| failed(Some(folder), &e))
 }
 
 fn failed(path: Option<&Path>, error: &io::Error) -> Error {
