@@ -26,9 +26,9 @@ mod paths;
 mod record;
 mod sink;
 mod source;
-mod writer;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub(crate) use csv::writer::CsvStyle;
 pub(crate) use json::writer::JsonStyle;

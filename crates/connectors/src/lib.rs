@@ -113,7 +113,15 @@ impl BuiltinConnectors {
 
 impl Connectors for BuiltinConnectors {
     fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
-        Self::find(request)?.validate(request, as_sink)
+        let connector = Self::find(request)?;
+        if !request.partitioned_by.is_empty() && !as_sink && connector.name() != "filesystem" {
+            let (table, name) = (&request.table, connector.name());
+            return Err(Error::plan(format!(
+                "table {table}: PARTITIONED BY has no meaning for connector '{name}'"
+            ))
+            .hint("leave it out; only files have partitions"));
+        }
+        connector.validate(request, as_sink)
     }
     fn is_bounded(&self, request: &TableRequest) -> bool {
         Self::find(request).is_ok_and(|connector| connector.is_bounded(request))

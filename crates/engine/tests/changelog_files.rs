@@ -70,7 +70,8 @@ fn execute(folder: &Path, script: &str) -> thalweg::Result<()> {
 #[test]
 fn a_changelog_is_read_back() {
     let folder = folder("changelog-back");
-    fs::write(folder.join("log.csv"), "+I,a,1\n+I,b,2\n-U,a,1\n+U,a,4\n-D,b,2\n").expect("an input");
+    fs::write(folder.join("log.csv"), "+I,a,1\n+I,b,2\n-U,a,1\n+U,a,4\n-D,b,2\n")
+        .expect("an input");
     execute(
         &folder,
         "CREATE TABLE log (k STRING, v INT) WITH
@@ -110,8 +111,11 @@ fn what_golden_queries_write_reads_back() {
         let (tables, query) = script.split_at(script.find("\nSELECT").expect("a query") + 1);
         let query = query.trim_end().trim_end_matches(';');
         for (format, order) in [
-            ("csv", "epoch"), ("json", "epoch"), ("parquet", "epoch"),
-            ("csv", "arrival"), ("json", "arrival"),
+            ("csv", "epoch"),
+            ("json", "epoch"),
+            ("parquet", "epoch"),
+            ("csv", "arrival"),
+            ("json", "arrival"),
         ] {
             check_read_back(case, &folder, (tables, query), (format, order));
         }

@@ -50,7 +50,8 @@ const JOIN: &str = "INSERT INTO o SELECT l.k, r.w FROM l JOIN r ON l.k = r.k
 fn late_rows_go_to_their_table() {
     let left = "2024-01-01 00:00:05.000,b\n";
     let both = "2024-01-01 00:00:05.000,b\n2024-01-01 00:00:06.000,a\n";
-    for (name, query, expected) in [("over", OVER, left), ("first", FIRST, left), ("join", JOIN, both)]
+    for (name, query, expected) in
+        [("over", OVER, left), ("first", FIRST, left), ("join", JOIN, both)]
     {
         let folder = folder(&format!("late-{name}"));
         for order in ["epoch", "arrival"] {

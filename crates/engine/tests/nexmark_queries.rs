@@ -132,7 +132,8 @@ fn what_comes_later_is_refused() {
 #[test]
 fn q10_writes_each_bid_into_the_folder_of_its_minute() {
     for events in [&BEAM, &DISORDERED] {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nexmark-q10-{}", events.name));
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nexmark-q10-{}", events.name));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a temporary folder");
         let script = folder.join("q10.sql");
@@ -146,7 +147,10 @@ fn q10_writes_each_bid_into_the_folder_of_its_minute() {
                 let name = names.map(|name| name.into_string().expect("UTF-8")).join("/");
                 for part in fs::read_dir(minute.path()).expect("parts").flatten() {
                     let rows = read(&part.path());
-                    written.entry(name.clone()).or_default().extend(rows.lines().map(str::to_owned));
+                    written
+                        .entry(name.clone())
+                        .or_default()
+                        .extend(rows.lines().map(str::to_owned));
                 }
             }
         }

@@ -51,7 +51,8 @@ fn updates_by_the_primary_key_leave_without_what_rows_were_before() {
     let tables = file("t", "k STRING, v INT", "")
         + &file("o", "k STRING, total INT, PRIMARY KEY (k) NOT ENFORCED", UPSERT);
     let query = "INSERT INTO o SELECT k, SUM(v) FROM t GROUP BY k;";
-    execute(&folder, &format!("{tables} SET 'pipeline.order' = 'arrival'; {query}")).expect("it runs");
+    execute(&folder, &format!("{tables} SET 'pipeline.order' = 'arrival'; {query}"))
+        .expect("it runs");
     assert_eq!(read(&folder, "o.csv"), "+I,a,1\n+I,b,2\n+U,a,4\n");
 }
 
@@ -62,7 +63,8 @@ fn deletions_are_told() {
     let tables = file("t", "k STRING, v INT", OP)
         + &file("o", "k STRING, n BIGINT, PRIMARY KEY (k) NOT ENFORCED", UPSERT);
     let query = "INSERT INTO o SELECT k, COUNT(*) FROM t GROUP BY k;";
-    execute(&folder, &format!("{tables} SET 'pipeline.order' = 'arrival'; {query}")).expect("it runs");
+    execute(&folder, &format!("{tables} SET 'pipeline.order' = 'arrival'; {query}"))
+        .expect("it runs");
     assert_eq!(read(&folder, "o.csv"), "+I,a,1\n+U,a,2\n+U,a,1\n-D,a,1\n+I,b,1\n");
 }
 
@@ -74,7 +76,8 @@ fn a_key_that_a_filter_hides_is_deleted() {
     let tables = file("t", "k STRING, v INT", "")
         + &file("o", "k STRING, n BIGINT, PRIMARY KEY (k) NOT ENFORCED", UPSERT);
     let query = "INSERT INTO o SELECT k, COUNT(*) FROM t GROUP BY k HAVING COUNT(*) < 3;";
-    execute(&folder, &format!("{tables} SET 'pipeline.order' = 'arrival'; {query}")).expect("it runs");
+    execute(&folder, &format!("{tables} SET 'pipeline.order' = 'arrival'; {query}"))
+        .expect("it runs");
     assert_eq!(left_by_key(&read(&folder, "o.csv")), [("b".to_string(), "1".to_string())]);
 }
 
@@ -102,7 +105,8 @@ fn another_key_than_the_tables_is_materialized() {
     let tables = file("t", "k STRING", "")
         + &file("o", "n BIGINT, k STRING, PRIMARY KEY (n) NOT ENFORCED", UPSERT);
     let query = "INSERT INTO o SELECT COUNT(*), k FROM t GROUP BY k;";
-    execute(&folder, &format!("{tables} SET 'pipeline.order' = 'arrival'; {query}")).expect("it runs");
+    execute(&folder, &format!("{tables} SET 'pipeline.order' = 'arrival'; {query}"))
+        .expect("it runs");
     assert_eq!(read(&folder, "o.csv"), "+I,1,a\n+U,1,b\n+U,1,a\n+I,2,b\n");
     let none = format!(
         "{tables} SET 'pipeline.order' = 'arrival';
@@ -136,7 +140,8 @@ fn upserts_are_read_as_full_changes() {
     fs::write(folder.join("t.csv"), rows).expect("an input");
     let key = "k STRING, v INT, PRIMARY KEY (k) NOT ENFORCED";
     let tables = file("t", key, UPSERT) + &file("o", "k STRING, v INT", OP);
-    let script = format!("{tables} SET 'pipeline.order' = 'arrival'; INSERT INTO o SELECT * FROM t;");
+    let script =
+        format!("{tables} SET 'pipeline.order' = 'arrival'; INSERT INTO o SELECT * FROM t;");
     execute(&folder, &script).expect("it runs");
     assert_eq!(read(&folder, "o.csv"), "+I,a,1\n+I,b,2\n-U,a,1\n+U,a,4\n-D,b,2\n+I,c,5\n");
     let sum = file("s", "total INT", OP) + "INSERT INTO s SELECT SUM(v) FROM t;";

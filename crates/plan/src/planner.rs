@@ -199,8 +199,7 @@ impl Planner {
             .has_updates(&node);
         let sink = make_sink(&ResultTable { schema: node.schema(), has_updates })?;
         let output = Output { node, target: Target::Given(sink), span: query.span };
-        physical::lower(vec![output], &environment)
-            .map_err(|e| e.at(query.span))
+        physical::lower(vec![output], &environment).map_err(|e| e.at(query.span))
     }
 
     /// How a statement would run, in words. Opens nothing.

@@ -209,7 +209,9 @@ fn changelog(
     if changelog == Some(Changelog::Upsert) && request.primary_key.is_empty() {
         return Err(options
             .conflict("'changelog' = 'upsert' needs a primary key, and the table declares none")
-            .hint("declare PRIMARY KEY (…) NOT ENFORCED, or keep every change: 'changelog' = 'op'"));
+            .hint(
+                "declare PRIMARY KEY (…) NOT ENFORCED, or keep every change: 'changelog' = 'op'",
+            ));
     }
     let has_op = request.schema.columns.iter().any(|column| column.name == OP);
     if changelog.is_some() && has_op && !matches!(format, Format::Csv(_)) {

@@ -54,9 +54,7 @@ impl Content {
         let Some(kinds) = kinds else {
             return Ok((batch.clone(), Some(vec![RowKind::Insert; batch.num_rows()])));
         };
-        let is_told = |kind: &RowKind| {
-            changelog == Changelog::Op || *kind != RowKind::UpdateBefore
-        };
+        let is_told = |kind: &RowKind| changelog == Changelog::Op || *kind != RowKind::UpdateBefore;
         if kinds.iter().all(is_told) {
             return Ok((batch.clone(), Some(kinds.to_vec())));
         }

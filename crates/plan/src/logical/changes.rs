@@ -83,8 +83,9 @@ impl Changes {
     /// An operator over rows that change.
     fn over_changes(&self, operator: &str, input: &Node) -> Error {
         let cause = self.cause(input);
-        Error::plan(format!("{operator} needs rows that stay as they are, but {cause}"))
-            .hint("aggregate per window (GROUP BY window_start, window_end), so that results are final")
+        Error::plan(format!("{operator} needs rows that stay as they are, but {cause}")).hint(
+            "aggregate per window (GROUP BY window_start, window_end), so that results are final",
+        )
     }
 
     /// What makes the rows of a node change, as the end of a sentence: the nearest operator that does,
@@ -107,7 +108,11 @@ impl Changes {
 fn updating(kind: &LogicalKind, changes: &Changes) -> Option<&'static str> {
     Some(match kind {
         LogicalKind::Aggregate { keys, aggregates, .. } if !aggregates.is_empty() => {
-            if keys.is_empty() { "an aggregate without a window" } else { "GROUP BY without a window" }
+            if keys.is_empty() {
+                "an aggregate without a window"
+            } else {
+                "GROUP BY without a window"
+            }
         }
         LogicalKind::Join { kind, condition, .. }
             if condition.bound == JoinBound::None
@@ -152,4 +157,3 @@ fn needs_inserts(kind: &LogicalKind) -> Option<&'static str> {
         _ => None,
     }
 }
-

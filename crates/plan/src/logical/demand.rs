@@ -10,7 +10,9 @@ use thalweg_core::Result;
 use thalweg_expr::Expr;
 
 use super::dag::LateColumns;
-use super::{Aggregate, JoinBound, JoinCondition, LogicalKind, LogicalPlan, Node, OverCall, OverWindow};
+use super::{
+    Aggregate, JoinBound, JoinCondition, LogicalKind, LogicalPlan, Node, OverCall, OverWindow,
+};
 
 /// Positions of columns.
 pub(super) type Demand = BTreeSet<usize>;
@@ -102,9 +104,12 @@ fn input_demand(node: &LogicalPlan, own: &Demand, late: LateColumns<'_>) -> Resu
         LogicalKind::Over { input, window, calls } => {
             wanted.extend(own.iter().filter(|&&i| i < input.fields.len()));
             wanted.extend(over_demand(input.fields.len(), window, calls, own));
-            wanted.extend(window.order.first().map_or(Ok(Vec::new()), |key| {
-                late(&input.fields, key.column)
-            })?);
+            wanted.extend(
+                window
+                    .order
+                    .first()
+                    .map_or(Ok(Vec::new()), |key| late(&input.fields, key.column))?,
+            );
         }
         LogicalKind::UnionAll { .. } => wanted.extend(at_least_one(own, node.fields.len())),
         LogicalKind::Refused { inputs, .. } => {

@@ -320,9 +320,7 @@ impl LogicalPlan {
 
     /// The rows of a table as queries see them: where it holds upserts, what they leave of each key.
     pub fn read(table: Arc<ResolvedTable>) -> Node {
-        let is_key = |column: &ResolvedColumn| {
-            matches!(column.origin, ColumnOrigin::Physical(at) if table.primary_key.contains(&at))
-        };
+        let is_key = |column: &ResolvedColumn| matches!(column.origin, ColumnOrigin::Physical(at) if table.primary_key.contains(&at));
         let columns = table.columns.iter().enumerate();
         let keys = columns.filter(|(_, column)| is_key(column)).map(|(position, _)| position);
         let keys = keys.collect();

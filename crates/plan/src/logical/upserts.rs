@@ -16,16 +16,22 @@ use super::{LogicalKind, Node, RankFunction, column_of};
 pub fn upsert_key(node: &Node) -> Option<Vec<usize>> {
     match &node.kind {
         LogicalKind::Project { input, expressions } => {
-            let place = |key: usize| {
-                expressions.iter().position(|expr| kept_column(expr) == Some(key))
-            };
+            let place =
+                |key: usize| expressions.iter().position(|expr| kept_column(expr) == Some(key));
             upsert_key(input)?.into_iter().map(place).collect()
         }
         LogicalKind::CheckNotNull { input, .. } => upsert_key(input),
         LogicalKind::Aggregate { keys, .. } if !keys.is_empty() => Some((0..keys.len()).collect()),
         LogicalKind::Normalize { keys, .. } => Some(keys.clone()),
         LogicalKind::Deduplicate { keys, .. } if !keys.is_empty() => Some(keys.clone()),
-        LogicalKind::TopN { input, keys, function: RankFunction::RowNumber, ranks, shows_rank, .. } => {
+        LogicalKind::TopN {
+            input,
+            keys,
+            function: RankFunction::RowNumber,
+            ranks,
+            shows_rank,
+            ..
+        } => {
             let rank = input.fields.len();
             let is_single = ranks.0 == ranks.1;
             let has_key = (is_single && !keys.is_empty()) || *shows_rank;

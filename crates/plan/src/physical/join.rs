@@ -93,7 +93,8 @@ impl Lowering<'_> {
             return Ok((Vec::new(), LatePolicy::Drop));
         };
         let (mut sides, mut policy) = (Vec::new(), LatePolicy::Drop);
-        for (side, input, time) in [(Side::Left, left, left_time), (Side::Right, right, right_time)] {
+        for (side, input, time) in [(Side::Left, left, left_time), (Side::Right, right, right_time)]
+        {
             let (columns, of_side) = self.late_rows(input, time)?;
             if of_side != LatePolicy::Drop {
                 policy = of_side;

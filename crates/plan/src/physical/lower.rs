@@ -20,8 +20,8 @@ use super::notes::notes;
 use super::scan::{delivered_names, plan_scan};
 use super::values::ValuesSource;
 use super::{LateData, Output, PhysicalPlan, PlanEnvironment, StageDescription, Target};
-use crate::catalog::UpsertMaterialize;
 use crate::bind::table::ResolvedTable;
+use crate::catalog::UpsertMaterialize;
 use crate::logical::changes::Changes;
 use crate::logical::dag::{optimize, post_order};
 use crate::logical::upserts::upsert_key;
@@ -295,8 +295,7 @@ impl<'a> Lowering<'a> {
         let id = self.identities.give("source", "", &[node]);
         let kind = StageKind::Source { source, assigner: None };
         let name = table.name.clone();
-        let word =
-            if table.reading.is_bounded { "source (bounded)" } else { "source (unbounded)" };
+        let word = if table.reading.is_bounded { "source (bounded)" } else { "source (unbounded)" };
         let stage = self.add(id, name, kind, Vec::new(), word, details);
         if let Some(assigner) = plan.assigner {
             self.sources.push(OpenSource { stage, assigner });

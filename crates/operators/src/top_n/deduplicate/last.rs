@@ -77,13 +77,18 @@ impl LastRows {
     }
 
     /// A row takes the place of that of its key, unless it is the same, or takes it away.
-    fn take_upsert(&mut self, id: u32, (row, kind): (u32, RowKind), batch: &RecordBatch, now_ms: i64) {
+    fn take_upsert(
+        &mut self,
+        id: u32,
+        (row, kind): (u32, RowKind),
+        batch: &RecordBatch,
+        now_ms: i64,
+    ) {
         match kind {
             RowKind::Insert | RowKind::UpdateAfter => {
                 let columns = batch.columns();
-                let is_same = |(kept, at): (&[ArrayRef], usize)| {
-                    same_row(kept, at, columns, row as usize)
-                };
+                let is_same =
+                    |(kept, at): (&[ArrayRef], usize)| same_row(kept, at, columns, row as usize);
                 // With a life time, what follows is kept fresh by rows that change nothing.
                 let may_stay = self.expiry.is_none();
                 if !(may_stay && self.kept.find(id, columns).is_some_and(is_same)) {

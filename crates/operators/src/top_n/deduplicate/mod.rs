@@ -164,7 +164,9 @@ impl Operator for Deduplicate {
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         let spec = Arc::clone(&self.spec);
         Ok(match (spec.keep, spec.by) {
-            (Keep::First, DeduplicateBy::Arrival | DeduplicateBy::Upserts) => Box::new(FirstArrivals::new(spec)?),
+            (Keep::First, DeduplicateBy::Arrival | DeduplicateBy::Upserts) => {
+                Box::new(FirstArrivals::new(spec)?)
+            }
             (Keep::First, DeduplicateBy::EventTime(column)) => {
                 Box::new(EarliestRows::new(spec, column, opening)?)
             }
