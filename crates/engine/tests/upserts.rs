@@ -1,7 +1,7 @@
 //! Tables that are written and read by their primary key, in files.
 //!
-//! The oracle of each is what the query itself leaves of every key, told by a plain loop over its
-//! changes; for [`reading_back`](reading_changelogs) see `changelog_files.rs`.
+//! Small cases are written out; `neither_bundles_nor_workers_show` compares bytes in the contract `arrival`,
+//! and what is left in `epoch`. What operators do is compared with plain loops in their own tests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -214,4 +214,51 @@ fn several_queries_write_one_table() {
     let left = left_by_key(&read(&folder, "o.csv"));
     let expected = [("a", "6"), ("b", "2"), ("n", "3")];
     assert_eq!(left, expected.map(|(k, v)| (k.to_string(), v.to_string())));
+}
+
+/// A changelog in, upserts by another key out: the bytes are those of one worker and whole bundles.
+#[test]
+fn neither_bundles_nor_workers_show() {
+    let folder = folder("upsert-bundles");
+    let mut rows = String::new();
+    for n in 0..3000_u32 {
+        let (key, value) = (n * 7919 % 97, n % 13);
+        rows.push_str(&format!("+I,{key},{value}\n"));
+        if n % 3 == 0 {
+            rows.push_str(&format!("-U,{key},{value}\n+U,{key},{}\n", value + 1));
+        }
+        if n % 7 == 0 && n % 3 != 0 {
+            rows.push_str(&format!("-D,{key},{value}\n"));
+        }
+    }
+    fs::write(folder.join("t.csv"), rows).expect("an input");
+    let tables = file("t", "k INT, v INT", OP)
+        + &file("o", "n BIGINT, k INT, PRIMARY KEY (n) NOT ENFORCED", UPSERT);
+    let query = "INSERT INTO o SELECT SUM(v), k FROM t GROUP BY k;";
+    let mut first: Option<(String, Vec<(String, String)>)> = None;
+    for (order, workers, bundle_rows) in [
+        ("arrival", 1, 65536),
+        ("arrival", 1, 1),
+        ("arrival", 4, 7),
+        ("arrival", 4, 64),
+        ("epoch", 1, 65536),
+        ("epoch", 4, 7),
+    ] {
+        let set = format!(
+            "SET 'pipeline.order' = '{order}'; SET 'pipeline.workers' = '{workers}';
+             SET 'pipeline.bundle-rows-max' = '{bundle_rows}';"
+        );
+        execute(&folder, &format!("{tables} {set} {query}")).expect("it runs");
+        let text = read(&folder, "o.csv");
+        let keys = |left: &[(String, String)]| -> Vec<String> {
+            left.iter().map(|(key, _)| key.clone()).collect()
+        };
+        let left = left_by_key(&text);
+        let (bytes, expected) = first.get_or_insert_with(|| (text.clone(), left.clone()));
+        let what = format!("{order}, {workers} workers, bundles of {bundle_rows}");
+        if order == "arrival" {
+            assert!(text == *bytes, "{what}: other bytes");
+        }
+        assert_eq!(keys(&left), keys(expected), "{what}");
+    }
 }
