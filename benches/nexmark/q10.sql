@@ -1,6 +1,4 @@
 -- Query 10. Writes all bids to files, by day and minute.
---
--- Not yet: files are not written by partition.
 
 CREATE TABLE bid (
   auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR,

@@ -9,7 +9,10 @@
 //! FileSink ─▶ csv | json | parquet ─▶ NAME.partial ─▶ NAME
 //! ```
 //!
-//! What is not done: partitions in folder names, watching a folder for new files, appending.
+//! Where a table is partitioned, folders tell the columns by which it is (`partitions.rs`). Where it is
+//! a changelog, a first column `op` tells what each row does (`record.rs`).
+//!
+//! What is not done: watching a folder for new files, appending.
 
 mod blocks;
 mod compression;
@@ -18,11 +21,14 @@ mod dead_letter;
 mod json;
 mod options;
 mod parquet;
+mod partitions;
 mod paths;
+mod record;
 mod sink;
 mod source;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub(crate) use csv::writer::CsvStyle;
 pub(crate) use json::writer::JsonStyle;
@@ -33,8 +39,10 @@ use thalweg_core::{Error, Result};
 
 use self::csv::values::OnBad;
 use self::dead_letter::DeadLetters;
-use self::options::{BadData, FileOptions};
+use self::options::{BadData, Changelog, FileOptions};
+use self::partitions::{PartitionedSink, Parts};
 use self::paths::Target;
+use self::record::Record;
 use self::sink::FileSink;
 use self::source::{FileSource, Reading};
 use crate::Connector;
@@ -56,10 +64,11 @@ impl Connector for Filesystem {
     }
 
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        match FileOptions::read(request, true) {
-            Ok(FileOptions { has_kinds: true, .. }) => AcceptedChanges::All,
-            _ => AcceptedChanges::Inserts,
-        }
+        changes(FileOptions::read(request, true))
+    }
+
+    fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        changes(FileOptions::read(request, false))
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
@@ -68,10 +77,26 @@ impl Connector for Filesystem {
 
     fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
         let options = FileOptions::read(request, true)?;
-        let target = paths::target(request, options.path, options.extension())?;
-        let schema = request.schema.clone();
-        let sink = FileSink::new(&request.table, schema, options.format, target);
-        Ok(Box::new(sink.with_kinds(options.has_kinds)))
+        let extension = options.extension();
+        let record = Record::of(request, false).schema;
+        if !request.partitioned_by.is_empty() {
+            let root = paths::folder(request, options.path)?;
+            let parts = Parts { root, extension };
+            let (format, changelog) = (options.format, options.changelog);
+            return Ok(Box::new(PartitionedSink::new(request, record, format, parts, changelog)));
+        }
+        let target = paths::target(request, options.path, extension)?;
+        let sink = FileSink::new(&request.table, record, options.format, target);
+        Ok(Box::new(sink.with_changelog(options.changelog)))
+    }
+}
+
+/// The changes of a table with these options; wrong ones are told elsewhere.
+fn changes(options: Result<FileOptions<'_>>) -> AcceptedChanges {
+    match options.ok().and_then(|options| options.changelog) {
+        Some(Changelog::Op) => AcceptedChanges::All,
+        Some(Changelog::Upsert) => AcceptedChanges::Upserts,
+        None => AcceptedChanges::Inserts,
     }
 }
 
@@ -92,14 +117,23 @@ fn open_source(request: &TableRequest, block_bytes: Option<usize>) -> Result<Fil
             }
         },
     };
-    let wanted = match &request.projection {
+    let delivered: Vec<usize> = match &request.projection {
         Some(wanted) => wanted.clone(),
         None => (0..request.schema.len()).collect(),
     };
+    let record = Record::of(request, options.changelog.is_some());
+    let mut wanted: Vec<usize> = delivered.iter().filter_map(|&at| record.places[at]).collect();
+    // The last of them is `op`, if it is asked for.
+    wanted.extend(request.tells_kinds.then_some(0));
+    let partition_of = |at: &usize| request.partitioned_by.iter().position(|by| by == at);
+    let from_folder = delivered.iter().enumerate();
+    let from_folder = from_folder.filter_map(|(place, at)| Some((place, partition_of(at)?)));
     let reading = Reading {
         table: request.table.clone(),
-        schema: request.schema.clone(),
+        schema: record.schema,
         wanted,
+        from_folder: from_folder.collect(),
+        tells_kinds: request.tells_kinds,
         metadata: options.metadata,
         delivered: request.delivered().arrow(),
         format: options.format,

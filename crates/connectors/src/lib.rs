@@ -51,6 +51,11 @@ pub trait Connector: Send + Sync {
         let _ = request;
         AcceptedChanges::Inserts
     }
+    /// Which changes the table holds when it is read.
+    fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        let _ = request;
+        AcceptedChanges::Inserts
+    }
     /// Opens the table for reading.
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
     /// Opens the table for writing. Instants that are shown to people appear in `zone`.
@@ -108,7 +113,15 @@ impl BuiltinConnectors {
 
 impl Connectors for BuiltinConnectors {
     fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
-        Self::find(request)?.validate(request, as_sink)
+        let connector = Self::find(request)?;
+        if !request.partitioned_by.is_empty() && !as_sink && connector.name() != "filesystem" {
+            let (table, name) = (&request.table, connector.name());
+            return Err(Error::plan(format!(
+                "table {table}: PARTITIONED BY has no meaning for connector '{name}'"
+            ))
+            .hint("leave it out; only files have partitions"));
+        }
+        connector.validate(request, as_sink)
     }
     fn is_bounded(&self, request: &TableRequest) -> bool {
         Self::find(request).is_ok_and(|connector| connector.is_bounded(request))
@@ -116,6 +129,10 @@ impl Connectors for BuiltinConnectors {
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
         let connector = Self::find(request);
         connector.map_or(AcceptedChanges::Inserts, |found| found.accepted_changes(request))
+    }
+    fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        let connector = Self::find(request);
+        connector.map_or(AcceptedChanges::Inserts, |found| found.held_changes(request))
     }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let connector = Self::find(request)?;

@@ -38,6 +38,29 @@ impl RowKind {
             RowKind::Delete => "-D",
         }
     }
+
+    /// The kind of this short form.
+    pub fn from_short(text: &str) -> Option<RowKind> {
+        Some(match text {
+            "+I" => RowKind::Insert,
+            "-U" => RowKind::UpdateBefore,
+            "+U" => RowKind::UpdateAfter,
+            "-D" => RowKind::Delete,
+            _ => return None,
+        })
+    }
+
+    /// The kind as a number: how a source tells it, in a column of its own.
+    pub fn code(self) -> i8 {
+        self as i8
+    }
+
+    /// The kind of this number.
+    pub fn from_code(code: i8) -> Option<RowKind> {
+        use RowKind::{Delete, Insert, UpdateAfter, UpdateBefore};
+        let all = [Insert, UpdateBefore, UpdateAfter, Delete];
+        all.into_iter().find(|kind| kind.code() == code)
+    }
 }
 
 /// For each row, the running watermark of its own split just before it. Lateness is judged against

@@ -15,7 +15,7 @@ use crate::bundle::RowKind;
 use crate::error::{Error, Result};
 use crate::lookup::{AsyncLookup, LookupRequest};
 use crate::time::{TimeExtremes, Watermark};
-use crate::types::{Column, TableSchema};
+use crate::types::{Column, DataType, TableSchema};
 
 /// Where a batch was read, for errors and for replaying.
 #[derive(Clone, Debug)]
@@ -126,6 +126,9 @@ pub trait Sink: Send {
     fn abort(&mut self);
 }
 
+/// The column in which a source tells what each row does: [`RowKind::code`], a TINYINT.
+pub const KIND_COLUMN: &str = "$kind";
+
 /// A table as its connector sees it.
 #[derive(Clone, Debug, Default)]
 pub struct TableRequest {
@@ -145,6 +148,10 @@ pub struct TableRequest {
     pub primary_key: Vec<usize>,
     /// True if rows that are written are updated and taken back later, each with its kind.
     pub has_updates: bool,
+    /// True if a source is to deliver what each row does, in a last column [`KIND_COLUMN`].
+    pub tells_kinds: bool,
+    /// The columns by which the table is cut into partitions, as positions in `schema`.
+    pub partitioned_by: Vec<usize>,
     /// The folder that relative paths start from.
     pub base_dir: PathBuf,
     /// No file outside these folders is touched.
@@ -154,18 +161,22 @@ pub struct TableRequest {
 }
 
 impl TableRequest {
-    /// The columns that a source delivers: the projected physical ones, then the metadata.
+    /// The columns that a source delivers: the projected physical ones, then the metadata, then
+    /// what each row does, if that is asked for.
     pub fn delivered(&self) -> TableSchema {
         let mut columns: Vec<Column> = match &self.projection {
             None => self.schema.columns.clone(),
             Some(wanted) => wanted.iter().map(|&i| self.schema.columns[i].clone()).collect(),
         };
         columns.extend(self.metadata.iter().map(|(_, column)| column.clone()));
+        if self.tells_kinds {
+            columns.push(Column::new(KIND_COLUMN, DataType::TinyInt.not_null()));
+        }
         TableSchema::new(columns)
     }
 }
 
-/// Which changes a table takes when it is written to.
+/// Which changes a table takes when it is written to, or holds when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptedChanges {
     /// Rows that stay.
@@ -184,6 +195,12 @@ pub trait Connectors: Send + Sync {
     fn is_bounded(&self, request: &TableRequest) -> bool;
     /// Which changes the table takes. Called after `validate` as a sink.
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        let _ = request;
+        AcceptedChanges::Inserts
+    }
+    /// Which changes the table holds. Where rows are more than inserts, the planner asks for their
+    /// kinds ([`TableRequest::tells_kinds`]).
+    fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
         let _ = request;
         AcceptedChanges::Inserts
     }

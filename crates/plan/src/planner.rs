@@ -181,7 +181,8 @@ impl Planner {
         let mut outputs = Vec::with_capacity(inserts.len());
         for insert in inserts {
             let bound = binder.bind_insert(insert).map_err(|e| e.at(insert.table.span))?;
-            outputs.push(Output { node: bound.node, target: Target::Table(bound.table) });
+            let target = Target::Table(bound.table);
+            outputs.push(Output { node: bound.node, target, span: insert.table.span });
         }
         physical::lower(outputs, &self.environment(&binder, &session, dry_run)?)
     }
@@ -205,8 +206,8 @@ impl Planner {
             .map_err(|e| e.at(query.span))?
             .has_updates(&node);
         let sink = make_sink(&ResultTable { schema: node.schema(), has_updates })?;
-        physical::lower(vec![Output { node, target: Target::Given(sink) }], &environment)
-            .map_err(|e| e.at(query.span))
+        let output = Output { node, target: Target::Given(sink), span: query.span };
+        physical::lower(vec![output], &environment).map_err(|e| e.at(query.span))
     }
 
     /// How a statement would run, in words. Opens nothing.
@@ -278,6 +279,7 @@ impl Planner {
             // All that a result needs is kept, and nobody sees what comes in between.
             state_ttl_ms: settings.state_ttl_ms().filter(|_| mode == RuntimeMode::Streaming),
             mini_batch: settings.mini_batch() || mode == RuntimeMode::Batch,
+            upsert_materialize: settings.upsert_materialize(),
             order: settings.order(),
             allows_nondeterministic: settings.allows_nondeterministic(),
             undecided: binder.undecided_functions(),

@@ -257,6 +257,7 @@ mod tests {
             name: "-".to_string(),
             size: 0,
             modified_ms: 0,
+            partition: Vec::new(),
         };
         let mut open = Open {
             file: Arc::new(file),

@@ -81,6 +81,7 @@ impl CsvTask {
             bad_fields.refuse_nulls(&values, declared);
             columns.push(values);
         }
+        let kinds = self.reading.take_kinds(&mut columns, &mut bad_fields)?;
         let bad_fields = bad_fields.into_rows();
         if let (OnBad::Fail, Some((row, reason))) = (on_bad, bad_fields.first()) {
             return Err(self.bad_record(reason, records.spans[*row].0 as usize));
@@ -89,7 +90,7 @@ impl CsvTask {
             return Err(error);
         }
         let rows = records.spans.len();
-        let mut batch = self.reading.batch(columns, rows, &self.block.file)?;
+        let mut batch = self.reading.batch(columns, kinds, rows, &self.block.file)?;
         for (row, reason) in &bad_fields {
             let (start, end) = records.spans[*row];
             bad.push(self.dead(

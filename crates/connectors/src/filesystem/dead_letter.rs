@@ -28,7 +28,7 @@ impl DeadLetters {
     /// Creates the file, empty.
     pub fn open(&mut self) -> Result<()> {
         create_parent(&self.path)?;
-        let file = super::sink::create_new(&self.path)?;
+        let file = super::writer::create_new(&self.path)?;
         self.file = Some(BufWriter::new(file));
         Ok(())
     }

@@ -93,6 +93,7 @@ impl JsonTask {
             bad_fields.refuse_nulls(&values, declared);
             columns.push(values);
         }
+        let kinds = self.reading.take_kinds(&mut columns, &mut bad_fields)?;
         let bad_fields = bad_fields.into_rows();
         if let (OnBad::Fail, Some((row, reason))) = (self.reading.on_bad, bad_fields.first()) {
             return Err(self.bad_line(reason, objects.lines[*row].0));
@@ -100,7 +101,7 @@ impl JsonTask {
         if let Some(error) = objects.broken {
             return Err(error);
         }
-        let mut batch = self.reading.batch(columns, rows, &self.block.file)?;
+        let mut batch = self.reading.batch(columns, kinds, rows, &self.block.file)?;
         if !bad_fields.is_empty() {
             batch = keep_good(&batch, bad_fields.iter().map(|(row, _)| *row))?;
             for (row, reason) in bad_fields {

@@ -6,6 +6,7 @@ use thalweg_core::{Column, DataType, Error, Result};
 use super::csv::CsvOptions;
 use super::csv::scan::Dialect;
 use super::json::JsonOptions;
+use super::record::OP;
 use super::source::{FileMetadata, Format};
 use super::{csv, json, parquet};
 use crate::options::{Known, Options, near_miss};
@@ -68,8 +69,17 @@ pub struct FileOptions<'a> {
     pub bad_data: BadData<'a>,
     /// The metadata columns.
     pub metadata: Vec<FileMetadata>,
-    /// True if a first column (or key) `op` tells what each row does.
-    pub has_kinds: bool,
+    /// What a first column (or key) `op` tells of each row, if there is one.
+    pub changelog: Option<Changelog>,
+}
+
+/// `'changelog'`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changelog {
+    /// `'op'`: every change.
+    Op,
+    /// `'upsert'`: rows by the primary key, without what they were before.
+    Upsert,
 }
 
 impl<'a> FileOptions<'a> {
@@ -91,8 +101,9 @@ impl<'a> FileOptions<'a> {
         check_stream(&options, path, &format)?;
         let metadata = if as_sink { Vec::new() } else { metadata(request)? };
         let bad_data = bad_data(&options, &format)?;
-        let has_kinds = has_kinds(&options, &format, as_sink)?;
-        Ok(FileOptions { path, format, bad_data, metadata, has_kinds })
+        let changelog = changelog(&options, &format, request)?;
+        check_partitions(&options, path, changelog, request)?;
+        Ok(FileOptions { path, format, bad_data, metadata, changelog })
     }
 
     /// The extension of files in a folder.
@@ -155,13 +166,15 @@ fn csv_options(options: &Options<'_>, request: &TableRequest) -> Result<CsvOptio
     if array_delimiter.is_empty() {
         return Err(options.bad("csv.array-element-delimiter", "", "at least one character"));
     }
+    let columns = request.schema.len() - request.partitioned_by.len();
+    let is_single = columns == 1 && options.get("changelog").is_none();
     Ok(CsvOptions {
         dialect: Dialect {
             delimiter,
             quote,
             escape,
             comments,
-            skip_blank_lines: comments || request.schema.len() == 1,
+            skip_blank_lines: comments || is_single,
         },
         null_literal: options.get("csv.null-literal").map(str::to_string),
         header: options.boolean("csv.header", false)?,
@@ -185,19 +198,80 @@ fn json_options(options: &Options<'_>) -> Result<JsonOptions> {
     Ok(json)
 }
 
-/// `'changelog' = 'op'`
-fn has_kinds(options: &Options<'_>, format: &Format, as_sink: bool) -> Result<bool> {
-    let has_kinds = options.choice("changelog", false, &[("op", true)])?;
-    if has_kinds && matches!(format, Format::Parquet) {
-        return Err(options.conflict("'changelog' needs format csv or json"));
+/// `'changelog'`, and whether the table is fit for it.
+fn changelog(
+    options: &Options<'_>,
+    format: &Format,
+    request: &TableRequest,
+) -> Result<Option<Changelog>> {
+    let words = [("op", Some(Changelog::Op)), ("upsert", Some(Changelog::Upsert))];
+    let changelog = options.choice("changelog", None, &words)?;
+    if changelog == Some(Changelog::Upsert) && request.primary_key.is_empty() {
+        return Err(options
+            .conflict("'changelog' = 'upsert' needs a primary key, and the table declares none")
+            .hint(
+                "declare PRIMARY KEY (…) NOT ENFORCED, or keep every change: 'changelog' = 'op'",
+            ));
     }
-    if has_kinds && !as_sink {
+    let has_op = request.schema.columns.iter().any(|column| column.name == OP);
+    if changelog.is_some() && has_op && !matches!(format, Format::Csv(_)) {
+        return Err(options
+            .conflict("'changelog' adds a column 'op', but the table has one of that name")
+            .hint("give the column another name"));
+    }
+    Ok(changelog)
+}
+
+/// Whether a table with `PARTITIONED BY` is fit for it.
+fn check_partitions(
+    options: &Options<'_>,
+    path: &str,
+    changelog: Option<Changelog>,
+    request: &TableRequest,
+) -> Result<()> {
+    let partitioned_by = &request.partitioned_by;
+    if partitioned_by.is_empty() {
+        return Ok(());
+    }
+    if path == "-" {
+        return Err(options.conflict("PARTITIONED BY needs a folder, not standard input or output"));
+    }
+    if partitioned_by.len() == request.schema.len() {
+        return Err(options
+            .conflict("every column is in PARTITIONED BY, so files would have none")
+            .hint("leave at least one column out of it"));
+    }
+    let column = |&at: &usize| &request.schema.columns[at];
+    if let Some(column) = partitioned_by.iter().map(column).find(|column| !is_plain(column)) {
         return Err(Error::unsupported(format!(
-            "table {}: a changelog can be written to files, but not read back yet",
-            options.table()
-        )));
+            "table {}: PARTITIONED BY column {} of type {}",
+            request.table, column.name, column.column_type.data_type
+        ))
+        .hint("numbers, strings, BOOLEAN, DATE, TIME and timestamps can name a folder"));
     }
-    Ok(has_kinds)
+    let outside = partitioned_by.iter().find(|at| !request.primary_key.contains(at));
+    match (changelog, outside) {
+        (Some(Changelog::Upsert), Some(&at)) => Err(options
+            .conflict(&format!(
+                "PARTITIONED BY column {} is not part of the primary key: the changes of a key would \
+                 lie in several folders, without an order",
+                request.schema.columns[at].name
+            ))
+            .hint("add it to the PRIMARY KEY, or leave PARTITIONED BY out")),
+        _ => Ok(()),
+    }
+}
+
+/// True for a type whose values can name a folder.
+fn is_plain(column: &Column) -> bool {
+    let data_type = &column.column_type.data_type;
+    let has_parts = matches!(
+        data_type,
+        DataType::Array(_) | DataType::Map(..) | DataType::Row(_) | DataType::Null
+    );
+    !has_parts
+        && !matches!(data_type, DataType::Binary(_) | DataType::Varbinary(_))
+        && csv::values::is_supported(data_type)
 }
 
 fn bad_data<'a>(options: &Options<'a>, format: &Format) -> Result<BadData<'a>> {

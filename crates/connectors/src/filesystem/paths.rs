@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use arrow_array::ArrayRef;
 use thalweg_core::connector::TableRequest;
 use thalweg_core::{Error, Result};
 
@@ -29,6 +30,8 @@ pub struct InputFile {
     pub size: u64,
     /// When it was last changed, in milliseconds since 1970.
     pub modified_ms: i64,
+    /// What its folders tell: one value for each column of `PARTITIONED BY`.
+    pub partition: Vec<ArrayRef>,
 }
 
 /// Where a sink writes.
@@ -49,6 +52,7 @@ pub fn inputs(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
             name: "-".to_string(),
             size: 0,
             modified_ms: 0,
+            partition: Vec::new(),
         }]);
     }
     let roots = canonical_roots(request);
@@ -61,6 +65,10 @@ pub fn inputs(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files.dedup_by(|a, b| a.path == b.path);
+    if !request.partitioned_by.is_empty() {
+        let root = full.canonicalize().map_err(|e| not_found(request, &full, &e))?;
+        super::partitions::read_folders(request, &root, &mut files)?;
+    }
     Ok(files)
 }
 
@@ -84,6 +92,24 @@ pub fn target(request: &TableRequest, path: &str, extension: &str) -> Result<Tar
     let parent = canonical_future(parent)?;
     check_inside(request, &canonical_roots(request), &parent, path)?;
     Ok(Target::File(parent.join(name)))
+}
+
+/// The folder that a partitioned table is written to.
+pub fn folder(request: &TableRequest, path: &str) -> Result<PathBuf> {
+    let full = full_path(request, path);
+    if has_wildcard(path) && !full.exists() {
+        return Err(Error::plan(format!("table {}: cannot write to '{path}'", request.table))
+            .hint("a path with * or ? is for reading only"));
+    }
+    let folder = canonical_future(&full)?;
+    check_inside(request, &canonical_roots(request), &folder, path)?;
+    if folder.is_file() {
+        return Err(Error::plan(format!(
+            "table {}: '{path}' is a file, but PARTITIONED BY needs a folder",
+            request.table
+        )));
+    }
+    Ok(folder)
 }
 
 /// Creates the folder that a checked target lies in.
@@ -137,7 +163,10 @@ fn collect(
     if metadata.is_dir() {
         for entry in fs::read_dir(&canonical).map_err(|e| not_found(request, path, &e))? {
             let entry = entry.map_err(|e| not_found(request, path, &e))?;
-            if is_hidden(&entry.file_name().to_string_lossy()) {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let is_partition = !request.partitioned_by.is_empty() && name.contains('=');
+            if is_hidden(&name) && !is_partition {
                 continue;
             }
             let below = entry.path();
@@ -164,6 +193,7 @@ fn collect(
         size: metadata.len(),
         modified_ms: since.map_or(0, |d| d.as_millis() as i64),
         path: Some(canonical),
+        partition: Vec::new(),
     });
     Ok(())
 }

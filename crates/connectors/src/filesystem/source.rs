@@ -14,11 +14,12 @@ use thalweg_core::{Error, Result, TableSchema};
 use super::blocks::BlockSplitter;
 use super::csv::CsvOptions;
 use super::csv::scan::complete_length;
-use super::csv::values::OnBad;
+use super::csv::values::{BadFields, OnBad};
 use super::dead_letter::DeadLetters;
 use super::json::JsonOptions;
 use super::parquet::reader::RowGroupSplitter;
 use super::paths::InputFile;
+use super::record;
 use crate::handover::{Decoded, Handover, Next, Splitter};
 
 /// How many batches of one task may wait. Text has one batch a task; a Parquet row group has many.
@@ -64,10 +65,14 @@ pub enum FileMetadata {
 pub struct Reading {
     /// The table's name, for messages.
     pub table: String,
-    /// The declared columns.
+    /// The columns of a record.
     pub schema: TableSchema,
-    /// Positions in `schema` of the columns to deliver.
+    /// Positions in `schema` of the columns to deliver; `op` is the last of them if it is asked for.
     pub wanted: Vec<usize>,
+    /// Which delivered columns the folder tells: their places and which part of the folder.
+    pub from_folder: Vec<(usize, usize)>,
+    /// True if what each row does is to be delivered.
+    pub tells_kinds: bool,
     /// What follows behind them.
     pub metadata: Vec<FileMetadata>,
     /// The Arrow schema of what is delivered.
@@ -81,25 +86,46 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Adds the metadata columns to what was read.
+    /// Takes `op` from the columns that were read and says what each row does, if that is asked for.
+    pub fn take_kinds(
+        &self,
+        columns: &mut Vec<ArrayRef>,
+        bad: &mut BadFields,
+    ) -> Result<Option<ArrayRef>> {
+        let ops = if self.tells_kinds { columns.pop() } else { None };
+        ops.map(|ops| record::kinds(&ops, bad)).transpose()
+    }
+
+    /// Adds to what was read the columns of the folder, the metadata, and what each row does.
     pub fn batch(
         &self,
         mut columns: Vec<ArrayRef>,
+        kinds: Option<ArrayRef>,
         rows: usize,
         file: &InputFile,
     ) -> Result<RecordBatch> {
+        for &(place, part) in &self.from_folder {
+            let value = file.partition.get(part);
+            let value = value.ok_or_else(|| Error::internal("a file without its partition"))?;
+            columns.insert(place, repeated(value, rows));
+        }
         columns.extend(self.metadata.iter().map(|key| metadata_column(*key, file, rows)));
+        columns.extend(kinds);
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(self.delivered.clone(), columns, &options)?)
     }
 }
 
+/// One value many times. Views share its text.
+fn repeated(one: &ArrayRef, rows: usize) -> ArrayRef {
+    let zeros = UInt32Array::from(vec![0; rows]);
+    arrow_select::take::take(one, &zeros, None).expect("index 0 of one value")
+}
+
 fn metadata_column(key: FileMetadata, file: &InputFile, rows: usize) -> ArrayRef {
     let text = |text: &str| -> ArrayRef {
-        // One value, taken many times: the views share its buffer.
-        let one = StringViewArray::from_iter_values([text]);
-        let zeros = UInt32Array::from(vec![0; rows]);
-        arrow_select::take::take(&one, &zeros, None).expect("index 0 of one value")
+        let one: ArrayRef = Arc::new(StringViewArray::from_iter_values([text]));
+        repeated(&one, rows)
     };
     match key {
         FileMetadata::Name => text(&file.name),

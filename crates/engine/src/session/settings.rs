@@ -143,6 +143,9 @@ impl Connectors for SessionConnectors {
             None => self.builtin().lookup(request),
         }
     }
+    fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        self.builtin().held_changes(request)
+    }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         if self.lookup_of(request).is_some() {
             return Err(Error::plan(format!("table {} can't be read as a whole", request.table))

@@ -2,8 +2,8 @@
 //!
 //! Every test starts the binary in a folder of its own.
 
-mod clock;
 mod bench;
+mod clock;
 mod errors;
 mod patterns;
 mod results;

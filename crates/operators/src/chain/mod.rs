@@ -46,6 +46,9 @@ pub type FlatMapFunction =
 /// A stateless step of a [`Chain`].
 #[derive(Clone)]
 pub enum Step {
+    /// Learns from a TINYINT column what each row does ([`RowKind::code`](thalweg_core::RowKind)).
+    /// The column stays until a projection drops it.
+    TakeKinds(usize),
     /// Keeps the rows for which the BOOLEAN expression is TRUE.
     Filter(Expr),
     /// Replaces the columns by these.
@@ -112,6 +115,7 @@ pub enum Step {
 impl fmt::Debug for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Step::TakeKinds(column) => write!(f, "TakeKinds({column})"),
             Step::Filter(predicate) => write!(f, "Filter({predicate:?})"),
             Step::Project(columns) => write!(f, "Project({columns:?})"),
             Step::CheckNotNull { columns, sink } => write!(f, "CheckNotNull({columns:?}, {sink})"),
@@ -182,6 +186,7 @@ impl Chain {
         }
         rows.compact()?;
         match step {
+            Step::TakeKinds(column) => rows.take_kinds(*column),
             Step::Unnest { array, columns, outer, ordinality } => {
                 let array = rows.evaluate(array, wall_ms)?;
                 unnest::unnest(rows, &array, columns, *outer, *ordinality)
@@ -241,7 +246,8 @@ fn reads_clock(step: &Step) -> bool {
         Step::Project(columns) => columns.iter().any(|(_, expr)| reads(expr)),
         Step::Unnest { array, .. } => reads(array),
         Step::Probe { table, .. } => table.reads_clock(),
-        Step::CheckNotNull { .. }
+        Step::TakeKinds(_)
+        | Step::CheckNotNull { .. }
         | Step::WindowRows { .. }
         | Step::Select { .. }
         | Step::Custom { .. }

@@ -73,6 +73,10 @@ fn live_before(step: &Step, after: Live) -> Live {
             live.extend(columns);
             live
         }),
+        Step::TakeKinds(column) => after.map(|mut live| {
+            live.insert(*column);
+            live
+        }),
         Step::Unnest { .. }
         | Step::WindowRows { .. }
         | Step::Select { .. }
@@ -93,6 +97,7 @@ fn renumber(step: Step, places: &[usize]) -> Step {
             columns: columns.into_iter().map(|column| place_of(column, places)).collect(),
             sink,
         },
+        Step::TakeKinds(column) => Step::TakeKinds(place_of(column, places)),
         // Nothing is dropped in front of these: they read all columns.
         other => other,
     }

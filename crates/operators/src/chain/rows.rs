@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Int8Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow_buffer::{BooleanBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
@@ -122,6 +122,17 @@ impl Rows {
         self.kinds = self.kinds.take().map(|kinds| compact_kinds(&kinds, &selected, &predicate));
         self.places =
             self.places.take().map(|rows| selected.set_indices().map(|row| rows[row]).collect());
+        Ok(())
+    }
+
+    /// Takes from a column what each row does.
+    pub fn take_kinds(&mut self, column: usize) -> Result<()> {
+        let unknown = || Error::internal("a row whose kind is unknown");
+        let codes = self.batch.column(column).as_primitive_opt::<Int8Type>();
+        let codes = codes.ok_or_else(unknown)?.values();
+        let kinds: Option<Arc<[RowKind]>> =
+            codes.iter().map(|&code| RowKind::from_code(code)).collect();
+        self.kinds = Some(kinds.ok_or_else(unknown)?);
         Ok(())
     }
 

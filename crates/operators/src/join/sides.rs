@@ -85,6 +85,11 @@ impl Sides {
         }
     }
 
+    /// Where the columns of a side begin in the tagged stream.
+    pub fn first_column(&self, side: Side) -> usize {
+        self.range(side).start
+    }
+
     /// The columns of a side in a tagged batch; rows of the other side are NULL.
     pub fn columns<'a>(&self, side: Side, batch: &'a RecordBatch) -> &'a [ArrayRef] {
         &batch.columns()[self.range(side)]

@@ -3,7 +3,8 @@
 //! [`TopN`] is `ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n` (also RANK and DENSE_RANK), and
 //! `ORDER BY … LIMIT n OFFSET m` of a stream that goes on. Each row that gets among the first, or
 //! leaves them, changes the result at once; of rows that sort alike the one that came first ranks
-//! first. [`Deduplicate`] keeps the first or the last row of each key.
+//! first. [`Deduplicate`] keeps the first or the last row of each key, or what upserts leave of it;
+//! [`Materialize`] turns changes into upserts by another key.
 //!
 //! | result | a row enters | a row goes |
 //! |---|---|---|
@@ -25,6 +26,7 @@ mod changes;
 mod compare;
 mod deduplicate;
 mod incoming;
+mod materialize;
 mod ordered;
 mod partition;
 mod ranks;
@@ -51,6 +53,7 @@ use crate::sort::{KeyEncoder, SortKey};
 use partition::TopNPartition;
 
 pub use deduplicate::{Deduplicate, DeduplicateBy, DeduplicateSpec, Keep};
+pub use materialize::{Materialize, MaterializeSpec};
 
 /// How rows are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -183,8 +183,7 @@ impl Binder<'_> {
     ) -> Result<Source> {
         let span = span_of(right);
         let right = self.bind_factor(right, context)?;
-        let asked =
-            matches!(&right.node.kind, LogicalKind::Scan { table, .. } if table.is_looked_up);
+        let asked = matches!(&right.node.kind, LogicalKind::Scan { table, .. } if table.reading.is_looked_up);
         if !asked && !can_be_read_first(&right.node, kind, Side::Right) {
             return Err(Error::plan("the right side of a lookup join never ends, or its rows change")
                 .hint("a table is looked up that can be read as a whole: files, VALUES, a bounded datagen")

@@ -6,7 +6,7 @@
 //! such parts are still typed (as [`LogicalKind::Refused`]) where that lets a mistake around them
 //! be reported first.
 //!
-//! It never touches connectors and never runs anything.
+//! It never runs anything, and of connectors it asks one thing only: what reading a table is like.
 //!
 //! [`LogicalKind::Refused`]: crate::logical::LogicalKind::Refused
 
@@ -165,7 +165,7 @@ impl<'a> Binder<'a> {
     /// The table or view of this name.
     pub fn relation(&self, name: &Name) -> Result<Node> {
         if let Some(definition) = self.catalog.table(&name.text) {
-            return Ok(crate::logical::LogicalPlan::scan(self.resolve_table(definition)?));
+            return Ok(crate::logical::LogicalPlan::read(self.resolve_table(definition)?));
         }
         if self.catalog.view(&name.text).is_some() {
             return self.view(name);

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use thalweg_core::connector::AcceptedChanges;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result, TableSchema};
 use thalweg_expr::Expr;
 
@@ -29,10 +30,34 @@ pub struct ResolvedTable {
     pub options: BTreeMap<String, String>,
     /// The primary key, as positions among the physical columns.
     pub primary_key: Vec<usize>,
-    /// True if reading it is known to end by itself.
+    /// The columns of `PARTITIONED BY`, as positions among the physical columns.
+    pub partitioned_by: Vec<usize>,
+    /// What reading it is like, as far as its connector knows.
+    pub reading: Reading,
+}
+
+/// What reading a table is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Which changes its rows are.
+    pub changes: AcceptedChanges,
+    /// True if it ends by itself.
     pub is_bounded: bool,
     /// True if it is asked by key and can't be read as a whole.
     pub is_looked_up: bool,
+}
+
+impl Reading {
+    /// True if rows of the table come for ever.
+    pub fn is_endless(&self) -> bool {
+        !self.is_bounded && !self.is_looked_up
+    }
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Reading { changes: AcceptedChanges::Inserts, is_bounded: true, is_looked_up: false }
+    }
 }
 
 /// A declared column.
@@ -111,11 +136,6 @@ impl Binder<'_> {
 
     fn bind_table(&self, definition: &CreateTable) -> Result<ResolvedTable> {
         check_names(definition)?;
-        if let Some(column) = definition.partitioned_by.first() {
-            return Err(super::later("PARTITIONED BY")
-                .hint("leave it out: a folder is read whole, and written as one file")
-                .at(column.span));
-        }
         let columns = self.bind_columns(definition)?;
         let mut table = ResolvedTable {
             name: definition.name.text.clone(),
@@ -123,19 +143,17 @@ impl Binder<'_> {
             watermark: None,
             options: definition.options.iter().map(|(k, v)| (k.text.clone(), v.clone())).collect(),
             primary_key: Vec::new(),
-            is_bounded: false,
-            is_looked_up: false,
+            partitioned_by: Vec::new(),
+            reading: Reading::default(),
         };
-        table.primary_key = primary_key(definition, &table)?;
+        table.primary_key = physical_columns("PRIMARY KEY", &definition.primary_key, &table)?;
+        table.partitioned_by =
+            physical_columns("PARTITIONED BY", &definition.partitioned_by, &table)?;
         if let Some(spec) = &definition.watermark {
             table.watermark = Some(self.bind_watermark(spec, &table)?);
         }
         if let Some(places) = self.places {
-            let request = places.request(&table, 1);
-            // What is wrong with its options is said when the table is used.
-            let is_right = places.connectors.validate(&request, false).is_ok();
-            table.is_bounded = is_right && places.connectors.is_bounded(&request);
-            table.is_looked_up = places.connectors.is_looked_up(&request);
+            table.reading = places.reading(&table);
         }
         Ok(table)
     }
@@ -252,19 +270,24 @@ fn declared_positions(definition: &CreateTable) -> impl Fn(usize) -> usize + use
     move |i| positions[i]
 }
 
-fn primary_key(definition: &CreateTable, table: &ResolvedTable) -> Result<Vec<usize>> {
+/// The positions of the columns that a clause of CREATE TABLE names, among the physical ones.
+fn physical_columns(
+    clause: &str,
+    names: &[crate::ast::Name],
+    table: &ResolvedTable,
+) -> Result<Vec<usize>> {
     let position = |name: &crate::ast::Name| {
         let found = table.columns.iter().find(|c| c.column.name == name.text);
         match found.map(|c| &c.origin) {
             Some(ColumnOrigin::Physical(position)) => Ok(*position),
             Some(_) => Err(Error::plan(format!(
-                "PRIMARY KEY column '{}' is not a physical column",
+                "{clause} column '{}' is not a physical column",
                 name.text
             ))
             .at(name.span)),
             None => {
                 let error = Error::plan(format!(
-                    "PRIMARY KEY names column '{}', which does not exist",
+                    "{clause} names column '{}', which does not exist",
                     name.text
                 ));
                 let names = table.columns.iter().map(|c| c.column.name.as_str());
@@ -272,5 +295,5 @@ fn primary_key(definition: &CreateTable, table: &ResolvedTable) -> Result<Vec<us
             }
         }
     };
-    definition.primary_key.iter().map(position).collect()
+    names.iter().map(position).collect()
 }

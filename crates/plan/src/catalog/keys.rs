@@ -213,6 +213,13 @@ pub const KEYS: &[Key] = &[
         Origin::Flink,
         "one update per key and bundle in the place of one per row",
     ),
+    key(
+        "table.exec.sink.upsert-materialize",
+        Kind::Word(&[("none", true), ("auto", true), ("force", true)]),
+        "auto",
+        Origin::Flink,
+        "whether the rows of each primary key are kept in front of a table that takes upserts; auto: where the query updates its rows by another key",
+    ),
 ];
 
 /// Families of Flink's keys that concern its cluster, its state or its optimizer.

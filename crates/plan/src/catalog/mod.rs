@@ -18,7 +18,7 @@ use crate::diagnostic::nearest;
 
 pub use keys::{KEYS, Key, Origin};
 pub use quantity::{parse_duration, parse_size_bytes};
-pub use settings::{LateData, MemoryLimit, RuntimeMode, Scheduler, Settings};
+pub use settings::{LateData, MemoryLimit, RuntimeMode, Scheduler, Settings, UpsertMaterialize};
 pub use substitute::substitute;
 
 /// A named query.

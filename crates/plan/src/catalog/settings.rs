@@ -35,6 +35,17 @@ pub enum RuntimeMode {
     Batch,
 }
 
+/// Whether the rows of each primary key are kept in front of a table that takes upserts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpsertMaterialize {
+    /// Never: whoever sets it knows that the changes of each key come in order.
+    None,
+    /// Where the query updates its rows by another key.
+    Auto,
+    /// Always.
+    Force,
+}
+
 /// Which work comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduler {
@@ -171,6 +182,15 @@ impl Settings {
     /// `table.exec.mini-batch.enabled`
     pub fn mini_batch(&self) -> bool {
         self.get("table.exec.mini-batch.enabled").eq_ignore_ascii_case("true")
+    }
+
+    /// `table.exec.sink.upsert-materialize`
+    pub fn upsert_materialize(&self) -> UpsertMaterialize {
+        match self.get("table.exec.sink.upsert-materialize").to_ascii_lowercase().as_str() {
+            "none" => UpsertMaterialize::None,
+            "force" => UpsertMaterialize::Force,
+            _ => UpsertMaterialize::Auto,
+        }
     }
 
     /// `pipeline.order.allow-nondeterministic`

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use thalweg_core::connector::AcceptedChanges;
 use thalweg_core::{Error, Result};
 
 use super::dag::post_order;
@@ -18,6 +19,7 @@ pub struct Changes {
     by_node: HashMap<*const LogicalPlan, bool>,
     /// In batch mode the nodes whose changes are settled behind them, so that nothing above knows of any.
     settled: HashSet<*const LogicalPlan>,
+    unbounded: HashSet<*const LogicalPlan>,
 }
 
 impl Changes {
@@ -28,11 +30,17 @@ impl Changes {
     pub fn of(roots: &[Node], mode: RuntimeMode) -> Result<Self> {
         let mut changes = Changes::default();
         for node in post_order(roots) {
+            if changes.reads_for_ever(&node) {
+                changes.unbounded.insert(Arc::as_ptr(&node));
+            }
             let below = node.inputs().into_iter().find(|input| changes.has_updates(input));
             if let (Some(input), Some(operator)) = (below, needs_inserts(&node.kind)) {
-                return Err(over_changes(operator, input));
+                return Err(changes.over_changes(operator, input));
             }
             let has_updates = match &node.kind {
+                LogicalKind::Scan { table, .. } => {
+                    table.reading.changes != AcceptedChanges::Inserts
+                }
                 LogicalKind::Aggregate { aggregates, .. } => {
                     below.is_some() || !aggregates.is_empty()
                 }
@@ -48,6 +56,10 @@ impl Changes {
                     below.is_some() || window_end_key(input, keys).is_none()
                 }
                 LogicalKind::Deduplicate { keeps_last, .. } => below.is_some() || *keeps_last,
+                // There is no end at which to answer: each row may change the answer.
+                LogicalKind::SortLimit { input, .. } => {
+                    below.is_some() || changes.is_unbounded(input)
+                }
                 _ => below.is_some(),
             };
             let settles = has_updates && mode == RuntimeMode::Batch;
@@ -64,10 +76,71 @@ impl Changes {
         self.settled.contains(&Arc::as_ptr(node))
     }
 
+    fn reads_for_ever(&self, node: &Node) -> bool {
+        match &node.kind {
+            LogicalKind::Scan { table, .. } => table.reading.is_endless(),
+            _ => node.inputs().into_iter().any(|input| self.is_unbounded(input)),
+        }
+    }
+
+    /// True if rows of this node may come for ever.
+    pub fn is_unbounded(&self, node: &Node) -> bool {
+        self.unbounded.contains(&Arc::as_ptr(node))
+    }
+
     /// True if rows of this node are updated or taken back later.
     pub fn has_updates(&self, node: &Node) -> bool {
         self.by_node.get(&Arc::as_ptr(node)).copied().unwrap_or(false)
     }
+
+    /// An operator over rows that change.
+    fn over_changes(&self, operator: &str, input: &Node) -> Error {
+        let cause = self.cause(input);
+        Error::plan(format!("{operator} needs rows that stay as they are, but {cause}")).hint(
+            "aggregate per window (GROUP BY window_start, window_end), so that results are final",
+        )
+    }
+
+    /// What makes the rows of a node change, as the end of a sentence: the nearest operator that does,
+    /// or the table that holds changes.
+    pub fn cause(&self, node: &Node) -> String {
+        if let LogicalKind::Scan { table, .. } = &node.kind {
+            return format!("table '{}' holds changes ('changelog')", table.name);
+        }
+        match updating(&node.kind, self) {
+            Some(operator) => format!("{operator} updates its results"),
+            None => {
+                let below = node.inputs().into_iter().find(|input| self.has_updates(input));
+                below.map_or_else(String::new, |input| self.cause(input))
+            }
+        }
+    }
+}
+
+/// What an operator is called that changes its results, also where its input does not.
+fn updating(kind: &LogicalKind, changes: &Changes) -> Option<&'static str> {
+    Some(match kind {
+        LogicalKind::Aggregate { keys, aggregates, .. } if !aggregates.is_empty() => {
+            if keys.is_empty() {
+                "an aggregate without a window"
+            } else {
+                "GROUP BY without a window"
+            }
+        }
+        LogicalKind::Join { kind, condition, .. }
+            if condition.bound == JoinBound::None
+                && !matches!(kind, JoinKind::Inner | JoinKind::Semi) =>
+        {
+            "an outer join without a bound in time"
+        }
+        LogicalKind::SetOperation { intersects: false, .. } => "EXCEPT",
+        LogicalKind::TopN { .. } => "ROW_NUMBER() (Top-N)",
+        LogicalKind::Deduplicate { keeps_last: true, .. } => "the last row per key",
+        LogicalKind::SortLimit { input, .. } if !changes.has_updates(input) => {
+            "ORDER BY … LIMIT over an input without an end"
+        }
+        _ => return None,
+    })
 }
 
 /// The key that is the end of a window, if keys tell a whole window: first rows are then those of a
@@ -99,33 +172,5 @@ fn needs_inserts(kind: &LogicalKind) -> Option<&'static str> {
         },
         LogicalKind::Limit { .. } => Some("LIMIT without ORDER BY"),
         _ => None,
-    }
-}
-
-/// An operator over rows that change.
-fn over_changes(operator: &str, input: &Node) -> Error {
-    Error::plan(format!(
-        "{operator} needs rows that stay as they are, but {} updates its results",
-        cause(input)
-    ))
-    .hint("aggregate per window (GROUP BY window_start, window_end), so that results are final")
-}
-
-/// What makes the rows of a node change: the nearest operator that does, in words.
-pub fn cause(node: &Node) -> &'static str {
-    match &node.kind {
-        LogicalKind::Aggregate { aggregates, .. } if aggregates.is_empty() => "SELECT DISTINCT",
-        LogicalKind::Aggregate { keys, .. } if keys.is_empty() => "an aggregate without a window",
-        LogicalKind::Aggregate { .. } => "GROUP BY without a window",
-        LogicalKind::Join { kind, condition, .. }
-            if condition.bound == JoinBound::None
-                && !matches!(kind, JoinKind::Inner | JoinKind::Semi) =>
-        {
-            "an outer join without a bound in time"
-        }
-        LogicalKind::SetOperation { intersects: false, .. } => "EXCEPT",
-        LogicalKind::TopN { .. } => "ROW_NUMBER() (Top-N)",
-        LogicalKind::Deduplicate { keeps_last: true, .. } => "the last row per key",
-        _ => node.inputs().into_iter().map(cause).find(|c| !c.is_empty()).unwrap_or(""),
     }
 }

@@ -10,7 +10,9 @@ use thalweg_core::Result;
 use thalweg_expr::Expr;
 
 use super::dag::LateColumns;
-use super::{Aggregate, JoinCondition, LogicalKind, LogicalPlan, Node, OverCall, OverWindow};
+use super::{
+    Aggregate, JoinBound, JoinCondition, LogicalKind, LogicalPlan, Node, OverCall, OverWindow,
+};
 
 /// Positions of columns.
 pub(super) type Demand = BTreeSet<usize>;
@@ -31,7 +33,11 @@ pub(super) fn demands(
         of_node.extend(always_needed(node, of_node));
         let own = of_node.clone();
         if let LogicalKind::Join { left, right, condition, .. } = &node.kind {
-            let (of_left, of_right) = join_demand(left.fields.len(), condition, &own);
+            let (mut of_left, mut of_right) = join_demand(left.fields.len(), condition, &own);
+            if let JoinBound::Interval { left_time, right_time, .. } = condition.bound {
+                of_left.extend(late(&left.fields, left_time)?);
+                of_right.extend(late(&right.fields, right_time)?);
+            }
             for (input, wanted) in [(left, of_left), (right, of_right)] {
                 let of_input = demand.get_mut(&Arc::as_ptr(input));
                 of_input.expect("every node has a demand").extend(wanted);
@@ -98,6 +104,12 @@ fn input_demand(node: &LogicalPlan, own: &Demand, late: LateColumns<'_>) -> Resu
         LogicalKind::Over { input, window, calls } => {
             wanted.extend(own.iter().filter(|&&i| i < input.fields.len()));
             wanted.extend(over_demand(input.fields.len(), window, calls, own));
+            wanted.extend(
+                window
+                    .order
+                    .first()
+                    .map_or(Ok(Vec::new()), |key| late(&input.fields, key.column))?,
+            );
         }
         LogicalKind::Match { input, pattern, values } => {
             wanted.extend(pattern.columns());
@@ -133,9 +145,12 @@ fn read_in_passing(kind: &LogicalKind, late: LateColumns<'_>) -> Result<Demand> 
         LogicalKind::TopN { keys, order, .. } => {
             keys.iter().copied().chain(order.iter().map(|key| key.column)).collect()
         }
-        LogicalKind::Deduplicate { keys, rowtime, .. } => {
-            keys.iter().copied().chain(*rowtime).collect()
+        LogicalKind::Deduplicate { input, keys, rowtime, keeps_last } => {
+            let judged = rowtime.filter(|_| !keeps_last);
+            let late = judged.map_or(Ok(Vec::new()), |rowtime| late(&input.fields, rowtime))?;
+            keys.iter().copied().chain(*rowtime).chain(late).collect()
         }
+        LogicalKind::Normalize { keys, .. } => keys.iter().copied().collect(),
         LogicalKind::CheckNotNull { columns, .. } => columns.iter().copied().collect(),
         _ => Demand::new(),
     })

@@ -221,7 +221,7 @@ pub fn can_be_read_first(input: &Node, kind: JoinKind, side: Side) -> bool {
 /// True if everything that is read below a node ends by itself.
 pub fn is_bounded(node: &Node) -> bool {
     let ends = |node: &Node| match &node.kind {
-        LogicalKind::Scan { table, .. } => table.is_bounded,
+        LogicalKind::Scan { table, .. } => table.reading.is_bounded,
         _ => true,
     };
     post_order(std::slice::from_ref(node)).iter().all(ends)

@@ -16,10 +16,12 @@ pub mod pattern;
 mod prune;
 pub mod pushdown;
 pub mod ranks;
+pub mod upserts;
 
 use std::fmt::Write;
 use std::sync::Arc;
 
+use thalweg_core::connector::AcceptedChanges;
 use thalweg_core::{DataType, Error, TableSchema};
 use thalweg_expr::Expr;
 use thalweg_operators::aggregate::AggregateFunction;
@@ -29,7 +31,7 @@ pub use fields::{Field, TimeAttribute, WindowId, fields_schema};
 pub use join::{JoinBound, JoinCondition, JoinKey, JoinKind};
 pub use ranks::{OverCall, OverFrame, OverFunction, OverWindow, RankFunction};
 
-use crate::bind::table::ResolvedTable;
+use crate::bind::table::{ColumnOrigin, ResolvedColumn, ResolvedTable};
 
 /// A node, shared.
 pub type Node = Arc<LogicalPlan>;
@@ -166,6 +168,13 @@ pub enum LogicalKind {
         keeps_last: bool,
         /// The row time that decides; without one, the order of arrival.
         rowtime: Option<usize>,
+    },
+    /// What upserts leave of each key, as a full changelog.
+    Normalize {
+        /// The upserts.
+        input: Node,
+        /// The key.
+        keys: Vec<usize>,
     },
     /// The input's rows, each repeated for every element of an array, which is appended.
     Unnest {
@@ -328,6 +337,21 @@ impl LogicalPlan {
         Self::node(LogicalKind::Scan { table, columns }, fields)
     }
 
+    /// The rows of a table as queries see them: where it holds upserts, what they leave of each key.
+    pub fn read(table: Arc<ResolvedTable>) -> Node {
+        let is_key = |column: &ResolvedColumn| matches!(column.origin, ColumnOrigin::Physical(at) if table.primary_key.contains(&at));
+        let columns = table.columns.iter().enumerate();
+        let keys = columns.filter(|(_, column)| is_key(column)).map(|(position, _)| position);
+        let keys = keys.collect();
+        let has_upserts = table.reading.changes == AcceptedChanges::Upserts;
+        let input = Self::scan(table);
+        if !has_upserts {
+            return input;
+        }
+        let fields = input.fields.clone();
+        Self::node(LogicalKind::Normalize { input, keys }, fields)
+    }
+
     /// The rows for which the predicate is TRUE.
     pub fn filter(input: Node, predicate: Expr) -> Node {
         let fields = input.fields.clone();
@@ -381,6 +405,7 @@ impl LogicalPlan {
             | LogicalKind::Match { input, .. }
             | LogicalKind::TopN { input, .. }
             | LogicalKind::Deduplicate { input, .. }
+            | LogicalKind::Normalize { input, .. }
             | LogicalKind::Unnest { input, .. }
             | LogicalKind::TemporalSort { input, .. }
             | LogicalKind::SortLimit { input, .. }
@@ -434,6 +459,9 @@ impl LogicalPlan {
                 let kept = if *keeps_last { "last" } else { "first" };
                 let _ = write!(text, "Deduplicate {kept} by {keys:?}");
                 let _ = rowtime.map(|column| write!(text, " at ${column}"));
+            }
+            LogicalKind::Normalize { keys, .. } => {
+                let _ = write!(text, "Normalize by {keys:?}");
             }
             LogicalKind::Unnest { array, outer, ordinality, .. } => {
                 write_to(&mut text, "Unnest", array);

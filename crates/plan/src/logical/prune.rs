@@ -158,6 +158,9 @@ fn passing(kind: &LogicalKind, below: &Pruned) -> LogicalKind {
             keeps_last: *keeps_last,
             rowtime: rowtime.map(|i| below.place(i)),
         },
+        LogicalKind::Normalize { keys, .. } => {
+            LogicalKind::Normalize { input, keys: keys.iter().map(|&i| below.place(i)).collect() }
+        }
         LogicalKind::CheckNotNull { columns, sink, .. } => LogicalKind::CheckNotNull {
             input,
             columns: columns.iter().map(|&i| below.place(i)).collect(),

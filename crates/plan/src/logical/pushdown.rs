@@ -62,6 +62,7 @@ pub fn with_inputs(node: &Node, inputs: &[Node]) -> Node {
         | LogicalKind::Match { input, .. }
         | LogicalKind::TopN { input, .. }
         | LogicalKind::Deduplicate { input, .. }
+        | LogicalKind::Normalize { input, .. }
         | LogicalKind::Unnest { input, .. }
         | LogicalKind::TemporalSort { input, .. }
         | LogicalKind::SortLimit { input, .. }

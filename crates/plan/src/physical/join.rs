@@ -48,9 +48,10 @@ impl Lowering<'_> {
         let of_right = PreparedSide::of(right, condition.keys.iter().map(|key| &key.right));
         let sides = Sides::new(of_left.columns.schema(), of_right.columns.schema());
         let widths = (left.fields.len(), of_left.columns.schema().len());
+        let late = self.late_of_sides((left, right), condition)?;
         let operator = self.join_operator(
             left,
-            kind,
+            (kind, late.1),
             condition,
             &sides,
             (of_left.keys.clone(), of_right.keys.clone()),
@@ -58,17 +59,50 @@ impl Lowering<'_> {
         )?;
         let extra = (of_left.columns.schema().len(), of_right.columns.schema().len());
         let edges = self.tagged((left, of_left.columns), (right, of_right.columns), &sides)?;
-        let edges = self.add_operator(node, left, operator, edges, "join");
+        let edges = match condition.bound {
+            JoinBound::Interval { .. } => {
+                let edge = self.add_judging(node, left, operator, edges, "join", late.1);
+                for (side, columns) in &late.0 {
+                    self.late.add_side(edge.from, &sides, *side, columns);
+                }
+                vec![edge]
+            }
+            _ => self.add_operator(node, left, operator, edges, "join"),
+        };
         match without_keys(node, kind, (left.fields.len(), right.fields.len()), extra) {
             None => Ok(edges),
             Some(step) => Ok(self.close_chain(edges, vec![step], node)),
         }
     }
 
+    /// The sides of a join within an interval whose late rows go to a table, with the positions of the
+    /// table's columns, and what happens to late rows.
+    fn late_of_sides(
+        &self,
+        (left, right): (&Node, &Node),
+        condition: &JoinCondition,
+    ) -> Result<(Vec<(Side, Vec<usize>)>, LatePolicy)> {
+        let JoinBound::Interval { left_time, right_time, .. } = condition.bound else {
+            return Ok((Vec::new(), LatePolicy::Drop));
+        };
+        let (mut sides, mut policy) = (Vec::new(), LatePolicy::Drop);
+        for (side, input, time) in [(Side::Left, left, left_time), (Side::Right, right, right_time)]
+        {
+            let (columns, of_side) = self.late_rows(input, time)?;
+            if of_side != LatePolicy::Drop {
+                policy = of_side;
+            }
+            if of_side == LatePolicy::Emit {
+                sides.push((side, columns));
+            }
+        }
+        Ok((sides, policy))
+    }
+
     fn join_operator(
         &self,
         left: &Node,
-        kind: JoinKind,
+        (kind, late): (JoinKind, LatePolicy),
         condition: &JoinCondition,
         sides: &Sides,
         (left_keys, right_keys): (Vec<usize>, Vec<usize>),
@@ -102,7 +136,7 @@ impl Lowering<'_> {
                     lower_ms,
                     upper_ms,
                     residual,
-                    late: LatePolicy::Drop,
+                    late,
                 })?)
             }
             JoinBound::Window { left: left_window, right: right_window } => {

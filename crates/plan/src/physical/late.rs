@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use thalweg_core::graph::{Input, StageId};
-use thalweg_core::{Error, Result, TableSchema};
-use thalweg_expr::{Expr, build};
+use thalweg_core::{DataType, Error, Result, TableSchema};
+use thalweg_expr::{Expr, ExprKind, build};
 use thalweg_operators::chain::Step;
+use thalweg_operators::join::sides::{Side, Sides};
 
 use super::LateData;
 use super::lower::{Edges, Lowering};
@@ -25,12 +26,28 @@ struct LateOperator {
     input: TableSchema,
     /// Where the columns of the table stand in it.
     columns: Vec<usize>,
+    /// For a join, the side whose rows are meant; the others have a chain of their own.
+    side: Option<Side>,
 }
 
 impl LateRows {
     /// Takes note of an operator and the positions of the table's columns in its input.
     pub(super) fn add(&mut self, stage: StageId, input: TableSchema, columns: Vec<usize>) {
-        self.operators.push(LateOperator { stage, input, columns });
+        self.operators.push(LateOperator { stage, input, columns, side: None });
+    }
+
+    /// The same for one side of a join, with positions among the columns of that side.
+    pub(super) fn add_side(
+        &mut self,
+        stage: StageId,
+        sides: &Sides,
+        side: Side,
+        columns: &[usize],
+    ) {
+        let first = sides.first_column(side);
+        let columns = columns.iter().map(|column| first + column).collect();
+        let input = sides.combined().clone();
+        self.operators.push(LateOperator { stage, input, columns, side: Some(side) });
     }
 }
 
@@ -50,13 +67,13 @@ impl LateData {
         let position = |column: &thalweg_core::Column| {
             fields.iter().position(|f| f.name == column.name).ok_or_else(|| {
                 let error = Error::plan(format!(
-                    "late rows go to '{}' ('late.data'), but its column '{}' is no column of the window's input",
+                    "late rows go to '{}' ('late.data'), but its column '{}' is no column of the rows that are judged",
                     table.name, column.name
                 ));
                 let names = || fields.iter().map(|f| f.name.as_str());
                 let listed = names().collect::<Vec<_>>().join(", ");
                 did_you_mean(error, &column.name, names())
-                    .hint(format!("the input has {listed}"))
+                    .hint(format!("these rows have {listed}"))
             })
         };
         table.physical_schema().columns.iter().map(position).collect()
@@ -82,7 +99,7 @@ impl Lowering<'_> {
     }
 
     fn late_chain(&mut self, table: &Arc<ResolvedTable>, operator: &LateOperator) -> Result<Edges> {
-        let LateOperator { stage, input, columns } = operator;
+        let LateOperator { stage, input, columns, side } = operator;
         let wanted = table.physical_schema();
         let mut projected = Vec::with_capacity(columns.len());
         let mut checked = Vec::new();
@@ -96,7 +113,8 @@ impl Lowering<'_> {
             }
             projected.push((column.clone(), expr));
         }
-        let mut steps = vec![Step::Project(projected)];
+        let mut steps: Vec<Step> = side.iter().map(|side| of_side(*side)).collect();
+        steps.push(Step::Project(projected));
         if !checked.is_empty() {
             steps.push(Step::CheckNotNull { columns: checked, sink: table.name.clone() });
         }
@@ -105,6 +123,18 @@ impl Lowering<'_> {
         let name = format!("late rows for {}", table.name);
         Ok(self.add_chain(id, name, vec![Input { from: *stage, port: 1 }], steps))
     }
+}
+
+/// Keeps the rows of one side of a join.
+fn of_side(side: Side) -> Step {
+    let is_right = Expr::column(0, DataType::Boolean.not_null());
+    Step::Filter(match side {
+        Side::Right => is_right,
+        Side::Left => {
+            let column_type = is_right.column_type.clone();
+            Expr { kind: ExprKind::Not(Box::new(is_right)), column_type }
+        }
+    })
 }
 
 fn late_type_error(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use thalweg_core::connector::AcceptedChanges;
 use thalweg_core::graph::{Input, StageKind};
 use thalweg_core::lookup::{AsyncLookup, LookupOptions, LookupRequest};
 use thalweg_core::{Bundle, Error, Result, Source, SourcePoll, Stamps, Transform};
@@ -58,6 +59,13 @@ impl LookupSettings {
             Some(Ok(number)) => Ok(Some(number)),
             Some(Err(_)) => fail(name, "a number is expected").map(|()| None),
         };
+        if table.reading.changes != AcceptedChanges::Inserts {
+            return Err(Error::plan(format!(
+                "table '{}' holds changes of rows, and is looked up",
+                table.name
+            ))
+            .hint("join it without FOR SYSTEM_TIME AS OF, or look up a file of the rows that are left"));
+        }
         let duration = |name: &str| match option(name).map(|text| parse_duration(&text)) {
             None => Ok(None),
             Some(Ok(duration)) if !duration.is_zero() => Ok(Some(duration)),
@@ -65,9 +73,9 @@ impl LookupSettings {
                 fail(name, "a duration above zero is expected, such as '10 min'").map(|()| None)
             }
         };
-        let default = if table.is_looked_up { "NONE" } else { "FULL" };
+        let default = if table.reading.is_looked_up { "NONE" } else { "FULL" };
         let cache = option(CACHE).unwrap_or(default.to_owned()).to_ascii_uppercase();
-        match (cache.as_str(), table.is_looked_up) {
+        match (cache.as_str(), table.reading.is_looked_up) {
             ("NONE" | "PARTIAL", true) | ("FULL", false) => {}
             ("FULL", true) => fail(CACHE, "this table is asked by key: NONE or PARTIAL")?,
             ("NONE" | "PARTIAL", false) => fail(CACHE, "this table is read as a whole: FULL")?,
@@ -115,7 +123,7 @@ impl Lowering<'_> {
         let widths = (left.fields.len(), right.fields.len());
         let prepared = (of_left.columns.schema().len(), widths.1);
         let scan = plan_scan(table, columns, environment);
-        if scan.step.is_some() || scan.assigner.is_some() {
+        if !scan.steps.is_empty() || scan.assigner.is_some() {
             return Err(Error::plan(format!(
                 "table '{}' is asked by key, and has columns that are computed",
                 table.name
@@ -187,7 +195,7 @@ impl Lowering<'_> {
             ))
             .hint("declare the table without one to look it up"));
         }
-        steps.extend(scan.step);
+        steps.extend(scan.steps.into_iter().rev());
         steps.reverse();
         steps.extend(columns.clone().into_step(input));
         let chain = Chain::new(format!("reload {}", table.name), steps, environment.clock.clone());

@@ -21,9 +21,11 @@ use super::notes::notes;
 use super::scan::{delivered_names, plan_scan};
 use super::values::ValuesSource;
 use super::{LateData, Output, PhysicalPlan, PlanEnvironment, StageDescription, Target};
-use crate::catalog::RuntimeMode;
-use crate::logical::changes::{self, Changes};
+use crate::bind::table::ResolvedTable;
+use crate::catalog::{RuntimeMode, UpsertMaterialize};
+use crate::logical::changes::Changes;
 use crate::logical::dag::{optimize, post_order};
+use crate::logical::upserts::upsert_key;
 use crate::logical::{JoinBound, LogicalKind, LogicalPlan, Node};
 
 /// The edges by which rows arrive; several form a union.
@@ -37,14 +39,19 @@ struct OpenSource {
 
 /// A table that is written, and the rows for it.
 struct Written {
-    table: Arc<crate::bind::table::ResolvedTable>,
+    table: Arc<ResolvedTable>,
     edges: Edges,
     has_updates: bool,
+    /// How many queries write it.
+    queries: usize,
+    /// True if one of them updates its rows by another key than the table's.
+    has_other_key: bool,
 }
 
 impl Written {
-    fn new(table: Arc<crate::bind::table::ResolvedTable>) -> Self {
-        Written { table, edges: Vec::new(), has_updates: false }
+    fn new(table: Arc<ResolvedTable>) -> Self {
+        let (edges, has_updates, queries, has_other_key) = (Vec::new(), false, 0, false);
+        Written { table, edges, has_updates, queries, has_other_key }
     }
 }
 
@@ -98,6 +105,8 @@ impl<'a> Lowering<'a> {
                     let entry = tables.entry(table.name.clone());
                     let entry = entry.or_insert_with(|| Written::new(table));
                     entry.has_updates |= has_updates;
+                    entry.queries += 1;
+                    entry.has_other_key |= has_updates && !updates_by_key(node, &entry.table);
                     self.join_edges(&mut entry.edges, edges, node);
                 }
                 Target::Given(sink) => given.push((sink, edges, node.schema())),
@@ -147,16 +156,12 @@ impl<'a> Lowering<'a> {
                 super::ordered::check_table(table, columns, &scan, is_merged, self.environment)?;
                 let request = scan.request;
                 self.environment.places.connectors.validate(&request, false)?;
-                if !table.is_looked_up && !self.environment.places.connectors.is_bounded(&request) {
+                if table.reading.is_endless() {
                     unbounded = Some(table.name.clone());
                 }
             }
         }
         self.is_bounded = unbounded.is_none();
-        let sorts = |node: &&Node| {
-            matches!(&node.kind, LogicalKind::SortLimit { input, .. }
-            if !self.changes.has_updates(input))
-        };
         if let (Some(table), RuntimeMode::Batch) = (&unbounded, self.environment.mode) {
             return Err(Error::plan(format!(
                 "'execution.runtime-mode' = 'batch' gives results at the end of its inputs, but table \
@@ -164,13 +169,7 @@ impl<'a> Lowering<'a> {
             ))
             .hint("bound the table (datagen: 'number-of-rows', nexmark: 'events'), or RESET 'execution.runtime-mode'"));
         }
-        match (unbounded, order.iter().find(sorts)) {
-            (Some(table), Some(_)) => Err(Error::plan(format!(
-                "ORDER BY … LIMIT answers once its input has ended, but table '{table}' never ends"
-            ))
-            .hint("order by the row time, or read a bounded input")),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Checks the options of every table that is written, before anything is opened.
@@ -182,9 +181,11 @@ impl<'a> Lowering<'a> {
         for (output, node) in outputs.iter().zip(rows) {
             let Target::Table(table) = &output.target else { continue };
             let request = self.environment.request(table);
-            connectors.validate(&request, true)?;
+            let at = |error: Error| error.at(output.span);
+            connectors.validate(&request, true).map_err(at)?;
             if self.changes.has_updates(node) {
-                check_accepts(connectors.accepted_changes(&request), &request, node)?;
+                let accepted = connectors.accepted_changes(&request);
+                check_accepts(accepted, &request, &self.changes.cause(node)).map_err(at)?;
             }
         }
         Ok(())
@@ -306,7 +307,7 @@ impl<'a> Lowering<'a> {
     fn open_scan(
         &mut self,
         node: &Node,
-        table: &Arc<crate::bind::table::ResolvedTable>,
+        table: &Arc<ResolvedTable>,
         columns: &[usize],
     ) -> Result<(Edges, Vec<Step>)> {
         let plan = plan_scan(table, columns, self.environment);
@@ -337,16 +338,12 @@ impl<'a> Lowering<'a> {
         let id = self.identities.give("source", "", &[node]);
         let kind = StageKind::Source { source, assigner: None };
         let name = table.name.clone();
-        let word = if connectors.is_bounded(&plan.request) {
-            "source (bounded)"
-        } else {
-            "source (unbounded)"
-        };
+        let word = if table.reading.is_bounded { "source (bounded)" } else { "source (unbounded)" };
         let stage = self.add(id, name, kind, Vec::new(), word, details);
         if let Some(assigner) = plan.assigner {
             self.sources.push(OpenSource { stage, assigner });
         }
-        Ok((vec![Input { from: stage, port: 0 }], plan.step.into_iter().collect()))
+        Ok((vec![Input { from: stage, port: 0 }], plan.steps))
     }
 
     /// A node that is no row-by-row step.
@@ -374,7 +371,7 @@ impl<'a> Lowering<'a> {
                 self.lower_temporal_sort(node, input, keys)
             }
             LogicalKind::SortLimit { input, keys, limit, offset }
-                if self.changes.has_updates(input) =>
+                if self.changes.has_updates(node) =>
             {
                 self.lower_first_rows(node, input, keys, (limit.unwrap_or(u64::MAX), *offset))
             }
@@ -397,6 +394,7 @@ impl<'a> Lowering<'a> {
             LogicalKind::Deduplicate { input, keys, keeps_last, rowtime } => {
                 self.lower_deduplicate(node, input, keys, *keeps_last, *rowtime)
             }
+            LogicalKind::Normalize { input, keys } => self.lower_normalize(node, input, keys),
             LogicalKind::Refused { error, .. } => Err(error.clone()),
             LogicalKind::WindowRows { .. } => {
                 Err(crate::bind::later("SESSION without GROUP BY window_start, window_end"))
@@ -471,17 +469,37 @@ impl<'a> Lowering<'a> {
     }
 
     fn add_table_sink(&mut self, written: Written) -> Result<()> {
-        let Written { table, edges, has_updates } = written;
+        let table = written.table.clone();
+        let has_updates = written.has_updates;
         let request = TableRequest { has_updates, ..self.environment.request(&table) };
         let sink: Box<dyn Sink> = if self.environment.dry_run {
             Box::new(super::chain::NoSink)
         } else {
             self.environment.places.connectors.sink(&request)?
         };
+        let edges = match self.must_materialize(&written, &request) {
+            true => self.materialize(&table, written.edges)?,
+            false => written.edges,
+        };
         let details = vec![format!("columns: {}", delivered_names(&request.schema))];
         let id = self.identities.give("sink", &table.name, &[]);
         self.add(id, table.name.clone(), StageKind::Sink(sink), edges, "sink", details);
         Ok(())
+    }
+
+    /// True if the rows of each key have to be kept in front of a table that takes upserts.
+    fn must_materialize(&self, written: &Written, request: &TableRequest) -> bool {
+        if self.environment.places.connectors.accepted_changes(request) != AcceptedChanges::Upserts
+        {
+            return false;
+        }
+        match self.environment.upsert_materialize {
+            UpsertMaterialize::None => false,
+            UpsertMaterialize::Force => true,
+            UpsertMaterialize::Auto => {
+                written.has_updates && (written.has_other_key || written.queries > 1)
+            }
+        }
     }
 
     /// Gives every source its assigner, now that it is known which watermarks matter.
@@ -510,19 +528,28 @@ impl<'a> Lowering<'a> {
     }
 }
 
+/// True if a query updates its rows by the primary key of the table.
+fn updates_by_key(node: &Node, table: &ResolvedTable) -> bool {
+    let sorted = |mut key: Vec<usize>| {
+        key.sort_unstable();
+        key
+    };
+    upsert_key(node).is_some_and(|key| sorted(key) == sorted(table.primary_key.clone()))
+}
+
 /// Refuses to write rows that change into a table that takes no such changes.
-fn check_accepts(accepted: AcceptedChanges, request: &TableRequest, node: &Node) -> Result<()> {
-    let (table, cause) = (&request.table, changes::cause(node));
+fn check_accepts(accepted: AcceptedChanges, request: &TableRequest, cause: &str) -> Result<()> {
+    let table = &request.table;
     match accepted {
         AcceptedChanges::All => Ok(()),
         AcceptedChanges::Upserts if !request.primary_key.is_empty() => Ok(()),
         AcceptedChanges::Upserts => Err(Error::plan(format!(
-            "{cause} updates its results, and table '{table}' can take that by its primary key only, \
+            "{cause}, and table '{table}' can take that by its primary key only, \
              but declares none"
         ))
         .hint("declare PRIMARY KEY (…) NOT ENFORCED with the columns that rows are grouped by")),
         AcceptedChanges::Inserts => Err(Error::plan(format!(
-            "{cause} updates its results, but the sink '{table}' takes only rows that stay as they are"
+            "{cause}, but the sink '{table}' takes only rows that stay as they are"
         ))
         .hint(
             "aggregate per window (GROUP BY window_start, window_end), or write to a table that takes \
@@ -538,7 +565,7 @@ fn chain_word(steps: &[Step]) -> &'static str {
 }
 
 /// How an operator is executed, for EXPLAIN.
-fn describe_operator(operator: &dyn Operator) -> String {
+pub(super) fn describe_operator(operator: &dyn Operator) -> String {
     let class = match operator.class() {
         thalweg_core::OperatorClass::Commuting => "commuting",
         thalweg_core::OperatorClass::Sequenced => "sequenced",

@@ -36,8 +36,8 @@ use thalweg_core::shim::SharedClock;
 use thalweg_core::{Error, OrderContract, Result, Sink, Span};
 use thalweg_expr::Session;
 
-use crate::bind::table::ResolvedTable;
-use crate::catalog::RuntimeMode;
+use crate::bind::table::{Reading, ResolvedTable};
+use crate::catalog::{RuntimeMode, UpsertMaterialize};
 use crate::logical::Node;
 
 /// Where tables are.
@@ -61,10 +61,23 @@ impl Places<'_> {
             projection: None,
             options: without_our_own(&table.options),
             primary_key: table.primary_key.clone(),
+            partitioned_by: table.partitioned_by.clone(),
             has_updates: false,
+            tells_kinds: false,
             base_dir: self.base_dir.to_owned(),
             allowed_roots: self.allowed_roots.to_vec(),
             parallelism,
+        }
+    }
+
+    /// What reading a table is like. Options that its connector refuses are told when it is lowered.
+    pub(crate) fn reading(&self, table: &ResolvedTable) -> Reading {
+        let request = self.request(table, 1);
+        let is_right = self.connectors.validate(&request, false).is_ok();
+        Reading {
+            changes: self.connectors.held_changes(&request),
+            is_bounded: is_right && self.connectors.is_bounded(&request),
+            is_looked_up: self.connectors.is_looked_up(&request),
         }
     }
 }
@@ -89,6 +102,8 @@ pub struct PlanEnvironment<'a> {
     pub state_ttl_ms: Option<i64>,
     /// `table.exec.mini-batch.enabled`
     pub mini_batch: bool,
+    /// `table.exec.sink.upsert-materialize`
+    pub upsert_materialize: UpsertMaterialize,
     /// `pipeline.order`.
     pub order: OrderContract,
     /// `pipeline.order.allow-nondeterministic`.
@@ -124,6 +139,8 @@ pub struct Output {
     pub node: Node,
     /// Where they go.
     pub target: Target,
+    /// Where the statement names what it writes to.
+    pub span: Span,
 }
 
 /// What the runtime executes, and its description.

@@ -19,7 +19,7 @@ pub(super) fn notes(roots: &[Node], environment: &PlanEnvironment<'_>) -> Vec<Er
     let mut notes = Vec::new();
     for node in post_order(roots) {
         let is_unbounded = match &node.kind {
-            LogicalKind::Scan { table, .. } => !table.is_bounded && !table.is_looked_up,
+            LogicalKind::Scan { table, .. } => table.reading.is_endless(),
             _ => node.inputs().iter().any(|input| unbounded.contains(&Arc::as_ptr(input))),
         };
         if !is_unbounded {

@@ -26,6 +26,10 @@ impl Lowering<'_> {
         let [SortKey { column: time, descending: false, .. }] = window.order[..] else {
             return Err(unfiltered_rank());
         };
+        let (late, policy) = match input.fields[time].time.is_proctime() {
+            true => (Vec::new(), LatePolicy::Drop),
+            false => self.late_rows(input, time)?,
+        };
         let time = match input.fields[time].time {
             attribute if attribute.is_proctime() => OverTime::Arrival,
             attribute if attribute.is_rowtime() => OverTime::EventTime(time),
@@ -51,10 +55,15 @@ impl Lowering<'_> {
             calls,
             input: prepared.schema(),
             state_ttl_ms: self.environment.state_ttl_ms,
-            late: LatePolicy::Drop,
+            late: policy,
         })?);
+        let late_schema = prepared.schema();
         let edges = self.prepare_input(input, prepared)?;
-        let edges = self.add_operator(node, input, operator, edges, "over");
+        let edge = self.add_judging(node, input, operator, edges, "over", policy);
+        if policy == LatePolicy::Emit {
+            self.late.add(edge.from, late_schema, late);
+        }
+        let edges = vec![edge];
         Ok(self.without_prepared(node, edges, input.fields.len(), width))
     }
 

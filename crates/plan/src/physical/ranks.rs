@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use thalweg_core::graph::{Input, StageKind};
 use thalweg_core::{Error, Result};
 use thalweg_operators::top_n::{
-    Deduplicate, DeduplicateBy, DeduplicateSpec, Keep, RankFunction, TopN, TopNSpec,
+    Deduplicate, DeduplicateBy, DeduplicateSpec, Keep, Materialize, MaterializeSpec, RankFunction,
+    TopN, TopNSpec,
 };
 use thalweg_operators::window::LatePolicy;
 
-use super::lower::{Edges, Lowering};
+use super::lower::{Edges, Lowering, describe_operator};
 use super::window::{ends_of_column, zone_of_column};
+use crate::bind::table::ResolvedTable;
 use crate::logical::changes::window_end_key;
 use crate::logical::{LogicalKind, Node, SortKey};
 
@@ -73,6 +76,39 @@ impl Lowering<'_> {
         self.lower_operator(node, input, operator, "top")
     }
 
+    /// What upserts leave of each key.
+    pub(super) fn lower_normalize(
+        &mut self,
+        node: &Node,
+        input: &Node,
+        keys: &[usize],
+    ) -> Result<Edges> {
+        let operator = Arc::new(Deduplicate::new(DeduplicateSpec {
+            keys: keys.to_vec(),
+            keep: Keep::Last,
+            by: DeduplicateBy::Upserts,
+            input: input.schema(),
+            state_ttl_ms: self.environment.state_ttl_ms,
+            late: LatePolicy::Drop,
+        })?);
+        self.lower_operator(node, input, operator, "normalize")
+    }
+
+    /// The rows for a table that takes upserts, by its primary key.
+    pub(super) fn materialize(&mut self, table: &ResolvedTable, edges: Edges) -> Result<Edges> {
+        let operator = Arc::new(Materialize::new(MaterializeSpec {
+            keys: table.primary_key.clone(),
+            input: table.physical_schema(),
+            state_ttl_ms: self.environment.state_ttl_ms,
+        })?);
+        let id = self.identities.give("materialize", &table.name, &[]);
+        let name = format!("materialize {}", table.name);
+        let details = vec!["keeps the rows of each primary key".to_string()];
+        let word = describe_operator(operator.as_ref());
+        let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
+        Ok(vec![Input { from: stage, port: 0 }])
+    }
+
     pub(super) fn lower_deduplicate(
         &mut self,
         node: &Node,
@@ -81,14 +117,27 @@ impl Lowering<'_> {
         keeps_last: bool,
         rowtime: Option<usize>,
     ) -> Result<Edges> {
+        let judged = rowtime.filter(|_| !keeps_last);
+        let (late, policy) = match judged {
+            Some(rowtime) => self.late_rows(input, rowtime)?,
+            None => (Vec::new(), LatePolicy::Drop),
+        };
         let operator = Arc::new(Deduplicate::new(DeduplicateSpec {
             keys: keys.to_vec(),
             keep: if keeps_last { Keep::Last } else { Keep::First },
             by: rowtime.map_or(DeduplicateBy::Arrival, DeduplicateBy::EventTime),
             input: input.schema(),
             state_ttl_ms: self.environment.state_ttl_ms,
-            late: LatePolicy::Drop,
+            late: policy,
         })?);
-        self.lower_operator(node, input, operator, "deduplicate")
+        if judged.is_none() {
+            return self.lower_operator(node, input, operator, "deduplicate");
+        }
+        let edges = self.edges(input)?;
+        let edge = self.add_judging(node, input, operator, edges, "deduplicate", policy);
+        if policy == LatePolicy::Emit {
+            self.late.add(edge.from, input.schema(), late);
+        }
+        Ok(vec![edge])
     }
 }

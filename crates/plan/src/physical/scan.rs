@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use thalweg_core::connector::TableRequest;
+use thalweg_core::connector::{AcceptedChanges, TableRequest};
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{Column, TableSchema};
 use thalweg_expr::Expr;
@@ -23,8 +23,8 @@ pub(super) struct ScanPlan {
     pub(super) assigner: Option<AssignerSpec>,
     /// The row time over what the connector delivers.
     pub(super) rowtime: Option<Expr>,
-    /// What is computed behind the source; absent where the source delivers just what is asked for.
-    pub(super) step: Option<Step>,
+    /// What is computed behind the source; nothing where it delivers just what is asked for.
+    pub(super) steps: Vec<Step>,
 }
 
 /// Plans the reading of these declared columns.
@@ -40,8 +40,10 @@ pub(super) fn plan_scan(
         (layout.physical.len() < request.schema.len()).then(|| layout.physical_positions(table));
     let assigner = layout.assigner(table, environment.max_future_skew_ms);
     let rowtime = layout.rowtime(table);
-    let step = layout.step(table, columns);
-    ScanPlan { request, assigner, rowtime, step }
+    request.tells_kinds = layout.tells_kinds;
+    let kinds = layout.tells_kinds.then(|| Step::TakeKinds(layout.kind_column()));
+    let steps = kinds.into_iter().chain(layout.step(table, columns)).collect();
+    ScanPlan { request, assigner, rowtime, steps }
 }
 
 /// Where declared columns stand behind the source. Positions are of declared columns.
@@ -50,6 +52,8 @@ struct Layout {
     physical: Vec<usize>,
     /// The metadata columns that are delivered, in order.
     from_connector: Vec<usize>,
+    /// True if the last delivered column is what each row does.
+    tells_kinds: bool,
     /// The computed columns that the assigner adds, in order.
     assigned: Vec<usize>,
 }
@@ -83,7 +87,13 @@ impl Layout {
             physical.extend(table.columns.iter().position(first));
         }
         let from_connector = of(|origin| matches!(origin, ColumnOrigin::Metadata { .. }));
-        Layout { physical, from_connector, assigned }
+        let tells_kinds = table.reading.changes != AcceptedChanges::Inserts;
+        Layout { physical, from_connector, tells_kinds, assigned }
+    }
+
+    /// Where what each row does stands behind the source, if it does.
+    fn kind_column(&self) -> usize {
+        self.physical.len() + self.from_connector.len()
     }
 
     fn metadata(&self, table: &ResolvedTable) -> Vec<(String, Column)> {
@@ -107,8 +117,10 @@ impl Layout {
 
     /// Where a declared column stands behind the assigner.
     fn position(&self, declared: usize) -> Option<usize> {
-        let mut all = self.physical.iter().chain(&self.from_connector).chain(&self.assigned);
-        all.position(|&i| i == declared)
+        let mut delivered = self.physical.iter().chain(&self.from_connector);
+        let assigned = || self.assigned.iter().position(|&i| i == declared);
+        let first_assigned = self.kind_column() + usize::from(self.tells_kinds);
+        delivered.position(|&i| i == declared).or(assigned().map(|i| first_assigned + i))
     }
 
     fn place(&self, expr: &Expr) -> Expr {
@@ -149,8 +161,8 @@ impl Layout {
 
     /// The projection from what the source and its assigner deliver to the wanted columns.
     fn step(&self, table: &ResolvedTable, columns: &[usize]) -> Option<Step> {
-        let width = self.physical.len()
-            + self.from_connector.len()
+        let width = self.kind_column()
+            + usize::from(self.tells_kinds)
             + if table.watermark.is_some() { self.assigned.len() } else { 0 };
         let project = |&i: &usize| {
             let column = table.columns[i].column.clone();

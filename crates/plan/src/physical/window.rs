@@ -146,8 +146,7 @@ impl Lowering<'_> {
         keys: &[SortKey],
     ) -> Result<Edges> {
         let rowtime = keys[0].column;
-        let late = self.environment.late.columns(&input.fields, rowtime)?;
-        let policy = self.late_policy(input, rowtime);
+        let (late, policy) = self.late_rows(input, rowtime)?;
         let rest = keys[1..].iter().map(Into::into).collect();
         let operator = Arc::new(TemporalSort::new(rowtime, rest, policy, input.schema()));
         let edges = self.edges(input)?;
@@ -178,6 +177,17 @@ impl Lowering<'_> {
         };
         let details = vec![node.describe(), late];
         self.add_described(node, (input, kind), operator, edges, details)[0]
+    }
+
+    /// Where the columns that a table of late rows wants stand in an input, and what happens to its
+    /// late rows.
+    pub(super) fn late_rows(
+        &self,
+        input: &Node,
+        rowtime: usize,
+    ) -> Result<(Vec<usize>, LatePolicy)> {
+        let columns = self.environment.late.columns(&input.fields, rowtime)?;
+        Ok((columns, self.late_policy(input, rowtime)))
     }
 
     /// What happens to late rows. Rows that come from a window carry its time, which is never late.

@@ -20,7 +20,7 @@
 
 use std::collections::VecDeque;
 
-use thalweg_core::{Bundle, Error, Result, Stamps, Watermark};
+use thalweg_core::{Bundle, Result, Stamps, Watermark};
 
 use super::lanes::JointOfLanes;
 use super::{Element, Passage};
@@ -82,7 +82,7 @@ impl TimeMerge {
             self.set_idle(lane, idle);
         }
         for bundle in bundles.into_iter().filter(|bundle| bundle.num_rows() > 0) {
-            let mut rows = sorted_rows(bundle, ingest_ns)?;
+            let mut rows = sorted_rows(bundle, ingest_ns);
             self.joint.stamp(lane, &mut rows.watermark_before);
             self.lanes[lane].raise_times(&mut rows);
             self.bytes -= rows.bytes;
@@ -177,7 +177,7 @@ impl TimeMerge {
             row_places: Some(merged.times),
             ..Stamps::first()
         };
-        Bundle { batch: merged.batch, kinds: None, stamps }
+        Bundle { batch: merged.batch, kinds: merged.kinds, stamps }
     }
 }
 
@@ -192,12 +192,10 @@ impl Lane {
 }
 
 /// The rows of a bundle with their times beside them.
-fn sorted_rows(bundle: Bundle, ingest_ns: u64) -> Result<SortedRows> {
-    if bundle.kinds.is_some() {
-        return Err(Error::internal("a changelog was to be merged by time"));
-    }
+fn sorted_rows(bundle: Bundle, ingest_ns: u64) -> SortedRows {
     let bytes = bundle.memory_bytes();
-    let Stamps { row_places, watermark_before, .. } = bundle.stamps;
+    let Bundle { batch, kinds, stamps } = bundle;
+    let Stamps { row_places, watermark_before, .. } = stamps;
     let times = row_places.expect("rows that meet by time carry their time");
-    Ok(SortedRows { batch: bundle.batch, times, watermark_before, ingest_ns, bytes })
+    SortedRows { batch, times, watermark_before, kinds, ingest_ns, bytes }
 }

@@ -19,7 +19,7 @@ use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
-use thalweg_core::{Result, WatermarkBefore};
+use thalweg_core::{Result, RowKind, WatermarkBefore};
 
 use super::SortedRows;
 
@@ -90,6 +90,24 @@ impl PickedRows<'_> {
             }
         }
         WatermarkBefore::Rows(self.ordered(joined))
+    }
+
+    /// What each row does, if any batch tells it; rows of the others are inserts.
+    pub(super) fn kinds(&self) -> Option<Arc<[RowKind]>> {
+        if self.spans.iter().all(|span| self.slots[span.slot].kinds.is_none()) {
+            return None;
+        }
+        let mut joined = Vec::with_capacity(self.rows);
+        for &Span { slot, from, rows } in self.spans {
+            match &self.slots[slot].kinds {
+                Some(kinds) => joined.extend_from_slice(&kinds[from..from + rows]),
+                None => joined.extend(std::iter::repeat_n(RowKind::Insert, rows)),
+            }
+        }
+        Some(match self.order {
+            Some(order) => order.iter().map(|&index| joined[index as usize]).collect(),
+            None => joined.into(),
+        })
     }
 
     /// For each row a number of its batch.

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{FieldRef, SchemaRef};
-use thalweg_core::{Error, Result, Watermark, WatermarkBefore};
+use thalweg_core::{Error, Result, RowKind, Watermark, WatermarkBefore};
 
 use columns::{PickedRows, times_of};
 use input::{Input, Item};
@@ -58,6 +58,8 @@ pub struct SortedRows {
     pub times: ScalarBuffer<i64>,
     /// Stamps that go with the rows.
     pub watermark_before: WatermarkBefore,
+    /// What each of them does, in a changelog.
+    pub kinds: Option<Arc<[RowKind]>>,
     /// When the youngest of them entered the engine.
     pub ingest_ns: u64,
     /// What they count in the memory account.
@@ -73,6 +75,8 @@ pub struct MergedRows {
     pub times: ScalarBuffer<i64>,
     /// The stamps that came with each.
     pub watermark_before: WatermarkBefore,
+    /// What each does, if one of them came with that.
+    pub kinds: Option<Arc<[RowKind]>>,
     /// When the youngest of them entered the engine.
     pub ingest_ns: u64,
     /// What they counted while they waited.
@@ -156,7 +160,9 @@ impl SortedMerge {
             return Err(self.inputs[input].null_time(row));
         }
         let watermark_before = watermark_before.unwrap_or(WatermarkBefore::All(Watermark::MIN));
-        self.push_rows(input, SortedRows { batch, times, watermark_before, ingest_ns: 0, bytes: 0 })
+        let (kinds, ingest_ns, bytes) = (None, 0, 0);
+        let rows = SortedRows { batch, times, watermark_before, kinds, ingest_ns, bytes };
+        self.push_rows(input, rows)
     }
 
     /// Adds rows to an input with their times beside them. As [`push`](Self::push).
@@ -168,7 +174,9 @@ impl SortedMerge {
             WatermarkBefore::All(_) => true,
             WatermarkBefore::Rows(stamps) => stamps.len() == rows.batch.num_rows(),
         };
-        if !fits || rows.times.len() != rows.batch.num_rows() {
+        let count = rows.batch.num_rows();
+        let fits = fits && rows.kinds.as_ref().is_none_or(|kinds| kinds.len() == count);
+        if !fits || rows.times.len() != count {
             return Err(Error::internal("rows to be merged need one time and one stamp each"));
         }
         let schema = self.schema.get_or_insert_with(|| rows.batch.schema());
@@ -269,8 +277,8 @@ impl SortedMerge {
             picked.numbers(&of_slots)
         });
         let ingest_ns = slots.iter().map(|rows| rows.ingest_ns).max().unwrap_or(0);
-        let watermark_before = picked.watermark_before();
-        Ok(MergedRows { batch, watermark_before, ingest_ns, bytes: 0, times, origins })
+        let (watermark_before, kinds) = (picked.watermark_before(), picked.kinds());
+        Ok(MergedRows { batch, watermark_before, kinds, ingest_ns, bytes: 0, times, origins })
     }
 }
 

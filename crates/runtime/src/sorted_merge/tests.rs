@@ -263,7 +263,8 @@ fn times_beside_and_no_columns_at_all() {
         .expect("no columns");
         let times = vec![input, input + 2].into();
         let watermark_before = WatermarkBefore::All(Watermark(input));
-        let rows = SortedRows { batch, times, watermark_before, ingest_ns: 0, bytes: 0 };
+        let rows =
+            SortedRows { batch, times, watermark_before, kinds: None, ingest_ns: 0, bytes: 0 };
         merge.push_rows(input as usize, rows).expect("sorted");
         merge.finish(input as usize);
     }

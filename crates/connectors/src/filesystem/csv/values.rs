@@ -78,6 +78,12 @@ impl BadFields {
         }
     }
 
+    /// A row that means nothing, whatever becomes of values that cannot be read.
+    #[cold]
+    pub fn refuse(&mut self, row: usize, reason: String) {
+        self.rows.push((row, reason));
+    }
+
     /// A NULL where the declaration says NOT NULL is no row of the table, however the field came
     /// by it: everything behind the source relies on the declaration.
     pub fn refuse_nulls(&mut self, values: &dyn Array, column: &Column) {
@@ -143,6 +149,16 @@ pub fn column(
         }
         scalar_type => scalar(scalar_type, rows, field, &mut |row, text| bad.add(row, text)),
     }
+}
+
+/// One value from its text; `None` if it is no value of the type.
+///
+/// # Errors
+/// If values of this type have no text.
+pub fn one(data_type: &DataType, text: Option<&str>) -> Result<Option<ArrayRef>> {
+    let mut is_bad = false;
+    let value = scalar(data_type, 1, |_| text.map(Cow::Borrowed), &mut |_, _| is_bad = true)?;
+    Ok((!is_bad).then_some(value))
 }
 
 /// Reads arrays: elements between delimiters.

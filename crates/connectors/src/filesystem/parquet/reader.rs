@@ -16,6 +16,7 @@ use thalweg_core::connector::{Origin, SourceBatch};
 use thalweg_core::{Error, Result};
 
 use super::types::{convert, describe, is_readable, with_views};
+use crate::filesystem::csv::values::BadFields;
 use crate::filesystem::paths::InputFile;
 use crate::filesystem::source::Reading;
 use crate::handover::{Decoded, Emit, Splitter, Task};
@@ -177,8 +178,10 @@ impl Task for RowGroup {
         for batch in reader {
             let batch = batch.map_err(|e| damaged(&e, label))?;
             let rows = batch.num_rows();
-            let batch = self.declared(&batch).map_err(|e| e.at_row(label, first_row))?;
-            self.refuse_nulls(&batch).map_err(|(e, row)| e.at_row(label, first_row + row))?;
+            let columns = self.declared(&batch).map_err(|e| e.at_row(label, first_row))?;
+            let at_row = |(e, row): (Error, u64)| e.at_row(label, first_row + row);
+            self.refuse_nulls(&columns).map_err(at_row)?;
+            let batch = self.delivered(columns, rows).map_err(at_row)?;
             let origin = Origin { file: self.opened.file.label.clone(), first_row };
             first_row += rows as u64;
             let batch = SourceBatch { batch, origin: Some(origin) };
@@ -192,8 +195,8 @@ impl Task for RowGroup {
 
 impl RowGroup {
     /// Everything behind the source relies on NOT NULL. The error comes with its row.
-    fn refuse_nulls(&self, batch: &RecordBatch) -> Result<(), (Error, u64)> {
-        for (&position, values) in self.reading.wanted.iter().zip(batch.columns()) {
+    fn refuse_nulls(&self, columns: &[ArrayRef]) -> Result<(), (Error, u64)> {
+        for (&position, values) in self.reading.wanted.iter().zip(columns) {
             let declared = &self.reading.schema.columns[position];
             let Some(nulls) = values.nulls().filter(|_| !declared.column_type.nullable) else {
                 continue;
@@ -210,7 +213,22 @@ impl RowGroup {
         Ok(())
     }
 
-    fn declared(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    /// Adds what the file itself does not hold. The error comes with its row.
+    fn delivered(
+        &self,
+        mut columns: Vec<ArrayRef>,
+        rows: usize,
+    ) -> Result<RecordBatch, (Error, u64)> {
+        let mut bad = BadFields::new(self.reading.on_bad);
+        let kinds = self.reading.take_kinds(&mut columns, &mut bad).map_err(|e| (e, 0))?;
+        if let Some((row, reason)) = bad.into_rows().into_iter().next() {
+            return Err((Error::data(reason).hint("correct the row"), row as u64));
+        }
+        let batch = self.reading.batch(columns, kinds, rows, &self.opened.file);
+        batch.map_err(|e| (e, 0))
+    }
+
+    fn declared(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.reading.wanted.len());
         for (&position, &place) in self.reading.wanted.iter().zip(&self.opened.places) {
             let declared = &self.reading.schema.columns[position];
@@ -219,6 +237,6 @@ impl RowGroup {
                 Error::new(e.kind(), format!("column {}: {}", declared.name, e.message()))
             })?);
         }
-        self.reading.batch(columns, batch.num_rows(), &self.opened.file)
+        Ok(columns)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -32,8 +32,7 @@ impl ParquetWriter {
     }
 
     /// Adds rows.
-    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let columns = batch.columns().to_vec();
+    pub fn write(&mut self, columns: Vec<ArrayRef>) -> Result<()> {
         let batch = RecordBatch::try_new(self.schema.clone(), columns)?;
         self.writer.write(&batch).map_err(failed)
     }

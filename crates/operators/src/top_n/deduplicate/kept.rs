@@ -42,6 +42,11 @@ impl KeptRows {
         (old != Place::NONE).then_some(old)
     }
 
+    /// The columns of a key's row and its number in them.
+    pub fn find<'a>(&'a self, id: u32, piece: &'a [ArrayRef]) -> Option<(&'a [ArrayRef], usize)> {
+        self.has(id).then(|| self.arena.find(self.places[id as usize], piece))
+    }
+
     pub fn has(&self, id: u32) -> bool {
         self.places[id as usize] != Place::NONE
     }

@@ -1,8 +1,8 @@
-//! The last row of each key, as a changelog.
+//! The last row of each key, as a changelog: of rows that only come, or of upserts.
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{Output, Partition, Piece, Progress, Result, RowKind};
@@ -11,6 +11,7 @@ use super::kept::KeptRows;
 use super::{DeduplicateBy, DeduplicateSpec, rows};
 use crate::expiry::Expiry;
 use crate::join::regular::arena::Place;
+use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
 use crate::top_n::changes::Changes;
 
@@ -23,6 +24,8 @@ pub(super) struct LastRows {
     changes: Changes,
     expiry: Option<Expiry>,
     ids: Vec<u32>,
+    /// Keys that may have no row.
+    emptied: Vec<u32>,
 }
 
 impl LastRows {
@@ -35,16 +38,20 @@ impl LastRows {
             changes: Changes::new(schema, spec.input.len(), false),
             expiry: spec.ttl_ms().map(Expiry::new),
             ids: Vec::new(),
+            emptied: Vec::new(),
             spec,
         })
     }
 
     fn take(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
-        rows::inserts_only(piece)?;
+        let has_upserts = self.spec.by == DeduplicateBy::Upserts;
+        if !has_upserts {
+            rows::inserts_only(piece)?;
+        }
         let batch = &piece.bundle.batch;
         let times = match self.spec.by {
             DeduplicateBy::EventTime(column) => Some(rows::times(batch, column)?),
-            DeduplicateBy::Arrival => None,
+            DeduplicateBy::Arrival | DeduplicateBy::Upserts => None,
         };
         let chosen = rows::chosen(piece);
         let mut ids = std::mem::take(&mut self.ids);
@@ -53,7 +60,10 @@ impl LastRows {
         let now_ms = output.wall_ms();
         for (position, &id) in ids.iter().enumerate() {
             let row = rows::row_at(chosen, position);
-            self.take_row(id, row, times.as_ref(), now_ms);
+            match has_upserts {
+                true => self.take_upsert(id, (row, rows::kind_of(piece, row)), batch, now_ms),
+                false => self.take_row(id, row, times.as_ref(), now_ms),
+            }
             if self.changes.are_many() {
                 self.changes.emit(&self.kept.arena, batch.columns(), output)?;
             }
@@ -62,7 +72,50 @@ impl LastRows {
         let rows = ids.iter().enumerate().map(|(n, &id)| (id, rows::row_at(chosen, n)));
         self.kept.keep(rows, batch.columns())?;
         self.ids = ids;
+        self.release_emptied();
         Ok(())
+    }
+
+    /// A row takes the place of that of its key, unless it is the same, or takes it away.
+    fn take_upsert(
+        &mut self,
+        id: u32,
+        (row, kind): (u32, RowKind),
+        batch: &RecordBatch,
+        now_ms: i64,
+    ) {
+        match kind {
+            RowKind::Insert | RowKind::UpdateAfter => {
+                let columns = batch.columns();
+                let is_same =
+                    |(kept, at): (&[ArrayRef], usize)| same_row(kept, at, columns, row as usize);
+                // With a life time, what follows is kept fresh by rows that change nothing.
+                let may_stay = self.expiry.is_none();
+                if !(may_stay && self.kept.find(id, columns).is_some_and(is_same)) {
+                    self.take_row(id, row, None, now_ms);
+                }
+            }
+            RowKind::Delete => {
+                let is_live = |expiry: &Expiry| !expiry.is_over(id, now_ms);
+                let is_live = self.expiry.as_ref().is_none_or(is_live);
+                if let Some(old) = self.kept.remove(id).filter(|_| is_live) {
+                    self.changes.push(RowKind::Delete, old, 0, row);
+                }
+                self.emptied.push(id);
+            }
+            RowKind::UpdateBefore => self.emptied.push(id),
+        }
+    }
+
+    /// Forgets keys that have no row.
+    fn release_emptied(&mut self) {
+        self.emptied.sort_unstable();
+        self.emptied.dedup();
+        for id in self.emptied.drain(..) {
+            if !self.kept.has(id) {
+                self.keys.release(id);
+            }
+        }
     }
 
     fn grow(&mut self, has_times: bool) {
@@ -137,6 +190,6 @@ impl Partition for LastRows {
             + self.times.capacity() * 8
             + self.changes.bytes()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
-            + self.ids.capacity() * 4
+            + (self.ids.capacity() + self.emptied.capacity()) * 4
     }
 }

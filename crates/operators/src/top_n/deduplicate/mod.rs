@@ -6,6 +6,7 @@
 //! | first | row time | `+I` when the watermark reaches the row; late rows are left out, nothing is ever changed |
 //! | last | arrival | `+I` for a new key, then `-U` and `+U` for each row |
 //! | last | row time | the same for each row that is not older than the one kept |
+//! | last | upserts | the same for each row that differs, `-D` with the row kept for `-D` (Flink's normalization of a changelog) |
 //!
 //! Invariants:
 //! - by row time, of rows with one time the first to arrive is first, and the last to arrive is last;
@@ -13,13 +14,14 @@
 //!   operator has seen; only first by row time asks;
 //! - with `state_ttl_ms` a key is forgotten, without a change, when its row was kept so long ago.
 //!
-//! It takes inserts only.
+//! All but upserts takes inserts only. Among upserts `-U` says nothing and is passed over, and so is the
+//! `-D` of a key without a row; `-D` needs no values but the key.
 
 mod earliest;
 mod first;
 mod kept;
 mod last;
-mod rows;
+pub(super) mod rows;
 
 use std::sync::Arc;
 
@@ -52,6 +54,9 @@ pub enum DeduplicateBy {
     EventTime(usize),
     /// The order of arrival: processing time.
     Arrival,
+    /// The order of arrival, of rows that are upserts: each takes the place of the row with its key,
+    /// and `-D` takes the row of a key away. Only for the last one.
+    Upserts,
 }
 
 /// What is kept.
@@ -91,6 +96,9 @@ impl DeduplicateSpec {
 
     fn check(&self) -> Result<()> {
         check_columns(&self.input, self.keys.iter().copied())?;
+        if (self.keep, self.by) == (Keep::First, DeduplicateBy::Upserts) {
+            return Err(Error::internal("the first of upserts"));
+        }
         let DeduplicateBy::EventTime(column) = self.by else { return Ok(()) };
         check_columns(&self.input, std::iter::once(column))?;
         match self.input.columns[column].column_type.data_type {
@@ -156,7 +164,9 @@ impl Operator for Deduplicate {
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         let spec = Arc::clone(&self.spec);
         Ok(match (spec.keep, spec.by) {
-            (Keep::First, DeduplicateBy::Arrival) => Box::new(FirstArrivals::new(spec)?),
+            (Keep::First, DeduplicateBy::Arrival | DeduplicateBy::Upserts) => {
+                Box::new(FirstArrivals::new(spec)?)
+            }
             (Keep::First, DeduplicateBy::EventTime(column)) => {
                 Box::new(EarliestRows::new(spec, column, opening)?)
             }

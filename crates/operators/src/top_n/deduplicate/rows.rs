@@ -10,17 +10,17 @@ use crate::keys::KeyTable;
 
 /// The row of the bundle at each position of a piece.
 #[inline]
-pub(super) fn row_at(chosen: Option<&[u32]>, position: usize) -> u32 {
+pub(crate) fn row_at(chosen: Option<&[u32]>, position: usize) -> u32 {
     chosen.map_or(position as u32, |chosen| chosen[position])
 }
 
 /// The rows that are meant; `None` for all.
-pub(super) fn chosen<'a>(piece: &Piece<'a>) -> Option<&'a [u32]> {
+pub(crate) fn chosen<'a>(piece: &Piece<'a>) -> Option<&'a [u32]> {
     piece.rows.filter(|rows| rows.len() < piece.bundle.num_rows())
 }
 
 /// The numbers of the keys of these rows.
-pub(super) fn intern(
+pub(crate) fn intern(
     table: &mut KeyTable,
     keys: &[usize],
     batch: &RecordBatch,
@@ -31,6 +31,12 @@ pub(super) fn intern(
     let columns: Vec<ArrayRef> = keys.iter().map(column).collect();
     ids.clear();
     table.intern_rows(&columns, chosen, batch.num_rows(), ids)
+}
+
+/// What a row of the bundle does.
+#[inline]
+pub(crate) fn kind_of(piece: &Piece<'_>, row: u32) -> RowKind {
+    piece.bundle.kinds.as_ref().map_or(RowKind::Insert, |kinds| kinds[row as usize])
 }
 
 /// An error if a row is anything but an insert.

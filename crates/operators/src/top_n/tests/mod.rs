@@ -5,6 +5,7 @@ mod golden;
 mod random;
 mod reference;
 mod state;
+mod upserts;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::{Column, DataType, TableSchema};

@@ -1,0 +1,265 @@
+//! What a table that is written by key shall hold: for each key the row that came last of those that were
+//! not taken back (Flink's upsert materializer).
+//!
+//! A query may change by another key than the table does: then rows of one key come from several keys of
+//! the query, the taking back of an old row may come behind the new one, and a table that only knows the
+//! last change would lose it. Here all rows of a key are kept, in the order in which they came.
+//!
+//! | a row | leaves |
+//! |---|---|
+//! | comes to a key without rows | `+I` |
+//! | comes to a key with rows | `+U` |
+//! | is taken back, and was the last one of its key | `+U` with the one before it |
+//! | is taken back, and was the only one | `-D` |
+//! | is taken back, and others came behind it | nothing |
+//!
+//! Invariants:
+//! - the rows of a key form a chain from the newest to the oldest; of equal rows the oldest is taken back;
+//! - what leaves never says `-U`: a table by key knows what it holds;
+//! - with `state_ttl_ms` a key is forgotten, without a change, when its last row came so long ago. A row
+//!   that is taken back without being there is ignored, as in Flink.
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::{
+    Bundle, DataType, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress, Result,
+    Route, RowKind, TableSchema,
+};
+
+use super::changes::Changes;
+use super::deduplicate::rows;
+use super::store::Store;
+use super::{check_columns, route_by_keys, types_of};
+use crate::expiry::Expiry;
+use crate::join::regular::equal::same_row;
+use crate::keys::KeyTable;
+
+/// No row.
+const NONE: u32 = u32::MAX;
+
+/// What is kept.
+#[derive(Clone, Debug)]
+pub struct MaterializeSpec {
+    /// The key of the table that is written.
+    pub keys: Vec<usize>,
+    /// The columns that come in.
+    pub input: TableSchema,
+    /// How long a key is kept without a new row, in processing time; `None` and 0 for ever.
+    pub state_ttl_ms: Option<i64>,
+}
+
+impl MaterializeSpec {
+    fn key_types(&self) -> Vec<DataType> {
+        types_of(&self.input, &self.keys)
+    }
+}
+
+/// Turns any changelog into upserts by a key.
+pub struct Materialize {
+    spec: Arc<MaterializeSpec>,
+}
+
+impl Materialize {
+    /// An operator of this specification.
+    ///
+    /// # Errors
+    /// If a column cannot be a key.
+    pub fn new(spec: MaterializeSpec) -> Result<Self> {
+        check_columns(&spec.input, spec.keys.iter().copied())?;
+        KeyTable::new(&spec.key_types())?;
+        Ok(Materialize { spec: Arc::new(spec) })
+    }
+}
+
+impl Operator for Materialize {
+    fn name(&self) -> String {
+        "materialize".to_owned()
+    }
+    fn class(&self) -> OperatorClass {
+        OperatorClass::Sequenced
+    }
+    fn is_singleton(&self) -> bool {
+        self.spec.keys.is_empty()
+    }
+    fn watermark_interest(&self) -> WatermarkInterest {
+        WatermarkInterest::EndOnly
+    }
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
+        route_by_keys(bundle, &self.spec.keys, partitions)
+    }
+    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+        Ok(Box::new(MaterializePartition::new(Arc::clone(&self.spec))?))
+    }
+}
+
+struct MaterializePartition {
+    spec: Arc<MaterializeSpec>,
+    keys: KeyTable,
+    store: Store,
+    /// By key: its newest row.
+    newest: Vec<u32>,
+    /// By row: the one that came before it to its key.
+    older: Vec<u32>,
+    changes: Changes,
+    expiry: Option<Expiry>,
+    ids: Vec<u32>,
+    /// Keys that may have no row.
+    emptied: Vec<u32>,
+}
+
+impl MaterializePartition {
+    fn new(spec: Arc<MaterializeSpec>) -> Result<Self> {
+        let schema = spec.input.arrow();
+        Ok(MaterializePartition {
+            keys: KeyTable::new(&spec.key_types())?,
+            store: Store::new(Arc::clone(&schema)),
+            newest: Vec::new(),
+            older: Vec::new(),
+            changes: Changes::new(schema, spec.input.len(), false),
+            expiry: spec.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0).map(Expiry::new),
+            ids: Vec::new(),
+            emptied: Vec::new(),
+            spec,
+        })
+    }
+
+    fn take(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
+        let batch = &piece.bundle.batch;
+        let chosen = rows::chosen(piece);
+        let mut ids = std::mem::take(&mut self.ids);
+        rows::intern(&mut self.keys, &self.spec.keys, batch, chosen, &mut ids)?;
+        self.newest.resize(self.keys.id_limit(), NONE);
+        if let Some(expiry) = &mut self.expiry {
+            expiry.grow(self.keys.id_limit());
+        }
+        let (columns, now_ms) = (batch.columns(), output.wall_ms());
+        for (position, &id) in ids.iter().enumerate() {
+            let row = rows::row_at(chosen, position);
+            self.expire(id, now_ms);
+            match rows::kind_of(piece, row) {
+                RowKind::Insert | RowKind::UpdateAfter => self.add(id, row, now_ms),
+                RowKind::UpdateBefore | RowKind::Delete => self.remove(id, row, columns),
+            }
+            if self.changes.are_many() {
+                self.changes.emit(&self.store.arena, columns, output)?;
+            }
+        }
+        self.changes.emit(&self.store.arena, columns, output)?;
+        self.ids = ids;
+        self.finish(columns)
+    }
+
+    #[inline]
+    fn add(&mut self, id: u32, piece_row: u32, now_ms: i64) {
+        let row = self.store.add(piece_row);
+        if self.older.len() <= row as usize {
+            self.older.resize(row as usize + 1, NONE);
+        }
+        let before = std::mem::replace(&mut self.newest[id as usize], row);
+        self.older[row as usize] = before;
+        if let Some(expiry) = &mut self.expiry {
+            expiry.write(id, now_ms);
+        }
+        let kind = if before == NONE { RowKind::Insert } else { RowKind::UpdateAfter };
+        self.changes.push(kind, self.store.place(row), 0, piece_row);
+    }
+
+    fn remove(&mut self, id: u32, piece_row: u32, columns: &[ArrayRef]) {
+        let Some((row, newer)) = self.oldest_alike(id, piece_row, columns) else {
+            return self.emptied.push(id);
+        };
+        let before = self.older[row as usize];
+        match (newer, before) {
+            (NONE, NONE) => {
+                self.newest[id as usize] = NONE;
+                self.changes.push(RowKind::Delete, self.store.place(row), 0, piece_row);
+                self.emptied.push(id);
+            }
+            (NONE, before) => {
+                self.newest[id as usize] = before;
+                self.changes.push(RowKind::UpdateAfter, self.store.place(before), 0, piece_row);
+            }
+            (newer, before) => self.older[newer as usize] = before,
+        }
+        self.store.remove(row);
+    }
+
+    /// The oldest row of a key that equals one of the piece, and the one that came behind it.
+    fn oldest_alike(&self, id: u32, piece_row: u32, columns: &[ArrayRef]) -> Option<(u32, u32)> {
+        let (mut newer, mut row, mut found) = (NONE, self.newest[id as usize], None);
+        while row != NONE {
+            let (kept, at) = self.store.find(row, columns);
+            if same_row(kept, at, columns, piece_row as usize) {
+                found = Some((row, newer));
+            }
+            (newer, row) = (row, self.older[row as usize]);
+        }
+        found
+    }
+
+    /// A key whose state is too old is forgotten before a row reaches it.
+    fn expire(&mut self, id: u32, now_ms: i64) {
+        let Some(expiry) = &self.expiry else { return };
+        if self.newest[id as usize] != NONE && expiry.is_over(id, now_ms) {
+            self.forget(id);
+        }
+    }
+
+    fn forget(&mut self, id: u32) {
+        let mut row = std::mem::replace(&mut self.newest[id as usize], NONE);
+        while row != NONE {
+            self.store.remove(row);
+            row = self.older[row as usize];
+        }
+        self.emptied.push(id);
+    }
+
+    /// Ends a piece: rows that stay move into the arena, and keys without rows are forgotten.
+    fn finish(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        self.store.keep(columns)?;
+        self.emptied.sort_unstable();
+        self.emptied.dedup();
+        for id in self.emptied.drain(..) {
+            if self.newest[id as usize] == NONE {
+                self.keys.release(id);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Partition for MaterializePartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        output.accepted += piece.num_rows() as u64;
+        if piece.num_rows() > 0 {
+            self.take(&piece, output)?;
+        }
+        let Some(expiry) = &mut self.expiry else { return Ok(()) };
+        let newest = &self.newest;
+        let has_state = |id: u32| newest[id as usize] != NONE;
+        let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
+        if over.is_empty() {
+            return Ok(());
+        }
+        over.into_iter().for_each(|id| self.forget(id));
+        self.finish(&[])
+    }
+
+    fn watermark(&mut self, _call: &WatermarkCall<'_>, _output: &mut Output) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
+    fn state_bytes(&self) -> usize {
+        let numbers = self.newest.capacity()
+            + self.older.capacity()
+            + self.ids.capacity()
+            + self.emptied.capacity();
+        self.keys.bytes()
+            + self.store.bytes()
+            + self.changes.bytes()
+            + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + numbers * size_of::<u32>()
+    }
+}

@@ -1,0 +1,66 @@
+//! By which columns the rows of a changelog are updated.
+//!
+//! A table that is written by its primary key needs to know only what a row is now, if the query updates
+//! its rows by that key: each `-U` is then followed by a `+U` of the same key, and the changes of a key
+//! come in order. Everything else is materialized first: the rows of each key of the table are kept.
+//!
+//! The answer is careful. It holds for what one operator makes of each of its keys, seen through plain
+//! columns; not behind a filter, which may take the `+U` of a pair away, nor behind a join, whose changes
+//! of one row may come from several partitions.
+
+use thalweg_expr::{Expr, ExprKind};
+
+use super::{LogicalKind, Node, RankFunction, column_of};
+
+/// The columns by which the rows of a node are updated, if that is known.
+pub fn upsert_key(node: &Node) -> Option<Vec<usize>> {
+    match &node.kind {
+        LogicalKind::Project { input, expressions } => {
+            let place =
+                |key: usize| expressions.iter().position(|expr| kept_column(expr) == Some(key));
+            upsert_key(input)?.into_iter().map(place).collect()
+        }
+        LogicalKind::CheckNotNull { input, .. } => upsert_key(input),
+        LogicalKind::Aggregate { keys, .. } if !keys.is_empty() => Some((0..keys.len()).collect()),
+        LogicalKind::Normalize { keys, .. } => Some(keys.clone()),
+        LogicalKind::Deduplicate { keys, .. } if !keys.is_empty() => Some(keys.clone()),
+        LogicalKind::TopN {
+            input,
+            keys,
+            function: RankFunction::RowNumber,
+            ranks,
+            shows_rank,
+            ..
+        } => {
+            let rank = input.fields.len();
+            let is_single = ranks.0 == ranks.1;
+            let has_key = (is_single && !keys.is_empty()) || *shows_rank;
+            let rank = (*shows_rank && !is_single).then_some(rank);
+            has_key.then(|| keys.iter().copied().chain(rank).collect())
+        }
+        _ => None,
+    }
+}
+
+/// The column whose values an expression passes on, each as a value of its own.
+fn kept_column(expr: &Expr) -> Option<usize> {
+    match &expr.kind {
+        ExprKind::Cast { input, .. } => {
+            let (from, to) = (&input.column_type.data_type, &expr.column_type.data_type);
+            let is_wider = from.is_integer() && to.is_integer() && rank(from) <= rank(to);
+            if from == to || is_wider { kept_column(input) } else { None }
+        }
+        _ => column_of(expr),
+    }
+}
+
+/// Integers by their width.
+fn rank(data_type: &thalweg_core::DataType) -> u8 {
+    use thalweg_core::DataType::{Int, SmallInt, TinyInt};
+    match data_type {
+        TinyInt => 0,
+        SmallInt => 1,
+        Int => 2,
+        _ => 3,
+    }
+}
