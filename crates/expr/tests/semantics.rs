@@ -130,6 +130,13 @@ fn functions_of_text() {
     }
 }
 
+/// The field of a NULL that would be a ROW.
+fn field_of_no_row() -> Expr {
+    let row = call("ROW", vec![n("5"), s("x")]);
+    let none = call("IF", vec![build::boolean_literal(false), row, null()]);
+    call("ROW_FIELD", vec![none, s("EXPR$0")])
+}
+
 #[test]
 fn functions_of_numbers() {
     let cases = [
@@ -153,6 +160,8 @@ fn functions_of_numbers() {
         (call("ARRAY_AT", vec![call("MAP", vec![s("a"), n("1"), s("b"), n("2")]), s("b")]), "2"),
         (call("ARRAY_AT", vec![call("MAP", vec![s("a"), n("1")]), s("zz")]), "NULL"),
         (call("CARDINALITY", vec![call("ARRAY", vec![n("5"), n("6")])]), "2"),
+        (call("ROW_FIELD", vec![call("ROW", vec![n("5"), s("x")]), s("EXPR$1")]), "x"),
+        (field_of_no_row(), "NULL"),
         (cast(n("1e30"), DataType::Int), "2147483647"),
         (cast(n("999.5"), DataType::Decimal(3, 0)), "NULL"),
         (cast(s("a"), DataType::Char(3)), "a  "),
