@@ -187,7 +187,7 @@ mod tests {
     use thalweg_core::{Column, WatermarkBefore};
 
     use super::*;
-    use crate::test_kit::{Event, changes, check_operator};
+    use crate::test_kit::{DriveOptions, Event, changes, check_operator, drive, inserts};
 
     fn schema() -> TableSchema {
         TableSchema::new(vec![
@@ -226,11 +226,7 @@ mod tests {
             let operator = FinalRows::new(schema()).expect("types can be compared");
             let driven = check_operator(&operator, &changes(&batch(&rows), &kinds));
             assert!(driven.kinds.iter().all(Option::is_none), "rows that stay");
-            let wanted = crate::test_kit::drive(
-                &operator,
-                &crate::test_kit::inserts(&batch(&kept)),
-                &crate::test_kit::DriveOptions::default(),
-            );
+            let wanted = drive(&operator, &inserts(&batch(&kept)), &DriveOptions::default());
             assert_eq!(driven.final_rows(), wanted.expect("it runs").final_rows(), "seed {seed}");
             assert_eq!(driven.final_rows().len(), kept.len(), "seed {seed}");
         }
@@ -273,8 +269,8 @@ mod tests {
                 })
                 .collect();
             let operator = FinalRows::new(schema()).expect("types can be compared");
-            let options = crate::test_kit::DriveOptions::default();
-            crate::test_kit::drive(&operator, &events, &options).expect("it runs").peak_state_bytes
+            let options = DriveOptions { bundle_rows: 100, ..DriveOptions::default() };
+            drive(&operator, &events, &options).expect("it runs").peak_state_bytes
         };
         assert_eq!(churn(1_000), churn(100_000));
     }
