@@ -110,91 +110,97 @@ fn late_rows_go_where_late_data_says() {
     assert_eq!(workspace.read("found.csv").trim_end(), "7.0");
 }
 
-/// Each is refused at its place, with what is wrong.
+/// Clauses of a pattern, where in them the error stands, and words of it.
+type Refused = (&'static str, &'static str, &'static [&'static str]);
+
+const HEAD: &str = "SELECT * FROM ticker MATCH_RECOGNIZE ";
+const MEASURES: &str =
+    "SELECT * FROM ticker MATCH_RECOGNIZE (ORDER BY ts MEASURES MAX(price) AS p ";
+
+const PATTERNS: &[Refused] = &[
+    (
+        "ALL ROWS PER MATCH PATTERN (A B) DEFINE A AS TRUE",
+        "ALL",
+        &["ALL ROWS PER MATCH", "nor is it in Flink"],
+    ),
+    ("PATTERN (A B) SUBSET S = (A, B) DEFINE A AS TRUE", "SUBSET", &["SUBSET"]),
+    ("PATTERN (X A+) DEFINE A AS TRUE", "A+", &["greedy", "DEFINE … AS NOT"]),
+    ("PATTERN (X A{2,5}) DEFINE A AS TRUE", "A{", &["greedy"]),
+    ("PATTERN (A?? B) DEFINE A AS TRUE", "A??", &["A??"]),
+    ("PATTERN (A* B?) DEFINE A AS TRUE", "A*", &["matches nothing"]),
+    ("PATTERN (A B A) DEFINE A AS TRUE", "A)", &["twice"]),
+    ("PATTERN ((A B)+ C) DEFINE A AS TRUE", "A B", &["several variables"]),
+    ("PATTERN (X (A | B)) DEFINE A AS TRUE", "A |", &["alternative"]),
+    ("PATTERN (X PERMUTE(A, B)) DEFINE A AS TRUE", "A, B", &["PERMUTE"]),
+    ("PATTERN (X {- A -} B) DEFINE B AS TRUE", "{-", &["exclusion"]),
+    ("PATTERN (^ A) DEFINE A AS TRUE", "", &["anchor"]),
+    ("PATTERN (A{3,2} B) DEFINE A AS TRUE", "A{", &["quantifier of A"]),
+    ("PATTERN (A{0} B) DEFINE A AS TRUE", "A{", &["quantifier of A"]),
+    ("PATTERN (A B) DEFINE AA AS TRUE", "AA", &["no variable 'AA'", "A"]),
+    ("PATTERN (A B) DEFINE A AS TRUE, A AS FALSE", "A AS FALSE", &["defined twice"]),
+    ("PATTERN (A B) WITHIN INTERVAL '1' MONTH DEFINE A AS TRUE", "WITHIN", &["fixed length"]),
+    ("PATTERN (A B) WITHIN INTERVAL '0' SECOND DEFINE A AS TRUE", "WITHIN", &["above zero"]),
+    ("AFTER MATCH SKIP TO LAST Q PATTERN (A B) DEFINE A AS TRUE", "Q", &["no variable 'Q'"]),
+    ("AFTER MATCH SKIP TO FIRST A PATTERN (A B) DEFINE A AS TRUE", "A PATTERN", &["for ever"]),
+];
+
+const EXPRESSIONS: &[Refused] = &[
+    ("PATTERN (A B) DEFINE A AS price", "price", &["BOOLEAN", "DOUBLE"]),
+    ("PATTERN (A B) DEFINE A AS C.price > 1", "C.price", &["no variable 'C'"]),
+    ("PATTERN (A B) DEFINE A AS A.prize > 1", "prize", &["prize", "price"]),
+    ("PATTERN (A B) DEFINE A AS PREV(A.price) > 1", "PREV", &["PREV", "LAST(A.x, n)"]),
+    ("PATTERN (A B) DEFINE A AS CLASSIFIER() = 'A'", "CLASSIFIER", &["CLASSIFIER"]),
+    (
+        "PATTERN (A B) DEFINE B AS LAST(A.price * B.price) > 1",
+        "A.price *",
+        &["rows of one variable"],
+    ),
+    (
+        "PATTERN (A B) DEFINE B AS SUM(A.price * B.price) > 1",
+        "A.price *",
+        &["rows of one variable"],
+    ),
+    ("PATTERN (A B) DEFINE B AS SUM(LAST(A.price)) > 1", "LAST", &["inside of an aggregate"]),
+    ("PATTERN (A B) DEFINE B AS LAST(FIRST(A.price)) > 1", "FIRST", &["inside of FIRST or LAST"]),
+    ("PATTERN (A B) DEFINE B AS LAST(A.price, -1) > 1", "1) >", &["constant number"]),
+    ("PATTERN (A B) DEFINE B AS COUNT(DISTINCT A.price) > 1", "COUNT", &["DISTINCT"]),
+    ("PATTERN (A B) DEFINE B AS MATCH_ROWTIME() = ts", "MATCH_ROWTIME", &["MEASURES only"]),
+];
+
+const HEADS: &[Refused] = &[
+    ("(PARTITION BY symbol PATTERN (A) DEFINE A AS TRUE)", "", &["ORDER BY a row time"]),
+    ("(ORDER BY price MEASURES A.price AS p PATTERN (A) DEFINE A AS TRUE)", "price", &["row time"]),
+    ("(ORDER BY ts DESC MEASURES A.price AS p PATTERN (A) DEFINE A AS TRUE)", "ts", &["ascending"]),
+    (
+        "(ORDER BY PROCTIME() MEASURES A.price AS p PATTERN (A) DEFINE A AS TRUE)",
+        "PROCTIME",
+        &["later version"],
+    ),
+    ("(PARTITION BY tax + 1 ORDER BY ts PATTERN (A) DEFINE A AS TRUE)", "tax", &["names columns"]),
+    ("(ORDER BY ts PATTERN (A) DEFINE A AS TRUE)", "", &["no column"]),
+];
+
 #[test]
-fn what_is_refused_and_where() {
-    let cases: &[(&str, &str, &[&str])] = &[
-        (
-            "ALL ROWS PER MATCH PATTERN (A B) DEFINE A AS TRUE",
-            "ALL",
-            &["ALL ROWS PER MATCH", "nor is it in Flink"],
-        ),
-        ("PATTERN (A B) SUBSET S = (A, B) DEFINE A AS TRUE", "SUBSET", &["SUBSET"]),
-        ("PATTERN (X A+) DEFINE A AS TRUE", "A+", &["greedy", "DEFINE … AS NOT"]),
-        ("PATTERN (X A{2,5}) DEFINE A AS TRUE", "A{", &["greedy"]),
-        ("PATTERN (A?? B) DEFINE A AS TRUE", "A??", &["A??"]),
-        ("PATTERN (A* B?) DEFINE A AS TRUE", "A*", &["matches nothing"]),
-        ("PATTERN (A B A) DEFINE A AS TRUE", "A)", &["twice"]),
-        ("PATTERN ((A B)+ C) DEFINE A AS TRUE", "A B", &["several variables"]),
-        ("PATTERN (X (A | B)) DEFINE A AS TRUE", "A |", &["alternative"]),
-        ("PATTERN (X PERMUTE(A, B)) DEFINE A AS TRUE", "A, B", &["PERMUTE"]),
-        ("PATTERN (X {- A -} B) DEFINE B AS TRUE", "{-", &["exclusion"]),
-        ("PATTERN (^ A) DEFINE A AS TRUE", "", &["anchor"]),
-        ("PATTERN (A{3,2} B) DEFINE A AS TRUE", "A{", &["quantifier of A"]),
-        ("PATTERN (A{0} B) DEFINE A AS TRUE", "A{", &["quantifier of A"]),
-        ("PATTERN (A B) DEFINE AA AS TRUE", "AA", &["no variable 'AA'", "A"]),
-        ("PATTERN (A B) DEFINE A AS TRUE, A AS FALSE", "A AS FALSE", &["defined twice"]),
-        ("PATTERN (A B) DEFINE A AS price", "price", &["BOOLEAN", "DOUBLE"]),
-        ("PATTERN (A B) DEFINE A AS C.price > 1", "C.price", &["no variable 'C'"]),
-        ("PATTERN (A B) DEFINE A AS A.prize > 1", "prize", &["prize", "price"]),
-        ("PATTERN (A B) DEFINE A AS PREV(A.price) > 1", "PREV", &["PREV", "LAST(A.x, n)"]),
-        ("PATTERN (A B) DEFINE A AS CLASSIFIER() = 'A'", "CLASSIFIER", &["CLASSIFIER"]),
-        (
-            "PATTERN (A B) DEFINE B AS LAST(A.price * B.price) > 1",
-            "A.price *",
-            &["rows of one variable"],
-        ),
-        (
-            "PATTERN (A B) DEFINE B AS SUM(A.price * B.price) > 1",
-            "A.price *",
-            &["rows of one variable"],
-        ),
-        ("PATTERN (A B) DEFINE B AS SUM(LAST(A.price)) > 1", "LAST", &["inside of an aggregate"]),
-        (
-            "PATTERN (A B) DEFINE B AS LAST(FIRST(A.price)) > 1",
-            "FIRST",
-            &["inside of FIRST or LAST"],
-        ),
-        ("PATTERN (A B) DEFINE B AS LAST(A.price, -1) > 1", "1) >", &["constant number"]),
-        ("PATTERN (A B) DEFINE B AS COUNT(DISTINCT A.price) > 1", "COUNT", &["DISTINCT"]),
-        ("PATTERN (A B) DEFINE B AS MATCH_ROWTIME() = ts", "MATCH_ROWTIME", &["MEASURES only"]),
-        ("PATTERN (A B) WITHIN INTERVAL '1' MONTH DEFINE A AS TRUE", "WITHIN", &["fixed length"]),
-        ("PATTERN (A B) WITHIN INTERVAL '0' SECOND DEFINE A AS TRUE", "WITHIN", &["above zero"]),
-        ("AFTER MATCH SKIP TO LAST Q PATTERN (A B) DEFINE A AS TRUE", "Q", &["no variable 'Q'"]),
-        ("AFTER MATCH SKIP TO FIRST A PATTERN (A B) DEFINE A AS TRUE", "A PATTERN", &["for ever"]),
-    ];
-    let workspace = workspace("refused", &[1]);
-    for (clauses, place, words) in cases {
-        let head = "SELECT * FROM ticker MATCH_RECOGNIZE (ORDER BY ts MEASURES MAX(price) AS p";
-        check_refused(&workspace, &format!("{head} {clauses})"), head.len(), place, words);
+fn patterns_are_refused_at_their_place() {
+    let workspace = workspace("patterns", &[1]);
+    for (clauses, place, words) in PATTERNS {
+        check_refused(&workspace, &format!("{MEASURES}{clauses})"), MEASURES.len(), place, words);
     }
-    let wrong_heads: &[(&str, &str, &[&str])] = &[
-        ("(PARTITION BY symbol PATTERN (A) DEFINE A AS TRUE)", "", &["ORDER BY a row time"]),
-        (
-            "(ORDER BY price MEASURES A.price AS p PATTERN (A) DEFINE A AS TRUE)",
-            "price",
-            &["row time"],
-        ),
-        (
-            "(ORDER BY ts DESC MEASURES A.price AS p PATTERN (A) DEFINE A AS TRUE)",
-            "ts",
-            &["ascending"],
-        ),
-        (
-            "(ORDER BY PROCTIME() MEASURES A.price AS p PATTERN (A) DEFINE A AS TRUE)",
-            "PROCTIME",
-            &["later version"],
-        ),
-        (
-            "(PARTITION BY tax + 1 ORDER BY ts PATTERN (A) DEFINE A AS TRUE)",
-            "tax",
-            &["names columns"],
-        ),
-        ("(ORDER BY ts PATTERN (A) DEFINE A AS TRUE)", "", &["no column"]),
-    ];
-    for (clauses, place, words) in wrong_heads {
-        let head = "SELECT * FROM ticker MATCH_RECOGNIZE ";
-        check_refused(&workspace, &format!("{head}{clauses}"), head.len(), place, words);
+}
+
+#[test]
+fn expressions_of_patterns_are_refused_at_their_place() {
+    let workspace = workspace("expressions", &[1]);
+    for (clauses, place, words) in EXPRESSIONS {
+        check_refused(&workspace, &format!("{MEASURES}{clauses})"), MEASURES.len(), place, words);
+    }
+}
+
+#[test]
+fn keys_order_and_inputs_are_refused_at_their_place() {
+    let workspace = workspace("heads", &[1]);
+    for (clauses, place, words) in HEADS {
+        check_refused(&workspace, &format!("{HEAD}{clauses}"), HEAD.len(), place, words);
     }
     let behind = "SELECT * FROM (SELECT * FROM ticker) MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS TRUE)";
     check_refused(&workspace, behind, 0, "MATCH_RECOGNIZE", &["WITH"]);

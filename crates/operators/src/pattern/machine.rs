@@ -22,7 +22,7 @@ use thalweg_core::{Column, Error, Result, TableSchema};
 use thalweg_expr::Expr;
 
 use super::kept::Kept;
-use super::runs::{Head, Key, Runs, Taken};
+use super::runs::{Head, Key, NO_SLOT, Runs, Taken};
 use super::spec::{Condition, End, MatchSpec, PatternValue, Skip};
 use super::values::{Values, batch_of, context};
 use crate::join::bounded::chunks::RowRef;
@@ -56,6 +56,8 @@ struct Offer {
     variable: u32,
     /// The place of the row among those that were fired.
     fired: u32,
+    /// Where the aggregates of conditions stand, or [`NO_SLOT`].
+    slot: u32,
     /// True while the row may still be taken by the variable at hand.
     is_open: bool,
     /// The variables that take it.
@@ -82,6 +84,24 @@ pub(super) struct Matches {
     pub(super) ids: Vec<u32>,
 }
 
+/// Where the aggregates of runs stand.
+#[derive(Default)]
+struct Slots {
+    count: u32,
+    free: Vec<u32>,
+    /// Those that runs have left and whose states are still there.
+    left: Vec<u32>,
+}
+
+impl Slots {
+    fn take(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.count += 1;
+            self.count - 1
+        })
+    }
+}
+
 /// The runs of all keys, and what takes them on.
 pub(super) struct Machine {
     spec: Arc<MatchSpec>,
@@ -98,6 +118,7 @@ pub(super) struct Machine {
     zeros: Vec<u32>,
     counts: Vec<u32>,
     next: Runs,
+    slots: Slots,
     found: Matches,
 }
 
@@ -136,6 +157,7 @@ impl Machine {
             zeros: vec![0; spec.pattern.variables.len()],
             counts: Vec::new(),
             next: Runs::default(),
+            slots: Slots::default(),
             found,
             columns,
             spec,
@@ -220,6 +242,20 @@ impl Machine {
             + self.keys_bytes
             + self.tests.iter().map(test).sum::<usize>()
             + self.found.values.bytes()
+            + (self.slots.free.capacity() + self.slots.left.capacity()) * 4
+    }
+
+    /// Empties the slots that runs have left.
+    fn free_slots(&mut self) {
+        if self.slots.left.is_empty() {
+            return;
+        }
+        for test in &mut self.tests {
+            if let Test::Runs { values, .. } = test {
+                values.forget(&self.slots.left);
+            }
+        }
+        self.slots.free.append(&mut self.slots.left);
     }
 
     /// Evaluates the conditions that need no run.
@@ -256,24 +292,29 @@ impl Machine {
             self.take_on(of_key, fired.times[of_key[0].fired as usize])?;
         }
         self.offers = offers;
+        self.free_slots();
         Ok(())
     }
 
     /// Offers a key's next row to its runs, and as the first row of a new one.
     fn offer(&mut self, segment: &Segment) {
         let key = &self.keys[segment.id as usize];
-        let offer = |run: u32, variable: u32| Offer {
+        let offer = |run: u32, variable: u32, slot: u32| Offer {
             id: segment.id,
             run,
             variable,
             fired: segment.next as u32,
+            slot,
             is_open: true,
             takes: 0,
             complete: 0,
         };
-        let runs = (0..key.runs.len()).map(|run| offer(run as u32, key.runs.at(run).0.variable));
+        let runs = (0..key.runs.len()).map(|run| {
+            let head = key.runs.at(run).0;
+            offer(run as u32, head.variable, head.slot)
+        });
         self.offers.extend(runs);
-        self.offers.push(offer(FRESH, 0));
+        self.offers.push(offer(FRESH, 0, NO_SLOT));
     }
 
     /// Tries the rows of a wave for a variable.
@@ -316,12 +357,16 @@ impl Machine {
             }
             Test::Runs { .. } if wanted.is_empty() => {}
             Test::Runs { values, schema, predicate } => {
+                let needs_slots = values.has_aggregates();
                 for &place in wanted {
-                    let offer = &self.offers[place as usize];
+                    let offer = &mut self.offers[place as usize];
+                    if needs_slots && offer.slot == NO_SLOT {
+                        offer.slot = self.slots.take();
+                    }
                     let key = &self.keys[offer.id as usize];
                     let (head, counts) = run_of(offer, key, &self.zeros);
                     let taken = Taken { start: head.start, counts, tried: Some(variable) };
-                    values.collect(key, taken, head.time);
+                    values.collect(key, taken, Some(offer.slot), head.time);
                 }
                 let columns = values.take(&self.kept, wall_ms)?;
                 let batch = batch_of(schema, columns, wanted.len())?;
@@ -364,7 +409,13 @@ impl Machine {
         let key = &mut self.keys[id as usize];
         self.next.clear();
         let variables = &self.spec.pattern.variables;
-        for offer in offers.iter().filter(|offer| offer.takes != 0) {
+        for offer in offers {
+            // The first run that it becomes goes on with its aggregates.
+            let mut slot = offer.slot;
+            if offer.takes == 0 {
+                self.slots.left.extend((slot != NO_SLOT).then_some(slot));
+                continue;
+            }
             let (head, counts) = run_of(offer, key, &self.zeros);
             let head = if offer.run == FRESH { Head { time, ..head } } else { head };
             self.counts.clear();
@@ -374,15 +425,17 @@ impl Machine {
                 self.counts[variable] += 1;
                 let is_full = variables[variable].max == Some(self.counts[variable]);
                 let next = variable + usize::from(is_full);
-                let head = Head { variable: next as u32, ..head };
+                let head = Head { variable: next as u32, slot: NO_SLOT, ..head };
                 if next < variables.len() {
-                    self.next.push(head, &self.counts);
+                    let slot = std::mem::replace(&mut slot, NO_SLOT);
+                    self.next.push(Head { slot, ..head }, &self.counts);
                 }
                 if offer.complete >> variable & 1 == 1 {
                     key.matches.insert(head, &self.counts);
                 }
                 self.counts[variable] -= 1;
             }
+            self.slots.left.extend((slot != NO_SLOT).then_some(slot));
         }
         std::mem::swap(&mut key.runs, &mut self.next);
         self.release(id, time)
@@ -396,7 +449,7 @@ impl Machine {
             if ends > time {
                 break;
             }
-            self.keys[id as usize].runs.remove_begun_by(first.time);
+            self.keys[id as usize].runs.remove_begun_by(first.time, &mut self.slots.left);
             self.release(id, ends)?;
         }
         Ok(())
@@ -412,13 +465,13 @@ impl Machine {
             self.counts.clear();
             self.counts.extend_from_slice(key.matches.at(0).1);
             let taken = Taken { start: head.start, counts: &self.counts, tried: None };
-            self.found.values.collect(key, taken, time);
+            self.found.values.collect(key, taken, None, time);
             self.found.times.push(time);
             self.found.ids.push(id);
             let goes_on = goes_on_at(&self.spec, taken)?;
-            key.matches.remove_first(1);
-            key.matches.remove_before(goes_on);
-            key.runs.remove_before(goes_on);
+            let left = &mut self.slots.left;
+            key.matches.remove_before(goes_on, left);
+            key.runs.remove_before(goes_on, left);
         }
         Ok(())
     }
@@ -450,7 +503,7 @@ fn goes_on_at(spec: &MatchSpec, taken: Taken<'_>) -> Result<u64> {
 /// The run that a row is offered to, with what it has taken.
 fn run_of<'a>(offer: &Offer, key: &'a Key, zeros: &'a [u32]) -> (Head, &'a [u32]) {
     if offer.run == FRESH {
-        return (Head { start: key.end() - 1, time: 0, variable: 0 }, zeros);
+        return (Head { start: key.end() - 1, time: 0, variable: 0, slot: NO_SLOT }, zeros);
     }
     key.runs.at(offer.run as usize)
 }

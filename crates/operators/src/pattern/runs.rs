@@ -22,7 +22,12 @@ pub(super) struct Head {
     pub(super) time: i64,
     /// The variable that may take the next row.
     pub(super) variable: u32,
+    /// Where the aggregates of its conditions stand, or [`NO_SLOT`].
+    pub(super) slot: u32,
 }
+
+/// A run without aggregates.
+pub(super) const NO_SLOT: u32 = u32::MAX;
 
 /// Runs in their order.
 #[derive(Default)]
@@ -62,22 +67,23 @@ impl Runs {
         self.counts.splice(at..at, counts.iter().copied());
     }
 
-    /// Drops the runs that begin before this row.
-    pub(super) fn remove_before(&mut self, start: u64) {
-        self.remove_first(self.heads.partition_point(|head| head.start < start));
+    /// Drops the runs that begin before this row, and leaves their slots.
+    pub(super) fn remove_before(&mut self, start: u64, left: &mut Vec<u32>) {
+        self.remove_first(self.heads.partition_point(|head| head.start < start), left);
     }
 
     /// Drops the runs whose first row has this time or an earlier one.
-    pub(super) fn remove_begun_by(&mut self, time: i64) {
-        self.remove_first(self.heads.partition_point(|head| head.time <= time));
+    pub(super) fn remove_begun_by(&mut self, time: i64, left: &mut Vec<u32>) {
+        self.remove_first(self.heads.partition_point(|head| head.time <= time), left);
     }
 
     /// Drops the first runs.
-    pub(super) fn remove_first(&mut self, count: usize) {
+    fn remove_first(&mut self, count: usize, left: &mut Vec<u32>) {
         if count > 0 {
             let width = self.counts.len() / self.heads.len();
             self.counts.drain(..count * width);
-            self.heads.drain(..count);
+            let slots = self.heads.drain(..count).map(|head| head.slot);
+            left.extend(slots.filter(|&slot| slot != NO_SLOT));
         }
     }
 
@@ -176,17 +182,21 @@ mod tests {
 
     #[test]
     fn runs_stay_in_the_order_of_their_first_rows() {
-        let head = |start| Head { start, time: start as i64, variable: 0 };
+        let head = |start| Head { start, time: start as i64, variable: 0, slot: start as u32 };
         let mut runs = Runs::default();
         for (start, mark) in [(5, 0), (3, 1), (5, 2), (4, 3), (3, 4)] {
             runs.insert(head(start), &[9, mark]);
         }
         assert_eq!(starts(&runs), [(3, 1), (3, 4), (4, 3), (5, 0), (5, 2)]);
-        runs.remove_before(4);
+        let mut left = Vec::new();
+        runs.remove_before(4, &mut left);
         assert_eq!(starts(&runs), [(4, 3), (5, 0), (5, 2)]);
-        runs.remove_first(2);
+        runs.remove_begun_by(4, &mut left);
+        assert_eq!(starts(&runs), [(5, 0), (5, 2)]);
+        runs.remove_first(1, &mut left);
         assert_eq!(starts(&runs), [(5, 2)]);
-        runs.remove_before(6);
+        assert_eq!(left, [3, 3, 4, 5]);
+        runs.remove_before(6, &mut left);
         assert_eq!(runs.first(), None);
     }
 

@@ -1,5 +1,10 @@
 //! Values of runs: which rows they read is collected run by run, then all are computed at once.
+//!
+//! Aggregates of conditions are kept from row to row: a run has a *slot*, in which each of them has its state
+//! and remembers the rows that it has seen. Where a run goes on, only the rows that have come are added; where
+//! it does not (a run has been split in two), the state begins anew.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
@@ -25,9 +30,17 @@ struct Aggregate {
     variable: Option<usize>,
     argument: Option<Argument>,
     states: Box<dyn Accumulator>,
+    /// The rows that are added next, and the slot of each.
     rows: Vec<RowRef>,
-    /// The run of each row.
     ids: Vec<u32>,
+    /// The slot of each run that was collected.
+    slots: Vec<u32>,
+    /// For each slot the numbers of the rows that its state holds.
+    held: Vec<Range<u64>>,
+    /// Slots that begin anew.
+    stale: Vec<u32>,
+    /// How often rows have been added: FIRST_VALUE and LAST_VALUE go by it.
+    updates: u64,
 }
 
 /// The argument of an aggregate over some of the columns.
@@ -50,8 +63,14 @@ impl Values {
         Ok(Values { parts, count: 0 })
     }
 
-    /// Takes note of a run. `time` is that of a match.
-    pub(super) fn collect(&mut self, key: &Key, taken: Taken<'_>, time: i64) {
+    /// True if runs need slots.
+    pub(super) fn has_aggregates(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Aggregate(_)))
+    }
+
+    /// Takes note of a run, whose aggregates stand in this slot, or of a match that was found at this
+    /// time. Slots of one call of [`Values::take`] differ.
+    pub(super) fn collect(&mut self, key: &Key, taken: Taken<'_>, slot: Option<u32>, time: i64) {
         for part in &mut self.parts {
             match part {
                 Part::Row { variable, end, offset, rows, .. } => {
@@ -59,9 +78,7 @@ impl Values {
                     rows.push(row.map_or(RowRef::NONE, |row| key.row(row)));
                 }
                 Part::Aggregate(aggregate) => {
-                    let rows = taken.rows(aggregate.variable).map(|row| key.row(row));
-                    aggregate.rows.extend(rows);
-                    aggregate.ids.resize(aggregate.rows.len(), self.count as u32);
+                    aggregate.collect(key, taken, slot, self.count as u32);
                 }
                 Part::Time { times, .. } => times.push(time),
             }
@@ -71,7 +88,7 @@ impl Values {
 
     /// The values of all runs that were collected, a column for each value.
     pub(super) fn take(&mut self, kept: &Kept, wall_ms: i64) -> Result<Vec<ArrayRef>> {
-        let count = std::mem::take(&mut self.count);
+        self.count = 0;
         let mut columns = Vec::with_capacity(self.parts.len());
         for part in &mut self.parts {
             columns.push(match part {
@@ -80,7 +97,7 @@ impl Values {
                     rows.clear();
                     values
                 }
-                Part::Aggregate(aggregate) => aggregate.take(kept, count, wall_ms)?,
+                Part::Aggregate(aggregate) => aggregate.take(kept, wall_ms)?,
                 Part::Time { column_type, times } => {
                     let times = TimestampMillisecondArray::from(std::mem::take(times));
                     of_type(times, column_type)?
@@ -90,12 +107,22 @@ impl Values {
         Ok(columns)
     }
 
+    /// Nobody uses these slots any more.
+    pub(super) fn forget(&mut self, slots: &[u32]) {
+        for part in &mut self.parts {
+            if let Part::Aggregate(aggregate) = part {
+                aggregate.forget(slots);
+            }
+        }
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let part = |part: &Part| match part {
             Part::Row { rows, .. } => rows.capacity() * size_of::<RowRef>(),
             Part::Aggregate(aggregate) => {
                 aggregate.rows.capacity() * size_of::<RowRef>()
-                    + aggregate.ids.capacity() * 4
+                    + (aggregate.ids.capacity() + aggregate.slots.capacity()) * 4
+                    + aggregate.held.capacity() * size_of::<Range<u64>>()
                     + aggregate.states.bytes()
             }
             Part::Time { times, .. } => times.capacity() * 8,
@@ -105,24 +132,52 @@ impl Values {
 }
 
 impl Aggregate {
-    fn take(&mut self, kept: &Kept, count: usize, wall_ms: i64) -> Result<ArrayRef> {
+    /// Without the slot of a run there is one for this time only.
+    fn collect(&mut self, key: &Key, taken: Taken<'_>, slot: Option<u32>, spare: u32) {
+        let (is_run, slot) = (slot.is_some(), slot.unwrap_or(spare));
+        if self.held.len() <= slot as usize {
+            self.held.resize(slot as usize + 1, 0..0);
+        }
+        let rows = taken.rows(self.variable);
+        let held = std::mem::replace(&mut self.held[slot as usize], rows.clone());
+        let goes_on = is_run && held.start == rows.start && held.end <= rows.end;
+        if !goes_on && !held.is_empty() {
+            self.stale.push(slot);
+        }
+        let from = if goes_on { held.end } else { rows.start };
+        self.rows.extend((from..rows.end).map(|row| key.row(row)));
+        self.ids.resize(self.rows.len(), slot);
+        self.slots.push(slot);
+    }
+
+    /// The results of the runs that were collected.
+    fn take(&mut self, kept: &Kept, wall_ms: i64) -> Result<ArrayRef> {
         let argument = match &self.argument {
             None => None,
             Some(argument) => Some(argument.evaluate(kept, &self.rows, wall_ms)?),
         };
-        self.states.grow(count);
+        self.states.grow(self.held.len());
+        self.states.reset(&self.stale);
+        self.updates += 1;
         self.states.update(&UpdateInput {
             ids: &self.ids,
             rows: None,
             argument: argument.as_ref(),
-            order: RowOrder::default(),
+            order: RowOrder { ordinal: self.updates, ..RowOrder::default() },
         })?;
-        let ids: Vec<u32> = (0..count as u32).collect();
-        let results = self.states.evaluate(&ids)?;
-        self.states.reset(&ids);
+        let results = self.states.evaluate(&self.slots)?;
         self.rows.clear();
         self.ids.clear();
+        self.slots.clear();
+        self.stale.clear();
         Ok(results)
+    }
+
+    fn forget(&mut self, slots: &[u32]) {
+        let known = slots.iter().copied().filter(|&slot| (slot as usize) < self.held.len());
+        let known: Vec<u32> = known.collect();
+        known.iter().for_each(|&slot| self.held[slot as usize] = 0..0);
+        self.states.reset(&known);
     }
 }
 
@@ -196,6 +251,10 @@ fn part(value: &PatternValue, input: &TableSchema) -> Result<Part> {
                 states: call.accumulator(data_type)?,
                 rows: Vec::new(),
                 ids: Vec::new(),
+                slots: Vec::new(),
+                held: Vec::new(),
+                stale: Vec::new(),
+                updates: 0,
             })
         }
         PatternValue::Time { column_type } => {
