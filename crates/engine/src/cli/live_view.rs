@@ -9,11 +9,12 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use chrono_tz::Tz;
 use thalweg_connectors::output::{Format, ResultWriter};
+use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result, TableSchema};
 
 /// Time between two drawings: people read no faster, and a busy job should not draw all the time.
@@ -35,7 +36,8 @@ pub struct LiveView {
     zone: Tz,
     height: fn() -> u16,
     drawn_lines: usize,
-    drawn_at: Option<Instant>,
+    clock: SystemClock,
+    drawn_at_ns: Option<u64>,
 }
 
 impl LiveView {
@@ -46,13 +48,22 @@ impl LiveView {
         null_text: String,
         zone: Tz,
     ) -> LiveView {
-        let (drawn_lines, drawn_at) = (0, None);
-        LiveView { out, schema, null_text, zone, height: terminal_height, drawn_lines, drawn_at }
+        LiveView {
+            out,
+            schema,
+            null_text,
+            zone,
+            height: terminal_height,
+            drawn_lines: 0,
+            clock: SystemClock::new(),
+            drawn_at_ns: None,
+        }
     }
 
     /// How long until the view may be drawn again; zero if it may be now.
     pub fn rest(&self) -> Duration {
-        self.drawn_at.map_or(Duration::ZERO, |at| PERIOD.saturating_sub(at.elapsed()))
+        let elapsed = |at: u64| Duration::from_nanos(self.clock.now_ns().saturating_sub(at));
+        self.drawn_at_ns.map_or(Duration::ZERO, |at| PERIOD.saturating_sub(elapsed(at)))
     }
 
     /// How many rows there is room for.
@@ -72,7 +83,7 @@ impl LiveView {
         }
         let up = self.up();
         self.drawn_lines = text.lines().count();
-        self.drawn_at = Some(Instant::now());
+        self.drawn_at_ns = Some(self.clock.now_ns());
         self.print(&format!("{KEEP_LINES}{up}{CLEAR_BELOW}{text}{WRAP_LINES}"))
     }
 
