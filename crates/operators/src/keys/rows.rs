@@ -1,4 +1,7 @@
 //! Keys of any other shape: each key is encoded to bytes that are equal exactly when the keys are.
+//!
+//! The bytes stand one behind the other in one buffer, so that a key costs no allocation of its own. Those
+//! of keys that were forgotten stay until they are as many as the others; then the buffer is written anew.
 
 use std::sync::Arc;
 
@@ -16,9 +19,7 @@ use super::{ABSENT, Ids, probe_hash, select};
 pub(super) struct RowTable {
     converter: RowConverter,
     table: HashTable<u32>,
-    /// The encoded key of each id; empty for free ids.
-    encoded: Vec<Box<[u8]>>,
-    encoded_bytes: usize,
+    encoded: EncodedKeys,
 }
 
 impl RowTable {
@@ -31,8 +32,7 @@ impl RowTable {
         Ok(RowTable {
             converter: RowConverter::new(fields)?,
             table: HashTable::new(),
-            encoded: Vec::new(),
-            encoded_bytes: 0,
+            encoded: EncodedKeys::default(),
         })
     }
 
@@ -49,7 +49,7 @@ impl RowTable {
         let hashes = hash_keys(&columns, encoded.num_rows())?;
         out.reserve(hashes.len());
         for (row, &hash) in encoded.iter().zip(&hashes) {
-            out.push(self.id(ids, row.data(), hash));
+            out.push(self.id(ids, row.data(), hash)?);
         }
         Ok(())
     }
@@ -66,44 +66,98 @@ impl RowTable {
 
     #[inline]
     fn find_one(&self, ids: &Ids, bytes: &[u8], hash: u64) -> Option<u32> {
-        let is_it =
-            |&id: &u32| ids.hashes[id as usize] == hash && *self.encoded[id as usize] == *bytes;
+        let is_it = |&id: &u32| ids.hashes[id as usize] == hash && self.encoded.get(id) == bytes;
         self.table.find(probe_hash(hash), is_it).copied()
     }
 
     #[inline]
-    fn id(&mut self, ids: &mut Ids, bytes: &[u8], hash: u64) -> u32 {
+    fn id(&mut self, ids: &mut Ids, bytes: &[u8], hash: u64) -> Result<u32> {
         if let Some(id) = self.find_one(ids, bytes, hash) {
-            return id;
+            return Ok(id);
         }
         let id = ids.assign(hash);
         let hashes = &ids.hashes;
         self.table.insert_unique(probe_hash(hash), id, |&id| probe_hash(hashes[id as usize]));
-        if self.encoded.len() <= id as usize {
-            self.encoded.push(bytes.into());
-        } else {
-            self.encoded[id as usize] = bytes.into();
-        }
-        self.encoded_bytes += bytes.len();
-        id
+        self.encoded.set(id, bytes)?;
+        Ok(id)
     }
 
     pub(super) fn remove(&mut self, hash: u64, id: u32) {
         if let Ok(entry) = self.table.find_entry(probe_hash(hash), |&other| other == id) {
             entry.remove();
         }
-        self.encoded_bytes -= self.encoded[id as usize].len();
-        self.encoded[id as usize] = Box::default();
+        self.encoded.remove(id);
     }
 
     pub(super) fn take(&self, ids: &[u32]) -> Result<Vec<ArrayRef>> {
         let parser = self.converter.parser();
-        let rows = ids.iter().map(|&id| parser.parse(&self.encoded[id as usize]));
+        let rows = ids.iter().map(|&id| parser.parse(self.encoded.get(id)));
         Ok(self.converter.convert_rows(rows)?)
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.table.allocation_size() + self.encoded.capacity() * 16 + self.encoded_bytes
+        self.table.allocation_size() + self.encoded.memory()
+    }
+}
+
+/// Below so many bytes the buffer is not written anew.
+const COMPACT_MIN_BYTES: usize = 64 * 1024;
+
+/// Where the bytes of a key stand.
+#[derive(Clone, Copy, Default)]
+struct Stretch {
+    start: usize,
+    len: u32,
+}
+
+/// The bytes of keys by id.
+#[derive(Default)]
+struct EncodedKeys {
+    bytes: Vec<u8>,
+    /// Empty for free ids.
+    stretches: Vec<Stretch>,
+    live_bytes: usize,
+}
+
+impl EncodedKeys {
+    #[inline]
+    fn get(&self, id: u32) -> &[u8] {
+        let Stretch { start, len } = self.stretches[id as usize];
+        &self.bytes[start..start + len as usize]
+    }
+
+    fn set(&mut self, id: u32, bytes: &[u8]) -> Result<()> {
+        let len = u32::try_from(bytes.len())
+            .map_err(|_| Error::user("a key of more than 4 GiB can't be grouped by"))?;
+        if self.stretches.len() <= id as usize {
+            self.stretches.resize(id as usize + 1, Stretch::default());
+        }
+        self.stretches[id as usize] = Stretch { start: self.bytes.len(), len };
+        self.bytes.extend_from_slice(bytes);
+        self.live_bytes += bytes.len();
+        Ok(())
+    }
+
+    fn remove(&mut self, id: u32) {
+        let stretch = std::mem::take(&mut self.stretches[id as usize]);
+        self.live_bytes -= stretch.len as usize;
+        if self.bytes.len() > COMPACT_MIN_BYTES && self.bytes.len() > 2 * self.live_bytes {
+            self.compact();
+        }
+    }
+
+    fn compact(&mut self) {
+        let mut kept = Vec::with_capacity(self.live_bytes + self.live_bytes / 2);
+        for stretch in &mut self.stretches {
+            let range = stretch.start..stretch.start + stretch.len as usize;
+            stretch.start = kept.len();
+            kept.extend_from_slice(&self.bytes[range]);
+        }
+        self.bytes = kept;
+    }
+
+    fn memory(&self) -> usize {
+        self.bytes.capacity() + self.stretches.capacity() * size_of::<Stretch>()
     }
 }
 

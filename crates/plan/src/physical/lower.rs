@@ -243,7 +243,10 @@ impl<'a> Lowering<'a> {
                 JoinBound::Lookup => {
                     (self.lower_lookup(node, (left, right), *kind, condition)?, Vec::new())
                 }
-                _ => (self.lower_join(node, (left, right), *kind, condition)?, Vec::new()),
+                _ => {
+                    let edges = self.lower_join(node, (left, right), *kind, condition)?;
+                    (self.settle(node, edges)?, Vec::new())
+                }
             },
             _ => match step_of(node, self.environment.session)? {
                 Some(step) => {
