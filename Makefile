@@ -20,7 +20,7 @@ help:
 	@echo "make miri      the same pieces interpreted, for undefined behaviour (needs nightly and miri)"
 	@echo "make sanitize  the same under the thread and address sanitizers (needs nightly and rust-src)"
 	@echo "make sweep     the ordered contracts with 50 seeds per case"
-	@echo "make workloads the papers' workloads (TPCx-BB queries, Linear Road, Viper's operators), checked"
+	@echo "make workloads the papers' workloads (TPCx-BB queries, Linear Road, Viper, StreamBox), checked"
 	@echo "make fuzz      the fuzz targets, FUZZ_SECONDS=60 each (needs nightly and cargo-fuzz)"
 	@echo "make examples  the flights job, on the release build"
 
@@ -110,6 +110,7 @@ workloads:
 	target/release/thalweg-workloads tpcx-bb
 	target/release/thalweg-workloads linear-road
 	target/release/thalweg-workloads viper
+	target/release/thalweg-workloads streambox
 
 # Each target for FUZZ_SECONDS, on one core. A skipped check says so.
 FUZZ_SECONDS ?= 60

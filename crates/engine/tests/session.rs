@@ -6,9 +6,10 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use thalweg::pipeline::MemorySource;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg::{Error, ErrorKind, Report, Result};
-use thalweg_core::{ColumnType, DataType, Sink};
+use thalweg_core::{Column, ColumnType, DataType, Sink, TableSchema};
 use thalweg_expr::ScalarFunction;
 use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
 use thalweg_plan::ResultTable;
@@ -183,4 +184,52 @@ fn an_observer_sees_every_job_and_can_stop_the_script() {
     assert_eq!(counter.jobs[0].name, "three");
     assert_eq!((counter.jobs[0].workers, counter.jobs[0].is_bounded), (2, true));
     assert!(counter.reports.iter().all(|report| !report.cancelled), "limited, not cancelled");
+}
+
+fn levels(values: Vec<Option<i64>>) -> RecordBatch {
+    let column: ArrayRef = Arc::new(Int64Array::from(values));
+    RecordBatch::try_from_iter_with_nullable([("level", column, true)]).expect("one column")
+}
+
+/// A session whose source 'sensor' gives these batches, and a table that reads it.
+fn with_sensor(batch: RecordBatch, columns: &str, source: &str) -> Result<Vec<RecordBatch>> {
+    let mut session = Session::default();
+    let schema = TableSchema::new(vec![Column::new("level", DataType::BigInt.nullable())]);
+    session.register_source("sensor", move || {
+        Ok(Box::new(MemorySource::new(schema.clone(), vec![batch.clone()])))
+    });
+    session.execute(&format!(
+        "CREATE TABLE levels ({columns}) WITH ('connector' = 'registered', 'source' = '{source}');
+         SELECT level FROM levels WHERE level > 8;"
+    ))
+}
+
+#[test]
+fn a_table_reads_from_a_source_of_the_programs() {
+    let levels = levels(vec![Some(7), Some(9), None]);
+    let batches = with_sensor(levels, "level BIGINT", "sensor").expect("runs");
+    assert_eq!(batches[0].column(0).as_primitive::<Int64Type>().values(), &[9]);
+}
+
+#[test]
+fn a_registered_source_is_held_to_the_declaration() {
+    let refused = |values, columns, source| {
+        let error = with_sensor(levels(values), columns, source).expect_err("it does not fit");
+        (error.kind(), error.to_string(), error.help().unwrap_or_default().to_owned())
+    };
+    let (kind, text, _) = refused(vec![Some(9)], "level INT", "sensor");
+    assert_eq!(kind, ErrorKind::Data);
+    assert!(text.contains("levels") && text.contains("Int32"), "{text}");
+    let (kind, text, _) = refused(vec![None], "level BIGINT NOT NULL", "sensor");
+    assert_eq!(kind, ErrorKind::Data);
+    assert!(text.contains("null"), "{text}");
+    let (kind, text, help) = refused(vec![Some(9)], "level BIGINT", "senzor");
+    assert_eq!(kind, ErrorKind::Plan);
+    assert!(text.contains("senzor") && help.contains("sensor"), "{text} {help}");
+    let mut session = Session::default();
+    let error = session.execute(
+        "CREATE TABLE levels (level BIGINT) WITH ('connector' = 'registered', 'source' = 'sensor');
+         INSERT INTO levels VALUES (1);",
+    );
+    assert_eq!(error.expect_err("it only gives rows").kind(), ErrorKind::Plan);
 }

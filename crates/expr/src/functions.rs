@@ -7,6 +7,7 @@
 pub(crate) mod arguments;
 pub(crate) mod arrays;
 pub(crate) mod conditional;
+pub(crate) mod contains;
 pub(crate) mod hashes;
 pub(crate) mod json;
 pub(crate) mod math;

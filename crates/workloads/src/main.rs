@@ -8,7 +8,7 @@ mod commands;
 
 use clap::Parser;
 
-use commands::{linear_road, rating, tpcx_bb, viper};
+use commands::{linear_road, rating, streambox, tpcx_bb, viper};
 
 /// The published workloads of ordered stream processing, on Thalweg.
 ///
@@ -23,6 +23,9 @@ enum Command {
     LinearRoad(linear_road::Arguments),
     /// Linear Road in real time: the largest number of expressways with every response in time.
     Rating(rating::Arguments),
+    /// StreamBox's six benchmarks beside loops written by hand: records per second and core.
+    #[command(name = "streambox")]
+    StreamBox(streambox::Arguments),
     /// Viper's operators over injectors and instances: merge in the channel against a merge operator.
     Viper(viper::Arguments),
 }
@@ -32,6 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Command::TpcxBb(arguments) => tpcx_bb::run(&arguments),
         Command::LinearRoad(arguments) => linear_road::run(&arguments),
         Command::Rating(arguments) => rating::run(&arguments),
+        Command::StreamBox(arguments) => streambox::run(&arguments),
         Command::Viper(arguments) => viper::run(&arguments),
     }
 }

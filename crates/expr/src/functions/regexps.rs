@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BooleanArray, cast::AsArray};
 use arrow_buffer::BooleanBuffer;
+use memchr::memmem::Finder;
 use regex::Regex;
 use thalweg_core::{DataType, Error, Result};
 
+use super::contains::rows_that_contain;
 use super::{Call, Definition, custom};
 use crate::expr::Expr;
 use crate::function::{Arguments, Kernel};
@@ -68,7 +70,7 @@ enum Matcher {
     Exactly(String),
     Prefix(String),
     Suffix(String),
-    Contains(String),
+    Contains(Box<Finder<'static>>),
     Regex(Box<Regex>),
 }
 
@@ -78,7 +80,7 @@ impl Matcher {
             Matcher::Exactly(part) => text == part,
             Matcher::Prefix(part) => text.starts_with(part.as_str()),
             Matcher::Suffix(part) => text.ends_with(part.as_str()),
-            Matcher::Contains(part) => text.contains(part.as_str()),
+            Matcher::Contains(part) => part.find(text.as_bytes()).is_some(),
             Matcher::Regex(regex) => regex.is_match(text),
         }
     }
@@ -121,7 +123,9 @@ fn like_matcher(pattern: &str, escape: Option<char>) -> Result<Matcher> {
         tokens.iter().map(char_of).collect()
     };
     let simple = match &tokens[..] {
-        [Token::Any, inner @ .., Token::Any] => literal(inner).map(Matcher::Contains),
+        [Token::Any, inner @ .., Token::Any] => {
+            literal(inner).map(|part| Matcher::Contains(Box::new(Finder::new(&part).into_owned())))
+        }
         [Token::Any, inner @ ..] => literal(inner).map(Matcher::Suffix),
         [inner @ .., Token::Any] => literal(inner).map(Matcher::Prefix),
         all => literal(all).map(Matcher::Exactly),
@@ -162,7 +166,14 @@ fn like(call: Call<'_>) -> Result<Expr> {
         );
     };
     let matcher = like_matcher(pattern, escape)?;
-    let kernel = move |a: &Arguments<'_>| Ok(test_all(a, |text| matcher.matches(text)));
+    let kernel = move |a: &Arguments<'_>| match &matcher {
+        Matcher::Contains(part) => {
+            let texts = a.value(0).array().as_string_view();
+            let bits = rows_that_contain(texts, part);
+            Ok(Arc::new(BooleanArray::new(bits, texts.nulls().cloned())) as ArrayRef)
+        }
+        matcher => Ok(test_all(a, |text| matcher.matches(text))),
+    };
     Ok(call.with_kernel(column_type, Arc::new(kernel)))
 }
 

@@ -3,6 +3,7 @@
 pub mod linear_road;
 mod paced;
 pub mod rating;
+pub mod streambox;
 pub mod tpcx_bb;
 pub mod viper;
 
@@ -35,16 +36,22 @@ impl Measured {
         rows: usize,
         job: impl FnOnce() -> thalweg::Result<Report>,
     ) -> thalweg::Result<()> {
-        let (wall, cpu) = (Instant::now(), ProcessTime::now());
-        let report = job()?;
-        let millions = rows as f64 / 1e6;
-        self.wall.push(millions / wall.elapsed().as_secs_f64());
-        self.cpu.push(millions / cpu.elapsed().as_secs_f64());
+        let report = self.time(rows, job)?;
         if let Some(latency) = report.passage {
             self.latency_ms.push(latency.p50_us as f64 / 1000.0);
             self.latency_p9999_ms.push(latency.p9999_us as f64 / 1000.0);
         }
         Ok(())
+    }
+
+    /// Runs anything over so many rows and adds what it took.
+    pub fn time<T>(&mut self, rows: usize, work: impl FnOnce() -> T) -> T {
+        let (wall, cpu) = (Instant::now(), ProcessTime::now());
+        let result = work();
+        let millions = rows as f64 / 1e6;
+        self.wall.push(millions / wall.elapsed().as_secs_f64());
+        self.cpu.push(millions / cpu.elapsed().as_secs_f64());
+        result
     }
 
     /// Median million rows per second of wall time.
@@ -55,6 +62,11 @@ impl Measured {
     /// Median million rows per second of process CPU time.
     pub fn cpu(&self) -> f64 {
         median(&self.cpu)
+    }
+
+    /// The smallest and the largest million rows per second of process CPU time.
+    pub fn cpu_spread(&self) -> (f64, f64) {
+        spread(&self.cpu)
     }
 
     /// The median of the median latency, in milliseconds.

@@ -10,7 +10,7 @@
 //! | [`netmon`] | mean latency by pair of hosts | 1 s |
 //! | [`tweets`] | windows in which the mood turns, with their most frequent words | 1 s |
 //!
-//! [`text`] has the words, [`words`] splits them, [`job`] runs what the modules describe.
+//! [`floors`] has the same by hand, [`text`] has the words, [`words`] splits them, [`job`] runs what the modules describe.
 //!
 //! Invariants: every record depends on the seed and its number alone; a second of event time has a
 //! million records, as in the paper, where nothing else is said.
@@ -19,6 +19,7 @@
 //! to carry). Only rates per core and record are comparable, and those with care.
 
 pub mod distinct;
+pub mod floors;
 pub mod grep;
 pub mod job;
 pub mod join;

@@ -89,13 +89,28 @@ impl Bucket {
         }
     }
 
-    #[inline]
-    fn find(&self, sought: &Sought, mut found: impl FnMut(RowRef)) {
-        let head = self.heads[sought.hash as usize & (self.heads.len() - 1)];
-        if head & tag(sought.hash) == 0 {
-            return;
+    /// Writes down where the chain of each hash begins, or 0 where no row in it has that hash.
+    ///
+    /// Two passes without branches: the reads of one pass do not wait for one another, so that the
+    /// processor waits for memory once for many rows.
+    fn begin(&self, hashes: &[u64], firsts: &mut [u32]) {
+        let mask = self.heads.len() - 1;
+        for (first, &hash) in firsts.iter_mut().zip(hashes) {
+            let head = self.heads[hash as usize & mask];
+            *first = if head & tag(hash) == 0 { 0 } else { head as u32 };
         }
-        let mut next = head as u32;
+        for (first, &hash) in firsts.iter_mut().zip(hashes) {
+            // No bucket is empty: where there is no chain any entry will do.
+            let entry = &self.entries[first.saturating_sub(1) as usize];
+            let is_other = (entry.hash != hash) & (entry.next == 0);
+            *first = if is_other { 0 } else { *first };
+        }
+    }
+
+    /// The rows of a chain that are sought.
+    #[inline]
+    fn follow(&self, first: u32, sought: &Sought, mut found: impl FnMut(RowRef)) {
+        let mut next = first;
         while next != 0 {
             let entry = &self.entries[next as usize - 1];
             next = entry.next;
@@ -187,11 +202,29 @@ impl Timeline {
         places.numbers == (low >> self.shift, high >> self.shift)
     }
 
-    /// Rows with the hash that is sought, from places found for its times.
+    /// Finds where the chains of these hashes begin in each bucket of these places.
+    pub(super) fn begin(&self, places: &Places, hashes: &[u64], chains: &mut Chains) {
+        let buckets = &self.buckets[places.from..places.to];
+        chains.rows = hashes.len();
+        chains.firsts.resize(hashes.len() * buckets.len(), 0);
+        let firsts = chains.firsts.chunks_exact_mut(hashes.len().max(1));
+        for ((_, bucket), firsts) in buckets.iter().zip(firsts) {
+            bucket.begin(hashes, firsts);
+        }
+    }
+
+    /// Rows with the hash that is sought, which was the one at `place` when the chains were begun at
+    /// these places.
     #[inline]
-    pub(super) fn find(&self, places: &Places, sought: &Sought, mut found: impl FnMut(RowRef)) {
-        for (_, bucket) in &self.buckets[places.from..places.to] {
-            bucket.find(sought, &mut found);
+    pub(super) fn find(
+        &self,
+        places: &Places,
+        (chains, place): (&Chains, usize),
+        sought: &Sought,
+        mut found: impl FnMut(RowRef),
+    ) {
+        for (n, (_, bucket)) in self.buckets[places.from..places.to].iter().enumerate() {
+            bucket.follow(chains.firsts[n * chains.rows + place], sought, &mut found);
         }
     }
 
@@ -228,6 +261,20 @@ impl Timeline {
         let spare = self.spare.as_ref().map_or(0, Bucket::bytes);
         let buckets: usize = self.buckets.iter().map(|(_, bucket)| bucket.bytes()).sum();
         buckets + spare + self.buckets.capacity() * size_of::<(i64, Bucket)>()
+    }
+}
+
+/// Where the chains of a block of rows begin, bucket by bucket.
+#[derive(Default)]
+pub(super) struct Chains {
+    rows: usize,
+    firsts: Vec<u32>,
+}
+
+impl Chains {
+    /// About how many bytes they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.firsts.capacity() * size_of::<u32>()
     }
 }
 

@@ -18,7 +18,7 @@ use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{Opening, Output, Partition, Piece, Place, Progress, Result, WatermarkBefore};
 
 use super::Shared;
-use super::index::{Places, Sought, Timeline};
+use super::index::{Chains, Places, Sought, Timeline};
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
 use crate::join::bounded::chunks::{Chunks, RowRef};
@@ -27,6 +27,9 @@ use crate::join::bounded::pieces::{self, SideRows, Stretch};
 use crate::join::bounded::waiting::Waiting;
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
+
+/// At most so many rows are looked up together, where one set of buckets holds their partners.
+const BLOCK_ROWS: usize = 256;
 
 /// What is kept of one side.
 struct Kept {
@@ -85,6 +88,7 @@ pub(super) struct IntervalPartition {
     watermark: i64,
     pairs: Pairs,
     partners: Vec<RowRef>,
+    chains: Chains,
     ranks: KeyRanks,
     /// In the order in which they leave.
     leaving: Vec<Leaving>,
@@ -112,6 +116,7 @@ impl IntervalPartition {
             watermark: i64::MIN,
             pairs: Pairs::default(),
             partners: Vec::new(),
+            chains: Chains::default(),
             ranks: KeyRanks::new(opening.order, &shared.key_types)?,
             leaving: Vec::new(),
             left_already: 0,
@@ -161,6 +166,8 @@ impl IntervalPartition {
             Side::Right => &self.left,
         };
         let mut places = Places::none();
+        // The chains of these rows are begun; few at first, for times that go to and fro.
+        let (mut begun, mut block) = (from..from, 1);
         for place in from..to {
             let (time, before) = (arrived.times[place], arrived.before(place));
             if !arrived.joins(place) || bounds.is_late(arrived.side, time, before) {
@@ -170,11 +177,19 @@ impl IntervalPartition {
             if low > high {
                 continue;
             }
-            if !others.timeline.are_places(&places, low, high) {
+            let moved = !others.timeline.are_places(&places, low, high);
+            if moved {
                 places = others.timeline.places(low, high);
             }
+            if moved || place >= begun.end {
+                block = if moved { 1 } else { BLOCK_ROWS.min(block * 4) };
+                begun = place..to.min(place + block);
+                let hashes = &arrived.hashes[begun.clone()];
+                others.timeline.begin(&places, hashes, &mut self.chains);
+            }
             let sought = Sought { hash: arrived.hashes[place], time, low, high };
-            others.timeline.find(&places, &sought, |row| partners.push(row));
+            let chain = (&self.chains, place - begun.start);
+            others.timeline.find(&places, chain, &sought, |row| partners.push(row));
             if partners.is_empty() {
                 continue;
             }
@@ -492,5 +507,6 @@ impl Partition for IntervalPartition {
             + self.right.bytes()
             + pairs
             + self.leaving.capacity() * size_of::<Leaving>()
+            + self.chains.bytes()
     }
 }
