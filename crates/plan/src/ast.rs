@@ -179,13 +179,16 @@ pub struct Query {
     pub span: Span,
 }
 
-/// `/*+ BROADCAST(t) */` and its kin: a table is to be read before what it is joined with.
+/// `/*+ BROADCAST(t) */` and its kin: a table is to be read before what it is joined with; or
+/// `/*+ STATE_TTL('t' = '1d') */`: how long its rows are kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JoinHint {
     /// Its word, in upper case.
     pub word: String,
     /// The tables or aliases that it names.
     pub tables: Vec<String>,
+    /// Of `STATE_TTL`: for how many milliseconds, 0 for ever.
+    pub state_ttl_ms: Option<i64>,
     /// Where it stands.
     pub span: Span,
 }

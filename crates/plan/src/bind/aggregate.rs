@@ -31,6 +31,7 @@ pub(super) struct Grouping<'a> {
     key_texts: Vec<String>,
     aggregates: Vec<Aggregate>,
     aggregate_texts: Vec<String>,
+    state_ttl_ms: Option<i64>,
 }
 
 /// Where provisional positions end up.
@@ -65,7 +66,19 @@ impl<'a> Grouping<'a> {
             key_texts,
             aggregates: Vec::new(),
             aggregate_texts: Vec::new(),
+            state_ttl_ms: None,
         })
+    }
+
+    /// The same with keys that are kept for so long, if that is said, 0 being for ever.
+    pub(super) fn kept_for(mut self, state_ttl_ms: Option<i64>) -> Self {
+        self.state_ttl_ms = state_ttl_ms;
+        self
+    }
+
+    /// True if rows are not grouped by a window.
+    pub(super) fn is_unwindowed(&self) -> bool {
+        matches!(self.group.window, GroupWindow::None)
     }
 
     fn key_column(&self, key: usize) -> Expr {
@@ -275,13 +288,13 @@ impl<'a> Grouping<'a> {
 
     fn unwindowed(self, binder: &Binder<'_>, input: Node) -> Result<Node> {
         let fields = self.result_fields();
-        let Grouping { mut group, aggregates, .. } = self;
+        let Grouping { mut group, aggregates, state_ttl_ms, .. } = self;
         let (mut node, mut keys) = (input, std::mem::take(&mut group.keys));
         if let Some(sets) = &group.sets {
             keys.pop();
             (node, keys) = sets.expand(binder, node, keys)?;
         }
-        let kind = LogicalKind::Aggregate { input: node, keys, aggregates };
+        let kind = LogicalKind::Aggregate { input: node, keys, aggregates, state_ttl_ms };
         Ok(LogicalPlan::node(kind, fields))
     }
 

@@ -1,8 +1,9 @@
-//! Hints that say which side of a join is read first.
+//! Hints that say which side of a join is read first, and how long state lives.
 
 use thalweg_core::{Error, Result};
 
 use super::from::Source;
+use super::scope::{Relation, Scope};
 use super::{Binder, Context};
 use crate::ast::JoinHint;
 use crate::logical::JoinKind;
@@ -20,7 +21,7 @@ impl Binder<'_> {
         kind: JoinKind,
         context: &Context<'_>,
     ) -> Result<Option<Side>> {
-        for hint in context.hints {
+        for hint in context.hints.iter().filter(|hint| hint.state_ttl_ms.is_none()) {
             for table in &hint.tables {
                 let side = match (is_alone(right, table), is_alone(left, table)) {
                     (true, _) => Side::Right,
@@ -36,6 +37,15 @@ impl Binder<'_> {
         Ok(None)
     }
 
+    /// For how many milliseconds STATE_TTL wants the rows of a table to be kept, 0 being for ever.
+    pub(super) fn hinted_lifetime(&self, scope: &Scope, context: &Context<'_>) -> Option<i64> {
+        let [Relation { alias: Some(table), .. }] = &scope.relations[..] else { return None };
+        let named = |hint: &&JoinHint| hint.state_ttl_ms.is_some() && hint.tables.contains(table);
+        let hint = context.hints.iter().find(named)?;
+        self.followed_hints.borrow_mut().push((hint.span, table.clone()));
+        hint.state_ttl_ms
+    }
+
     /// Refuses hints that name a table that no join has.
     pub(super) fn check_hints(&self, hints: &[JoinHint]) -> Result<()> {
         let followed = self.followed_hints.borrow();
@@ -43,10 +53,19 @@ impl Binder<'_> {
             let is_followed = |table: &&String| followed.contains(&(hint.span, (*table).clone()));
             if let Some(table) = hint.tables.iter().find(|table| !is_followed(table)) {
                 let word = &hint.word;
-                return Err(Error::plan(format!("no join follows the hint {word}({table})"))
-                    .hint(
+                let (what, help) = match hint.state_ttl_ms {
+                    None => (
+                        "join",
                         "name a table of a join, or its alias; of two sides only one is read first",
-                    )
+                    ),
+                    Some(_) => (
+                        "join and no GROUP BY",
+                        "name a table, or its alias, of a join without a bound in time or of a GROUP BY \
+                         without a window",
+                    ),
+                };
+                return Err(Error::plan(format!("no {what} follows the hint {word}({table})"))
+                    .hint(help)
                     .at(hint.span));
             }
         }

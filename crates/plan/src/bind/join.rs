@@ -56,8 +56,12 @@ impl Binder<'_> {
         let scope = beside(&left, &right);
         let condition = self.join_condition(&left, &right, &scope, constraint)?;
         let read_first = self.hinted_side(&left, &right, kind, context)?;
-        let condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields)
+        let mut condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields)
             .reading_first(read_first);
+        if condition.bound == JoinBound::None {
+            let lifetime = |side: &Source| self.hinted_lifetime(&side.scope, context);
+            condition.state_ttl_ms = (lifetime(&left), lifetime(&right));
+        }
         let sides = using_columns(&left, &right, constraint)?;
         let joined = source(join(left.node, right.node, kind, condition), scope);
         self.merge_columns(joined, kind, sides)

@@ -288,7 +288,9 @@ pub(super) fn distinct(node: Node) -> Node {
     let fields: Vec<Field> = node.fields.iter().map(plain).collect();
     let columns = fields.iter().enumerate();
     let keys = columns.map(|(i, field)| Expr::column(i, field.column_type.clone())).collect();
-    LogicalPlan::node(LogicalKind::Aggregate { input: node, keys, aggregates: Vec::new() }, fields)
+    let (aggregates, state_ttl_ms) = (Vec::new(), None);
+    let kind = LogicalKind::Aggregate { input: node, keys, aggregates, state_ttl_ms };
+    LogicalPlan::node(kind, fields)
 }
 
 /// The column names of an alias with their places.

@@ -39,7 +39,12 @@ impl Binder<'_> {
         {
             self.bind_list(select, order, node, &source.scope)?
         } else {
-            self.bind_grouped(select, order, node, &source.scope, group_by)?
+            let grouping = Grouping::new(self, &source.scope, group_by)?;
+            let lifetime = match grouping.is_unwindowed() {
+                true => self.hinted_lifetime(&source.scope, context),
+                false => None,
+            };
+            self.bind_grouped(select, order, node, &source.scope, grouping.kept_for(lifetime))?
         };
         match &select.distinct {
             None | Some(sql::Distinct::All) => Ok(ordered),
@@ -72,9 +77,8 @@ impl Binder<'_> {
         order: Option<&sql::OrderBy>,
         node: Node,
         scope: &Scope,
-        group_by: &[sql::Expr],
+        mut grouping: Grouping<'_>,
     ) -> Result<Ordered> {
-        let mut grouping = Grouping::new(self, scope, group_by)?;
         let mut columns = self.select_list(select, scope, &mut grouping)?;
         let visible = columns.len();
         let having = match &select.having {

@@ -34,6 +34,8 @@ pub struct JoinCondition {
     pub read_first: Option<Side>,
     /// True if the right side is looked up as it is by now.
     pub is_lookup: bool,
+    /// For how many milliseconds the rows of each side are kept, 0 for ever, where a hint says so.
+    pub state_ttl_ms: (Option<i64>, Option<i64>),
 }
 
 /// Two values that are equal in rows that are joined.
@@ -127,7 +129,8 @@ impl JoinCondition {
             }
         }
         let (bound, read_first, is_lookup) = (JoinBound::None, None, false);
-        JoinCondition { conjuncts, keys, bound, residual, read_first, is_lookup }
+        let state_ttl_ms = (None, None);
+        JoinCondition { conjuncts, keys, bound, residual, read_first, is_lookup, state_ttl_ms }
     }
 
     /// The same with a side that is to be read first, if any.
@@ -280,7 +283,8 @@ pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
         None => JoinCondition::of(all, &left.fields, &right.fields),
         side => JoinCondition::without_bound(all, &left.fields, &right.fields).reading_first(side),
     };
-    let again = JoinCondition { is_lookup: condition.is_lookup, ..again };
+    let (is_lookup, state_ttl_ms) = (condition.is_lookup, condition.state_ttl_ms);
+    let again = JoinCondition { is_lookup, state_ttl_ms, ..again };
     join(left, right, JoinKind::Inner, again)
 }
 
@@ -436,7 +440,11 @@ impl fmt::Display for JoinCondition {
             parts.push(format!("left {left} {word} right {right}"));
         }
         match self.bound {
-            JoinBound::None => {}
+            JoinBound::None => {
+                let (left, right) = self.state_ttl_ms;
+                parts.extend(left.map(|ms| format!("left kept for {ms} ms")));
+                parts.extend(right.map(|ms| format!("right kept for {ms} ms")));
+            }
             JoinBound::Build(side) => parts.push(format!("{side:?} side read first")),
             JoinBound::Lookup => parts.push("right side asked by key".to_owned()),
             JoinBound::Interval { left_time, right_time, lower_ms, upper_ms } => parts.push(

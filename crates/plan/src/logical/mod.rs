@@ -101,6 +101,8 @@ pub enum LogicalKind {
         keys: Vec<Expr>,
         /// What is computed; nothing for DISTINCT.
         aggregates: Vec<Aggregate>,
+        /// For how many milliseconds a key is kept, 0 for ever, where a hint says so.
+        state_ttl_ms: Option<i64>,
     },
     /// Rows of two inputs that belong together. Columns: the left ones, then the right ones unless it
     /// is a semi or anti join.
@@ -433,9 +435,10 @@ impl LogicalPlan {
                 let _ = write!(text, " by [{}]", join(keys));
                 let _ = write!(text, " compute [{}]", join(aggregates));
             }
-            LogicalKind::Aggregate { keys, aggregates, .. } => {
+            LogicalKind::Aggregate { keys, aggregates, state_ttl_ms, .. } => {
                 let _ = write!(text, "Aggregate by [{}]", join(keys));
                 let _ = write!(text, " compute [{}]", join(aggregates));
+                let _ = state_ttl_ms.map(|ms| write!(text, " kept for {ms} ms"));
             }
             LogicalKind::Join { kind, condition, .. } => {
                 let _ = write!(text, "{kind:?} join on {condition}");

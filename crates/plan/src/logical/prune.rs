@@ -88,9 +88,10 @@ pub(super) fn prune(
         LogicalKind::WindowAggregate { input, window, keys, aggregates } => {
             prune_aggregate(of(input), window, keys, aggregates, fields, demand)
         }
-        LogicalKind::Aggregate { input, keys, aggregates } => {
+        LogicalKind::Aggregate { input, keys, aggregates, state_ttl_ms } => {
             let (keys, aggregates, kept) = narrow(of(input), keys, aggregates, demand);
-            let kind = LogicalKind::Aggregate { input: of(input).node.clone(), keys, aggregates };
+            let (input, state_ttl_ms) = (of(input).node.clone(), *state_ttl_ms);
+            let kind = LogicalKind::Aggregate { input, keys, aggregates, state_ttl_ms };
             select(kind, fields, &kept)
         }
         LogicalKind::Join { left, right, kind, condition } => {
@@ -354,6 +355,7 @@ fn prune_join(
         residual: condition.residual.iter().map(|expr| expr.remap(&place)).collect(),
         read_first: condition.read_first,
         is_lookup: condition.is_lookup,
+        state_ttl_ms: condition.state_ttl_ms,
     };
     let (left, right) = (left.node.clone(), right.node.clone());
     let node = LogicalPlan::node(LogicalKind::Join { left, right, kind, condition }, kept);

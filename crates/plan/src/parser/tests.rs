@@ -455,11 +455,13 @@ fn named_arguments_are_given_once() {
 #[test]
 fn hints_are_passed_over_with_a_note() {
     let script = parse_script_with_notes(
-        "SELECT /*+ STATE_TTL('a' = '1d') */ a FROM t /*+ SHUFFLE_MERGE(t) */ /* plain */",
+        "SELECT /*+ SHUFFLE_MERGE(t) */ a FROM t /*+ SHUFFLE_MERGE(t) */ /* plain */",
     )
     .expect("parses");
     assert_eq!(script.notes.len(), 2);
-    assert_eq!((script.notes[1].span.line, script.notes[1].span.column), (1, 46));
+    assert_eq!((script.notes[1].span.line, script.notes[1].span.column), (1, 41));
+    let (message, help, ..) = refused("SELECT /*+ STATE_TTL('t' = 'soon') */ a FROM t");
+    assert!(message.contains("STATE_TTL") && help.contains("'1d'"), "{message} {help}");
     let (message, help, line, column) = refused("SELECT a\nFROM t /*+ OPTIONS('x'='y') */");
     assert!(message.contains("OPTIONS") && help.contains("a second time"), "{message} {help}");
     assert_eq!((line, column), (2, 8));

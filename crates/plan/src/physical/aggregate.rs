@@ -16,8 +16,8 @@ impl Lowering<'_> {
         &mut self,
         node: &Node,
         input: &Node,
-        keys: &[Expr],
-        aggregates: &[Aggregate],
+        (keys, aggregates): (&[Expr], &[Aggregate]),
+        state_ttl_ms: Option<i64>,
     ) -> Result<Edges> {
         let mut prepared = Prepared::default();
         let key_name = |i: usize| node.fields[i].name.as_str();
@@ -33,7 +33,7 @@ impl Lowering<'_> {
             calls,
             input: prepared.schema(),
             retracts: self.changes.has_updates(input),
-            state_ttl_ms: self.environment.state_ttl_ms,
+            state_ttl_ms: self.environment.lifetime_ms(state_ttl_ms),
             mini_batch: self.environment.mini_batch,
         })?);
         let edges = self.prepare_input(input, prepared)?;

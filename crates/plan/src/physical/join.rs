@@ -123,7 +123,10 @@ impl Lowering<'_> {
                 residual,
                 left_unique: false,
                 right_unique: false,
-                state_ttl_ms: (self.environment.state_ttl_ms, self.environment.state_ttl_ms),
+                state_ttl_ms: (
+                    self.environment.lifetime_ms(condition.state_ttl_ms.0),
+                    self.environment.lifetime_ms(condition.state_ttl_ms.1),
+                ),
             })?),
             JoinBound::Interval { left_time, right_time, lower_ms, upper_ms } => {
                 Arc::new(IntervalJoin::new(IntervalJoinSpec {

@@ -364,8 +364,8 @@ impl<'a> Lowering<'a> {
             LogicalKind::WindowAggregate { input, window, keys, aggregates } => {
                 self.lower_window(node, input, window, keys, aggregates)
             }
-            LogicalKind::Aggregate { input, keys, aggregates } => {
-                self.lower_aggregate(node, input, keys, aggregates)
+            LogicalKind::Aggregate { input, keys, aggregates, state_ttl_ms } => {
+                self.lower_aggregate(node, input, (keys, aggregates), *state_ttl_ms)
             }
             LogicalKind::SetOperation { left, right, intersects, all } => {
                 self.lower_set_operation(node, (left, right), (*intersects, *all))

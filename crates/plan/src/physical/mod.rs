@@ -175,6 +175,15 @@ pub struct StageDescription {
 }
 
 impl PlanEnvironment<'_> {
+    /// How long state lives where a hint says this, 0 being for ever; `None`: for ever.
+    pub(crate) fn lifetime_ms(&self, hinted: Option<i64>) -> Option<i64> {
+        match hinted.filter(|_| self.mode == RuntimeMode::Streaming) {
+            Some(0) => None,
+            Some(hinted) => Some(hinted),
+            None => self.state_ttl_ms,
+        }
+    }
+
     /// A table as its connector sees it, with all columns.
     pub fn request(&self, table: &ResolvedTable) -> TableRequest {
         self.places.request(table, self.parallelism.max(1))

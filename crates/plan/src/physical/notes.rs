@@ -12,9 +12,6 @@ use crate::logical::{JoinBound, LogicalKind, LogicalPlan, Node};
 
 /// Notes on the plan of these roots.
 pub(super) fn notes(roots: &[Node], environment: &PlanEnvironment<'_>) -> Vec<Error> {
-    if environment.state_ttl_ms.is_some() {
-        return Vec::new();
-    }
     let mut unbounded: HashSet<*const LogicalPlan> = HashSet::new();
     let mut notes = Vec::new();
     for node in post_order(roots) {
@@ -28,6 +25,12 @@ pub(super) fn notes(roots: &[Node], environment: &PlanEnvironment<'_>) -> Vec<Er
         unbounded.insert(Arc::as_ptr(&node));
         if let LogicalKind::Join { left, right, condition, .. } = &node.kind
             && condition.bound == JoinBound::None
+            && [(left, condition.state_ttl_ms.0), (right, condition.state_ttl_ms.1)]
+                .into_iter()
+                .any(|(input, hinted)| {
+                    unbounded.contains(&Arc::as_ptr(input))
+                        && environment.lifetime_ms(hinted).is_none()
+                })
         {
             notes.push(keeps_all_rows(left, right));
         }

@@ -366,16 +366,17 @@ fn rows_without_a_time_have_no_place_in_event_time() {
 
 #[test]
 fn a_join_that_keeps_everything_is_noted() {
-    let notes = |settings: &str, query: &str| {
+    let script = |settings: &str, query: &str| {
         let tables = ["a", "b"].map(|name| {
             format!(
                 "CREATE TABLE {name} (k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) \
                  WITH ('connector'='stream');\n"
             )
         });
-        let script = format!("{}{settings}SELECT a.k FROM {query}", tables.concat());
-        plan(&script).expect("it plans").notes
+        format!("{}{settings}SELECT a.k FROM {query}", tables.concat())
     };
+    let notes =
+        |settings: &str, query: &str| plan(&script(settings, query)).expect("it plans").notes;
     let noted = notes("", "a JOIN b ON a.k = b.k");
     assert_eq!(noted.len(), 1);
     assert!(noted[0].message().contains("the join of a and b keeps every row"), "{noted:?}");
@@ -384,4 +385,20 @@ fn a_join_that_keeps_everything_is_noted() {
     let bounded =
         notes("", "a JOIN b ON a.k = b.k AND a.ts BETWEEN b.ts AND b.ts + INTERVAL '1' HOUR");
     assert!(bounded.is_empty(), "{bounded:?}");
+    let hinted = |hint: &str, query: &str| {
+        let script =
+            script("", query).replace("SELECT", &format!("SELECT /*+ STATE_TTL({hint}) */"));
+        plan(&script)
+    };
+    let join = "a JOIN b ON a.k = b.k";
+    let both = hinted("'a' = '1d', 'b' = '12h'", join).expect("it plans");
+    assert!(both.notes.is_empty(), "{:?}", both.notes);
+    assert!(both.logical[0].inputs()[0].describe().contains("left kept for 86400000 ms"));
+    assert_eq!(hinted("'a' = '1d'", join).expect("it plans").notes.len(), 1, "b is kept");
+    let group = hinted("'a' = '1d'", "a GROUP BY k").expect("it plans");
+    assert!(group.logical[0].describe().contains("kept for 86400000 ms"), "{:?}", group.logical);
+    for (hint, query) in [("'c' = '1d'", join), ("'a' = '1d'", "a")] {
+        let error = hinted(hint, query).err().expect("nothing follows it");
+        assert!(error.message().contains("no join and no GROUP BY follows"), "{error:?}");
+    }
 }
