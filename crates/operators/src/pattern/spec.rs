@@ -141,6 +141,14 @@ impl PatternValue {
         }
     }
 
+    /// The argument, if it is an aggregate of one.
+    pub fn argument(&self) -> Option<&Expr> {
+        match self {
+            PatternValue::Aggregate { argument, .. } => argument.as_ref(),
+            PatternValue::Row { .. } | PatternValue::Time { .. } => None,
+        }
+    }
+
     /// The input columns that it reads.
     pub fn columns(&self) -> Vec<usize> {
         match self {
@@ -180,6 +188,12 @@ impl PatternValue {
 }
 
 impl Condition {
+    /// The expressions in it.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        std::iter::once(&self.predicate)
+            .chain(self.values.iter().filter_map(PatternValue::argument))
+    }
+
     /// The condition over the input columns, if it reads nothing but the row that is tested for the
     /// variable and cannot fail on others.
     pub(super) fn over_rows(&self, variable: usize) -> Option<Expr> {

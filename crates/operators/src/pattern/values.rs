@@ -21,7 +21,7 @@ use crate::join::bounded::chunks::RowRef;
 /// One value, for every run that was collected.
 enum Part {
     Row { variable: Option<usize>, end: End, offset: u32, column: usize, rows: Vec<RowRef> },
-    Aggregate(Aggregate),
+    Aggregate(Box<Aggregate>),
     Time { column_type: ColumnType, times: Vec<i64> },
 }
 
@@ -245,7 +245,7 @@ fn part(value: &PatternValue, input: &TableSchema) -> Result<Part> {
                 name: function.name(),
             };
             let data_type = argument.as_ref().map(|expr| &expr.column_type.data_type);
-            Part::Aggregate(Aggregate {
+            Part::Aggregate(Box::new(Aggregate {
                 variable: *variable,
                 argument: argument.as_ref().map(|expr| Argument::new(expr, input)),
                 states: call.accumulator(data_type)?,
@@ -255,7 +255,7 @@ fn part(value: &PatternValue, input: &TableSchema) -> Result<Part> {
                 held: Vec::new(),
                 stale: Vec::new(),
                 updates: 0,
-            })
+            }))
         }
         PatternValue::Time { column_type } => {
             Part::Time { column_type: column_type.clone(), times: Vec::new() }

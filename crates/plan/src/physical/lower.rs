@@ -12,6 +12,7 @@ use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
 use thalweg_operators::chain::{Chain, Step};
 use thalweg_operators::final_rows::FinalRows;
 use thalweg_operators::limit::Limit;
+use thalweg_operators::pattern::{Condition, PatternValue};
 use thalweg_operators::sort::SortLimit;
 
 use super::chain::{describe_steps, step_of};
@@ -600,6 +601,16 @@ fn expressions(node: &LogicalPlan) -> Box<dyn Iterator<Item = &Expr> + '_> {
         LogicalKind::WindowAggregate { keys, aggregates, .. }
         | LogicalKind::Aggregate { keys, aggregates, .. } => {
             Box::new(keys.iter().chain(aggregates.iter().flat_map(of_aggregate)))
+        }
+        LogicalKind::Join { left, condition, .. } => {
+            Box::new(condition.expressions(left.fields.len()).map(|(expr, _)| expr))
+        }
+        LogicalKind::Over { calls, .. } => {
+            Box::new(calls.iter().flat_map(|call| call.function.expressions()))
+        }
+        LogicalKind::Match { pattern, values, .. } => {
+            let conditions = pattern.conditions().flat_map(Condition::expressions);
+            Box::new(conditions.chain(values.iter().filter_map(PatternValue::argument)))
         }
         _ => Box::new(std::iter::empty()),
     }

@@ -334,6 +334,13 @@ fn what_the_clock_decides_is_refused_wherever_it_hides() {
     let windows = "SELECT COUNT(*) FILTER (WHERE RAND() < 0.5) \
         FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end";
     assert_eq!(place(windows), (3, 31));
+    let over = "SELECT SUM(RAND()) OVER (ORDER BY ts) FROM t";
+    assert_eq!(place(over), (3, 12));
+    let join = "SELECT a.n FROM t AS a JOIN t AS b ON a.n = b.n AND RAND() < 0.5";
+    assert_eq!(place(join), (3, 53));
+    let pattern = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES SUM(n) AS s \
+        PATTERN (A B) DEFINE A AS RAND() < 0.5)";
+    assert_eq!(place(pattern), (3, 93));
     let view = "CREATE VIEW v AS SELECT UUID() AS id FROM t;\nSELECT id FROM v";
     assert_eq!(place(view), (3, 25), "a view, where it is declared");
     let skew = "SET 'watermark.max-future-skew' = '1 h';\nSELECT n FROM t";
