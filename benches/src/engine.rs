@@ -11,10 +11,11 @@ use thalweg::{DataType, Report, Result, RowKind, RunOptions, Sink};
 use thalweg_core::OrderContract;
 use thalweg_expr::{Expr, Scalar, Session, build};
 
-use crate::data::{bid_schema, sorted_schema, text_schema};
+use crate::data::{bid_schema, sorted_schema};
 use crate::latency::{self, AgeSink, Latencies, Schedule};
 use crate::source::Replay;
-use crate::words::{split, word_schema};
+use thalweg_workloads::streambox::wordcount;
+use thalweg_workloads::streambox::words::{split, word_schema};
 
 /// Adds up a column of the results.
 #[derive(Clone, Default)]
@@ -99,7 +100,7 @@ pub fn wordcount(input: &Input, how: How) -> Result<(Report, Totals)> {
     let (pipeline, totals) = (Pipeline::new(), Totals::default());
     let words = word_schema().arrow();
     pipeline
-        .read("text", input.source(), text_schema())
+        .read("text", input.source(), wordcount::schema())
         .watermark("ts", 1)?
         .flat_map("split", word_schema(), move |batch| split(batch, &words))
         .window(Window::sliding(30_000, 1000), "ts")?
@@ -170,7 +171,7 @@ pub fn paced(
         Paced::Wordcount => {
             let words = word_schema().arrow();
             let counts = pipeline
-                .read("text", source, text_schema())
+                .read("text", source, wordcount::schema())
                 .watermark("ts", 1)?
                 .flat_map("split", word_schema(), move |batch| split(batch, &words))
                 .window(Window::sliding(30_000, 1000), "ts")?

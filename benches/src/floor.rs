@@ -6,7 +6,7 @@ use arrow_array::types::Int64Type;
 use hashbrown::HashTable;
 use thalweg_core::shim::mix64;
 
-use crate::words::{for_each_word, short_view};
+use thalweg_workloads::streambox::words::{for_each_word, short_view};
 
 /// Splits and counts in one pass with a table of its own, one table for all: the least that a word
 /// count can do, without windows. Returns (words, checksum of the counts).

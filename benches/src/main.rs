@@ -15,7 +15,6 @@ mod floor;
 mod latency;
 mod nexmark;
 mod source;
-mod words;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -106,7 +105,7 @@ fn main() {
 fn latency_at_half_load(settings: &Settings) {
     const LASTS: Duration = Duration::from_secs(20);
     let texts = (1_000_000.0 * settings.scale) as usize;
-    let text = Arc::new(data::text_records(texts, 16_384, 7));
+    let text = Arc::new(data::text_records(texts, 7));
     let bids = (5_000_000.0 * settings.scale) as usize;
     let bid_batches = Arc::new(data::bids(bids, 65_536, 10_000));
     let text = Input { batches: text, period_ms: texts as i64 / 1000, laps: 3 };
@@ -216,7 +215,7 @@ fn engine_run(run: thalweg::Result<(thalweg::Report, engine::Totals)>) -> (u64, 
 fn wordcount(settings: &Settings) {
     // 2.7 million records of 100 bytes: 270 MB.
     let records = (2_700_000.0 * settings.scale) as usize;
-    let batches = Arc::new(data::text_records(records, 16_384, 7));
+    let batches = Arc::new(data::text_records(records, 7));
     let input = Input { batches, period_ms: records as i64 / 1000, laps: 3 };
     let words = floor::wordcount(&input.batches, input.laps).0;
     let run = |how: How| {

@@ -222,7 +222,7 @@ fn a_registered_source_is_held_to_the_declaration() {
     assert!(text.contains("levels") && text.contains("Int32"), "{text}");
     let (kind, text, _) = refused(vec![None], "level BIGINT NOT NULL", "sensor");
     assert_eq!(kind, ErrorKind::Data);
-    assert!(text.contains("null"), "{text}");
+    assert!(text.contains("'level', which is NOT NULL"), "{text}");
     let (kind, text, help) = refused(vec![Some(9)], "level BIGINT", "senzor");
     assert_eq!(kind, ErrorKind::Plan);
     assert!(text.contains("senzor") && help.contains("sensor"), "{text} {help}");

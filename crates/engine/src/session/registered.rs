@@ -12,11 +12,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
 use thalweg_connectors::options::{Known, Options, near_miss};
 use thalweg_core::connector::{TableRequest, Waker};
-use thalweg_core::{Error, Result, Source, SourceBatch, SourcePoll};
+use thalweg_core::{Error, Result, Source, SourceBatch, SourcePoll, TableSchema};
 
 /// Makes a source for each job.
 pub(super) type SourceMaker = Arc<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
@@ -70,6 +70,7 @@ impl RegisteredSources {
 pub(super) struct CheckedSource {
     inner: Box<dyn Source>,
     table: String,
+    schema: TableSchema,
     declared: SchemaRef,
     projection: Option<Vec<usize>>,
 }
@@ -80,19 +81,27 @@ impl CheckedSource {
         CheckedSource {
             inner,
             table: request.table.clone(),
+            schema: request.schema.clone(),
             declared: request.schema.arrow(),
             projection: request.projection.clone(),
         }
     }
 
     fn checked(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let columns = batch.columns().to_vec();
-        // Checks number, types, and NULLs where there must be none.
-        let batch = RecordBatch::try_new(self.declared.clone(), columns).map_err(|error| {
+        let wrong = |what: String| {
             let table = &self.table;
-            Error::data(format!("table {table}: what its registered source gives differs: {error}"))
+            Error::data(format!("table {table}: what its registered source gives differs: {what}"))
                 .hint("its batches must have the columns that CREATE TABLE declares")
-        })?;
+        };
+        let columns = batch.columns().to_vec();
+        // Compares number and types.
+        let batch = RecordBatch::try_new(self.declared.clone(), columns);
+        let batch = batch.map_err(|error| wrong(error.to_string()))?;
+        for (array, column) in batch.columns().iter().zip(&self.schema.columns) {
+            if !column.column_type.nullable && array.null_count() > 0 {
+                return Err(wrong(format!("NULL in column '{}', which is NOT NULL", column.name)));
+            }
+        }
         Ok(match &self.projection {
             Some(columns) => batch.project(columns)?,
             None => batch,

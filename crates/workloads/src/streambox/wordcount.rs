@@ -30,10 +30,14 @@ impl Settings {
     }
 }
 
+/// The columns of a record.
+pub fn schema() -> TableSchema {
+    TableSchema::new(vec![time_column(), Column::new("text", DataType::STRING.not_null())])
+}
+
 /// The records: `ts`, `text`.
 pub fn table(settings: &Settings) -> Table {
-    let text = Column::new("text", DataType::STRING.not_null());
-    let schema = TableSchema::new(vec![time_column(), text]);
+    let schema = schema();
     let vocabulary = Vocabulary::new(settings.seed, 50_000);
     let (seed, record_bytes) = (settings.seed, RECORD_BYTES);
     let text = RecordText { vocabulary: &vocabulary, seed, record_bytes, planted: &[] };

@@ -40,6 +40,9 @@ struct Bucket {
 
 const HEADS_MIN: usize = 16;
 
+/// So many entries of a chain are read ahead for many rows at once. Few chains are longer.
+const STEPS_AHEAD: usize = 3;
+
 #[inline]
 fn tag(hash: u64) -> u64 {
     // Keys of one partition agree in the highest bits, and the lowest choose the chain.
@@ -89,21 +92,24 @@ impl Bucket {
         }
     }
 
-    /// Writes down where the chain of each hash begins, or 0 where no row in it has that hash.
+    /// Writes down for each hash where its chain is to be followed from, or 0 where no row in it has that
+    /// hash: the first entry with it, or one soon before.
     ///
-    /// Two passes without branches: the reads of one pass do not wait for one another, so that the
-    /// processor waits for memory once for many rows.
+    /// Passes without branches: the reads of one pass do not wait for one another, so that the processor
+    /// waits for memory once for many rows.
     fn begin(&self, hashes: &[u64], firsts: &mut [u32]) {
         let mask = self.heads.len() - 1;
         for (first, &hash) in firsts.iter_mut().zip(hashes) {
             let head = self.heads[hash as usize & mask];
             *first = if head & tag(hash) == 0 { 0 } else { head as u32 };
         }
-        for (first, &hash) in firsts.iter_mut().zip(hashes) {
-            // No bucket is empty: where there is no chain any entry will do.
-            let entry = &self.entries[first.saturating_sub(1) as usize];
-            let is_other = (entry.hash != hash) & (entry.next == 0);
-            *first = if is_other { 0 } else { *first };
+        for _ in 0..STEPS_AHEAD {
+            for (first, &hash) in firsts.iter_mut().zip(hashes) {
+                // No bucket is empty: where there is no chain any entry will do.
+                let entry = &self.entries[first.saturating_sub(1) as usize];
+                let next = if entry.hash == hash { *first } else { entry.next };
+                *first = if *first == 0 { 0 } else { next };
+            }
         }
     }
 
@@ -160,6 +166,15 @@ impl Timeline {
     /// No rows, in buckets of 2 to this power milliseconds.
     pub(super) fn new(shift: u32) -> Self {
         Timeline { shift, buckets: Vec::new(), spare: None, expected: 0, last: 0 }
+    }
+
+    /// Reads where rows with these hashes will be added, if they fall into the bucket of the last one. One
+    /// read does not wait for the other, as they would where each row is added by itself.
+    pub(super) fn warm(&self, hashes: &[u64]) {
+        let Some((_, bucket)) = self.buckets.get(self.last) else { return };
+        let mask = bucket.heads.len() - 1;
+        let read = hashes.iter().fold(0, |read, &hash| read | bucket.heads[hash as usize & mask]);
+        std::hint::black_box(read);
     }
 
     /// Adds a row that came behind all others. `reach` is the lowest time that a partner of it may

@@ -214,6 +214,9 @@ impl IntervalPartition {
         let kept = self.kept(side);
         let mut holds = 0;
         for place in from..to {
+            if (place - from).is_multiple_of(BLOCK_ROWS) {
+                kept.timeline.warm(&arrived.hashes[place..to.min(place + BLOCK_ROWS)]);
+            }
             let (time, before) = (arrived.times[place], arrived.before(place));
             if bounds.is_late(side, time, before) {
                 continue;
