@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom miri sanitize sweep workloads fuzz examples clean-outputs
+.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom miri sanitize sweep workloads nexmark-check fuzz examples clean-outputs
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -21,6 +21,7 @@ help:
 	@echo "make sanitize  the same under the thread and address sanitizers (needs nightly and rust-src)"
 	@echo "make sweep     the ordered contracts with 50 seeds per case"
 	@echo "make workloads the papers' workloads (TPCx-BB queries, Linear Road, Viper, StreamBox), checked"
+	@echo "make nexmark-check  the queries of NEXMark over a million events, compared with DuckDB"
 	@echo "make fuzz      the fuzz targets, FUZZ_SECONDS=60 each (needs nightly and cargo-fuzz)"
 	@echo "make examples  the flights job, on the release build"
 
@@ -103,6 +104,11 @@ sweep:
 	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test ordered --test rows
 	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test golden -- ordered
 	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg-workloads --tests
+
+# One after the other: some results have a gigabyte.
+nexmark-check: venv
+	THALWEG_PYTHON=$(abspath $(VENV_PYTHON)) $(CARGO) test --release --locked --package thalweg --test nexmark_queries -- \
+		--ignored million --test-threads 1 --nocapture
 
 # Each checks its results against its oracle and prints what it measured; see benches/RESULTS.md.
 workloads:

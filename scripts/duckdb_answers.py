@@ -38,8 +38,9 @@ def main():
     for name, query in zip(parts[1::2], parts[2::2]):
         with open(folder / f"{name}.answer", "w", encoding="utf-8") as answer:
             writer = csv.writer(answer, lineterminator="\n")
-            for row in connection.execute(query).fetchall():
-                writer.writerow([text(value) for value in row])
+            cursor = connection.execute(query)
+            while rows := cursor.fetchmany(10_000):
+                writer.writerows([text(value) for value in row] for row in rows)
 
 
 if __name__ == "__main__":

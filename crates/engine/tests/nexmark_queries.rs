@@ -1,11 +1,19 @@
-//! The queries of NEXMark (`benches/nexmark`) give what is published of them, and what a batch query gives.
+//! The queries of NEXMark (`benches/nexmark`) give what is published of them, what a batch query gives, and in the ordered
+//! contracts the same bytes by any number of workers.
 //!
-//! `batch::qN` runs query N of `beam` in batch mode. `beam::qN` runs query N over 100,000 events of Apache Beam. Counts and sums of what is left of its
-//! changes are compared with values that were found without an engine, and all of it with DuckDB's
-//! answer over the same events. `arrival::qN` runs it in contract `arrival` over 5,000 events that come out of order around
-//! a midnight, by one worker and by four: where the query reads one table, the bytes must be the same; where it reads several,
-//! whose rows meet by chance, what is left must be. DuckDB comes through `THALWEG_PYTHON` (`make test`
-//! sees to that); without it that comparison is skipped, and says so.
+//! | test | events | contract | workers | compared with |
+//! |---|---|---|---|---|
+//! | `beam::qN` | 100,000 of Apache Beam | `epoch` | 2 | counts and sums that were found without an engine; DuckDB |
+//! | `batch::qN` | the same, in batch mode | `epoch` | 2 | the same |
+//! | `epoch::qN` | 5,000 out of order around a midnight | `epoch` | 1, 2, 4 | DuckDB |
+//! | `arrival::qN` | the same | `arrival` | 1, 2, 4 | each other's bytes; DuckDB |
+//! | `event_time::qN` | the same, sorted by the source | `event_time` | 1, 2, 4 | each other's bytes; DuckDB |
+//! | `million::qN` | 1,000,000 out of order | `epoch`, `event_time` | 2 | DuckDB |
+//!
+//! What is left when all changes of a result were applied is compared with DuckDB's answer over the same events. Where a
+//! query reads several tables their rows meet by chance in `arrival`: there the run with four workers is recorded, and the
+//! others replay it. DuckDB comes through `THALWEG_PYTHON` (`make test` sees to that); without it that comparison is skipped,
+//! and says so. `million` is for `make nexmark-check`.
 //!
 //! Query 10 writes files, one folder for each minute, which are compared with what query 0 gives. Query 12 goes
 //! by the clock; it counts every bid once.
@@ -20,18 +28,31 @@ use std::sync::OnceLock;
 struct Events {
     name: &'static str,
     options: &'static str,
-    order: &'static str,
 }
 
-const BEAM: Events =
-    Events { name: "beam", options: "'preset' = 'beam', 'events' = '100000'", order: "epoch" };
+const BEAM: Events = Events { name: "beam", options: "'preset' = 'beam', 'events' = '100000'" };
 /// No two events have the same time, and none is late: a group is a second, the watermark waits for four.
 const DISORDERED: Events = Events {
     name: "disordered",
     options: "'events' = '5000', 'event-time-rate' = '100', 'out-of-order-group' = '100', \
               'base-time' = '2015-07-15 23:59:30'",
-    order: "arrival",
 };
+const MILLION: Events =
+    Events { name: "million", options: "'events' = '1000000', 'out-of-order-group' = '100'" };
+
+/// A contract about order, and what its tables need.
+#[derive(Clone, Copy)]
+struct Contract {
+    order: &'static str,
+    table_options: &'static str,
+}
+
+const EPOCH: Contract = Contract { order: "epoch", table_options: "" };
+const ARRIVAL: Contract = Contract { order: "arrival", table_options: "" };
+const EVENT_TIME: Contract =
+    Contract { order: "event_time", table_options: ", 'source.sort-within' = '4 s'" };
+
+const WORKERS: [&str; 3] = ["1", "2", "4"];
 
 /// What is known of the result over [`BEAM`]: its rows, and the sum of a column.
 struct Known {
@@ -70,9 +91,13 @@ const KNOWN: [Known; 17] = [
     known("q23", 147_405),
 ];
 
-/// Queries whose result over [`BEAM`] is not compared with DuckDB's: several auctions of a seller close in the same
-/// millisecond, and nothing says which one goes first.
-const TIES_OVER_BEAM: [&str; 1] = ["q6"];
+/// The greatest value of a column over [`BEAM`].
+const KNOWN_GREATEST: [(&str, &str, i128); 2] =
+    [("q11", "bid_count", 3_499), ("q17", "total_bids", 1_565)];
+
+/// Queries whose result is not compared with DuckDB's where events come every tenth of a millisecond: several auctions of
+/// a seller close in the same one, and nothing says which goes first.
+const TIES: [&str; 1] = ["q6"];
 
 /// Queries that read several tables.
 const SEVERAL_TABLES: [&str; 8] = ["q3", "q4", "q6", "q8", "q9", "q13", "q20", "q23"];
@@ -99,11 +124,36 @@ macro_rules! queries {
                 }
             )*
         }
+        mod epoch {
+            $(
+                #[test]
+                fn $name() {
+                    crate::check_epoch(stringify!($name));
+                }
+            )*
+        }
         mod arrival {
             $(
                 #[test]
                 fn $name() {
                     crate::check_arrival(stringify!($name));
+                }
+            )*
+        }
+        mod event_time {
+            $(
+                #[test]
+                fn $name() {
+                    crate::check_event_time(stringify!($name));
+                }
+            )*
+        }
+        mod million {
+            $(
+                #[test]
+                #[ignore = "a million events; `make nexmark-check` runs it"]
+                fn $name() {
+                    crate::check_million(stringify!($name));
                 }
             )*
         }
@@ -130,7 +180,7 @@ fn every_query_is_tested() {
 #[test]
 fn q12_counts_every_bid_once() {
     for workers in ["1", "3"] {
-        let stdout = successful("q12", run("q12", &BEAM, workers));
+        let stdout = successful("q12", run("q12", &BEAM, EPOCH, workers, &[]));
         let left = Left::of("q12", &stdout);
         assert_eq!(left.sum("bid_count"), 92_000, "with {workers} workers");
         let seconds = |time: &str| time[17..19].parse::<u32>().expect("seconds");
@@ -151,15 +201,14 @@ fn q12_counts_every_bid_once() {
 
 #[test]
 fn q10_writes_each_bid_into_the_folder_of_its_minute() {
-    for events in [&BEAM, &DISORDERED] {
-        let folder =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nexmark-q10-{}", events.name));
+    for (events, contract) in [(&BEAM, EPOCH), (&DISORDERED, ARRIVAL), (&DISORDERED, EVENT_TIME)] {
+        let name = format!("nexmark-q10-{}-{}", events.name, contract.order);
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a temporary folder");
         let script = folder.join("q10.sql");
         fs::copy(queries_folder().join("q10.sql"), &script).expect("the query");
-        let order = format!("pipeline.order={}", events.order);
-        successful("q10", thalweg(&script, events, &["--workers", "2", "--set", &order]));
+        successful("q10", thalweg(&script, events, contract, &["--workers", "2"]));
         let mut written: HashMap<String, Vec<String>> = HashMap::new();
         for day in fs::read_dir(folder.join("q10")).expect("days").flatten() {
             for minute in fs::read_dir(day.path()).expect("minutes").flatten() {
@@ -175,14 +224,15 @@ fn q10_writes_each_bid_into_the_folder_of_its_minute() {
             }
         }
         let mut expected: HashMap<String, Vec<String>> = HashMap::new();
-        for row in successful("q0", run("q0", events, "1")).lines().skip(1) {
+        for row in successful("q0", run("q0", events, contract, "1", &[])).lines().skip(1) {
             let time = row.split(',').nth(3).expect("a time");
             let folder = format!("dt={}/hm={}%3A{}", &time[..10], &time[11..13], &time[14..16]);
             expected.entry(folder).or_default().push(row.to_owned());
         }
         written.values_mut().chain(expected.values_mut()).for_each(|rows| rows.sort_unstable());
         assert!(expected.values().map(Vec::len).sum::<usize>() > 4_000);
-        assert!(written == expected, "q10 over {}: {:?}", events.name, written.keys());
+        let setup = format!("{} in {}", events.name, contract.order);
+        assert!(written == expected, "q10 over {setup}: {:?}", written.keys());
         if events.name == "disordered" {
             assert_eq!(written.len(), 2, "around midnight");
         }
@@ -191,23 +241,22 @@ fn q10_writes_each_bid_into_the_folder_of_its_minute() {
 
 #[test]
 fn q12_is_refused_where_a_sequence_is_promised_unless_it_is_admitted() {
-    let refused = run("q12", &DISORDERED, "2");
-    let message = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{message}");
-    assert!(
-        message.contains("PROCTIME") && message.contains("allow-nondeterministic"),
-        "{message}"
-    );
-    let options = ["--set", "pipeline.order=arrival", "--workers", "3"];
-    let admitted = ["--set", "pipeline.order.allow-nondeterministic=true"];
-    let options: Vec<&str> = options.into_iter().chain(admitted).collect();
-    let output = thalweg(&queries_folder().join("q12.sql"), &DISORDERED, &options);
-    let stdout = successful("q12", output);
-    assert_eq!(Left::of("q12", &stdout).sum("bid_count"), 4_600);
+    for contract in [ARRIVAL, EVENT_TIME] {
+        let refused = run("q12", &DISORDERED, contract, "2", &[]);
+        let message = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{message}");
+        assert!(
+            message.contains("PROCTIME") && message.contains("allow-nondeterministic"),
+            "{message}"
+        );
+        let admitted = ["--set", "pipeline.order.allow-nondeterministic=true"];
+        let stdout = successful("q12", run("q12", &DISORDERED, contract, "3", &admitted));
+        assert_eq!(Left::of("q12", &stdout).sum("bid_count"), 4_600);
+    }
 }
 
 fn check_beam(query: &str) {
-    check_known(query, &successful(query, run(query, &BEAM, "2")));
+    check_known(query, &successful(query, run(query, &BEAM, EPOCH, "2", &[])));
 }
 
 /// In batch mode the result itself is what is left of the changes of streaming.
@@ -217,7 +266,7 @@ fn check_batch(query: &str) {
     let folder = side_input().parent().expect("a folder").to_str().expect("UTF-8");
     let mode = "execution.runtime-mode=batch";
     let options = ["--workers", "2", "--set", mode, "--param", &side, "--allow-path", folder];
-    let stdout = successful(query, thalweg(&file, &BEAM, &options));
+    let stdout = successful(query, thalweg(&file, &BEAM, EPOCH, &options));
     assert!(!stdout.starts_with("op,"), "{query} gives changes");
     check_known(query, &stdout);
 }
@@ -230,21 +279,65 @@ fn check_known(query: &str, stdout: &str) {
             assert_eq!(left.sum(column), sum, "{query}: sum of {column}");
         }
     }
-    if !TIES_OVER_BEAM.contains(&query) {
+    for (_, column, greatest) in KNOWN_GREATEST.iter().filter(|known| known.0 == query) {
+        assert_eq!(left.values(column).max(), Some(*greatest), "{query}: greatest {column}");
+    }
+    if !TIES.contains(&query) {
         left.compare(query, &BEAM, answers_over_beam());
     }
 }
 
+fn check_epoch(query: &str) {
+    for workers in WORKERS {
+        compare_left(query, &successful(query, run(query, &DISORDERED, EPOCH, workers, &[])));
+    }
+}
+
+/// Where several tables meet by chance, four workers write down how they met, and the others do it again.
 fn check_arrival(query: &str) {
-    let [one, four] = ["1", "4"].map(|workers| successful(query, run(query, &DISORDERED, workers)));
-    if !SEVERAL_TABLES.contains(&query) {
-        assert!(one == four, "{query}: four workers write other bytes than one");
-    }
-    for stdout in [one, four] {
+    let is_recorded = SEVERAL_TABLES.contains(&query);
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nexmark-{query}.met"));
+    let file = file.to_str().expect("UTF-8");
+    let bytes = WORKERS.iter().rev().map(|workers| {
+        let flag = if *workers == "4" { "--record" } else { "--replay" };
+        let options = if is_recorded { vec![flag, file] } else { vec![] };
+        successful(query, run(query, &DISORDERED, ARRIVAL, workers, &options))
+    });
+    check_same_bytes(query, &bytes.collect::<Vec<_>>());
+}
+
+fn check_event_time(query: &str) {
+    let bytes =
+        WORKERS.map(|workers| successful(query, run(query, &DISORDERED, EVENT_TIME, workers, &[])));
+    check_same_bytes(query, &bytes);
+}
+
+fn check_same_bytes(query: &str, runs: &[String]) {
+    let is_same = runs.iter().all(|stdout| *stdout == runs[0]);
+    assert!(is_same, "{query}: some numbers of workers write other bytes");
+    compare_left(query, &runs[0]);
+}
+
+fn compare_left(query: &str, stdout: &str) {
+    let left = Left::of(query, stdout);
+    assert!(!left.rows.is_empty(), "{query} has no result, which proves nothing");
+    left.compare(query, &DISORDERED, answers_over_disordered());
+}
+
+fn check_million(query: &str) {
+    let answers = answers_over_a_million();
+    assert!(answers.is_some(), "a million events are only for the comparison with DuckDB");
+    let mut counts = Vec::new();
+    for contract in [EPOCH, EVENT_TIME] {
+        let stdout = successful(query, run(query, &MILLION, contract, "2", &[]));
         let left = Left::of(query, &stdout);
-        assert!(!left.rows.is_empty(), "{query} has no result, which proves nothing");
-        left.compare(query, &DISORDERED, answers_over_disordered());
+        if !TIES.contains(&query) {
+            left.compare(query, &MILLION, answers);
+        }
+        counts.push(left.rows.len());
     }
+    println!("{query}: {} rows are left", counts[0]);
+    assert_eq!(counts[0], counts[1], "{query}");
 }
 
 /// What is left when all changes of a result were applied, sorted.
@@ -280,12 +373,16 @@ impl<'a> Left<'a> {
 
     /// The sum of a column, decimals without their points.
     fn sum(&self, column: &str) -> i128 {
+        self.values(column).sum()
+    }
+
+    /// The values of a column, decimals without their points.
+    fn values(&self, column: &str) -> impl Iterator<Item = i128> {
         let at = self.columns.iter().position(|name| *name == column).expect("the column");
-        let value = |row: &&str| {
+        self.rows.iter().map(move |row| {
             let text = row.split(',').nth(at).expect("a value").replace('.', "");
             text.parse::<i128>().expect("a number")
-        };
-        self.rows.iter().map(value).sum()
+        })
     }
 
     /// Compares with DuckDB's answer, if there is one.
@@ -316,6 +413,11 @@ fn answers_over_disordered() -> Option<&'static Path> {
     FOLDER.get_or_init(|| answers(&DISORDERED)).as_deref()
 }
 
+fn answers_over_a_million() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER.get_or_init(|| answers(&MILLION)).as_deref()
+}
+
 /// A folder with DuckDB's answers over these events; the engine writes the events down for it.
 fn answers(events: &Events) -> Option<PathBuf> {
     let Some(python) = std::env::var_os("THALWEG_PYTHON") else {
@@ -327,7 +429,7 @@ fn answers(events: &Events) -> Option<PathBuf> {
     let file = folder.join("export.sql");
     fs::write(&file, export_script()).expect("the script");
     // In the order of arrival, so that the position of a row tells when it came.
-    let output = thalweg(&file, events, &["--set", "pipeline.order=arrival"]);
+    let output = thalweg(&file, events, ARRIVAL, &[]);
     successful("the export", output);
     let output = Command::new(python)
         .arg(repository().join("scripts/duckdb_answers.py"))
@@ -356,30 +458,22 @@ fn export_script() -> String {
     script
 }
 
-fn run(query: &str, events: &Events, workers: &str) -> Output {
-    let order = format!("pipeline.order={}", events.order);
+fn run(query: &str, events: &Events, contract: Contract, workers: &str, more: &[&str]) -> Output {
     let side = format!("side_input={}", side_input().display());
     let folder = side_input().parent().expect("a folder").to_str().expect("UTF-8");
-    let options = [
-        "--workers",
-        workers,
-        "--set",
-        &order,
-        "--set",
-        "late.data=fail",
-        "--param",
-        &side,
-        "--allow-path",
-        folder,
-    ];
     // Without windows there is nothing that could be late, and the option is refused nowhere.
-    thalweg(&queries_folder().join(format!("{query}.sql")), events, &options)
+    let late = ["--set", "late.data=fail"];
+    let mut options = vec!["--workers", workers, "--param", &side, "--allow-path", folder];
+    options.extend(late.iter().chain(more));
+    thalweg(&queries_folder().join(format!("{query}.sql")), events, contract, &options)
 }
 
-fn thalweg(file: &Path, events: &Events, options: &[&str]) -> Output {
+fn thalweg(file: &Path, events: &Events, contract: Contract, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(["run", "--quiet", "--format", "csv", "--null", "\\N"]).args(options);
-    command.args(["--param", &format!("events={}", events.options)]).arg(file);
+    command.args(["--set", &format!("pipeline.order={}", contract.order)]);
+    let tables = format!("events={}{}", events.options, contract.table_options);
+    command.args(["--param", &tables]).arg(file);
     command.stdin(Stdio::null()).output().expect("running thalweg")
 }
 

@@ -14,6 +14,7 @@ use thalweg_operators::aggregate::UserAggregate;
 
 use crate::ast::{Insert, Name, Query, Statement, StatementKind};
 use crate::bind::functions::AGGREGATES;
+use crate::bind::insert::check_result;
 use crate::bind::{Binder, UserAggregates};
 use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
 use crate::explain::graphviz::graphviz;
@@ -206,6 +207,7 @@ impl Planner {
             .map_err(|e| e.at(query.span))?
             .has_updates(&node);
         let sink = make_sink(&ResultTable { schema: node.schema(), has_updates })?;
+        let node = check_result(node);
         let output = Output { node, target: Target::Given(sink), span: query.span };
         physical::lower(vec![output], &environment).map_err(|e| e.at(query.span))
     }

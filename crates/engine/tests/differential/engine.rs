@@ -1,4 +1,4 @@
-//! Runs a query through [`thalweg::session`] and takes what is left of its changes.
+//! Runs a query through [`thalweg::session`], by a file or at once, and takes what is left of its changes.
 //!
 //! Every step of the changelog is checked: nothing may be taken back that is not there, and a result
 //! whose rows are said to stay has insertions only.
@@ -27,6 +27,17 @@ pub struct Configuration {
     pub bundle_rows_max: usize,
     /// Whether aggregates send one update per key and bundle.
     pub mini_batch: bool,
+    /// Whether final results are asked for.
+    pub is_batch: bool,
+    /// The format of a file that the changes are written to, and read back from.
+    pub file: Option<&'static str>,
+}
+
+impl Configuration {
+    /// A contract, workers and the largest bundle, and nothing else.
+    pub fn new(order: &'static str, workers: usize, bundle_rows_max: usize) -> Self {
+        Self { order, workers, bundle_rows_max, mini_batch: false, is_batch: false, file: None }
+    }
 }
 
 /// What a query gave.
@@ -38,10 +49,44 @@ pub struct Outcome {
     pub has_updates: bool,
 }
 
-/// Runs a script in a folder; the changes of its SELECT.
-pub fn run(folder: &Path, script: &str, configuration: &Configuration) -> Result<Outcome> {
+/// Declares tables in a folder and runs a query over them; the changes of the query.
+pub fn run(
+    folder: &Path,
+    declarations: &str,
+    query: &str,
+    configuration: &Configuration,
+) -> Result<Outcome> {
+    let mut session = session(folder, configuration)?;
+    let mut result = SelectResult::default();
+    match configuration.file {
+        None => session.run_script(&format!("{declarations}{query};"), &mut result)?,
+        Some(format) => {
+            session.execute(declarations)?;
+            let columns = session.result_schema(query)?.columns;
+            let columns = columns.iter().map(|c| format!("{} {}", c.name, c.column_type));
+            let columns = columns.collect::<Vec<_>>().join(", ");
+            session.execute(&format!(
+                "CREATE TABLE changes ({columns}) WITH ('connector' = 'filesystem', 'changelog' = 'op',
+                   'path' = 'changes.{format}', {});
+                 INSERT INTO changes {query};",
+                options_of(format)
+            ))?;
+            session.run_script("SELECT * FROM changes", &mut result)?
+        }
+    };
+    Ok(result.outcome())
+}
+
+/// NULL and the empty text differ in a file.
+fn options_of(format: &str) -> String {
+    let null = if format == "csv" { ", 'csv.null-literal' = 'NULL'" } else { "" };
+    format!("'format' = '{format}'{null}")
+}
+
+fn session(folder: &Path, configuration: &Configuration) -> Result<Session> {
     let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let options = SessionOptions {
+    let mode = if configuration.is_batch { "batch" } else { "streaming" };
+    Session::new(SessionOptions {
         base_dir: folder.to_path_buf(),
         allowed_roots: vec![folder.to_path_buf()],
         workers: Some(configuration.workers),
@@ -50,13 +95,11 @@ pub fn run(folder: &Path, script: &str, configuration: &Configuration) -> Result
             set("pipeline.order", configuration.order),
             set("pipeline.bundle-rows-max", &configuration.bundle_rows_max.to_string()),
             set("table.exec.mini-batch.enabled", &configuration.mini_batch.to_string()),
+            set("execution.runtime-mode", mode),
             set("late.data", "fail"),
         ],
         ..SessionOptions::default()
-    };
-    let mut result = SelectResult::default();
-    Session::new(options)?.run_script(script, &mut result)?;
-    Ok(result.outcome())
+    })
 }
 
 /// What is left when all changes are done: rows in order, each as often as it is there.

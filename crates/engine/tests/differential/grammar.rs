@@ -52,6 +52,8 @@ pub struct Grammar<'a> {
     pub views: Vec<Sql>,
     /// How many times a table is read: with more than one the sequence is one of timing.
     pub tables_read: usize,
+    /// Whether the query must mean the same in batch mode, where an aggregate of nothing has a row.
+    pub is_for_batches: bool,
 }
 
 impl Grammar<'_> {
@@ -60,7 +62,7 @@ impl Grammar<'_> {
         if depth == 0 {
             return self.table();
         }
-        match self.dice.below(22) {
+        match self.dice.below(23) {
             0 | 1 => self.projection(depth),
             2..=4 => self.group(depth),
             5 => self.distinct(depth),
@@ -74,6 +76,7 @@ impl Grammar<'_> {
             18 => self.over(),
             19 => self.interval_join(depth),
             20 => self.deduplication(),
+            21 => self.asof_join(),
             _ => self.window_join(depth),
         }
     }
@@ -151,7 +154,9 @@ impl Grammar<'_> {
         let (list, kinds) = self.keys_and_aggregates(&keys, &scope);
         let mut sql = sql!("SELECT ", &list, " FROM ", &input.aliased("q"), &filter);
         // Of no rows the empty set of keys would have a row there.
-        let has_rows = Sql::two("", " HAVING COUNT(*) > 0");
+        let has_rows = " HAVING COUNT(*) > 0";
+        let ours = if self.is_for_batches { has_rows } else { "" };
+        let has_rows = Sql::two(ours, has_rows);
         let names: Vec<Sql> = keys.into_iter().map(|(key, _)| key).collect();
         if names.is_empty() {
             sql.push(&has_rows);

@@ -1,11 +1,21 @@
-//! Random joins: without a bound in time, bounded by row times, and of windows.
+//! Random joins: without a bound in time, bounded by row times, by the last row before a time, and of windows.
 
 use crate::data::Kind;
-use crate::expressions::{Column, condition, of_kind};
+use crate::expressions::{Column, any_column, condition, of_kind};
 use crate::grammar::{Grammar, Relation};
 use crate::sql;
-use crate::sql::Sql;
+use crate::sql::{Sql, select_list};
 
+/// Which side is read first; DuckDB passes over them as comments. The last two are none.
+const HINTS: [&str; 7] = [
+    "/*+ BROADCAST(b) */ ",
+    "/*+ BROADCAST(a) */ ",
+    "/*+ SHUFFLE_HASH(b) */ ",
+    "/*+ SHUFFLE_HASH(a) */ ",
+    "/*+ NEST_LOOP(b) */ ",
+    "",
+    "",
+];
 const KINDS: [&str; 5] = [" JOIN ", " LEFT JOIN ", " RIGHT JOIN ", " FULL JOIN ", " INNER JOIN "];
 
 impl Grammar<'_> {
@@ -30,7 +40,36 @@ impl Grammar<'_> {
             let kind = self.dice.pick(&KINDS);
             sql!(&left.aliased("a"), kind, &right.aliased("b"), " ON ", &on, &filter)
         };
-        Relation::new(sql!("SELECT ", &list, " FROM ", &sql), kinds)
+        let hint = if self.dice.percent(30) { self.dice.pick(&HINTS) } else { "" };
+        Relation::new(sql!("SELECT ", hint, &list, " FROM ", &sql), kinds)
+    }
+
+    /// Each row with the time of the last one before it. Which of several rows of that time is found is not told.
+    pub fn asof_join(&mut self) -> Relation {
+        let (Some((left, scope)), Some((right, _))) = (self.timed_table(), self.timed_table())
+        else {
+            return self.group_of_table();
+        };
+        let key = self.dice.pick(&["f2", "f3"]);
+        let compare = self.dice.pick(&[">=", ">=", ">", "<=", "<"]);
+        let kind = self.dice.pick(&[" ASOF JOIN ", " ASOF LEFT JOIN "]);
+        let condition = format!("a.ts {compare} b.ts");
+        let equal = format!("a.{key} = b.{key}");
+        let on = Sql::two(
+            format!(" MATCH_CONDITION ({condition}) ON {equal}"),
+            format!(" ON {equal} AND {condition}"),
+        );
+        let other = any_column(&scope, self.dice);
+        let values = [
+            Sql::one("a.i"),
+            Sql::one(format!("a.{}", other.name)),
+            Sql::one(format!("b.{key}")),
+            Sql::one("b.ts"),
+        ];
+        let key_kind = if key == "f2" { Kind::Int } else { Kind::String };
+        let from = sql!(left, " AS a", kind, right, " AS b", &on);
+        let kinds = vec![Kind::Int, other.kind, key_kind, Kind::Time];
+        Relation::new(sql!("SELECT ", &select_list(&values), " FROM ", &from), kinds)
     }
 
     /// `a JOIN b ON … JOIN c ON …`

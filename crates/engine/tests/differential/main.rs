@@ -3,7 +3,8 @@
 //! What is left of a changelog when its inputs have ended is the result of a batch query. Each seed
 //! makes a database ([`data`]), a query ([`grammar`]) in two dialects ([`sql`]), and settings. The query
 //! runs through [`thalweg::session`] in the contracts `epoch` and `arrival` with several numbers of
-//! workers and bundle sizes ([`engine`]); each time what is left is compared, as a multiset, with the
+//! workers and bundle sizes, some by a file that its changes are written to and read back from, and some in
+//! batch mode ([`engine`]); each time what is left is compared, as a multiset, with the
 //! answer of DuckDB ([`oracle`]). The rows of an ORDER BY … LIMIT are compared in order, and so is the
 //! whole changelog of two runs in `arrival` that read one input.
 //!
@@ -146,7 +147,7 @@ impl Case {
             table.is_timed = true;
             declarations.push(&table.declaration());
         }
-        let configurations = configurations(&mut dice);
+        let configurations = configurations(false, &mut dice);
         let (is_ordered, has_one_input) = (false, false);
         Case { tables, declarations, query, is_ordered, has_one_input, configurations }
     }
@@ -157,9 +158,15 @@ impl Case {
         let rows_max = [0, 40, 25, 12][depth];
         let tables =
             ["ta", "tb", "tc"].map(|name| Table::random(name, rows_max, &mut dice)).to_vec();
-        let configurations = configurations(&mut dice);
-        let mut grammar =
-            Grammar { tables: &tables, dice: &mut dice, views: Vec::new(), tables_read: 0 };
+        let is_for_batches = dice.percent(30);
+        let configurations = configurations(is_for_batches, &mut dice);
+        let mut grammar = Grammar {
+            tables: &tables,
+            dice: &mut dice,
+            views: Vec::new(),
+            tables_read: 0,
+            is_for_batches,
+        };
         let relation = match grammar.dice.percent(8) {
             true => grammar.limited(depth - 1),
             false => grammar.relation(depth),
@@ -194,8 +201,8 @@ impl Case {
             if let Err(how) = self.compare(&outcome, &wanted) {
                 return Verdict::Different(self.described(configuration, &how));
             }
-            has_updates = outcome.has_updates;
-            if configuration.order == "arrival" {
+            has_updates |= outcome.has_updates;
+            if configuration.order == "arrival" && configuration.file.is_none() {
                 arrivals.push(outcome.sequence);
             }
         }
@@ -214,8 +221,9 @@ impl Case {
 
     fn run(&self, folder: &Path, configuration: &Configuration) -> Result<Outcome, Verdict> {
         let (send, receive) = channel();
-        let (script, folder, with) = (self.script(), folder.to_path_buf(), configuration.clone());
-        thread::spawn(move || send.send(engine::run(&folder, &script, &with)));
+        let (declarations, query) = (self.declarations.ours.clone(), self.query.ours.clone());
+        let (folder, with) = (folder.to_path_buf(), configuration.clone());
+        thread::spawn(move || send.send(engine::run(&folder, &declarations, &query, &with)));
         let Ok(result) = receive.recv_timeout(QUERY_LIMIT) else {
             return Err(Verdict::Different(self.described(configuration, "it hangs or panics")));
         };
@@ -263,19 +271,26 @@ impl Case {
     }
 }
 
-/// One run in `epoch`, two in `arrival`.
-fn configurations(dice: &mut Dice) -> Vec<Configuration> {
-    let mut configuration = |order, is_smallest| Configuration {
-        order,
-        workers: if is_smallest { 1 } else { dice.pick(&[1, 2, 4]) },
-        bundle_rows_max: if is_smallest { 1 } else { dice.pick(&[1, 2, 3, 7, 1_000]) },
-        mini_batch: order == "epoch" && dice.percent(30),
-    };
-    vec![
-        configuration("epoch", false),
-        configuration("arrival", true),
-        configuration("arrival", false),
-    ]
+/// One run in `epoch`, two in `arrival`, now and then one by a file, and one in batch mode if that is asked for.
+fn configurations(is_for_batches: bool, dice: &mut Dice) -> Vec<Configuration> {
+    let mut drawn =
+        |order| Configuration::new(order, dice.pick(&[1, 2, 4]), dice.pick(&[1, 2, 3, 7, 1_000]));
+    let (epoch, arrival, by_file) = (drawn("epoch"), drawn("arrival"), drawn("epoch"));
+    let batch = Configuration { is_batch: true, ..drawn("epoch") };
+    let epoch = Configuration { mini_batch: dice.percent(30), ..epoch };
+    let mut all = vec![epoch, Configuration::new("arrival", 1, 1), arrival];
+    if dice.percent(30) {
+        let order = dice.pick(&["epoch", "arrival"]);
+        all.push(Configuration {
+            file: Some(dice.pick(&["csv", "json", "parquet"])),
+            order,
+            ..by_file
+        });
+    }
+    if is_for_batches {
+        all.push(batch);
+    }
+    all
 }
 
 fn folder() -> PathBuf {

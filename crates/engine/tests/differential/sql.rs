@@ -15,6 +15,8 @@
 //! | `*` of a join USING | the columns by name | its columns come first here, DuckDB leaves them in their place |
 //! | `TUMBLE`, `HOP` | a sub-query that computes the windows of each row by `time_bucket` | DuckDB has no windowing functions |
 //! | `STRING`, `TIMESTAMP(3)` | `VARCHAR`, `TIMESTAMP` | names of types |
+//! | `a ASOF JOIN b MATCH_CONDITION (…) ON …` | `a ASOF JOIN b ON … AND …` | where the condition stands |
+//! | `/*+ BROADCAST(b) */` | the same, a comment | results are the same |
 //! | `CREATE TABLE … WITH (…)` | `CREATE TABLE` and `INSERT` | the same rows from a CSV file |
 //!
 //! Not translated, since the engines mean different things: floats (sums depend on their order), and

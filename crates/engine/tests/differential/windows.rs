@@ -137,7 +137,7 @@ impl Grammar<'_> {
     }
 
     /// A table with a row time, and its columns without `DISTINCT` in mind.
-    fn timed_table(&mut self) -> Option<(&'static str, Vec<Column>)> {
+    pub fn timed_table(&mut self) -> Option<(&'static str, Vec<Column>)> {
         let table = self.any_table();
         let column =
             |field: &crate::data::Field| Column { name: field.name.clone(), kind: field.kind };

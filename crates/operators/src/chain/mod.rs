@@ -282,7 +282,10 @@ fn check_not_null(rows: &Rows, columns: &[usize], sink: &str) -> Result<()> {
             return Err(Error::data(format!(
                 "column '{name}' of table '{sink}' is NOT NULL, but a NULL is to be written into it"
             ))
-            .hint("declare the column without NOT NULL, or filter such rows out"));
+            .hint(
+                "declare the column without NOT NULL, or filter such rows out (a DECIMAL that \
+                 does not fit its type is NULL)",
+            ));
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{Error, Result};
+use thalweg_core::{ColumnType, DataType, Error, Result};
 use thalweg_expr::{Expr, build};
 
 use super::Binder;
@@ -108,7 +108,7 @@ pub fn check_not_null(table: &ResolvedTable, node: Node) -> Node {
     let physical = table.physical_schema();
     let checked: Vec<usize> = (0..physical.len())
         .filter(|&i| {
-            !physical.columns[i].column_type.nullable && node.fields[i].column_type.nullable
+            !physical.columns[i].column_type.nullable && may_be_null(&node.fields[i].column_type)
         })
         .collect();
     let fields: Vec<Field> = node
@@ -123,6 +123,27 @@ pub fn check_not_null(table: &ResolvedTable, node: Node) -> Node {
     let kind =
         LogicalKind::CheckNotNull { input: node, columns: checked, sink: table.name.clone() };
     LogicalPlan::node(kind, fields)
+}
+
+/// The same in front of a result that nobody has declared: where its own type says NOT NULL.
+pub fn check_result(node: Node) -> Node {
+    let is_checked = |field: &Field| !field.column_type.nullable && may_be_null(&field.column_type);
+    let checked: Vec<usize> =
+        (0..node.fields.len()).filter(|&i| is_checked(&node.fields[i])).collect();
+    if checked.is_empty() {
+        return node;
+    }
+    let fields = node.fields.clone();
+    let kind = LogicalKind::CheckNotNull { input: node, columns: checked, sink: RESULT.to_owned() };
+    LogicalPlan::node(kind, fields)
+}
+
+/// What messages call the table that a SELECT makes.
+const RESULT: &str = "result";
+
+/// A DECIMAL that is too large for its type is NULL, also where the type says NOT NULL.
+fn may_be_null(column_type: &ColumnType) -> bool {
+    column_type.nullable || matches!(column_type.data_type, DataType::Decimal(..))
 }
 
 /// The physical columns that the query's columns go to.
