@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom miri sanitize sweep workloads nexmark-check fuzz examples clean-outputs
+.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -24,6 +24,7 @@ help:
 	@echo "make nexmark-check  the queries of NEXMark over a million events, compared with DuckDB"
 	@echo "make fuzz      the fuzz targets, FUZZ_SECONDS=60 each (needs nightly and cargo-fuzz)"
 	@echo "make examples  the flights job, on the release build"
+	@echo "make book      the documentation as a book, in target/book/html (fetches mdBook once)"
 
 test: fmt clippy unit loom depcheck tidy
 
@@ -132,3 +133,16 @@ fuzz:
 
 examples:
 	$(CARGO) run --release --locked -- run examples/flights/delays.sql
+
+# The documentation as a book. mdBook is built once, in some minutes; whether the book is whole is checked
+# by `tidy` without it.
+MDBOOK_VERSION := 0.5.4
+MDBOOK := target/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
+book: $(MDBOOK)
+	$(CARGO) xtask book
+	$(MDBOOK) build target/book
+	@echo "open target/book/html/index.html"
+
+$(MDBOOK):
+	CARGO_TARGET_DIR=target/tools/build $(CARGO) install mdbook --version $(MDBOOK_VERSION) --locked \
+		--no-default-features --features search --root target/tools/mdbook-$(MDBOOK_VERSION)

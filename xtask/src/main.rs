@@ -1,8 +1,9 @@
 //! Checks of this repository that the compiler does not make. `cargo xtask` lists them.
 //!
 //! Each check reads files and returns what is wrong, one finding a line with file and line number;
-//! none changes anything. They are part of `make check`.
+//! none changes anything but `book`, which writes below `target`. They are part of `make check`.
 
+mod book;
 mod depcheck;
 mod lexer;
 mod tidy;
@@ -18,8 +19,9 @@ const USAGE: &str = "\
 usage: cargo xtask CHECK
 
 checks:
-  tidy      lengths, headers, banned calls, dead files, links (exceptions: xtask/exceptions.txt)
-  depcheck  crates depend on each other only as the table in ARCHITECTURE.md allows";
+  tidy      lengths, headers, banned calls, dead files, links, pages (exceptions: xtask/exceptions.txt)
+  depcheck  crates depend on each other only as the table in ARCHITECTURE.md allows
+  book      lays the documentation out in target/book for mdBook; `make book` builds it";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
     let findings = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy::check(&root),
         ["depcheck"] => depcheck::check(&root),
+        ["book"] => book::stage(&root),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -23,7 +23,7 @@ pub fn check(root: &Path) -> io::Result<Findings> {
 }
 
 fn broken(root: &Path, page: &Path, text: &str, target: &str) -> Option<String> {
-    if ["http://", "https://", "mailto:"].iter().any(|scheme| target.starts_with(scheme)) {
+    if is_web(target) {
         return None;
     }
     let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
@@ -39,6 +39,11 @@ fn broken(root: &Path, page: &Path, text: &str, target: &str) -> Option<String> 
     missing.then(|| format!("link to `{target}`: there is no such heading"))
 }
 
+/// True for a link that leaves the repository.
+pub fn is_web(target: &str) -> bool {
+    ["http://", "https://", "mailto:"].iter().any(|scheme| target.starts_with(scheme))
+}
+
 /// Lines outside of fenced code, numbered from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
@@ -50,7 +55,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// The targets of `[text](target)`, with their lines.
-fn links(text: &str) -> Vec<(usize, String)> {
+pub fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
         // Inline code shows links, it does not make them.

@@ -6,7 +6,7 @@
 
 mod calls;
 mod lengths;
-mod links;
+pub mod links;
 mod modules;
 
 use std::collections::BTreeSet;
@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::Findings;
+use crate::book;
 use crate::lexer::{self, Split};
 use crate::tree;
 
@@ -53,6 +54,7 @@ pub fn check(root: &Path) -> io::Result<Findings> {
     findings.extend(files.iter().filter_map(missing_header));
     findings.extend(modules::check(root, &files)?);
     findings.extend(links::check(root)?);
+    findings.extend(book::check(root)?);
     findings.sort();
     Ok(findings)
 }

@@ -9,7 +9,7 @@ use thalweg_expr::Expr;
 use thalweg_expr::build::{self, BinaryOp, PatternKind, UnaryOp};
 
 use super::Binder;
-use super::functions::{function_name, plain_arguments};
+use super::functions::{function_name, plain_arguments, refuse_clauses};
 use super::literal::{bind_interval, bind_value, unit_name};
 use super::names::Names;
 use super::scope::{dotted, name_parts};
@@ -347,6 +347,7 @@ impl Binder<'_> {
         if function.filter.is_some() {
             return Err(Error::plan(format!("FILTER is for aggregates, and {name} is none")));
         }
+        refuse_clauses(function)?;
         let args = plain_arguments(function)?;
         match name.as_str() {
             "TIMESTAMPDIFF" | "TIMESTAMPADD" => self.timestamp_function(&name, &args, names),

@@ -27,6 +27,30 @@ impl Source {
     }
 }
 
+/// Refuses what stands behind a table and would change its rows if it were heard.
+fn refuse_clauses(factor: &TableFactor) -> Result<()> {
+    let (sample, ordinality) = match factor {
+        _ if is_unnest(factor) => (false, false),
+        TableFactor::Table { sample, with_ordinality, .. } => (sample.is_some(), *with_ordinality),
+        TableFactor::Derived { sample, .. } => (sample.is_some(), false),
+        _ => (false, false),
+    };
+    let clause = match (sample, ordinality) {
+        (true, _) => "TABLESAMPLE",
+        (_, true) => "WITH ORDINALITY behind a table",
+        _ => return Ok(()),
+    };
+    Err(unsupported::never(clause).at(span_of(factor)))
+}
+
+/// FOR SYSTEM_TIME AS OF chooses versions for the rows of a left side, and here there is none.
+fn refuse_version(factor: &TableFactor) -> Result<()> {
+    let TableFactor::Table { version: Some(_), .. } = factor else { return Ok(()) };
+    Err(unsupported::never("FOR SYSTEM_TIME AS OF behind a table that is not joined")
+        .hint("a JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.k = b.k")
+        .at(span_of(factor)))
+}
+
 /// What an UNNEST says besides its array.
 pub(super) struct UnnestCall<'q> {
     array: &'q sql::Expr,
@@ -59,7 +83,10 @@ impl Binder<'_> {
     ) -> Result<Source> {
         let cross = JoinOperator::CrossJoin(JoinConstraint::None);
         let mut source = match left {
-            None => self.bind_factor(&tables.relation, context)?,
+            None => {
+                refuse_version(&tables.relation)?;
+                self.bind_factor(&tables.relation, context)?
+            }
             Some(left) => self.bind_join(left, &tables.relation, &cross, context)?,
         };
         for join in &tables.joins {
@@ -73,6 +100,7 @@ impl Binder<'_> {
         factor: &TableFactor,
         context: &Context<'_>,
     ) -> Result<Source> {
+        refuse_clauses(factor)?;
         match factor {
             _ if is_unnest(factor) => {
                 let call = unnest_call(factor)?;

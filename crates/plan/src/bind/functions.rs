@@ -1,6 +1,9 @@
 //! Which function names mean aggregates, windows or something else that needs its own rule.
 
-use sqlparser::ast::{Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
+use sqlparser::ast::{
+    Expr as SqlExpr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArguments,
+};
 use thalweg_core::{Error, Result};
 
 use super::Binder;
@@ -82,6 +85,27 @@ pub fn plain_arguments(function: &Function) -> Result<Vec<&SqlExpr>> {
         }
     };
     list.args.iter().map(|arg| plain_argument(function, arg)).collect()
+}
+
+/// Refuses what stands inside the brackets of a scalar function besides its arguments: it would
+/// change the result if it were heard.
+pub fn refuse_clauses(function: &Function) -> Result<()> {
+    let FunctionArguments::List(list) = &function.args else { return Ok(()) };
+    let name = function_name(function);
+    if list.duplicate_treatment.is_some() {
+        let message = format!("DISTINCT is for aggregates, and {name} is none");
+        return Err(Error::plan(message).at(span_of(function)));
+    }
+    let Some(clause) = list.clauses.first() else { return Ok(()) };
+    let error = super::unsupported::later(&format!("{clause} in {name}"));
+    let error = match clause {
+        FunctionArgumentClause::JsonReturningClause(returning) => {
+            let data_type = &returning.data_type;
+            error.hint(format!("convert the result: TRY_CAST({name}(…) AS {data_type})"))
+        }
+        _ => error,
+    };
+    Err(error.at(span_of(function)))
 }
 
 fn plain_argument<'a>(function: &Function, arg: &'a FunctionArg) -> Result<&'a SqlExpr> {

@@ -196,6 +196,9 @@ impl<'a> OverCalls<'a> {
         let arguments = arguments.into_iter().map(|arg| binder.expression(arg, &mut names));
         let arguments = arguments.collect::<Result<Vec<Expr>>>()?;
         match name {
+            "LAG" | "LEAD" if treatment(call, name)?.skips_nulls => {
+                Err(unsupported::later(&format!("IGNORE NULLS in {name}")).at(span_of(call)))
+            }
             "LAG" | "LEAD" => shifted(binder, arguments, name == "LEAD"),
             _ if is_aggregate(binder, name) => self.aggregate(binder, call, name, arguments),
             _ => Err(unsupported::over(name)),

@@ -150,6 +150,44 @@ fn mistakes_get_a_place_and_a_near_miss() {
     }
 }
 
+/// They were passed over once, and all rows came.
+#[test]
+fn clauses_behind_a_table_are_refused() {
+    let cases = [
+        ("SELECT * FROM bid TABLESAMPLE SYSTEM (10)", "TABLESAMPLE"),
+        ("SELECT * FROM (SELECT * FROM bid) TABLESAMPLE SYSTEM (10)", "TABLESAMPLE"),
+        ("SELECT * FROM bid WITH ORDINALITY", "WITH ORDINALITY"),
+        (
+            "SELECT * FROM bid FOR SYSTEM_TIME AS OF TIMESTAMP '2026-01-01 00:00:00'",
+            "FOR SYSTEM_TIME AS OF behind a table that is not joined",
+        ),
+        (
+            "SELECT LAG(qty) IGNORE NULLS OVER (PARTITION BY item ORDER BY bidtime) FROM bid",
+            "IGNORE NULLS in LAG",
+        ),
+    ];
+    for (query, message) in cases {
+        let error = bid_error(query);
+        assert!(error.message().contains(message), "{query}: {error:?}");
+        assert!(error.span().is_some(), "{query}");
+    }
+}
+
+/// They were passed over once: `JSON_VALUE(x, '$.a' RETURNING INT)` gave a text.
+#[test]
+fn clauses_inside_a_scalar_function_are_refused() {
+    let cases = [
+        ("SELECT JSON_VALUE(item, '$.a' RETURNING INT) FROM bid", "RETURNING INT in JSON_VALUE"),
+        ("SELECT UPPER(DISTINCT item) FROM bid", "DISTINCT is for aggregates"),
+        ("SELECT UPPER(item ORDER BY qty) FROM bid", "ORDER BY qty in UPPER"),
+    ];
+    for (query, message) in cases {
+        let error = bid_error(query);
+        assert!(error.message().contains(message), "{query}: {error:?}");
+        assert_eq!(error.span().map(|s| (s.line, s.column)), Some((2, 8)), "{query}");
+    }
+}
+
 #[test]
 fn names_must_be_unambiguous() {
     let error = bid_error("SELECT x FROM (SELECT item AS x, qty AS x FROM bid)");

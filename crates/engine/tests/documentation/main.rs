@@ -8,6 +8,8 @@
 //! A `csv` block right behind it is the expected output, compared as a multiset below the header; a
 //! `csv sequence` block is compared as it stands.
 
+mod functions;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -21,7 +23,7 @@ struct Block {
 
 #[test]
 fn the_sql_in_the_documentation_is_true() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let docs = docs();
     let mut wrong = Vec::new();
     let mut tested = 0;
     for page in markdown_files(&docs) {
@@ -39,6 +41,10 @@ fn the_sql_in_the_documentation_is_true() {
     }
     assert!(tested > 10, "only {tested} blocks found: has the layout of docs changed?");
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
 fn check(docs: &Path, block: &Block, expected: Option<&Block>) -> Result<(), String> {
@@ -117,7 +123,7 @@ fn markdown_files(docs: &Path) -> Vec<String> {
     pages
 }
 
-fn copy_examples(from: &Path, to: &PathBuf) {
+fn copy_examples(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a temporary folder");
     for entry in fs::read_dir(from).expect("docs/examples").flatten() {
         fs::copy(entry.path(), to.join(entry.file_name())).expect("copying an example");
