@@ -1,8 +1,13 @@
-//! Hints that say which side of a join is read first.
+//! Hints that say which side of a join is read first. As in Flink, one holds for the joins of the SELECT that it stands
+//! behind, not for those of its sub-queries.
 
+use std::ops::Range;
+
+use sqlparser::ast as sql;
 use thalweg_core::{Error, Result};
 
 use super::from::Source;
+use super::spans::{convert, span_of};
 use super::{Binder, Context};
 use crate::ast::JoinHint;
 use crate::logical::JoinKind;
@@ -20,7 +25,9 @@ impl Binder<'_> {
         kind: JoinKind,
         context: &Context<'_>,
     ) -> Result<Option<Side>> {
-        for hint in context.hints {
+        let place = |hint: &&JoinHint| (hint.span.line, hint.span.column);
+        let own = |hint: &&JoinHint| context.hint_places.contains(&place(hint));
+        for hint in context.hints.iter().filter(own) {
             for table in &hint.tables {
                 let side = match (is_alone(right, table), is_alone(left, table)) {
                     (true, _) => Side::Right,
@@ -52,6 +59,14 @@ impl Binder<'_> {
         }
         Ok(())
     }
+}
+
+/// Where the hints of a SELECT stand: in front of what it reads from, so that those of a sub-query there are not
+/// among them.
+pub(super) fn hint_places(select: &sql::Select) -> Range<(u32, u32)> {
+    let start = convert(select.select_token.0.span);
+    let end = select.from.first().map(span_of).unwrap_or_default();
+    (start.line, start.column)..(end.line, end.column)
 }
 
 /// True if a side is this table.

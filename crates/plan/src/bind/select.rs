@@ -8,6 +8,7 @@ use thalweg_expr::Expr;
 use super::aggregate::Grouping;
 use super::children::children;
 use super::functions::{function_name, is_aggregate};
+use super::hints::hint_places;
 use super::names::Names;
 use super::order::{Ordered, items, output_column, sort_key, span as order_span};
 use super::over::OverCalls;
@@ -28,7 +29,8 @@ impl Binder<'_> {
         context: &Context<'_>,
     ) -> Result<Ordered> {
         refuse_clauses(select)?;
-        let source = self.bind_from(&select.from, context)?;
+        let hint_places = hint_places(select);
+        let source = self.bind_from(&select.from, &Context { hint_places, ..context.clone() })?;
         let source = match &select.selection {
             Some(condition) => self.bind_where(source, condition, context)?,
             None => source,
