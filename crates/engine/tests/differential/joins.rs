@@ -51,9 +51,8 @@ impl Grammar<'_> {
             return self.group_of_table();
         };
         let key = self.dice.pick(&["f2", "f3"]);
-        let compare = self.dice.pick(&[">=", ">=", ">", "<=", "<"]);
         let kind = self.dice.pick(&[" ASOF JOIN ", " ASOF LEFT JOIN "]);
-        let condition = format!("a.ts {compare} b.ts");
+        let condition = "a.ts >= b.ts";
         let equal = format!("a.{key} = b.{key}");
         let on = Sql::two(
             format!(" MATCH_CONDITION ({condition}) ON {equal}"),

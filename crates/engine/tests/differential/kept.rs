@@ -88,7 +88,14 @@ fn others() -> Vec<Kept> {
              {order}) AS n FROM ta) AS q WHERE n = 1 ORDER BY q.ts, q.i LIMIT 3"
         )
     };
+    let hinted = "(SELECT /*+ BROADCAST(b) */ a.i, a.f2 FROM ta AS a JOIN tb AS b ON a.f2 = b.f2)";
     vec![
+        (
+            "a hint was of all joins of a text, and the second of its kind of none",
+            Sql::one(format!(
+                "SELECT a.i AS c0, b.i AS c1 FROM {hinted} AS a FULL JOIN {hinted} AS b ON a.i = b.i"
+            )),
+        ),
         (
             "the first of rows that change were refused in the order of a time",
             Sql::two(last("ts DESC"), last("ts DESC, i DESC")),

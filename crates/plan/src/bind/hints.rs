@@ -1,9 +1,14 @@
-//! Hints that say which side of a join is read first, and how long state lives.
+//! Hints that say which side of a join is read first, and how long state lives. As in Flink, one holds for the joins
+//! of the SELECT that it stands behind, not for those of its sub-queries.
 
+use std::ops::Range;
+
+use sqlparser::ast as sql;
 use thalweg_core::{Error, Result};
 
 use super::from::Source;
 use super::scope::{Relation, Scope};
+use super::spans::{convert, span_of};
 use super::{Binder, Context};
 use crate::ast::JoinHint;
 use crate::logical::JoinKind;
@@ -21,7 +26,7 @@ impl Binder<'_> {
         kind: JoinKind,
         context: &Context<'_>,
     ) -> Result<Option<Side>> {
-        for hint in context.hints.iter().filter(|hint| hint.state_ttl_ms.is_none()) {
+        for hint in own_hints(context).filter(|hint| hint.state_ttl_ms.is_none()) {
             for table in &hint.tables {
                 let side = match (is_alone(right, table), is_alone(left, table)) {
                     (true, _) => Side::Right,
@@ -41,7 +46,7 @@ impl Binder<'_> {
     pub(super) fn hinted_lifetime(&self, scope: &Scope, context: &Context<'_>) -> Option<i64> {
         let [Relation { alias: Some(table), .. }] = &scope.relations[..] else { return None };
         let named = |hint: &&JoinHint| hint.state_ttl_ms.is_some() && hint.tables.contains(table);
-        let hint = context.hints.iter().find(named)?;
+        let hint = own_hints(context).find(named)?;
         self.followed_hints.borrow_mut().push((hint.span, table.clone()));
         hint.state_ttl_ms
     }
@@ -71,6 +76,20 @@ impl Binder<'_> {
         }
         Ok(())
     }
+}
+
+/// The hints of the SELECT that is bound.
+fn own_hints<'q>(context: &Context<'q>) -> impl Iterator<Item = &'q JoinHint> {
+    let places = context.hint_places.clone();
+    context.hints.iter().filter(move |hint| places.contains(&(hint.span.line, hint.span.column)))
+}
+
+/// Where the hints of a SELECT stand: in front of what it reads from, so that those of a sub-query there are not
+/// among them.
+pub(super) fn hint_places(select: &sql::Select) -> Range<(u32, u32)> {
+    let start = convert(select.select_token.0.span);
+    let end = select.from.first().map(span_of).unwrap_or_default();
+    (start.line, start.column)..(end.line, end.column)
 }
 
 /// True if a side is this table.

@@ -41,6 +41,7 @@ mod window;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use thalweg_core::{ColumnType, Error, Result, Span};
@@ -86,6 +87,8 @@ pub struct Context<'q> {
     windows: &'q [WindowCall],
     /// The hints of that text that say how to join.
     hints: &'q [JoinHint],
+    /// Where the hints of the SELECT that is being bound stand: lines and columns.
+    hint_places: Range<(u32, u32)>,
     /// The common table expressions that are visible, innermost last.
     ctes: Vec<(String, Node)>,
 }

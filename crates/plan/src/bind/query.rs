@@ -44,7 +44,8 @@ impl Binder<'_> {
     /// `around`.
     pub(super) fn bind_query(&self, query: &Query, around: &Context<'_>) -> Result<Node> {
         let (windows, hints) = (&query.windows[..], &query.hints[..]);
-        let context = Context { windows, hints, ctes: around.ctes.clone() };
+        let ctes = around.ctes.clone();
+        let context = Context { windows, hints, hint_places: Default::default(), ctes };
         let node = self.bind_tree(&query.query, &context).map_err(|e| e.at(query.span))?;
         self.check_hints(hints)?;
         Ok(node)

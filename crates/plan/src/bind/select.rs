@@ -8,6 +8,7 @@ use thalweg_expr::Expr;
 use super::aggregate::Grouping;
 use super::children::children;
 use super::functions::{function_name, is_aggregate};
+use super::hints::hint_places;
 use super::names::Names;
 use super::order::{Ordered, items, output_column, sort_key, span as order_span};
 use super::over::OverCalls;
@@ -28,7 +29,9 @@ impl Binder<'_> {
         context: &Context<'_>,
     ) -> Result<Ordered> {
         refuse_clauses(select)?;
-        let source = self.bind_from(&select.from, context)?;
+        let hint_places = hint_places(select);
+        let own = Context { hint_places, ..context.clone() };
+        let source = self.bind_from(&select.from, &own)?;
         let source = match &select.selection {
             Some(condition) => self.bind_where(source, condition, context)?,
             None => source,
@@ -41,7 +44,7 @@ impl Binder<'_> {
         } else {
             let grouping = Grouping::new(self, &source.scope, group_by)?;
             let lifetime = match grouping.is_unwindowed() {
-                true => self.hinted_lifetime(&source.scope, context),
+                true => self.hinted_lifetime(&source.scope, &own),
                 false => None,
             };
             self.bind_grouped(select, order, node, &source.scope, grouping.kept_for(lifetime))?

@@ -460,8 +460,8 @@ impl LogicalPlan {
             }
             LogicalKind::Deduplicate { keys, keeps_last, rowtime, .. } => {
                 let kept = if *keeps_last { "last" } else { "first" };
-                let _ = write!(text, "Deduplicate {kept} by {keys:?}");
-                let _ = rowtime.map(|column| write!(text, " at ${column}"));
+                let at = rowtime.map(|column| format!(" at ${column}")).unwrap_or_default();
+                let _ = write!(text, "Deduplicate {kept} by {keys:?}{at}");
             }
             LogicalKind::Normalize { keys, .. } => {
                 let _ = write!(text, "Normalize by {keys:?}");
@@ -477,12 +477,11 @@ impl LogicalPlan {
             }
             LogicalKind::SortLimit { keys, limit, offset, .. } => {
                 let _ = write!(text, "SortLimit [{}]", join(keys));
-                let _ = limit.map(|limit| write!(text, " limit {limit}"));
-                let _ = write!(text, " offset {offset}");
+                describe_range(&mut text, *limit, *offset);
             }
             LogicalKind::Limit { limit, offset, .. } => {
-                let limit = limit.map_or("all".to_string(), |n| n.to_string());
-                let _ = write!(text, "Limit {limit} offset {offset}");
+                text.push_str("Limit");
+                describe_range(&mut text, *limit, *offset);
             }
             LogicalKind::CheckNotNull { columns, sink, .. } => {
                 let names: Vec<&str> =
@@ -505,6 +504,11 @@ impl LogicalPlan {
 fn describe_scan(text: &mut String, table: &ResolvedTable, columns: &[usize]) {
     let names: Vec<&str> = columns.iter().map(|&i| table.columns[i].column.name.as_str()).collect();
     let _ = write!(text, "Scan {} [{}]", table.name, names.join(", "));
+}
+
+fn describe_range(text: &mut String, limit: Option<u64>, offset: u64) {
+    let _ = limit.map(|limit| write!(text, " limit {limit}"));
+    let _ = write!(text, " offset {offset}");
 }
 
 fn describe_values(text: &mut String, rows: &[Vec<Expr>]) {

@@ -143,8 +143,7 @@ impl Lowering<'_> {
                 })?)
             }
             JoinBound::Window { left: left_window, right: right_window } => {
-                let zone = zone_of_column(left, left_window.1, self.environment.session);
-                let join = WindowJoin::new(WindowJoinSpec {
+                let spec = WindowJoinSpec {
                     sides,
                     kind,
                     left_keys,
@@ -152,12 +151,8 @@ impl Lowering<'_> {
                     left_window,
                     right_window,
                     residual,
-                })?;
-                let join = join.in_zone(zone);
-                match ends_of_column(left, left_window.1, self.environment.session)? {
-                    Some(ends) => Arc::new(join.ending_at(vec![ends])),
-                    None => Arc::new(join),
-                }
+                };
+                self.window_join(left, spec)?
             }
             JoinBound::Version { left_time, right_time, is_asof } => {
                 let join = TemporalJoin::new(TemporalJoinSpec {
@@ -171,6 +166,16 @@ impl Lowering<'_> {
                 })?;
                 Arc::new(if is_asof { join.append_only_versions() } else { join })
             }
+        })
+    }
+
+    /// A join of windows, woken where those end.
+    fn window_join(&self, left: &Node, spec: WindowJoinSpec) -> Result<Arc<dyn Operator>> {
+        let (end, session) = (spec.left_window.1, self.environment.session);
+        let join = WindowJoin::new(spec)?.in_zone(zone_of_column(left, end, session));
+        Ok(match ends_of_column(left, end, session)? {
+            Some(ends) => Arc::new(join.ending_at(vec![ends])),
+            None => Arc::new(join),
         })
     }
 

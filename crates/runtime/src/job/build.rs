@@ -36,29 +36,11 @@ pub(crate) fn build(
     graph: Graph,
     options: RunOptions,
     numa_nodes: usize,
-    mut receivers: Option<&mut SinkReceivers>,
+    receivers: Option<&mut SinkReceivers>,
 ) -> Result<Job> {
     let ordered = options.order.is_ordered().then(|| OrderedFlow::new(&graph, &options));
     let gates = Gates::new(&graph)?;
-    let (lanes, edges) = lay_out(&graph);
-    let mut stages = Vec::with_capacity(graph.stages.len());
-    for (place, stage) in graph.stages.into_iter().enumerate() {
-        let Stage { id, name, kind, inputs } = stage;
-        check_clock(&kind, &options).map_err(|error| error.in_operator(name.clone()))?;
-        let kind = stage_kind(place, kind, lanes[place], &options, &mut receivers)
-            .map_err(|error| error.in_operator(name.clone()))?;
-        let make_lane = || Lane::new(edges[place].len(), numa_nodes);
-        stages.push(StageRun {
-            id,
-            name,
-            kind,
-            lanes: (0..lanes[place]).map(|_| make_lane()).collect(),
-            edges: edges[place].clone(),
-            metrics: StageMetrics::new(),
-            ended: AtomicBool::new(false),
-            inputs: inputs.iter().map(|input| input.from.0).collect(),
-        });
-    }
+    let stages = stages(graph, &options, numa_nodes, receivers)?;
     let is_source = |stage: &StageRun| matches!(stage.kind, StageRunKind::Source(_));
     let sources = (0..stages.len()).filter(|&place| is_source(&stages[place])).collect();
     let sinks = stages.iter().filter(|stage| matches!(stage.kind, StageRunKind::Sink(_))).count();
@@ -103,6 +85,35 @@ pub(crate) fn build(
         }
     }
     Ok(job)
+}
+
+/// The stages with their lanes and edges.
+fn stages(
+    graph: Graph,
+    options: &RunOptions,
+    numa_nodes: usize,
+    mut receivers: Option<&mut SinkReceivers>,
+) -> Result<Vec<StageRun>> {
+    let (lanes, edges) = lay_out(&graph);
+    let mut stages = Vec::with_capacity(graph.stages.len());
+    for (place, stage) in graph.stages.into_iter().enumerate() {
+        let Stage { id, name, kind, inputs } = stage;
+        check_clock(&kind, options).map_err(|error| error.in_operator(name.clone()))?;
+        let kind = stage_kind(place, kind, lanes[place], options, &mut receivers)
+            .map_err(|error| error.in_operator(name.clone()))?;
+        let make_lane = || Lane::new(edges[place].len(), numa_nodes);
+        stages.push(StageRun {
+            id,
+            name,
+            kind,
+            lanes: (0..lanes[place]).map(|_| make_lane()).collect(),
+            edges: edges[place].clone(),
+            metrics: StageMetrics::new(),
+            ended: AtomicBool::new(false),
+            inputs: inputs.iter().map(|input| input.from.0).collect(),
+        });
+    }
+    Ok(stages)
 }
 
 fn has_operator(stages: &[StageRun], is_meant: impl Fn(&dyn Operator) -> bool) -> bool {
