@@ -453,19 +453,9 @@ impl LogicalPlan {
             LogicalKind::Match { pattern, values, .. } => {
                 pattern::describe(&mut text, pattern, values);
             }
-            LogicalKind::TopN { keys, order, function, ranks, shows_rank, .. } => {
-                let _ = write!(text, "TopN {function:?} {} to {}", ranks.0, ranks.1);
-                let _ = write!(text, " by {keys:?} order [{}]", join(order));
-                text.push_str(if *shows_rank { " with rank" } else { "" });
-            }
-            LogicalKind::Deduplicate { keys, keeps_last, rowtime, .. } => {
-                let kept = if *keeps_last { "last" } else { "first" };
-                let at = rowtime.map(|column| format!(" at ${column}")).unwrap_or_default();
-                let _ = write!(text, "Deduplicate {kept} by {keys:?}{at}");
-            }
-            LogicalKind::Normalize { keys, .. } => {
-                let _ = write!(text, "Normalize by {keys:?}");
-            }
+            LogicalKind::TopN { .. }
+            | LogicalKind::Deduplicate { .. }
+            | LogicalKind::Normalize { .. } => self.describe_rows_of_keys(&mut text),
             LogicalKind::Unnest { array, outer, ordinality, .. } => {
                 write_to(&mut text, "Unnest", array);
                 text.push_str(if *outer { " outer" } else { "" });
@@ -491,6 +481,26 @@ impl LogicalPlan {
             LogicalKind::Refused { error, .. } => write_to(&mut text, "Refused", error),
         }
         text
+    }
+
+    /// What chooses some rows of each key.
+    fn describe_rows_of_keys(&self, text: &mut String) {
+        match &self.kind {
+            LogicalKind::TopN { keys, order, function, ranks, shows_rank, .. } => {
+                let _ = write!(text, "TopN {function:?} {} to {}", ranks.0, ranks.1);
+                let _ = write!(text, " by {keys:?} order [{}]", join(order));
+                text.push_str(if *shows_rank { " with rank" } else { "" });
+            }
+            LogicalKind::Deduplicate { keys, keeps_last, rowtime, .. } => {
+                let kept = if *keeps_last { "last" } else { "first" };
+                let at = rowtime.map(|column| format!(" at ${column}")).unwrap_or_default();
+                let _ = write!(text, "Deduplicate {kept} by {keys:?}{at}");
+            }
+            LogicalKind::Normalize { keys, .. } => {
+                let _ = write!(text, "Normalize by {keys:?}");
+            }
+            _ => {}
+        }
     }
 
     fn describe_projection(&self, text: &mut String, expressions: &[Expr]) {
