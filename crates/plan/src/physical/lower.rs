@@ -236,7 +236,16 @@ impl<'a> Lowering<'a> {
             return Ok((edges.clone(), Vec::new()));
         }
         let (edges, steps) = match &node.kind {
-            LogicalKind::Scan { table, columns } => self.open_scan(node, table, columns)?,
+            LogicalKind::Scan { table, columns } => {
+                let (edges, steps) = self.open_scan(node, table, columns)?;
+                match self.changes.is_settled(node) {
+                    true => {
+                        let edges = self.close_chain(edges, steps, node);
+                        (self.settle(node, edges)?, Vec::new())
+                    }
+                    false => (edges, steps),
+                }
+            }
             LogicalKind::Join { left, right, kind, condition } => match condition.bound {
                 JoinBound::Build(side) => {
                     self.open_hash_join(node, (left, right), *kind, condition, side)?
