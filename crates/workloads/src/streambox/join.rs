@@ -100,8 +100,8 @@ impl<'a> KeyMaker<'a> {
         let mut random = Random::new(self.settings.seed, STREAM_SIDE + side as u64, number);
         match (self.settings.keys, &self.zipf, side) {
             (Keys::Zipf(_), Some(zipf), _) => self.unique(zipf.draw(&mut random) as u64),
-            (Keys::Hot, _, Side::Left) if number % 2 == 0 => HOT,
-            (Keys::Hot, _, Side::Right) if number % 1000 == 0 => HOT,
+            (Keys::Hot, _, Side::Left) if number.is_multiple_of(2) => HOT,
+            (Keys::Hot, _, Side::Right) if number.is_multiple_of(1000) => HOT,
             (_, _, Side::Left) => self.unique(number),
             (_, _, Side::Right) => {
                 let first = number - number % self.block;
