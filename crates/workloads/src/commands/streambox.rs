@@ -290,11 +290,14 @@ fn report(benchmark: &Benchmark<'_>, floor: &Measured, variants: &Variants) {
         println!("{name:12} | by hand              | {}", speed(floor.cpu()));
     }
     for ((order, workers), measured) in variants {
-        let ratio = measured.cpu() / floor.cpu();
+        let ratio = match benchmark.floor {
+            Some(_) => format!("{:4.2}", measured.cpu() / floor.cpu()),
+            None => "   -".to_owned(),
+        };
         let (low, high) = measured.cpu_spread();
         let variant = format!("{order}, {workers} workers");
         println!(
-            "{name:12} | {variant:20} | {} ({low:.2} to {high:.2}) | {ratio:4.2} | {}",
+            "{name:12} | {variant:20} | {} ({low:.2} to {high:.2}) | {ratio} | {}",
             speed(measured.cpu()),
             speed(measured.wall())
         );
