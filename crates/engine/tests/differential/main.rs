@@ -50,8 +50,11 @@ const QUERY_LIMIT: Duration = Duration::from_secs(60);
 /// Joins of joins of equal keys can be large; such a query is passed over.
 const ROWS_MAX: usize = 5_000;
 
-/// Parts of messages that refuse what the grammar makes: what Flink refuses as well, and hints that cannot be followed.
-const REFUSALS: [&str; 4] = [
+/// Parts of messages that refuse what the grammar makes: what Flink refuses as well, hints that cannot be followed, and
+/// keys of grouping sets that mean the same.
+const REFUSALS: [&str; 5] = [
+    // COALESCE of what is never NULL is the value itself.
+    "in another way as well",
     "the rows that have no partner there would leave as well",
     "can't be read first, since its rows are updated later",
     "over window columns comes with a later version",

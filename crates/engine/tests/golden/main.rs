@@ -7,7 +7,8 @@
 //!
 //! `append::ordered::NAME` and the like run a case in the ordered contracts (see [`ordered`]).
 //!
-//! Types are not compared here: the planner's tests do that from `schema.json`.
+//! Types are not compared here: the planner's tests do that for every case that has an answer, from `schema.json`
+//! (`golden_schemas_are_exact`).
 
 use std::collections::BTreeSet;
 use std::fs;
