@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, StringViewArray,
-    TimestampMillisecondArray,
+    StructArray, TimestampMillisecondArray,
 };
 use thalweg_core::text::append_value;
 use thalweg_core::types::Column;
@@ -290,6 +290,32 @@ fn what_can_fail_runs_only_on_the_rows_that_reach_it() {
     assert_eq!(texts(&spared, &rows), ["0", "2", "NULL", "2"]);
     // The right side of AND comes first in no other order: the failure is real there.
     assert!(evaluate(&binary(BinaryOp::And, big(), is_zero()), &rows).is_err());
+}
+
+/// What stands in the fields of a row that is NULL must not fail the cast.
+#[test]
+fn rows_are_cast_field_by_field() {
+    let row = |types: &[DataType]| {
+        let columns = types.iter().map(|t| Column::new("f", t.clone().nullable()));
+        DataType::Row(columns.collect())
+    };
+    let from = row(&[DataType::STRING, DataType::Int]);
+    let (numbers, texts_of_rows) =
+        (ints(vec![Some(1), Some(2)]).1, strings(vec![Some("7"), Some("x")]).1);
+    let arrow_schema::DataType::Struct(fields) = from.arrow() else { panic!("a struct") };
+    let rows = |valid: Vec<bool>| {
+        let arrays = vec![texts_of_rows.clone(), numbers.clone()];
+        let array = StructArray::new(fields.clone(), arrays, Some(valid.into()));
+        batch(vec![(from.clone(), Arc::new(array) as ArrayRef)])
+    };
+    let column = || Expr::column(0, from.clone().nullable());
+    let to = row(&[DataType::Int, DataType::STRING]);
+    let strict = cast(column(), to.clone());
+    assert_eq!(texts(&strict, &rows(vec![true, false])), ["(7, 1)", "NULL"]);
+    assert!(evaluate(&strict, &rows(vec![true, true])).is_err());
+    let safe = build::cast(column(), to, true, &session()).expect("TRY_CAST");
+    assert_eq!(texts(&safe, &rows(vec![true, true])), ["(7, 1)", "(NULL, 2)"]);
+    assert!(build::cast(column(), row(&[DataType::STRING]), false, &session()).is_err());
 }
 
 #[test]

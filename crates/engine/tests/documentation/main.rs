@@ -43,6 +43,16 @@ fn the_sql_in_the_documentation_is_true() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
+#[test]
+fn every_difference_from_flink_that_has_an_answer_of_its_own_is_named() {
+    let page = read(&docs().join("differences-from-flink.md"));
+    let folder = docs().join("../tests/golden/differences");
+    let cases = fs::read_dir(&folder).expect("the differences").flatten();
+    let names = cases.map(|case| case.file_name().to_string_lossy().into_owned());
+    let missing: Vec<_> = names.filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "docs/differences-from-flink.md does not name {missing:?}");
+}
+
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }

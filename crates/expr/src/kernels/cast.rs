@@ -14,13 +14,13 @@ use arrow_array::types::{
 };
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, ListArray, PrimitiveArray, StringViewArray,
-    new_null_array,
+    StructArray, make_array, new_null_array,
 };
-use arrow_buffer::ScalarBuffer;
+use arrow_buffer::{NullBuffer, ScalarBuffer};
 use chrono_tz::Tz;
 use thalweg_core::text::TextColumn;
 use thalweg_core::types::MAX_LENGTH;
-use thalweg_core::{DataType, Error, Result};
+use thalweg_core::{Column, DataType, Error, Result};
 
 use super::datetime::{DAY_MS, to_instant, to_local};
 use super::{decimal, parse, text, ticks, ticks_per_second, timestamps};
@@ -48,7 +48,17 @@ pub(crate) fn can_cast(from: &DataType, to: &DataType) -> bool {
         }
         (T::IntervalDayTime, T::BigInt) | (T::IntervalYearMonth, T::Int | T::BigInt) => true,
         (T::Array(f), T::Array(t)) => can_cast(&f.data_type, &t.data_type),
+        (T::Row(f), T::Row(t)) => f.len() == t.len() && f.iter().zip(t).all(can_cast_field),
         _ => from.arrow() == to.arrow(),
+    }
+}
+
+/// Fields are cast by their places. A NOT NULL one takes only what it is already: a cast may give NULL.
+fn can_cast_field((from, to): (&Column, &Column)) -> bool {
+    let (from, to) = (&from.column_type, &to.column_type);
+    match to.nullable {
+        true => can_cast(&from.data_type, &to.data_type),
+        false => !from.nullable && from.data_type == to.data_type,
     }
 }
 
@@ -88,8 +98,27 @@ impl Cast<'_> {
                 let (offsets, nulls) = (list.offsets().clone(), list.nulls().cloned());
                 Ok(Arc::new(ListArray::new(field, offsets, values, nulls)))
             }
+            (DataType::Row(from), DataType::Row(to)) => self.row(array.as_struct(), from, to),
             _ => self.temporal(array),
         }
+    }
+
+    fn row(&self, rows: &StructArray, from: &[Column], to: &[Column]) -> Result<ArrayRef> {
+        let mut arrays = Vec::with_capacity(to.len());
+        for ((array, from), to) in rows.columns().iter().zip(from).zip(to) {
+            let (from, to) = (&from.column_type.data_type, &to.column_type.data_type);
+            let cast = Cast { from, to, ..*self };
+            // What stands in a row that is NULL has no meaning, and must not fail the cast.
+            arrays.push(match from == to {
+                true => array.clone(),
+                false => cast.apply(&with_nulls(array, rows.nulls())?)?,
+            });
+        }
+        let arrow_schema::DataType::Struct(fields) = self.to.arrow() else {
+            return Err(self.unsupported());
+        };
+        let (length, nulls) = (rows.len(), rows.nulls().cloned());
+        Ok(Arc::new(StructArray::try_new_with_length(fields, arrays, nulls, length)?))
     }
 
     fn unsupported(&self) -> Error {
@@ -478,4 +507,10 @@ fn narrow<N: TryFrom<i64>>(text: &str) -> Option<N> {
 fn boolean_to_int(array: &BooleanArray) -> ArrayRef {
     let ones: PrimitiveArray<Int32Type> = array.iter().map(|v| v.map(i32::from)).collect();
     Arc::new(ones)
+}
+
+/// The array with further NULLs.
+fn with_nulls(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<ArrayRef> {
+    let nulls = NullBuffer::union(array.nulls(), nulls);
+    Ok(make_array(array.to_data().into_builder().nulls(nulls).build()?))
 }

@@ -7,7 +7,7 @@
 //! watermark before it is late. Matches leave at the time of the row that completed them, or at that
 //! at which the run that they waited for came to its end, and nothing that has left is changed.
 //!
-//! **Which match.** Flink's rules ([`machine`]): the search takes what is complete first, and a
+//! **Which match.** Flink's rules (`machine.rs`): the search takes what is complete first, and a
 //! greedy variable never gives back a row that fits it. A match that no longer can come first because
 //! of an older run waits for that run, without WITHIN for ever: at the end of the input it is given up.
 //!
