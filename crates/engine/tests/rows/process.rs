@@ -152,7 +152,7 @@ impl ProcessFunction<u32, u32> for AtNoon {
         context.set_timer(1000);
         context.set_timer(500);
         context.set_timer_at_end();
-        if row % 2 == 0 {
+        if row.is_multiple_of(2) {
             context.delete_timer(500);
             context.delete_timer(i64::MAX);
             context.delete_timer(77);
