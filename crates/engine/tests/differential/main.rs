@@ -132,8 +132,10 @@ fn queries_that_once_differed_do_not_any_more() {
         return;
     };
     for seed in 0..KEPT_SEEDS {
-        for (story, query) in kept::queries() {
-            match Case::of_query(seed, query).verdict(&mut oracle) {
+        let streams = kept::queries().into_iter().map(|kept| (kept, false));
+        let batches = kept::in_batches().into_iter().map(|kept| (kept, true));
+        for ((story, query), is_for_batches) in streams.chain(batches) {
+            match Case::of_query(seed, query, is_for_batches).verdict(&mut oracle) {
                 Verdict::Same { .. } => {}
                 Verdict::Refused(how) | Verdict::PassedOver(how) | Verdict::Different(how) => {
                     panic!("{story}, seed {seed}: {how}");
@@ -145,7 +147,7 @@ fn queries_that_once_differed_do_not_any_more() {
 
 impl Case {
     /// A query over tables that the seed makes.
-    fn of_query(seed: u64, query: Sql) -> Case {
+    fn of_query(seed: u64, query: Sql, is_for_batches: bool) -> Case {
         let mut dice = Dice::new(seed);
         let mut tables = ["ta", "tb"].map(|name| Table::random(name, 20, &mut dice)).to_vec();
         let mut declarations = Sql::default();
@@ -153,7 +155,7 @@ impl Case {
             table.is_timed = true;
             declarations.push(&table.declaration());
         }
-        let configurations = configurations(false, &mut dice);
+        let configurations = configurations(is_for_batches, &mut dice);
         let (is_ordered, has_one_input) = (false, false);
         Case { tables, declarations, query, is_ordered, has_one_input, configurations }
     }
