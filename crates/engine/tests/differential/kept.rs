@@ -10,6 +10,18 @@ pub fn queries() -> Vec<Kept> {
     [using(), bounded(), others()].concat()
 }
 
+/// The same, for batch mode.
+pub fn in_batches() -> Vec<Kept> {
+    let join = "FROM ta AS a LEFT JOIN (SELECT * FROM tb WHERE f2 = 1) AS b ON a.f2 = b.f2";
+    vec![
+        ("an outer join gave changes", Sql::one(format!("SELECT a.i AS c0, b.i AS c1 {join}"))),
+        (
+            "an aggregate was given the changes of an outer join",
+            Sql::one(format!("SELECT a.f2 AS c0, COUNT(b.i) AS c1 {join} GROUP BY a.f2")),
+        ),
+    ]
+}
+
 fn using() -> Vec<Kept> {
     vec![
         (

@@ -51,8 +51,9 @@ const QUERY_LIMIT: Duration = Duration::from_secs(60);
 const ROWS_MAX: usize = 5_000;
 
 /// Parts of messages that refuse what the grammar makes: what Flink refuses as well, hints that cannot be followed, and
-/// keys of grouping sets that mean the same.
-const REFUSALS: [&str; 5] = [
+/// keys of grouping sets that mean the same; what docs/differences-from-flink.md lists as not yet there.
+const REFUSALS: [&str; 6] = [
+    "GROUPING SETS of which some lack the window",
     // COALESCE of what is never NULL is the value itself.
     "in another way as well",
     "the rows that have no partner there would leave as well",
@@ -131,8 +132,10 @@ fn queries_that_once_differed_do_not_any_more() {
         return;
     };
     for seed in 0..KEPT_SEEDS {
-        for (story, query) in kept::queries() {
-            match Case::of_query(seed, query).verdict(&mut oracle) {
+        let streams = kept::queries().into_iter().map(|kept| (kept, false));
+        let batches = kept::in_batches().into_iter().map(|kept| (kept, true));
+        for ((story, query), is_for_batches) in streams.chain(batches) {
+            match Case::of_query(seed, query, is_for_batches).verdict(&mut oracle) {
                 Verdict::Same { .. } => {}
                 Verdict::Refused(how) | Verdict::PassedOver(how) | Verdict::Different(how) => {
                     panic!("{story}, seed {seed}: {how}");
@@ -144,7 +147,7 @@ fn queries_that_once_differed_do_not_any_more() {
 
 impl Case {
     /// A query over tables that the seed makes.
-    fn of_query(seed: u64, query: Sql) -> Case {
+    fn of_query(seed: u64, query: Sql, is_for_batches: bool) -> Case {
         let mut dice = Dice::new(seed);
         let mut tables = ["ta", "tb"].map(|name| Table::random(name, 20, &mut dice)).to_vec();
         let mut declarations = Sql::default();
@@ -152,7 +155,7 @@ impl Case {
             table.is_timed = true;
             declarations.push(&table.declaration());
         }
-        let configurations = configurations(false, &mut dice);
+        let configurations = configurations(is_for_batches, &mut dice);
         let (is_ordered, has_one_input) = (false, false);
         Case { tables, declarations, query, is_ordered, has_one_input, configurations }
     }
