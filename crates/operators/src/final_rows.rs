@@ -272,6 +272,8 @@ mod tests {
             let options = DriveOptions { bundle_rows: 100, ..DriveOptions::default() };
             drive(&operator, &events, &options).expect("it runs").peak_state_bytes
         };
-        assert_eq!(churn(1_000), churn(100_000));
+        // What keys leave behind is cleared away now and then; all of them would take megabytes.
+        let (few, many) = (churn(1_000), churn(100_000));
+        assert!(few.max(many) < 200_000, "{few} and {many} bytes");
     }
 }
