@@ -10,7 +10,7 @@
 //! Such a table cannot be written to; results of a SELECT go to the session's observer.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
@@ -26,20 +26,44 @@ pub(super) const CONNECTOR: &str = "registered";
 
 const KNOWN: Known = Known { options: &["connector", "source"], unsupported: &[] };
 
+/// What makes the sources of a name.
+#[derive(Clone)]
+pub(super) struct Registered {
+    make: SourceMaker,
+    /// Known once a source was made to find out.
+    is_bounded: Arc<OnceLock<bool>>,
+}
+
+impl Registered {
+    /// A source for a job.
+    pub(super) fn source(&self) -> Result<Box<dyn Source>> {
+        (self.make)()
+    }
+
+    /// True if its sources end. The first call makes one, and no other does: planning asks often, and a source may
+    /// cost something. What can't be made is asked again.
+    pub(super) fn is_bounded(&self) -> bool {
+        if let Some(&known) = self.is_bounded.get() {
+            return known;
+        }
+        self.source().is_ok_and(|source| *self.is_bounded.get_or_init(|| source.is_bounded()))
+    }
+}
+
 /// The sources of a session by name.
 #[derive(Default)]
 pub(super) struct RegisteredSources {
-    makers: BTreeMap<String, SourceMaker>,
+    makers: BTreeMap<String, Registered>,
 }
 
 impl RegisteredSources {
     /// Adds one, in place of any of the same name.
-    pub(super) fn add(&mut self, name: &str, maker: SourceMaker) {
-        self.makers.insert(name.to_owned(), maker);
+    pub(super) fn add(&mut self, name: &str, make: SourceMaker) {
+        self.makers.insert(name.to_owned(), Registered { make, is_bounded: Arc::default() });
     }
 
     /// What makes the sources of a table.
-    pub(super) fn find(&self, request: &TableRequest, as_sink: bool) -> Result<SourceMaker> {
+    pub(super) fn find(&self, request: &TableRequest, as_sink: bool) -> Result<Registered> {
         let options = Options::checked(request, &KNOWN)?;
         let table = &request.table;
         if as_sink {

@@ -12,7 +12,7 @@ use thalweg_plan::catalog::{MemoryLimit, Scheduler, Settings};
 use thalweg_runtime::{RunOptions, SchedulerPolicy, memory};
 
 use super::SessionOptions;
-use super::registered::{CONNECTOR, CheckedSource, RegisteredSources, SourceMaker};
+use super::registered::{CONNECTOR, CheckedSource, Registered, RegisteredSources, SourceMaker};
 
 /// How many workers a job has if nobody says.
 pub(super) fn cores() -> usize {
@@ -104,7 +104,7 @@ impl SessionConnectors {
     }
 
     /// What makes the sources of a table whose rows the program hands over.
-    fn maker(&self, request: &TableRequest, as_sink: bool) -> Option<Result<SourceMaker>> {
+    fn maker(&self, request: &TableRequest, as_sink: bool) -> Option<Result<Registered>> {
         let is_registered = request.options.get("connector").is_some_and(|c| c == CONNECTOR);
         let registered = || self.registered.lock().expect("no panic under this lock");
         is_registered.then(|| registered().find(request, as_sink))
@@ -127,7 +127,7 @@ impl Connectors for SessionConnectors {
     }
     fn is_bounded(&self, request: &TableRequest) -> bool {
         match self.maker(request, false) {
-            Some(maker) => maker.and_then(|make| make()).is_ok_and(|source| source.is_bounded()),
+            Some(maker) => maker.is_ok_and(|maker| maker.is_bounded()),
             None => self.builtin().is_bounded(request),
         }
     }
@@ -152,7 +152,7 @@ impl Connectors for SessionConnectors {
                 .hint("look it up: JOIN … FOR SYSTEM_TIME AS OF a PROCTIME() column ON its key"));
         }
         match self.maker(request, false) {
-            Some(maker) => Ok(Box::new(CheckedSource::new(maker?()?, request))),
+            Some(maker) => Ok(Box::new(CheckedSource::new(maker?.source()?, request))),
             None => self.builtin().source(request),
         }
     }

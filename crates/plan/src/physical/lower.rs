@@ -132,7 +132,7 @@ impl<'a> Lowering<'a> {
             graph: self.graph,
             stages: self.stages,
             is_bounded: self.is_bounded,
-            notes: notes(&logical, self.environment),
+            notes: notes(&logical, &self.changes, self.environment),
             logical,
         })
     }

@@ -1,41 +1,33 @@
 //! What a plan does that its author may not want: told before the job begins, and in EXPLAIN.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
 use thalweg_core::Error;
 
 use super::PlanEnvironment;
 use super::identity::table_name;
+use crate::logical::changes::Changes;
 use crate::logical::dag::post_order;
-use crate::logical::{JoinBound, LogicalKind, LogicalPlan, Node};
+use crate::logical::{JoinBound, LogicalKind, Node};
 
-/// Notes on the plan of these roots.
-pub(super) fn notes(roots: &[Node], environment: &PlanEnvironment<'_>) -> Vec<Error> {
-    let mut unbounded: HashSet<*const LogicalPlan> = HashSet::new();
-    let mut notes = Vec::new();
-    for node in post_order(roots) {
-        let is_unbounded = match &node.kind {
-            LogicalKind::Scan { table, .. } => table.reading.is_endless(),
-            _ => node.inputs().iter().any(|input| unbounded.contains(&Arc::as_ptr(input))),
-        };
-        if !is_unbounded {
-            continue;
-        }
-        unbounded.insert(Arc::as_ptr(&node));
-        if let LogicalKind::Join { left, right, condition, .. } = &node.kind
-            && condition.bound == JoinBound::None
-            && [(left, condition.state_ttl_ms.0), (right, condition.state_ttl_ms.1)]
-                .into_iter()
-                .any(|(input, hinted)| {
-                    unbounded.contains(&Arc::as_ptr(input))
-                        && environment.lifetime_ms(hinted).is_none()
-                })
+/// Notes on the plan of these roots, of whose nodes is known which read for ever.
+pub(super) fn notes(
+    roots: &[Node],
+    changes: &Changes,
+    environment: &PlanEnvironment<'_>,
+) -> Vec<Error> {
+    let keeps_all = |input: &Node, hinted: Option<i64>| {
+        changes.is_unbounded(input) && environment.lifetime_ms(hinted).is_none()
+    };
+    let note = |node: Node| match &node.kind {
+        LogicalKind::Join { left, right, condition, .. }
+            if condition.bound == JoinBound::None
+                && (keeps_all(left, condition.state_ttl_ms.0)
+                    || keeps_all(right, condition.state_ttl_ms.1)) =>
         {
-            notes.push(keeps_all_rows(left, right));
+            Some(keeps_all_rows(left, right))
         }
-    }
-    notes
+        _ => None,
+    };
+    post_order(roots).into_iter().filter_map(note).collect()
 }
 
 /// A join that has to remember what it has read for as long as the job runs.
