@@ -14,6 +14,7 @@ use arrow_buffer::ScalarBuffer;
 use crate::bundle::RowKind;
 use crate::error::{Error, Result};
 use crate::lookup::{AsyncLookup, LookupRequest};
+use crate::snapshot::{AssignerPosition, SinkGuarantee};
 use crate::time::{TimeExtremes, Watermark};
 use crate::types::{Column, DataType, TableSchema};
 
@@ -72,6 +73,31 @@ pub trait Source: Send {
     fn bad_rows(&self) -> u64 {
         0
     }
+    /// Where to go on behind the last row that [`Source::poll`] gave, for [`Source::seek`] of a source of
+    /// the same table in another run; JSON, so that a user can read it in a snapshot. `None` if the input
+    /// cannot be read again from there, and no snapshot can be taken.
+    fn position(&self) -> Option<String> {
+        None
+    }
+    /// Goes on from a position instead of from the beginning. Called before [`Source::start`].
+    ///
+    /// # Errors
+    /// If there is no such place any more (a file that changed, shrank or vanished), or the position is
+    /// of something else.
+    fn seek(&mut self, position: &str) -> Result<()> {
+        let _ = position;
+        Err(Error::user("it cannot go on from where it was: its input can't be read again")
+            .hint("begin anew, without the snapshot"))
+    }
+    /// A snapshot with this position is kept, and what the sinks wrote of it is visible: what lies before
+    /// need not be given again. For inputs that wait for that (acknowledgements).
+    ///
+    /// # Errors
+    /// If the outside can't be told; the job then fails, and what comes twice is recognized after the restart.
+    fn committed(&mut self, position: &str) -> Result<()> {
+        let _ = position;
+        Ok(())
+    }
 }
 
 /// A batch after the watermark assigner, ready to become a bundle.
@@ -103,13 +129,18 @@ pub trait Assign: Send {
     fn stamp_exactly(&mut self);
     /// The running watermark.
     fn running_watermark(&self) -> Watermark;
+    /// What is known behind the last row, for a snapshot.
+    fn position(&self) -> AssignerPosition;
+    /// Goes on with what was known.
+    fn seek(&mut self, position: AssignerPosition);
     /// Raises the running watermark: the input was idle, the others went on without it, and rows
     /// that they have passed are late now.
     fn raise_watermark(&mut self, to: Watermark);
 }
 
 /// An output. All calls come from one thread, in the order `open`, `write`…, then one of `finish`
-/// and `abort`.
+/// and `abort`. In a job with snapshots `use_transactions` and `recover` come before `open`, and `prepare`
+/// and `commit` between writes; the last commit comes before `finish`.
 pub trait Sink: Send {
     /// A short name for metrics, EXPLAIN and errors.
     fn name(&self) -> String;
@@ -122,8 +153,41 @@ pub trait Sink: Send {
     fn flush(&mut self) -> Result<()>;
     /// Everything was written: makes the output final.
     fn finish(&mut self) -> Result<()>;
-    /// The job failed or was stopped: the output must not look finished.
+    /// The job failed or was stopped: the output must not look finished. What is prepared stays.
     fn abort(&mut self);
+    /// From now on what is written becomes visible only by [`Sink::commit`], where the output can do that.
+    /// Called once, before [`Sink::recover`]. Says what is promised then.
+    fn use_transactions(&mut self) -> SinkGuarantee {
+        SinkGuarantee::AtLeastOnce
+    }
+    /// Called in a job with snapshots before [`Sink::open`], with the handle of the snapshot that the job
+    /// goes on from, or without one where it begins anew. Commits what the handle names, which may have
+    /// been done already, and does away with everything else that was written and not committed.
+    ///
+    /// # Errors
+    /// If what the handle names is not there.
+    fn recover(&mut self, handle: Option<&str>) -> Result<()> {
+        let _ = handle;
+        Ok(())
+    }
+    /// Ends a transaction: everything written so far is durable when this returns. The handle says, to
+    /// [`Sink::commit`] and to [`Sink::recover`] of another run, what was written since the last one; JSON.
+    /// `None` if there is nothing to commit.
+    ///
+    /// # Errors
+    /// If it cannot be made durable.
+    fn prepare(&mut self) -> Result<Option<String>> {
+        self.flush()?;
+        Ok(None)
+    }
+    /// Makes a prepared transaction visible. The snapshot that holds its handle is durable.
+    ///
+    /// # Errors
+    /// If it cannot be done now; it is done by [`Sink::recover`] then.
+    fn commit(&mut self, handle: &str) -> Result<()> {
+        let _ = handle;
+        Ok(())
+    }
 }
 
 /// The column in which a source tells what each row does: [`RowKind::code`], a TINYINT.

@@ -16,6 +16,7 @@
 //! | [`connector`] | [`Source`], [`Sink`]: what runs at the ends |
 //! | [`graph`] | the physical graph that the runtime executes |
 //! | [`error`] | [`Error`]: whose fault, where, and what to do |
+//! | [`snapshot`] | what a snapshot takes from the parts of a job and gives back |
 //! | [`shim`] | clock and randomness, replaceable by a simulator |
 //! | [`text`] | the text form of values (CSV output, CAST to STRING, printed tables) |
 
@@ -27,6 +28,7 @@ pub mod lookup;
 pub mod operator;
 pub mod order;
 pub mod shim;
+pub mod snapshot;
 pub mod text;
 pub mod time;
 pub mod types;
@@ -39,5 +41,6 @@ pub use operator::{
     Transform,
 };
 pub use order::OrderContract;
+pub use snapshot::{Captured, CapturedTable, Extent, Restored, TableRows};
 pub use time::{Grid, TimeExtremes, Watermark};
 pub use types::{Column, ColumnType, DataType, TableSchema};

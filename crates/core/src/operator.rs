@@ -20,9 +20,10 @@ use std::sync::{Arc, Mutex};
 use arrow_array::RecordBatch;
 
 use crate::bundle::{Bundle, RowKind};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::order::OrderContract;
 use crate::shim::SharedClock;
+use crate::snapshot::{Captured, Extent, Restored};
 use crate::time::{Grid, Watermark};
 
 /// How rows may be taken (design.md §4).
@@ -225,6 +226,28 @@ pub trait Partition: Send {
     /// perhaps after other calls.
     fn tick(&mut self, _output: &mut Output) -> Result<Progress> {
         Ok(Progress::Done)
+    }
+    /// Tells what it keeps, between two other calls and never in the middle of a watermark: with this
+    /// given to [`Partition::restore`] (its part of it, where the number of partitions differs), another
+    /// run goes on as this one would have. Rows that take long to make are made later
+    /// ([`Captured::add_later`]). [`Extent::Changes`] is asked for only where the capture before this one
+    /// is kept, and may be answered with the whole.
+    ///
+    /// # Errors
+    /// If it has no snapshots.
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        let _ = extent;
+        Err(Error::user("it cannot tell what it keeps, so no snapshot can be taken")
+            .hint("implement Partition::capture and Partition::restore, or run without snapshots"))
+    }
+    /// Takes back what partitions of the same operator have told. Called once, before anything else.
+    ///
+    /// # Errors
+    /// If it does not fit: the snapshot is of something else, or damaged.
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let _ = restored;
+        Err(Error::user("it cannot take back what a snapshot tells of it")
+            .hint("implement Partition::capture and Partition::restore"))
     }
 }
 

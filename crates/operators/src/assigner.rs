@@ -23,6 +23,7 @@ use arrow_schema::{Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 use thalweg_core::connector::{Assign, Assigned, Origin};
 use thalweg_core::operator::WatermarkInterest;
+use thalweg_core::snapshot::AssignerPosition;
 use thalweg_core::time::extremes;
 use thalweg_core::{
     Column, Error, Result, SourceBatch, TableSchema, TimeExtremes, Watermark, WatermarkBefore,
@@ -310,6 +311,15 @@ impl Assign for WatermarkAssigner {
 
     fn raise_watermark(&mut self, to: Watermark) {
         self.running = self.running.max(to);
+    }
+
+    fn position(&self) -> AssignerPosition {
+        AssignerPosition { running: self.running, taken: self.taken }
+    }
+
+    fn seek(&mut self, position: AssignerPosition) {
+        self.running = position.running;
+        self.taken = position.taken;
     }
 }
 

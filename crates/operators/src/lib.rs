@@ -25,6 +25,7 @@ pub mod over;
 pub mod pattern;
 pub mod reference;
 pub mod sort;
+mod tables;
 pub mod temporal_sort;
 pub mod test_kit;
 pub mod time_order;

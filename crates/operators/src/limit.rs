@@ -3,13 +3,21 @@
 //! A singleton that takes rows in serial order. It keeps counts, no rows; once the limit is
 //! reached it says so (the job may then end early, but need not) and drops what still comes.
 
-use arrow_array::{RecordBatch, UInt32Array};
+use std::sync::Arc;
+
+use arrow_array::types::UInt64Type;
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
 use arrow_select::take::take_record_batch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Opening, Operator, OperatorClass, Output, Partition, Piece, Place, Progress, Result,
-    Route, TableSchema,
+    Bundle, Captured, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece, Place,
+    Progress, Restored, Result, Route, TableSchema,
 };
+
+use crate::tables::{for_all, numbers, state_batch, tell};
+
+/// The table of state: how many rows are still to be passed over, and how many to be let through.
+const COUNTS: &str = "counts";
 
 /// `LIMIT n OFFSET m`.
 pub struct Limit {
@@ -98,5 +106,23 @@ impl Partition for LimitPartition {
     }
     fn state_bytes(&self) -> usize {
         size_of::<Self>()
+    }
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        let count = |name: &str, count: u64| {
+            (name.to_owned(), Arc::new(UInt64Array::from(vec![count])) as ArrayRef)
+        };
+        let counts = vec![count("skip", self.skip), count("left", self.left)];
+        let mut captured = Captured::default();
+        tell(&mut captured, COUNTS, state_batch(for_all(1), counts)?);
+        Ok(captured)
+    }
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let count = |name, without| {
+            let told = numbers::<UInt64Type>(restored, COUNTS, name)?;
+            Result::Ok(told.first().copied().unwrap_or(without))
+        };
+        self.skip = count("skip", self.skip)?;
+        self.left = count("left", self.left)?;
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Running in many ways and comparing.
 
 use arrow_array::RecordBatch;
-use thalweg_core::{Bundle, Operator, Result, Stamps, Transform, WatermarkBefore};
+use thalweg_core::{Bundle, Extent, Opening, Operator, Result, Stamps, Transform, WatermarkBefore};
 
 use super::compare::{assert_same_rows, sorted};
 use super::input::split_rows;
@@ -32,13 +32,22 @@ pub fn check_operator(operator: &dyn Operator, script: &[Event]) -> Driven {
                     refuse,
                     early: seed % 3 != 0,
                     empty_bundles: seed % 2 == 0,
+                    restores: false,
                 };
                 seed += 1;
                 check_variant(operator, script, &options, &plain);
+                if tells_its_state(operator) {
+                    let options = DriveOptions { restores: true, ..options };
+                    check_variant(operator, script, &options, &plain);
+                }
             }
         }
     }
     plain
+}
+
+fn tells_its_state(operator: &dyn Operator) -> bool {
+    operator.open(Opening::only()).is_ok_and(|mut open| open.capture(Extent::Whole).is_ok())
 }
 
 fn check_variant(

@@ -23,8 +23,8 @@ use arrow_array::RecordBatch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{ManualClock, SharedClock, SplitMix64};
 use thalweg_core::{
-    Bundle, Exchange, Opening, Operator, OperatorClass, OrderContract, Output, Partition, Piece,
-    Progress, Result, Route, RowKind, Watermark, WatermarkBefore,
+    Bundle, Exchange, Extent, Opening, Operator, OperatorClass, OrderContract, Output, Partition,
+    Piece, Progress, Restored, Result, Route, RowKind, Watermark, WatermarkBefore,
 };
 
 pub use changes::{changes, inserts, lines, lines_of};
@@ -79,6 +79,9 @@ pub struct DriveOptions {
     pub early: bool,
     /// True if bundles without rows come in between.
     pub empty_bundles: bool,
+    /// True if now and then all partitions are captured and others, more or fewer of them, go on with
+    /// what was told.
+    pub restores: bool,
 }
 
 impl Default for DriveOptions {
@@ -91,6 +94,7 @@ impl Default for DriveOptions {
             refuse: false,
             early: false,
             empty_bundles: false,
+            restores: false,
         }
     }
 }
@@ -123,6 +127,9 @@ pub struct Driven {
 /// A task that asks for time this often without finishing makes no progress.
 const CALLS_MAX: usize = 10_000_000;
 
+/// How many partitions go on at most after a restore.
+const PARTITIONS_MAX: u64 = 5;
+
 /// Runs an operator over a script.
 pub fn drive(operator: &dyn Operator, script: &[Event], options: &DriveOptions) -> Result<Driven> {
     let mut driver = Driver::new(operator, script, options)?;
@@ -130,6 +137,9 @@ pub fn drive(operator: &dyn Operator, script: &[Event], options: &DriveOptions) 
     let cut = Cut { bundle_rows: options.bundle_rows, empty_bundles: options.empty_bundles, early };
     let mut actions = input::actions(script, &cut, &mut driver.random).into_iter().peekable();
     while let Some(action) = actions.next() {
+        if options.restores && driver.random.below(4) == 0 {
+            driver.restore()?;
+        }
         match action {
             Action::Rows(bundle) => driver.rows(&bundle)?,
             Action::Watermark(watermark) => {
@@ -169,14 +179,8 @@ impl<'a> Driver<'a> {
         });
         Ok(Driver {
             operator,
-            partitions: (0..count)
-                .map(|i| {
-                    operator.open(Opening {
-                        partition: i,
-                        partitions: count,
-                        order: OrderContract::Epoch,
-                    })
-                })
+            partitions: openings(count)
+                .map(|opening| operator.open(opening))
                 .collect::<Result<_>>()?,
             exchange: Exchange::new(count),
             lanes: lanes.max().unwrap_or(1),
@@ -185,6 +189,27 @@ impl<'a> Driver<'a> {
             deadline_ns: if options.refuse { 0 } else { u64::MAX },
             driven: Driven::default(),
         })
+    }
+
+    /// Other partitions go on where these are.
+    fn restore(&mut self) -> Result<()> {
+        let mut restored = Restored::default();
+        for partition in &mut self.partitions {
+            let captured = partition.capture(Extent::Whole)?;
+            for table in captured.tables {
+                restored.add(table.name, (table.rows)()?.rows);
+            }
+        }
+        let most = if self.operator.is_singleton() { 1 } else { PARTITIONS_MAX };
+        let count = 1 + self.random.below(most) as usize;
+        let open = |opening: Opening| {
+            let mut partition = self.operator.open(opening)?;
+            partition.restore(&restored.of_partition(opening)?)?;
+            Ok(partition)
+        };
+        self.partitions = openings(count).map(open).collect::<Result<_>>()?;
+        self.exchange = Exchange::new(count);
+        Ok(())
     }
 
     fn output(&self) -> Output {
@@ -292,6 +317,11 @@ impl<'a> Driver<'a> {
         }
         driven
     }
+}
+
+fn openings(count: usize) -> impl Iterator<Item = Opening> {
+    let order = OrderContract::Epoch;
+    (0..count).map(move |partition| Opening { partition, partitions: count, order })
 }
 
 fn assert_scattered(rows: &[Vec<u32>], num_rows: usize) {

@@ -14,6 +14,7 @@ use thalweg_core::connector::{Assign, Assigned, Waker};
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::shim::mix64;
+use thalweg_core::snapshot::AssignerPosition;
 use thalweg_core::*;
 use thalweg_runtime::SchedulerPolicy;
 
@@ -123,6 +124,13 @@ impl Assign for Delay {
     }
     fn raise_watermark(&mut self, to: Watermark) {
         self.running = self.running.max(to.0);
+    }
+    fn position(&self) -> AssignerPosition {
+        let (running, taken) = (Watermark(self.running), Watermark(self.taken));
+        AssignerPosition { running, taken }
+    }
+    fn seek(&mut self, position: AssignerPosition) {
+        (self.running, self.taken) = (position.running.0, position.taken.0);
     }
 }
 

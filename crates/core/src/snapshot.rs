@@ -1,0 +1,325 @@
+//! What a snapshot takes from the parts of a job, and gives back to those of another run.
+//!
+//! # The cut
+//! A snapshot is taken at a *cut*: every row before it has gone through the whole job, no row behind it
+//! has gone anywhere. So nothing is under way, and what a job is then is this: how far each source has
+//! read, what each partition keeps, which watermarks each operator has seen, and what each sink has
+//! prepared. [`Cut`] holds just that.
+//!
+//! # Tables
+//! State is told in tables of Arrow batches ([`CapturedTable`]), so that a snapshot can be opened by
+//! anything that reads Arrow, and says what it holds. The first column of every table is
+//! [`PARTITION_COLUMN`]: the virtual partition that a row belongs to (the top eight bits of the hash of
+//! its key), or NULL where a row is for all of them. That is why a job goes on with another number of
+//! partitions: each takes the rows of its range, whoever wrote them ([`Restored::of_partition`]).
+//!
+//! # Whole or changes
+//! An operator with much state may tell only what has changed since its last capture, if it is asked
+//! for [`Extent::Changes`]. Its table then names how many columns identify a row, newer rows take the
+//! place of older ones with the same identity, and removed ones are named.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt8Type;
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
+use arrow_select::filter::filter_record_batch;
+
+use crate::error::{Error, Result};
+use crate::operator::Opening;
+use crate::time::Watermark;
+
+/// The first column of every table of state: UINT8, the virtual partition of a row; NULL where every
+/// partition is told.
+pub const PARTITION_COLUMN: &str = "$partition";
+
+/// How much of the state is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    Whole,
+    /// What has changed since the capture before.
+    Changes,
+}
+
+/// The rows of a table of state.
+#[derive(Clone, Debug, Default)]
+pub struct TableRows {
+    /// Rows that are there; among changes, those that are new or changed.
+    pub rows: Vec<RecordBatch>,
+    /// Among changes: the identities (first columns) of rows that are there no more. Rows that went and
+    /// came again stand in `rows` only.
+    pub removed: Vec<RecordBatch>,
+}
+
+/// Makes the rows of a table; called once, by a thread that has time.
+pub type MakeRows = Box<dyn FnOnce() -> Result<TableRows> + Send>;
+
+/// A table of state of one partition.
+pub struct CapturedTable {
+    /// Its name, unique within the operator and the same in each partition.
+    pub name: &'static str,
+    /// Its columns, [`PARTITION_COLUMN`] first.
+    pub schema: SchemaRef,
+    /// How much is told.
+    pub extent: Extent,
+    /// How many of the first columns, that of the partition included, tell one row from all others.
+    /// Zero where rows have no identity (such a table is always told whole).
+    pub identity_columns: usize,
+    /// Makes the rows. What it needs it holds: the partition has gone on.
+    pub rows: MakeRows,
+}
+
+impl std::fmt::Debug for CapturedTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, extent, identity_columns, .. } = self;
+        write!(f, "{name} ({extent:?}, {identity_columns} identity columns)")
+    }
+}
+
+/// What one partition keeps.
+#[derive(Debug, Default)]
+pub struct Captured {
+    /// By name.
+    pub tables: Vec<CapturedTable>,
+}
+
+impl Captured {
+    /// Adds a table whose rows are known now and told whole.
+    pub fn add(&mut self, name: &'static str, schema: SchemaRef, rows: Vec<RecordBatch>) {
+        let rows = TableRows { rows, removed: Vec::new() };
+        self.add_later(name, schema, Box::new(move || Ok(rows)));
+    }
+
+    /// Adds a table, told whole, whose rows are made later.
+    pub fn add_later(&mut self, name: &'static str, schema: SchemaRef, rows: MakeRows) {
+        let extent = Extent::Whole;
+        self.tables.push(CapturedTable { name, schema, extent, identity_columns: 0, rows });
+    }
+
+    /// Makes all rows of all tables, which must be told whole, as they are given back later. For tests
+    /// and for whoever restores at once.
+    ///
+    /// # Errors
+    /// Those of making the rows.
+    pub fn into_restored(self) -> Result<Restored> {
+        let mut restored = Restored::default();
+        for table in self.tables {
+            assert_eq!(table.extent, Extent::Whole, "changes alone are no state");
+            restored.add(table.name, (table.rows)()?.rows);
+        }
+        Ok(restored)
+    }
+}
+
+/// The schema of a table of state: [`PARTITION_COLUMN`], then these columns.
+pub fn state_schema(fields: impl IntoIterator<Item = Field>) -> SchemaRef {
+    let partition = Field::new(PARTITION_COLUMN, Arrow::UInt8, true);
+    Arc::new(Schema::new(std::iter::once(partition).chain(fields).collect::<Vec<_>>()))
+}
+
+/// What an operator kept, as it is given back.
+#[derive(Clone, Debug, Default)]
+pub struct Restored {
+    tables: BTreeMap<String, Vec<RecordBatch>>,
+}
+
+impl Restored {
+    /// Adds rows of a table, behind those it has.
+    pub fn add(&mut self, name: &str, rows: Vec<RecordBatch>) {
+        self.tables.entry(name.to_owned()).or_default().extend(rows);
+    }
+
+    /// The rows of a table, those of each partition that wrote it in their order. None if there is no
+    /// such table, which is one that was empty.
+    pub fn table(&self, name: &str) -> &[RecordBatch] {
+        self.tables.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The names of the tables.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tables.keys().map(String::as_str)
+    }
+
+    /// What a partition is to be given: the rows of its range of virtual partitions, and those that are
+    /// for all.
+    ///
+    /// # Errors
+    /// If a table does not begin with [`PARTITION_COLUMN`].
+    pub fn of_partition(&self, opening: Opening) -> Result<Restored> {
+        let mut own = Restored::default();
+        for (name, batches) in &self.tables {
+            let rows = batches.iter().map(|batch| rows_of_partition(batch, opening));
+            let rows = rows.filter(|rows| rows.as_ref().map_or(true, |rows| rows.num_rows() > 0));
+            own.add(name, rows.collect::<Result<_>>()?);
+        }
+        Ok(own)
+    }
+}
+
+fn rows_of_partition(batch: &RecordBatch, opening: Opening) -> Result<RecordBatch> {
+    let column = batch.columns().first().and_then(|column| column.as_primitive_opt::<UInt8Type>());
+    let Some(column) = column else {
+        let message = format!("a table of state does not begin with the column {PARTITION_COLUMN}");
+        return Err(Error::data(message).hint("the snapshot is of another version, or damaged"));
+    };
+    if opening.partitions == 1 {
+        return Ok(batch.clone());
+    }
+    let is_own = |virtual_partition: Option<u8>| match virtual_partition {
+        None => true,
+        Some(own) => partition_of_virtual(own, opening.partitions) == opening.partition,
+    };
+    let wanted: BooleanArray = column.iter().map(|own| Some(is_own(own))).collect();
+    Ok(filter_record_batch(batch, &wanted)?)
+}
+
+/// The partition, of this many, that owns a virtual partition.
+pub fn partition_of_virtual(virtual_partition: u8, partitions: usize) -> usize {
+    (usize::from(virtual_partition) * partitions) >> 8
+}
+
+/// What a sink promises about the rows that a job which failed and was restored has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SinkGuarantee {
+    /// They may be there twice.
+    AtLeastOnce,
+    /// They may be written twice, and are there once, since rows have a key.
+    Idempotent,
+    /// They are there once: what a transaction holds becomes visible when it is committed.
+    Transactional,
+}
+
+/// What the watermark assigner of a source knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AssignerPosition {
+    /// The running watermark.
+    pub running: Watermark,
+    /// The watermark that the last epoch ended with.
+    pub taken: Watermark,
+}
+
+/// What is known of an input lane of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneState {
+    /// Its newest watermark; [`Watermark::END`] once it has ended.
+    pub watermark: Watermark,
+    /// Where the stage brings its inputs into one sequence: the lane is idle.
+    pub idle: bool,
+}
+
+/// What the runtime knows of the inputs of a stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputState {
+    /// One per lane.
+    pub lanes: Vec<LaneState>,
+    /// The highest watermark that a lane had before it ended.
+    pub ended_at: Watermark,
+    /// The joint watermark.
+    pub joint: Watermark,
+    /// The watermark that was passed on last.
+    pub passed: Watermark,
+}
+
+/// How far a source has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceState {
+    /// Where to go on, in the connector's own words; `None` if it cannot be replayed.
+    pub position: Option<String>,
+    /// The watermark assigner.
+    pub assigner: Option<AssignerPosition>,
+    /// It has ended.
+    pub finished: bool,
+    /// It is idle.
+    pub idle: bool,
+    /// Epochs ended so far.
+    pub epoch: u64,
+    /// Bundles sent so far.
+    pub serial: u64,
+    /// The watermark with which an element ended last (ordered contracts).
+    pub taken: Watermark,
+    /// The time of the last row, where inputs are merged by time.
+    pub frontier_ms: i64,
+}
+
+/// What a sink has ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SinkState {
+    /// What it promises.
+    pub guarantee: SinkGuarantee,
+    /// Its prepared transaction, in the connector's own words.
+    pub handle: Option<String>,
+    /// All of its input has ended.
+    pub has_ended: bool,
+}
+
+/// A stage at a cut. `T` is what its partitions keep: [`Captured`] for each partition while a snapshot is
+/// taken, [`Restored`] for the whole operator when it is given back.
+#[derive(Clone, Debug)]
+pub struct StageState<T> {
+    /// The stage's stable identifier.
+    pub id: String,
+    /// What a user calls it.
+    pub name: String,
+    /// Nobody needs what it makes any more.
+    pub ended: bool,
+    /// Where several lanes meet or an operator stands: what is known of the inputs.
+    pub inputs: Option<InputState>,
+    /// Elements that the stage has numbered so far (ordered contracts).
+    pub places: u64,
+    /// A source.
+    pub source: Option<SourceState>,
+    /// A sink.
+    pub sink: Option<SinkState>,
+    /// What the partitions of an operator keep.
+    pub state: T,
+    /// Rows that wait for those of other inputs (contract `event_time`).
+    pub waiting: T,
+}
+
+/// Everything that a job is at a cut.
+#[derive(Clone, Debug)]
+pub struct Cut<T> {
+    /// In topological order.
+    pub stages: Vec<StageState<T>>,
+    /// Elements ingested so far (ordered contracts).
+    pub serial: u64,
+    /// All input has ended: nothing is left to be done but to commit.
+    pub is_complete: bool,
+}
+
+/// What is taken while a job runs: for each operator one capture per partition.
+pub type TakenCut = Cut<Vec<Captured>>;
+/// What is given back.
+pub type RestoredCut = Cut<Restored>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::OrderContract;
+    use arrow_array::{ArrayRef, Int64Array, UInt8Array};
+
+    #[test]
+    fn each_partition_gets_its_range_and_what_is_for_all() {
+        let schema = state_schema([Field::new("n", Arrow::Int64, true)]);
+        let owners: ArrayRef =
+            Arc::new(UInt8Array::from(vec![Some(0), Some(127), Some(128), None]));
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![0, 1, 2, 3]));
+        let batch = RecordBatch::try_new(schema, vec![owners, numbers]).expect("two columns");
+        let mut restored = Restored::default();
+        restored.add("rows", vec![batch]);
+        let of = |partition, partitions| {
+            let opening = Opening { partition, partitions, order: OrderContract::Epoch };
+            let own = restored.of_partition(opening).expect("the column is there");
+            let column =
+                own.table("rows")[0].column(1).as_primitive::<arrow_array::types::Int64Type>();
+            column.values().to_vec()
+        };
+        assert_eq!(of(0, 2), [0, 1, 3]);
+        assert_eq!(of(1, 2), [2, 3]);
+        assert_eq!(of(0, 1), [0, 1, 2, 3]);
+        assert_eq!(of(3, 4), [3]);
+    }
+}
