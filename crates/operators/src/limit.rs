@@ -117,9 +117,9 @@ impl Partition for LimitPartition {
         Ok(captured)
     }
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        let count = |name, without| {
+        let count = |name, without| -> Result<u64> {
             let told = numbers::<UInt64Type>(restored, COUNTS, name)?;
-            Result::Ok(told.first().copied().unwrap_or(without))
+            Ok(told.first().copied().unwrap_or(without))
         };
         self.skip = count("skip", self.skip)?;
         self.left = count("left", self.left)?;
