@@ -235,12 +235,17 @@ impl Job {
     fn may_be_asked(&self, source: usize) -> bool {
         self.gates.is_open(source)
             || self.is_stopping()
+            || self.is_draining()
             || self.stages[source].ended.load(Ordering::SeqCst)
     }
 
     /// A source that may bring rows: any that is ready while memory is plentiful, else only the
     /// one that is furthest behind in event time.
     fn next_poll(&self) -> Option<Task> {
+        // SeqCst: a worker that has entered after a cut began to hold asks no source.
+        if self.holding.load(Ordering::SeqCst) {
+            return None;
+        }
         let pressure = self.memory.pressure();
         let ready = |&stage: &usize| match &self.stages[stage].kind {
             // SeqCst: the waker's store comes before its notify, see the sleep protocol.

@@ -34,6 +34,8 @@ impl Job {
     ) -> Result<()> {
         let place = container.count_in();
         if !keep_ordinal {
+            // With the ordinal the place in the lane's sequence, which some aggregates go by.
+            bundle.stamps.epoch = container.index;
             bundle.stamps.ordinal = place;
         }
         bundle.stamps.lane = lane as u32;

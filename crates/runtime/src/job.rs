@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use thalweg_core::graph::Graph;
+use thalweg_core::snapshot::RestoredCut;
 use thalweg_core::{Error, Result, Watermark};
 use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Queue};
@@ -25,6 +26,7 @@ use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, LatencyPercentiles, MetricsSnapshot, StageRole};
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
+use crate::presence::Presence;
 use crate::scheduler::meter::Measuring;
 use crate::stage::{Item, SinkMessage, SinkRun, SourceRun, SourceState, StageRun, StageRunKind};
 use crate::topology::Topology;
@@ -73,10 +75,22 @@ pub struct Job {
     stopping: AtomicBool,
     over: AtomicBool,
     failure: Mutex<Option<Error>>,
+    /// Sources are not asked: a cut is being taken.
+    pub(crate) holding: AtomicBool,
+    /// Sources end as if their inputs had.
+    pub(crate) draining: AtomicBool,
+    /// Workers that are at work.
+    pub(crate) presence: Presence,
+    /// Held by whoever does something that no row causes (idleness, the clock), and during a cut.
+    pub(crate) outside: Mutex<()>,
+    /// The number of the first epoch of this run, where another run has counted some.
+    pub(crate) first_epoch: u64,
     /// Held while idleness is worked out, within the lock of a source and around those of joints.
     idleness: Mutex<()>,
     /// Sinks that have not finished.
     open_sinks: AtomicUsize,
+    /// Sinks whose input has not ended.
+    pub(crate) fed_sinks: AtomicUsize,
     /// Signalled when a sink finishes or the job fails.
     changed: (Mutex<()>, Condvar),
     started_ns: u64,
@@ -101,6 +115,11 @@ impl Job {
         self.end();
     }
 
+    /// True once sources are to end.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
     /// True once an error has ended the job.
     pub(crate) fn has_failed(&self) -> bool {
         // The error is kept before the job is over, and mostly the job is not.
@@ -113,7 +132,7 @@ impl Job {
         self.signal();
     }
 
-    fn signal(&self) {
+    pub(crate) fn signal(&self) {
         drop(self.changed.0.lock().expect("no panic under this lock"));
         self.changed.1.notify_all();
     }
@@ -176,6 +195,14 @@ impl Job {
 
     // --- idle inputs ---
 
+    /// Does what no row causes: finds idle inputs, calls those who wait for the clock. Not during a cut.
+    fn look_around(&self) -> Result<()> {
+        let Ok(_no_cut) = self.outside.try_lock() else { return Ok(()) };
+        self.look_for_idle_inputs()?;
+        self.tick_cells();
+        Ok(())
+    }
+
     /// Declares unbounded inputs idle that have brought nothing for the timeout.
     fn look_for_idle_inputs(&self) -> Result<()> {
         let Some(timeout) = self.options.idle_timeout.filter(|_| self.may_go_by_the_clock()) else {
@@ -235,7 +262,7 @@ impl Job {
 
     /// Works out anew which lanes are idle (every source behind them is), and lets operators go on
     /// without them.
-    fn spread_idleness(&self) -> Result<()> {
+    pub(crate) fn spread_idleness(&self) -> Result<()> {
         // Two at once could leave what the slower one read before.
         let _one_at_a_time = self.idleness.lock().expect("no panic under this lock");
         let mut idle = vec![false; self.stages.len()];
@@ -334,18 +361,28 @@ impl Job {
 
 /// A handle to watch and stop a job, from any thread.
 #[derive(Clone)]
-pub struct JobControl(Arc<Job>);
+pub struct JobControl(pub(crate) Arc<Job>);
 
 impl JobControl {
     /// Stops the job: see the module header.
     pub fn cancel(&self) {
         self.0.stopping.store(true, Ordering::SeqCst);
-        for &place in &self.0.sources {
-            if let StageRunKind::Source(source) = &self.0.stages[place].kind {
-                source.ready.store(true, Ordering::SeqCst);
-            }
-        }
-        self.0.sleep.notify_all();
+        self.0.holding.store(false, Ordering::SeqCst);
+        self.0.ask_all_sources();
+    }
+    /// Ends the sources as if their inputs had: windows close, and the job ends by itself.
+    pub fn drain(&self) {
+        self.0.draining.store(true, Ordering::SeqCst);
+        self.0.ask_all_sources();
+    }
+    /// True once the job has ended, failed or been stopped.
+    pub fn is_over(&self) -> bool {
+        self.0.is_over()
+    }
+    /// Waits until something happens that whoever looks after a job may want to see, or for this long.
+    pub fn wait(&self, timeout: Duration) {
+        let guard = self.0.changed.0.lock().expect("no panic under this lock");
+        drop(self.0.changed.1.wait_timeout(guard, timeout).expect("no panic under this lock"));
     }
     /// A copy of all counters.
     pub fn metrics(&self) -> MetricsSnapshot {
@@ -383,10 +420,26 @@ pub struct RunningJob {
 /// Starts a job. Sinks are opened and sources started before this returns, so that what is wrong
 /// with them is known at once.
 pub fn start(graph: Graph, options: RunOptions) -> Result<RunningJob> {
+    start_from(graph, options, None)
+}
+
+/// Starts a job where another run of it was at a cut.
+///
+/// # Errors
+/// As [`start`]; if what was told does not fit the graph; if a source cannot go on from its position, or a
+/// sink not commit what it had prepared.
+pub fn start_from(
+    graph: Graph,
+    options: RunOptions,
+    restored: Option<RestoredCut>,
+) -> Result<RunningJob> {
     let topology = Topology::detect();
     let mut receivers = Vec::new();
-    let job = Arc::new(build::build(graph, options, topology.numa_nodes(), Some(&mut receivers))?);
-    build::open(&job)?;
+    let numa_nodes = topology.numa_nodes();
+    let job = build::build(graph, options, numa_nodes, restored.as_ref(), Some(&mut receivers))?;
+    let job = Arc::new(job);
+    build::open(&job, restored.as_ref())?;
+    drop(restored);
     let sinks = receivers
         .into_iter()
         .map(|(stage, receiver)| sink_thread::spawn(Arc::clone(&job), stage, receiver))
@@ -419,10 +472,14 @@ pub fn start(graph: Graph, options: RunOptions) -> Result<RunningJob> {
 /// A worker's life.
 fn work(job: &Job, place: WorkerPlace) {
     let mut tasks = 0usize;
+    job.presence.enter();
     while !job.is_over() {
         tasks += 1;
         // Where all are busy somebody has to look as well. Tasks take a millisecond at most.
-        if tasks.is_multiple_of(TASKS_PER_TICK) {
+        if job.ticks
+            && tasks.is_multiple_of(TASKS_PER_TICK)
+            && let Ok(_no_cut) = job.outside.try_lock()
+        {
             job.tick_cells();
         }
         if let Some(task) = (0..SPINS).find_map(|_| {
@@ -443,14 +500,16 @@ fn work(job: &Job, place: WorkerPlace) {
             }
             None if job.is_over() => job.sleep.retract(ticket),
             None => {
+                job.presence.leave();
                 job.sleep.park(ticket, PARK_MS);
-                if let Err(error) = job.look_for_idle_inputs() {
+                job.presence.enter();
+                if let Err(error) = job.look_around() {
                     job.fail(error);
                 }
-                job.tick_cells();
             }
         }
     }
+    job.presence.leave();
 }
 
 impl RunningJob {
@@ -496,8 +555,7 @@ impl RunningJob {
             }
             let guard = job.changed.0.lock().expect("no panic under this lock");
             drop(job.changed.1.wait_timeout(guard, TICK).expect("no panic under this lock"));
-            job.look_for_idle_inputs()?;
-            job.tick_cells();
+            job.look_around()?;
             // Twice in a row: a task without rows may be in no queue while it is executed.
             drained_ticks =
                 if job.is_stopping() && job.is_drained() { drained_ticks + 1 } else { 0 };
@@ -525,6 +583,9 @@ impl Job {
         message: SinkMessage,
     ) -> Result<()> {
         sink.waiting.fetch_add(1, Ordering::Relaxed);
+        if let SinkMessage::Rows(rows) = &message {
+            sink.waiting_bytes.fetch_add(rows.bytes as i64, Ordering::SeqCst);
+        }
         match &sink.channel {
             // The thread ends early only after an error, which has ended the job already.
             Some(channel) => {
@@ -536,6 +597,23 @@ impl Job {
                 sink_thread::handle(self, stage, &mut inline, message).map(drop)
             }
         }
+    }
+
+    /// A sink of a job with snapshots has all of its input.
+    pub(crate) fn sink_ended(&self) {
+        if self.fed_sinks.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.signal();
+        }
+    }
+
+    /// Wakes all sources up: they are to see that something has changed.
+    pub(crate) fn ask_all_sources(&self) {
+        for &place in &self.sources {
+            if let StageRunKind::Source(source) = &self.stages[place].kind {
+                source.ready.store(true, Ordering::SeqCst);
+            }
+        }
+        self.sleep.notify_all();
     }
 
     pub(crate) fn sink_finished(&self) {

@@ -7,7 +7,8 @@
 //! are left, none will move, and time goes to what any of them has reached, or one that has ended had
 //! before: what has come gets its results (Flink's rule for inputs that are all idle).
 
-use thalweg_core::Watermark;
+use thalweg_core::snapshot::{InputState, LaneState};
+use thalweg_core::{Error, Result, Watermark};
 
 /// What is known of the watermarks of several lanes.
 pub struct JointWatermark {
@@ -50,6 +51,30 @@ impl JointWatermark {
         if watermark == Watermark::END {
             self.ended_at = self.ended_at.max(before);
         }
+    }
+
+    /// What is known, for a snapshot. `idle` tells which lanes do not count, `passed` what was passed on.
+    pub(crate) fn told(&self, idle: impl Fn(usize) -> bool, passed: Watermark) -> InputState {
+        let lane = |(lane, &watermark)| LaneState { watermark, idle: idle(lane) };
+        let lanes = self.lanes.iter().enumerate().map(lane).collect();
+        InputState { lanes, ended_at: self.ended_at, joint: self.watermark, passed }
+    }
+
+    /// Goes on with what was known.
+    ///
+    /// # Errors
+    /// If that was of another number of lanes.
+    pub(crate) fn restore(&mut self, told: &InputState) -> Result<()> {
+        if told.lanes.len() != self.lanes.len() {
+            let (told, own) = (told.lanes.len(), self.lanes.len());
+            return Err(Error::data(format!(
+                "the snapshot knows {told} inputs, and there are {own}"
+            ))
+            .hint("the snapshot is of another query; begin anew without it"));
+        }
+        self.lanes = told.lanes.iter().map(|lane| lane.watermark).collect();
+        (self.ended_at, self.watermark) = (told.ended_at, told.joint);
+        Ok(())
     }
 
     /// Works the joint watermark out anew and says whether it has moved. `idle` tells which lanes do

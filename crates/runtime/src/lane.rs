@@ -41,6 +41,17 @@ impl Lane {
         }
     }
 
+    /// Counts containers from here on; none is made yet. Rows of another run that operators remember
+    /// then stand before those to come.
+    pub(crate) fn begin_at(&mut self, index: u64) {
+        self.made = AtomicU64::new(index);
+    }
+
+    /// How many containers were made, here and in the run that this one goes on with.
+    pub(crate) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
     /// Makes the next container and puts it at the young end.
     pub fn append(&self) -> Arc<Container> {
         let mut list = self.list.write().expect("no panic under a list lock");

@@ -23,6 +23,7 @@
 //! | [`task`] | what a worker does with a task |
 //! | [`job`] | start, wait, cancel, fail |
 //! | [`metrics`] | what is counted |
+//! | `snapshots` | cuts are taken, and jobs go on from them; `presence`: how a cut knows that nothing is under way |
 //! | `waiting` | bundles of stages that wait for the outside |
 //! | [`topology`] | NUMA nodes and cores |
 
@@ -40,14 +41,17 @@ pub mod memory;
 pub mod metrics;
 pub mod options;
 pub mod ordered;
+mod presence;
 pub mod scheduler;
 pub mod simulate;
+mod snapshots;
 pub mod sorted_merge;
 pub mod stage;
 pub mod task;
 pub mod topology;
 mod waiting;
 
-pub use job::{JobControl, Report, RunningJob, start};
+pub use job::{JobControl, Report, RunningJob, start, start_from};
 pub use metrics::{MetricsSnapshot, StageSnapshot};
-pub use options::{PartitionScheme, ReorderScheme, RunOptions, SchedulerPolicy};
+pub use options::{PartitionScheme, ReorderScheme, RunOptions, SchedulerPolicy, SnapshotMode};
+pub use snapshots::{AfterCut, CutTimes, Taken};

@@ -157,8 +157,19 @@ pub struct RunOptions {
     pub record: Option<StepRecorder>,
     /// Contract `arrival`: the sequence in which inputs have to come in.
     pub replay: Option<Replay>,
+    /// Snapshots are taken, and this is what they promise of the output.
+    pub snapshots: Option<SnapshotMode>,
     /// The clock.
     pub clock: SharedClock,
+}
+
+/// What snapshots promise of the output of a job that has failed and goes on from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotMode {
+    /// Each result is there once, where sinks have transactions or rows have keys.
+    ExactlyOnce,
+    /// No result is lost; sinks write at once, and some results may be there twice.
+    AtLeastOnce,
 }
 
 impl Default for RunOptions {
@@ -180,6 +191,7 @@ impl Default for RunOptions {
             partitions: None,
             record: None,
             replay: None,
+            snapshots: None,
             clock: Arc::new(SystemClock::new()),
         }
     }

@@ -12,10 +12,12 @@ use std::sync::Arc;
 
 use thalweg_core::graph::Graph;
 use thalweg_core::shim::SplitMix64;
+use thalweg_core::snapshot::{Extent, RestoredCut, TakenCut};
 use thalweg_core::{Error, Result};
+use thalweg_ordering::sync::Ordering;
 
 use crate::dispatcher::WorkerPlace;
-use crate::job::{self, Report};
+use crate::job::{self, Job, JobControl, Report};
 use crate::options::RunOptions;
 
 /// Steps without a task after which a simulation that is not done counts as stuck. A source that
@@ -24,34 +26,107 @@ const IDLE_STEPS_MAX: usize = 10_000;
 
 /// Runs a job to its end.
 pub fn simulate(graph: Graph, options: RunOptions, numa_nodes: usize, seed: u64) -> Result<Report> {
-    let workers = options.workers.max(1);
-    let mut job = job::build_job(graph, options, numa_nodes, None)?;
-    // Where each task does one element, workers mix most.
-    let elements_max = if seed.is_multiple_of(2) { 1 } else { 3 };
-    job.elements_per_task = job.elements_per_task.min(elements_max);
-    let job = Arc::new(job);
-    job::open_job(&job)?;
-    let mut random = SplitMix64::new(seed);
-    let mut idle_steps = 0;
-    while !job.is_over() && !job.all_sinks_finished() {
-        let worker = random.below(workers as u64) as usize;
-        let place = WorkerPlace { worker, numa_node: worker % numa_nodes.max(1) };
-        for _ in 0..=random.below(3) {
-            match job.next_task(place) {
+    let mut simulation = Simulation::begin(graph, options, numa_nodes, seed, None)?;
+    while !simulation.is_over() {
+        simulation.step();
+    }
+    simulation.end()
+}
+
+/// A job in a simulation, of which cuts can be taken, and which can be dropped at any step as if it had
+/// been killed.
+pub struct Simulation {
+    job: Arc<Job>,
+    random: SplitMix64,
+    seed: u64,
+    numa_nodes: u64,
+    idle_steps: usize,
+}
+
+impl Simulation {
+    /// Opens sinks and starts sources; where another run was, if `restored` tells that.
+    ///
+    /// # Errors
+    /// As [`start_from`](crate::start_from).
+    pub fn begin(
+        graph: Graph,
+        options: RunOptions,
+        numa_nodes: usize,
+        seed: u64,
+        restored: Option<&RestoredCut>,
+    ) -> Result<Self> {
+        let mut job = job::build_job(graph, options, numa_nodes, restored, None)?;
+        // Where each task does one element, workers mix most.
+        let elements_max = if seed.is_multiple_of(2) { 1 } else { 3 };
+        job.elements_per_task = job.elements_per_task.min(elements_max);
+        let job = Arc::new(job);
+        job::open_job(&job, restored)?;
+        let (random, numa_nodes) = (SplitMix64::new(seed), numa_nodes.max(1) as u64);
+        Ok(Simulation { job, random, seed, numa_nodes, idle_steps: 0 })
+    }
+
+    /// True once the job has ended or failed.
+    pub fn is_over(&self) -> bool {
+        self.job.is_over() || self.job.all_sinks_finished()
+    }
+
+    /// True once all input of a job with snapshots is written: a last cut, its commit and
+    /// [`JobControl::complete`] are left.
+    pub fn has_ended(&self) -> bool {
+        self.job.fed_sinks.load(Ordering::SeqCst) == 0
+    }
+
+    /// Some worker does a few tasks.
+    pub fn step(&mut self) {
+        let workers = self.job.options.workers.max(1) as u64;
+        let worker = self.random.below(workers) as usize;
+        let place = WorkerPlace { worker, numa_node: worker % self.numa_nodes as usize };
+        for _ in 0..=self.random.below(3) {
+            match self.job.next_task(place) {
                 Some(task) => {
-                    idle_steps = 0;
-                    job.execute(task, place);
+                    self.idle_steps = 0;
+                    self.job.execute(task, place);
                 }
-                None => idle_steps += 1,
+                None => self.idle_steps += 1,
             }
         }
-        if idle_steps > IDLE_STEPS_MAX {
-            job.fail(Error::internal(format!("the simulation with seed {seed} is stuck")));
+        if self.idle_steps > IDLE_STEPS_MAX {
+            self.job
+                .fail(Error::internal(format!("the simulation with seed {} is stuck", self.seed)));
         }
     }
-    job::stop_sources(&job);
-    match job.take_failure() {
-        Some(error) => Err(error),
-        None => Ok(job::report_job(&job)),
+
+    /// Takes a cut and goes on.
+    ///
+    /// # Errors
+    /// As [`JobControl::take_cut`](crate::JobControl::take_cut).
+    pub fn take_cut(&mut self, extent: Extent) -> Result<TakenCut> {
+        let job = Arc::clone(&self.job);
+        job.holding.store(true, Ordering::SeqCst);
+        job.drain_for_cut(|| {
+            self.step();
+            Ok(())
+        })?;
+        let (mut cut, replies) = job.capture(extent)?;
+        job.await_sinks(&mut cut, replies)?;
+        job.release();
+        Ok(cut)
+    }
+
+    /// The job's handle.
+    pub fn control(&self) -> JobControl {
+        JobControl(Arc::clone(&self.job))
+    }
+
+    /// What the job did, or why it failed.
+    ///
+    /// # Errors
+    /// The error that ended it.
+    pub fn end(self) -> Result<Report> {
+        job::stop_sources(&self.job);
+        match self.job.take_failure() {
+            Some(error) => Err(error),
+            None => Ok(job::report_job(&self.job)),
+        }
     }
 }

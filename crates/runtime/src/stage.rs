@@ -11,11 +11,12 @@
 //! under a short lock.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 
 use arrow_array::RecordBatch;
 use thalweg_core::connector::Assign;
 use thalweg_core::graph::StageId;
+use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{
     Bundle, Operator, OperatorClass, Partition, Route, Sink, Source, SourceBatch, Transform,
     Watermark,
@@ -297,6 +298,10 @@ pub struct SinkRun {
     pub sequencers: Vec<Mutex<Sequencer<SinkBatch>>>,
     /// Lanes that have not ended.
     pub open_lanes: AtomicUsize,
+    /// Bytes of rows on the way, which the memory account counts as in flight.
+    pub waiting_bytes: AtomicI64,
+    /// What the sink promises, in a job with snapshots.
+    pub guarantee: OnceLock<SinkGuarantee>,
     /// Messages on the way, for metrics.
     pub waiting: Arc<AtomicUsize>,
 }
@@ -317,8 +322,14 @@ pub struct SinkBatch {
 pub enum SinkMessage {
     /// Write.
     Rows(SinkBatch),
-    /// All is written: finish.
+    /// All is written: finish. In a job with snapshots the last of them comes first.
     Finish,
+    /// The last snapshot is committed: finish.
+    Complete,
+    /// End the transaction and tell its handle.
+    Prepare(mpsc::Sender<Option<String>>),
+    /// Make a transaction visible, and say so.
+    Commit(String, mpsc::Sender<()>),
     /// The job was stopped: make visible what is complete, then leave the output unfinished.
     Stop,
     /// The job failed.

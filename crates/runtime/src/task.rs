@@ -258,7 +258,7 @@ impl Job {
 
     /// Tells the memory account how a partition's state has grown, and fails the job if state alone
     /// has reached the limit.
-    fn report_state(&self, stage: usize, state: &mut CellState) -> Result<()> {
+    pub(crate) fn report_state(&self, stage: usize, state: &mut CellState) -> Result<()> {
         state.unreported_rows = 0;
         let bytes = state.partition.state_bytes();
         let grown = bytes as i64 - state.state_bytes as i64;
@@ -303,6 +303,7 @@ impl Job {
             let rows = self.poll_once(stage, run, &mut state, place, wall_ms)?;
             let may_go_on = self.may_go_on(&mut pace, rows.unwrap_or(usize::MAX))
                 && self.memory.pressure() == Pressure::Low
+                && !self.holding.load(Ordering::Relaxed)
                 && self.is_in_turn(stage);
             if !may_go_on {
                 return Ok(pace.done());
@@ -326,6 +327,8 @@ impl Job {
         if self.stages[stage].ended.load(Ordering::Relaxed) || self.is_stopping() {
             return self.end_source(stage, run, state).map(|()| None);
         }
+        // What was read goes first.
+        state.at_end |= self.is_draining();
         let answer = self.read(run, state)?;
         self.report_buffered(stage, state)?;
         match answer {
@@ -343,7 +346,10 @@ impl Job {
             SourcePoll::Pending => {
                 // The call to end may have come before `read` cleared the mark. SeqCst on both
                 // sides: either this sees why, or the mark was set after it was cleared.
-                if self.stages[stage].ended.load(Ordering::SeqCst) || self.is_stopping() {
+                if self.stages[stage].ended.load(Ordering::SeqCst)
+                    || self.is_stopping()
+                    || self.is_draining()
+                {
                     run.ready.store(true, Ordering::SeqCst);
                 }
                 Ok(None)
@@ -426,13 +432,13 @@ impl Job {
     }
 
     /// What is gathered, cut to the largest bundle.
-    fn gathered(&self, state: &mut SourceState) -> Result<SourcePoll> {
+    pub(crate) fn gathered(&self, state: &mut SourceState) -> Result<SourcePoll> {
         let batch = state.gather.take()?.expect("there is something gathered");
         let batch = split(batch, self.options.bundle_rows_max, &mut state.leftover);
         Ok(SourcePoll::Batch(batch))
     }
 
-    fn send(
+    pub(crate) fn send(
         &self,
         stage: usize,
         state: &mut SourceState,
@@ -483,7 +489,12 @@ impl Job {
     }
 
     /// No row of the source to come is older than this.
-    fn take_heartbeat(&self, stage: usize, state: &mut SourceState, time_ms: i64) -> Result<()> {
+    pub(crate) fn take_heartbeat(
+        &self,
+        stage: usize,
+        state: &mut SourceState,
+        time_ms: i64,
+    ) -> Result<()> {
         if let Some(assigner) = &mut state.assigner {
             assigner.raise_watermark(Watermark(time_ms.saturating_sub(1)));
         }

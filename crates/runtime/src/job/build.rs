@@ -1,12 +1,12 @@
 //! From a graph to a job that can run, and from a job that has run to its report.
 
 use std::collections::VecDeque;
-use std::sync::Condvar;
-use std::sync::mpsc;
+use std::sync::{Condvar, OnceLock, mpsc};
 use std::time::Duration;
 
 use thalweg_core::connector::{Assign, Waker};
 use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
+use thalweg_core::snapshot::{RestoredCut, SinkGuarantee, SinkState};
 use thalweg_core::{Error, Opening, Operator, OperatorClass, Partition, Result, Source, Watermark};
 use thalweg_ordering::sync::{
     Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, Queue,
@@ -21,9 +21,11 @@ use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, StageMetrics};
-use crate::options::RunOptions;
+use crate::options::{RunOptions, SnapshotMode};
 use crate::ordered::OrderedFlow;
+use crate::presence::Presence;
 use crate::scheduler::meter::Measuring;
+use crate::snapshots::restore;
 use crate::stage::{
     Cell, CellState, Edge, OperatorRun, Sequencer, SinkRun, SourceRun, SourceState, StageRun,
     StageRunKind,
@@ -36,11 +38,18 @@ pub(crate) fn build(
     graph: Graph,
     options: RunOptions,
     numa_nodes: usize,
+    restored: Option<&RestoredCut>,
     receivers: Option<&mut SinkReceivers>,
 ) -> Result<Job> {
     let ordered = options.order.is_ordered().then(|| OrderedFlow::new(&graph, &options));
     let gates = Gates::new(&graph)?;
-    let stages = stages(graph, &options, numa_nodes, receivers)?;
+    let mut stages = stages(graph, &options, numa_nodes, receivers)?;
+    let first_epoch =
+        restored.map_or(0, |cut| if options.order.is_ordered() { 0 } else { cut.serial });
+    stages
+        .iter_mut()
+        .flat_map(|stage| &mut stage.lanes)
+        .for_each(|lane| lane.begin_at(first_epoch));
     let is_source = |stage: &StageRun| matches!(stage.kind, StageRunKind::Source(_));
     let sources = (0..stages.len()).filter(|&place| is_source(&stages[place])).collect();
     let sinks = stages.iter().filter(|stage| matches!(stage.kind, StageRunKind::Sink(_))).count();
@@ -50,7 +59,7 @@ pub(crate) fn build(
     let ready = ReadyCells::new(scheme, &cells, options.workers, of_stages);
     let sleep = Arc::new(Sleep::new());
     let returned = Arc::new(Returned::new(Arc::clone(&sleep)));
-    let job = Job {
+    let mut job = Job {
         sources,
         memory: MemoryAccount::new(options.memory_limit_bytes, options.workers),
         sleep,
@@ -69,13 +78,22 @@ pub(crate) fn build(
         stopping: AtomicBool::new(false),
         over: AtomicBool::new(false),
         failure: Mutex::new(None),
+        holding: AtomicBool::new(false),
+        draining: AtomicBool::new(false),
+        presence: Presence::default(),
+        outside: Mutex::new(()),
+        first_epoch,
         idleness: Mutex::new(()),
         open_sinks: AtomicUsize::new(sinks),
+        fed_sinks: AtomicUsize::new(sinks),
         changed: (Mutex::new(()), Condvar::new()),
         started_ns: options.clock.now_ns(),
         stages,
         options,
     };
+    if let Some(cut) = restored {
+        restore(&mut job, cut)?;
+    }
     match &job.ordered {
         Some(flow) => prepare_sources(&job, flow.places_watermarks),
         None => {
@@ -185,6 +203,8 @@ fn stage_kind(
                 sequencers: (0..lanes).map(|_| Mutex::new(Sequencer::default())).collect(),
                 open_lanes: AtomicUsize::new(lanes),
                 waiting: Arc::new(AtomicUsize::new(0)),
+                waiting_bytes: AtomicI64::new(0),
+                guarantee: OnceLock::new(),
             })
         }
     })
@@ -305,8 +325,8 @@ fn first_outputs(job: &Job) {
 
 /// Opens the sinks, then starts the sources. What is wrong with either is reported at once; sinks
 /// that were opened are aborted then.
-pub(crate) fn open(job: &Arc<Job>) -> Result<()> {
-    let result = open_all(job);
+pub(crate) fn open(job: &Arc<Job>, restored: Option<&RestoredCut>) -> Result<()> {
+    let result = open_all(job, restored);
     if result.is_err() {
         for stage in &job.stages {
             if let StageRunKind::Sink(sink) = &stage.kind
@@ -320,16 +340,19 @@ pub(crate) fn open(job: &Arc<Job>) -> Result<()> {
     result
 }
 
-fn open_all(job: &Arc<Job>) -> Result<()> {
+fn open_all(job: &Arc<Job>, restored: Option<&RestoredCut>) -> Result<()> {
     for stage in &job.stages {
-        if let StageRunKind::Sink(sink) = &stage.kind {
-            let mut sink = sink.inline.lock().expect("nobody else runs yet");
-            let sink = sink.as_mut().expect("the sink is still here");
-            sink.open().map_err(|error| error.in_operator(stage.name.clone()))?;
+        if let StageRunKind::Sink(run) = &stage.kind {
+            let told = restored.and_then(|cut| cut.stages.iter().find(|told| told.id == stage.id));
+            open_sink(job, run, told.and_then(|told| told.sink.as_ref()))
+                .map_err(|error| error.in_operator(stage.name.clone()))?;
         }
     }
     for &place in &job.sources {
         let StageRunKind::Source(run) = &job.stages[place].kind else { continue };
+        if run.finished.load(Ordering::SeqCst) {
+            continue;
+        }
         let weak = Arc::downgrade(job);
         let waker: Waker = Arc::new(move || {
             let Some(job) = weak.upgrade() else { return };
@@ -342,7 +365,26 @@ fn open_all(job: &Arc<Job>) -> Result<()> {
         let name = &job.stages[place].name;
         state.source.start(waker).map_err(|error| error.in_operator(name.clone()))?;
     }
+    if restored.is_some() && job.ordered.is_none() {
+        job.spread_idleness()?;
+    }
     Ok(())
+}
+
+/// Opens a sink; in a job with snapshots it first commits again what it had prepared.
+fn open_sink(job: &Job, run: &SinkRun, told: Option<&SinkState>) -> Result<()> {
+    let mut sink = run.inline.lock().expect("nobody else runs yet");
+    let sink = sink.as_mut().expect("the sink is still here");
+    let guarantee = match job.options.snapshots {
+        None => return sink.open(),
+        Some(SnapshotMode::AtLeastOnce) => SinkGuarantee::AtLeastOnce,
+        Some(SnapshotMode::ExactlyOnce) => sink.use_transactions(),
+    };
+    run.guarantee.get_or_init(|| guarantee);
+    if guarantee == SinkGuarantee::Transactional {
+        sink.recover(told.and_then(|told| told.handle.as_deref()))?;
+    }
+    sink.open()
 }
 
 /// Makes sure that no source reads on.

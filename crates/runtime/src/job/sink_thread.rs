@@ -97,9 +97,24 @@ pub(crate) fn handle(
             write(job, stage, sink.as_mut(), &batch)?;
             return Ok(SinkState::Open);
         }
+        SinkMessage::Prepare(reply) => {
+            // Whoever asked may have given up; the transaction then ends with the next one.
+            let _ = reply.send(sink.prepare()?);
+            return Ok(SinkState::Open);
+        }
+        SinkMessage::Commit(handle, reply) => {
+            sink.commit(&handle)?;
+            let _ = reply.send(());
+            return Ok(SinkState::Open);
+        }
+        SinkMessage::Finish if job.options.snapshots.is_some() && !job.has_failed() => {
+            job.sink_ended();
+            return Ok(SinkState::Open);
+        }
         // Rows in front of this message may have been passed over: it must not look finished.
         SinkMessage::Finish if job.has_failed() => sink.abort(),
-        SinkMessage::Finish => {
+        SinkMessage::Complete if job.has_failed() => sink.abort(),
+        SinkMessage::Finish | SinkMessage::Complete => {
             sink.finish()?;
             job.sink_finished();
         }
@@ -123,6 +138,9 @@ fn write(job: &Job, stage: usize, sink: &mut dyn Sink, rows: &SinkBatch) -> Resu
         let now_ns = job.options.clock.now_ns();
         StageMetrics::add(&metrics.busy_ns, now_ns.saturating_sub(started_ns));
         job.latency.record_us(now_ns.saturating_sub(rows.ingest_ns) / 1000);
+    }
+    if let StageRunKind::Sink(run) = &job.stages[stage].kind {
+        run.waiting_bytes.fetch_sub(rows.bytes as i64, Ordering::SeqCst);
     }
     job.memory.add_in_flight(-(rows.bytes as i64));
     // A source may have been waiting for room.

@@ -34,10 +34,11 @@ pub(crate) enum Room {
 }
 
 impl<T> Exit<T> {
-    pub(crate) fn new(scheme: ReorderScheme, capacity: usize) -> Self {
+    /// An exit whose first outcome has the serial `first`.
+    pub(crate) fn new(scheme: ReorderScheme, capacity: usize, first: u64) -> Self {
         let buffer = match scheme {
-            ReorderScheme::NonBlocking => Buffer::NonBlocking(ReorderBuffer::new(capacity, 0)),
-            ReorderScheme::Locked => Buffer::Locked(LockedReorderBuffer::new(capacity, 0)),
+            ReorderScheme::NonBlocking => Buffer::NonBlocking(ReorderBuffer::new(capacity, first)),
+            ReorderScheme::Locked => Buffer::Locked(LockedReorderBuffer::new(capacity, first)),
         };
         Exit { buffer, refused: AtomicBool::new(false) }
     }
@@ -87,7 +88,7 @@ mod tests {
     #[test]
     fn those_who_were_refused_are_told_of_room() {
         for scheme in [ReorderScheme::NonBlocking, ReorderScheme::Locked] {
-            let exit = Exit::new(scheme, 2);
+            let exit = Exit::new(scheme, 2, 0);
             let mut out = Vec::new();
             assert!(exit.has_room(1) && !exit.has_room(2));
             let mut send = |serial, value| {

@@ -127,6 +127,7 @@ impl Job {
         if let Some(watermark) = element.watermark {
             metrics.set_watermark(watermark);
             if watermark == Watermark::END {
+                sink.open_lanes.store(0, Ordering::SeqCst);
                 self.send_to_sink(stage, sink, SinkMessage::Finish)?;
             }
         }

@@ -3,7 +3,8 @@
 //! **The invariant that makes it work:** idleness comes in the sequence, as watermarks do; so which
 //! rows a lane's return makes late depends on that sequence alone, however the workers ran.
 
-use thalweg_core::{Watermark, WatermarkBefore};
+use thalweg_core::snapshot::InputState;
+use thalweg_core::{Result, Watermark, WatermarkBefore};
 
 use crate::joint::JointWatermark;
 
@@ -18,6 +19,20 @@ pub(super) struct JointOfLanes {
 impl JointOfLanes {
     pub(super) fn new(lanes: usize) -> Self {
         JointOfLanes { joint: JointWatermark::new(lanes), idle: vec![false; lanes], is_idle: false }
+    }
+
+    /// What is known, for a snapshot.
+    pub(super) fn told(&self, passed: Watermark) -> InputState {
+        self.joint.told(|lane| self.idle[lane], passed)
+    }
+
+    /// Goes on with what was known.
+    pub(super) fn restore(&mut self, told: &InputState) -> Result<()> {
+        self.joint.restore(told)?;
+        self.idle = told.lanes.iter().map(|lane| lane.idle).collect();
+        // What was said downstream follows from what is known here, and was said.
+        let _ = self.idle_change();
+        Ok(())
     }
 
     /// An element of a lane has its turn: what it says of the lane.

@@ -14,6 +14,7 @@
 
 use std::collections::VecDeque;
 
+use thalweg_core::snapshot::InputState;
 use thalweg_core::{Bundle, Result, Watermark};
 
 use super::lanes::JointOfLanes;
@@ -41,6 +42,16 @@ impl Merge {
         let lane = |fed_by| MergeLane { fed_by, elements: VecDeque::new() };
         let lanes = fed_by.into_iter().map(lane).collect();
         Merge { lanes, expected: VecDeque::new(), joint }
+    }
+
+    /// What is known of the lanes, in which nothing waits.
+    pub(crate) fn told(&self, passed: Watermark) -> InputState {
+        self.joint.told(passed)
+    }
+
+    /// Goes on with what was known.
+    pub(crate) fn restore(&mut self, told: &InputState) -> Result<()> {
+        self.joint.restore(told)
     }
 
     /// True if elements of this source come here.

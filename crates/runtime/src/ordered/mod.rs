@@ -38,7 +38,7 @@ use thalweg_core::{Bundle, OrderContract, Route, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Queue};
 
 use crate::barrier::Barrier;
-use crate::options::RunOptions;
+use crate::options::{ReorderScheme, RunOptions};
 use exit::Exit;
 use merge::Merge;
 use replay::Replaying;
@@ -53,6 +53,7 @@ mod merge;
 mod operator;
 mod replay;
 mod rows;
+mod snapshot;
 mod time_merge;
 mod turn;
 
@@ -170,6 +171,7 @@ pub(crate) struct OrderedFlow {
     /// edges meet, and where what rows do depends on the watermarks before them.
     pub(crate) places_watermarks: bool,
     pub(crate) order: OrderContract,
+    reorder: ReorderScheme,
     /// For each stage, which sources feed it.
     fed_by: Vec<Vec<bool>>,
 }
@@ -336,9 +338,9 @@ impl OrderedFlow {
                 lanes: lanes[place].clone(),
                 merge: merge.map(|merge| (InTurn::new(), Mutex::new(merge))),
                 work: Worklist::new(),
-                routed: Exit::new(reorder, UNDER_WAY_MAX),
+                routed: Exit::new(reorder, UNDER_WAY_MAX, 0),
                 dispatch: Mutex::new(Dispatch::new()),
-                exit: Exit::new(reorder, UNDER_WAY_MAX),
+                exit: Exit::new(reorder, UNDER_WAY_MAX, 0),
                 sources: fed_by[place].iter().filter(|&&fed| fed).count(),
             }
         };
@@ -352,6 +354,7 @@ impl OrderedFlow {
             serial: AtomicU64::new(0),
             replaying: replaying(graph, options).map(Mutex::new),
             order,
+            reorder,
             fed_by,
             has_merges,
             places_watermarks: has_merges || rows_depend,

@@ -85,6 +85,14 @@ pub struct MergedRows {
     pub origins: Option<ScalarBuffer<u32>>,
 }
 
+/// Something that waits in an input.
+pub(crate) enum WaitingItem<'a> {
+    /// Rows, from this one on.
+    Rows(&'a SortedRows, usize),
+    /// A mark at this time.
+    Mark(i64),
+}
+
 /// Merges sorted inputs.
 ///
 /// ```
@@ -250,6 +258,36 @@ impl SortedMerge {
         let (_, least) = self.heads().min()?;
         let others_wait = self.inputs.iter().any(|input| !input.items.is_empty());
         (others_wait && self.inputs[least].items.is_empty()).then_some(least)
+    }
+
+    /// What waits in an input, in order.
+    pub(crate) fn waiting(&self, input: usize) -> impl Iterator<Item = WaitingItem<'_>> {
+        self.inputs[input].items.iter().map(|item| match item {
+            Item::Rows { rows, from, .. } => WaitingItem::Rows(rows, *from),
+            Item::Mark { time_ms } => WaitingItem::Mark(*time_ms),
+        })
+    }
+
+    /// Bytes that rows which wait still count.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        let items = self.inputs.iter().flat_map(|input| &input.items);
+        items
+            .map(|item| match item {
+                Item::Rows { bytes, .. } => *bytes,
+                Item::Mark { .. } => 0,
+            })
+            .sum()
+    }
+
+    /// How far an input has promised to be, and whether it has ended.
+    pub(crate) fn state_of(&self, input: usize) -> (i64, bool) {
+        (self.inputs[input].frontier_ms, self.inputs[input].has_ended)
+    }
+
+    /// Sets what [`state_of`](Self::state_of) told of the same input in another run.
+    pub(crate) fn set_state(&mut self, input: usize, frontier_ms: i64, has_ended: bool) {
+        self.inputs[input].frontier_ms = frontier_ms;
+        self.inputs[input].has_ended = has_ended;
     }
 
     /// True if all inputs have ended and everything was taken.

@@ -14,7 +14,7 @@ use thalweg_core::connector::{Assign, Assigned, Waker};
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::shim::mix64;
-use thalweg_core::snapshot::AssignerPosition;
+use thalweg_core::snapshot::{AssignerPosition, SinkGuarantee};
 use thalweg_core::*;
 use thalweg_runtime::SchedulerPolicy;
 
@@ -49,11 +49,12 @@ pub fn column(batch: &RecordBatch, n: usize) -> Vec<i64> {
 pub struct Rows {
     pub rows: VecDeque<(i64, i64)>,
     pub bounded: bool,
+    pub given: usize,
 }
 
 impl Rows {
     pub fn boxed(rows: Vec<(i64, i64)>) -> Box<dyn Source> {
-        Box::new(Rows { rows: rows.into(), bounded: true })
+        Box::new(Rows { rows: rows.into(), bounded: true, given: 0 })
     }
 }
 
@@ -70,10 +71,19 @@ impl Source for Rows {
         }
         let take = rows_max.min(self.rows.len());
         let rows: Vec<_> = self.rows.drain(..take).collect();
+        self.given += take;
         Ok(SourcePoll::Batch(SourceBatch { batch: batch(&rows), origin: None }))
     }
     fn is_bounded(&self) -> bool {
         self.bounded
+    }
+    fn position(&self) -> Option<String> {
+        Some(self.given.to_string())
+    }
+    fn seek(&mut self, position: &str) -> Result<()> {
+        self.given = position.parse().map_err(|_| Error::data("a position is a number of rows"))?;
+        self.rows.drain(..self.given);
+        Ok(())
     }
 }
 
@@ -277,6 +287,34 @@ impl Partition for CountPartition {
     fn state_bytes(&self) -> usize {
         (self.counts.len() + self.merged.len()) * 64
     }
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        let all: Vec<_> = self.counts.iter().chain(&self.merged).collect();
+        let owner = |&(&(_, key), _): &(&(i64, i64), &i64)| virtual_partition(key) as u8;
+        let column = |of: &dyn Fn(&(&(i64, i64), &i64)) -> i64| {
+            Arc::new(Int64Array::from_iter_values(all.iter().map(of))) as ArrayRef
+        };
+        let owners = arrow_array::UInt8Array::from_iter_values(all.iter().map(owner));
+        let columns = vec![
+            Arc::new(owners) as ArrayRef,
+            column(&|(key, _)| key.0),
+            column(&|(key, _)| key.1),
+            column(&|(_, count)| **count),
+        ];
+        let fields = ["end", "key", "count"].map(|name| Field::new(name, DataType::Int64, true));
+        let schema = snapshot::state_schema(fields);
+        let mut captured = Captured::default();
+        captured.add("counts", Arc::clone(&schema), vec![RecordBatch::try_new(schema, columns)?]);
+        Ok(captured)
+    }
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        for batch in restored.table("counts") {
+            let (ends, keys, counts) = (column(batch, 1), column(batch, 2), column(batch, 3));
+            for ((end, key), count) in ends.into_iter().zip(keys).zip(counts) {
+                *self.counts.entry((end, key)).or_default() += count;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Collects rows, slowly if asked to, and remembers how it ended.
@@ -324,6 +362,74 @@ impl Sink for Collect {
     }
     fn abort(&mut self) {
         *self.ended.lock().expect("no panic") = "aborted";
+    }
+}
+
+/// What sinks with transactions have brought to the outside.
+#[derive(Debug, Default)]
+pub struct Outside {
+    pub prepared: BTreeMap<u64, Vec<(i64, i64)>>,
+    pub visible: Vec<(i64, i64)>,
+    next: u64,
+}
+
+/// Rows become visible when their transaction is committed.
+#[derive(Clone, Default)]
+pub struct Durable {
+    pub outside: Arc<Mutex<Outside>>,
+    pending: Vec<(i64, i64)>,
+}
+
+impl Durable {
+    pub fn visible(&self) -> Vec<(i64, i64)> {
+        self.outside.lock().expect("no panic").visible.clone()
+    }
+    /// The same outside, as another run of the job finds it.
+    pub fn again(&self) -> Self {
+        Durable { outside: Arc::clone(&self.outside), pending: Vec::new() }
+    }
+}
+
+impl Sink for Durable {
+    fn name(&self) -> String {
+        "durable".into()
+    }
+    fn open(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn write(&mut self, batch: &RecordBatch, _: Option<&[RowKind]>) -> Result<()> {
+        self.pending.extend(column(batch, 0).into_iter().zip(column(batch, 1)));
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<()> {
+        assert!(self.pending.is_empty(), "the last transaction comes before the end");
+        Ok(())
+    }
+    fn abort(&mut self) {}
+    fn use_transactions(&mut self) -> SinkGuarantee {
+        SinkGuarantee::Transactional
+    }
+    fn recover(&mut self, handle: Option<&str>) -> Result<()> {
+        handle.map_or(Ok(()), |handle| self.commit(handle))?;
+        self.outside.lock().expect("no panic").prepared.clear();
+        Ok(())
+    }
+    fn prepare(&mut self) -> Result<Option<String>> {
+        let mut outside = self.outside.lock().expect("no panic");
+        let number = outside.next;
+        outside.next += 1;
+        outside.prepared.insert(number, std::mem::take(&mut self.pending));
+        Ok(Some(number.to_string()))
+    }
+    fn commit(&mut self, handle: &str) -> Result<()> {
+        let number: u64 = handle.parse().map_err(|_| Error::data("a handle is a number"))?;
+        let mut outside = self.outside.lock().expect("no panic");
+        let rows = outside.prepared.remove(&number).unwrap_or_default();
+        outside.visible.extend(rows);
+        Ok(())
     }
 }
 

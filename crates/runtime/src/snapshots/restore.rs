@@ -1,0 +1,152 @@
+//! A job that was built goes on where another run of it was at a cut.
+//!
+//! **Invariant:** it is called while nobody else has the job, before sources are started and sinks are
+//! opened. Stages are found by their identifiers; a stage that the cut does not know begins empty.
+
+use std::collections::HashMap;
+
+use thalweg_core::snapshot::{RestoredCut, SourceState as ToldSource, StageState};
+use thalweg_core::{Error, Opening, Restored, Result, Watermark};
+use thalweg_ordering::sync::Ordering;
+
+use crate::job::Job;
+use crate::stage::{OperatorRun, SinkRun, SourceRun, StageRun, StageRunKind};
+
+/// Gives every stage back what it was.
+///
+/// # Errors
+/// If something does not fit: the cut is of another query, or damaged.
+pub(crate) fn restore(job: &mut Job, cut: &RestoredCut) -> Result<()> {
+    let told: HashMap<&str, &StageState<Restored>> =
+        cut.stages.iter().map(|stage| (stage.id.as_str(), stage)).collect();
+    let order = job.options.order;
+    for (place, run) in job.stages.iter_mut().enumerate() {
+        let Some(told) = told.get(run.id.as_str()) else { continue };
+        let name = run.name.clone();
+        restore_stage(run, told, order).map_err(|error| error.in_operator(name.clone()))?;
+        if let Some(flow) = &mut job.ordered {
+            let bytes = flow.restore(place, told).map_err(|error| error.in_operator(name))?;
+            job.memory.add_in_flight(bytes as i64);
+        }
+    }
+    if let Some(flow) = &job.ordered {
+        flow.begin_at(cut.serial);
+    }
+    tell_of_state(job)?;
+    open_gates(job);
+    let fed = job.stages.iter().filter(|stage| is_fed_sink(stage)).count();
+    job.fed_sinks.store(fed, Ordering::SeqCst);
+    Ok(())
+}
+
+fn is_fed_sink(stage: &StageRun) -> bool {
+    matches!(&stage.kind, StageRunKind::Sink(sink) if sink.open_lanes.load(Ordering::SeqCst) > 0)
+}
+
+fn restore_stage(
+    run: &mut StageRun,
+    told: &StageState<Restored>,
+    order: thalweg_core::OrderContract,
+) -> Result<()> {
+    run.ended.store(told.ended, Ordering::SeqCst);
+    let is_ordered = order.is_ordered();
+    for (lane, told) in run.lanes.iter().zip(told.inputs.iter().flat_map(|inputs| &inputs.lanes)) {
+        lane.idle.store(told.idle && !is_ordered, Ordering::SeqCst);
+    }
+    let metrics = &run.metrics;
+    match &run.kind {
+        StageRunKind::Source(source) => {
+            let Some(told) = &told.source else { return Ok(()) };
+            if let Some(assigner) = &told.assigner {
+                metrics.set_watermark(assigner.running);
+            }
+            restore_source(source, told)
+        }
+        StageRunKind::Operator(operator) => {
+            if let Some(inputs) = &told.inputs {
+                metrics.set_watermark(inputs.joint);
+                let mut joint = operator.joint.lock().expect("nobody else has the job yet");
+                if !is_ordered {
+                    joint.watermark.restore(inputs)?;
+                }
+                joint.passed = inputs.passed;
+            }
+            restore_partitions(operator, told, order)
+        }
+        StageRunKind::Sink(sink) => {
+            restore_sink(sink, told);
+            Ok(())
+        }
+        StageRunKind::Transform(_) => Ok(()),
+    }
+}
+
+fn restore_source(run: &SourceRun, told: &ToldSource) -> Result<()> {
+    let mut state = run.state.lock().expect("nobody else has the job yet");
+    run.finished.store(told.finished, Ordering::SeqCst);
+    run.ready.store(!told.finished, Ordering::SeqCst);
+    run.idle.store(told.idle, Ordering::SeqCst);
+    state.epoch = told.epoch;
+    state.serial = told.serial;
+    state.taken = told.taken;
+    state.frontier_ms = told.frontier_ms;
+    if let (Some(assigner), Some(position)) = (&mut state.assigner, told.assigner) {
+        assigner.seek(position);
+    }
+    match &told.position {
+        _ if told.finished => Ok(()),
+        Some(position) => state.source.seek(position),
+        None => Err(Error::data("the snapshot does not say how far this input was read")
+            .hint("the snapshot is damaged; use an older one")),
+    }
+}
+
+fn restore_partitions(
+    operator: &OperatorRun,
+    told: &StageState<Restored>,
+    order: thalweg_core::OrderContract,
+) -> Result<()> {
+    let partitions = operator.cells.len();
+    let passed = told.inputs.as_ref().map_or(Watermark::MIN, |inputs| inputs.passed);
+    for (partition, cell) in operator.cells.iter().enumerate() {
+        let mut state = cell.state.lock().expect("nobody else has the job yet");
+        let own = told.state.of_partition(Opening { partition, partitions, order })?;
+        state.partition.restore(&own)?;
+        state.passed = passed;
+        let ticks_at_ms = state.partition.ticks_at().unwrap_or(i64::MAX);
+        cell.ticks_at.store(ticks_at_ms, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+fn restore_sink(run: &SinkRun, told: &StageState<Restored>) {
+    let has_ended = told.sink.as_ref().is_some_and(|sink| sink.has_ended);
+    let lanes = told.inputs.iter().flat_map(|inputs| &inputs.lanes);
+    let ended = lanes.filter(|lane| lane.watermark == Watermark::END).count();
+    let all = run.open_lanes.load(Ordering::SeqCst);
+    let open = if has_ended { 0 } else { all.saturating_sub(ended) };
+    run.open_lanes.store(open, Ordering::SeqCst);
+}
+
+/// The memory account learns what partitions keep.
+fn tell_of_state(job: &Job) -> Result<()> {
+    for (place, stage) in job.stages.iter().enumerate() {
+        let StageRunKind::Operator(operator) = &stage.kind else { continue };
+        for cell in &operator.cells {
+            let mut state = cell.state.lock().expect("nobody else has the job yet");
+            job.report_state(place, &mut state)
+                .map_err(|error| error.in_operator(stage.name.clone()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Sides that had been read to their end let others be asked.
+fn open_gates(job: &Job) {
+    for (place, stage) in job.stages.iter().enumerate() {
+        let is_operator = matches!(stage.kind, StageRunKind::Operator(_));
+        if is_operator && stage.metrics.watermark() == Watermark::END {
+            job.gates.open(place);
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Taking a cut; see the module above for the protocol.
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use thalweg_core::snapshot::{
+    Captured, Extent, InputState, LaneState, SinkGuarantee, SinkState, SourceState as ToldSource,
+    StageState, TakenCut,
+};
+use thalweg_core::{Error, Result, SourcePoll, Watermark};
+use thalweg_ordering::sync::{Mutex, Ordering};
+
+use super::{AfterCut, CutTimes, Taken};
+use crate::dispatcher::WorkerPlace;
+use crate::job::{Job, JobControl};
+use crate::stage::{OperatorRun, SinkMessage, SinkRun, SourceRun, StageRun, StageRunKind};
+
+/// How long to wait before looking again whether all is quiet.
+const LOOK_AGAIN: Duration = Duration::from_micros(50);
+/// How often a job that has ended is noticed while a sink is waited for.
+const LOOK_FOR_END: Duration = Duration::from_millis(20);
+/// With less state than this, one thread captures all of it.
+const STATE_BYTES_ALONE: usize = 1 << 20;
+
+/// The replies of sinks, with their stages.
+type Replies = Vec<(usize, Receiver<Option<String>>)>;
+
+impl JobControl {
+    /// Takes a cut. Returns when sinks have prepared what is inside. One at a time.
+    ///
+    /// # Errors
+    /// If the job ends before; if something cannot be captured (the job goes on then).
+    pub fn take_cut(&self, extent: Extent, after: AfterCut) -> Result<Taken> {
+        let job = &*self.0;
+        let outside = job.outside.lock().expect("no panic under this lock");
+        let begun_ns = job.options.clock.now_ns();
+        job.holding.store(true, Ordering::SeqCst);
+        let drained = job.drain_for_cut(|| {
+            std::thread::sleep(LOOK_AGAIN);
+            Ok(())
+        });
+        let drained_ns = job.options.clock.now_ns();
+        let taken = drained.and_then(|()| job.capture(extent));
+        let captured_ns = job.options.clock.now_ns();
+        if after == AfterCut::GoOn || taken.is_err() {
+            job.release();
+        }
+        drop(outside);
+        let (mut cut, replies) = taken?;
+        job.await_sinks(&mut cut, replies)?;
+        let since = |from_ns: u64, to_ns: u64| Duration::from_nanos(to_ns.saturating_sub(from_ns));
+        let times = CutTimes {
+            drain: since(begun_ns, drained_ns),
+            capture: since(drained_ns, captured_ns),
+            hold: since(begun_ns, captured_ns),
+        };
+        Ok(Taken { cut, times })
+    }
+
+    /// Makes what sinks had prepared at a cut visible, by their stages' identifiers, and tells sources that their positions are
+    /// kept. The snapshot of the cut is durable.
+    ///
+    /// # Errors
+    /// If the job ends before; it was then stopped, or has failed.
+    pub fn commit(
+        &self,
+        handles: &[(String, String)],
+        positions: &[(String, String)],
+    ) -> Result<()> {
+        let job = &*self.0;
+        for (id, handle) in handles {
+            let Some((stage, sink)) = job.sink_of(id) else { continue };
+            let (reply, committed) = mpsc::channel();
+            job.send_to_sink(stage, sink, SinkMessage::Commit(handle.clone(), reply))?;
+            job.await_reply(&committed)?;
+        }
+        for (id, position) in positions {
+            let stage = job.stages.iter().find(|stage| stage.id == *id);
+            if let Some(StageRunKind::Source(source)) = stage.map(|stage| &stage.kind) {
+                let mut state = source.state.lock().expect("a source that panics ends the job");
+                state.source.committed(position)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// True once all input of all sinks is written: what is left is a last cut, and [`JobControl::complete`].
+    pub fn has_ended(&self) -> bool {
+        self.0.fed_sinks.load(Ordering::SeqCst) == 0
+    }
+
+    /// The last snapshot is committed: sinks finish, and with them the job.
+    ///
+    /// # Errors
+    /// None, unless sinks run in the caller's thread.
+    pub fn complete(&self) -> Result<()> {
+        let job = &*self.0;
+        for (place, stage) in job.stages.iter().enumerate() {
+            if let StageRunKind::Sink(sink) = &stage.kind {
+                job.send_to_sink(place, sink, SinkMessage::Complete)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Job {
+    /// Sends what sources have given and waits until nothing is under way. `step` lets time pass.
+    pub(crate) fn drain_for_cut(&self, mut step: impl FnMut() -> Result<()>) -> Result<()> {
+        loop {
+            while !self.presence.is_quiet(|| self.nothing_is_under_way()) {
+                if self.is_over() {
+                    return Err(Error::user("the job has ended before a snapshot could be taken"));
+                }
+                step()?;
+            }
+            if !self.send_what_was_given()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sources are asked again.
+    pub(crate) fn release(&self) {
+        self.holding.store(false, Ordering::SeqCst);
+        self.sleep.notify_all();
+    }
+
+    /// True if no row and no watermark is in a queue, but for rows that wait for a sink's thread, or in a
+    /// merge for another input.
+    fn nothing_is_under_way(&self) -> bool {
+        let of_sinks: i64 = self
+            .stages
+            .iter()
+            .map(|stage| match &stage.kind {
+                StageRunKind::Sink(sink) => sink.waiting_bytes.load(Ordering::SeqCst),
+                _ => 0,
+            })
+            .sum();
+        let of_merges = self.ordered.as_ref().map_or(0, |flow| flow.waiting_bytes());
+        let is_idle = |stage: &StageRun| match &stage.kind {
+            StageRunKind::Operator(operator) => operator.cells.iter().all(|c| c.mailbox.is_idle()),
+            _ => true,
+        };
+        self.memory.in_flight_bytes() as i64 <= of_sinks + of_merges as i64
+            && self
+                .stages
+                .iter()
+                .all(|s| s.metrics.queued.load(Ordering::SeqCst) == 0 && is_idle(s))
+    }
+
+    /// Rows that sources have given and that wait for company, and promises that they have made, go
+    /// their way. True if there were any.
+    fn send_what_was_given(&self) -> Result<bool> {
+        let place = WorkerPlace { worker: 0, numa_node: 0 };
+        let wall_ms = self.options.clock.wall_ms();
+        let mut has_sent = false;
+        for &stage in &self.sources {
+            let StageRunKind::Source(run) = &self.stages[stage].kind else { continue };
+            let mut state = run.state.lock().expect("a source that panics ends the job");
+            while !run.finished.load(Ordering::SeqCst) {
+                let batch = match state.leftover.pop_front() {
+                    Some(batch) => batch,
+                    None if !state.gather.is_empty() => match self.gathered(&mut state)? {
+                        SourcePoll::Batch(batch) => batch,
+                        _ => break,
+                    },
+                    None => match state.heartbeat_ms.take() {
+                        Some(time_ms) => {
+                            self.take_heartbeat(stage, &mut state, time_ms)?;
+                            has_sent = true;
+                            continue;
+                        }
+                        None => break,
+                    },
+                };
+                self.send(stage, &mut state, batch, place, wall_ms)?;
+                has_sent = true;
+            }
+        }
+        Ok(has_sent)
+    }
+
+    /// Everything that the job is, while nothing is under way; and who tells later what sinks have ready.
+    pub(crate) fn capture(&self, extent: Extent) -> Result<(TakenCut, Replies)> {
+        let mut captures = self.capture_partitions(extent)?;
+        let mut stages = Vec::with_capacity(self.stages.len());
+        for (place, run) in self.stages.iter().enumerate() {
+            let mut told = StageState {
+                id: run.id.clone(),
+                name: run.name.clone(),
+                ended: run.ended.load(Ordering::SeqCst),
+                inputs: self.told_inputs(place, run),
+                places: self.ordered.as_ref().map_or(0, |flow| flow.places(place)),
+                source: None,
+                sink: None,
+                state: std::mem::take(&mut captures[place]),
+                waiting: Vec::new(),
+            };
+            if let Some(flow) = &self.ordered {
+                told.waiting.extend(flow.capture_waiting(place)?);
+            }
+            match &run.kind {
+                StageRunKind::Source(source) => {
+                    let told_source = told_source(source);
+                    told.source = Some(told_source.map_err(|e| e.in_operator(run.name.clone()))?);
+                }
+                StageRunKind::Sink(sink) => told.sink = Some(told_sink(sink)),
+                StageRunKind::Operator(_) | StageRunKind::Transform(_) => {}
+            }
+            stages.push(told);
+        }
+        let is_complete = self.fed_sinks.load(Ordering::SeqCst) == 0;
+        let serial = match &self.ordered {
+            Some(flow) => flow.serial(),
+            None => self.epochs_made(),
+        };
+        Ok((TakenCut { stages, serial, is_complete }, self.prepare_sinks()?))
+    }
+
+    /// One more than the highest number of an epoch.
+    fn epochs_made(&self) -> u64 {
+        let lanes = self.stages.iter().flat_map(|stage| &stage.lanes);
+        lanes.map(|lane| lane.made()).max().unwrap_or(0).max(self.first_epoch)
+    }
+
+    fn told_inputs(&self, place: usize, run: &StageRun) -> Option<InputState> {
+        if let Some(flow) = &self.ordered {
+            return flow.told_inputs(place);
+        }
+        match &run.kind {
+            StageRunKind::Operator(operator) => {
+                let joint = operator.joint.lock().expect("no panic under the joint lock");
+                let idle = |lane: usize| run.lanes[lane].idle.load(Ordering::SeqCst);
+                Some(joint.watermark.told(idle, joint.passed))
+            }
+            StageRunKind::Sink(sink) => {
+                // Which of them are open makes no difference to a sink.
+                let open = sink.open_lanes.load(Ordering::SeqCst);
+                let watermark = |lane| if lane < open { Watermark::MIN } else { Watermark::END };
+                let lane = |lane| LaneState { watermark: watermark(lane), idle: false };
+                let lanes = (0..run.lanes.len()).map(lane).collect();
+                let (joint, passed) = (Watermark::MIN, Watermark::MIN);
+                Some(InputState { lanes, ended_at: Watermark::MIN, joint, passed })
+            }
+            StageRunKind::Source(_) | StageRunKind::Transform(_) => None,
+        }
+    }
+
+    /// What all partitions keep, by stage. Where that is much, as many threads as there are workers share it.
+    fn capture_partitions(&self, extent: Extent) -> Result<Vec<Vec<Captured>>> {
+        let mut cells: Vec<(usize, usize)> = Vec::new();
+        for (place, stage) in self.stages.iter().enumerate() {
+            cells.extend((0..stage.num_cells()).map(|cell| (place, cell)));
+        }
+        let is_small = self.memory.state_bytes() < STATE_BYTES_ALONE;
+        let threads = if is_small { 1 } else { self.options.workers.clamp(1, cells.len().max(1)) };
+        let next = Mutex::new(cells.iter());
+        let take = || {
+            let mut taken = Vec::new();
+            loop {
+                let Some(&(stage, cell)) = next.lock().expect("no panic under this lock").next()
+                else {
+                    return taken;
+                };
+                taken.push(((stage, cell), self.capture_partition(stage, cell, extent)));
+            }
+        };
+        let mut taken = match threads {
+            1 => take(),
+            _ => std::thread::scope(|scope| {
+                let others: Vec<_> = (1..threads).map(|_| scope.spawn(take)).collect();
+                let mut taken = take();
+                for other in others {
+                    taken.extend(other.join().expect("a capture that panics is a defect"));
+                }
+                taken
+            }),
+        };
+        taken.sort_by_key(|(place, _)| *place);
+        let mut captures: Vec<Vec<Captured>> = self.stages.iter().map(|_| Vec::new()).collect();
+        for ((stage, _), captured) in taken {
+            captures[stage].push(captured?);
+        }
+        Ok(captures)
+    }
+
+    fn capture_partition(&self, stage: usize, cell: usize, extent: Extent) -> Result<Captured> {
+        let run = &self.stages[stage];
+        let StageRunKind::Operator(OperatorRun { cells, .. }) = &run.kind else {
+            unreachable!("only operators have cells")
+        };
+        let mut state = cells[cell].state.lock().expect("a failed cell ends the job");
+        state.partition.capture(extent).map_err(|error| error.in_operator(run.name.clone()))
+    }
+
+    /// Tells sinks to end their transactions behind what is on its way to them.
+    fn prepare_sinks(&self) -> Result<Replies> {
+        let mut replies = Vec::new();
+        for (place, stage) in self.stages.iter().enumerate() {
+            if let StageRunKind::Sink(sink) = &stage.kind {
+                let (reply, handle) = mpsc::channel();
+                self.send_to_sink(place, sink, SinkMessage::Prepare(reply))?;
+                replies.push((place, handle));
+            }
+        }
+        Ok(replies)
+    }
+
+    /// Takes the handles of the sinks into the cut.
+    pub(crate) fn await_sinks(&self, cut: &mut TakenCut, replies: Replies) -> Result<()> {
+        for (place, reply) in replies {
+            let handle = self.await_reply(&reply)?;
+            if let Some(sink) = &mut cut.stages[place].sink {
+                sink.handle = handle;
+            }
+        }
+        Ok(())
+    }
+
+    fn await_reply<T>(&self, reply: &Receiver<T>) -> Result<T> {
+        loop {
+            match reply.recv_timeout(LOOK_FOR_END) {
+                Ok(answer) => return Ok(answer),
+                Err(RecvTimeoutError::Timeout) if !self.is_over() => {}
+                Err(_) => {
+                    return Err(Error::user(
+                        "the job has ended before a sink had everything ready",
+                    ));
+                }
+            }
+        }
+    }
+
+    fn sink_of(&self, id: &str) -> Option<(usize, &SinkRun)> {
+        self.stages.iter().enumerate().find_map(|(place, stage)| match &stage.kind {
+            StageRunKind::Sink(sink) if stage.id == id => Some((place, sink)),
+            _ => None,
+        })
+    }
+}
+
+fn told_source(run: &SourceRun) -> Result<ToldSource> {
+    let state = run.state.lock().expect("a source that panics ends the job");
+    let finished = run.finished.load(Ordering::SeqCst);
+    let position = state.source.position();
+    if position.is_none() && !finished {
+        let name = state.source.name();
+        return Err(Error::user(format!(
+            "no snapshot can be taken: the input '{name}' can't be read again from where it is"
+        ))
+        .hint("run without snapshots, or read from a connector that can be replayed (files, for example)"));
+    }
+    Ok(ToldSource {
+        position,
+        assigner: state.assigner.as_ref().map(|assigner| assigner.position()),
+        finished,
+        idle: run.idle.load(Ordering::SeqCst),
+        epoch: state.epoch,
+        serial: state.serial,
+        taken: state.taken,
+        frontier_ms: state.frontier_ms,
+    })
+}
+
+fn told_sink(run: &SinkRun) -> SinkState {
+    let guarantee = run.guarantee.get().copied().unwrap_or(SinkGuarantee::AtLeastOnce);
+    let has_ended = run.open_lanes.load(Ordering::SeqCst) == 0;
+    SinkState { guarantee, handle: None, has_ended }
+}

@@ -1,0 +1,319 @@
+//! Jobs that are killed and go on from their last cut, in a simulation: by a seed, with another number of
+//! workers and another size of bundles each time, in every contract. What gets out is what a job that
+//! ran through gives: the same rows, in the ordered contracts in the same sequence.
+
+mod common;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use common::*;
+use thalweg_core::graph::{Graph, Input, StageKind};
+use thalweg_core::shim::{ManualClock, SplitMix64};
+use thalweg_core::snapshot::{Cut, RestoredCut, StageState, TakenCut};
+use thalweg_core::{Captured, Extent, OperatorClass, OrderContract, Restored};
+use thalweg_runtime::simulate::{Simulation, simulate};
+use thalweg_runtime::{AfterCut, RunOptions, SnapshotMode, start_from};
+
+const DELAY: i64 = 10;
+const SIZE: i64 = 20;
+const CLASSES: [OperatorClass; 2] = [OperatorClass::Commuting, OperatorClass::Sequenced];
+
+/// A cut as another run gets it.
+fn restored(cut: TakenCut) -> RestoredCut {
+    let all = |captured: Vec<Captured>| {
+        let mut all = Restored::default();
+        for table in captured.into_iter().flat_map(|captured| captured.tables) {
+            all.add(table.name, (table.rows)().expect("rows can be made").rows);
+        }
+        all
+    };
+    let stage = |stage: StageState<Vec<Captured>>| StageState {
+        state: all(stage.state),
+        waiting: all(stage.waiting),
+        id: stage.id,
+        name: stage.name,
+        ended: stage.ended,
+        inputs: stage.inputs,
+        places: stage.places,
+        source: stage.source,
+        sink: stage.sink,
+    };
+    let stages = cut.stages.into_iter().map(stage).collect();
+    Cut { stages, serial: cut.serial, is_complete: cut.is_complete }
+}
+
+fn handles(cut: &RestoredCut) -> Vec<(String, String)> {
+    let handle = |stage: &StageState<Restored>| {
+        let handle = stage.sink.as_ref()?.handle.clone()?;
+        Some((stage.id.clone(), handle))
+    };
+    cut.stages.iter().filter_map(handle).collect()
+}
+
+/// What a run goes through: it is killed now and then, also between a snapshot and its commit.
+struct Fate {
+    random: SplitMix64,
+    order: OrderContract,
+    kills: usize,
+    cuts: usize,
+}
+
+impl Fate {
+    fn new(order: OrderContract, seed: u64) -> Self {
+        Fate { random: SplitMix64::new(seed), order, kills: 0, cuts: 0 }
+    }
+
+    fn options(&mut self) -> RunOptions {
+        RunOptions {
+            workers: 1 + self.random.below(4) as usize,
+            bundle_rows_max: 1 + self.random.below(40) as usize,
+            scheduler: policy_of(self.random.below(100)),
+            order: self.order,
+            snapshots: Some(SnapshotMode::ExactlyOnce),
+            clock: Arc::new(ManualClock::default()),
+            ..RunOptions::default()
+        }
+    }
+
+    /// Runs a job to its end, however often it is killed.
+    fn run(&mut self, graph: impl Fn() -> Graph) {
+        let mut last: Option<RestoredCut> = None;
+        loop {
+            let seed = self.random.next_u64();
+            let nodes = 1 + self.random.below(2) as usize;
+            let mut job = Simulation::begin(graph(), self.options(), nodes, seed, last.as_ref())
+                .expect("it goes on");
+            if self.run_once(&mut job, &mut last) {
+                job.end().expect("it ends well");
+                return;
+            }
+            self.kills += 1;
+        }
+    }
+
+    /// True if the job has come to its end, false if it was killed.
+    fn run_once(&mut self, job: &mut Simulation, last: &mut Option<RestoredCut>) -> bool {
+        loop {
+            if job.is_over() {
+                return true;
+            }
+            let has_ended = job.has_ended();
+            if has_ended || self.random.below(40) == 0 {
+                let cut = restored(job.take_cut(Extent::Whole).expect("a cut can be taken"));
+                assert_eq!(cut.is_complete, has_ended || job.has_ended());
+                self.cuts += 1;
+                if self.random.below(6) == 0 {
+                    // The snapshot was not written.
+                    return false;
+                }
+                let handles = handles(&cut);
+                let is_complete = cut.is_complete;
+                *last = Some(cut);
+                if self.random.below(6) == 0 {
+                    return false;
+                }
+                job.control().commit(&handles, &[]).expect("it commits");
+                if is_complete {
+                    job.control().complete().expect("it finishes");
+                    return true;
+                }
+            }
+            if self.random.below(150) == 0 {
+                return false;
+            }
+            job.step();
+        }
+    }
+}
+
+fn source(graph: &mut Graph, name: &str, rows: &[(i64, i64)]) -> Input {
+    let (source, assigner) = (Rows::boxed(rows.to_vec()), Delay::boxed(DELAY, SIZE));
+    let from = graph.add(name, name, StageKind::Source { source, assigner }, vec![]);
+    Input { from, port: 0 }
+}
+
+fn sink(graph: &mut Graph, name: &str, sink: &Durable, inputs: Vec<Input>) {
+    graph.add(name, name, StageKind::Sink(Box::new(sink.again())), inputs);
+}
+
+/// source(s) → keep → union → count → sink, late rows to a sink of their own.
+fn counted(inputs: &[Vec<(i64, i64)>], class: OperatorClass, sinks: &[Durable; 3]) -> Graph {
+    let mut graph = Graph::default();
+    let mut kept = Vec::new();
+    for (number, rows) in inputs.iter().enumerate() {
+        let input = source(&mut graph, &format!("source-{number}"), rows);
+        let keep = StageKind::Transform(Arc::new(Keep));
+        let from = graph.add(format!("keep-{number}"), "keep", keep, vec![input]);
+        kept.push(Input { from, port: 0 });
+    }
+    let union = graph.add("union", "union", StageKind::Transform(Arc::new(Keep)), kept);
+    let from_union = Input { from: union, port: 0 };
+    let count = Count { size: SIZE, class, cancel_between: false };
+    let count = StageKind::Operator(Arc::new(count));
+    let from = graph.add("count", "count", count, vec![from_union]);
+    sink(&mut graph, "results", &sinks[0], vec![Input { from, port: 0 }]);
+    sink(&mut graph, "late", &sinks[1], vec![Input { from, port: 1 }]);
+    sink(&mut graph, "rows", &sinks[2], vec![from_union]);
+    graph
+}
+
+/// What a job that runs through gives.
+fn straight(graph: Graph, order: OrderContract, seed: u64) {
+    let clock = Arc::new(ManualClock::default());
+    let options = RunOptions { workers: 1, order, clock, ..RunOptions::default() };
+    simulate(graph, options, 1, seed).expect("it runs");
+}
+
+/// A sink without transactions for each of the durable ones.
+fn collected(
+    inputs: &[Vec<(i64, i64)>],
+    class: OperatorClass,
+    order: OrderContract,
+) -> [Vec<(i64, i64)>; 3] {
+    let sinks: [Durable; 3] = Default::default();
+    let mut fate = Fate::new(order, 0);
+    let graph = counted(inputs, class, &sinks);
+    let mut job = Simulation::begin(graph, fate.options(), 1, 7, None).expect("it begins");
+    while !job.has_ended() {
+        if job.is_over() {
+            panic!("{:?}", job.end());
+        }
+        job.step();
+    }
+    let cut = restored(job.take_cut(Extent::Whole).expect("a cut can be taken"));
+    job.control().commit(&handles(&cut), &[]).expect("it commits");
+    sinks.map(|sink| sink.visible())
+}
+
+fn in_any_order(mut rows: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    rows.sort_unstable();
+    rows
+}
+
+fn seeds(short: u64) -> u64 {
+    std::env::var("THALWEG_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(short)
+}
+
+#[test]
+fn killed_jobs_give_what_those_give_that_run_through() {
+    let (mut kills, mut cuts) = (0, 0);
+    for seed in 0..seeds(30) {
+        for (class, order) in CLASSES.into_iter().flat_map(|class| {
+            [OrderContract::Epoch, OrderContract::Arrival].map(|order| (class, order))
+        }) {
+            let inputs = [disorder(400, seed)];
+            let expected = collected(&inputs, class, order);
+            let sinks: [Durable; 3] = Default::default();
+            let mut fate = Fate::new(order, seed);
+            fate.run(|| counted(&inputs, class, &sinks));
+            (kills, cuts) = (kills + fate.kills, cuts + fate.cuts);
+            let visible = sinks.map(|sink| sink.visible());
+            let what = format!("seed {seed}, {class:?}, {order}");
+            match order {
+                OrderContract::Epoch => {
+                    let sorted = |rows: [Vec<(i64, i64)>; 3]| rows.map(in_any_order);
+                    assert_eq!(sorted(visible), sorted(expected), "{what}");
+                }
+                _ => assert_eq!(visible, expected, "{what}"),
+            }
+        }
+    }
+    assert!(kills > 20 && cuts > 40, "{kills} kills, {cuts} cuts");
+}
+
+/// Two inputs that are merged by time, one far longer than the other: rows wait in the merge at most cuts.
+#[test]
+fn rows_that_wait_for_another_input_wait_on_after_a_restore() {
+    for seed in 0..seeds(30) {
+        let sorted = |count, seed| {
+            let mut rows = disorder(count, seed);
+            rows.sort_by_key(|&(time, _)| time);
+            rows
+        };
+        let inputs = [sorted(300, seed), sorted(60, seed + 1000)];
+        for class in CLASSES {
+            let expected = collected(&inputs, class, OrderContract::EventTime);
+            let sinks: [Durable; 3] = Default::default();
+            let mut fate = Fate::new(OrderContract::EventTime, seed);
+            fate.run(|| counted(&inputs, class, &sinks));
+            let visible = sinks.map(|sink| sink.visible());
+            assert_eq!(visible, expected, "seed {seed}, {class:?}");
+        }
+    }
+}
+
+/// Several inputs in `epoch`: each row is judged by its own, and none is lost.
+#[test]
+fn several_inputs_go_on_each_from_its_own_place() {
+    for seed in 0..seeds(20) {
+        let inputs = [disorder(300, seed), disorder(100, seed + 1000)];
+        for class in CLASSES {
+            let order = OrderContract::Epoch;
+            let expected = collected(&inputs, class, order).map(in_any_order);
+            let sinks: [Durable; 3] = Default::default();
+            Fate::new(order, seed).run(|| counted(&inputs, class, &sinks));
+            assert_eq!(
+                sinks.map(|sink| in_any_order(sink.visible())),
+                expected,
+                "seed {seed}, {class:?}"
+            );
+        }
+    }
+}
+
+/// On threads: cuts while the job runs at full speed, then a stop and a run that goes on.
+#[test]
+fn a_stopped_job_goes_on_with_threads() {
+    for order in [OrderContract::Epoch, OrderContract::Arrival] {
+        let rows = disorder(60_000, 5);
+        let inputs = [rows];
+        let expected = collected(&inputs, OperatorClass::Commuting, order);
+        let sinks: [Durable; 3] = Default::default();
+        let mut last: Option<RestoredCut> = None;
+        for run in 0.. {
+            let options = RunOptions {
+                workers: 1 + run % 4,
+                bundle_rows_max: 16,
+                order,
+                snapshots: Some(SnapshotMode::ExactlyOnce),
+                ..RunOptions::default()
+            };
+            let graph = counted(&inputs, OperatorClass::Commuting, &sinks);
+            let job = start_from(graph, options, last.take()).expect("it starts");
+            let control = job.control();
+            let waiter = std::thread::spawn(move || job.wait());
+            let mut is_complete = false;
+            for cut in 0..4 {
+                let after = if cut == 3 { AfterCut::Hold } else { AfterCut::GoOn };
+                let taken = control.take_cut(Extent::Whole, after).expect("a cut is taken");
+                let cut = restored(taken.cut);
+                control.commit(&handles(&cut), &[]).expect("it commits");
+                is_complete = cut.is_complete;
+                last = Some(cut);
+                if is_complete {
+                    control.complete().expect("it finishes");
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            control.cancel();
+            waiter.join().expect("no panic").expect("it ends well");
+            if is_complete {
+                break;
+            }
+        }
+        let visible = sinks.map(|sink| in_any_order(sink.visible()));
+        assert_eq!(visible, expected.map(in_any_order), "{order}");
+    }
+}
+
+#[test]
+fn a_job_without_snapshots_runs_as_ever() {
+    let (graph, results, _) = counting(
+        vec![(Rows::boxed(disorder(300, 1)), Delay::boxed(DELAY, SIZE))],
+        Count { size: SIZE, class: OperatorClass::Sequenced, cancel_between: false },
+    );
+    straight(graph, OrderContract::Epoch, 3);
+    assert_eq!(results.sorted(), reference(&disorder(300, 1), DELAY, SIZE).0);
+}
