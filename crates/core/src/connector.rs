@@ -171,7 +171,8 @@ pub trait Sink: Send {
         Ok(())
     }
     /// Ends a transaction: everything written so far is durable when this returns. The handle says, to
-    /// [`Sink::commit`] and to [`Sink::recover`] of another run, what was written since the last one; JSON.
+    /// [`Sink::commit`] and to [`Sink::recover`] of another run, what was written since the last one that was
+    /// committed: where the snapshot of an earlier one could not be kept, this one holds both. JSON.
     /// `None` if there is nothing to commit.
     ///
     /// # Errors

@@ -23,7 +23,9 @@ use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Queu
 use crate::dispatcher::{ReadyCells, WorkerPlace};
 use crate::gates::Gates;
 use crate::memory::MemoryAccount;
-use crate::metrics::{LatencyHistogram, LatencyPercentiles, MetricsSnapshot, StageRole};
+use crate::metrics::{
+    LatencyHistogram, LatencyPercentiles, MetricsSnapshot, SnapshotMetrics, StageRole,
+};
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
 use crate::presence::Presence;
@@ -79,6 +81,10 @@ pub struct Job {
     pub(crate) holding: AtomicBool,
     /// Sources end as if their inputs had.
     pub(crate) draining: AtomicBool,
+    /// Somebody has asked for a graceful end.
+    stop_requested: AtomicBool,
+    /// What became of snapshots.
+    snapshots: Mutex<Option<SnapshotMetrics>>,
     /// Workers that are at work.
     pub(crate) presence: Presence,
     /// Held by whoever does something that no row causes (idleness, the clock), and during a cut.
@@ -190,7 +196,8 @@ impl Job {
             }
             snapshot
         });
-        MetricsSnapshot { stages: stages.collect() }
+        let snapshots = self.snapshots.lock().expect("no panic under this lock").clone();
+        MetricsSnapshot { stages: stages.collect(), snapshots }
     }
 
     // --- idle inputs ---
@@ -369,6 +376,27 @@ impl JobControl {
         self.0.stopping.store(true, Ordering::SeqCst);
         self.0.holding.store(false, Ordering::SeqCst);
         self.0.ask_all_sources();
+    }
+    /// Asks for a graceful end: at once, or where snapshots are taken by whoever takes them, who sees
+    /// [`JobControl::is_stop_requested`], takes a last one and cancels.
+    pub fn stop(&self) {
+        self.0.stop_requested.store(true, Ordering::SeqCst);
+        match self.0.options.snapshots {
+            Some(_) => self.0.signal(),
+            None => self.cancel(),
+        }
+    }
+    /// True once [`JobControl::stop`] was called.
+    pub fn is_stop_requested(&self) -> bool {
+        self.0.stop_requested.load(Ordering::SeqCst)
+    }
+    /// Ends the job with an error.
+    pub fn fail(&self, error: Error) {
+        self.0.fail(error);
+    }
+    /// Tells what became of snapshots, for the metrics.
+    pub fn tell_of_snapshots(&self, metrics: SnapshotMetrics) {
+        *self.0.snapshots.lock().expect("no panic under this lock") = Some(metrics);
     }
     /// Ends the sources as if their inputs had: windows close, and the job ends by itself.
     pub fn drain(&self) {

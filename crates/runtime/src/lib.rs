@@ -52,6 +52,6 @@ pub mod topology;
 mod waiting;
 
 pub use job::{JobControl, Report, RunningJob, start, start_from};
-pub use metrics::{MetricsSnapshot, StageSnapshot};
+pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};
 pub use options::{PartitionScheme, ReorderScheme, RunOptions, SchedulerPolicy, SnapshotMode};
 pub use snapshots::{AfterCut, CutTimes, Taken};

@@ -4,6 +4,8 @@
 use std::sync::Mutex;
 
 use hdrhistogram::Histogram;
+use std::time::Duration;
+
 use thalweg_core::Watermark;
 use thalweg_ordering::sync::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
@@ -153,6 +155,31 @@ pub struct StageSnapshot {
 pub struct MetricsSnapshot {
     /// Per stage, in topological order.
     pub stages: Vec<StageSnapshot>,
+    /// What became of snapshots, where the job takes any.
+    pub snapshots: Option<SnapshotMetrics>,
+}
+
+/// What became of the snapshots of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotMetrics {
+    /// How many were kept in this run.
+    pub taken: u64,
+    /// How many failed in this run.
+    pub failed: u64,
+    /// The number of the newest.
+    pub number: Option<u64>,
+    /// When it was taken, in milliseconds since 1970.
+    pub taken_at_ms: Option<i64>,
+    /// Bytes that were written for it.
+    pub bytes: u64,
+    /// From its request until it was kept.
+    pub duration: Duration,
+    /// How long sources were held for it.
+    pub hold: Duration,
+    /// The longest that sources were held for one.
+    pub hold_max: Duration,
+    /// Why the last try failed, or why there is none for too long.
+    pub problem: Option<String>,
 }
 
 impl MetricsSnapshot {

@@ -108,7 +108,7 @@ impl Simulation {
             Ok(())
         })?;
         let (mut cut, replies) = job.capture(extent)?;
-        job.await_sinks(&mut cut, replies)?;
+        job.await_sinks(&mut cut, replies, u64::MAX)?;
         job.release();
         Ok(cut)
     }

@@ -7,6 +7,7 @@
 mod keys;
 mod quantity;
 mod settings;
+mod snapshots;
 mod substitute;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::diagnostic::nearest;
 pub use keys::{KEYS, Key, Origin};
 pub use quantity::{parse_duration, parse_size_bytes};
 pub use settings::{LateData, MemoryLimit, RuntimeMode, Scheduler, Settings, UpsertMaterialize};
+pub use snapshots::{OnSnapshotFailure, RestartSettings, SnapshotSettings};
 pub use substitute::substitute;
 
 /// A named query.

@@ -129,15 +129,15 @@ impl Settings {
         self.values.get(name).map_or_else(default, String::as_str)
     }
 
-    fn text(&self, name: &str) -> Option<&str> {
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
         Some(self.get(name)).filter(|value| !value.is_empty())
     }
 
-    fn count(&self, name: &str) -> Option<usize> {
+    pub(super) fn count(&self, name: &str) -> Option<usize> {
         self.get(name).trim().parse().ok()
     }
 
-    fn duration(&self, name: &str) -> Duration {
+    pub(super) fn duration(&self, name: &str) -> Duration {
         parse_duration(self.get(name)).unwrap_or_default()
     }
 
@@ -419,7 +419,7 @@ mod tests {
     fn keys_of_a_flink_cluster_are_accepted_with_a_note() -> Result<()> {
         let mut settings = Settings::default();
         for key in [
-            "execution.checkpointing.interval",
+            "execution.checkpointing.externalized-checkpoint-retention",
             "table.exec.resource.default-parallelism",
             "pipeline.auto-watermark-interval",
         ] {

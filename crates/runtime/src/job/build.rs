@@ -80,6 +80,8 @@ pub(crate) fn build(
         failure: Mutex::new(None),
         holding: AtomicBool::new(false),
         draining: AtomicBool::new(false),
+        stop_requested: AtomicBool::new(false),
+        snapshots: Mutex::new(None),
         presence: Presence::default(),
         outside: Mutex::new(()),
         first_epoch,

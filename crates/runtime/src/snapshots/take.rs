@@ -29,15 +29,16 @@ impl JobControl {
     /// Takes a cut. Returns when sinks have prepared what is inside. One at a time.
     ///
     /// # Errors
-    /// If the job ends before; if something cannot be captured (the job goes on then).
-    pub fn take_cut(&self, extent: Extent, after: AfterCut) -> Result<Taken> {
+    /// If the job ends before, or the time is over; if something cannot be captured (the job goes on then).
+    pub fn take_cut(&self, extent: Extent, after: AfterCut, timeout: Duration) -> Result<Taken> {
         let job = &*self.0;
         let outside = job.outside.lock().expect("no panic under this lock");
         let begun_ns = job.options.clock.now_ns();
         job.holding.store(true, Ordering::SeqCst);
+        let deadline_ns = begun_ns.saturating_add(timeout.as_nanos() as u64);
         let drained = job.drain_for_cut(|| {
             std::thread::sleep(LOOK_AGAIN);
-            Ok(())
+            job.check_deadline(deadline_ns, "what is under way takes too long")
         });
         let drained_ns = job.options.clock.now_ns();
         let taken = drained.and_then(|()| job.capture(extent));
@@ -47,7 +48,7 @@ impl JobControl {
         }
         drop(outside);
         let (mut cut, replies) = taken?;
-        job.await_sinks(&mut cut, replies)?;
+        job.await_sinks(&mut cut, replies, deadline_ns)?;
         let since = |from_ns: u64, to_ns: u64| Duration::from_nanos(to_ns.saturating_sub(from_ns));
         let times = CutTimes {
             drain: since(begun_ns, drained_ns),
@@ -72,7 +73,7 @@ impl JobControl {
             let Some((stage, sink)) = job.sink_of(id) else { continue };
             let (reply, committed) = mpsc::channel();
             job.send_to_sink(stage, sink, SinkMessage::Commit(handle.clone(), reply))?;
-            job.await_reply(&committed)?;
+            job.await_reply(&committed, u64::MAX)?;
         }
         for (id, position) in positions {
             let stage = job.stages.iter().find(|stage| stage.id == *id);
@@ -308,9 +309,14 @@ impl Job {
     }
 
     /// Takes the handles of the sinks into the cut.
-    pub(crate) fn await_sinks(&self, cut: &mut TakenCut, replies: Replies) -> Result<()> {
+    pub(crate) fn await_sinks(
+        &self,
+        cut: &mut TakenCut,
+        replies: Replies,
+        deadline_ns: u64,
+    ) -> Result<()> {
         for (place, reply) in replies {
-            let handle = self.await_reply(&reply)?;
+            let handle = self.await_reply(&reply, deadline_ns)?;
             if let Some(sink) = &mut cut.stages[place].sink {
                 sink.handle = handle;
             }
@@ -318,11 +324,22 @@ impl Job {
         Ok(())
     }
 
-    fn await_reply<T>(&self, reply: &Receiver<T>) -> Result<T> {
+    fn check_deadline(&self, deadline_ns: u64, what: &str) -> Result<()> {
+        if self.options.clock.now_ns() < deadline_ns {
+            return Ok(());
+        }
+        Err(Error::resource(format!("the snapshot was given up: {what}")).hint(
+            "raise 'execution.checkpointing.timeout', or see what holds the job up with --metrics",
+        ))
+    }
+
+    fn await_reply<T>(&self, reply: &Receiver<T>, deadline_ns: u64) -> Result<T> {
         loop {
             match reply.recv_timeout(LOOK_FOR_END) {
                 Ok(answer) => return Ok(answer),
-                Err(RecvTimeoutError::Timeout) if !self.is_over() => {}
+                Err(RecvTimeoutError::Timeout) if !self.is_over() => {
+                    self.check_deadline(deadline_ns, "a sink does not get ready in time")?;
+                }
                 Err(_) => {
                     return Err(Error::user(
                         "the job has ended before a sink had everything ready",

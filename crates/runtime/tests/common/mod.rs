@@ -421,7 +421,11 @@ impl Sink for Durable {
         let mut outside = self.outside.lock().expect("no panic");
         let number = outside.next;
         outside.next += 1;
-        outside.prepared.insert(number, std::mem::take(&mut self.pending));
+        // What was prepared for a snapshot that was not kept goes with the next one.
+        let mut rows: Vec<_> =
+            std::mem::take(&mut outside.prepared).into_values().flatten().collect();
+        rows.append(&mut self.pending);
+        outside.prepared.insert(number, rows);
         Ok(Some(number.to_string()))
     }
     fn commit(&mut self, handle: &str) -> Result<()> {
