@@ -37,8 +37,7 @@ fn every_field_comes_back(location: &str) {
         assert_eq!((&read.source, &read.sink), (&taken.source, &taken.sink));
     }
     let operator = &snapshot.cut.stages[1];
-    let all =
-        vec![(key(1), 10), (key(2), 20), ((None, "all".to_owned()), 5), (key(3), 30)];
+    let all = vec![(key(1), 10), (key(2), 20), ((None, "all".to_owned()), 5), (key(3), 30)];
     assert_eq!(told(operator.state.table("counts")), all);
     assert_eq!(told(operator.waiting.table("counts")), vec![(key(9), 90)]);
 
@@ -121,7 +120,9 @@ fn those_asked_for_stay_and_unfinished_ones_are_cleaned_up() {
         SnapshotStore::open(&directory.path().display().to_string(), "job").expect("a place");
     for number in 1..=5 {
         let kind = if number == 2 { Kind::Manual } else { Kind::Periodic };
-        store.write(WriteRequest { kind, ..request(two_partitions(), number, None) }).expect("written");
+        store
+            .write(WriteRequest { kind, ..request(two_partitions(), number, None) })
+            .expect("written");
     }
     let folder = |number: u64| directory.path().join(format!("job/snapshots/{number:010}"));
     let orphan = |number: u64| {
@@ -130,7 +131,8 @@ fn those_asked_for_stay_and_unfinished_ones_are_cleaned_up() {
     };
     orphan(0);
     orphan(6);
-    std::fs::write(directory.path().join("job/snapshots/notes.txt"), "a person's").expect("written");
+    std::fs::write(directory.path().join("job/snapshots/notes.txt"), "a person's")
+        .expect("written");
     assert_eq!(store.retain(2).expect("retained"), [1, 3]);
     let numbers = |store: &SnapshotStore| -> Vec<u64> {
         store.list().expect("listed").iter().map(SnapshotSummary::number).collect()
@@ -157,7 +159,8 @@ fn a_damaged_one_is_neither_deleted_nor_counted() {
         store.write(request(two_partitions(), number, None)).expect("written");
     }
     let folder = |number: u64| directory.path().join(format!("job/snapshots/{number:010}"));
-    let table = std::fs::read_dir(folder(4)).expect("listed").map(|entry| entry.expect("entry").path());
+    let table =
+        std::fs::read_dir(folder(4)).expect("listed").map(|entry| entry.expect("entry").path());
     let table = table.into_iter().find(|path| path.extension().is_some_and(|e| e == "arrow"));
     std::fs::write(table.expect("a table"), "nonsense").expect("written");
     std::fs::write(folder(2).join("manifest.json"), "nonsense").expect("written");

@@ -180,16 +180,30 @@ mod tests {
 
     #[test]
     fn which_snapshot() {
-        let go_on = |from, passed_over: &[u64]| Recovery::GoOn { from, passed_over: passed_over.into() };
-        let ask = |from, passed_over: &[u64]| Recovery::Ask { from, passed_over: passed_over.into() };
+        let go_on =
+            |from, passed_over: &[u64]| Recovery::GoOn { from, passed_over: passed_over.into() };
+        let ask =
+            |from, passed_over: &[u64]| Recovery::Ask { from, passed_over: passed_over.into() };
         let three = [(3, Damaged), (2, Usable), (1, Usable)];
         for (name, wish, states, fall_back, expected) in [
             ("nothing is there", Wish::Newest, &[][..], AskFirst, Recovery::Begin),
             ("the newest", Wish::Newest, &[(2, Usable), (1, Usable)], AskFirst, go_on(2, &[])),
             ("rows may come again", Wish::Newest, &three, Allowed, go_on(2, &[3])),
             ("rows may not come again", Wish::Newest, &three, AskFirst, ask(Some(2), &[3])),
-            ("older damage is no matter", Wish::Newest, &[(2, Usable), (1, Damaged)], AskFirst, go_on(2, &[])),
-            ("nothing is left", Wish::Newest, &[(2, Newer), (1, Damaged)], Allowed, ask(None, &[2, 1])),
+            (
+                "older damage is no matter",
+                Wish::Newest,
+                &[(2, Usable), (1, Damaged)],
+                AskFirst,
+                go_on(2, &[]),
+            ),
+            (
+                "nothing is left",
+                Wish::Newest,
+                &[(2, Newer), (1, Damaged)],
+                Allowed,
+                ask(None, &[2, 1]),
+            ),
             ("a number", Wish::Number(1), &three, AskFirst, go_on(1, &[])),
             ("no such number", Wish::Number(7), &three, Allowed, Recovery::NoSuch { number: 7 }),
             (

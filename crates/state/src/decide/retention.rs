@@ -50,7 +50,8 @@ pub struct Files {
 pub fn deletable(files: &Files, deleted: Option<u64>) -> Vec<String> {
     let goes = |name: &&String| {
         let Some(number) = folder_number(name) else { return false };
-        let is_known = files.newest.is_some_and(|newest| number <= newest) || deleted == Some(number);
+        let is_known =
+            files.newest.is_some_and(|newest| number <= newest) || deleted == Some(number);
         let may_be_needed = files.unreadable.iter().any(|unreadable| *unreadable >= number);
         is_known && !may_be_needed && !files.needed.contains(*name)
     };

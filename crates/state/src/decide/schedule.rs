@@ -158,7 +158,12 @@ mod tests {
         let cases: Vec<(&str, Vec<(u64, Step)>, u64, Next)> = vec![
             ("the first after one interval", vec![], 0, wait(10)),
             ("it is time", vec![], 10, Next::Take),
-            ("an interval is from beginning to beginning", vec![(10, Begin), (12, Done)], 13, wait(20)),
+            (
+                "an interval is from beginning to beginning",
+                vec![(10, Begin), (12, Done)],
+                13,
+                wait(20),
+            ),
             ("a slow one is followed by a pause", vec![(10, Begin), (19, Done)], 20, wait(22)),
             ("and then it is time", vec![(10, Begin), (19, Done)], 22, Next::Take),
             ("one at a time", vec![(10, Begin)], 30, wait(70)),

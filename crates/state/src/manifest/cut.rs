@@ -143,8 +143,9 @@ impl StageEntry {
 
 impl InputsEntry {
     fn of(inputs: &InputState) -> InputsEntry {
-        let lane = |lane: &LaneState| {
-            LaneEntry { watermark: WatermarkText(lane.watermark), idle: lane.idle }
+        let lane = |lane: &LaneState| LaneEntry {
+            watermark: WatermarkText(lane.watermark),
+            idle: lane.idle,
         };
         InputsEntry {
             lanes: inputs.lanes.iter().map(lane).collect(),

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use thalweg_core::{Error, OrderContract, Result};
 
-pub(crate) use cut::{StageEntry, WatermarkText};
+pub(crate) use cut::StageEntry;
 pub use text::fuzz_manifest;
 
 /// The format that this version writes, and the newest that it reads.
@@ -148,7 +148,10 @@ impl Manifest {
         }
         for file in self.files() {
             if folder_number(&file.path).is_none_or(|number| number > self.number) {
-                return Err(malformed(format!("'{}' is no file of a snapshot up to it", file.path)));
+                return Err(malformed(format!(
+                    "'{}' is no file of a snapshot up to it",
+                    file.path
+                )));
             }
         }
         Ok(())

@@ -47,7 +47,9 @@ impl Manifest {
         let format = value.get("format").and_then(Value::as_u64).unwrap_or(0);
         if format != u64::from(FORMAT) {
             let message = format!("it has format {format}, and this engine reads format {FORMAT}");
-            return Err(Error::unsupported(message).hint("use the version of Thalweg that wrote it"));
+            return Err(
+                Error::unsupported(message).hint("use the version of Thalweg that wrote it")
+            );
         }
         let manifest: Manifest = serde_json::from_slice(bytes).map_err(unreadable)?;
         manifest.check()?;

@@ -64,9 +64,10 @@ fn s3(location: &str, rest: &str, folder: &str) -> Result<(Arc<dyn Storage>, Opt
         .with_bucket_name(bucket)
         .build()
         .map_err(|error| {
-            Error::plan(format!("cannot use '{location}': {error}"))
-                .hint("the variables AWS_REGION, AWS_ENDPOINT, AWS_ACCESS_KEY_ID and their like say how")
-        })?;
+        Error::plan(format!("cannot use '{location}': {error}")).hint(
+            "the variables AWS_REGION, AWS_ENDPOINT, AWS_ACCESS_KEY_ID and their like say how",
+        )
+    })?;
     let prefix = format!("{prefix}/{folder}");
     let location = format!("{}/{folder}", location.trim_end_matches('/'));
     Ok((Arc::new(ObjectStorage::new(Arc::new(objects), &location, &prefix)?), None))

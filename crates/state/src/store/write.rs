@@ -24,7 +24,9 @@ use super::SnapshotStore;
 use super::read::visit_rows;
 use crate::checksum;
 use crate::decide;
-use crate::manifest::{self, FORMAT, FileEntry, Generation, Kind, Manifest, StageEntry, TableEntry};
+use crate::manifest::{
+    self, FORMAT, FileEntry, Generation, Kind, Manifest, StageEntry, TableEntry,
+};
 use crate::storage::Storage;
 use crate::table::{TableFile, TableWriter, column_texts, identity_schema};
 
@@ -246,7 +248,8 @@ struct Place<'a> {
 impl Place<'_> {
     /// A part of a file's name; for people only.
     fn label(&self, what: &str) -> String {
-        let stage = if self.is_waiting { format!("{}-waiting", self.stage) } else { self.stage.into() };
+        let stage =
+            if self.is_waiting { format!("{}-waiting", self.stage) } else { self.stage.into() };
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
         let short = |text: &str| text.chars().map(plain).take(40).collect::<String>();
         format!("{}-{}-{what}", short(&stage), short(self.name))
@@ -304,9 +307,9 @@ impl Writing<'_> {
                 };
             }
         }
-        let tables = by_name.into_iter().map(|(name, told)| {
-            self.table(&Place { stage, is_waiting, name }, told, partitions)
-        });
+        let tables = by_name
+            .into_iter()
+            .map(|(name, told)| self.table(&Place { stage, is_waiting, name }, told, partitions));
         tables.collect()
     }
 
@@ -341,7 +344,8 @@ impl Writing<'_> {
         let base = self.base.as_ref().ok_or_else(|| place.error("it has changes, of what?"))?;
         let base = base.table(place.stage, place.is_waiting, place.name);
         let base = base.ok_or_else(|| place.error("it has changes, and was not there before"))?;
-        let has_same = base.identity_columns == 0 || base.identity_columns == entry.identity_columns;
+        let has_same =
+            base.identity_columns == 0 || base.identity_columns == entry.identity_columns;
         if base.fingerprint != entry.fingerprint || !has_same {
             return Err(place.error("it has changes, and had other columns before"));
         }
@@ -372,7 +376,8 @@ impl Writing<'_> {
             }
             for batch in made.removed {
                 let list = &mut generation.removed;
-                removed.write(&batch, &mut |file| Ok(list.push(files.add(&removed_label, file)?)))?;
+                removed
+                    .write(&batch, &mut |file| Ok(list.push(files.add(&removed_label, file)?)))?;
             }
         }
         let list = &mut generation.rows;
@@ -427,10 +432,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn of<'a>(
-        place: &Place<'_>,
-        told: impl Iterator<Item = &'a CapturedTable>,
-    ) -> Result<Shape> {
+    fn of<'a>(place: &Place<'_>, told: impl Iterator<Item = &'a CapturedTable>) -> Result<Shape> {
         let mut shape: Option<Shape> = None;
         for table in told {
             let is_change = table.extent == Extent::Changes;
