@@ -161,6 +161,10 @@ impl Error {
     pub fn span(&self) -> Option<Span> {
         self.0.span
     }
+    /// The file in which it happened.
+    pub fn file(&self) -> Option<&str> {
+        self.0.file.as_deref()
+    }
     /// The operator in which it happened.
     pub fn operator(&self) -> Option<&str> {
         self.0.operator.as_deref()

@@ -1,0 +1,24 @@
+//! What is to be done about snapshots, from facts alone: no clock, no disk, no lock is asked here.
+//!
+//! Who calls gathers facts, passes them in and carries out the answer; so each rule can be tested by a table of
+//! cases, and a simulator can drive it.
+//!
+//! | question | answered by |
+//! |---|---|
+//! | is it time for the next snapshot? | [`Schedule`] |
+//! | which snapshot does a job go on from? | [`recovery`] |
+//! | what becomes of prepared transactions then? | [`transactions`] |
+//! | which snapshots and files go? | [`expired`], [`deletable`] |
+//! | is a table with changes to be written anew? | [`wants_merge`] |
+
+mod merging;
+mod recovery;
+mod retention;
+mod schedule;
+
+pub use merging::{CHAIN_MAX, wants_merge};
+pub use recovery::{
+    Candidate, CandidateState, FallBack, Recovery, Transaction, Wish, recovery, transactions,
+};
+pub use retention::{Files, Kept, deletable, expired};
+pub use schedule::{Next, Outcome, Schedule, Timing};

@@ -1,0 +1,113 @@
+//! Which snapshots go, and which files.
+//!
+//! - Periodic snapshots go when there are enough newer ones; others stay until somebody deletes them.
+//! - One that is known to be damaged, or that cannot be read, neither goes nor counts as one of the newer ones.
+//! - A file goes when nothing that is kept can need it. A manifest that cannot be read may need any file of its
+//!   own folder and of older ones.
+//! - Nothing newer than the newest readable snapshot goes: it may be one that is being written.
+
+use std::collections::BTreeSet;
+
+use crate::Kind;
+use crate::manifest::folder_number;
+
+/// A snapshot that counted, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its number.
+    pub number: u64,
+    /// Why it was taken; `None` if its manifest cannot be read.
+    pub kind: Option<Kind>,
+    /// Something of it is known to be damaged.
+    pub is_damaged: bool,
+}
+
+/// The numbers of the snapshots that go if so many periodic ones are to be kept. At least one is.
+pub fn expired(snapshots: &[Kept], periodic_max: usize) -> Vec<u64> {
+    let goes = |own: &&Kept| own.kind == Some(Kind::Periodic) && !own.is_damaged;
+    let mut periodic: Vec<u64> = snapshots.iter().filter(goes).map(|own| own.number).collect();
+    periodic.sort_unstable();
+    let kept = periodic_max.max(1);
+    periodic.truncate(periodic.len().saturating_sub(kept));
+    periodic
+}
+
+/// Everything that lies among the snapshots of a job.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// The names of all files.
+    pub names: Vec<String>,
+    /// The names of files that readable manifests name, and of those manifests.
+    pub needed: BTreeSet<String>,
+    /// The number of the newest readable snapshot.
+    pub newest: Option<u64>,
+    /// The numbers of manifests that cannot be read.
+    pub unreadable: Vec<u64>,
+}
+
+/// The names of the files that nothing needs. `deleted` is a snapshot that somebody has just deleted: what lies in
+/// its folder is known to be of no use.
+pub fn deletable(files: &Files, deleted: Option<u64>) -> Vec<String> {
+    let goes = |name: &&String| {
+        let Some(number) = folder_number(name) else { return false };
+        let is_known =
+            files.newest.is_some_and(|newest| number <= newest) || deleted == Some(number);
+        let may_be_needed = files.unreadable.iter().any(|unreadable| *unreadable >= number);
+        is_known && !may_be_needed && !files.needed.contains(*name)
+    };
+    files.names.iter().filter(goes).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(number: u64, kind: Option<Kind>) -> Kept {
+        Kept { number, kind, is_damaged: false }
+    }
+
+    #[test]
+    fn the_newest_periodic_ones_stay_and_all_others() {
+        let periodic = |number| kept(number, Some(Kind::Periodic));
+        let damaged = Kept { is_damaged: true, ..periodic(6) };
+        let snapshots = [
+            periodic(1),
+            kept(2, Some(Kind::Manual)),
+            periodic(3),
+            kept(4, None),
+            periodic(5),
+            damaged,
+            kept(7, Some(Kind::Final)),
+        ];
+        for (periodic_max, gone) in
+            [(3, vec![]), (2, vec![1]), (1, vec![1, 3]), (0, vec![1, 3]), (9, vec![])]
+        {
+            assert_eq!(expired(&snapshots, periodic_max), gone, "{periodic_max}");
+        }
+    }
+
+    #[test]
+    fn only_files_that_nothing_can_need_go() {
+        let name = |number: u64, file: &str| format!("snapshots/{number:010}/{file}");
+        let names = vec![
+            name(1, "base.arrow"),
+            name(1, "old.arrow"),
+            name(2, "half.arrow"),
+            name(3, "manifest.json"),
+            name(3, "changes.arrow"),
+            name(3, "left-over.arrow"),
+            name(4, "being-written.arrow"),
+            "snapshots/notes.txt".to_owned(),
+            "lock".to_owned(),
+        ];
+        let needed = [name(1, "base.arrow"), name(3, "manifest.json"), name(3, "changes.arrow")];
+        let files = Files { names, needed: needed.into(), newest: Some(3), unreadable: vec![] };
+        let gone = [name(1, "old.arrow"), name(2, "half.arrow"), name(3, "left-over.arrow")];
+        assert_eq!(deletable(&files, None), gone);
+        assert_eq!(deletable(&files, Some(4)).last(), Some(&name(4, "being-written.arrow")));
+        let with_unreadable = Files { unreadable: vec![2], ..files.clone() };
+        assert_eq!(deletable(&with_unreadable, None), [name(3, "left-over.arrow")]);
+        let without_any = Files { newest: None, ..files };
+        assert!(deletable(&without_any, None).is_empty());
+    }
+}

@@ -1,0 +1,206 @@
+//! When the next snapshot is taken.
+//!
+//! The settings are Flink's: an interval from beginning to beginning, a pause from the end of one to the beginning
+//! of the next, a time after which one is given up, and how many may fail in a row before the job fails. One
+//! snapshot is under way at a time. Times are nanoseconds of a clock that never goes back; when it began does
+//! not matter.
+
+use std::time::Duration;
+
+/// What a user wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// From the beginning of one to the beginning of the next; `None` for none but those that are asked for.
+    pub interval: Option<Duration>,
+    /// From the end of one to the beginning of the next.
+    pub pause_min: Duration,
+    /// One that takes longer is given up.
+    pub timeout: Duration,
+    /// So many may fail one after the other.
+    pub failures_max: u32,
+}
+
+/// How a snapshot went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is kept.
+    Done,
+    /// It failed or was given up.
+    Failed,
+}
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Next {
+    /// Nothing, before this time at the earliest.
+    Wait {
+        /// When to ask again.
+        until_ns: u64,
+    },
+    /// Nothing, for as long as nobody asks for a snapshot.
+    Idle,
+    /// A snapshot is to be taken.
+    Take,
+    /// The one under way takes too long: give it up.
+    GiveUp,
+    /// Too many failed one after the other: the job has to fail.
+    Fail,
+}
+
+/// What is known about the snapshots of a run.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    timing: Timing,
+    /// The first one is due an interval after this.
+    last_began_ns: u64,
+    last_ended_ns: Option<u64>,
+    is_under_way: bool,
+    is_asked_for: bool,
+    failures: u32,
+}
+
+impl Schedule {
+    /// A run that begins now.
+    pub fn new(timing: Timing, now_ns: u64) -> Schedule {
+        Schedule {
+            timing,
+            last_began_ns: now_ns,
+            last_ended_ns: None,
+            is_under_way: false,
+            is_asked_for: false,
+            failures: 0,
+        }
+    }
+
+    /// Somebody wants a snapshot: the next begins as soon as none is under way, without a pause.
+    pub fn ask(&mut self) {
+        self.is_asked_for = true;
+    }
+
+    /// A snapshot begins.
+    pub fn begin(&mut self, now_ns: u64) {
+        debug_assert!(!self.is_under_way, "one at a time");
+        (self.is_under_way, self.is_asked_for, self.last_began_ns) = (true, false, now_ns);
+    }
+
+    /// The one under way has come to an end.
+    pub fn end(&mut self, now_ns: u64, outcome: Outcome) {
+        debug_assert!(self.is_under_way, "it was begun");
+        (self.is_under_way, self.last_ended_ns) = (false, Some(now_ns));
+        self.failures = match outcome {
+            Outcome::Done => 0,
+            Outcome::Failed => self.failures.saturating_add(1),
+        };
+    }
+
+    /// What is to be done now.
+    pub fn next(&self, now_ns: u64) -> Next {
+        if self.failures > self.timing.failures_max {
+            return Next::Fail;
+        }
+        if self.is_under_way {
+            let until_ns = after(self.last_began_ns, self.timing.timeout);
+            return if now_ns >= until_ns { Next::GiveUp } else { Next::Wait { until_ns } };
+        }
+        if self.is_asked_for {
+            return Next::Take;
+        }
+        let Some(interval) = self.timing.interval else { return Next::Idle };
+        let due_ns = after(self.last_began_ns, interval);
+        let rested_ns = self.last_ended_ns.map_or(0, |ended| after(ended, self.timing.pause_min));
+        let until_ns = due_ns.max(rested_ns);
+        if now_ns >= until_ns { Next::Take } else { Next::Wait { until_ns } }
+    }
+}
+
+fn after(time_ns: u64, duration: Duration) -> u64 {
+    time_ns.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const TIMING: Timing = Timing {
+        interval: Some(Duration::from_secs(10)),
+        pause_min: Duration::from_secs(3),
+        timeout: Duration::from_secs(60),
+        failures_max: 1,
+    };
+
+    /// What happened, each at its second.
+    enum Step {
+        Begin,
+        Done,
+        Failed,
+        Ask,
+    }
+    use Step::*;
+
+    fn after_steps(timing: Timing, steps: &[(u64, Step)]) -> Schedule {
+        let mut schedule = Schedule::new(timing, 0);
+        for (second, step) in steps {
+            match step {
+                Begin => schedule.begin(second * SECOND),
+                Done => schedule.end(second * SECOND, Outcome::Done),
+                Failed => schedule.end(second * SECOND, Outcome::Failed),
+                Ask => schedule.ask(),
+            }
+        }
+        schedule
+    }
+
+    #[test]
+    fn what_is_next() {
+        let wait = |second: u64| Next::Wait { until_ns: second * SECOND };
+        let cases: Vec<(&str, Vec<(u64, Step)>, u64, Next)> = vec![
+            ("the first after one interval", vec![], 0, wait(10)),
+            ("it is time", vec![], 10, Next::Take),
+            (
+                "an interval is from beginning to beginning",
+                vec![(10, Begin), (12, Done)],
+                13,
+                wait(20),
+            ),
+            ("a slow one is followed by a pause", vec![(10, Begin), (19, Done)], 20, wait(22)),
+            ("and then it is time", vec![(10, Begin), (19, Done)], 22, Next::Take),
+            ("one at a time", vec![(10, Begin)], 30, wait(70)),
+            ("one that takes too long", vec![(10, Begin)], 70, Next::GiveUp),
+            ("asked for", vec![(0, Ask)], 0, Next::Take),
+            ("asked for in the pause", vec![(10, Begin), (19, Done), (19, Ask)], 19, Next::Take),
+            ("asked for while one is under way", vec![(10, Begin), (11, Ask)], 11, wait(70)),
+            ("one may fail", vec![(10, Begin), (11, Failed)], 11, wait(20)),
+            (
+                "two may not",
+                vec![(10, Begin), (11, Failed), (20, Begin), (21, Failed)],
+                21,
+                Next::Fail,
+            ),
+            (
+                "one that is done makes up for those that failed",
+                vec![(10, Begin), (11, Failed), (20, Begin), (21, Done), (30, Begin), (31, Failed)],
+                31,
+                wait(40),
+            ),
+        ];
+        for (name, steps, second, next) in cases {
+            assert_eq!(after_steps(TIMING, &steps).next(second * SECOND), next, "{name}");
+        }
+    }
+
+    #[test]
+    fn without_an_interval_only_those_asked_for_are_taken() {
+        let timing = Timing { interval: None, ..TIMING };
+        assert_eq!(after_steps(timing, &[]).next(u64::MAX), Next::Idle);
+        assert_eq!(after_steps(timing, &[(1, Ask)]).next(SECOND), Next::Take);
+    }
+
+    #[test]
+    fn endless_durations_do_not_overflow() {
+        let timing = Timing { timeout: Duration::MAX, interval: Some(Duration::MAX), ..TIMING };
+        assert_eq!(after_steps(timing, &[]).next(1), Next::Wait { until_ns: u64::MAX });
+        assert_eq!(after_steps(timing, &[(5, Begin)]).next(9), Next::Wait { until_ns: u64::MAX });
+    }
+}

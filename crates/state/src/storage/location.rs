@@ -1,0 +1,143 @@
+//! From the text of a location to a place.
+//!
+//! | location | place |
+//! |---|---|
+//! | `/var/state`, `state`, `file:///var/state` | a directory of this machine |
+//! | `memory://NAME` | memory of this process, the same for everyone who says the same name; for tests |
+//! | `s3://BUCKET/PREFIX` | S3 and what speaks like it, by the usual variables (`AWS_…`); feature `s3` |
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use object_store::memory::InMemory;
+use thalweg_core::{Error, Result};
+
+use super::{LocalStorage, ObjectStorage, Storage, SystemFiles};
+
+/// The stores of this process, by name.
+static MEMORY: Mutex<Option<HashMap<String, Arc<InMemory>>>> = Mutex::new(None);
+
+/// The place of a job: its storage and, where it lies on this machine, its directory.
+///
+/// # Errors
+/// If the location is of no known kind, or not complete.
+pub(crate) fn open(location: &str, job: &str) -> Result<(Arc<dyn Storage>, Option<PathBuf>)> {
+    let folder = folder_name(job)?;
+    let Some((scheme, rest)) = location.split_once("://") else {
+        return local(Path::new(location), &folder);
+    };
+    match scheme {
+        "file" => {
+            let path = rest.strip_prefix("localhost").unwrap_or(rest);
+            if !path.starts_with('/') {
+                return Err(Error::plan(format!("'{location}' names no path of this machine"))
+                    .hint("write file:///a/path, with three slashes, or the path alone"));
+            }
+            local(Path::new(path), &folder)
+        }
+        "memory" => {
+            let mut stores = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+            let stores = stores.get_or_insert_default();
+            let objects = stores.entry(rest.to_owned()).or_default().clone();
+            let location = format!("{location}/{folder}");
+            Ok((Arc::new(ObjectStorage::new(objects, &location, &folder)?), None))
+        }
+        "s3" => s3(location, rest, &folder),
+        _ => Err(Error::plan(format!("'{location}': no snapshots are kept in '{scheme}'"))
+            .hint("give a directory, or s3://bucket/prefix")),
+    }
+}
+
+fn local(location: &Path, folder: &str) -> Result<(Arc<dyn Storage>, Option<PathBuf>)> {
+    if location.as_os_str().is_empty() {
+        return Err(Error::plan("the place of the snapshots has no name").hint("give a directory"));
+    }
+    let root = std::path::absolute(location)?.join(folder);
+    Ok((Arc::new(LocalStorage::new(root.clone(), Arc::new(SystemFiles))), Some(root)))
+}
+
+#[cfg(feature = "s3")]
+fn s3(location: &str, rest: &str, folder: &str) -> Result<(Arc<dyn Storage>, Option<PathBuf>)> {
+    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    let objects = object_store::aws::AmazonS3Builder::from_env()
+        .with_bucket_name(bucket)
+        .build()
+        .map_err(|error| {
+        Error::plan(format!("cannot use '{location}': {error}")).hint(
+            "the variables AWS_REGION, AWS_ENDPOINT, AWS_ACCESS_KEY_ID and their like say how",
+        )
+    })?;
+    let prefix = format!("{prefix}/{folder}");
+    let location = format!("{}/{folder}", location.trim_end_matches('/'));
+    Ok((Arc::new(ObjectStorage::new(Arc::new(objects), &location, &prefix)?), None))
+}
+
+#[cfg(not(feature = "s3"))]
+fn s3(location: &str, _: &str, _: &str) -> Result<(Arc<dyn Storage>, Option<PathBuf>)> {
+    Err(Error::unsupported(format!("'{location}': this build of Thalweg does not speak S3"))
+        .hint("build it with the feature 's3', or give a directory"))
+}
+
+/// The folder of a job: its name, with `%XX` for bytes that mean something in a path.
+///
+/// # Errors
+/// If the job has no name.
+pub(crate) fn folder_name(job: &str) -> Result<String> {
+    if job.is_empty() {
+        let error = Error::plan("a job with snapshots needs a name");
+        return Err(error.hint("SET 'pipeline.name' = 'a name';"));
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let mut folder = String::with_capacity(job.len());
+    for (position, byte) in job.bytes().enumerate() {
+        // A dot in front would be a hidden folder, or no folder at all.
+        if is_plain(byte) && (position, byte) != (0, b'.') {
+            folder.push(char::from(byte));
+        } else {
+            folder.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn no_name_of_a_job_leads_out_of_the_directory() {
+        for (job, folder) in [
+            ("flights", "flights"),
+            ("..", "%2E."),
+            ("a/b", "a%2Fb"),
+            (".hidden", "%2Ehidden"),
+            ("50%", "50%25"),
+            ("Zürich", "Z%C3%BCrich"),
+        ] {
+            assert_eq!(folder_name(job).expect("a name"), folder);
+        }
+        assert!(folder_name("").is_err());
+    }
+
+    #[test]
+    fn places_that_are_unknown_or_not_complete_are_refused() {
+        for location in ["", "ftp://host/x", "file://host", "file://"] {
+            let error = open(location, "job").err().expect(location);
+            assert!(error.is_plan_error() && error.help().is_some(), "{error}");
+        }
+    }
+
+    #[test]
+    fn memory_of_one_name_is_one_place() {
+        let (first, _) = open("memory://one-name", "job").expect("memory");
+        let (second, _) = open("memory://one-name", "job").expect("memory");
+        let (other_job, _) = open("memory://one-name", "other").expect("memory");
+        first.put("snapshots/a", Bytes::from_static(b"x")).expect("written");
+        assert_eq!(second.get("snapshots/a").expect("read"), Some(Bytes::from_static(b"x")));
+        assert_eq!(other_job.get("snapshots/a").expect("read"), None);
+        assert_eq!(second.list("snapshots").expect("listed").len(), 1);
+        assert_eq!(second.place_of("snapshots/a"), "memory://one-name/job/snapshots/a");
+    }
+}

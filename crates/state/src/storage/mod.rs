@@ -1,0 +1,73 @@
+//! Where the bytes of snapshots lie.
+//!
+//! [`Storage`] is what the store asks of a place; names are relative to the job and separated by `/`. There
+//! are two: a directory of this machine ([`LocalStorage`]), which is written so that it survives a loss of
+//! power, and any object store ([`ObjectStorage`]). `object_store` has a local store of its own, which is not used: it
+//! renames into place but never calls fsync, so that a file may be empty after the power failed.
+
+mod local;
+mod location;
+mod objects;
+
+use bytes::Bytes;
+use thalweg_core::Result;
+
+pub use local::{FileSystem, LocalStorage, SystemFiles};
+pub use objects::ObjectStorage;
+
+pub(crate) use location::open;
+
+/// Something that a listing found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// Its name, relative to the job.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// A place that keeps files under names. Every call blocks until it is done.
+pub trait Storage: Send + Sync {
+    /// How a user finds what has this name.
+    fn place_of(&self, name: &str) -> String;
+
+    /// Keeps bytes under a name that nobody reads yet. Where it fails, anything may stand under the name.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn put(&self, name: &str, bytes: Bytes) -> Result<()>;
+
+    /// Makes everything in the folder of `name` durable, then makes `name` appear with all its bytes or not
+    /// at all, durably. What stands under that name already is not replaced.
+    ///
+    /// # Errors
+    /// Those of the place; the name may stand there nevertheless.
+    fn publish(&self, name: &str, bytes: Bytes) -> Result<()>;
+
+    /// The bytes under a name; `None` if there is no such name.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn get(&self, name: &str) -> Result<Option<Bytes>>;
+
+    /// Everything whose name begins with `folder/`, in order of names.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn list(&self, folder: &str) -> Result<Vec<Entry>>;
+
+    /// Does away with a name. It may be gone already.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn delete(&self, name: &str) -> Result<()>;
+
+    /// Does away with a name that was published, durably. It may be gone already.
+    ///
+    /// # Errors
+    /// Those of the place.
+    fn retract(&self, name: &str) -> Result<()>;
+
+    /// Does away with a folder, if it is empty and the place has folders.
+    fn forget_folder(&self, folder: &str);
+}

@@ -1,0 +1,209 @@
+//! Reading: every byte against its checksum before anything is made of it.
+
+use std::collections::BTreeMap;
+
+use arrow_array::RecordBatch;
+use bytes::Bytes;
+use thalweg_core::snapshot::{Restored, RestoredCut, StageState};
+use thalweg_core::{Error, Result};
+
+use super::{Damage, Found, Snapshot, SnapshotStore, header};
+use crate::checksum;
+use crate::manifest::{FileEntry, Generation, Manifest, StageEntry, TableEntry};
+use crate::storage::Storage;
+use crate::table::{Fold, decode};
+
+impl SnapshotStore {
+    /// Reads a snapshot, with all state that it holds.
+    ///
+    /// # Errors
+    /// If there is no such snapshot, if anything of it is missing or not as it was written (the message has the
+    /// path), and those of the place.
+    pub fn read(&self, number: u64) -> Result<Snapshot> {
+        let manifest = self.manifest(number)?;
+        let stage = |stage: &StageEntry| -> Result<StageState<Restored>> {
+            let state = self.restored(&stage.state)?;
+            Ok(stage.with_state(state, self.restored(&stage.waiting)?))
+        };
+        let stages = manifest.stages.iter().map(stage).collect::<Result<_>>()?;
+        let (serial, is_complete) = (manifest.serial, manifest.is_complete);
+        let cut = RestoredCut { stages, serial, is_complete };
+        Ok(Snapshot { header: header(&manifest)?, cut })
+    }
+
+    /// Reads the newest snapshot that can be used, and says which newer ones cannot and why. Deletes nothing.
+    ///
+    /// # Errors
+    /// Those of the place: what cannot be reached now is not damaged.
+    pub fn newest_usable(&mut self) -> Result<Found> {
+        let mut passed_over = Vec::new();
+        for number in self.listing()?.finished.into_iter().rev() {
+            match self.told_apart(number, self.read(number))? {
+                Ok(snapshot) => return Ok(Found { snapshot: Some(snapshot), passed_over }),
+                Err(damage) => {
+                    self.damaged.insert(number);
+                    passed_over.push(damage);
+                }
+            }
+        }
+        Ok(Found { snapshot: None, passed_over })
+    }
+
+    /// Compares every byte of a snapshot with its checksums; says everything that is wrong with it.
+    ///
+    /// # Errors
+    /// If there is no such snapshot, and those of the place.
+    pub fn verify(&mut self, number: u64) -> Result<Vec<Damage>> {
+        let damage = self.damage_of(number)?;
+        if damage.is_empty() {
+            self.damaged.remove(&number);
+        } else {
+            self.damaged.insert(number);
+        }
+        Ok(damage)
+    }
+
+    fn damage_of(&self, number: u64) -> Result<Vec<Damage>> {
+        let listing = self.listing()?;
+        if listing.finished.binary_search(&number).is_err() {
+            // Says that it is not there.
+            return self.manifest(number).map(|_| Vec::new());
+        }
+        let manifest = match self.try_manifest(number)? {
+            Ok(manifest) => manifest,
+            Err(damage) => return Ok(vec![damage]),
+        };
+        let mut found = Vec::new();
+        for file in manifest.files() {
+            let loaded = load(self.storage.as_ref(), file);
+            found.extend(self.told_apart(number, loaded)?.err());
+        }
+        Ok(found)
+    }
+
+    /// The tables of one operator, by its stage's identifier or by its name; those of rows that wait for other
+    /// inputs are called `waiting.NAME`. A table without rows has no batches.
+    ///
+    /// # Errors
+    /// As [`SnapshotStore::read`], and if there is no such operator.
+    pub fn state_of(
+        &self,
+        number: u64,
+        operator: &str,
+    ) -> Result<BTreeMap<String, Vec<RecordBatch>>> {
+        let manifest = self.manifest(number)?;
+        let stage = find_stage(&manifest, operator)?;
+        let mut tables = BTreeMap::new();
+        for table in &stage.state {
+            tables.insert(table.name.clone(), self.rows(table)?);
+        }
+        for table in &stage.waiting {
+            tables.insert(format!("waiting.{}", table.name), self.rows(table)?);
+        }
+        Ok(tables)
+    }
+
+    fn restored(&self, tables: &[TableEntry]) -> Result<Restored> {
+        let mut restored = Restored::default();
+        for table in tables {
+            restored.add(&table.name, self.rows(table)?);
+        }
+        Ok(restored)
+    }
+
+    fn rows(&self, table: &TableEntry) -> Result<Vec<RecordBatch>> {
+        let mut rows = Vec::new();
+        let mut take = |batch| {
+            rows.push(batch);
+            Ok(())
+        };
+        visit_rows(self.storage.as_ref(), &table.generations, table.identity_columns, &mut take)?;
+        Ok(rows)
+    }
+}
+
+fn find_stage<'a>(manifest: &'a Manifest, operator: &str) -> Result<&'a StageEntry> {
+    let by_id = manifest.stages.iter().find(|stage| stage.id == operator);
+    let found = by_id.or_else(|| manifest.stages.iter().find(|stage| stage.name == operator));
+    found.ok_or_else(|| {
+        let with_state = manifest.stages.iter().filter(|stage| stage.tables().next().is_some());
+        let names: Vec<String> = with_state.map(|stage| format!("'{}'", stage.id)).collect();
+        let message = format!("snapshot {} knows no operator '{operator}'", manifest.number);
+        Error::plan(message).hint(format!("operators with state are {}", names.join(", ")))
+    })
+}
+
+/// Gives all rows of a table that hold to `take`, file by file, in order.
+///
+/// # Errors
+/// If a file is missing or not as it was written, and those of `take`.
+pub(super) fn visit_rows(
+    storage: &dyn Storage,
+    generations: &[Generation],
+    identity_columns: usize,
+    take: &mut dyn FnMut(RecordBatch) -> Result<()>,
+) -> Result<()> {
+    let mut fold = Fold::new(identity_columns);
+    for (place, generation) in generations.iter().enumerate().skip(1) {
+        fold.note_whole(place, &generation.whole, generation.partitions);
+        for file in generation.files() {
+            for batch in batches(storage, file, Some(identity_columns))? {
+                fold.note(place, &batch).map_err(|error| at(storage, file, error))?;
+            }
+        }
+    }
+    let is_alone = generations.len() <= 1;
+    for (place, generation) in generations.iter().enumerate() {
+        for file in &generation.rows {
+            for batch in batches(storage, file, None)? {
+                let hold = || fold.hold(place, &batch).map_err(|error| at(storage, file, error));
+                let rows = if is_alone { batch.clone() } else { hold()? };
+                if rows.num_rows() > 0 {
+                    take(rows)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn batches(
+    storage: &dyn Storage,
+    file: &FileEntry,
+    columns: Option<usize>,
+) -> Result<Vec<RecordBatch>> {
+    let bytes = load(storage, file)?;
+    let batches = decode(&bytes, columns).map_err(|error| at(storage, file, error))?;
+    let rows: u64 = batches.iter().map(|batch| batch.num_rows() as u64).sum();
+    if rows != file.rows {
+        let message = format!("it holds {rows} rows, and the manifest says {}", file.rows);
+        return Err(at(storage, file, Error::data(message)));
+    }
+    Ok(batches)
+}
+
+/// The bytes of a file, if they are those that were written.
+fn load(storage: &dyn Storage, file: &FileEntry) -> Result<Bytes> {
+    let damaged = |what: String| {
+        let error = Error::data(what).hint("use an older snapshot; nothing is deleted");
+        Err(at(storage, file, error))
+    };
+    let Some(bytes) = storage.get(&file.path)? else {
+        return damaged("it is missing".to_owned());
+    };
+    if bytes.len() as u64 != file.bytes {
+        return damaged(format!(
+            "it is damaged: it has {} bytes, and {} were written",
+            bytes.len(),
+            file.bytes
+        ));
+    }
+    if checksum::text_of(&bytes) != file.checksum {
+        return damaged("it is damaged: its bytes are not those that were written".to_owned());
+    }
+    Ok(bytes)
+}
+
+fn at(storage: &dyn Storage, file: &FileEntry, error: Error) -> Error {
+    error.in_file(storage.place_of(&file.path))
+}

@@ -1,0 +1,151 @@
+//! Folding: the rows of a table whose snapshot tells only what has changed.
+//!
+//! A table is a chain of generations, oldest first: the first is whole, each later one tells rows that are new
+//! or changed, identities of rows that went, and perhaps partitions that were told anew as a whole. A row
+//! holds if no newer generation says anything about it:
+//! - its identity (its first columns) is not told, as a row or as removed, by a newer generation;
+//! - its virtual partition is not one of a partition that a newer generation tells whole. Rows that are for
+//!   all partitions count as told by the first partition.
+//!
+//! Rows that hold keep their order: that of generations, files and rows. So folding in steps (a table that was
+//! merged on the way) gives the same rows in the same order.
+//!
+//! # Two passes
+//! First the identities of all generations but the oldest are noted with the newest generation that names
+//! them. Then any file of any generation is filtered by that, in order. In memory are the identities of what
+//! changed, and one file; the oldest generation, which is the large one, streams through.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt8Type;
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow_row::{Row, RowConverter, Rows, SortField};
+use arrow_select::filter::filter_record_batch;
+use hashbrown::HashTable;
+use thalweg_core::snapshot::partition_of_virtual;
+use thalweg_core::{Error, Result};
+
+use crate::checksum;
+
+/// Virtual partitions, and one more for rows that are for all of them.
+const OWNERS: usize = 257;
+const FOR_ALL: usize = 256;
+
+/// Knows which rows of a chain of generations hold.
+pub(crate) struct Fold {
+    identity_columns: usize,
+    /// `None` until something is noted.
+    identities: Option<Identities>,
+    /// By owner: the newest generation that tells it whole.
+    whole: [usize; OWNERS],
+}
+
+/// Identities, and for each the newest generation that names it.
+struct Identities {
+    converter: RowConverter,
+    /// As they were noted; one that came again is here again.
+    rows: Rows,
+    newest: Vec<usize>,
+    /// Places in `rows`, by hash: of each identity the first.
+    places: HashTable<usize>,
+}
+
+impl Identities {
+    fn new(columns: &[ArrayRef]) -> Result<Identities> {
+        let fields = columns.iter().map(|column| SortField::new(column.data_type().clone()));
+        let converter = RowConverter::new(fields.collect())?;
+        let rows = converter.empty_rows(0, 0);
+        Ok(Identities { converter, rows, newest: Vec::new(), places: HashTable::new() })
+    }
+
+    fn note(&mut self, generation: usize, columns: &[ArrayRef]) -> Result<()> {
+        let first = self.rows.num_rows();
+        self.converter.append(&mut self.rows, columns).map_err(|_| misfit())?;
+        self.newest.resize(self.rows.num_rows(), generation);
+        let rows = &self.rows;
+        for place in first..rows.num_rows() {
+            let own = rows.row(place);
+            let hash = checksum::hash(own.data());
+            if let Some(&known) = self.places.find(hash, |other| rows.row(*other) == own) {
+                self.newest[known] = generation;
+            } else {
+                let hash_of = |other: &usize| checksum::hash(rows.row(*other).data());
+                self.places.insert_unique(hash, place, hash_of);
+            }
+        }
+        Ok(())
+    }
+
+    /// For each row, the newest generation that names it; 0 where none does.
+    fn newest_of(&self, columns: &[ArrayRef]) -> Result<Vec<usize>> {
+        let rows = self.converter.convert_columns(columns).map_err(|_| misfit())?;
+        let newest = |row: Row<'_>| {
+            let hash = checksum::hash(row.data());
+            let place = self.places.find(hash, |other| self.rows.row(*other) == row);
+            place.map_or(0, |&place| self.newest[place])
+        };
+        Ok(rows.iter().map(newest).collect())
+    }
+}
+
+impl Fold {
+    /// Nothing is noted yet. So many first columns tell one row from all others.
+    pub fn new(identity_columns: usize) -> Fold {
+        Fold { identity_columns, identities: None, whole: [0; OWNERS] }
+    }
+
+    /// Notes identities that a generation names, as rows or as removed. Generations come in order.
+    ///
+    /// # Errors
+    /// If the columns are not those of an identity, or of types that cannot be compared.
+    pub fn note(&mut self, generation: usize, batch: &RecordBatch) -> Result<()> {
+        let columns = self.identity(batch)?;
+        let identities = match &mut self.identities {
+            Some(identities) => identities,
+            none => none.insert(Identities::new(columns)?),
+        };
+        identities.note(generation, columns)
+    }
+
+    fn identity<'a>(&self, batch: &'a RecordBatch) -> Result<&'a [ArrayRef]> {
+        batch.columns().get(..self.identity_columns).ok_or_else(misfit)
+    }
+
+    /// Notes which partitions, of so many, a generation tells whole.
+    pub fn note_whole(&mut self, generation: usize, whole: &[usize], partitions: usize) {
+        for virtual_partition in 0..=u8::MAX {
+            if whole.contains(&partition_of_virtual(virtual_partition, partitions)) {
+                self.whole[usize::from(virtual_partition)] = generation;
+            }
+        }
+        if whole.contains(&0) {
+            self.whole[FOR_ALL] = generation;
+        }
+    }
+
+    /// The rows of a batch of a generation that hold.
+    ///
+    /// # Errors
+    /// If the batch is not of the table.
+    pub fn hold(&self, generation: usize, batch: &RecordBatch) -> Result<RecordBatch> {
+        let owners = batch.columns().first().and_then(|c| c.as_primitive_opt::<UInt8Type>());
+        let owners = owners.ok_or_else(misfit)?;
+        let newest = match &self.identities {
+            Some(identities) => identities.newest_of(self.identity(batch)?)?,
+            None => vec![0; batch.num_rows()],
+        };
+        let holds = |(owner, newest): (Option<u8>, usize)| {
+            let owner = owner.map_or(FOR_ALL, usize::from);
+            Some(newest <= generation && self.whole[owner] <= generation)
+        };
+        let holding: BooleanArray = owners.iter().zip(newest).map(holds).collect();
+        if holding.true_count() == batch.num_rows() {
+            return Ok(batch.clone());
+        }
+        Ok(filter_record_batch(batch, &holding)?)
+    }
+}
+
+fn misfit() -> Error {
+    Error::data("what changed of a table does not fit the table")
+        .hint("the snapshot was written by something else; use an older one")
+}

@@ -1,0 +1,145 @@
+//! Changes fold into what a map would hold, whatever was merged, deleted or told whole on the way.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{Key, changes, key, removed, request, rows, told, whole};
+use proptest::prelude::*;
+use thalweg_core::snapshot::partition_of_virtual;
+use thalweg_core::{Captured, ErrorKind};
+use thalweg_state::SnapshotStore;
+
+/// What one partition does between two snapshots.
+#[derive(Clone, Debug)]
+struct Step {
+    /// Keys that get a value.
+    set: Vec<(u64, i64)>,
+    /// Keys that go, unless they get a value as well.
+    gone: Vec<u64>,
+    /// Partitions that tell all they have, by bit.
+    whole: u8,
+    /// Where a table would be told without rows: tell no table at all.
+    silent: bool,
+}
+
+fn steps() -> impl Strategy<Value = (usize, Vec<Step>)> {
+    let number = 0..40_u64;
+    let set = prop::collection::vec((number.clone(), any::<i64>()), 0..25);
+    let gone = prop::collection::vec(number, 0..12);
+    let whole = prop_oneof![3 => Just(0_u8), 2 => any::<u8>()];
+    let step = (set, gone, whole, any::<bool>()).prop_map(|(set, gone, whole, silent)| Step {
+        set,
+        gone,
+        whole,
+        silent,
+    });
+    (prop_oneof![Just(1_usize), Just(3), Just(4)], prop::collection::vec(step, 1..20))
+}
+
+/// The partition that tells a key: rows for all are told by the first.
+fn teller(key: &Key, partitions: usize) -> usize {
+    key.0.map_or(0, |owner| partition_of_virtual(owner, partitions))
+}
+
+fn some_key(n: u64) -> Key {
+    if n.is_multiple_of(10) { (None, format!("for all {n}")) } else { key(n) }
+}
+
+fn capture(
+    step: &Step,
+    map: &mut BTreeMap<Key, i64>,
+    partitions: usize,
+    first: bool,
+) -> Vec<Captured> {
+    let set: BTreeMap<Key, i64> = step.set.iter().map(|&(n, value)| (some_key(n), value)).collect();
+    let gone: BTreeSet<Key> = step.gone.iter().map(|&n| some_key(n)).collect();
+    let gone: Vec<Key> = gone.into_iter().filter(|key| !set.contains_key(key)).collect();
+    map.retain(|key, _| !gone.contains(key));
+    map.extend(set.clone());
+    let of = |partition: usize| {
+        let own = move |key: &Key| teller(key, partitions) == partition;
+        if first || step.whole >> partition & 1 == 1 {
+            let all: Vec<_> = map.clone().into_iter().filter(|(key, _)| own(key)).collect();
+            if all.is_empty() && step.silent {
+                Captured::default()
+            } else {
+                whole(vec![rows(&all)])
+            }
+        } else {
+            let set: Vec<_> = set.clone().into_iter().filter(|(key, _)| own(key)).collect();
+            let gone: Vec<&Key> = gone.iter().filter(|key| own(key)).collect();
+            changes(vec![rows(&set)], vec![removed(gone.into_iter())])
+        }
+    };
+    (0..partitions).map(of).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn changes_fold_into_what_a_map_holds((partitions, steps) in steps(), kept in 1..4_usize) {
+        let location = format!("memory://changes-{:?}", std::thread::current().id());
+        let mut store = SnapshotStore::open(&location, "job").expect("a place");
+        for number in store.list().expect("listed").iter().map(|own| own.number()).collect::<Vec<_>>() {
+            store.delete(number).expect("deleted");
+        }
+        let mut map = BTreeMap::new();
+        let mut expected = Vec::new();
+        for (place, step) in steps.iter().enumerate() {
+            let number = place as u64 + 1;
+            let state = capture(step, &mut map, partitions, place == 0);
+            let base = (place > 0).then(|| number - 1);
+            store.write(request(state, number, base)).expect("written");
+            expected.push(map.clone());
+            store.retain(kept).expect("retained");
+        }
+        let first = expected.len().saturating_sub(kept);
+        for (place, expected) in expected.iter().enumerate().skip(first) {
+            let number = place as u64 + 1;
+            prop_assert!(store.verify(number).expect("there").is_empty());
+            let snapshot = store.read(number).expect("read");
+            let rows = told(snapshot.cut.stages[1].state.table("counts"));
+            prop_assert_eq!(rows.len(), expected.len());
+            prop_assert_eq!(&rows.into_iter().collect::<BTreeMap<_, _>>(), expected);
+        }
+    }
+}
+
+/// So that the property means something: tables are merged on the way, and files are shared.
+#[test]
+fn large_tables_are_shared_and_merged_only_when_much_has_changed() {
+    let mut store = SnapshotStore::open("memory://sharing", "job").expect("a place");
+    let many: Vec<_> = (0..20_000).map(|n| (key(n), 1)).collect();
+    let first = store.write(request(vec![whole(vec![rows(&many)])], 1, None)).expect("written");
+    let few: Vec<_> = (0..1000).map(|n| (key(n), 2)).collect();
+    let mut merged = Vec::new();
+    for number in 2..=12 {
+        let state = vec![changes(vec![rows(&few)], vec![])];
+        let written = store.write(request(state, number, Some(number - 1))).expect("written");
+        if written.merged_tables > 0 {
+            merged.push(number);
+        } else {
+            assert!(written.bytes * 5 < first.bytes, "{written:?}");
+        }
+    }
+    assert_eq!(merged.len(), 1, "{merged:?}");
+    store.retain(1).expect("retained");
+    let all = told(store.read(12).expect("read").cut.stages[1].state.table("counts"));
+    assert_eq!((all.len(), all.iter().map(|row| row.1).sum::<i64>()), (20_000, 21_000));
+}
+
+#[test]
+fn changes_of_something_that_is_not_there_are_refused() {
+    let mut store = SnapshotStore::open("memory://baseless", "job").expect("a place");
+    let state = || vec![changes(vec![rows(&[(key(1), 1)])], vec![])];
+    let error = store.write(request(state(), 1, None)).expect_err("no base");
+    assert_eq!(error.kind(), ErrorKind::Internal);
+    store.write(request(vec![Captured::default()], 1, None)).expect("written");
+    let error = store.write(request(state(), 2, Some(1))).expect_err("not there before");
+    assert!(error.message().contains("'counts'"), "{error}");
+    let error = store.write(request(state(), 2, Some(9))).expect_err("no such snapshot");
+    assert!(error.message().contains("no snapshot 9"), "{error}");
+    assert_eq!(store.list().expect("listed").len(), 1);
+}
