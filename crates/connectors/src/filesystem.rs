@@ -22,7 +22,7 @@ mod json;
 mod options;
 mod parquet;
 mod partitions;
-mod paths;
+pub mod paths;
 mod record;
 mod sink;
 mod source;

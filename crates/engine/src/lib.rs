@@ -26,6 +26,7 @@
 
 pub mod bench;
 pub mod interleaving;
+pub mod jobs;
 pub mod pipeline;
 pub mod rows;
 pub mod session;

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use thalweg::jobs::SnapshotReference;
 use thalweg_connectors::output;
 use thalweg_plan::explain::ExplainFormat;
 
@@ -47,7 +48,11 @@ Examples:
   thalweg run --limit 10 -e 'SELECT …'
 
 Ctrl-C stops a job: what is complete is written, unfinished files keep the name NAME.partial.
-A second Ctrl-C ends the process at once.")]
+A second Ctrl-C ends the process at once.
+
+With SET 'execution.checkpointing.dir' = 'FOLDER' a job takes snapshots, also when it is stopped by
+Ctrl-C or SIGTERM, is started again after a failure, and goes on with
+  thalweg run --resume job.sql")]
     Run(Box<RunArguments>),
     /// Check the statements of a file; run nothing
     #[command(after_help = "\
@@ -134,6 +139,18 @@ pub struct RunArguments {
     /// Lets the inputs come in as FILE says, which an earlier run has recorded
     #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,
+    /// Goes on from the newest snapshot of each job ('execution.checkpointing.dir'), if it has one
+    #[arg(long, conflicts_with = "from")]
+    pub resume: bool,
+    /// Goes on from this snapshot: its number, or its folder (…/JOB/snapshots/0000000012)
+    #[arg(long, value_name = "SNAPSHOT", value_parser = snapshot)]
+    pub from: Option<SnapshotReference>,
+    /// Lets go of state in the snapshot that the query has no use for any more
+    #[arg(long)]
+    pub drop_state: bool,
+    /// Closes windows before a job with snapshots is stopped by Ctrl-C or SIGTERM, as if its input had ended
+    #[arg(long)]
+    pub drain: bool,
     /// Prints no progress and no summary
     #[arg(long, short = 'q')]
     pub quiet: bool,
@@ -222,6 +239,10 @@ impl From<ResultFormat> for output::Format {
             ResultFormat::Ndjson => output::Format::Ndjson,
         }
     }
+}
+
+fn snapshot(text: &str) -> Result<SnapshotReference, String> {
+    text.parse().map_err(|error: thalweg_core::Error| error.to_string())
 }
 
 /// Splits `KEY=VALUE` at the first `=`.

@@ -40,7 +40,7 @@ impl Interrupt {
         let mut state = self.0.lock().expect("no panic under this lock");
         let again = std::mem::replace(&mut state.pressed, true);
         if let Some(job) = &state.job {
-            job.cancel();
+            job.stop();
         }
         again
     }
@@ -49,7 +49,7 @@ impl Interrupt {
     pub fn watch(&self, job: &JobControl) {
         let mut state = self.0.lock().expect("no panic under this lock");
         if state.pressed {
-            job.cancel();
+            job.stop();
         }
         state.job = Some(job.clone());
     }

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use chrono_tz::Tz;
+use thalweg::jobs::ResumeFrom;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg_connectors::output::{Format, QuerySink, ResultWriter};
 use thalweg_core::graph::{Graph, StageKind};
@@ -33,6 +34,13 @@ fn run_source(arguments: &RunArguments, source: &ScriptSource) -> Result<u8, Fai
         row_limit: arguments.limit,
         record: arguments.record.clone(),
         replay: arguments.replay.clone(),
+        resume: match &arguments.from {
+            Some(snapshot) => ResumeFrom::Snapshot(snapshot.clone()),
+            None if arguments.resume => ResumeFrom::Newest,
+            None => ResumeFrom::Nothing,
+        },
+        drop_state: arguments.drop_state,
+        drain: arguments.drain,
         ..source.session_options(&arguments.script)?
     };
     let text = super::check::substituted(source, &arguments.script)?;

@@ -24,7 +24,7 @@ mod registered;
 mod settings;
 mod statement;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -56,6 +56,8 @@ pub struct Session {
     recording: Option<Recording>,
     /// What the jobs to come have to follow, if anything.
     replays: Option<VecDeque<Interleaving>>,
+    /// How often a job had each name.
+    names: HashMap<String, usize>,
 }
 
 /// What a script did.
@@ -104,7 +106,8 @@ impl Session {
             Some(path) => Some(Interleaving::read(path)?.into()),
             None => None,
         };
-        Ok(Session { planner, connectors, clock, options, recording, replays })
+        let names = HashMap::new();
+        Ok(Session { planner, connectors, clock, options, recording, replays, names })
     }
 
     /// Runs the statements of a script. The text is parsed and planned as a whole first: an error in

@@ -2,6 +2,11 @@
 
 use std::path::PathBuf;
 
+use thalweg_core::Result;
+use thalweg_core::connector::TableRequest;
+
+use crate::jobs::ResumeFrom;
+
 /// Options of a [`Session`](super::Session).
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
@@ -24,6 +29,33 @@ pub struct SessionOptions {
     pub record: Option<PathBuf>,
     /// Contract `arrival`: the file with the sequence in which inputs have to come in.
     pub replay: Option<PathBuf>,
+    /// From where jobs go on that take snapshots.
+    pub resume: ResumeFrom,
+    /// State in a snapshot that a changed query has no use for is dropped.
+    pub drop_state: bool,
+    /// A job that takes snapshots closes its windows when it is stopped, as if its input had ended.
+    pub drain: bool,
+}
+
+impl SessionOptions {
+    /// A place of snapshots as it was written, made whole: a folder starts from `base_dir` and must lie in
+    /// an allowed one.
+    ///
+    /// # Errors
+    /// If it lies outside.
+    pub(crate) fn snapshot_location(&self, written: &str) -> Result<String> {
+        if written.contains("://") && !written.starts_with("file://") {
+            return Ok(written.to_owned());
+        }
+        let request = TableRequest {
+            table: "of snapshots ('execution.checkpointing.dir')".to_owned(),
+            base_dir: self.base_dir.clone(),
+            allowed_roots: self.allowed_roots.clone(),
+            ..TableRequest::default()
+        };
+        let folder = thalweg_connectors::filesystem::paths::folder(&request, written)?;
+        Ok(folder.to_string_lossy().into_owned())
+    }
 }
 
 impl Default for SessionOptions {
@@ -39,6 +71,9 @@ impl Default for SessionOptions {
             row_limit: None,
             record: None,
             replay: None,
+            resume: ResumeFrom::Nothing,
+            drop_state: false,
+            drain: false,
         }
     }
 }

@@ -1,17 +1,21 @@
 //! What each kind of statement does in a session.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::{Column, DataType, Error, OrderContract, Result, Sink, TableSchema};
-use thalweg_plan::ast::{Statement, StatementKind};
+use thalweg_plan::ast::{Insert, Statement, StatementKind};
+use thalweg_plan::catalog::SnapshotSettings;
 use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::physical::PhysicalPlan;
 use thalweg_plan::{Planner, ResultTable};
-use thalweg_runtime::{Report, RunOptions};
+use thalweg_runtime::{JobControl, Report, RunOptions, RunningJob, SnapshotMode};
 
 use crate::interleaving::input_names;
+use crate::jobs::{self, Coordinator, Recovery, Restarts, ResumeFrom};
 
 use super::limit::{LimitSink, LimitSwitch};
 use super::{JobDescription, JobReport, Observer, Session, settings};
@@ -48,12 +52,10 @@ impl Session {
         self.connectors.set_zone(self.planner.zone());
         match &statement.kind {
             StatementKind::Insert(insert) => {
-                let plan = self.planner.plan_insert(std::slice::from_ref(insert))?;
-                self.run_job(plan, "INSERT", None, observer).map(Some)
+                self.run_inserts(std::slice::from_ref(insert), "INSERT", observer).map(Some)
             }
             StatementKind::StatementSet(inserts) => {
-                let plan = self.planner.plan_insert(inserts)?;
-                self.run_job(plan, "STATEMENT SET", None, observer).map(Some)
+                self.run_inserts(inserts, "STATEMENT SET", observer).map(Some)
             }
             StatementKind::Select(query) => {
                 let limit = self.options.row_limit.map(|rows| (rows, LimitSwitch::default()));
@@ -68,7 +70,7 @@ impl Session {
                     })
                 })?;
                 let switch = limit.map(|(_, switch)| switch);
-                self.run_job(plan, "SELECT", switch, observer).map(Some)
+                self.run_query(plan, switch, observer).map(Some)
             }
             StatementKind::Explain(inner) => {
                 observer.explanation(&self.planner.explain(inner)?)?;
@@ -147,27 +149,15 @@ impl Session {
         result.and_then(|report| ended.map(|()| report))
     }
 
-    /// Runs a plan until it is done, stopped or failed.
-    fn run_job(
+    /// Runs a query until it is done, stopped or failed; it takes no snapshots.
+    fn run_query(
         &mut self,
         plan: PhysicalPlan,
-        what: &str,
         limit: Option<LimitSwitch>,
         observer: &mut dyn Observer,
     ) -> Result<JobReport> {
-        for note in &plan.notes {
-            observer.note(note);
-        }
         let mut options = self.run_options()?;
-        let job = JobDescription {
-            name: self.job_name(what),
-            workers: options.workers,
-            memory_limit_bytes: options.memory_limit_bytes,
-            order: options.order,
-            order_costs: plan.stages.iter().map(|stage| stage.order.clone()).collect(),
-            is_bounded: plan.is_bounded,
-            printing: self.printing_stages(&plan.graph),
-        };
+        let job = self.describe(&plan, "SELECT", &options, observer);
         let mut graph = plan.graph;
         self.follow_interleaving(&job, &graph, &mut options)?;
         observer.starting(&job, &mut graph);
@@ -184,6 +174,191 @@ impl Session {
         observer.ended(&job, &result);
         Ok(JobReport { job, report: result? })
     }
+
+    /// Runs INSERTs until they are done, stopped, or have failed for good.
+    fn run_inserts(
+        &mut self,
+        inserts: &[Insert],
+        what: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<JobReport> {
+        let snapshots = self.snapshot_settings()?;
+        let name = self.own_name(what);
+        let mut restarts = Restarts::new(self.planner.settings().restarts());
+        let mut recovery = Recovery {
+            resume: self.options.resume.clone(),
+            drop_state: self.options.drop_state,
+            is_restart: false,
+        };
+        loop {
+            let plan = self.planner.plan_insert(inserts)?;
+            let ran = match &snapshots {
+                None => self.run_once(plan, (what, &name), None, observer),
+                Some(settings) => {
+                    self.run_once(plan, (what, &name), Some((settings, &recovery)), observer)
+                }
+            };
+            let Err(error) = ran else { return ran };
+            let may_restart =
+                snapshots.is_some() && !error.is_plan_error() && !observer.is_stopped();
+            let wait = if may_restart { restarts.failed(self.clock.now_ns()) } else { None };
+            let Some(wait) = wait else { return Err(error) };
+            let message =
+                format!("{error}; started again in {wait:?} (restart {})", restarts.count());
+            observer.note(&Error::user(message));
+            if !self.pause(wait, observer) {
+                return Err(error);
+            }
+            recovery.resume = ResumeFrom::Newest;
+            recovery.is_restart = true;
+        }
+    }
+
+    /// Lets time pass. False if the script is to end.
+    fn pause(&self, wait: Duration, observer: &dyn Observer) -> bool {
+        let until_ns = self.clock.now_ns().saturating_add(wait.as_nanos() as u64);
+        while self.clock.now_ns() < until_ns {
+            if observer.is_stopped() {
+                return false;
+            }
+            std::thread::sleep(wait.min(Duration::from_millis(20)));
+        }
+        true
+    }
+
+    /// Runs a plan once.
+    fn run_once(
+        &mut self,
+        plan: PhysicalPlan,
+        (what, name): (&str, &str),
+        snapshots: Option<(&SnapshotSettings, &Recovery)>,
+        observer: &mut dyn Observer,
+    ) -> Result<JobReport> {
+        let mut options = self.run_options()?;
+        let mut job = self.describe(&plan, what, &options, observer);
+        name.clone_into(&mut job.name);
+        let mut graph = plan.graph;
+        self.follow_interleaving(&job, &graph, &mut options)?;
+        let begun = match snapshots {
+            None => None,
+            Some((settings, recovery)) => {
+                if self.recording.is_some() || self.replays.is_some() {
+                    return Err(no_interleaving());
+                }
+                options.snapshots = Some(match settings.exactly_once {
+                    true => SnapshotMode::ExactlyOnce,
+                    false => SnapshotMode::AtLeastOnce,
+                });
+                Some(jobs::begin(settings, name, options.order, &graph, recovery)?)
+            }
+        };
+        let (cut, coordinator) = match begun {
+            None => (None, None),
+            Some(begun) => {
+                begun.notes.iter().for_each(|note| observer.note(&Error::plan(note.clone())));
+                let (settings, _) = snapshots.expect("something was begun");
+                let coordinator = Coordinator {
+                    store: begun.store,
+                    settings: settings.clone(),
+                    order: options.order,
+                    clock: self.clock.clone(),
+                    drains: self.options.drain,
+                    lock: begun.lock,
+                };
+                (begun.cut, Some(coordinator))
+            }
+        };
+        observer.starting(&job, &mut graph);
+        let running = thalweg_runtime::start_from(graph, options, cut);
+        let result = running.and_then(|running| {
+            let control = running.control();
+            observer.started(&job, &control);
+            wait_with(running, coordinator, &control)
+        });
+        let result = self.end_recording(result);
+        observer.ended(&job, &result);
+        Ok(JobReport { job, report: result? })
+    }
+
+    /// What is told about a job before it runs.
+    fn describe(
+        &self,
+        plan: &PhysicalPlan,
+        what: &str,
+        options: &RunOptions,
+        observer: &mut dyn Observer,
+    ) -> JobDescription {
+        for note in &plan.notes {
+            observer.note(note);
+        }
+        JobDescription {
+            name: self.job_name(what),
+            workers: options.workers,
+            memory_limit_bytes: options.memory_limit_bytes,
+            order: options.order,
+            order_costs: plan.stages.iter().map(|stage| stage.order.clone()).collect(),
+            is_bounded: plan.is_bounded,
+            printing: self.printing_stages(&plan.graph),
+        }
+    }
+
+    /// The name of a job among those of the script: the second with a name gets a number behind it.
+    fn own_name(&mut self, what: &str) -> String {
+        let name = self.job_name(what);
+        let uses = self.names.entry(name.clone()).or_insert(0);
+        *uses += 1;
+        if *uses == 1 { name } else { format!("{name}-{uses}") }
+    }
+
+    /// Whether snapshots are taken, and where they are kept.
+    fn snapshot_settings(&self) -> Result<Option<SnapshotSettings>> {
+        let Some(mut settings) = self.planner.settings().snapshots() else {
+            let is_asked = self.options.resume != ResumeFrom::Nothing || self.options.drain;
+            return if is_asked { Err(no_place()) } else { Ok(None) };
+        };
+        settings.location = self.options.snapshot_location(&settings.location)?;
+        Ok(Some(settings))
+    }
+}
+
+/// Waits for a job that somebody else may look after.
+fn wait_with(
+    running: RunningJob,
+    coordinator: Option<Coordinator>,
+    control: &JobControl,
+) -> Result<Report> {
+    let Some(mut coordinator) = coordinator else { return running.wait() };
+    let own = control.clone();
+    let body = move || {
+        let looked = std::panic::catch_unwind(AssertUnwindSafe(|| coordinator.run(&own)));
+        if looked.is_err() {
+            own.fail(Error::internal("whoever takes snapshots panicked"));
+        }
+        coordinator
+    };
+    let thread = std::thread::Builder::new().name("snapshots".to_owned()).spawn(body);
+    let thread = match thread {
+        Ok(thread) => thread,
+        Err(error) => {
+            control.fail(Error::io(format!("can't start the thread of snapshots: {error}")));
+            return running.wait();
+        }
+    };
+    let result = running.wait();
+    // The directory is free only when nothing is written there any more.
+    drop(thread.join());
+    result
+}
+
+fn no_place() -> Error {
+    Error::plan("there is no place for snapshots to go on from").hint(
+        "say where they are kept: SET 'execution.checkpointing.dir' = '…', or --set execution.checkpointing.dir=…",
+    )
+}
+
+fn no_interleaving() -> Error {
+    Error::unsupported("--record and --replay do not go with snapshots yet")
+        .hint("leave out 'execution.checkpointing.dir', or the recording")
 }
 
 fn only_in_arrival(order: OrderContract) -> Error {

@@ -85,6 +85,16 @@ impl JobControl {
         Ok(())
     }
 
+    /// Sources are not asked any more.
+    pub fn hold(&self) {
+        self.0.holding.store(true, Ordering::SeqCst);
+    }
+
+    /// Sources are asked again.
+    pub fn release(&self) {
+        self.0.release();
+    }
+
     /// True once all input of all sinks is written: what is left is a last cut, and [`JobControl::complete`].
     pub fn has_ended(&self) -> bool {
         self.0.fed_sinks.load(Ordering::SeqCst) == 0

@@ -55,6 +55,7 @@ pub struct Schedule {
     /// The first one is due an interval after this.
     last_began_ns: u64,
     last_ended_ns: Option<u64>,
+    last_done_ns: Option<u64>,
     is_under_way: bool,
     is_asked_for: bool,
     failures: u32,
@@ -67,6 +68,7 @@ impl Schedule {
             timing,
             last_began_ns: now_ns,
             last_ended_ns: None,
+            last_done_ns: None,
             is_under_way: false,
             is_asked_for: false,
             failures: 0,
@@ -89,9 +91,22 @@ impl Schedule {
         debug_assert!(self.is_under_way, "it was begun");
         (self.is_under_way, self.last_ended_ns) = (false, Some(now_ns));
         self.failures = match outcome {
-            Outcome::Done => 0,
+            Outcome::Done => {
+                self.last_done_ns = Some(now_ns);
+                0
+            }
             Outcome::Failed => self.failures.saturating_add(1),
         };
+    }
+
+    /// When the newest that is kept came to its end.
+    pub fn last_done_ns(&self) -> Option<u64> {
+        self.last_done_ns
+    }
+
+    /// How many have failed one after the other.
+    pub fn failures(&self) -> u32 {
+        self.failures
     }
 
     /// What is to be done now.

@@ -1,0 +1,284 @@
+//! Looks after a job that takes snapshots, on a thread of its own.
+//!
+//! # Protocol
+//! A snapshot is: the cut (the job is held), the write (the job runs on; a thread makes and writes the rows), the
+//! manifest, the commit of what sinks had ready. One at a time, when [`Schedule`] says so. If any step before the manifest
+//! fails, nothing has happened: what sinks have prepared goes with the next one, and the next one tells
+//! everything. If the commit fails, the job fails; the run that goes on from the manifest commits again.
+//!
+//! The job ends by itself only when a last snapshot is kept and committed: sinks finish behind that.
+//!
+//! **Invariant:** a transaction is committed only after the manifest that names its handle is durable.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use thalweg_core::shim::SharedClock;
+use thalweg_core::snapshot::{Captured, Extent, StageState, TakenCut};
+use thalweg_core::{Error, OrderContract, Result};
+use thalweg_plan::catalog::{OnSnapshotFailure, SnapshotSettings};
+use thalweg_runtime::{AfterCut, JobControl, SnapshotMetrics};
+use thalweg_state::decide::{Next, Outcome, Schedule, Timing};
+use thalweg_state::{JobLock, Kind, SnapshotStore, WriteRequest, Written};
+
+use super::requests;
+
+/// How often requests and the end of the job are looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How often the write of a snapshot is asked whether it has ended.
+const LOOK_AT_WRITE: Duration = Duration::from_millis(1);
+/// While a job is paused because snapshots fail: how long until the next try.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// A snapshot is stale when none was kept for so many intervals.
+const STALE_INTERVALS: u32 = 3;
+
+/// Identifiers of stages with what goes to them.
+type ByStage = Vec<(String, String)>;
+
+/// Looks after one run of a job.
+pub(crate) struct Coordinator {
+    pub store: SnapshotStore,
+    pub settings: SnapshotSettings,
+    pub order: OrderContract,
+    pub clock: SharedClock,
+    /// A graceful stop lets windows close first.
+    pub drains: bool,
+    /// Held for as long as the job runs.
+    #[expect(dead_code, reason = "held, not used")]
+    pub lock: Option<JobLock>,
+}
+
+/// What a coordinator knows while the job runs.
+struct Watch<'a> {
+    own: &'a mut Coordinator,
+    control: &'a JobControl,
+    schedule: Schedule,
+    /// The number of the snapshot before, if changes can build on it.
+    base: Option<u64>,
+    metrics: SnapshotMetrics,
+    is_draining: bool,
+    is_paused: bool,
+    begun_ns: u64,
+}
+
+impl Coordinator {
+    /// Looks after a job until it is over. What goes wrong ends the job.
+    pub(crate) fn run(&mut self, control: &JobControl) {
+        let now_ns = self.clock.now_ns();
+        let timing = Timing {
+            interval: self.settings.interval,
+            pause_min: self.settings.pause_min,
+            timeout: self.settings.timeout,
+            // What is done then is decided here.
+            failures_max: u32::MAX,
+        };
+        let mut watch = Watch {
+            schedule: Schedule::new(timing, now_ns),
+            base: None,
+            metrics: SnapshotMetrics::default(),
+            is_draining: false,
+            is_paused: false,
+            begun_ns: now_ns,
+            control,
+            own: self,
+        };
+        if let Err(error) = watch.run() {
+            control.fail(error);
+        }
+    }
+}
+
+impl Watch<'_> {
+    fn run(&mut self) -> Result<()> {
+        self.metrics.number = super::recovery::newest_number(&self.own.store)?;
+        loop {
+            if self.control.is_over() {
+                return Ok(());
+            }
+            if self.control.has_ended() {
+                let taken = self.take(Kind::Final, AfterCut::GoOn);
+                if taken.is_ok() {
+                    return self.control.complete();
+                }
+                self.tolerate(taken)?;
+                self.control.wait(TRY_AGAIN);
+                continue;
+            }
+            if self.control.is_stop_requested() && !self.is_draining {
+                if self.stop()? {
+                    return Ok(());
+                }
+                continue;
+            }
+            self.look()?;
+        }
+    }
+
+    /// Ends the job gracefully. False if it has to drain first.
+    fn stop(&mut self) -> Result<bool> {
+        if self.own.drains {
+            self.is_draining = true;
+            self.control.drain();
+            return Ok(false);
+        }
+        let taken = self.take(Kind::Final, AfterCut::Hold);
+        self.control.cancel();
+        taken.map(|_| true)
+    }
+
+    /// Takes a snapshot if it is time or somebody asks for one, else waits a little.
+    fn look(&mut self) -> Result<()> {
+        let asked = self.own.store.directory().map(requests::waiting).unwrap_or_default();
+        if !asked.is_empty() {
+            let taken = self.take(Kind::Manual, AfterCut::GoOn);
+            requests::answer(&asked, &taken);
+            return self.tolerate(taken);
+        }
+        let now_ns = self.own.clock.now_ns();
+        self.notice_staleness(now_ns);
+        match self.schedule.next(now_ns) {
+            Next::Take => {
+                let taken = self.take(Kind::Periodic, self.after_cut());
+                return self.tolerate(taken);
+            }
+            Next::Wait { until_ns } => {
+                let left = Duration::from_nanos(until_ns.saturating_sub(now_ns));
+                self.control.wait(left.min(LOOK_AGAIN).max(LOOK_AT_WRITE));
+            }
+            Next::Idle | Next::GiveUp | Next::Fail => self.control.wait(LOOK_AGAIN),
+        }
+        Ok(())
+    }
+
+    /// While snapshots fail and the job is to wait for one, sources stay held.
+    fn after_cut(&self) -> AfterCut {
+        if self.is_paused { AfterCut::Hold } else { AfterCut::GoOn }
+    }
+
+    /// A snapshot that fails is told, and tolerated for a while.
+    fn tolerate(&mut self, taken: Result<u64>) -> Result<()> {
+        let Err(error) = taken else {
+            if std::mem::take(&mut self.is_paused) {
+                self.control.release();
+            }
+            return Ok(());
+        };
+        if self.control.is_over() || self.control.is_stop_requested() {
+            return Ok(());
+        }
+        self.metrics.failed += 1;
+        self.metrics.problem = Some(format!("snapshots fail: {error}"));
+        self.tell();
+        let failures = self.schedule.failures();
+        if failures <= self.own.settings.failures_max {
+            return Ok(());
+        }
+        match self.own.settings.on_failure {
+            OnSnapshotFailure::Fail => Err(error),
+            OnSnapshotFailure::GoOn => Ok(()),
+            OnSnapshotFailure::Pause => {
+                self.is_paused = true;
+                self.control.hold();
+                self.schedule.ask();
+                self.control.wait(TRY_AGAIN);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a snapshot and commits it. Its number.
+    fn take(&mut self, kind: Kind, after: AfterCut) -> Result<u64> {
+        let begun_ns = self.own.clock.now_ns();
+        self.schedule.begin(begun_ns);
+        let taken = self.try_take(kind, after, begun_ns);
+        let outcome = if taken.is_ok() { Outcome::Done } else { Outcome::Failed };
+        self.schedule.end(self.own.clock.now_ns(), outcome);
+        if taken.is_err() {
+            // What changed before this one is told by nobody now.
+            self.base = None;
+        }
+        taken
+    }
+
+    fn try_take(&mut self, kind: Kind, after: AfterCut, begun_ns: u64) -> Result<u64> {
+        let is_incremental = self.own.settings.incremental && self.base.is_some();
+        let extent = if is_incremental { Extent::Changes } else { Extent::Whole };
+        let taken = self.control.take_cut(extent, after, self.own.settings.timeout)?;
+        let (handles, positions) = (handles(&taken.cut), positions(&taken.cut));
+        let number = self.own.store.next_number()?;
+        let mut request = WriteRequest::new(taken.cut, number, kind, self.own.order);
+        request.taken_at_ms = self.own.clock.wall_ms();
+        request.base = self.base.filter(|_| is_incremental);
+        let taken_at_ms = request.taken_at_ms;
+        let written = self.write(request)?;
+        self.control.commit(&handles, &positions)?;
+        self.base = Some(number);
+        let now_ns = self.own.clock.now_ns();
+        self.metrics = SnapshotMetrics {
+            taken: self.metrics.taken + 1,
+            failed: self.metrics.failed,
+            number: Some(number),
+            taken_at_ms: Some(taken_at_ms),
+            bytes: written.bytes,
+            duration: Duration::from_nanos(now_ns.saturating_sub(begun_ns)),
+            hold: taken.times.hold,
+            hold_max: self.metrics.hold_max.max(taken.times.hold),
+            problem: None,
+        };
+        self.tell();
+        self.own.store.retain(self.own.settings.retained)?;
+        Ok(number)
+    }
+
+    /// Writes a snapshot on a thread, which is told to give up when it takes too long.
+    fn write(&mut self, request: WriteRequest) -> Result<Written> {
+        let give_up: Arc<AtomicBool> = Arc::clone(&request.give_up);
+        let (store, schedule, clock) = (&mut self.own.store, &self.schedule, &self.own.clock);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(move || store.write(request));
+            while !writer.is_finished() {
+                if schedule.next(clock.now_ns()) == Next::GiveUp {
+                    give_up.store(true, Ordering::SeqCst);
+                }
+                std::thread::sleep(LOOK_AT_WRITE);
+            }
+            writer
+                .join()
+                .unwrap_or_else(|_| Err(Error::internal("the writer of a snapshot panicked")))
+        })
+    }
+
+    /// Says so when no snapshot was kept for long.
+    fn notice_staleness(&mut self, now_ns: u64) {
+        let Some(interval) = self.own.settings.interval else { return };
+        let kept_ns = self.schedule.last_done_ns().unwrap_or(self.begun_ns);
+        let age = Duration::from_nanos(now_ns.saturating_sub(kept_ns));
+        let limit = interval.max(self.own.settings.pause_min) * STALE_INTERVALS;
+        if age > limit && self.metrics.problem.is_none() {
+            let seconds = age.as_secs();
+            self.metrics.problem = Some(format!("no snapshot was kept for {seconds} s"));
+            self.tell();
+        }
+    }
+
+    fn tell(&self) {
+        self.control.tell_of_snapshots(self.metrics.clone());
+    }
+}
+
+/// What sinks have prepared, by stage.
+fn handles(cut: &TakenCut) -> ByStage {
+    let handle = |stage: &StageState<Vec<Captured>>| {
+        Some((stage.id.clone(), stage.sink.as_ref()?.handle.clone()?))
+    };
+    cut.stages.iter().filter_map(handle).collect()
+}
+
+/// How far sources were read, by stage.
+fn positions(cut: &TakenCut) -> ByStage {
+    let position = |stage: &StageState<Vec<Captured>>| {
+        Some((stage.id.clone(), stage.source.as_ref()?.position.clone()?))
+    };
+    cut.stages.iter().filter_map(position).collect()
+}

@@ -1,0 +1,210 @@
+//! Which snapshot a run goes on from, and what is told about it.
+
+use std::path::{Path, PathBuf};
+
+use thalweg_core::graph::Graph;
+use thalweg_core::snapshot::RestoredCut;
+use thalweg_core::{Error, OrderContract, Result};
+use thalweg_plan::catalog::SnapshotSettings;
+use thalweg_state::decide::{
+    self, Candidate, CandidateState, FallBack, Recovery as Decision, Wish,
+};
+use thalweg_state::{Damage, JobLock, Snapshot, SnapshotStore, SnapshotSummary};
+
+use super::compatibility::Comparison;
+
+/// A snapshot as a user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SnapshotReference {
+    /// By its number, of the job itself.
+    Number(u64),
+    /// The folder of a snapshot, perhaps of another job: `…/JOB/snapshots/0000000012`.
+    Folder(PathBuf),
+}
+
+impl std::str::FromStr for SnapshotReference {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.trim().parse() {
+            Ok(number) => Ok(SnapshotReference::Number(number)),
+            Err(_) if text.contains(['/', '\\']) => Ok(SnapshotReference::Folder(text.into())),
+            Err(_) => Err(Error::plan(format!("'{text}' names no snapshot"))
+                .hint("give its number, or its folder (…/JOB/snapshots/0000000012)")),
+        }
+    }
+}
+
+/// From where jobs of a script go on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ResumeFrom {
+    /// They begin anew.
+    #[default]
+    Nothing,
+    /// From their newest snapshot, where they have one.
+    Newest,
+    /// From this one.
+    Snapshot(SnapshotReference),
+}
+
+/// What a run was asked to do about earlier ones.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recovery {
+    pub resume: ResumeFrom,
+    pub drop_state: bool,
+    /// This run was started again after a failure: nothing is told of what is well known.
+    pub is_restart: bool,
+}
+
+/// A job directory that is ours, and where to go on.
+pub(crate) struct Begun {
+    pub store: SnapshotStore,
+    pub lock: Option<JobLock>,
+    pub cut: Option<RestoredCut>,
+    /// To be told to the user.
+    pub notes: Vec<String>,
+}
+
+/// Locks the job's directory and finds out where to go on.
+///
+/// # Errors
+/// If another run has the directory; if there is no such snapshot, or it cannot be read; if going on could write
+/// rows twice; if the snapshot does not fit the query.
+pub(crate) fn begin(
+    settings: &SnapshotSettings,
+    job: &str,
+    order: OrderContract,
+    graph: &Graph,
+    recovery: &Recovery,
+) -> Result<Begun> {
+    let mut store = SnapshotStore::open(&settings.location, job)?;
+    let lock = store.directory().map(JobLock::take).transpose()?;
+    store.clean()?;
+    let mut notes = Vec::new();
+    let snapshot = match &recovery.resume {
+        ResumeFrom::Nothing => {
+            if let Some(newest) = store.list()?.last().filter(|_| !recovery.is_restart) {
+                let number = newest.number();
+                notes.push(format!(
+                    "job '{job}' has snapshots up to {number} and begins anew; to go on from them use --resume"
+                ));
+            }
+            None
+        }
+        ResumeFrom::Newest => newest(&mut store, &mut notes)?,
+        ResumeFrom::Snapshot(SnapshotReference::Number(number)) => Some(store.read(*number)?),
+        ResumeFrom::Snapshot(SnapshotReference::Folder(folder)) => Some(read_folder(folder)?),
+    };
+    let Some(snapshot) = snapshot else {
+        if recovery.resume == ResumeFrom::Newest && !recovery.is_restart {
+            notes.push(format!("job '{job}' has no snapshot and begins at the beginning"));
+        }
+        return Ok(Begun { store, lock, cut: None, notes });
+    };
+    fits(&snapshot, order, graph, recovery, &mut notes)?;
+    Ok(Begun { store, lock, cut: Some(snapshot.cut), notes })
+}
+
+/// The newest snapshot that may be gone on from.
+fn newest(store: &mut SnapshotStore, notes: &mut Vec<String>) -> Result<Option<Snapshot>> {
+    let found = store.newest_usable()?;
+    let state = |damage: &Damage| match damage.is_newer {
+        true => CandidateState::Newer,
+        false => CandidateState::Damaged,
+    };
+    let passed_over = found.passed_over.iter();
+    let mut candidates: Vec<Candidate> = passed_over
+        .map(|damage| Candidate { number: damage.number, state: state(damage) })
+        .collect();
+    candidates.dedup_by_key(|candidate| candidate.number);
+    let mut fall_back = FallBack::Allowed;
+    if let Some(snapshot) = &found.snapshot {
+        let number = snapshot.header.number;
+        candidates.push(Candidate { number, state: CandidateState::Usable });
+        let sinks = snapshot.cut.stages.iter().filter_map(|stage| stage.sink.as_ref());
+        fall_back = FallBack::of(sinks.map(|sink| sink.guarantee));
+    }
+    let told: Vec<String> = found.passed_over.iter().map(Damage::to_string).collect();
+    match decide::recovery(Wish::Newest, &candidates, fall_back) {
+        Decision::Begin => Ok(None),
+        Decision::GoOn { .. } => {
+            notes.extend(told.into_iter().map(|damage| format!("passed over: {damage}")));
+            Ok(found.snapshot)
+        }
+        Decision::Ask { from, .. } => {
+            let error = Error::data(format!(
+                "the newest snapshot cannot be read, and what it had written may be visible already: {}",
+                told.join("; ")
+            ));
+            Err(match from {
+                Some(number) => error.hint(format!(
+                    "rows that were written since snapshot {number} would be written again: to accept \
+                     that, go on with --from {number}"
+                )),
+                None => error.hint("there is none that can be read: begin anew, without --resume"),
+            })
+        }
+        Decision::NoSuch { number } | Decision::CannotRead { number, .. } => {
+            Err(Error::internal(format!("nobody asked for snapshot {number}")))
+        }
+    }
+}
+
+/// A snapshot of any job by its folder.
+fn read_folder(folder: &Path) -> Result<Snapshot> {
+    let wrong = || {
+        Error::plan(format!("{} is no folder of a snapshot", folder.display()))
+            .hint("it looks like …/JOB/snapshots/0000000012; `thalweg snapshot ls` lists them")
+    };
+    let name = |path: Option<&Path>| {
+        path.and_then(Path::file_name).and_then(|name| name.to_str()).map(str::to_owned)
+    };
+    let number: u64 = name(Some(folder)).and_then(|name| name.parse().ok()).ok_or_else(wrong)?;
+    let job_folder = folder.parent().and_then(Path::parent);
+    let job = name(job_folder).ok_or_else(wrong)?;
+    let location = job_folder.and_then(Path::parent).ok_or_else(wrong)?;
+    let location = if location.as_os_str().is_empty() { Path::new(".") } else { location };
+    SnapshotStore::open(&location.to_string_lossy(), &job)?.read(number)
+}
+
+/// Checks that a snapshot fits, and says what it is.
+fn fits(
+    snapshot: &Snapshot,
+    order: OrderContract,
+    graph: &Graph,
+    recovery: &Recovery,
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let header = &snapshot.header;
+    if header.order != order {
+        return Err(Error::plan(format!(
+            "snapshot {} was taken under 'pipeline.order' = '{}', and the job is to run under '{order}'",
+            header.number, header.order
+        ))
+        .hint("run it under the same contract, or begin anew"));
+    }
+    let comparison = Comparison::of(&snapshot.cut, graph);
+    comparison.check(recovery.drop_state)?;
+    if recovery.is_restart {
+        return Ok(());
+    }
+    let taken_at = thalweg_core::text::format_timestamp_millis(header.taken_at_ms, 3);
+    let what = if header.is_complete { ", which was its end" } else { "" };
+    notes.push(format!(
+        "job '{}' goes on from snapshot {} of {taken_at} UTC{what}",
+        header.job, header.number
+    ));
+    for stage in &comparison.added {
+        notes.push(format!("begins empty: {} ({})", stage.name, stage.id));
+    }
+    for stage in &comparison.removed {
+        notes.push(format!("its state is dropped: {} ({})", stage.name, stage.id));
+    }
+    Ok(())
+}
+
+/// The newest snapshot that counts, by its manifest alone.
+pub(crate) fn newest_number(store: &SnapshotStore) -> Result<Option<u64>> {
+    let finished = |summary: &SnapshotSummary| matches!(summary, SnapshotSummary::Finished(_));
+    Ok(store.list()?.iter().filter(|summary| finished(summary)).map(SnapshotSummary::number).max())
+}
