@@ -171,7 +171,9 @@ impl TableEntry {
         }
         let is_known = |generation: &Generation| {
             let whole = &generation.whole;
-            whole.is_sorted_by(|a, b| a < b) && whole.iter().all(|&p| p < generation.partitions)
+            generation.partitions > 0
+                && whole.is_sorted_by(|a, b| a < b)
+                && whole.iter().all(|&p| p < generation.partitions)
         };
         if !self.generations.iter().all(is_known) {
             return Err(malformed(format!("table '{}' is told by no partition", self.name)));

@@ -86,3 +86,89 @@ pub fn fuzz_manifest(bytes: &[u8]) -> bool {
     assert_eq!(again.ok().as_ref(), Some(&manifest), "a manifest survives being written");
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use thalweg_core::ErrorKind;
+
+    /// The body of a manifest that says something everywhere, up to its checksum.
+    const BODY: &str = r#"{
+  "format": 1, "job": "flights", "number": 12, "kind": "manual", "taken_at_ms": -1,
+  "engine": "0.1.0", "order": "event_time", "serial": 18446744073709551615, "is_complete": true,
+  "notes": {"plan": "abc"}, "of a later version": [1],
+  "stages": [{"id": "a", "name": "b", "ended": false, "places": 3,
+    "inputs": {"lanes": [{"watermark": "end", "idle": true}, {"watermark": -7, "idle": false}],
+      "ended_at": "min", "joint": 5, "passed": 5},
+    "source": {"position": "{}", "assigner": {"running": 1, "taken": "min"}, "finished": true,
+      "idle": false, "epoch": 1, "serial": 2, "taken": 3, "frontier_ms": -9223372036854775808},
+    "sink": {"guarantee": "at-least-once", "handle": null, "has_ended": true},
+    "state": [{"name": "t", "columns": ["$partition UInt8"], "fingerprint": "x",
+      "identity_columns": 1, "generations": [
+        {"snapshot": 3, "partitions": 2, "whole": [0, 1], "removed": [], "rows": [
+          {"path": "snapshots/0000000003/a.arrow", "bytes": 5, "rows": 6, "checksum": "y"}]},
+        {"snapshot": 12, "partitions": 1, "whole": [], "removed": [], "rows": []}]}],
+    "waiting": []}],
+  "#;
+
+    fn fitting(body: &str) -> Vec<u8> {
+        let checksum = checksum::text_of(body.as_bytes());
+        format!("{body}{BEFORE}{checksum}{AFTER}").into_bytes()
+    }
+
+    fn error(body: &str) -> Error {
+        Manifest::from_bytes(&fitting(body)).expect_err(body)
+    }
+
+    #[test]
+    fn a_manifest_survives_being_written() {
+        assert!(fuzz_manifest(BODY.as_bytes()));
+        let manifest = Manifest::from_bytes(&fitting(BODY)).expect("one");
+        assert_eq!(manifest.files().count(), 1);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_though_its_checksum_fits() {
+        assert_eq!(
+            error(&BODY.replace("\"format\": 1", "\"format\": 2")).kind(),
+            ErrorKind::Unsupported
+        );
+        for (from, to) in [
+            ("snapshots/0000000003/a.arrow", "snapshots/0000000003/../../secret"),
+            ("snapshots/0000000003/a.arrow", "/etc/passwd"),
+            ("snapshots/0000000003/a.arrow", "snapshots/0000000013/later.arrow"),
+            ("\"whole\": [0, 1]", "\"whole\": [0, 0]"),
+            ("\"whole\": [0, 1]", "\"whole\": [0]"),
+            ("\"partitions\": 1", "\"partitions\": 0"),
+            ("\"identity_columns\": 1", "\"identity_columns\": 2"),
+            ("\"identity_columns\": 1", "\"identity_columns\": 0"),
+            ("event_time", "sometimes"),
+            ("\"joint\": 5", "\"joint\": 5.5"),
+        ] {
+            assert!(BODY.contains(from), "{from}");
+            let error = error(&BODY.replace(from, to));
+            assert!(error.kind() == ErrorKind::Data && error.help().is_some(), "{to}: {error}");
+        }
+    }
+
+    proptest! {
+        /// What the fuzz target does, for a moment.
+        #[test]
+        fn any_bytes_are_a_manifest_or_an_error(
+            bytes in prop::collection::vec(any::<u8>(), 0..80),
+            at in 0..BODY.len(),
+            length in 0..40_usize,
+            number in prop_oneof![any::<i64>().prop_map(|n| n.to_string()), Just("[]".to_owned())],
+        ) {
+            fuzz_manifest(&bytes);
+            let mut body = BODY.as_bytes().to_vec();
+            body.splice(at..(at + length).min(BODY.len()), bytes);
+            fuzz_manifest(&body);
+            let numbers: Vec<usize> =
+                BODY.match_indices(|c: char| c.is_ascii_digit()).map(|(place, _)| place).collect();
+            let place = numbers[at % numbers.len()];
+            fuzz_manifest(format!("{}{number}{}", &BODY[..place], &BODY[place + 1..]).as_bytes());
+        }
+    }
+}

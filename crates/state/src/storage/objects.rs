@@ -73,9 +73,12 @@ impl Storage for ObjectStorage {
         match self.runtime.block_on(put) {
             Ok(_) => Ok(()),
             // An answer may be lost and the put made again: then it is our own object that is in the way.
-            Err(object_store::Error::AlreadyExists { .. }) if self.get(name)? == Some(bytes) => Ok(()),
-            Err(error @ object_store::Error::AlreadyExists { .. }) => {
-                Err(self.failed("write", name, &error).hint(
+            Err(object_store::Error::AlreadyExists { .. }) if self.get(name)? == Some(bytes) => {
+                Ok(())
+            }
+            Err(object_store::Error::AlreadyExists { .. }) => {
+                let message = format!("{} is there already", self.place_of(name));
+                Err(Error::io(message).hint(
                     "another run writes to the same place: give each job a name or a place of its own",
                 ))
             }

@@ -342,8 +342,15 @@ impl Writing<'_> {
     /// The generations that changes of a table build on.
     fn base_of(&self, place: &Place<'_>, entry: &TableEntry) -> Result<Vec<Generation>> {
         let base = self.base.as_ref().ok_or_else(|| place.error("it has changes, of what?"))?;
-        let base = base.table(place.stage, place.is_waiting, place.name);
-        let base = base.ok_or_else(|| place.error("it has changes, and was not there before"))?;
+        if !base.stages.iter().any(|stage| stage.id == place.stage) {
+            return Err(place.error("it has changes, and its operator was not there before"));
+        }
+        let snapshot = base.number;
+        let Some(base) = base.table(place.stage, place.is_waiting, place.name) else {
+            // Nobody told it: it was empty.
+            let (rows, removed) = (Vec::new(), Vec::new());
+            return Ok(vec![Generation { snapshot, partitions: 1, whole: vec![0], rows, removed }]);
+        };
         let has_same =
             base.identity_columns == 0 || base.identity_columns == entry.identity_columns;
         if base.fingerprint != entry.fingerprint || !has_same {

@@ -65,13 +65,10 @@ pub struct Disk(Arc<Mutex<State>>);
 impl Disk {
     /// A disk with a folder.
     pub fn with_folder(folder: &Path) -> Disk {
-        let disk = Disk::default();
-        for names in [&mut disk.state().now, &mut Names::default()] {
-            names.folders.extend(folder.ancestors().map(Path::to_owned));
-        }
-        let now = disk.state().now.clone();
-        disk.state().durable = now;
-        disk
+        let folders = folder.ancestors().map(Path::to_owned).collect();
+        let names = Names { folders, ..Names::default() };
+        let state = State { now: names.clone(), durable: names, ..State::default() };
+        Disk(Arc::new(Mutex::new(state)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -80,7 +77,9 @@ impl Disk {
 
     /// Another disk with the same on it.
     pub fn copy(&self) -> Disk {
-        let (now, durable) = (self.state().now.clone(), self.state().durable.clone());
+        let state = self.state();
+        let (now, durable) = (state.now.clone(), state.durable.clone());
+        drop(state);
         Disk(Arc::new(Mutex::new(State { now, durable, ..State::default() })))
     }
 
@@ -98,7 +97,13 @@ impl Disk {
     /// The machine goes off and on.
     pub fn lose_power(&self) {
         let mut state = self.state();
-        state.now = state.durable.clone();
+        let mut left = state.durable.clone();
+        // What lies in a folder whose own name is lost cannot be reached.
+        let folders = left.folders.clone();
+        let is_reached = |path: &Path| path.ancestors().skip(1).all(|own| folders.contains(own));
+        left.files.retain(|path, _| is_reached(path));
+        left.folders.retain(|path| is_reached(path));
+        (state.now, state.durable) = (left.clone(), left);
     }
 
     /// All files with their bytes.
