@@ -23,6 +23,7 @@ mod options;
 mod parquet;
 mod partitions;
 mod paths;
+mod position;
 mod record;
 mod sink;
 mod source;
@@ -32,6 +33,7 @@ mod writer;
 
 pub(crate) use csv::writer::CsvStyle;
 pub(crate) use json::writer::JsonStyle;
+pub(crate) use position::Mark;
 
 use chrono_tz::Tz;
 use thalweg_core::connector::{AcceptedChanges, Sink, Source, TableRequest};

@@ -12,9 +12,11 @@
 //! | [`mod@print`] | rows on standard output |
 //! | [`blackhole`] | rows nowhere |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
+//! | [`conformance`] | checks that every connector must pass |
 //! | [`options`] | typed access to `WITH` options, with near misses |
 
 pub mod blackhole;
+pub mod conformance;
 pub mod datagen;
 pub mod filesystem;
 mod handover;

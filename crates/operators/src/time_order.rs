@@ -6,10 +6,17 @@
 //! arrival); a row that comes later than the bound allows is refused. Whether it is depends on the
 //! rows before it alone, not on how they were cut into batches.
 //!
+//! # Where to go on
+//! A position has no rows, so those that wait are read again: it is a position of the inner source before
+//! the oldest row that waits, with how many rows had come since, and the time up to which rows had left.
+//! Of the rows that come again those up to that time are dropped; all others wait as they did. [`Marks`]
+//! keeps positions of the inner source, from the first time on that a position was asked for.
+//!
 //! Rows that were sorted no longer come from one place of one file, so errors downstream name none.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
@@ -41,6 +48,9 @@ pub struct TimeOrderedSource {
     /// A promise of the source, to be passed on behind the rows that it lets go.
     heartbeat_ms: Option<i64>,
     has_ended: bool,
+    marks: Marks,
+    /// Rows that had come before the position that this run goes on from: they come again.
+    again: u64,
 }
 
 impl TimeOrderedSource {
@@ -62,6 +72,8 @@ impl TimeOrderedSource {
             newest_ms: i64::MIN,
             heartbeat_ms: None,
             has_ended: false,
+            marks: Marks::default(),
+            again: 0,
         }
     }
 
@@ -87,7 +99,10 @@ impl TimeOrderedSource {
 
     /// Refuses the first row that is further behind the newest before it than is allowed.
     fn check(&mut self, times: &[i64], origin: Option<&Origin>) -> Result<()> {
-        for (row, &time) in times.iter().enumerate() {
+        // Rows that come again were checked by the run before.
+        let again = self.again.saturating_sub(self.waiting.arrived);
+        let again = usize::try_from(again).unwrap_or(usize::MAX);
+        for (row, &time) in times.iter().enumerate().skip(again) {
             let behind = i128::from(self.newest_ms) - i128::from(time);
             if self.newest_ms > i64::MIN && behind > i128::from(self.within_ms.unwrap_or(0)) {
                 return Err(at(self.out_of_order(time, behind), origin, row));
@@ -122,7 +137,7 @@ impl TimeOrderedSource {
         let within_ms = self.within_ms.unwrap_or(0);
         // As if a row had come that is so far ahead that none before the promise is allowed.
         self.newest_ms = self.newest_ms.max(time_ms.saturating_add(within_ms));
-        let Some(batch) = self.waiting.release(self.newest_ms.saturating_sub(within_ms))? else {
+        let Some(batch) = self.release(self.newest_ms.saturating_sub(within_ms))? else {
             return Ok(SourcePoll::Heartbeat(time_ms));
         };
         self.heartbeat_ms = Some(time_ms);
@@ -132,9 +147,16 @@ impl TimeOrderedSource {
     /// Takes rows in and returns those that can leave.
     fn sort(&mut self, batch: RecordBatch, times: &[i64], within_ms: i64) -> Result<RecordBatch> {
         let nothing = batch.slice(0, 0);
-        self.waiting.add(batch, times);
-        let released = self.waiting.release(self.newest_ms.saturating_sub(within_ms))?;
+        self.waiting.add(batch, times, self.again);
+        let released = self.release(self.newest_ms.saturating_sub(within_ms))?;
         Ok(released.unwrap_or(nothing))
+    }
+
+    /// The rows up to this time, and the mark behind which others were read.
+    fn release(&mut self, bound_ms: i64) -> Result<Option<RecordBatch>> {
+        let released = self.waiting.release(bound_ms)?;
+        self.marks.forget(self.waiting.oldest());
+        Ok(released)
     }
 }
 
@@ -146,8 +168,115 @@ fn at(error: Error, origin: Option<&Origin>, row: usize) -> Error {
     }
 }
 
-/// Rows that wait for others, and leave by (time, arrival).
+/// Positions of the inner source, each before a row that is known by its number.
 #[derive(Default)]
+struct Marks {
+    /// Ascending; the first is before every row that waits.
+    marks: VecDeque<(u64, Option<String>)>,
+    /// One more is kept so many rows behind the last.
+    distance: u64,
+    /// Somebody takes snapshots.
+    is_asked: AtomicBool,
+}
+
+/// When there are more marks than this, every other one goes.
+const MARKS_MAX: usize = 32;
+/// The least number of rows between marks.
+const MARK_DISTANCE: u64 = 4 << 10;
+
+impl Marks {
+    /// Before the first row of this run.
+    fn begin(&mut self, position: Option<String>) {
+        self.marks = VecDeque::from([(0, position)]);
+        self.distance = MARK_DISTANCE;
+    }
+
+    /// True if a mark before this row is worth its memory.
+    fn wants(&self, row: u64) -> bool {
+        // Relaxed: it says only that marks are worth while from about now on.
+        let last = self.marks.back().map_or(0, |(row, _)| *row);
+        self.is_asked.load(Ordering::Relaxed) && row >= last + self.distance
+    }
+
+    fn add(&mut self, row: u64, position: Option<String>) {
+        self.marks.push_back((row, position));
+        if self.marks.len() > MARKS_MAX {
+            self.distance = self.distance.saturating_mul(2);
+            let mut number = 0;
+            self.marks.retain(|_| {
+                number += 1;
+                number % 2 == 1
+            });
+        }
+    }
+
+    /// All rows before this one have left.
+    fn forget(&mut self, row: u64) {
+        while self.marks.get(1).is_some_and(|(first, _)| *first <= row) {
+            self.marks.pop_front();
+        }
+        if self.marks.len() < 4 {
+            self.distance = MARK_DISTANCE;
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let text = |mark: &(u64, Option<String>)| mark.1.as_ref().map_or(0, String::capacity);
+        self.marks.iter().map(text).sum::<usize>()
+            + self.marks.capacity() * size_of::<(u64, Option<String>)>()
+    }
+}
+
+/// Where a sorted source goes on, in words.
+struct OrderedPosition {
+    /// Rows that had come since the inner position.
+    rows: u64,
+    /// The time up to which rows had left.
+    left_ms: i64,
+    /// The newest time.
+    newest_ms: i64,
+    /// A promise that was not passed on yet.
+    heartbeat_ms: Option<i64>,
+    /// The position of the inner source.
+    inner: String,
+}
+
+impl OrderedPosition {
+    fn write(&self) -> String {
+        let OrderedPosition { rows, left_ms, newest_ms, heartbeat_ms, inner } = self;
+        let heartbeat = heartbeat_ms.map_or("null".to_owned(), |time_ms| time_ms.to_string());
+        format!(
+            "{{\"rows\":{rows},\"leftMs\":{left_ms},\"newestMs\":{newest_ms},\"heartbeatMs\":{heartbeat},\
+             \"inner\":{inner}}}"
+        )
+    }
+
+    fn read(position: &str) -> Result<Self> {
+        fn next<'a>(rest: &mut &'a str, key: &str, end: char) -> Option<&'a str> {
+            let (value, behind) = rest.strip_prefix(key)?.split_once(end)?;
+            *rest = behind;
+            Some(value)
+        }
+        let parse = || {
+            let mut rest = position.trim().strip_prefix('{')?;
+            let rows = next(&mut rest, "\"rows\":", ',')?.parse().ok()?;
+            let left_ms = next(&mut rest, "\"leftMs\":", ',')?.parse().ok()?;
+            let newest_ms = next(&mut rest, "\"newestMs\":", ',')?.parse().ok()?;
+            let heartbeat_ms = match next(&mut rest, "\"heartbeatMs\":", ',')? {
+                "null" => None,
+                time_ms => Some(time_ms.parse().ok()?),
+            };
+            let inner = rest.strip_prefix("\"inner\":")?.strip_suffix('}')?.to_owned();
+            Some(OrderedPosition { rows, left_ms, newest_ms, heartbeat_ms, inner })
+        };
+        parse().ok_or_else(|| {
+            Error::user(format!("this is no position in an input in the order of time: {position}"))
+                .hint("the snapshot is of another contract or version, or damaged")
+        })
+    }
+}
+
+/// Rows that wait for others, and leave by (time, arrival).
 struct Waiting {
     /// In the order of arrival; each has a row that waits, but for some in the middle.
     batches: VecDeque<WaitingBatch>,
@@ -159,6 +288,21 @@ struct Waiting {
     bytes: usize,
     /// How many of `batches` have no row that waits.
     empty: usize,
+    /// All rows up to this time have left.
+    left_ms: i64,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Waiting {
+            batches: VecDeque::new(),
+            rows: BinaryHeap::new(),
+            arrived: 0,
+            bytes: 0,
+            empty: 0,
+            left_ms: i64::MIN,
+        }
+    }
 }
 
 struct WaitingBatch {
@@ -177,15 +321,28 @@ struct Run {
 }
 
 impl Waiting {
-    fn add(&mut self, batch: RecordBatch, times: &[i64]) {
-        if times.is_empty() {
-            return;
+    /// Adds rows. Of those with a number below `again` the ones that have left before are dropped.
+    fn add(&mut self, batch: RecordBatch, times: &[i64], again: u64) {
+        let (first, before) = (self.arrived, self.rows.len());
+        let left_ms = self.left_ms;
+        let rows = times.iter().zip(first..).map(|(&time, number)| Reverse((time, number)));
+        if first < again {
+            let waits = |row: &Reverse<(i64, u64)>| row.0.1 >= again || row.0.0 > left_ms;
+            self.rows.extend(rows.filter(waits));
+        } else {
+            self.rows.extend(rows);
         }
-        let (first, bytes) = (self.arrived, batch_bytes(&batch));
-        self.rows.extend(times.iter().zip(first..).map(|(&time, number)| Reverse((time, number))));
         self.arrived += times.len() as u64;
-        self.bytes += bytes;
-        self.batches.push_back(WaitingBatch { batch, first, rows_left: times.len(), bytes });
+        let (rows_left, bytes) = (self.rows.len() - before, batch_bytes(&batch));
+        if rows_left > 0 {
+            self.bytes += bytes;
+            self.batches.push_back(WaitingBatch { batch, first, rows_left, bytes });
+        }
+    }
+
+    /// The number of the first row that may wait.
+    fn oldest(&self) -> u64 {
+        self.batches.front().map_or(self.arrived, |batch| batch.first)
     }
 
     fn bytes(&self) -> usize {
@@ -194,6 +351,7 @@ impl Waiting {
 
     /// The rows up to this time, sorted; `None` if there are none.
     fn release(&mut self, bound_ms: i64) -> Result<Option<RecordBatch>> {
+        self.left_ms = self.left_ms.max(bound_ms);
         let mut runs: Vec<Run> = Vec::new();
         let mut rows = 0;
         while let Some(&Reverse((time, number))) = self.rows.peek()
@@ -266,6 +424,7 @@ impl Source for TimeOrderedSource {
     }
 
     fn start(&mut self, waker: Waker) -> Result<()> {
+        self.marks.begin(self.inner.position());
         self.inner.start(waker)
     }
 
@@ -276,13 +435,16 @@ impl Source for TimeOrderedSource {
         if self.has_ended {
             return Ok(SourcePoll::End);
         }
+        if self.within_ms.is_some() && self.marks.wants(self.waiting.arrived) {
+            self.marks.add(self.waiting.arrived, self.inner.position());
+        }
         let SourceBatch { batch, origin } = match self.inner.poll(rows_max)? {
             SourcePoll::Batch(batch) => batch,
             SourcePoll::Pending => return Ok(SourcePoll::Pending),
             SourcePoll::Heartbeat(time_ms) => return self.take_heartbeat(time_ms),
             SourcePoll::End => {
                 self.has_ended = true;
-                return Ok(match self.waiting.release(i64::MAX)? {
+                return Ok(match self.release(i64::MAX)? {
                     None => SourcePoll::End,
                     Some(batch) => SourcePoll::Batch(SourceBatch { batch, origin: None }),
                 });
@@ -312,7 +474,39 @@ impl Source for TimeOrderedSource {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.waiting.bytes() + self.inner.buffered_bytes()
+        self.waiting.bytes() + self.marks.bytes() + self.inner.buffered_bytes()
+    }
+
+    fn position(&self) -> Option<String> {
+        // Relaxed: see `Marks::wants`.
+        self.marks.is_asked.store(true, Ordering::Relaxed);
+        let arrived = self.waiting.arrived.max(self.again);
+        let (first, inner) = match self.marks.marks.front() {
+            Some((first, inner)) if self.waiting.oldest() < arrived => (*first, inner.clone()?),
+            _ => (arrived, self.inner.position()?),
+        };
+        let position = OrderedPosition {
+            rows: arrived - first,
+            left_ms: self.waiting.left_ms,
+            newest_ms: self.newest_ms,
+            heartbeat_ms: self.heartbeat_ms,
+            inner,
+        };
+        Some(position.write())
+    }
+
+    fn seek(&mut self, position: &str) -> Result<()> {
+        let position = OrderedPosition::read(position)?;
+        self.inner.seek(&position.inner)?;
+        self.again = position.rows;
+        self.waiting.left_ms = position.left_ms;
+        self.newest_ms = position.newest_ms;
+        self.heartbeat_ms = position.heartbeat_ms;
+        Ok(())
+    }
+
+    fn committed(&mut self, position: &str) -> Result<()> {
+        self.inner.committed(&OrderedPosition::read(position)?.inner)
     }
 }
 
@@ -416,10 +610,10 @@ mod tests {
             let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![time]));
             RecordBatch::try_from_iter([("ts", times)]).expect("one column")
         };
-        waiting.add(batch(1_000_000), &[1_000_000]);
+        waiting.add(batch(1_000_000), &[1_000_000], 0);
         let one = waiting.bytes;
         for time in 0..1000 {
-            waiting.add(batch(time), &[time]);
+            waiting.add(batch(time), &[time], 0);
             let released = waiting.release(time - 1).expect("sorts");
             assert_eq!(released.map_or(0, |rows| rows.num_rows()), usize::from(time > 0));
             assert!(waiting.batches.len() <= 4 && waiting.bytes <= 4 * one, "at {time}");

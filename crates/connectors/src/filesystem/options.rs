@@ -108,11 +108,7 @@ impl<'a> FileOptions<'a> {
 
     /// The extension of files in a folder.
     pub fn extension(&self) -> &'static str {
-        match self.format {
-            Format::Csv(_) => "csv",
-            Format::Json(_) => "json",
-            Format::Parquet => "parquet",
-        }
+        self.format.name()
     }
 }
 
