@@ -24,7 +24,7 @@ use thalweg_core::shim::SplitMix64;
 use thalweg_core::{Error, Result};
 
 pub use self::queue::{MemoryQueue, QueueSource, check_acknowledging};
-pub use self::sinks::check_transactional;
+pub use self::sinks::{Visibility, check_transactional};
 
 /// A wake-up that takes longer than this does not come.
 const WAKE_UP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -166,6 +166,10 @@ fn check_damaged(
     }
     let cut = 1 + random.below(position.len() as u64 - 1) as usize;
     let cut = (0..=cut).rev().find(|&at| position.is_char_boundary(at)).unwrap_or(0);
-    assert!(make()?.seek(&position[..cut]).is_err(), "{:?} was taken for a position", &position[..cut]);
+    assert!(
+        make()?.seek(&position[..cut]).is_err(),
+        "{:?} was taken for a position",
+        &position[..cut]
+    );
     Ok(())
 }

@@ -184,10 +184,12 @@ impl Source for NexmarkSource {
 
     fn seek(&mut self, position: &str) -> Result<()> {
         let parsed: Option<Value> = serde_json::from_str(position).ok();
-        let place = parsed.and_then(|place| Some((place["slot"].as_u64()?, place["baseMs"].as_i64()?)));
+        let place =
+            parsed.and_then(|place| Some((place["slot"].as_u64()?, place["baseMs"].as_i64()?)));
         let splits = self.selection.splits;
-        let (slot, base_ms) =
-            place.filter(|(slot, _)| slot % splits == self.selection.split % splits).ok_or_else(|| {
+        let (slot, base_ms) = place
+            .filter(|(slot, _)| slot % splits == self.selection.split % splits)
+            .ok_or_else(|| {
                 Error::user(format!("this is no position in these events: {position}")).hint(
                     "the snapshot is of a table with other options, of another version, or damaged",
                 )

@@ -14,9 +14,12 @@
 //!
 //! Rows that were sorted no longer come from one place of one file, so errors downstream name none.
 
+mod position;
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
@@ -30,6 +33,8 @@ use thalweg_core::shim::SharedClock;
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Error, Result, Source, SourceBatch, SourcePoll, Watermark, WatermarkBefore};
 use thalweg_expr::{EvalContext, Expr};
+
+use self::position::{Marks, OrderedPosition};
 
 /// From this mean length on runs are copied whole instead of row by row.
 const RUN_ROWS_MIN: usize = 8;
@@ -165,114 +170,6 @@ fn at(error: Error, origin: Option<&Origin>, row: usize) -> Error {
     match origin {
         Some(origin) => error.at_row(&*origin.file, origin.first_row + row as u64),
         None => error,
-    }
-}
-
-/// Positions of the inner source, each before a row that is known by its number.
-#[derive(Default)]
-struct Marks {
-    /// Ascending; the first is before every row that waits.
-    marks: VecDeque<(u64, Option<String>)>,
-    /// One more is kept so many rows behind the last.
-    distance: u64,
-    /// Somebody takes snapshots.
-    is_asked: AtomicBool,
-}
-
-/// When there are more marks than this, every other one goes.
-const MARKS_MAX: usize = 32;
-/// The least number of rows between marks.
-const MARK_DISTANCE: u64 = 4 << 10;
-
-impl Marks {
-    /// Before the first row of this run.
-    fn begin(&mut self, position: Option<String>) {
-        self.marks = VecDeque::from([(0, position)]);
-        self.distance = MARK_DISTANCE;
-    }
-
-    /// True if a mark before this row is worth its memory.
-    fn wants(&self, row: u64) -> bool {
-        // Relaxed: it says only that marks are worth while from about now on.
-        let last = self.marks.back().map_or(0, |(row, _)| *row);
-        self.is_asked.load(Ordering::Relaxed) && row >= last + self.distance
-    }
-
-    fn add(&mut self, row: u64, position: Option<String>) {
-        self.marks.push_back((row, position));
-        if self.marks.len() > MARKS_MAX {
-            self.distance = self.distance.saturating_mul(2);
-            let mut number = 0;
-            self.marks.retain(|_| {
-                number += 1;
-                number % 2 == 1
-            });
-        }
-    }
-
-    /// All rows before this one have left.
-    fn forget(&mut self, row: u64) {
-        while self.marks.get(1).is_some_and(|(first, _)| *first <= row) {
-            self.marks.pop_front();
-        }
-        if self.marks.len() < 4 {
-            self.distance = MARK_DISTANCE;
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        let text = |mark: &(u64, Option<String>)| mark.1.as_ref().map_or(0, String::capacity);
-        self.marks.iter().map(text).sum::<usize>()
-            + self.marks.capacity() * size_of::<(u64, Option<String>)>()
-    }
-}
-
-/// Where a sorted source goes on, in words.
-struct OrderedPosition {
-    /// Rows that had come since the inner position.
-    rows: u64,
-    /// The time up to which rows had left.
-    left_ms: i64,
-    /// The newest time.
-    newest_ms: i64,
-    /// A promise that was not passed on yet.
-    heartbeat_ms: Option<i64>,
-    /// The position of the inner source.
-    inner: String,
-}
-
-impl OrderedPosition {
-    fn write(&self) -> String {
-        let OrderedPosition { rows, left_ms, newest_ms, heartbeat_ms, inner } = self;
-        let heartbeat = heartbeat_ms.map_or("null".to_owned(), |time_ms| time_ms.to_string());
-        format!(
-            "{{\"rows\":{rows},\"leftMs\":{left_ms},\"newestMs\":{newest_ms},\"heartbeatMs\":{heartbeat},\
-             \"inner\":{inner}}}"
-        )
-    }
-
-    fn read(position: &str) -> Result<Self> {
-        fn next<'a>(rest: &mut &'a str, key: &str, end: char) -> Option<&'a str> {
-            let (value, behind) = rest.strip_prefix(key)?.split_once(end)?;
-            *rest = behind;
-            Some(value)
-        }
-        let parse = || {
-            let mut rest = position.trim().strip_prefix('{')?;
-            let rows = next(&mut rest, "\"rows\":", ',')?.parse().ok()?;
-            let left_ms = next(&mut rest, "\"leftMs\":", ',')?.parse().ok()?;
-            let newest_ms = next(&mut rest, "\"newestMs\":", ',')?.parse().ok()?;
-            let heartbeat_ms = match next(&mut rest, "\"heartbeatMs\":", ',')? {
-                "null" => None,
-                time_ms => Some(time_ms.parse().ok()?),
-            };
-            let inner = rest.strip_prefix("\"inner\":")?.strip_suffix('}')?.to_owned();
-            Some(OrderedPosition { rows, left_ms, newest_ms, heartbeat_ms, inner })
-        };
-        parse().ok_or_else(|| {
-            Error::user(format!("this is no position in an input in the order of time: {position}"))
-                .hint("the snapshot is of another contract or version, or damaged")
-        })
     }
 }
 
@@ -478,11 +375,9 @@ impl Source for TimeOrderedSource {
     }
 
     fn position(&self) -> Option<String> {
-        // Relaxed: see `Marks::wants`.
-        self.marks.is_asked.store(true, Ordering::Relaxed);
         let arrived = self.waiting.arrived.max(self.again);
-        let (first, inner) = match self.marks.marks.front() {
-            Some((first, inner)) if self.waiting.oldest() < arrived => (*first, inner.clone()?),
+        let (first, inner) = match self.marks.first() {
+            Some((first, inner)) if self.waiting.oldest() < arrived => (first, inner?.to_owned()),
             _ => (arrived, self.inner.position()?),
         };
         let position = OrderedPosition {
@@ -507,116 +402,5 @@ impl Source for TimeOrderedSource {
 
     fn committed(&mut self, position: &str) -> Result<()> {
         self.inner.committed(&OrderedPosition::read(position)?.inner)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-
-    use arrow_array::{ArrayRef, Int64Array, TimestampMillisecondArray};
-    use thalweg_core::DataType;
-    use thalweg_core::shim::{ManualClock, SplitMix64};
-
-    /// Batches of (time, number) as told.
-    struct Given(Vec<Vec<(i64, i64)>>);
-
-    impl Source for Given {
-        fn name(&self) -> String {
-            "given".to_owned()
-        }
-        fn start(&mut self, _: Waker) -> Result<()> {
-            Ok(())
-        }
-        fn poll(&mut self, _: usize) -> Result<SourcePoll> {
-            if self.0.is_empty() {
-                return Ok(SourcePoll::End);
-            }
-            let (times, numbers): (Vec<i64>, Vec<i64>) = self.0.remove(0).into_iter().unzip();
-            let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(times));
-            let numbers: ArrayRef = Arc::new(Int64Array::from(numbers));
-            let batch = RecordBatch::try_from_iter([("ts", times), ("n", numbers)])?;
-            let origin = Some(Origin { file: "given.csv".into(), first_row: 11 });
-            Ok(SourcePoll::Batch(SourceBatch { batch, origin }))
-        }
-        fn is_bounded(&self) -> bool {
-            true
-        }
-    }
-
-    fn read(batches: Vec<Vec<(i64, i64)>>, within_ms: Option<i64>) -> Result<Vec<i64>> {
-        let rowtime = Expr::column(0, DataType::Timestamp(3).not_null());
-        let clock = Arc::new(ManualClock::default());
-        let given = Box::new(Given(batches));
-        let mut source = TimeOrderedSource::new(given, "t".into(), rowtime, within_ms, clock);
-        let mut numbers = Vec::new();
-        while let SourcePoll::Batch(SourceBatch { batch, .. }) = source.poll(100)? {
-            let column = batch.column(1).as_primitive::<arrow_array::types::Int64Type>();
-            numbers.extend_from_slice(column.values());
-        }
-        assert_eq!((source.waiting.bytes, source.waiting.batches.len()), (0, 0));
-        Ok(numbers)
-    }
-
-    #[test]
-    fn sorted_rows_pass_and_the_first_other_is_named() {
-        let sorted = vec![vec![(1, 1), (1, 2)], vec![(1, 3), (5, 4)]];
-        assert_eq!(read(sorted, None).expect("sorted"), [1, 2, 3, 4]);
-        let error = read(vec![vec![(1, 1), (7, 2), (3, 3)]], None).expect_err("not sorted");
-        let text = error.to_string();
-        assert!(text.contains("given.csv") && text.contains("13"), "{text}");
-        assert!(error.help().is_some_and(|help| help.contains("'4 ms'")), "{:?}", error.help());
-    }
-
-    #[test]
-    fn rows_within_the_bound_are_sorted_by_time_then_arrival_however_they_are_cut() {
-        let rows = [(5, 1), (3, 2), (5, 3), (4, 4), (9, 5), (5, 6), (12, 7), (8, 8)];
-        let expected = [2, 4, 1, 3, 6, 8, 5, 7];
-        for cut in 1..=rows.len() {
-            let batches = rows.chunks(cut).map(<[_]>::to_vec).collect();
-            assert_eq!(read(batches, Some(4)).expect("within"), expected, "cut at {cut}");
-            let batches = rows.chunks(cut).map(<[_]>::to_vec).collect();
-            let error = read(batches, Some(3)).expect_err("two rows are 4 ms behind");
-            assert!(error.to_string().contains("4 ms behind"), "{error}");
-        }
-    }
-    #[test]
-    fn random_disorder_is_sorted_stably_and_nothing_is_kept_that_has_left() {
-        for seed in 0..50 {
-            let mut random = SplitMix64::new(seed);
-            let rows: Vec<(i64, i64)> =
-                (0..2000).map(|n| (n / 4 + random.below(60) as i64, n)).collect();
-            let mut expected = rows.clone();
-            expected.sort_by_key(|&(time, _)| time);
-            let expected: Vec<i64> = expected.into_iter().map(|(_, n)| n).collect();
-            let mut batches = Vec::new();
-            let mut rest = &rows[..];
-            while !rest.is_empty() {
-                let cut = rest.len().min(random.below(90) as usize);
-                let (first, others) = rest.split_at(cut);
-                batches.push(first.to_vec());
-                rest = others;
-            }
-            assert_eq!(read(batches, Some(60)).expect("within"), expected, "seed {seed}");
-        }
-    }
-
-    #[test]
-    fn a_long_wait_keeps_only_its_own_batch() {
-        // The first row waits for all others, each of which can soon leave.
-        let mut waiting = Waiting::default();
-        let batch = |time: i64| {
-            let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![time]));
-            RecordBatch::try_from_iter([("ts", times)]).expect("one column")
-        };
-        waiting.add(batch(1_000_000), &[1_000_000], 0);
-        let one = waiting.bytes;
-        for time in 0..1000 {
-            waiting.add(batch(time), &[time], 0);
-            let released = waiting.release(time - 1).expect("sorts");
-            assert_eq!(released.map_or(0, |rows| rows.num_rows()), usize::from(time > 0));
-            assert!(waiting.batches.len() <= 4 && waiting.bytes <= 4 * one, "at {time}");
-        }
     }
 }

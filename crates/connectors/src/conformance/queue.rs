@@ -88,7 +88,8 @@ impl Source for QueueSource {
     fn start(&mut self, _waker: Waker) -> Result<()> {
         let records = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = |(id, _): &(&u64, &i64)| !self.given.contains(id);
-        self.waiting = records.kept.iter().filter(is_new).map(|(&id, &value)| (id, value)).collect();
+        self.waiting =
+            records.kept.iter().filter(is_new).map(|(&id, &value)| (id, value)).collect();
         Ok(())
     }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
@@ -130,7 +131,11 @@ impl Source for QueueSource {
 ///
 /// # Panics
 /// If a record is lost or counts twice.
-pub fn check_acknowledging<Open>(make: &dyn Fn() -> Open, expected: &RecordBatch, rounds: u64) -> Result<()>
+pub fn check_acknowledging<Open>(
+    make: &dyn Fn() -> Open,
+    expected: &RecordBatch,
+    rounds: u64,
+) -> Result<()>
 where
     Open: Fn() -> Result<Box<dyn Source>>,
 {

@@ -8,6 +8,15 @@ use thalweg_core::{Error, Result};
 
 use super::joined;
 
+/// When a reader sees what was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visibility {
+    /// As soon as it is.
+    AtCommit,
+    /// When all is.
+    AtEnd,
+}
+
 /// Checks a sink with transactions. `make` opens an outside of its own, empty, and gives back what opens the
 /// sink over it; `read` says which rows a reader of that outside sees, in the order in which they were
 /// written. `rows` are cut up and written. The job fails at random points: between writes, before and behind
@@ -23,12 +32,20 @@ pub fn check_transactional<Outside>(
     open: &dyn Fn(&Outside) -> Result<Box<dyn Sink>>,
     read: &dyn Fn(&Outside) -> Result<Vec<RecordBatch>>,
     rows: &RecordBatch,
+    visibility: Visibility,
     rounds: u64,
 ) -> Result<()> {
     for seed in 0..rounds {
         let outside = make();
-        let mut run =
-            Run { random: SplitMix64::new(seed), rows, next: 0, handle: None, kept: 0, visible: 0 };
+        let mut run = Run {
+            random: SplitMix64::new(seed),
+            rows,
+            next: 0,
+            handle: None,
+            kept: 0,
+            visible: 0,
+            visibility,
+        };
         while !run.attempt(&mut *open(&outside)?)? {
             run.check(&joined_or_none(read(&outside)?), seed);
         }
@@ -53,6 +70,7 @@ struct Run<'a> {
     kept: usize,
     /// Rows whose commit was done.
     visible: usize,
+    visibility: Visibility,
 }
 
 impl Run<'_> {
@@ -107,7 +125,8 @@ impl Run<'_> {
 
     fn check(&self, seen: &Option<RecordBatch>, seed: u64) {
         let count = seen.as_ref().map_or(0, RecordBatch::num_rows);
-        assert_eq!(count, self.visible, "how many rows a reader sees, seed {seed}");
+        let expected = if self.visibility == Visibility::AtEnd { 0 } else { self.visible };
+        assert_eq!(count, expected, "how many rows a reader sees, seed {seed}");
         if let Some(seen) = seen {
             assert_eq!(*seen, self.rows.slice(0, count), "which rows a reader sees, seed {seed}");
         }

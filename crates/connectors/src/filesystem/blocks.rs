@@ -149,13 +149,23 @@ fn find(open: &mut File, at: &TextPlace, file: &InputFile) -> Result<()> {
     let failed = |e: io::Error| read_error(file, &e);
     let length = open.metadata().map_err(failed)?.len();
     if length < at.offset {
-        return Err(changed(file, &format!("is shorter than what was read of it: it has {length} bytes, {} were read", at.offset)));
+        return Err(changed(
+            file,
+            &format!(
+                "is shorter than what was read of it: it has {length} bytes, {} were read",
+                at.offset
+            ),
+        ));
     }
     let mut look = |from: u64, wanted: Excerpt| -> Result<Vec<u8>> {
         let mut bytes = vec![0; wanted.bytes as usize];
         open.seek(SeekFrom::Start(from)).map_err(failed)?;
         open.read_exact(&mut bytes).map_err(failed)?;
-        if Excerpt::of(&bytes) == wanted { Ok(bytes) } else { Err(changed(file, "has other contents")) }
+        if Excerpt::of(&bytes) == wanted {
+            Ok(bytes)
+        } else {
+            Err(changed(file, "has other contents"))
+        }
     };
     look(0, at.head)?;
     let tail = look(at.offset.saturating_sub(u64::from(at.tail.bytes)), at.tail)?;
@@ -169,7 +179,8 @@ fn pass_over(reader: &mut dyn Read, at: &TextPlace, file: &InputFile) -> Result<
     let mut buffer = vec![0; 64 << 10];
     while left > 0 {
         let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let read = read_retrying(reader, &mut buffer[..wanted]).map_err(|e| read_error(file, &e))?;
+        let read =
+            read_retrying(reader, &mut buffer[..wanted]).map_err(|e| read_error(file, &e))?;
         if read == 0 {
             return Err(changed(file, "is shorter than what was read of it"));
         }
@@ -190,7 +201,10 @@ fn pass_over(reader: &mut dyn Read, at: &TextPlace, file: &InputFile) -> Result<
 /// What was taken for the last record must not have been the beginning of a longer one.
 fn check_end(tail: &[u8], has_more: bool, file: &InputFile) -> Result<()> {
     if has_more && tail.last().is_some_and(|&byte| byte != b'\n') {
-        return Err(changed(file, "has grown behind a last line that had no end and was read as it was"));
+        return Err(changed(
+            file,
+            "has grown behind a last line that had no end and was read as it was",
+        ));
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ impl DeadLetters {
     /// Creates the file, empty.
     pub fn open(&mut self) -> Result<()> {
         create_parent(&self.path)?;
-        let file = super::writer::create_new(&self.path)?;
+        let file = super::files::create_new(&self.path).map_err(|e| failed(&self.path, &e))?;
         self.file = Some(BufWriter::new(file));
         Ok(())
     }

@@ -238,7 +238,8 @@ pub struct Progress {
 impl Progress {
     /// Nothing of these files was given.
     pub fn new(format: &'static str, files: &[Arc<InputFile>], is_followed: bool) -> Progress {
-        let entry = |file: &Arc<InputFile>| Entry { file: file.clone(), at: None, given: 0, dropped: 0 };
+        let entry =
+            |file: &Arc<InputFile>| Entry { file: file.clone(), at: None, given: 0, dropped: 0 };
         let entries = files.iter().map(entry).enumerate().collect();
         Progress { format, entries, is_followed, bad_rows: 0, letter_bytes: 0 }
     }
@@ -255,7 +256,9 @@ impl Progress {
 
     /// Rows of a block have come: how many of the first are to be dropped, since they were given before.
     pub fn arrive(&mut self, end: &Mark, rows: u64) -> u64 {
-        if !self.is_followed && self.entries.first_key_value().is_some_and(|(&at, _)| at < end.number) {
+        if !self.is_followed
+            && self.entries.first_key_value().is_some_and(|(&at, _)| at < end.number)
+        {
             self.entries = self.entries.split_off(&end.number);
         }
         let file = || Entry { file: end.file.clone(), at: None, given: 0, dropped: 0 };
@@ -307,7 +310,8 @@ impl Progress {
             }
             files.push(file);
         }
-        let mut position = json!({ "format": self.format, "files": files, "badRows": self.bad_rows });
+        let mut position =
+            json!({ "format": self.format, "files": files, "badRows": self.bad_rows });
         if self.letter_bytes > 0 {
             position["letterBytes"] = json!(self.letter_bytes);
         }
@@ -322,8 +326,10 @@ impl Progress {
         let parsed: Option<Value> = serde_json::from_str(position).ok();
         let recorded = parsed.as_ref().and_then(|position| self.recorded(position));
         let (recorded, bad_rows, letter_bytes) = recorded.ok_or_else(|| {
-            let message = format!("this is no position in files of format '{}': {position}", self.format);
-            Error::user(message).hint("the snapshot is of another table, of another version, or damaged")
+            let message =
+                format!("this is no position in files of format '{}': {position}", self.format);
+            Error::user(message)
+                .hint("the snapshot is of another table, of another version, or damaged")
         })?;
         let found: BTreeMap<&str, &Arc<InputFile>> =
             self.entries.values().map(|entry| (entry.file.label.as_ref(), &entry.file)).collect();

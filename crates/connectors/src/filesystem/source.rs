@@ -216,7 +216,11 @@ impl FileSource {
     }
 
     /// Gives rows of what is left.
-    fn give(&mut self, (mut batch, end): (SourceBatch, Option<Mark>), rows_max: usize) -> SourceBatch {
+    fn give(
+        &mut self,
+        (mut batch, end): (SourceBatch, Option<Mark>),
+        rows_max: usize,
+    ) -> SourceBatch {
         let rows = batch.batch.num_rows().min(rows_max);
         if let Some(end) = &end {
             self.progress.give(end, rows as u64);

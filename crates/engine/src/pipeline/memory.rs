@@ -66,8 +66,11 @@ impl Source for MemorySource {
         while self.given < rows {
             let missing = usize::try_from(rows - self.given).unwrap_or(usize::MAX);
             if self.take(missing).is_none() {
-                return Err(Error::user(format!("the input has {} rows, {rows} were read", self.given))
-                    .hint("give the same rows again, or begin anew, without the snapshot"));
+                return Err(Error::user(format!(
+                    "the input has {} rows, {rows} were read",
+                    self.given
+                ))
+                .hint("give the same rows again, or begin anew, without the snapshot"));
             }
         }
         Ok(())

@@ -97,7 +97,8 @@ fn open(reading: &Reading, work: &Work) -> Result<Remaining> {
     let label = file.label.to_string();
     let check = |path: &Path| -> Result<Opened, ParquetOrOurs> {
         let mut handle = File::open(path).map_err(|e| Error::io(format!("cannot read: {e}")))?;
-        let end = Excerpt::of_end(&mut handle).map_err(|e| Error::io(format!("cannot read: {e}")))?;
+        let end =
+            Excerpt::of_end(&mut handle).map_err(|e| Error::io(format!("cannot read: {e}")))?;
         // The embedded Arrow schema is passed over: what counts is what Parquet itself says.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = ArrowReaderMetadata::load(&handle, options.clone())?;

@@ -56,7 +56,8 @@ fn files_of_rows_go_on_from_every_position() {
             let request = request(dir.path(), two(), &[("path", &path), ("format", format)]);
             let mut sink = Filesystem.sink(&request, Tz::UTC).expect("a sink");
             sink.open().expect("opened");
-            let mut source = open_source(&super::request(dir.path(), two(), &[]), None).expect("opened");
+            let mut source =
+                open_source(&super::request(dir.path(), two(), &[]), None).expect("opened");
             for batch in drain(&mut source, 100).expect("rows") {
                 sink.write(&batch, None).expect("written");
             }
@@ -69,8 +70,9 @@ fn files_of_rows_go_on_from_every_position() {
 #[test]
 fn dead_letters_are_written_once() {
     let dir = tempfile::tempdir().expect("a folder");
-    let text: String =
-        (0..400).map(|n| if n % 7 == 3 { format!("x,bad{n}\n") } else { format!("x,{n}\n") }).collect();
+    let text: String = (0..400)
+        .map(|n| if n % 7 == 3 { format!("x,bad{n}\n") } else { format!("x,{n}\n") })
+        .collect();
     fs::write(dir.path().join("in.csv"), text).expect("written");
     let options = [("bad-data", "dead-letter"), ("dead-letter.path", "bad.jsonl")];
     let request = request(dir.path(), two(), &options);
@@ -147,7 +149,8 @@ fn a_file_that_is_another_is_told_and_one_that_has_grown_is_not() {
         assert!(error.help().is_some_and(|help| help.contains("without the snapshot")), "{error}");
     }
     let other = zstd::encode_all("y,1\n".repeat(2_000).as_bytes(), 1).expect("compressed");
-    let error = after(|path| fs::write(path, other).expect("written"), "in.csv.zst").expect_err("other");
+    let error =
+        after(|path| fs::write(path, other).expect("written"), "in.csv.zst").expect_err("other");
     assert!(error.message().contains("other contents"), "{error}");
     let gone = |path: &Path| {
         fs::write(path.with_file_name("other.csv"), "x,1\n").expect("written");
