@@ -19,6 +19,7 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::connector::{Sink, Source, SourceBatch, SourcePoll, TableRequest, Waker};
+use thalweg_core::counter::{row_position, rows_before};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result};
 
@@ -60,6 +61,7 @@ impl Connector for Datagen {
             rows_per_second: options.rows_per_second,
             is_seeded: options.is_seeded,
             next: 0,
+            first: 0,
             clock: SystemClock::new(),
             stopped: Arc::new(AtomicBool::new(false)),
         }))
@@ -77,6 +79,8 @@ struct DatagenSource {
     rows_per_second: Option<u64>,
     is_seeded: bool,
     next: u64,
+    /// The row that this run began with: the rate counts from it.
+    first: u64,
     clock: SystemClock,
     stopped: Arc<AtomicBool>,
 }
@@ -87,8 +91,9 @@ impl DatagenSource {
         let ends = self.rows.unwrap_or(u64::MAX);
         let Some(rate) = self.rows_per_second else { return ends };
         let elapsed = u128::from(self.clock.now_ns()) * u128::from(rate) / 1_000_000_000;
+        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
         // The first row comes at once.
-        ends.min(u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1))
+        ends.min(elapsed.saturating_add(self.first).saturating_add(1))
     }
 
     fn batch(&self, rows: u64) -> Result<RecordBatch> {
@@ -150,6 +155,16 @@ impl Source for DatagenSource {
 
     fn stop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn position(&self) -> Option<String> {
+        Some(row_position(self.next))
+    }
+
+    fn seek(&mut self, position: &str) -> Result<()> {
+        self.next = rows_before(position)?;
+        self.first = self.next;
+        Ok(())
     }
 }
 
@@ -230,6 +245,20 @@ mod tests {
         assert!(decimals.iter().all(|d| (0..=999).contains(d)));
         let times = batch.column(4).as_primitive::<TimestampMillisecondType>().values();
         assert_eq!((times[0], times[999]), (SEEDED_START_MS, SEEDED_START_MS + 999));
+    }
+
+    #[test]
+    fn it_goes_on_from_every_position_and_the_rate_goes_on_too() {
+        let request = request(BASE);
+        crate::conformance::check_replayable(&|| Datagen.source(&request), 10).expect("no error");
+        let options = [("connector", "datagen"), ("rows-per-second", "1000")];
+        let mut source = Datagen.source(&super::tests::request(&options)).expect("valid");
+        source.seek("{\"row\":1000000}").expect("a position");
+        source.start(Arc::new(|| {})).expect("started");
+        let SourcePoll::Batch(first) = source.poll(1_000_000).expect("rows") else {
+            panic!("the first row comes at once")
+        };
+        assert!(first.batch.num_rows() < 1_000, "rows of before are not due again");
     }
 
     #[test]

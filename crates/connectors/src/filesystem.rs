@@ -18,20 +18,28 @@ mod blocks;
 mod compression;
 mod csv;
 mod dead_letter;
+mod files;
+mod folder_sink;
 mod json;
 mod options;
 mod parquet;
 mod partitions;
+mod parts;
 pub mod paths;
+mod position;
 mod record;
 mod sink;
 mod source;
 #[cfg(test)]
 mod tests;
 mod writer;
+mod writing;
 
 pub(crate) use csv::writer::CsvStyle;
 pub(crate) use json::writer::JsonStyle;
+pub(crate) use position::Mark;
+
+use std::sync::Arc;
 
 use chrono_tz::Tz;
 use thalweg_core::connector::{AcceptedChanges, Sink, Source, TableRequest};
@@ -39,12 +47,15 @@ use thalweg_core::{Error, Result};
 
 use self::csv::values::OnBad;
 use self::dead_letter::DeadLetters;
+use self::files::{Files, OsFiles};
+use self::folder_sink::{FolderSink, Place};
 use self::options::{BadData, Changelog, FileOptions};
-use self::partitions::{PartitionedSink, Parts};
+use self::partitions::FolderNames;
 use self::paths::Target;
 use self::record::Record;
-use self::sink::FileSink;
+use self::sink::{FileOrParts, FileSink};
 use self::source::{FileSource, Reading};
+use self::writer::Content;
 use crate::Connector;
 
 /// The connector.
@@ -77,18 +88,48 @@ impl Connector for Filesystem {
 
     fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
         let options = FileOptions::read(request, true)?;
-        let extension = options.extension();
-        let record = Record::of(request, false).schema;
-        if !request.partitioned_by.is_empty() {
-            let root = paths::folder(request, options.path)?;
-            let parts = Parts { root, extension };
-            let (format, changelog) = (options.format, options.changelog);
-            return Ok(Box::new(PartitionedSink::new(request, record, format, parts, changelog)));
-        }
-        let target = paths::target(request, options.path, extension)?;
-        let sink = FileSink::new(&request.table, record, options.format, target);
-        Ok(Box::new(sink.with_changelog(options.changelog)))
+        let files: Arc<dyn Files> = Arc::new(OsFiles);
+        open_sink(request, options, &files)
     }
+
+    fn check_snapshots(&self, request: &TableRequest) -> Result<()> {
+        FileOptions::read(request, true)?.check_continuable(request, true)
+    }
+}
+
+/// The sink of a table, through these system calls.
+fn open_sink(
+    request: &TableRequest,
+    options: FileOptions<'_>,
+    files: &Arc<dyn Files>,
+) -> Result<Box<dyn Sink>> {
+    let FileOptions { path, changelog, writing, .. } = options;
+    let extension = options.extension();
+    let content = Content {
+        table: request.table.clone(),
+        schema: Record::of(request, false).schema,
+        format: options.format,
+        changelog,
+    };
+    let is_partitioned = !request.partitioned_by.is_empty();
+    let is_single = !is_partitioned && (path == "-" || !paths::is_folder(request, path));
+    let file = match is_single || !(is_partitioned || writing.append) {
+        false => None,
+        true => {
+            let target = paths::target(request, path, extension)?;
+            Some(FileSink::new(files.clone(), content.clone(), target, writing))
+        }
+    };
+    if is_single && let Some(file) = file {
+        return Ok(Box::new(file));
+    }
+    let place = Place { root: paths::folder(request, path)?, extension };
+    let names = FolderNames::new(request);
+    let parts = FolderSink::new(files.clone(), content, names, place, writing);
+    Ok(match file {
+        Some(file) => Box::new(FileOrParts::new(file, parts)),
+        None => Box::new(parts),
+    })
 }
 
 /// The changes of a table with these options; wrong ones are told elsewhere.

@@ -19,10 +19,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use thalweg_core::connector::{SourceBatch, Waker};
 use thalweg_core::{Error, Result};
+
+use crate::filesystem::Mark;
 
 /// A record that could not be read and was put aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +47,8 @@ pub struct Decoded {
     pub batch: SourceBatch,
     /// Those that could not.
     pub bad: Vec<BadRow>,
+    /// Where reading goes on behind them, for inputs that can be read again.
+    pub end: Option<Mark>,
 }
 
 /// The consumer has gone: stop working.
@@ -70,10 +75,20 @@ pub trait Task: Send {
     fn run(self: Box<Self>, emit: &Emit<'_>) -> Result<()>;
 }
 
+/// What a splitter has found.
+pub enum Cut {
+    /// A piece of the input.
+    Task(Box<dyn Task>),
+    /// Nothing now: look again after this time.
+    Wait(Duration),
+    /// The input has ended.
+    End,
+}
+
 /// Cuts the input into tasks, in order.
 pub trait Splitter: Send {
-    /// The next task, or `None` at the end of the input.
-    fn next_task(&mut self) -> Result<Option<Box<dyn Task>>>;
+    /// The next task.
+    fn next_task(&mut self) -> Result<Cut>;
 }
 
 /// The consumer's answer.
@@ -85,6 +100,9 @@ pub enum Next {
     /// Nothing ever again.
     End,
 }
+
+/// A splitter that waits looks so often whether it is still wanted.
+const WAIT_STEP: Duration = Duration::from_millis(20);
 
 type Queue = Receiver<Result<Decoded>>;
 type Work = (Box<dyn Task>, Sender<Result<Decoded>>);
@@ -177,8 +195,12 @@ impl Split {
         while !self.stopped.load(Ordering::Relaxed) {
             let next = guarded(|| splitter.next_task());
             let task = match next {
-                Ok(Some(task)) => Ok(task),
-                Ok(None) => return,
+                Ok(Cut::Task(task)) => Ok(task),
+                Ok(Cut::Wait(pause)) => {
+                    self.wait(pause);
+                    continue;
+                }
+                Ok(Cut::End) => return,
                 Err(error) => Err(error),
             };
             let (queue_in, queue) = bounded(self.queue_length);
@@ -198,6 +220,15 @@ impl Split {
                 }
             }
             waker();
+        }
+    }
+
+    /// Waits, but not longer than somebody wants more.
+    fn wait(&self, mut pause: Duration) {
+        while !pause.is_zero() && !self.stopped.load(Ordering::Relaxed) {
+            let step = pause.min(WAIT_STEP);
+            thread::sleep(step);
+            pause -= step;
         }
     }
 }
@@ -230,8 +261,6 @@ fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use arrow_array::{Int64Array, RecordBatch};
     use arrow_schema::{DataType, Field, Schema};
 
@@ -245,12 +274,12 @@ mod tests {
     struct Number(i64, i64);
 
     impl Splitter for Numbers {
-        fn next_task(&mut self) -> Result<Option<Box<dyn Task>>> {
+        fn next_task(&mut self) -> Result<Cut> {
             if self.next == self.end {
-                return Ok(None);
+                return Ok(Cut::End);
             }
             self.next += 1;
-            Ok(Some(Box::new(Number(self.next - 1, self.fail_at))))
+            Ok(Cut::Task(Box::new(Number(self.next - 1, self.fail_at))))
         }
     }
 
@@ -264,7 +293,7 @@ mod tests {
                 let column = Arc::new(Int64Array::from(vec![self.0 * 10 + part]));
                 let batch = RecordBatch::try_new(schema, vec![column]).expect("one column");
                 let batch = SourceBatch { batch, origin: None };
-                if emit.emit(Decoded { batch, bad: Vec::new() }).is_err() {
+                if emit.emit(Decoded { batch, bad: Vec::new(), end: None }).is_err() {
                     return Ok(());
                 }
             }

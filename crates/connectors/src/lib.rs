@@ -12,9 +12,11 @@
 //! | [`mod@print`] | rows on standard output |
 //! | [`blackhole`] | rows nowhere |
 //! | [`output`] | the writers behind `print` and a bare SELECT |
+//! | [`conformance`] | checks that every connector must pass |
 //! | [`options`] | typed access to `WITH` options, with near misses |
 
 pub mod blackhole;
+pub mod conformance;
 pub mod datagen;
 pub mod filesystem;
 mod handover;
@@ -58,6 +60,11 @@ pub trait Connector: Send + Sync {
     }
     /// Opens the table for reading.
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
+    /// Checks whether the table can be written in a job with snapshots.
+    fn check_snapshots(&self, request: &TableRequest) -> Result<()> {
+        let _ = request;
+        Ok(())
+    }
     /// Opens the table for writing. Instants that are shown to people appear in `zone`.
     fn sink(&self, request: &TableRequest, zone: Tz) -> Result<Box<dyn Sink>>;
 }

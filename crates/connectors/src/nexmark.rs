@@ -34,6 +34,7 @@ use std::time::Duration;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
+use serde_json::{Value, json};
 use thalweg_core::connector::{Sink, Source, SourceBatch, SourcePoll, TableRequest, Waker};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result};
@@ -76,6 +77,7 @@ impl Connector for Nexmark {
             columns,
             schema: request.delivered().arrow(),
             next: options.selection.split,
+            first: 0,
             selection: options.selection,
             events_per_second: options.events_per_second,
             timeline: Timeline { base_ms, events_per_second: options.event_time_per_second },
@@ -98,6 +100,8 @@ struct NexmarkSource {
     selection: Selection,
     /// The next slot.
     next: u64,
+    /// The slot that this run began with: the rate counts from it.
+    first: u64,
     events_per_second: Option<u64>,
     timeline: Timeline,
     starts_now: bool,
@@ -113,7 +117,8 @@ impl NexmarkSource {
         let Some(rate) = self.events_per_second else { return u64::MAX };
         let elapsed = u128::from(self.clock.now_ns()) * u128::from(rate) / 1_000_000_000;
         // Slot 0 is due at once.
-        u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
+        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
+        elapsed.saturating_add(self.first).saturating_add(1)
     }
 
     fn batch(&self) -> Result<RecordBatch> {
@@ -171,6 +176,27 @@ impl Source for NexmarkSource {
 
     fn stop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn position(&self) -> Option<String> {
+        Some(json!({ "slot": self.next, "baseMs": self.timeline.base_ms }).to_string())
+    }
+
+    fn seek(&mut self, position: &str) -> Result<()> {
+        let parsed: Option<Value> = serde_json::from_str(position).ok();
+        let place =
+            parsed.and_then(|place| Some((place["slot"].as_u64()?, place["baseMs"].as_i64()?)));
+        let splits = self.selection.splits;
+        let (slot, base_ms) = place
+            .filter(|(slot, _)| slot % splits == self.selection.split % splits)
+            .ok_or_else(|| {
+                Error::user(format!("this is no position in these events: {position}")).hint(
+                    "the snapshot is of a table with other options, of another version, or damaged",
+                )
+            })?;
+        (self.next, self.first, self.timeline.base_ms) = (slot, slot, base_ms);
+        self.starts_now = false;
+        Ok(())
     }
 }
 

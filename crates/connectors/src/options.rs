@@ -115,6 +115,50 @@ impl<'a> Options<'a> {
     }
 }
 
+/// A length of time in milliseconds (`1 s`, `500 ms`, `10 min`), if the option is set.
+pub fn duration_ms(options: &Options<'_>, name: &str) -> Result<Option<u64>> {
+    let units = [
+        ("ms", 1),
+        ("s", 1_000),
+        ("sec", 1_000),
+        ("min", 60_000),
+        ("m", 60_000),
+        ("h", 3_600_000),
+        ("d", 86_400_000),
+    ];
+    measured(options, name, &units, "a number and a unit: '1 s', '500 ms', '10 min'")
+}
+
+/// A number of bytes (`128MB`, as Flink's: 1024 to the power of two), if the option is set.
+pub fn bytes(options: &Options<'_>, name: &str) -> Result<Option<u64>> {
+    let units = [
+        ("b", 1),
+        ("kb", 1 << 10),
+        ("k", 1 << 10),
+        ("mb", 1 << 20),
+        ("m", 1 << 20),
+        ("gb", 1 << 30),
+        ("g", 1 << 30),
+    ];
+    measured(options, name, &units, "a number and a unit: '128MB', '64 kb'")
+}
+
+fn measured(
+    options: &Options<'_>,
+    name: &str,
+    units: &[(&str, u64)],
+    expected: &str,
+) -> Result<Option<u64>> {
+    let Some(text) = options.get(name) else { return Ok(None) };
+    let digits = text.trim().bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.trim().split_at(digits);
+    let unit = unit.trim().to_ascii_lowercase();
+    let factor = units.iter().find(|(known, _)| *known == unit).map(|(_, factor)| *factor);
+    let parsed = number.parse::<u64>().ok().zip(factor);
+    let value = parsed.and_then(|(number, factor)| number.checked_mul(factor));
+    value.map(Some).ok_or_else(|| options.bad(name, text, expected))
+}
+
 /// The known name that is nearest to what was written, if it is near enough to be meant.
 pub fn near_miss<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written = name.to_ascii_lowercase();
@@ -166,6 +210,16 @@ mod tests {
         let flinks = request(&[("sink.parallelism", "2")]);
         let error = Options::checked(&flinks, &KNOWN).err().expect("unsupported");
         assert_eq!(error.kind(), thalweg_core::ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn times_and_sizes_have_units() {
+        let request = request(&[("connector", "10 min"), ("csv.header", "2kb")]);
+        let options = Options::checked(&request, &KNOWN).expect("known");
+        assert_eq!(duration_ms(&options, "connector").expect("a time"), Some(600_000));
+        assert_eq!(bytes(&options, "csv.header").expect("a size"), Some(2_048));
+        assert!(duration_ms(&options, "csv.header").is_err());
+        assert_eq!(bytes(&options, "fields.x.kind").expect("not set"), None);
     }
 
     #[test]

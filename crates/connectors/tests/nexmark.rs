@@ -11,6 +11,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_select::concat::concat_batches;
 use nexmark_support::{Table, read, read_by, request};
 use thalweg_connectors::BuiltinConnectors;
+use thalweg_connectors::conformance::check_replayable;
 use thalweg_core::connector::{Connectors, TableRequest};
 use thalweg_core::{Column, DataType};
 
@@ -49,6 +50,19 @@ fn by_number(tables: &[Table]) -> BTreeMap<i64, String> {
         }
     }
     rows
+}
+
+#[test]
+fn it_goes_on_from_every_position() {
+    let connectors = BuiltinConnectors::default();
+    for options in [
+        [("preset", "nexmark"), ("split", "1/3")],
+        [("preset", "beam"), ("out-of-order-group", "100")],
+    ] {
+        let options: Vec<(&str, &str)> = options.into_iter().chain([("events", "5000")]).collect();
+        let request = request("bid", &["auction", "price", "dateTime", "seq"], &options);
+        check_replayable(&|| connectors.source(&request), 10).expect("no error");
+    }
 }
 
 #[test]

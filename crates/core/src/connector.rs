@@ -271,6 +271,14 @@ pub trait Connectors: Send + Sync {
     }
     /// Opens the table for reading.
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
+    /// Checks whether the table can be written in a job with snapshots. Called after `validate` as a sink.
+    ///
+    /// # Errors
+    /// If its output can't be gone on with behind a snapshot.
+    fn check_snapshots(&self, request: &TableRequest) -> Result<()> {
+        let _ = request;
+        Ok(())
+    }
     /// Opens the table for writing.
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>>;
     /// True if the table is asked by key and can't be read as a whole.

@@ -22,6 +22,7 @@
 
 pub mod bundle;
 pub mod connector;
+pub mod counter;
 pub mod error;
 pub mod graph;
 pub mod lookup;

@@ -6,7 +6,17 @@
 //! arrival); a row that comes later than the bound allows is refused. Whether it is depends on the
 //! rows before it alone, not on how they were cut into batches.
 //!
+//! # Where to go on
+//! A position has no rows, so those that wait are read again: it is a position of the inner source before
+//! the oldest row that waits, with how many rows had come since, and the time up to which rows had left.
+//! Of the rows that come again those up to that time are dropped; all others wait as they did. [`Marks`]
+//! keeps positions of the inner source, from the first time on that a position was asked for.
+//!
 //! Rows that were sorted no longer come from one place of one file, so errors downstream name none.
+
+mod position;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -23,6 +33,8 @@ use thalweg_core::shim::SharedClock;
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Error, Result, Source, SourceBatch, SourcePoll, Watermark, WatermarkBefore};
 use thalweg_expr::{EvalContext, Expr};
+
+use self::position::{Marks, OrderedPosition};
 
 /// From this mean length on runs are copied whole instead of row by row.
 const RUN_ROWS_MIN: usize = 8;
@@ -41,6 +53,9 @@ pub struct TimeOrderedSource {
     /// A promise of the source, to be passed on behind the rows that it lets go.
     heartbeat_ms: Option<i64>,
     has_ended: bool,
+    marks: Marks,
+    /// Rows that had come before the position that this run goes on from: they come again.
+    again: u64,
 }
 
 impl TimeOrderedSource {
@@ -62,6 +77,8 @@ impl TimeOrderedSource {
             newest_ms: i64::MIN,
             heartbeat_ms: None,
             has_ended: false,
+            marks: Marks::default(),
+            again: 0,
         }
     }
 
@@ -87,7 +104,10 @@ impl TimeOrderedSource {
 
     /// Refuses the first row that is further behind the newest before it than is allowed.
     fn check(&mut self, times: &[i64], origin: Option<&Origin>) -> Result<()> {
-        for (row, &time) in times.iter().enumerate() {
+        // Rows that come again were checked by the run before.
+        let again = self.again.saturating_sub(self.waiting.arrived);
+        let again = usize::try_from(again).unwrap_or(usize::MAX);
+        for (row, &time) in times.iter().enumerate().skip(again) {
             let behind = i128::from(self.newest_ms) - i128::from(time);
             if self.newest_ms > i64::MIN && behind > i128::from(self.within_ms.unwrap_or(0)) {
                 return Err(at(self.out_of_order(time, behind), origin, row));
@@ -122,7 +142,7 @@ impl TimeOrderedSource {
         let within_ms = self.within_ms.unwrap_or(0);
         // As if a row had come that is so far ahead that none before the promise is allowed.
         self.newest_ms = self.newest_ms.max(time_ms.saturating_add(within_ms));
-        let Some(batch) = self.waiting.release(self.newest_ms.saturating_sub(within_ms))? else {
+        let Some(batch) = self.release(self.newest_ms.saturating_sub(within_ms))? else {
             return Ok(SourcePoll::Heartbeat(time_ms));
         };
         self.heartbeat_ms = Some(time_ms);
@@ -132,9 +152,16 @@ impl TimeOrderedSource {
     /// Takes rows in and returns those that can leave.
     fn sort(&mut self, batch: RecordBatch, times: &[i64], within_ms: i64) -> Result<RecordBatch> {
         let nothing = batch.slice(0, 0);
-        self.waiting.add(batch, times);
-        let released = self.waiting.release(self.newest_ms.saturating_sub(within_ms))?;
+        self.waiting.add(batch, times, self.again);
+        let released = self.release(self.newest_ms.saturating_sub(within_ms))?;
         Ok(released.unwrap_or(nothing))
+    }
+
+    /// The rows up to this time, and the mark behind which others were read.
+    fn release(&mut self, bound_ms: i64) -> Result<Option<RecordBatch>> {
+        let released = self.waiting.release(bound_ms)?;
+        self.marks.forget(self.waiting.oldest());
+        Ok(released)
     }
 }
 
@@ -147,7 +174,6 @@ fn at(error: Error, origin: Option<&Origin>, row: usize) -> Error {
 }
 
 /// Rows that wait for others, and leave by (time, arrival).
-#[derive(Default)]
 struct Waiting {
     /// In the order of arrival; each has a row that waits, but for some in the middle.
     batches: VecDeque<WaitingBatch>,
@@ -159,6 +185,21 @@ struct Waiting {
     bytes: usize,
     /// How many of `batches` have no row that waits.
     empty: usize,
+    /// All rows up to this time have left.
+    left_ms: i64,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Waiting {
+            batches: VecDeque::new(),
+            rows: BinaryHeap::new(),
+            arrived: 0,
+            bytes: 0,
+            empty: 0,
+            left_ms: i64::MIN,
+        }
+    }
 }
 
 struct WaitingBatch {
@@ -177,15 +218,28 @@ struct Run {
 }
 
 impl Waiting {
-    fn add(&mut self, batch: RecordBatch, times: &[i64]) {
-        if times.is_empty() {
-            return;
+    /// Adds rows. Of those with a number below `again` the ones that have left before are dropped.
+    fn add(&mut self, batch: RecordBatch, times: &[i64], again: u64) {
+        let (first, before) = (self.arrived, self.rows.len());
+        let left_ms = self.left_ms;
+        let rows = times.iter().zip(first..).map(|(&time, number)| Reverse((time, number)));
+        if first < again {
+            let waits = |row: &Reverse<(i64, u64)>| row.0.1 >= again || row.0.0 > left_ms;
+            self.rows.extend(rows.filter(waits));
+        } else {
+            self.rows.extend(rows);
         }
-        let (first, bytes) = (self.arrived, batch_bytes(&batch));
-        self.rows.extend(times.iter().zip(first..).map(|(&time, number)| Reverse((time, number))));
         self.arrived += times.len() as u64;
-        self.bytes += bytes;
-        self.batches.push_back(WaitingBatch { batch, first, rows_left: times.len(), bytes });
+        let (rows_left, bytes) = (self.rows.len() - before, batch_bytes(&batch));
+        if rows_left > 0 {
+            self.bytes += bytes;
+            self.batches.push_back(WaitingBatch { batch, first, rows_left, bytes });
+        }
+    }
+
+    /// The number of the first row that may wait.
+    fn oldest(&self) -> u64 {
+        self.batches.front().map_or(self.arrived, |batch| batch.first)
     }
 
     fn bytes(&self) -> usize {
@@ -194,6 +248,7 @@ impl Waiting {
 
     /// The rows up to this time, sorted; `None` if there are none.
     fn release(&mut self, bound_ms: i64) -> Result<Option<RecordBatch>> {
+        self.left_ms = self.left_ms.max(bound_ms);
         let mut runs: Vec<Run> = Vec::new();
         let mut rows = 0;
         while let Some(&Reverse((time, number))) = self.rows.peek()
@@ -266,6 +321,7 @@ impl Source for TimeOrderedSource {
     }
 
     fn start(&mut self, waker: Waker) -> Result<()> {
+        self.marks.begin(self.inner.position());
         self.inner.start(waker)
     }
 
@@ -276,13 +332,16 @@ impl Source for TimeOrderedSource {
         if self.has_ended {
             return Ok(SourcePoll::End);
         }
+        if self.within_ms.is_some() && self.marks.wants(self.waiting.arrived) {
+            self.marks.add(self.waiting.arrived, self.inner.position());
+        }
         let SourceBatch { batch, origin } = match self.inner.poll(rows_max)? {
             SourcePoll::Batch(batch) => batch,
             SourcePoll::Pending => return Ok(SourcePoll::Pending),
             SourcePoll::Heartbeat(time_ms) => return self.take_heartbeat(time_ms),
             SourcePoll::End => {
                 self.has_ended = true;
-                return Ok(match self.waiting.release(i64::MAX)? {
+                return Ok(match self.release(i64::MAX)? {
                     None => SourcePoll::End,
                     Some(batch) => SourcePoll::Batch(SourceBatch { batch, origin: None }),
                 });
@@ -312,117 +371,36 @@ impl Source for TimeOrderedSource {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.waiting.bytes() + self.inner.buffered_bytes()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-
-    use arrow_array::{ArrayRef, Int64Array, TimestampMillisecondArray};
-    use thalweg_core::DataType;
-    use thalweg_core::shim::{ManualClock, SplitMix64};
-
-    /// Batches of (time, number) as told.
-    struct Given(Vec<Vec<(i64, i64)>>);
-
-    impl Source for Given {
-        fn name(&self) -> String {
-            "given".to_owned()
-        }
-        fn start(&mut self, _: Waker) -> Result<()> {
-            Ok(())
-        }
-        fn poll(&mut self, _: usize) -> Result<SourcePoll> {
-            if self.0.is_empty() {
-                return Ok(SourcePoll::End);
-            }
-            let (times, numbers): (Vec<i64>, Vec<i64>) = self.0.remove(0).into_iter().unzip();
-            let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(times));
-            let numbers: ArrayRef = Arc::new(Int64Array::from(numbers));
-            let batch = RecordBatch::try_from_iter([("ts", times), ("n", numbers)])?;
-            let origin = Some(Origin { file: "given.csv".into(), first_row: 11 });
-            Ok(SourcePoll::Batch(SourceBatch { batch, origin }))
-        }
-        fn is_bounded(&self) -> bool {
-            true
-        }
+        self.waiting.bytes() + self.marks.bytes() + self.inner.buffered_bytes()
     }
 
-    fn read(batches: Vec<Vec<(i64, i64)>>, within_ms: Option<i64>) -> Result<Vec<i64>> {
-        let rowtime = Expr::column(0, DataType::Timestamp(3).not_null());
-        let clock = Arc::new(ManualClock::default());
-        let given = Box::new(Given(batches));
-        let mut source = TimeOrderedSource::new(given, "t".into(), rowtime, within_ms, clock);
-        let mut numbers = Vec::new();
-        while let SourcePoll::Batch(SourceBatch { batch, .. }) = source.poll(100)? {
-            let column = batch.column(1).as_primitive::<arrow_array::types::Int64Type>();
-            numbers.extend_from_slice(column.values());
-        }
-        assert_eq!((source.waiting.bytes, source.waiting.batches.len()), (0, 0));
-        Ok(numbers)
-    }
-
-    #[test]
-    fn sorted_rows_pass_and_the_first_other_is_named() {
-        let sorted = vec![vec![(1, 1), (1, 2)], vec![(1, 3), (5, 4)]];
-        assert_eq!(read(sorted, None).expect("sorted"), [1, 2, 3, 4]);
-        let error = read(vec![vec![(1, 1), (7, 2), (3, 3)]], None).expect_err("not sorted");
-        let text = error.to_string();
-        assert!(text.contains("given.csv") && text.contains("13"), "{text}");
-        assert!(error.help().is_some_and(|help| help.contains("'4 ms'")), "{:?}", error.help());
-    }
-
-    #[test]
-    fn rows_within_the_bound_are_sorted_by_time_then_arrival_however_they_are_cut() {
-        let rows = [(5, 1), (3, 2), (5, 3), (4, 4), (9, 5), (5, 6), (12, 7), (8, 8)];
-        let expected = [2, 4, 1, 3, 6, 8, 5, 7];
-        for cut in 1..=rows.len() {
-            let batches = rows.chunks(cut).map(<[_]>::to_vec).collect();
-            assert_eq!(read(batches, Some(4)).expect("within"), expected, "cut at {cut}");
-            let batches = rows.chunks(cut).map(<[_]>::to_vec).collect();
-            let error = read(batches, Some(3)).expect_err("two rows are 4 ms behind");
-            assert!(error.to_string().contains("4 ms behind"), "{error}");
-        }
-    }
-    #[test]
-    fn random_disorder_is_sorted_stably_and_nothing_is_kept_that_has_left() {
-        for seed in 0..50 {
-            let mut random = SplitMix64::new(seed);
-            let rows: Vec<(i64, i64)> =
-                (0..2000).map(|n| (n / 4 + random.below(60) as i64, n)).collect();
-            let mut expected = rows.clone();
-            expected.sort_by_key(|&(time, _)| time);
-            let expected: Vec<i64> = expected.into_iter().map(|(_, n)| n).collect();
-            let mut batches = Vec::new();
-            let mut rest = &rows[..];
-            while !rest.is_empty() {
-                let cut = rest.len().min(random.below(90) as usize);
-                let (first, others) = rest.split_at(cut);
-                batches.push(first.to_vec());
-                rest = others;
-            }
-            assert_eq!(read(batches, Some(60)).expect("within"), expected, "seed {seed}");
-        }
-    }
-
-    #[test]
-    fn a_long_wait_keeps_only_its_own_batch() {
-        // The first row waits for all others, each of which can soon leave.
-        let mut waiting = Waiting::default();
-        let batch = |time: i64| {
-            let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![time]));
-            RecordBatch::try_from_iter([("ts", times)]).expect("one column")
+    fn position(&self) -> Option<String> {
+        let arrived = self.waiting.arrived.max(self.again);
+        let (first, inner) = match self.marks.first() {
+            Some((first, inner)) if self.waiting.oldest() < arrived => (first, inner?.to_owned()),
+            _ => (arrived, self.inner.position()?),
         };
-        waiting.add(batch(1_000_000), &[1_000_000]);
-        let one = waiting.bytes;
-        for time in 0..1000 {
-            waiting.add(batch(time), &[time]);
-            let released = waiting.release(time - 1).expect("sorts");
-            assert_eq!(released.map_or(0, |rows| rows.num_rows()), usize::from(time > 0));
-            assert!(waiting.batches.len() <= 4 && waiting.bytes <= 4 * one, "at {time}");
-        }
+        let position = OrderedPosition {
+            rows: arrived - first,
+            left_ms: self.waiting.left_ms,
+            newest_ms: self.newest_ms,
+            heartbeat_ms: self.heartbeat_ms,
+            inner,
+        };
+        Some(position.write())
+    }
+
+    fn seek(&mut self, position: &str) -> Result<()> {
+        let position = OrderedPosition::read(position)?;
+        self.inner.seek(&position.inner)?;
+        self.again = position.rows;
+        self.waiting.left_ms = position.left_ms;
+        self.newest_ms = position.newest_ms;
+        self.heartbeat_ms = position.heartbeat_ms;
+        Ok(())
+    }
+
+    fn committed(&mut self, position: &str) -> Result<()> {
+        self.inner.committed(&OrderedPosition::read(position)?.inner)
     }
 }

@@ -7,7 +7,8 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use thalweg_core::{Error, Result};
@@ -17,8 +18,9 @@ use super::csv::CsvTask;
 use super::csv::values::OnBad;
 use super::json::JsonTask;
 use super::paths::InputFile;
+use super::position::{EXCERPT_BYTES, Excerpt, Mark, Place, TextPlace, Work, changed};
 use super::source::{Format, Reading};
-use crate::handover::{Splitter, Task};
+use crate::handover::{Cut, Splitter, Task};
 
 const FIRST_BLOCK_BYTES: usize = 16 << 10;
 const BLOCK_BYTES_MAX: usize = 1 << 20;
@@ -36,6 +38,8 @@ pub struct Block {
     pub first_line: u64,
     /// True for the first block of a file.
     pub begins_file: bool,
+    /// Where reading goes on behind it.
+    pub end: Mark,
 }
 
 impl Block {
@@ -92,27 +96,130 @@ fn count_lines(bytes: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
-struct Open {
+/// A file that is being read.
+pub struct Open {
     file: Arc<InputFile>,
+    /// Its place among the files of the table.
+    number: usize,
     reader: Box<dyn Read + Send>,
     /// What was read behind the last cut.
     rest: Vec<u8>,
-    line: u64,
+    /// Where the last cut was.
+    at: TextPlace,
     begins_file: bool,
     ended: bool,
+    /// A last record without an end is left for later.
+    waits_for_end: bool,
+}
+
+impl Open {
+    /// Opens a file where it is to be read on. If it is followed, a last record without an end is left for
+    /// later.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not the file any more of which the place is.
+    pub fn new(work: Work, is_followed: bool) -> Result<Open> {
+        let Work { number, file, from } = work;
+        let failed = |e: io::Error| read_error(&file, &e);
+        let mut reader: Box<dyn Read + Send> = match &file.path {
+            None => Box::new(io::stdin()),
+            Some(path) => Compression::of(path).open(path).map_err(failed)?,
+        };
+        let at = match (&file.path, from) {
+            (Some(path), Some(Place::Text(at))) if Compression::of(path) == Compression::None => {
+                let mut plain = File::open(path).map_err(failed)?;
+                find(&mut plain, &at, &file)?;
+                reader = Box::new(plain);
+                at
+            }
+            (_, Some(Place::Text(at))) => {
+                pass_over(reader.as_mut(), &at, &file)?;
+                at
+            }
+            _ => TextPlace::default(),
+        };
+        let begins_file = at.offset == 0;
+        let (rest, ended) = (Vec::new(), false);
+        Ok(Open { file, number, reader, rest, at, begins_file, ended, waits_for_end: is_followed })
+    }
+}
+
+/// Goes to a place in a file, of which it looks only at what it was recognized by.
+fn find(open: &mut File, at: &TextPlace, file: &InputFile) -> Result<()> {
+    let failed = |e: io::Error| read_error(file, &e);
+    let length = open.metadata().map_err(failed)?.len();
+    if length < at.offset {
+        return Err(changed(
+            file,
+            &format!(
+                "is shorter than what was read of it: it has {length} bytes, {} were read",
+                at.offset
+            ),
+        ));
+    }
+    let mut look = |from: u64, wanted: Excerpt| -> Result<Vec<u8>> {
+        let mut bytes = vec![0; wanted.bytes as usize];
+        open.seek(SeekFrom::Start(from)).map_err(failed)?;
+        open.read_exact(&mut bytes).map_err(failed)?;
+        if Excerpt::of(&bytes) == wanted {
+            Ok(bytes)
+        } else {
+            Err(changed(file, "has other contents"))
+        }
+    };
+    look(0, at.head)?;
+    let tail = look(at.offset.saturating_sub(u64::from(at.tail.bytes)), at.tail)?;
+    check_end(&tail, length > at.offset, file)
+}
+
+/// Reads a compressed file up to a place.
+fn pass_over(reader: &mut dyn Read, at: &TextPlace, file: &InputFile) -> Result<()> {
+    let (mut head, mut tail) = (Vec::new(), Vec::new());
+    let mut left = at.offset;
+    let mut buffer = vec![0; 64 << 10];
+    while left > 0 {
+        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let read =
+            read_retrying(reader, &mut buffer[..wanted]).map_err(|e| read_error(file, &e))?;
+        if read == 0 {
+            return Err(changed(file, "is shorter than what was read of it"));
+        }
+        let missing = EXCERPT_BYTES.saturating_sub(head.len()).min(read);
+        head.extend_from_slice(&buffer[..missing]);
+        tail.extend_from_slice(&buffer[..read]);
+        tail.drain(..tail.len().saturating_sub(EXCERPT_BYTES));
+        left -= read as u64;
+    }
+    head.truncate(at.head.bytes as usize);
+    tail.drain(..tail.len().saturating_sub(at.tail.bytes as usize));
+    if (Excerpt::of(&head), Excerpt::of(&tail)) != (at.head, at.tail) {
+        return Err(changed(file, "has other contents"));
+    }
+    Ok(())
+}
+
+/// What was taken for the last record must not have been the beginning of a longer one.
+fn check_end(tail: &[u8], has_more: bool, file: &InputFile) -> Result<()> {
+    if has_more && tail.last().is_some_and(|&byte| byte != b'\n') {
+        return Err(changed(
+            file,
+            "has grown behind a last line that had no end and was read as it was",
+        ));
+    }
+    Ok(())
 }
 
 /// Cuts text files.
 pub struct BlockSplitter {
     reading: Arc<Reading>,
-    files: VecDeque<InputFile>,
+    files: VecDeque<Work>,
     open: Option<Open>,
     block_bytes: usize,
 }
 
 impl BlockSplitter {
     /// Reads these files one after the other.
-    pub fn new(reading: Arc<Reading>, files: Vec<InputFile>) -> Self {
+    pub fn new(reading: Arc<Reading>, files: Vec<Work>) -> Self {
         let block_bytes = reading.first_block_bytes.unwrap_or(FIRST_BLOCK_BYTES);
         BlockSplitter { reading, files: files.into(), open: None, block_bytes }
     }
@@ -120,15 +227,15 @@ impl BlockSplitter {
     fn next_block(&mut self) -> Result<Option<Block>> {
         loop {
             if self.open.is_none() {
-                let Some(file) = self.files.pop_front() else { return Ok(None) };
-                self.open = Some(open(file)?);
+                let Some(work) = self.files.pop_front() else { return Ok(None) };
+                self.open = Some(Open::new(work, false)?);
             }
             let open = self.open.as_mut().expect("set above");
             let block = cut_block(&self.reading.format, open, self.block_bytes)?;
             match block {
                 Some(block) => {
                     if self.reading.first_block_bytes.is_none() {
-                        self.block_bytes = (self.block_bytes * 4).min(BLOCK_BYTES_MAX);
+                        self.block_bytes = grown(self.block_bytes);
                     }
                     return Ok(Some(block));
                 }
@@ -138,50 +245,53 @@ impl BlockSplitter {
     }
 }
 
+/// The size of the block after one of this size.
+fn grown(block_bytes: usize) -> usize {
+    (block_bytes * 4).min(BLOCK_BYTES_MAX)
+}
+
 impl Splitter for BlockSplitter {
-    fn next_task(&mut self) -> Result<Option<Box<dyn Task>>> {
-        let Some(block) = self.next_block()? else { return Ok(None) };
-        let reading = self.reading.clone();
-        Ok(Some(match &self.reading.format {
-            Format::Json(_) => Box::new(JsonTask { block, reading }),
-            _ => Box::new(CsvTask { block, reading }),
-        }))
+    fn next_task(&mut self) -> Result<Cut> {
+        let block = self.next_block()?;
+        Ok(block.map_or(Cut::End, |block| Cut::Task(decoding(block, &self.reading))))
     }
 }
 
-fn open(file: InputFile) -> Result<Open> {
-    let reader: Box<dyn Read + Send> = match &file.path {
-        None => Box::new(io::stdin()),
-        Some(path) => Compression::of(path).open(path).map_err(|e| read_error(&file, &e))?,
-    };
-    let file = Arc::new(file);
-    Ok(Open { file, reader, rest: Vec::new(), line: 1, begins_file: true, ended: false })
+/// The task of decoding a block.
+pub fn decoding(block: Block, reading: &Arc<Reading>) -> Box<dyn Task> {
+    let reading = reading.clone();
+    match reading.format {
+        Format::Json(_) => Box::new(JsonTask { block, reading }),
+        _ => Box::new(CsvTask { block, reading }),
+    }
 }
 
-fn read_error(file: &InputFile, error: &io::Error) -> Error {
+pub fn read_error(file: &InputFile, error: &io::Error) -> Error {
     Error::io(format!("cannot read: {error}")).in_file(file.label.as_ref())
 }
 
 /// The next block of a file, or `None` at its end.
-fn cut_block(format: &Format, open: &mut Open, block_bytes: usize) -> Result<Option<Block>> {
+pub fn cut_block(format: &Format, open: &mut Open, block_bytes: usize) -> Result<Option<Block>> {
     let mut bytes = std::mem::take(&mut open.rest);
     let mut wanted = block_bytes;
     let is_interactive = open.file.path.is_none();
+    let mut mark: &[u8] = &[];
     let length = loop {
         fill(open, &mut bytes, wanted, is_interactive)?;
-        if open.begins_file && open.line == 1 && bytes.starts_with(BYTE_ORDER_MARK) {
-            bytes.drain(..BYTE_ORDER_MARK.len());
+        if open.at.offset == 0 && mark.is_empty() && bytes.starts_with(BYTE_ORDER_MARK) {
+            mark = BYTE_ORDER_MARK;
+            bytes.drain(..mark.len());
         }
-        if open.ended {
+        if open.ended && !open.waits_for_end {
             break bytes.len();
         }
         let complete = format.complete_length(&bytes);
-        if complete > 0 {
+        if complete > 0 || open.ended {
             break complete;
         }
         if bytes.len() > RECORD_BYTES_MAX {
             return Err(Error::data("a record is longer than 256 MiB")
-                .at_row(open.file.label.as_ref(), open.line)
+                .at_row(open.file.label.as_ref(), open.at.line)
                 .hint("a quote may be missing; see 'csv.disable-quote-character'"));
         }
         // The search starts again at the record's start, so the text must grow in proportion.
@@ -191,14 +301,12 @@ fn cut_block(format: &Format, open: &mut Open, block_bytes: usize) -> Result<Opt
         return Ok(None);
     }
     open.rest = bytes.split_off(length);
-    let block = Block {
-        file: open.file.clone(),
-        first_line: open.line,
-        begins_file: std::mem::take(&mut open.begins_file),
-        bytes,
-    };
-    open.line += count_lines(&block.bytes);
-    Ok(Some(block))
+    let first_line = open.at.line;
+    open.at.pass(mark, &bytes, count_lines(&bytes));
+    let begins_file = std::mem::take(&mut open.begins_file);
+    let (number, file) = (open.number, open.file.clone());
+    let end = Mark { number, file: file.clone(), place: Place::Text(open.at) };
+    Ok(Some(Block { bytes, file, first_line, begins_file, end }))
 }
 
 /// Reads until there are `wanted` bytes or the file ends; from standard input, whatever there is.
@@ -261,11 +369,13 @@ mod tests {
         };
         let mut open = Open {
             file: Arc::new(file),
+            number: 0,
             reader: Box::new(Pipe(pieces.into())),
             rest: Vec::new(),
-            line: 1,
+            at: TextPlace::default(),
             begins_file: true,
             ended: false,
+            waits_for_end: false,
         };
         let format = Format::Json(JsonOptions {
             ignore_parse_errors: false,

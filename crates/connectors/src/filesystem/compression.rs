@@ -7,6 +7,9 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
+use super::files::OutFile;
+use super::paths::PARTIAL;
+
 /// How a file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
@@ -28,6 +31,12 @@ impl Compression {
         }
     }
 
+    /// What the name says that the file will get when it is complete.
+    pub fn of_written(path: &Path) -> Self {
+        let name = path.to_string_lossy();
+        Compression::of(Path::new(name.strip_suffix(PARTIAL).unwrap_or(&name)))
+    }
+
     /// Opens a file for reading what was compressed.
     pub fn open(self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
         let file = File::open(path)?;
@@ -42,16 +51,16 @@ impl Compression {
 /// A file that compresses what is written.
 pub enum Compressor {
     /// Writes through.
-    None(BufWriter<File>),
+    None(BufWriter<Box<dyn OutFile>>),
     /// gzip
-    Gzip(GzEncoder<File>),
+    Gzip(GzEncoder<Box<dyn OutFile>>),
     /// Zstandard, boxed because its state is large.
-    Zstd(Box<zstd::stream::write::Encoder<'static, File>>),
+    Zstd(Box<zstd::stream::write::Encoder<'static, Box<dyn OutFile>>>),
 }
 
 impl Compressor {
     /// Wraps a new file.
-    pub fn new(file: File, compression: Compression) -> io::Result<Self> {
+    pub fn new(file: Box<dyn OutFile>, compression: Compression) -> io::Result<Self> {
         Ok(match compression {
             Compression::None => Compressor::None(BufWriter::with_capacity(1 << 18, file)),
             Compression::Gzip => {
@@ -64,7 +73,7 @@ impl Compressor {
     }
 
     /// Writes what is left and returns the file.
-    pub fn finish(self) -> io::Result<File> {
+    pub fn finish(self) -> io::Result<Box<dyn OutFile>> {
         match self {
             Compressor::None(writer) => writer.into_inner().map_err(io::IntoInnerError::into_error),
             Compressor::Gzip(encoder) => encoder.finish(),

@@ -106,7 +106,11 @@ impl CsvTask {
         let first = records.spans.first().map_or(0, |span| span.0 as usize);
         let origin =
             Origin { file: self.block.file.label.clone(), first_row: self.block.line_at(first) };
-        Ok(Decoded { batch: SourceBatch { batch, origin: Some(origin) }, bad })
+        Ok(Decoded {
+            batch: SourceBatch { batch, origin: Some(origin) },
+            bad,
+            end: Some(self.block.end.clone()),
+        })
     }
 
     fn records(

@@ -3,8 +3,8 @@
 //!
 //! It is written as the input is read, not at the end, and is there also after a failure.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -17,38 +17,62 @@ use crate::handover::BadRow;
 pub struct DeadLetters {
     path: PathBuf,
     file: Option<BufWriter<File>>,
+    /// How many bytes the file has.
+    bytes: u64,
 }
 
 impl DeadLetters {
     /// A file at a path that was checked; not created yet.
     pub fn new(path: PathBuf) -> Self {
-        DeadLetters { path, file: None }
+        DeadLetters { path, file: None, bytes: 0 }
     }
 
     /// Creates the file, empty.
     pub fn open(&mut self) -> Result<()> {
         create_parent(&self.path)?;
-        let file = super::writer::create_new(&self.path)?;
+        let file = super::files::create_new(&self.path).map_err(|e| failed(&self.path, &e))?;
         self.file = Some(BufWriter::new(file));
         Ok(())
     }
 
-    /// Adds records.
+    /// Opens the file of an earlier run and goes on behind so many of its bytes. After a power failure
+    /// the last ones may be missing.
+    pub fn reopen(&mut self, bytes: u64) -> Result<()> {
+        create_parent(&self.path)?;
+        let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&self.path);
+        let cut = opened.and_then(|mut file| {
+            file.set_len(bytes.min(file.metadata()?.len()))?;
+            self.bytes = file.seek(SeekFrom::End(0))?;
+            Ok(file)
+        });
+        self.file = Some(BufWriter::new(cut.map_err(|e| failed(&self.path, &e))?));
+        Ok(())
+    }
+
+    /// How many bytes the file has.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds records. They are in the file when this returns: a position may stand behind them.
     pub fn write(&mut self, rows: &[BadRow]) -> Result<()> {
-        let DeadLetters { path, file } = self;
+        let DeadLetters { path, file, bytes } = self;
         let Some(file) = file else {
             return Err(Error::internal("the dead-letter file is not open"));
         };
         for row in rows {
-            let letter = json!({
+            let mut letter = json!({
                 "file": row.file.as_ref(),
                 "line": row.line,
                 "reason": row.reason,
                 "raw": row.raw,
-            });
-            writeln!(file, "{letter}").map_err(|e| failed(path, &e))?;
+            })
+            .to_string();
+            letter.push('\n');
+            file.write_all(letter.as_bytes()).map_err(|e| failed(path, &e))?;
+            *bytes += letter.len() as u64;
         }
-        Ok(())
+        if rows.is_empty() { Ok(()) } else { file.flush().map_err(|e| failed(path, &e)) }
     }
 
     /// Makes what was written visible.

@@ -112,7 +112,11 @@ impl JsonTask {
         }
         let first_row = objects.lines.first().map_or(self.block.first_line, |line| line.0);
         let origin = Origin { file: self.block.file.label.clone(), first_row };
-        Ok(Decoded { batch: SourceBatch { batch, origin: Some(origin) }, bad })
+        Ok(Decoded {
+            batch: SourceBatch { batch, origin: Some(origin) },
+            bad,
+            end: Some(self.block.end.clone()),
+        })
     }
 
     fn objects<'a>(&self, source: &'a Text<'_>, bad: &mut Vec<BadRow>) -> Objects<'a> {

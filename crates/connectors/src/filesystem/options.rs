@@ -1,5 +1,7 @@
 //! The `WITH` options of file tables.
 
+use std::path::Path;
+
 use thalweg_core::connector::TableRequest;
 use thalweg_core::{Column, DataType, Error, Result};
 
@@ -7,8 +9,10 @@ use super::csv::CsvOptions;
 use super::csv::scan::Dialect;
 use super::json::JsonOptions;
 use super::record::OP;
+use super::sink::check_continuable;
 use super::source::{FileMetadata, Format};
-use super::{csv, json, parquet};
+use super::writing::{Delivery, GUARANTEE, Writing};
+use super::{csv, json, parquet, paths};
 use crate::options::{Known, Options, near_miss};
 
 const KNOWN: Known = Known {
@@ -31,6 +35,10 @@ const KNOWN: Known = Known {
         "bad-data",
         "changelog",
         "dead-letter.path",
+        "sink.append",
+        "sink.delivery-guarantee",
+        "sink.rolling-policy.file-size",
+        "sink.rolling-policy.rollover-interval",
     ],
     unsupported: &[
         "source.*",
@@ -71,6 +79,8 @@ pub struct FileOptions<'a> {
     pub metadata: Vec<FileMetadata>,
     /// What a first column (or key) `op` tells of each row, if there is one.
     pub changelog: Option<Changelog>,
+    /// How it is written.
+    pub writing: Writing,
 }
 
 /// `'changelog'`
@@ -103,16 +113,31 @@ impl<'a> FileOptions<'a> {
         let bad_data = bad_data(&options, &format)?;
         let changelog = changelog(&options, &format, request)?;
         check_partitions(&options, path, changelog, request)?;
-        Ok(FileOptions { path, format, bad_data, metadata, changelog })
+        let writing = Writing::read(&options)?;
+        let table = FileOptions { path, format, bad_data, metadata, changelog, writing };
+        if as_sink {
+            table.check_continuable(request, options.get(GUARANTEE).is_some())?;
+        }
+        Ok(table)
+    }
+
+    /// Refuses a single file that cannot be gone on with where that would be needed: it is appended to, or
+    /// written in a job with snapshots.
+    pub fn check_continuable(&self, request: &TableRequest, has_snapshots: bool) -> Result<()> {
+        let is_needed = match self.writing.delivery {
+            Delivery::None => self.writing.append,
+            _ => self.writing.append || has_snapshots,
+        };
+        let is_folder = !request.partitioned_by.is_empty() || paths::is_folder(request, self.path);
+        if !is_needed || is_folder || self.path == "-" {
+            return Ok(());
+        }
+        check_continuable(&request.table, &self.format, Path::new(self.path))
     }
 
     /// The extension of files in a folder.
     pub fn extension(&self) -> &'static str {
-        match self.format {
-            Format::Csv(_) => "csv",
-            Format::Json(_) => "json",
-            Format::Parquet => "parquet",
-        }
+        self.format.name()
     }
 }
 

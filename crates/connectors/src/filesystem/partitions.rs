@@ -5,98 +5,54 @@
 //! - the columns of the partition stand in the names of folders and nowhere else;
 //! - NULL and the empty string are `__HIVE_DEFAULT_PARTITION__`, which reads back as NULL;
 //! - characters with a meaning in a path are `%` and two hexadecimal digits, so that no value leads out
-//!   of the table's folder; links inside it that lead out are refused;
-//! - at most [`OPEN_FILES_MAX`] files are open: the one that was written longest ago is closed, and its
-//!   partition goes on in the next part;
-//! - nothing has its name before everything was written. The parts of an earlier run then give way, in
-//!   the partitions that this one has written.
+//!   of the table's folder.
 //!
-//! Parts are read in the order of their numbers.
+//! Parts are read in the order of their numbers. `folder_sink.rs` writes them.
 
 use std::collections::HashMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
-use arrow_select::take::take_record_batch;
+use arrow_array::{ArrayRef, RecordBatch};
 use chrono_tz::Tz;
-use thalweg_core::connector::{Sink, TableRequest};
+use thalweg_core::connector::TableRequest;
 use thalweg_core::text::TextColumn;
-use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
+use thalweg_core::{Column, DataType, Error, Result};
 
 use super::csv::values;
-use super::options::Changelog;
-use super::paths::{InputFile, Target};
-use super::sink::Claim;
-use super::source::Format;
-use super::writer::{Content, FileWriter, publish};
-
-/// How many files are open at a time. Each has buffers of its own.
-pub const OPEN_FILES_MAX: usize = 32;
+use super::paths::InputFile;
 
 /// The folder of rows that have no value.
 const DEFAULT_PARTITION: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// Where the parts of a table lie.
-pub struct Parts {
-    /// The table's folder.
-    pub root: PathBuf,
-    /// How the names of files end.
-    pub extension: &'static str,
-}
-
-impl Parts {
-    fn path(&self, folder: &str, part: usize) -> PathBuf {
-        self.root.join(folder).join(format!("part-{part}.{}", self.extension))
-    }
-}
-
-struct OpenPart {
-    writer: FileWriter,
-    last_used: u64,
-}
-
-/// Writes each row into the folder of its partition.
-pub struct PartitionedSink {
-    content: Content,
+/// How rows are cut into folders. Without columns to cut by there is one folder, with an empty name.
+pub struct FolderNames {
     /// The columns that make the folder.
     by: Vec<(usize, Column)>,
     /// The columns that stand in the files.
     rest: Vec<usize>,
-    parts: Parts,
-    /// How many parts of each folder were begun.
-    begun: HashMap<Box<str>, usize>,
-    open: HashMap<Box<str>, OpenPart>,
-    uses: u64,
-    claim: Option<Claim>,
 }
 
-impl PartitionedSink {
-    /// A sink for a table; `record` are the columns that stand in its files.
-    pub fn new(
-        request: &TableRequest,
-        record: TableSchema,
-        format: Format,
-        parts: Parts,
-        changelog: Option<Changelog>,
-    ) -> Self {
-        let table = request.table.clone();
+impl FolderNames {
+    /// The folders of a table.
+    pub fn new(request: &TableRequest) -> Self {
         let column = |&at: &usize| (at, request.schema.columns[at].clone());
         let is_rest = |at: &usize| !request.partitioned_by.contains(at);
-        PartitionedSink {
-            content: Content { table, schema: record, format, changelog },
+        FolderNames {
             by: request.partitioned_by.iter().map(column).collect(),
             rest: (0..request.schema.len()).filter(is_rest).collect(),
-            parts,
-            begun: HashMap::new(),
-            open: HashMap::new(),
-            uses: 0,
-            claim: None,
         }
     }
 
+    /// The columns that stand in the files.
+    pub fn rest(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        Ok(batch.project(&self.rest)?)
+    }
+
     /// The rows of each folder, folders in the order of their first rows.
-    fn split(&self, batch: &RecordBatch) -> Vec<(Box<str>, Vec<u32>)> {
+    pub fn split(&self, batch: &RecordBatch) -> Vec<(Box<str>, Vec<u32>)> {
+        if self.by.is_empty() {
+            return vec![("".into(), (0..batch.num_rows() as u32).collect())];
+        }
         let column = |(at, column): &(usize, Column)| FolderColumn::new(batch.column(*at), column);
         let columns: Vec<FolderColumn<'_>> = self.by.iter().map(column).collect();
         let mut places: HashMap<Box<str>, usize> = HashMap::new();
@@ -116,107 +72,6 @@ impl PartitionedSink {
             }
         }
         folders
-    }
-
-    /// The next part of a folder that has no open file.
-    fn begin(&mut self, folder: &str) -> Result<OpenPart> {
-        while self.open.len() >= OPEN_FILES_MAX {
-            self.close_oldest()?;
-        }
-        let part = self.begun.get(folder).copied().unwrap_or(0);
-        let path = self.parts.path(folder, part);
-        self.create_folder(&path)?;
-        let writer = FileWriter::create(&Target::File(path), &self.content)?;
-        self.begun.insert(folder.into(), part + 1);
-        Ok(OpenPart { writer, last_used: 0 })
-    }
-
-    /// Creates the folder of a file; a link inside the table's folder must not lead out of it.
-    fn create_folder(&self, path: &Path) -> Result<()> {
-        super::paths::create_parent(path)?;
-        let folder = path.parent().unwrap_or(path).canonicalize()?;
-        if folder.starts_with(self.parts.root.canonicalize()?) {
-            return Ok(());
-        }
-        let place = path.display().to_string();
-        Err(Error::io("a link leads out of the table's folder").in_file(place).hint("remove it"))
-    }
-
-    fn close_oldest(&mut self) -> Result<()> {
-        let oldest = self.open.iter().min_by_key(|(_, open)| open.last_used);
-        let oldest = oldest.map(|(folder, _)| folder.clone());
-        match oldest.and_then(|folder| self.open.remove(&folder)) {
-            Some(open) => open.writer.close(),
-            None => Ok(()),
-        }
-    }
-
-    /// Removes the parts that an earlier run has left behind those of this one.
-    fn remove_older(&self, folder: &str, mut part: usize) -> Result<()> {
-        loop {
-            let path = self.parts.path(folder, part);
-            if !path.is_file() {
-                return Ok(());
-            }
-            fs::remove_file(&path)?;
-            part += 1;
-        }
-    }
-}
-
-impl Sink for PartitionedSink {
-    fn name(&self) -> String {
-        self.content.table.clone()
-    }
-
-    fn open(&mut self) -> Result<()> {
-        self.claim = Some(Claim::take(&self.content.table, &self.parts.root)?);
-        Ok(fs::create_dir_all(&self.parts.root)?)
-    }
-
-    fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
-        let (batch, kinds) = self.content.rows(batch, kinds)?;
-        let folders = self.split(&batch);
-        let batch = batch.project(&self.rest)?;
-        for (folder, rows) in folders {
-            let kinds: Option<Vec<RowKind>> =
-                kinds.as_ref().map(|kinds| rows.iter().map(|&row| kinds[row as usize]).collect());
-            let rows = take_record_batch(&batch, &UInt32Array::from(rows))?;
-            let mut open = match self.open.remove(&folder) {
-                Some(open) => open,
-                None => self.begin(&folder)?,
-            };
-            self.uses += 1;
-            open.last_used = self.uses;
-            open.writer.write(&rows, kinds.as_deref(), &self.content)?;
-            self.open.insert(folder, open);
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        self.open.values_mut().try_for_each(|open| open.writer.flush())
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        for (_, open) in self.open.drain() {
-            open.writer.close()?;
-        }
-        for (folder, &parts) in &self.begun {
-            let paths: Vec<PathBuf> =
-                (0..parts).map(|part| self.parts.path(folder, part)).collect();
-            publish(&paths)?;
-            self.remove_older(folder, parts)?;
-        }
-        self.claim = None;
-        Ok(())
-    }
-
-    fn abort(&mut self) {
-        // Best effort: what was written so far may help to find the cause.
-        let _ = self.flush();
-        self.open.clear();
-        self.claim = None;
     }
 }
 

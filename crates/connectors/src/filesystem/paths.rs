@@ -112,6 +112,11 @@ pub fn folder(request: &TableRequest, path: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// True if a path means a folder to write to.
+pub fn is_folder(request: &TableRequest, path: &str) -> bool {
+    path.ends_with('/') || full_path(request, path).is_dir()
+}
+
 /// Creates the folder that a checked target lies in.
 pub fn create_parent(path: &Path) -> Result<()> {
     let parent = path.parent().unwrap_or(Path::new("/"));
@@ -222,7 +227,8 @@ fn expand_glob(
     Ok(())
 }
 
-fn is_hidden(name: &str) -> bool {
+/// True for names that readers pass over.
+pub fn is_hidden(name: &str) -> bool {
     name.starts_with(['.', '_']) || name.ends_with(PARTIAL)
 }
 

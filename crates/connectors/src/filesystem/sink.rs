@@ -1,19 +1,26 @@
-//! The sink over files.
+//! The sink over one file, and the choice between it and parts in a folder.
 //!
-//! Only when everything was written does the file get its name (see `writer.rs`).
+//! Only when everything was written does the file get its name. With snapshots `NAME.partial` is durable up to
+//! the length that the handle tells; a run that goes on from it cuts off what lies behind.
 
 use std::collections::BTreeSet;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
+use serde_json::{Value, json};
 use thalweg_core::connector::Sink;
-use thalweg_core::{Error, Result, RowKind, TableSchema};
+use thalweg_core::snapshot::SinkGuarantee;
+use thalweg_core::{Error, Result, RowKind};
 
-use super::options::Changelog;
+use super::compression::Compression;
+use super::files::{Files, sync_above};
+use super::folder_sink::FolderSink;
 use super::paths::Target;
 use super::source::Format;
-use super::writer::{Content, FileWriter, publish};
+use super::writer::{Content, FileWriter, failed, partial, publish};
+use super::writing::{Delivery, Writing};
 
 /// The files and folders that are being written: two sinks on one would destroy each other's rows.
 static BEING_WRITTEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -45,25 +52,81 @@ impl Drop for Claim {
 
 /// Writes a file or standard output.
 pub struct FileSink {
+    files: Arc<dyn Files>,
     content: Content,
     target: Target,
+    writing: Writing,
     open: Option<FileWriter>,
     claim: Option<Claim>,
+    /// How much of `NAME.partial` a snapshot holds.
+    resume: Resume,
+    /// It is durable that `NAME.partial` is there.
+    is_named: bool,
+}
+
+/// What an earlier run has left.
+enum Resume {
+    /// Nothing that counts.
+    Nothing,
+    /// So many bytes of `NAME.partial`.
+    Behind(u64),
+    /// The complete file: the run has failed behind its last step.
+    Complete,
 }
 
 impl FileSink {
     /// A sink that creates its file when it is opened.
-    pub fn new(table: &str, schema: TableSchema, format: Format, target: Target) -> Self {
-        let content = Content { table: table.to_string(), schema, format, changelog: None };
-        FileSink { content, target, open: None, claim: None }
+    pub fn new(files: Arc<dyn Files>, content: Content, target: Target, writing: Writing) -> Self {
+        let resume = Resume::Nothing;
+        FileSink {
+            files,
+            content,
+            target,
+            writing,
+            open: None,
+            claim: None,
+            resume,
+            is_named: false,
+        }
     }
 
-    /// Says in a first column `op` what each row does, and so takes changes.
-    #[must_use]
-    pub fn with_changelog(mut self, changelog: Option<Changelog>) -> Self {
-        self.content.changelog = changelog;
-        self
+    /// The error of a file that cannot be gone on with behind a snapshot, if it is one.
+    fn check_continuable(&self) -> Result<()> {
+        let Target::File(path) = &self.target else { return Ok(()) };
+        check_continuable(&self.content.table, &self.content.format, path)
     }
+
+    /// Begins the file, with the rows of the one that is there if they are to stay.
+    fn begin(&self, path: &Path) -> Result<FileWriter> {
+        let told = |e: io::Error| failed(Some(path), &e);
+        let files = self.files.as_ref();
+        files.create_folder(path.parent().unwrap_or(Path::new("/"))).map_err(told)?;
+        if !self.writing.append || files.length(path).map_err(told)?.unwrap_or(0) == 0 {
+            return FileWriter::create(files, partial(path), &self.content);
+        }
+        let mut text = files.read(path).map_err(told)?;
+        if text.last() != Some(&b'\n') {
+            text.push(b'\n');
+        }
+        files.create(&partial(path)).and_then(|mut file| file.write_all(&text)).map_err(told)?;
+        FileWriter::reopen(files, partial(path), text.len() as u64, &self.content)
+    }
+}
+
+/// Refuses a file that cannot be gone on with in the middle.
+///
+/// # Errors
+/// If it is compressed, or no text.
+pub fn check_continuable(table: &str, format: &Format, path: &Path) -> Result<()> {
+    let is_text = matches!(format, Format::Csv(_) | Format::Json(_));
+    if is_text && Compression::of(path) == Compression::None {
+        return Ok(());
+    }
+    let what = if is_text { "compressed" } else { format.name() };
+    Err(Error::plan(format!(
+        "table {table}: a {what} file can't be gone on with behind a snapshot or another run"
+    ))
+    .hint("write to a folder ('path' = 'NAME/'), or to CSV or JSON that is not compressed"))
 }
 
 impl Sink for FileSink {
@@ -72,10 +135,19 @@ impl Sink for FileSink {
     }
 
     fn open(&mut self) -> Result<()> {
-        if let Target::File(path) = &self.target {
-            self.claim = Some(Claim::take(&self.content.table, path)?);
-        }
-        self.open = Some(FileWriter::create(&self.target, &self.content)?);
+        let Target::File(path) = &self.target else {
+            self.open = Some(FileWriter::stdout(&self.content)?);
+            return Ok(());
+        };
+        self.claim = Some(Claim::take(&self.content.table, path)?);
+        self.open = match self.resume {
+            Resume::Nothing => Some(self.begin(path)?),
+            Resume::Complete => None,
+            Resume::Behind(bytes) => {
+                let files = self.files.as_ref();
+                Some(FileWriter::reopen(files, partial(path), bytes, &self.content)?)
+            }
+        };
         Ok(())
     }
 
@@ -92,10 +164,15 @@ impl Sink for FileSink {
     }
 
     fn finish(&mut self) -> Result<()> {
-        let open = self.open.take();
-        open.ok_or_else(|| Error::internal("a sink was finished before it was opened"))?.close()?;
-        if let Target::File(path) = &self.target {
-            publish(std::slice::from_ref(path))?;
+        match (self.open.take(), &self.resume) {
+            (Some(open), _) => {
+                open.close()?;
+                if let Target::File(path) = &self.target {
+                    publish(self.files.as_ref(), std::slice::from_ref(path))?;
+                }
+            }
+            (None, Resume::Complete) => {}
+            (None, _) => return Err(Error::internal("a sink was finished before it was opened")),
         }
         self.claim = None;
         Ok(())
@@ -106,5 +183,132 @@ impl Sink for FileSink {
         let _ = self.flush();
         self.open = None;
         self.claim = None;
+    }
+
+    fn use_transactions(&mut self) -> SinkGuarantee {
+        match self.target {
+            // What was printed is printed.
+            Target::Stdout => SinkGuarantee::AtLeastOnce,
+            Target::File(_) => self.writing.delivery.guarantee(),
+        }
+    }
+
+    fn recover(&mut self, handle: Option<&str>) -> Result<()> {
+        let Target::File(path) = &self.target else { return Ok(()) };
+        if self.writing.delivery == Delivery::None {
+            return Ok(());
+        }
+        self.check_continuable()?;
+        let Some(handle) = handle else { return Ok(()) };
+        let bytes = Length::read(handle)?;
+        let length = |path: &Path| self.files.length(path).map_err(|e| failed(Some(path), &e));
+        self.resume = match length(&partial(path))? {
+            Some(length) if length >= bytes => Resume::Behind(bytes),
+            None if length(path)? == Some(bytes) => Resume::Complete,
+            found => {
+                let found =
+                    found.map_or("is not there".to_owned(), |length| format!("has {length} bytes"));
+                let message =
+                    format!("the snapshot has written {bytes} bytes of this file, and it {found}");
+                return Err(Error::data(message)
+                    .in_file(partial(path).display().to_string())
+                    .hint("bring the file back, or begin anew, without the snapshot"));
+            }
+        };
+        Ok(())
+    }
+
+    fn prepare(&mut self) -> Result<Option<String>> {
+        let Target::File(path) = &self.target else {
+            self.flush()?;
+            return Ok(None);
+        };
+        if self.writing.delivery == Delivery::None {
+            self.flush()?;
+            return Ok(None);
+        }
+        let Some(open) = &mut self.open else {
+            return Ok(match self.resume {
+                Resume::Complete => {
+                    let length = self.files.length(path).map_err(|e| failed(Some(path), &e))?;
+                    length.map(Length::write)
+                }
+                _ => None,
+            });
+        };
+        let bytes = open.sync()?;
+        if !std::mem::replace(&mut self.is_named, true) {
+            sync_above(self.files.as_ref(), path).map_err(|e| failed(Some(path), &e))?;
+        }
+        Ok(Some(Length::write(bytes)))
+    }
+}
+
+/// The handle of a single file: how many bytes of it are durable.
+struct Length;
+
+impl Length {
+    fn write(bytes: u64) -> String {
+        json!({ "bytes": bytes }).to_string()
+    }
+
+    fn read(handle: &str) -> Result<u64> {
+        let value: Option<Value> = serde_json::from_str(handle).ok();
+        value.and_then(|value| value.get("bytes")?.as_u64()).ok_or_else(|| {
+            Error::user(format!("this is no transaction of a file: {handle}"))
+                .hint("the snapshot is of another table, of another version, or damaged")
+        })
+    }
+}
+
+/// A folder that is not partitioned: one file without transactions, parts with them.
+pub struct FileOrParts {
+    file: FileSink,
+    parts: FolderSink,
+    uses_parts: bool,
+}
+
+impl FileOrParts {
+    /// The sink, as long as nobody asks for transactions the file.
+    pub fn new(file: FileSink, parts: FolderSink) -> Self {
+        FileOrParts { file, parts, uses_parts: false }
+    }
+
+    fn used(&mut self) -> &mut dyn Sink {
+        if self.uses_parts { &mut self.parts } else { &mut self.file }
+    }
+}
+
+impl Sink for FileOrParts {
+    fn name(&self) -> String {
+        self.file.name()
+    }
+    fn open(&mut self) -> Result<()> {
+        self.used().open()
+    }
+    fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
+        self.used().write(batch, kinds)
+    }
+    fn flush(&mut self) -> Result<()> {
+        self.used().flush()
+    }
+    fn finish(&mut self) -> Result<()> {
+        self.used().finish()
+    }
+    fn abort(&mut self) {
+        self.used().abort();
+    }
+    fn use_transactions(&mut self) -> SinkGuarantee {
+        self.uses_parts = self.file.writing.delivery != Delivery::None;
+        self.used().use_transactions()
+    }
+    fn recover(&mut self, handle: Option<&str>) -> Result<()> {
+        self.used().recover(handle)
+    }
+    fn prepare(&mut self) -> Result<Option<String>> {
+        self.used().prepare()
+    }
+    fn commit(&mut self, handle: &str) -> Result<()> {
+        self.used().commit(handle)
     }
 }

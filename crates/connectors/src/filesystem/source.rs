@@ -19,6 +19,7 @@ use super::dead_letter::DeadLetters;
 use super::json::JsonOptions;
 use super::parquet::reader::RowGroupSplitter;
 use super::paths::InputFile;
+use super::position::{Mark, Progress};
 use super::record;
 use crate::handover::{Decoded, Handover, Next, Splitter};
 
@@ -37,6 +38,15 @@ pub enum Format {
 }
 
 impl Format {
+    /// The value of the option `format`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Format::Csv(_) => "csv",
+            Format::Json(_) => "json",
+            Format::Parquet => "parquet",
+        }
+    }
+
     /// The length of the longest prefix of a text that ends with a record's end.
     pub fn complete_length(&self, text: &[u8]) -> usize {
         match self {
@@ -153,13 +163,15 @@ pub fn keep_good(batch: &RecordBatch, bad: impl Iterator<Item = usize>) -> Resul
 /// Reads files.
 pub struct FileSource {
     reading: Arc<Reading>,
-    files: Vec<InputFile>,
+    progress: Progress,
     parallelism: usize,
     handover: Option<Handover>,
-    /// What is left of a batch that was larger than asked for.
-    rest: Option<SourceBatch>,
+    /// What is left of a batch, and where reading goes on behind it.
+    rest: Option<(SourceBatch, Option<Mark>)>,
     dead_letters: Option<DeadLetters>,
     bad_rows: u64,
+    /// It goes on from a position.
+    has_position: bool,
 }
 
 impl FileSource {
@@ -170,28 +182,80 @@ impl FileSource {
         parallelism: usize,
         dead_letters: Option<DeadLetters>,
     ) -> Self {
+        let files: Vec<Arc<InputFile>> = files.into_iter().map(Arc::new).collect();
         FileSource {
+            progress: Progress::new(reading.format.name(), &files, false),
             reading: Arc::new(reading),
-            files,
             parallelism,
             handover: None,
             rest: None,
             dead_letters,
             bad_rows: 0,
+            has_position: false,
         }
     }
 
-    fn accept(&mut self, decoded: Decoded) -> Result<SourceBatch> {
-        self.bad_rows += decoded.bad.len() as u64;
+    /// Takes a batch over, without the rows that were given before the position.
+    fn accept(&mut self, decoded: Decoded) -> Result<()> {
+        let Decoded { mut batch, bad, end } = decoded;
+        self.bad_rows = self.bad_rows.saturating_add(bad.len() as u64);
         if let Some(letters) = &mut self.dead_letters {
-            letters.write(&decoded.bad)?;
+            letters.write(&bad)?;
         }
-        Ok(decoded.batch)
+        if let Some(end) = &end {
+            let rows = batch.batch.num_rows();
+            let dropped = self.progress.arrive(end, rows as u64) as usize;
+            batch = behind(batch, dropped);
+        }
+        if batch.batch.num_rows() == 0 {
+            self.complete(end.as_ref());
+        } else {
+            self.rest = Some((batch, end));
+        }
+        Ok(())
+    }
+
+    /// Gives rows of what is left.
+    fn give(
+        &mut self,
+        (mut batch, end): (SourceBatch, Option<Mark>),
+        rows_max: usize,
+    ) -> SourceBatch {
+        let rows = batch.batch.num_rows().min(rows_max);
+        if let Some(end) = &end {
+            self.progress.give(end, rows as u64);
+        }
+        if rows == batch.batch.num_rows() {
+            self.complete(end.as_ref());
+        } else {
+            self.rest = Some((behind(batch.clone(), rows), end));
+            batch.batch = batch.batch.slice(0, rows);
+        }
+        batch
+    }
+
+    fn complete(&mut self, end: Option<&Mark>) {
+        let letter_bytes = self.dead_letters.as_ref().map_or(0, DeadLetters::bytes);
+        if let Some(end) = end {
+            self.progress.complete(end, self.bad_rows, letter_bytes);
+        }
     }
 
     fn finish_dead_letters(&mut self) -> Result<()> {
         self.dead_letters.as_mut().map_or(Ok(()), DeadLetters::flush)
     }
+}
+
+/// A batch without its first rows. The origin is exact where a row is a line, which is nearly
+/// everywhere.
+fn behind(mut batch: SourceBatch, rows: usize) -> SourceBatch {
+    if rows > 0 {
+        batch.batch = batch.batch.slice(rows, batch.batch.num_rows() - rows);
+        if let Some(origin) = &mut batch.origin {
+            origin.first_row += rows as u64;
+        }
+    }
+    batch
 }
 
 impl Source for FileSource {
@@ -201,12 +265,15 @@ impl Source for FileSource {
 
     fn start(&mut self, waker: Waker) -> Result<()> {
         if let Some(letters) = &mut self.dead_letters {
-            letters.open()?;
+            match self.has_position {
+                true => letters.reopen(self.progress.letter_bytes())?,
+                false => letters.open()?,
+            }
         }
-        let (reading, files) = (self.reading.clone(), std::mem::take(&mut self.files));
+        let (reading, work) = (self.reading.clone(), self.progress.work());
         let splitter: Box<dyn Splitter> = match reading.format {
-            Format::Parquet => Box::new(RowGroupSplitter::new(reading, files)),
-            Format::Csv(_) | Format::Json(_) => Box::new(BlockSplitter::new(reading, files)),
+            Format::Parquet => Box::new(RowGroupSplitter::new(reading, work)),
+            Format::Csv(_) | Format::Json(_) => Box::new(BlockSplitter::new(reading, work)),
         };
         let (name, parallelism) = (&self.reading.table, self.parallelism);
         self.handover = Some(Handover::start(name, splitter, parallelism, QUEUE_LENGTH, &waker)?);
@@ -214,35 +281,22 @@ impl Source for FileSource {
     }
 
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
-        let rows_max = rows_max.max(1);
-        let mut batch = match self.rest.take() {
-            Some(rest) => rest,
-            None => {
-                let Some(handover) = &mut self.handover else {
-                    return Err(Error::internal("a source was polled before it was started"));
-                };
-                match handover.next()? {
-                    Next::Batch(decoded) => self.accept(decoded)?,
-                    Next::Pending => return Ok(SourcePoll::Pending),
-                    Next::End => {
-                        self.finish_dead_letters()?;
-                        return Ok(SourcePoll::End);
-                    }
+        loop {
+            if let Some(rest) = self.rest.take() {
+                return Ok(SourcePoll::Batch(self.give(rest, rows_max.max(1))));
+            }
+            let Some(handover) = &mut self.handover else {
+                return Err(Error::internal("a source was polled before it was started"));
+            };
+            match handover.next()? {
+                Next::Batch(decoded) => self.accept(decoded)?,
+                Next::Pending => return Ok(SourcePoll::Pending),
+                Next::End => {
+                    self.finish_dead_letters()?;
+                    return Ok(SourcePoll::End);
                 }
             }
-        };
-        let rows = batch.batch.num_rows();
-        if rows > rows_max {
-            let rest = batch.batch.slice(rows_max, rows - rows_max);
-            // Exact where a row is a line, which is nearly everywhere.
-            let origin = batch.origin.clone().map(|mut origin| {
-                origin.first_row += rows_max as u64;
-                origin
-            });
-            self.rest = Some(SourceBatch { batch: rest, origin });
-            batch.batch = batch.batch.slice(0, rows_max);
         }
-        Ok(SourcePoll::Batch(batch))
     }
 
     fn is_bounded(&self) -> bool {
@@ -259,5 +313,16 @@ impl Source for FileSource {
 
     fn bad_rows(&self) -> u64 {
         self.bad_rows
+    }
+
+    fn position(&self) -> Option<String> {
+        self.progress.to_json()
+    }
+
+    fn seek(&mut self, position: &str) -> Result<()> {
+        self.progress.seek(position)?;
+        self.bad_rows = self.progress.bad_rows();
+        self.has_position = true;
+        Ok(())
     }
 }

@@ -1,9 +1,12 @@
 //! Tests over whole sources and sinks: what Flink answered to the same files, and that neither
 //! threads, block sizes nor compression change a row.
 
+mod faulty;
 mod golden;
+mod positions;
 mod round_trip;
 mod sources;
+mod transactions;
 
 use std::fs;
 use std::path::Path;

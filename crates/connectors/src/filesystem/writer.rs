@@ -1,9 +1,8 @@
-//! One file that is being written: rows go to `NAME.partial` until the file is published.
+//! One file that is being written.
 //!
-//! What a failed or stopped job leaves behind therefore never looks finished. Standard output has no
-//! name and nothing to publish.
+//! Rows go to `NAME.partial`, or to a hidden file (`parts.rs`), until the file is published: what a failed or
+//! stopped job leaves behind never looks finished. Standard output has no name and nothing to publish.
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +16,11 @@ use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 use super::compression::{Compression, Compressor};
 use super::csv::CsvOptions;
 use super::csv::writer::CsvStyle;
+use super::files::Files;
 use super::json::writer::JsonStyle;
 use super::options::Changelog;
 use super::parquet::writer::ParquetWriter;
-use super::paths::{PARTIAL, Target, create_parent};
+use super::paths::PARTIAL;
 use super::record::OP;
 use super::source::Format;
 use crate::output::write_error;
@@ -29,6 +29,7 @@ use crate::output::write_error;
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// What the files of a table hold.
+#[derive(Clone)]
 pub struct Content {
     /// The table's name, for messages.
     pub table: String,
@@ -87,6 +88,8 @@ fn check_inserts(table: &str, kinds: Option<&[RowKind]>) -> Result<()> {
 pub struct FileWriter {
     path: Option<PathBuf>,
     open: Open,
+    /// Bytes of text that the file has, before compression and without those in the buffer.
+    bytes: u64,
 }
 
 enum Open {
@@ -115,21 +118,56 @@ impl TextOut {
 }
 
 impl FileWriter {
-    /// Begins a file.
-    pub fn create(target: &Target, content: &Content) -> Result<Self> {
-        let path = match target {
-            Target::File(path) => Some(path.clone()),
-            Target::Stdout => None,
+    /// Writes to standard output.
+    pub fn stdout(content: &Content) -> Result<Self> {
+        let open = Open::Text { out: TextOut::Stdout(io::stdout()), buffer: String::new() };
+        FileWriter { path: None, open, bytes: 0 }.begun(content)
+    }
+
+    /// Begins a file of this path, in a folder that is there.
+    pub fn create(files: &dyn Files, path: PathBuf, content: &Content) -> Result<Self> {
+        let file = files.create(&path).map_err(|e| {
+            Error::io(format!("cannot create the file: {e}")).in_file(path.display().to_string())
+        })?;
+        let open = match content.format {
+            Format::Parquet => Open::Parquet(Box::new(ParquetWriter::new(file, content.arrow())?)),
+            _ => {
+                let out = Compressor::new(file, Compression::of_written(&path));
+                let out = TextOut::File(out.map_err(|e| failed(Some(&path), &e))?);
+                Open::Text { out, buffer: String::new() }
+            }
         };
-        let mut open = open(path.as_deref(), content)?;
-        if let (Open::Text { buffer, .. }, Format::Csv(options)) = (&mut open, &content.format)
+        FileWriter { path: Some(path), open, bytes: 0 }.begun(content)
+    }
+
+    /// Goes on with a text that is not compressed, behind its first bytes.
+    pub fn reopen(files: &dyn Files, path: PathBuf, bytes: u64, content: &Content) -> Result<Self> {
+        let failed = |e: io::Error| failed(Some(&path), &e);
+        let file = files.reopen(&path, bytes).map_err(failed)?;
+        let out = TextOut::File(Compressor::new(file, Compression::None).map_err(failed)?);
+        let open = Open::Text { out, buffer: String::new() };
+        let writer = FileWriter { path: Some(path.clone()), open, bytes };
+        if bytes == 0 { writer.begun(content) } else { Ok(writer) }
+    }
+
+    /// With the line that names the columns, where there is one.
+    fn begun(mut self, content: &Content) -> Result<Self> {
+        if let (Open::Text { buffer, .. }, Format::Csv(options)) = (&mut self.open, &content.format)
             && options.header
         {
             let names = content.schema.columns.iter().map(|column| column.name.as_str());
             let names = content.changelog.map(|_| OP).into_iter().chain(names);
             csv_style(options).header(buffer, names)?;
         }
-        Ok(FileWriter { path, open })
+        Ok(self)
+    }
+
+    /// About how many bytes the file has, before compression of texts.
+    pub fn bytes(&self) -> u64 {
+        match &self.open {
+            Open::Text { buffer, .. } => self.bytes + buffer.len() as u64,
+            Open::Parquet(writer) => writer.bytes(),
+        }
     }
 
     /// Adds rows, with what each does where that is told.
@@ -167,6 +205,7 @@ impl FileWriter {
             return Ok(());
         }
         let written = out.write_all(buffer.as_bytes());
+        self.bytes += buffer.len() as u64;
         buffer.clear();
         written.map_err(|e| failed(self.path.as_deref(), &e))
     }
@@ -178,62 +217,49 @@ impl FileWriter {
         out.flush().map_err(|e| failed(self.path.as_deref(), &e))
     }
 
+    /// Makes a text that is not compressed durable as it is. Returns how many bytes it has.
+    pub fn sync(&mut self) -> Result<u64> {
+        self.flush()?;
+        let Open::Text { out: TextOut::File(Compressor::None(file)), .. } = &mut self.open else {
+            return Err(Error::internal("only a plain text is durable before its end"));
+        };
+        file.get_mut().sync().map_err(|e| failed(self.path.as_deref(), &e))?;
+        Ok(self.bytes)
+    }
+
     /// Ends the file. All of it has reached the disk then, but it still has to be published.
     pub fn close(mut self) -> Result<()> {
         self.flush()?;
         let path = self.path.as_deref();
-        let file = match self.open {
+        let mut file = match self.open {
             Open::Parquet(writer) => writer.finish()?,
             Open::Text { out: TextOut::File(file), .. } => {
                 file.finish().map_err(|e| failed(path, &e))?
             }
             Open::Text { out: TextOut::Stdout(_), .. } => return Ok(()),
         };
-        file.sync_all().map_err(|e| failed(path, &e))
+        file.sync().map_err(|e| failed(path, &e))
     }
 }
 
 /// Gives files of one folder that were closed their names.
-pub fn publish(paths: &[PathBuf]) -> Result<()> {
+pub fn publish(files: &dyn Files, paths: &[PathBuf]) -> Result<()> {
     for path in paths {
-        fs::rename(partial(path), path).map_err(|e| failed(Some(path), &e))?;
+        files.rename(&partial(path), path).map_err(|e| failed(Some(path), &e))?;
     }
     // The renames themselves are durable when the folder is.
     let Some(folder) = paths.first().and_then(|path| path.parent()) else { return Ok(()) };
-    File::open(folder).and_then(|open| open.sync_all()).map_err(|e| failed(Some(folder), &e))
+    files.sync_folder(folder).map_err(|e| failed(Some(folder), &e))
 }
 
-fn failed(path: Option<&Path>, error: &io::Error) -> Error {
+/// The error of a write that failed.
+pub fn failed(path: Option<&Path>, error: &io::Error) -> Error {
     let place = path.map_or("standard output".into(), |path| path.to_string_lossy());
     write_error(error).in_file(place)
 }
 
-fn open(path: Option<&Path>, content: &Content) -> Result<Open> {
-    let Some(path) = path else {
-        return Ok(Open::Text { out: TextOut::Stdout(io::stdout()), buffer: String::new() });
-    };
-    create_parent(path)?;
-    let file = create_new(&partial(path))?;
-    if matches!(content.format, Format::Parquet) {
-        return Ok(Open::Parquet(Box::new(ParquetWriter::new(file, content.arrow())?)));
-    }
-    let out = Compressor::new(file, Compression::of(path)).map_err(|e| failed(Some(path), &e))?;
-    Ok(Open::Text { out: TextOut::File(out), buffer: String::new() })
-}
-
-/// Creates a file, replacing one of that name. A symbolic link is replaced, never followed.
-pub fn create_new(path: &Path) -> Result<File> {
-    let failed = |e: io::Error| {
-        Error::io(format!("cannot create the file: {e}")).in_file(path.display().to_string())
-    };
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)
-}
-
-fn partial(path: &Path) -> PathBuf {
+/// The name of a file that is not complete.
+pub fn partial(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(PARTIAL);
     PathBuf::from(name)

@@ -5,12 +5,15 @@ use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
 use thalweg_core::connector::Waker;
-use thalweg_core::{Result, RowKind, Sink, Source, SourceBatch, SourcePoll, TableSchema};
+use thalweg_core::counter::{row_position, rows_before};
+use thalweg_core::{Error, Result, RowKind, Sink, Source, SourceBatch, SourcePoll, TableSchema};
 
 /// Serves batches that are in memory, in order, in pieces of the size that the engine asks for.
 pub struct MemorySource {
     batches: VecDeque<RecordBatch>,
     offset: usize,
+    /// Rows given so far.
+    given: u64,
 }
 
 impl MemorySource {
@@ -23,7 +26,21 @@ impl MemorySource {
 
     /// A source of batches that another source has made.
     pub(crate) fn replay(batches: Vec<RecordBatch>) -> Self {
-        MemorySource { batches: batches.into(), offset: 0 }
+        MemorySource { batches: batches.into(), offset: 0, given: 0 }
+    }
+
+    /// The next rows of a batch, at most so many.
+    fn take(&mut self, rows_max: usize) -> Option<RecordBatch> {
+        let front = self.batches.front()?;
+        let rows = rows_max.max(1).min(front.num_rows() - self.offset);
+        let batch = front.slice(self.offset, rows);
+        self.offset += rows;
+        self.given += rows as u64;
+        if self.offset >= front.num_rows() {
+            self.batches.pop_front();
+            self.offset = 0;
+        }
+        Some(batch)
     }
 }
 
@@ -35,18 +52,28 @@ impl Source for MemorySource {
         Ok(())
     }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
-        let Some(front) = self.batches.front() else { return Ok(SourcePoll::End) };
-        let rows = rows_max.max(1).min(front.num_rows() - self.offset);
-        let batch = front.slice(self.offset, rows);
-        self.offset += rows;
-        if self.offset >= front.num_rows() {
-            self.batches.pop_front();
-            self.offset = 0;
-        }
+        let Some(batch) = self.take(rows_max) else { return Ok(SourcePoll::End) };
         Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
     }
     fn is_bounded(&self) -> bool {
         true
+    }
+    fn position(&self) -> Option<String> {
+        Some(row_position(self.given))
+    }
+    fn seek(&mut self, position: &str) -> Result<()> {
+        let rows = rows_before(position)?;
+        while self.given < rows {
+            let missing = usize::try_from(rows - self.given).unwrap_or(usize::MAX);
+            if self.take(missing).is_none() {
+                return Err(Error::user(format!(
+                    "the input has {} rows, {rows} were read",
+                    self.given
+                ))
+                .hint("give the same rows again, or begin anew, without the snapshot"));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -160,4 +160,13 @@ impl Source for CheckedSource {
     fn bad_rows(&self) -> u64 {
         self.inner.bad_rows()
     }
+    fn position(&self) -> Option<String> {
+        self.inner.position()
+    }
+    fn seek(&mut self, position: &str) -> Result<()> {
+        self.inner.seek(position)
+    }
+    fn committed(&mut self, position: &str) -> Result<()> {
+        self.inner.committed(position)
+    }
 }

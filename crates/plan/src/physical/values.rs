@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::Schema;
 use thalweg_core::connector::Waker;
+use thalweg_core::counter::{row_position, rows_before};
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{
     Result, Source, SourceBatch, SourcePoll, TableSchema, Watermark, WatermarkBefore,
@@ -64,7 +65,7 @@ impl Source for ValuesSource {
         Ok(())
     }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
-        let end = self.rows.len().min(self.next + rows_max.max(1));
+        let end = self.rows.len().min(self.next.saturating_add(rows_max.max(1)));
         if self.next >= end {
             return Ok(SourcePoll::End);
         }
@@ -74,5 +75,12 @@ impl Source for ValuesSource {
     }
     fn is_bounded(&self) -> bool {
         true
+    }
+    fn position(&self) -> Option<String> {
+        Some(row_position(self.next as u64))
+    }
+    fn seek(&mut self, position: &str) -> Result<()> {
+        self.next = usize::try_from(rows_before(position)?).unwrap_or(usize::MAX);
+        Ok(())
     }
 }

@@ -18,8 +18,9 @@ use thalweg_core::{Error, Result};
 use super::types::{convert, describe, is_readable, with_views};
 use crate::filesystem::csv::values::BadFields;
 use crate::filesystem::paths::InputFile;
+use crate::filesystem::position::{Excerpt, Mark, Place, RowPlace, Work};
 use crate::filesystem::source::Reading;
-use crate::handover::{Decoded, Emit, Splitter, Task};
+use crate::handover::{Cut, Decoded, Emit, Splitter, Task};
 use crate::options::near_miss;
 
 /// The first batches are small, so that first results appear at once.
@@ -28,7 +29,10 @@ const BATCH_ROWS: usize = 32 << 10;
 
 /// A file whose footer was read and whose columns were checked.
 struct Opened {
+    number: usize,
     file: Arc<InputFile>,
+    /// The last bytes of the file.
+    end: Excerpt,
     metadata: ArrowReaderMetadata,
     projection: ProjectionMask,
     /// For each wanted column, its place among the projected ones.
@@ -38,44 +42,63 @@ struct Opened {
 /// Cuts files into row groups.
 pub struct RowGroupSplitter {
     reading: Arc<Reading>,
-    files: VecDeque<InputFile>,
-    open: Option<(Arc<Opened>, usize, u64)>,
+    files: VecDeque<Work>,
+    open: Option<Remaining>,
     is_first: bool,
+}
+
+/// What is left of a file.
+struct Remaining {
+    opened: Arc<Opened>,
+    group: usize,
+    /// The number in the file of the group's first row, from 1.
+    first_row: u64,
+    /// Rows of the group that were read before.
+    passed: u64,
 }
 
 impl RowGroupSplitter {
     /// Reads these files one after the other.
-    pub fn new(reading: Arc<Reading>, files: Vec<InputFile>) -> Self {
+    pub fn new(reading: Arc<Reading>, files: Vec<Work>) -> Self {
         RowGroupSplitter { reading, files: files.into(), open: None, is_first: true }
     }
 }
 
 impl Splitter for RowGroupSplitter {
-    fn next_task(&mut self) -> Result<Option<Box<dyn Task>>> {
+    fn next_task(&mut self) -> Result<Cut> {
         loop {
-            let Some((opened, group, first_row)) = self.open.take() else {
-                let Some(file) = self.files.pop_front() else { return Ok(None) };
-                let opened = open(&self.reading, file)?;
-                self.open = Some((Arc::new(opened), 0, 1));
+            let Some(remaining) = self.open.take() else {
+                let Some(work) = self.files.pop_front() else { return Ok(Cut::End) };
+                self.open = Some(open(&self.reading, &work)?);
                 continue;
             };
+            let Remaining { opened, group, first_row, passed } = remaining;
             let groups = opened.metadata.metadata().row_groups();
             let Some(rows) = groups.get(group).map(|group| group.num_rows() as u64) else {
                 continue;
             };
-            self.open = Some((opened.clone(), group + 1, first_row + rows));
+            self.open = Some(Remaining {
+                opened: opened.clone(),
+                group: group + 1,
+                first_row: first_row + rows,
+                passed: 0,
+            });
             let is_first = std::mem::take(&mut self.is_first);
             let batch_rows = if is_first { FIRST_BATCH_ROWS } else { BATCH_ROWS };
             let reading = self.reading.clone();
-            return Ok(Some(Box::new(RowGroup { reading, opened, group, first_row, batch_rows })));
+            let task = RowGroup { reading, opened, group, first_row, passed, batch_rows };
+            return Ok(Cut::Task(Box::new(task)));
         }
     }
 }
 
-fn open(reading: &Reading, file: InputFile) -> Result<Opened> {
+fn open(reading: &Reading, work: &Work) -> Result<Remaining> {
+    let file = &work.file;
     let label = file.label.to_string();
     let check = |path: &Path| -> Result<Opened, ParquetOrOurs> {
-        let handle = File::open(path).map_err(|e| Error::io(format!("cannot read: {e}")))?;
+        let mut handle = File::open(path).map_err(|e| Error::io(format!("cannot read: {e}")))?;
+        let end =
+            Excerpt::of_end(&mut handle).map_err(|e| Error::io(format!("cannot read: {e}")))?;
         // The embedded Arrow schema is passed over: what counts is what Parquet itself says.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = ArrowReaderMetadata::load(&handle, options.clone())?;
@@ -83,13 +106,18 @@ fn open(reading: &Reading, file: InputFile) -> Result<Opened> {
         let options = options.with_schema(schema);
         let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)?;
         let (projection, places) = project(reading, &metadata)?;
-        Ok(Opened { file: Arc::new(file.clone()), metadata, projection, places })
+        Ok(Opened { number: work.number, file: file.clone(), end, metadata, projection, places })
     };
     let path = file.path.as_deref().ok_or_else(|| Error::internal("Parquet from a pipe"))?;
-    check(path).map_err(|error| match error {
+    let opened = check(path).map_err(|error| match error {
         ParquetOrOurs::Ours(error) => error.in_file(label),
         ParquetOrOurs::Parquet(error) => damaged(&error, &label),
-    })
+    })?;
+    let at = work.from_row(opened.end)?;
+    let groups = opened.metadata.metadata().row_groups();
+    let before = groups.iter().take(at.group).map(|group| group.num_rows() as u64);
+    let first_row = 1 + before.sum::<u64>();
+    Ok(Remaining { opened: Arc::new(opened), group: at.group, first_row, passed: at.row })
 }
 
 enum ParquetOrOurs {
@@ -158,6 +186,7 @@ struct RowGroup {
     opened: Arc<Opened>,
     group: usize,
     first_row: u64,
+    passed: u64,
     batch_rows: usize,
 }
 
@@ -172,20 +201,21 @@ impl Task for RowGroup {
             .with_row_groups(vec![self.group])
             .with_projection(self.opened.projection.clone())
             .with_batch_size(self.batch_rows)
+            .with_offset(usize::try_from(self.passed).unwrap_or(usize::MAX))
             .build()
             .map_err(|e| damaged(&e, label))?;
-        let mut first_row = self.first_row;
+        let mut row = self.passed;
         for batch in reader {
             let batch = batch.map_err(|e| damaged(&e, label))?;
-            let rows = batch.num_rows();
+            let (rows, first_row) = (batch.num_rows(), self.first_row + row);
             let columns = self.declared(&batch).map_err(|e| e.at_row(label, first_row))?;
             let at_row = |(e, row): (Error, u64)| e.at_row(label, first_row + row);
             self.refuse_nulls(&columns).map_err(at_row)?;
             let batch = self.delivered(columns, rows).map_err(at_row)?;
             let origin = Origin { file: self.opened.file.label.clone(), first_row };
-            first_row += rows as u64;
+            row += rows as u64;
             let batch = SourceBatch { batch, origin: Some(origin) };
-            if emit.emit(Decoded { batch, bad: Vec::new() }).is_err() {
+            if emit.emit(Decoded { batch, bad: Vec::new(), end: Some(self.mark(row)) }).is_err() {
                 return Ok(());
             }
         }
@@ -194,6 +224,13 @@ impl Task for RowGroup {
 }
 
 impl RowGroup {
+    /// The place behind so many rows of the group.
+    fn mark(&self, row: u64) -> Mark {
+        let Opened { number, ref file, end, .. } = *self.opened;
+        let place = Place::Rows(RowPlace { group: self.group, row, end });
+        Mark { number, file: file.clone(), place }
+    }
+
     /// Everything behind the source relies on NOT NULL. The error comes with its row.
     fn refuse_nulls(&self, columns: &[ArrayRef]) -> Result<(), (Error, u64)> {
         for (&position, values) in self.reading.wanted.iter().zip(columns) {

@@ -1,7 +1,5 @@
 //! Writing Parquet with Zstandard.
 
-use std::fs::File;
-
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
@@ -10,18 +8,20 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use thalweg_core::{Error, Result};
 
+use crate::filesystem::files::OutFile;
+
 /// Small enough that a file is read by several threads.
 const ROW_GROUP_ROWS: usize = 256 << 10;
 
 /// Writes batches to a file.
 pub struct ParquetWriter {
-    writer: ArrowWriter<File>,
+    writer: ArrowWriter<Box<dyn OutFile>>,
     schema: SchemaRef,
 }
 
 impl ParquetWriter {
     /// Starts a file with these columns.
-    pub fn new(file: File, schema: SchemaRef) -> Result<Self> {
+    pub fn new(file: Box<dyn OutFile>, schema: SchemaRef) -> Result<Self> {
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
@@ -37,8 +37,13 @@ impl ParquetWriter {
         self.writer.write(&batch).map_err(failed)
     }
 
+    /// About how many bytes the file has.
+    pub fn bytes(&self) -> u64 {
+        (self.writer.bytes_written() + self.writer.in_progress_size()) as u64
+    }
+
     /// Writes the footer and returns the file.
-    pub fn finish(self) -> Result<File> {
+    pub fn finish(self) -> Result<Box<dyn OutFile>> {
         self.writer.into_inner().map_err(failed)
     }
 }

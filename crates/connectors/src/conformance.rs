@@ -1,0 +1,175 @@
+//! What every connector must keep, as checks that any connector can be put through: the built-in ones, and
+//! those of programs.
+//!
+//! | check | for | what is checked |
+//! |---|---|---|
+//! | [`check_replayable`] | sources with offsets | the same rows however they are asked for, and from every position on those behind it |
+//! | [`check_acknowledging`] | sources that keep records until they are acknowledged | each record counts once, whenever the job fails |
+//! | [`check_transactional`] | sinks with transactions | readers see each committed row once, and none that is not committed |
+//!
+//! Each panics with what went wrong and the seed it went wrong with; the same seed does the same again.
+//! What is not checked: what a power failure leaves behind (see the sink over files for that).
+
+mod queue;
+mod sinks;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use arrow_select::concat::concat_batches;
+use thalweg_core::connector::{Source, SourcePoll};
+use thalweg_core::shim::SplitMix64;
+use thalweg_core::{Error, Result};
+
+pub use self::queue::{MemoryQueue, QueueSource, check_acknowledging};
+pub use self::sinks::{Visibility, check_transactional};
+
+/// A wake-up that takes longer than this does not come.
+const WAKE_UP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A source that was started, and the wake-ups it has asked for.
+pub(crate) struct Started {
+    source: Box<dyn Source>,
+    woken: Receiver<()>,
+}
+
+impl Started {
+    /// Goes on from a position, if there is one.
+    pub(crate) fn new(mut source: Box<dyn Source>, position: Option<&str>) -> Result<Started> {
+        if let Some(position) = position {
+            source.seek(position)?;
+        }
+        let (wake, woken) = sync_channel(1);
+        source.start(Arc::new(move || {
+            // A wake-up that was not taken yet is enough.
+            let _ = wake.try_send(());
+        }))?;
+        Ok(Started { source, woken })
+    }
+
+    /// The next rows; `None` at the end.
+    pub(crate) fn next(&mut self, rows_max: usize) -> Result<Option<RecordBatch>> {
+        loop {
+            match self.source.poll(rows_max)? {
+                SourcePoll::Batch(batch) => {
+                    let rows = batch.batch.num_rows();
+                    assert!(rows <= rows_max, "{rows} rows where {rows_max} were asked for");
+                    return Ok(Some(batch.batch));
+                }
+                SourcePoll::Pending => {
+                    let woken = self.woken.recv_timeout(WAKE_UP_TIMEOUT);
+                    woken.map_err(|_| Error::internal("the source said Pending and never woke"))?;
+                }
+                SourcePoll::Heartbeat(_) => {}
+                SourcePoll::End => return Ok(None),
+            }
+        }
+    }
+
+    /// The source.
+    pub(crate) fn source(&mut self) -> &mut dyn Source {
+        self.source.as_mut()
+    }
+}
+
+/// All rows of a source.
+fn read_all(source: Box<dyn Source>, rows_max: usize) -> Result<Vec<RecordBatch>> {
+    let mut started = Started::new(source, None)?;
+    let mut batches = Vec::new();
+    while let Some(batch) = started.next(rows_max)? {
+        batches.push(batch);
+    }
+    Ok(batches)
+}
+
+/// Rows as one batch; `None` if there is no batch at all.
+pub(crate) fn joined(batches: &[RecordBatch]) -> Option<RecordBatch> {
+    let first = batches.first()?;
+    Some(concat_batches(&first.schema(), batches).expect("batches of one source are alike"))
+}
+
+/// Checks a source with positions, which `make` opens anew over the same bounded input. Takes `rounds` ways
+/// through the input, each with its own seed.
+///
+/// # Errors
+/// Those of the source.
+///
+/// # Panics
+/// If the source does not keep the contract.
+pub fn check_replayable(make: &dyn Fn() -> Result<Box<dyn Source>>, rounds: u64) -> Result<()> {
+    let whole = read_all(make()?, 1_000)?;
+    let expected = joined(&whole).filter(|rows| rows.num_rows() > 0);
+    let Some(expected) = expected else { panic!("an input without rows checks nothing") };
+    for rows_max in [1, 7, usize::MAX] {
+        let rows = joined(&read_all(make()?, rows_max)?);
+        assert_eq!(rows.as_ref(), Some(&expected), "asked for {rows_max} rows at a time");
+    }
+    let mut positions = Vec::new();
+    for seed in 0..rounds {
+        let rows = joined(&interrupted(make, &mut SplitMix64::new(seed), &mut positions)?);
+        assert_eq!(rows.as_ref(), Some(&expected), "seed {seed}");
+    }
+    for (seed, position) in positions.iter().enumerate().take(8) {
+        check_damaged(make, position, &mut SplitMix64::new(seed as u64))?;
+    }
+    Ok(())
+}
+
+/// Reads to the end, and gives up the source for a new one now and then.
+fn interrupted(
+    make: &dyn Fn() -> Result<Box<dyn Source>>,
+    random: &mut SplitMix64,
+    positions: &mut Vec<String>,
+) -> Result<Vec<RecordBatch>> {
+    let rows_max = 1 << random.below(12);
+    let pause = 1 + random.below(12);
+    let mut started = Started::new(make()?, None)?;
+    let mut batches = Vec::new();
+    let mut has_ended = false;
+    loop {
+        if has_ended || random.below(pause) == 0 {
+            let position = started.source().position();
+            let position = position.expect("a replayable source has a position");
+            let again = reopened(make, &position);
+            started.source().stop();
+            started = Started::new(make()?, Some(&again?))?;
+            positions.push(position);
+        }
+        match started.next(1 + random.below(rows_max) as usize)? {
+            Some(batch) => {
+                assert!(!has_ended || batch.num_rows() == 0, "rows behind the end");
+                batches.push(batch);
+            }
+            None if has_ended => return Ok(batches),
+            None => has_ended = true,
+        }
+    }
+}
+
+/// The position of a source that has a position and has not read on.
+fn reopened(make: &dyn Fn() -> Result<Box<dyn Source>>, position: &str) -> Result<String> {
+    let mut source = make()?;
+    source.seek(position)?;
+    Ok(source.position().expect("a source that found its position has one"))
+}
+
+/// What is no position must be an error, not a panic and not other rows.
+fn check_damaged(
+    make: &dyn Fn() -> Result<Box<dyn Source>>,
+    position: &str,
+    random: &mut SplitMix64,
+) -> Result<()> {
+    for damaged in ["", "{}", "[]", "null", "{\"row\":\"a\"}", "\u{0}"] {
+        assert!(make()?.seek(damaged).is_err(), "{damaged:?} was taken for a position");
+    }
+    let cut = 1 + random.below(position.len() as u64 - 1) as usize;
+    let cut = (0..=cut).rev().find(|&at| position.is_char_boundary(at)).unwrap_or(0);
+    assert!(
+        make()?.seek(&position[..cut]).is_err(),
+        "{:?} was taken for a position",
+        &position[..cut]
+    );
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! The system calls of writing, behind a trait, so that tests can fail each of them and see what a crash or
+//! a power failure leaves.
+//!
+//! What counts as durable: the contents of a file after [`OutFile::sync`], the names in a folder (new files,
+//! renames, removals) after [`Files::sync_folder`]. A rename is atomic.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// A file that is being written.
+pub trait OutFile: Write + Send {
+    /// Makes everything that was written durable.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// What a sink asks of a file system.
+pub trait Files: Send + Sync {
+    /// Creates a file, replacing one of that name. A symbolic link is replaced, never followed.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn OutFile>>;
+    /// Opens a file to go on behind its first bytes; what lies behind them is cut off.
+    fn reopen(&self, path: &Path, bytes: u64) -> io::Result<Box<dyn OutFile>>;
+    /// The length of a file in bytes; `None` if there is none.
+    fn length(&self, path: &Path) -> io::Result<Option<u64>>;
+    /// What a file holds.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Gives a file another name, replacing one that has it.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Creates a folder and those it lies in.
+    fn create_folder(&self, path: &Path) -> io::Result<()>;
+    /// The path of a folder with symbolic links followed.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
+    /// The names in a folder, each with whether it is a folder (not a link to one), sorted.
+    fn list(&self, folder: &Path) -> io::Result<Vec<(String, bool)>>;
+    /// Makes the names in a folder durable.
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+}
+
+/// The operating system's.
+pub struct OsFiles;
+
+impl OutFile for File {
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_all()
+    }
+}
+
+impl Files for OsFiles {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn OutFile>> {
+        Ok(Box::new(create_new(path)?))
+    }
+    fn reopen(&self, path: &Path, bytes: u64) -> io::Result<Box<dyn OutFile>> {
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        file.set_len(bytes)?;
+        file.seek(SeekFrom::End(0))?;
+        Ok(Box::new(file))
+    }
+    fn length(&self, path: &Path) -> io::Result<Option<u64>> {
+        match fs::symlink_metadata(path) {
+            Ok(metadata) => Ok(metadata.is_file().then_some(metadata.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        path.canonicalize()
+    }
+    fn list(&self, folder: &Path) -> io::Result<Vec<(String, bool)>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            names.push((name, entry.file_type()?.is_dir()));
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
+}
+
+/// Makes it durable that a folder is there: also one that an earlier run has made and not synced, so every
+/// folder above it is synced. Those that may not be read were not made by us.
+pub fn sync_above(files: &dyn Files, folder: &Path) -> io::Result<()> {
+    for above in folder.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+        match files.sync_folder(above) {
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Creates a file, replacing one of that name. A symbolic link is replaced, never followed.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).open(path)
+}

@@ -1,0 +1,337 @@
+//! The sink over a folder: one that is written in transactions, or a partitioned one.
+//!
+//! # Without transactions
+//! Parts are `part-0`, `part-1`, …, each `.partial` until everything was written. The parts of an earlier run
+//! then give way, in the partitions that this one has written; if the table is appended to, numbers go on
+//! behind theirs instead.
+//!
+//! # With transactions
+//! Parts have names of their own and become visible when they are committed (`parts.rs`). Each ends with its
+//! transaction at the latest, or when it is large or old enough. With the guarantee at-least-once they
+//! become visible already when the transaction is prepared.
+//!
+//! # Invariants
+//! - At most [`OPEN_FILES_MAX`] files are open: the one that was written longest ago is closed.
+//! - What is not committed has no name that a reader looks at.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_select::take::take_record_batch;
+use thalweg_core::connector::Sink;
+use thalweg_core::shim::{Clock, SystemClock};
+use thalweg_core::snapshot::SinkGuarantee;
+use thalweg_core::{Error, Result, RowKind};
+
+use super::files::Files;
+use super::partitions::FolderNames;
+use super::parts::{Part, Parts};
+use super::sink::Claim;
+use super::writer::{Content, FileWriter, failed, partial, publish};
+use super::writing::{Delivery, Writing};
+
+/// How many files are open at a time. Each has buffers of its own.
+pub const OPEN_FILES_MAX: usize = 32;
+
+/// Where the files of a table lie.
+pub struct Place {
+    /// The table's folder.
+    pub root: PathBuf,
+    /// How the names of files end.
+    pub extension: &'static str,
+}
+
+impl Place {
+    fn path(&self, folder: &str, part: usize) -> PathBuf {
+        self.root.join(folder).join(format!("part-{part}.{}", self.extension))
+    }
+}
+
+struct OpenPart {
+    writer: FileWriter,
+    last_used: u64,
+    begun_ns: u64,
+    /// With transactions: what it will be.
+    part: Option<Part>,
+}
+
+/// What was written without transactions.
+#[derive(Default)]
+struct Plain {
+    /// For each folder, the first part of this run and the one behind the last.
+    begun: HashMap<Box<str>, (usize, usize)>,
+}
+
+/// What was written in transactions.
+struct Transactions {
+    parts: Parts,
+    delivery: Delivery,
+    /// Parts that are closed and in no transaction yet.
+    closed: Vec<Part>,
+}
+
+enum Mode {
+    Plain(Plain),
+    Transactions(Transactions),
+}
+
+/// Writes each row into the folder of its partition.
+pub struct FolderSink {
+    files: Arc<dyn Files>,
+    content: Content,
+    names: FolderNames,
+    place: Place,
+    writing: Writing,
+    mode: Mode,
+    open: HashMap<Box<str>, OpenPart>,
+    uses: u64,
+    claim: Option<Claim>,
+    clock: SystemClock,
+}
+
+impl FolderSink {
+    /// A sink for a table whose folders are named so.
+    pub fn new(
+        files: Arc<dyn Files>,
+        content: Content,
+        names: FolderNames,
+        place: Place,
+        writing: Writing,
+    ) -> Self {
+        FolderSink {
+            files,
+            content,
+            names,
+            place,
+            writing,
+            mode: Mode::Plain(Plain::default()),
+            open: HashMap::new(),
+            uses: 0,
+            claim: None,
+            clock: SystemClock::new(),
+        }
+    }
+
+    /// The next part of a folder that has no open file.
+    fn begin(&mut self, folder: &str) -> Result<OpenPart> {
+        while self.open.len() >= OPEN_FILES_MAX {
+            self.close_oldest()?;
+        }
+        let (path, part) = match &mut self.mode {
+            Mode::Plain(plain) => (plain.begin(folder, &self.place, self.writing.append)?, None),
+            Mode::Transactions(transactions) => {
+                let (part, path) = transactions.parts.begin(folder)?;
+                (path, Some(part))
+            }
+        };
+        let writer = FileWriter::create(self.files.as_ref(), path, &self.content)?;
+        Ok(OpenPart { writer, last_used: 0, begun_ns: self.clock.now_ns(), part })
+    }
+
+    fn close_oldest(&mut self) -> Result<()> {
+        let oldest = self.open.iter().min_by_key(|(_, open)| open.last_used);
+        let oldest = oldest.map(|(folder, _)| folder.clone());
+        let open = oldest.and_then(|folder| self.open.remove(&folder));
+        open.map_or(Ok(()), |open| self.close(open))
+    }
+
+    fn close(&mut self, open: OpenPart) -> Result<()> {
+        let closed = open.writer.close();
+        if let (Mode::Transactions(transactions), Some(part)) = (&mut self.mode, open.part) {
+            // Also where closing failed: it is to be removed.
+            transactions.closed.push(part);
+        }
+        closed
+    }
+
+    fn close_all(&mut self) -> Result<()> {
+        let mut open: Vec<OpenPart> = self.open.drain().map(|(_, open)| open).collect();
+        // In the order of their names, so that each run does the same.
+        open.sort_by(|a, b| a.part.cmp(&b.part));
+        open.into_iter().try_for_each(|open| self.close(open))
+    }
+
+    /// True if a part is as large or as old as it may get.
+    fn is_full(&self, open: &OpenPart) -> bool {
+        let age_ns = self.clock.now_ns().saturating_sub(open.begun_ns);
+        open.writer.bytes() >= self.writing.part_bytes_max
+            || age_ns >= self.writing.rollover_ms.saturating_mul(1_000_000)
+    }
+
+    /// Removes the parts that an earlier run has left behind those of this one.
+    fn remove_older(&self, folder: &str, mut part: usize) -> Result<()> {
+        loop {
+            let path = self.place.path(folder, part);
+            let told = |e: std::io::Error| failed(Some(&path), &e);
+            if self.files.length(&path).map_err(told)?.is_none() {
+                return Ok(());
+            }
+            self.files.remove(&path).map_err(told)?;
+            part += 1;
+        }
+    }
+
+    fn finish_plain(&self, plain: &Plain) -> Result<()> {
+        for (folder, &(first, end)) in &plain.begun {
+            let paths: Vec<PathBuf> =
+                (first..end).map(|part| self.place.path(folder, part)).collect();
+            publish(self.files.as_ref(), &paths)?;
+            if !self.writing.append {
+                self.remove_older(folder, end)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Plain {
+    /// The path that the next part of a folder is written to.
+    fn begin(&mut self, folder: &str, place: &Place, append: bool) -> Result<PathBuf> {
+        let first = || {
+            let is_taken = |part: &usize| append && place.path(folder, *part).exists();
+            (0..).find(|part| !is_taken(part)).unwrap_or_default()
+        };
+        let (first, part) = self.begun.get(folder).copied().unwrap_or_else(|| (first(), first()));
+        let path = place.path(folder, part);
+        create_folder(&path, &place.root)?;
+        self.begun.insert(folder.into(), (first, part + 1));
+        Ok(partial(&path))
+    }
+}
+
+/// Creates the folder of a file; a link inside the table's folder must not lead out of it.
+fn create_folder(path: &Path, root: &Path) -> Result<()> {
+    super::paths::create_parent(path)?;
+    let folder = path.parent().unwrap_or(path).canonicalize()?;
+    if folder.starts_with(root.canonicalize()?) {
+        return Ok(());
+    }
+    let place = path.display().to_string();
+    Err(Error::io("a link leads out of the table's folder").in_file(place).hint("remove it"))
+}
+
+impl Sink for FolderSink {
+    fn name(&self) -> String {
+        self.content.table.clone()
+    }
+
+    fn open(&mut self) -> Result<()> {
+        self.claim = Some(Claim::take(&self.content.table, &self.place.root)?);
+        self.files.create_folder(&self.place.root).map_err(|e| failed(Some(&self.place.root), &e))
+    }
+
+    fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
+        let (batch, kinds) = self.content.rows(batch, kinds)?;
+        let folders = self.names.split(&batch);
+        let batch = self.names.rest(&batch)?;
+        for (folder, rows) in folders {
+            let kinds: Option<Vec<RowKind>> =
+                kinds.as_ref().map(|kinds| rows.iter().map(|&row| kinds[row as usize]).collect());
+            let rows = match rows.len() == batch.num_rows() {
+                true => batch.clone(),
+                false => take_record_batch(&batch, &UInt32Array::from(rows))?,
+            };
+            let mut open = match self.open.remove(&folder) {
+                Some(open) => open,
+                None => self.begin(&folder)?,
+            };
+            self.uses += 1;
+            open.last_used = self.uses;
+            let written = open.writer.write(&rows, kinds.as_deref(), &self.content);
+            let is_full = open.part.is_some() && self.is_full(&open);
+            self.open.insert(folder.clone(), open);
+            written?;
+            if let Some(full) = is_full.then(|| self.open.remove(&folder)).flatten() {
+                self.close(full)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.open.values_mut().try_for_each(|open| open.writer.flush())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.close_all()?;
+        match &mut self.mode {
+            Mode::Plain(_) => {}
+            Mode::Transactions(transactions) => {
+                // Empty if the last transaction was committed.
+                transactions.parts.prepare(&transactions.closed)?;
+                transactions.parts.publish(&std::mem::take(&mut transactions.closed))?;
+            }
+        }
+        if let Mode::Plain(plain) = &self.mode {
+            self.finish_plain(plain)?;
+        }
+        self.claim = None;
+        Ok(())
+    }
+
+    fn abort(&mut self) {
+        // Best effort: what was written so far may help to find the cause.
+        let _ = self.flush();
+        let open: Vec<OpenPart> = self.open.drain().map(|(_, open)| open).collect();
+        if let Mode::Transactions(transactions) = &mut self.mode {
+            transactions.closed.extend(open.into_iter().filter_map(|open| open.part));
+            transactions.abandon();
+        }
+        self.claim = None;
+    }
+
+    fn use_transactions(&mut self) -> SinkGuarantee {
+        let delivery = self.writing.delivery;
+        if delivery != Delivery::None {
+            let (root, extension) = (self.place.root.clone(), self.place.extension);
+            let parts = Parts::new(self.files.clone(), root, extension, &self.content.table);
+            let closed = Vec::new();
+            self.mode = Mode::Transactions(Transactions { parts, delivery, closed });
+        }
+        delivery.guarantee()
+    }
+
+    fn recover(&mut self, handle: Option<&str>) -> Result<()> {
+        let Mode::Transactions(transactions) = &mut self.mode else { return Ok(()) };
+        transactions.parts.recover(handle)?;
+        if handle.is_none() && !self.writing.append && transactions.parts.has_visible()? {
+            let root = transactions.parts.root().display().to_string();
+            return Err(Error::user(format!(
+                "table {}: the folder has files, and a job with snapshots replaces none",
+                self.content.table
+            ))
+            .in_file(root)
+            .hint("remove them, or add to them: 'sink.append' = 'true'"));
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self) -> Result<Option<String>> {
+        self.close_all()?;
+        let Mode::Transactions(transactions) = &mut self.mode else { return Ok(None) };
+        let handle = transactions.parts.prepare(&transactions.closed)?;
+        if transactions.delivery == Delivery::AtLeastOnce {
+            transactions.parts.publish(&transactions.closed)?;
+        }
+        transactions.closed.clear();
+        Ok(Some(handle))
+    }
+
+    fn commit(&mut self, handle: &str) -> Result<()> {
+        match &self.mode {
+            Mode::Transactions(transactions) => transactions.parts.commit(handle),
+            Mode::Plain(_) => Ok(()),
+        }
+    }
+}
+
+impl Transactions {
+    /// Removes what is in no transaction, as far as that is possible; the next run does the rest.
+    fn abandon(&mut self) {
+        for part in self.closed.drain(..) {
+            self.parts.discard(&part);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The files of a folder that is written in transactions: their names, and how they become visible.
+//!
+//! # Names
+//! `.part-000012-TABLE-RUN.csv` until it is committed, then `part-000012-TABLE-RUN.csv`. The number grows
+//! over all runs of a job, so that names sort in the order of writing; TABLE is a hash of the table's name,
+//! RUN is drawn anew for each run, so that no two runs give the same name. Readers pass over names that
+//! begin with a dot.
+//!
+//! # Protocol
+//! 1. A part is written under its hidden name, closed and synced; then its folder is synced (and, where the
+//!    folder is new, those above it).
+//! 2. The handle names the parts. From now on the snapshot decides.
+//! 3. Commit renames each part that still is hidden, then syncs the folders. Doing it again does nothing.
+//! 4. A run that goes on from a snapshot commits its handle, then removes the hidden parts of the table:
+//!    they belong to transactions that never were. So one job at a time may write a table.
+//!
+//! A crash between any two system calls leaves either a part that the handle names, hidden or visible, or a
+//! hidden part that it does not name.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+use thalweg_core::shim::{Clock, SplitMix64, SystemClock};
+use thalweg_core::{Error, Result};
+
+use super::files::{Files, sync_above};
+use super::paths::is_hidden;
+use super::writer::failed;
+
+/// A part by its folder (relative to the table's, with `/`, or empty) and its visible name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part {
+    /// The folder.
+    pub folder: String,
+    /// The name when it is visible.
+    pub name: String,
+}
+
+/// The parts of one table.
+pub struct Parts {
+    files: Arc<dyn Files>,
+    root: PathBuf,
+    extension: &'static str,
+    /// What all parts of the table have in their names.
+    table: String,
+    run: String,
+    next: u64,
+    /// Folders that are known to be durable.
+    durable: BTreeSet<String>,
+}
+
+impl Parts {
+    /// The parts of a table in this folder, with a name for this run.
+    pub fn new(
+        files: Arc<dyn Files>,
+        root: PathBuf,
+        extension: &'static str,
+        table: &str,
+    ) -> Parts {
+        let hash =
+            table.bytes().fold(0, |hash, byte| SplitMix64::new(hash ^ u64::from(byte)).next_u64());
+        let table = format!("{:08x}", hash >> 32);
+        let durable = BTreeSet::new();
+        Parts { files, root, extension, table, run: run_name(), next: 0, durable }
+    }
+
+    /// The table's folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A new part, and the path that it is written to; its folder is there then.
+    ///
+    /// # Errors
+    /// If the folder cannot be made, or a link in it leads out of the table's.
+    pub fn begin(&mut self, folder: &str) -> Result<(Part, PathBuf)> {
+        let path = self.folder(folder);
+        if !self.durable.contains(folder) {
+            self.make_folder(&path)?;
+        }
+        let (number, table, run) = (self.next, &self.table, &self.run);
+        let name = format!("part-{number:06}-{table}-{run}.{}", self.extension);
+        self.next += 1;
+        let part = Part { folder: folder.to_owned(), name };
+        let path = path.join(hidden(&part.name));
+        Ok((part, path))
+    }
+
+    /// Makes a folder inside the table's; a link in it must not lead out of it.
+    fn make_folder(&self, path: &Path) -> Result<()> {
+        let told = |e: io::Error| failed(Some(path), &e);
+        self.files.create_folder(path).map_err(told)?;
+        let inside = self.files.canonical(&self.root).map_err(told)?;
+        if self.files.canonical(path).map_err(told)?.starts_with(inside) {
+            return Ok(());
+        }
+        Err(Error::io("a link leads out of the table's folder")
+            .in_file(path.display().to_string())
+            .hint("remove it"))
+    }
+
+    /// Makes the names of closed parts durable, and returns the handle of the transaction that holds them.
+    ///
+    /// # Errors
+    /// If a folder cannot be synced.
+    pub fn prepare(&mut self, parts: &[Part]) -> Result<String> {
+        self.sync(&parts.iter().map(|part| self.folder(&part.folder)).collect())?;
+        for part in parts {
+            if !self.durable.contains(&part.folder) {
+                self.sync_above(&part.folder)?;
+                self.durable.insert(part.folder.clone());
+            }
+        }
+        let part = |part: &Part| json!({ "folder": part.folder, "name": part.name });
+        let parts: Vec<Value> = parts.iter().map(part).collect();
+        Ok(json!({ "run": self.run, "next": self.next, "parts": parts }).to_string())
+    }
+
+    /// Makes the parts of a transaction visible. It may have been done already.
+    ///
+    /// # Errors
+    /// If a part is not there, or cannot be renamed.
+    pub fn commit(&self, handle: &str) -> Result<()> {
+        self.publish(&Handle::read(handle)?.parts)
+    }
+
+    /// Makes parts visible that are not yet.
+    ///
+    /// # Errors
+    /// As [`Parts::commit`].
+    pub fn publish(&self, parts: &[Part]) -> Result<()> {
+        let mut folders = BTreeSet::new();
+        for part in parts {
+            let folder = self.folder(&part.folder);
+            let (from, to) = (folder.join(hidden(&part.name)), folder.join(&part.name));
+            let told = |e: io::Error| failed(Some(&to), &e);
+            if self.files.length(&from).map_err(told)?.is_some() {
+                self.files.rename(&from, &to).map_err(told)?;
+            } else if self.files.length(&to).map_err(told)?.is_none() {
+                return Err(Error::data("the snapshot has written this file, and it is not there")
+                    .in_file(to.display().to_string())
+                    .hint("bring the file back, or begin anew, without the snapshot"));
+            }
+            folders.insert(folder);
+        }
+        self.sync(&folders)
+    }
+
+    /// Makes it durable that a folder is there, once for what lies above the table's.
+    fn sync_above(&self, folder: &str) -> Result<()> {
+        let path = self.folder(folder);
+        if self.durable.is_empty() {
+            return sync_above(self.files.as_ref(), &path).map_err(|e| failed(Some(&path), &e));
+        }
+        let above = path.ancestors().skip(1).take_while(|above| above.starts_with(&self.root));
+        self.sync(&above.map(Path::to_path_buf).collect())
+    }
+
+    fn sync(&self, folders: &BTreeSet<PathBuf>) -> Result<()> {
+        let sync = |path: &PathBuf| {
+            self.files.sync_folder(path).map_err(|e| failed(Some(path.as_path()), &e))
+        };
+        folders.iter().try_for_each(sync)
+    }
+
+    /// Goes on from a handle: commits it, removes what no transaction holds, and goes on behind its numbers.
+    /// Without a handle only the latter.
+    ///
+    /// # Errors
+    /// If the handle's parts are not there, or rows behind the snapshot are visible already.
+    pub fn recover(&mut self, handle: Option<&str>) -> Result<()> {
+        let found = self.find()?;
+        if let Some(handle) = handle {
+            let handle = Handle::read(handle)?;
+            self.refuse_newer(&found, &handle)?;
+            self.publish(&handle.parts)?;
+            self.next = handle.next;
+        }
+        for (folder, name) in found.iter().filter(|(_, name)| self.is_own(name.strip_prefix('.'))) {
+            let path = self.folder(folder).join(name);
+            // A part that the handle names is not hidden any more.
+            if self.files.length(&path).map_err(|e| failed(Some(&path), &e))?.is_some() {
+                self.files.remove(&path).map_err(|e| failed(Some(&path), &e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a hidden part, as far as that is possible.
+    pub fn discard(&self, part: &Part) {
+        // What is left is removed by the next run.
+        let _ = self.files.remove(&self.folder(&part.folder).join(hidden(&part.name)));
+    }
+
+    /// True if the folder holds rows that a reader sees.
+    ///
+    /// # Errors
+    /// If a folder cannot be listed.
+    pub fn has_visible(&self) -> Result<bool> {
+        Ok(self.find()?.iter().any(|(_, name)| !is_hidden(name)))
+    }
+
+    /// A job that goes back behind what it has made visible would write it twice.
+    fn refuse_newer(&self, found: &[(String, String)], handle: &Handle) -> Result<()> {
+        let end = format!("-{}-{}.{}", self.table, handle.run, self.extension);
+        let number = |name: &str| -> Option<u64> {
+            name.strip_prefix("part-")?.strip_suffix(&end)?.parse().ok()
+        };
+        let is_newer = |name: &str| number(name).is_some_and(|number| number >= handle.next);
+        match found.iter().find(|(_, name)| is_newer(name)) {
+            None => Ok(()),
+            Some((folder, name)) => {
+                let path = self.folder(folder).join(name);
+                Err(Error::user("the file holds rows that were committed behind this snapshot")
+                    .in_file(path.display().to_string())
+                    .hint("go on from the newest snapshot, or remove the newer files"))
+            }
+        }
+    }
+
+    /// All files below the folder, by folder and name.
+    fn find(&self) -> Result<Vec<(String, String)>> {
+        let mut found = Vec::new();
+        let mut folders = vec![String::new()];
+        while let Some(folder) = folders.pop() {
+            let names = match self.files.list(&self.folder(&folder)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                names => names.map_err(|e| failed(Some(&self.folder(&folder)), &e))?,
+            };
+            for (name, is_folder) in names {
+                match is_folder {
+                    true if folder.is_empty() => folders.push(name),
+                    true => folders.push(format!("{folder}/{name}")),
+                    false => found.push((folder.clone(), name)),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// True for a name that this table's parts have.
+    fn is_own(&self, name: Option<&str>) -> bool {
+        let name = name.and_then(|name| name.strip_prefix("part-"));
+        let fields: Vec<&str> = name.map_or(Vec::new(), |name| name.splitn(3, '-').collect());
+        let [number, table, rest] = fields[..] else { return false };
+        let run = rest.strip_suffix(self.extension).and_then(|rest| rest.strip_suffix('.'));
+        let is_run = run.is_some_and(|run| run.len() == 16 && is_hexadecimal(run));
+        number.len() >= 6
+            && number.bytes().all(|b| b.is_ascii_digit())
+            && table == self.table
+            && is_run
+    }
+
+    fn folder(&self, folder: &str) -> PathBuf {
+        if folder.is_empty() { self.root.clone() } else { self.root.join(folder) }
+    }
+}
+
+fn is_hexadecimal(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn hidden(name: &str) -> String {
+    format!(".{name}")
+}
+
+/// A name that no other run has.
+fn run_name() -> String {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let clock = SystemClock::new();
+    // Relaxed: only that each number is given once matters.
+    let number = RUNS.fetch_add(1, Ordering::Relaxed);
+    let process = u64::from(std::process::id());
+    let seed = (clock.wall_ms() as u64) ^ (process << 44) ^ SplitMix64::new(number).next_u64();
+    format!("{:016x}", SplitMix64::new(seed).next_u64())
+}
+
+/// What a transaction holds.
+struct Handle {
+    run: String,
+    next: u64,
+    parts: Vec<Part>,
+}
+
+impl Handle {
+    fn read(handle: &str) -> Result<Handle> {
+        let parse = || -> Option<Handle> {
+            let value: Value = serde_json::from_str(handle).ok()?;
+            let part = |part: &Value| {
+                let text = |key: &str| Some(part.get(key)?.as_str()?.to_owned());
+                let part = Part { folder: text("folder")?, name: text("name")? };
+                // A damaged handle must not lead out of the folder.
+                let is_plain =
+                    |name: &str| !name.is_empty() && name != ".." && !name.contains('\0');
+                let fits = part.name.starts_with("part-") && !part.name.contains('/');
+                let folders_fit = part.folder.is_empty() || part.folder.split('/').all(is_plain);
+                (fits && folders_fit).then_some(part)
+            };
+            let parts = value.get("parts")?.as_array()?.iter().map(part).collect::<Option<_>>()?;
+            let run = value.get("run")?.as_str()?.to_owned();
+            Some(Handle { run, next: value.get("next")?.as_u64()?, parts })
+        };
+        parse().ok_or_else(|| {
+            Error::user(format!("this is no transaction of a folder: {handle}"))
+                .hint("the snapshot is of another table, of another version, or damaged")
+        })
+    }
+}

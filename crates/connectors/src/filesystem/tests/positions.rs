@@ -1,0 +1,200 @@
+//! Reading goes on behind the last row that was given, whatever had been read ahead, and finds out when the
+//! file is not the same any more.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+
+use super::*;
+use crate::Connector;
+use crate::conformance::{Started, check_replayable};
+use crate::filesystem::Filesystem;
+
+fn two() -> TableSchema {
+    schema(&[("s", DataType::STRING), ("n", DataType::BigInt)])
+}
+
+fn lines(from: usize, to: usize) -> String {
+    (from..to).map(|n| format!("\"text,\n{n}\",{n}\n")).collect()
+}
+
+fn check(request: &TableRequest, block_bytes: Option<usize>) {
+    let make = || Ok(Box::new(open_source(request, block_bytes)?) as Box<dyn Source>);
+    check_replayable(&make, 12).expect("readable");
+}
+
+#[test]
+fn texts_go_on_from_every_position() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("in.csv");
+    fs::create_dir(&folder).expect("a folder");
+    fs::write(folder.join("a.csv"), format!("\u{feff}{}", lines(0, 300))).expect("written");
+    let zipped = zstd::encode_all(lines(300, 600).as_bytes(), 1).expect("compressed");
+    fs::write(folder.join("b.csv.zst"), zipped).expect("written");
+    fs::write(folder.join("c.csv"), "").expect("written");
+    fs::write(folder.join("d.csv"), lines(600, 650).trim_end()).expect("written");
+    for (block_bytes, parallelism) in [(Some(1), 1), (Some(700), 3), (None, 2)] {
+        let mut request = request(dir.path(), two(), &[]);
+        request.parallelism = parallelism;
+        check(&request, block_bytes);
+    }
+    let header: String = format!("s,n\n{}", lines(0, 200));
+    fs::write(dir.path().join("header.csv"), header).expect("written");
+    check(&request(dir.path(), two(), &[("path", "header.csv"), ("csv.header", "true")]), Some(64));
+    let json: String = (0..300).map(|n| format!("{{\"n\":{n},\"s\":\"x\"}}\n")).collect();
+    fs::write(dir.path().join("in.json"), json).expect("written");
+    check(&request(dir.path(), two(), &[("path", "in.json"), ("format", "json")]), Some(500));
+}
+
+#[test]
+fn files_of_rows_go_on_from_every_position() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let text: String = (0..900).map(|n| format!("x{n},{n}\n")).collect();
+    fs::write(dir.path().join("in.csv"), text).expect("written");
+    for format in ["parquet"] {
+        for name in ["a", "b"] {
+            let path = format!("{format}/{name}");
+            let request = request(dir.path(), two(), &[("path", &path), ("format", format)]);
+            let mut sink = Filesystem.sink(&request, Tz::UTC).expect("a sink");
+            sink.open().expect("opened");
+            let mut source =
+                open_source(&super::request(dir.path(), two(), &[]), None).expect("opened");
+            for batch in drain(&mut source, 100).expect("rows") {
+                sink.write(&batch, None).expect("written");
+            }
+            sink.finish().expect("finished");
+        }
+        check(&request(dir.path(), two(), &[("path", format), ("format", format)]), None);
+    }
+}
+
+#[test]
+fn dead_letters_are_written_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let text: String = (0..400)
+        .map(|n| if n % 7 == 3 { format!("x,bad{n}\n") } else { format!("x,{n}\n") })
+        .collect();
+    fs::write(dir.path().join("in.csv"), text).expect("written");
+    let options = [("bad-data", "dead-letter"), ("dead-letter.path", "bad.jsonl")];
+    let request = request(dir.path(), two(), &options);
+    let letters = || fs::read_to_string(dir.path().join("bad.jsonl")).expect("letters");
+    let mut source = open_source(&request, Some(50)).expect("opened");
+    drain(&mut source, 10).expect("rows");
+    let (expected, bad_rows) = (letters(), source.bad_rows());
+    for rows in 1..60 {
+        let source = open_source(&request, Some(50)).expect("opened");
+        let mut started = Started::new(Box::new(source), None).expect("started");
+        for _ in 0..rows {
+            started.next(3).expect("rows");
+        }
+        let position = started.source().position().expect("a position");
+        // What was read on is forgotten.
+        started.next(100).expect("rows");
+        let source = open_source(&request, Some(50)).expect("opened");
+        let mut started = Started::new(Box::new(source), Some(&position)).expect("started");
+        while started.next(100).expect("rows").is_some() {}
+        assert_eq!((letters(), started.source().bad_rows()), (expected.clone(), bad_rows));
+    }
+}
+
+/// What becomes of a position half way when the file is changed.
+fn after(change: impl FnOnce(&Path), name: &str) -> Result<usize, Error> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join(name);
+    let text: String = (0..500).map(|n| format!("x{n},{n}\n")).collect();
+    let bytes = if name.ends_with(".zst") {
+        zstd::encode_all(text.as_bytes(), 1).expect("compressed")
+    } else {
+        text.into_bytes()
+    };
+    fs::write(&path, bytes).expect("written");
+    let request = request(dir.path(), two(), &[("path", name)]);
+    let source = open_source(&request, Some(100)).expect("opened");
+    let mut started = Started::new(Box::new(source), None).expect("started");
+    for _ in 0..40 {
+        started.next(10).expect("rows");
+    }
+    let position = started.source().position().expect("a position");
+    drop(started);
+    change(&path);
+    let source = open_source(&request, Some(100))?;
+    let mut started = Started::new(Box::new(source), Some(&position))?;
+    let mut rows = 0;
+    while let Some(batch) = started.next(1_000)? {
+        rows += batch.num_rows();
+    }
+    Ok(rows)
+}
+
+#[test]
+fn a_file_that_is_another_is_told_and_one_that_has_grown_is_not() {
+    let append = |text: &'static str| {
+        move |path: &Path| {
+            let mut file = OpenOptions::new().append(true).open(path).expect("a file");
+            file.write_all(text.as_bytes()).expect("written");
+        }
+    };
+    let untouched = after(|_| {}, "in.csv").expect("the rest");
+    assert!(untouched > 0 && untouched < 500);
+    assert_eq!(after(append("more,1\n"), "in.csv").expect("the rest"), untouched + 1);
+    let replaced: fn(&Path) = |path| fs::write(path, "y,1\n".repeat(2_000)).expect("written");
+    let shortened: fn(&Path) = |path| fs::write(path, "x0,0\n").expect("written");
+    let emptied: fn(&Path) = |path| fs::write(path, "").expect("written");
+    let shifted: fn(&Path) = |path| {
+        let text = fs::read_to_string(path).expect("text");
+        fs::write(path, text.replacen("x200", "xx200", 1)).expect("written");
+    };
+    for change in [replaced, shortened, emptied, shifted] {
+        let error = after(change, "in.csv").expect_err("another file");
+        assert!(error.to_string().contains("in.csv"), "{error}");
+        assert!(error.help().is_some_and(|help| help.contains("without the snapshot")), "{error}");
+    }
+    let other = zstd::encode_all("y,1\n".repeat(2_000).as_bytes(), 1).expect("compressed");
+    let error =
+        after(|path| fs::write(path, other).expect("written"), "in.csv.zst").expect_err("other");
+    assert!(error.message().contains("other contents"), "{error}");
+    let gone = |path: &Path| {
+        fs::write(path.with_file_name("other.csv"), "x,1\n").expect("written");
+        fs::remove_file(path).expect("removed");
+    };
+    assert!(after(gone, "in.csv").is_err());
+}
+
+#[test]
+fn a_last_line_that_was_not_complete_is_told_when_it_grows() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("in.csv");
+    fs::write(&path, "a,1\nb,2").expect("written");
+    let request = request(dir.path(), two(), &[]);
+    let mut source = open_source(&request, None).expect("opened");
+    drain(&mut source, 10).expect("rows");
+    let position = source.position().expect("a position");
+    fs::write(&path, "a,1\nb,23\n").expect("written");
+    let source = open_source(&request, None).expect("opened");
+    let mut started = Started::new(Box::new(source), Some(&position)).expect("started");
+    let error = started.next(10).expect_err("a number that was read too early");
+    assert!(error.message().contains("grown"), "{error}");
+}
+
+#[test]
+fn files_that_came_later_are_not_read() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("in.csv");
+    fs::create_dir(&folder).expect("a folder");
+    fs::write(folder.join("b.csv"), "b,1\nb,2\n").expect("written");
+    fs::write(folder.join("d.csv"), "d,1\n").expect("written");
+    let request = request(dir.path(), two(), &[]);
+    let source = open_source(&request, None).expect("opened");
+    let mut started = Started::new(Box::new(source), None).expect("started");
+    started.next(1).expect("rows");
+    let position = started.source().position().expect("a position");
+    for name in ["a.csv", "c.csv", "e.csv"] {
+        fs::write(folder.join(name), "new,1\n").expect("written");
+    }
+    let source = open_source(&request, None).expect("opened");
+    let mut started = Started::new(Box::new(source), Some(&position)).expect("started");
+    let mut batches = Vec::new();
+    while let Some(batch) = started.next(10).expect("rows") {
+        batches.push(batch);
+    }
+    assert_eq!(texts(&batches, &two()), [["b", "2"], ["d", "1"]]);
+}

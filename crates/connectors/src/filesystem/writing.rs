@@ -1,0 +1,71 @@
+//! The `WITH` options of writing files: what is promised, what stays, and when a file is large enough.
+
+use thalweg_core::Result;
+use thalweg_core::snapshot::SinkGuarantee;
+
+use crate::options::{Options, bytes, duration_ms};
+
+/// The option of what is promised.
+pub const GUARANTEE: &str = "sink.delivery-guarantee";
+
+const PART_BYTES_MAX: u64 = 128 << 20;
+const ROLLOVER_MS: u64 = 30 * 60 * 1_000;
+
+/// `'sink.delivery-guarantee'`: what a job with snapshots promises. It changes nothing without snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// Rows become visible when their snapshot is kept, once.
+    ExactlyOnce,
+    /// Rows become visible before that, and may be there twice.
+    AtLeastOnce,
+    /// As without snapshots: what was written before a failure is lost or there twice.
+    None,
+}
+
+impl Delivery {
+    /// What it promises to the engine.
+    pub fn guarantee(self) -> SinkGuarantee {
+        match self {
+            Delivery::ExactlyOnce => SinkGuarantee::Transactional,
+            Delivery::AtLeastOnce | Delivery::None => SinkGuarantee::AtLeastOnce,
+        }
+    }
+}
+
+/// How files are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Writing {
+    /// What a job with snapshots promises.
+    pub delivery: Delivery,
+    /// What is there stays.
+    pub append: bool,
+    /// A part of a folder that is as large as this is closed (bytes). With snapshots.
+    pub part_bytes_max: u64,
+    /// A part of a folder that is as old as this is closed (milliseconds). With snapshots.
+    pub rollover_ms: u64,
+}
+
+impl Writing {
+    /// Reads the options.
+    pub fn read(options: &Options<'_>) -> Result<Writing> {
+        let words = [
+            ("exactly-once", Delivery::ExactlyOnce),
+            ("at-least-once", Delivery::AtLeastOnce),
+            ("none", Delivery::None),
+        ];
+        let size = "sink.rolling-policy.file-size";
+        let interval = "sink.rolling-policy.rollover-interval";
+        let at_least_one = |name: &str, found: Option<u64>, text: &str| match found {
+            Some(0) => Err(options.bad(name, text, "more than nothing")),
+            found => Ok(found),
+        };
+        let part_bytes_max = at_least_one(size, bytes(options, size)?, "0")?;
+        let rollover_ms = at_least_one(interval, duration_ms(options, interval)?, "0")?;
+        Ok(Writing {
+            delivery: options.choice(GUARANTEE, Delivery::ExactlyOnce, &words)?,
+            append: options.boolean("sink.append", false)?,
+            part_bytes_max: part_bytes_max.unwrap_or(PART_BYTES_MAX),
+            rollover_ms: rollover_ms.unwrap_or(ROLLOVER_MS),
+        })
+    }
+}
