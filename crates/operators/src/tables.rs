@@ -45,6 +45,26 @@ pub(crate) fn state_batch(
     Ok(RecordBatch::try_new_with_options(schema, columns.collect(), &options)?)
 }
 
+/// Names for columns of a table, in this order, such that none is another's or the beginning of another's
+/// up to a dot, and none looks like one of the engine's own, which begin with `$`.
+pub(crate) fn unique_names<'a>(wanted: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let begins = |long: &str, short: &str| {
+        long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let mut names: Vec<String> = Vec::new();
+    for wanted in wanted {
+        let wanted = if wanted.starts_with('$') { format!("${wanted}") } else { wanted.to_owned() };
+        let mut name = wanted.clone();
+        let mut number = 1;
+        while names.iter().any(|other| begins(other, &name) || begins(&name, other)) {
+            number += 1;
+            name = format!("{wanted}#{number}");
+        }
+        names.push(name);
+    }
+    names
+}
+
 /// Tells a table that is one batch.
 pub(crate) fn tell(captured: &mut Captured, name: &'static str, batch: RecordBatch) {
     captured.add(name, batch.schema(), vec![batch]);
