@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
-use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt8Array};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt8Array};
 use arrow_schema::Field;
 use thalweg_core::snapshot::state_schema;
 use thalweg_core::{Captured, Error, Restored, Result};
@@ -89,6 +89,21 @@ pub(crate) fn typed<'a, T: ArrowPrimitiveType>(
     let column = column(batch, name)?;
     let wrong = || does_not_fit(format!("column '{name}' is of type {}", column.data_type()));
     column.as_primitive_opt().ok_or_else(wrong)
+}
+
+/// A number that is wanted at each row of a table.
+///
+/// # Errors
+/// As [`typed`], and if there is a NULL.
+pub(crate) fn numbers_of<'a, T: ArrowPrimitiveType>(
+    batch: &'a RecordBatch,
+    name: &str,
+) -> Result<&'a [T::Native]> {
+    let column = typed::<T>(batch, name)?;
+    match column.nulls().map_or(0, |nulls| nulls.null_count()) {
+        0 => Ok(column.values()),
+        _ => Err(does_not_fit(format!("column '{name}' holds NULL"))),
+    }
 }
 
 /// A number that a table holds once for each partition that wrote it, or not at all.
