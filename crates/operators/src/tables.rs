@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
-use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt8Array};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt8Array};
 use arrow_schema::Field;
 use thalweg_core::snapshot::state_schema;
 use thalweg_core::{Captured, Error, Restored, Result};
@@ -45,6 +45,26 @@ pub(crate) fn state_batch(
     Ok(RecordBatch::try_new_with_options(schema, columns.collect(), &options)?)
 }
 
+/// Names for columns of a table, in this order, such that none is another's or the beginning of another's
+/// up to a dot, and none looks like one of the engine's own, which begin with `$`.
+pub(crate) fn unique_names<'a>(wanted: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let begins = |long: &str, short: &str| {
+        long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let mut names: Vec<String> = Vec::new();
+    for wanted in wanted {
+        let wanted = if wanted.starts_with('$') { format!("${wanted}") } else { wanted.to_owned() };
+        let mut name = wanted.clone();
+        let mut number = 1;
+        while names.iter().any(|other| begins(other, &name) || begins(&name, other)) {
+            number += 1;
+            name = format!("{wanted}#{number}");
+        }
+        names.push(name);
+    }
+    names
+}
+
 /// Tells a table that is one batch.
 pub(crate) fn tell(captured: &mut Captured, name: &'static str, batch: RecordBatch) {
     captured.add(name, batch.schema(), vec![batch]);
@@ -69,6 +89,21 @@ pub(crate) fn typed<'a, T: ArrowPrimitiveType>(
     let column = column(batch, name)?;
     let wrong = || does_not_fit(format!("column '{name}' is of type {}", column.data_type()));
     column.as_primitive_opt().ok_or_else(wrong)
+}
+
+/// A number that is wanted at each row of a table.
+///
+/// # Errors
+/// As [`typed`], and if there is a NULL.
+pub(crate) fn numbers_of<'a, T: ArrowPrimitiveType>(
+    batch: &'a RecordBatch,
+    name: &str,
+) -> Result<&'a [T::Native]> {
+    let column = typed::<T>(batch, name)?;
+    match column.nulls().map_or(0, |nulls| nulls.null_count()) {
+        0 => Ok(column.values()),
+        _ => Err(does_not_fit(format!("column '{name}' holds NULL"))),
+    }
 }
 
 /// A number that a table holds once for each partition that wrote it, or not at all.

@@ -6,13 +6,19 @@
 //! ones. Where the inner aggregate depends on the order of values, values that move from one group
 //! to another do so in the order in which the group first saw them.
 
-use arrow_array::ArrayRef;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array};
 use hashbrown::hash_map::{Entry, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use thalweg_core::shim::mix64;
 use thalweg_core::{DataType, Error, Result};
 
-use super::{Accumulator, AggregateCall, RowOrder, UpdateInput, concrete};
+use super::lists::ListBuilder;
+use super::state::elements_of;
+use super::{Accumulator, AggregateCall, RowOrder, StateColumns, StateRows, UpdateInput, concrete};
 use crate::keys::KeyTable;
 
 /// Value ids are small dense numbers: one mix spreads them.
@@ -126,6 +132,25 @@ impl Distinct {
         sights.into_iter().map(|(value, sight)| (value, sight.times)).collect()
     }
 
+    /// Adds values to groups: a value, and how often its group has seen it, stand beside the group.
+    fn add_pairs(
+        &mut self,
+        column: &ArrayRef,
+        pairs: impl Iterator<Item = (u32, u64)>,
+    ) -> Result<()> {
+        let values = self.intern(column, None)?;
+        let (mut new_ids, mut new_rows) = (Vec::new(), Vec::new());
+        for (row, ((id, times), &value)) in pairs.zip(&values).enumerate() {
+            if self.see(id, value, times) {
+                new_ids.push(id);
+                new_rows.push(row as u32);
+            }
+        }
+        self.value_ids = values;
+        let (argument, order) = (Some(column), RowOrder::default());
+        self.inner.update(&UpdateInput { ids: &new_ids, rows: Some(&new_rows), argument, order })
+    }
+
     /// Interns values and makes room to count them.
     fn intern(&mut self, column: &ArrayRef, rows: Option<&[u32]>) -> Result<Vec<u32>> {
         let mut ids = std::mem::take(&mut self.value_ids);
@@ -166,19 +191,8 @@ impl Accumulator for Distinct {
 
     fn merge(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()> {
         let (pairs, column) = concrete::<Self>(from)?.pairs()?;
-        let values = self.intern(&column, None)?;
-        let (mut new_ids, mut new_rows) = (Vec::new(), Vec::new());
-        for (row, (&(place, times), &value)) in pairs.iter().zip(&values).enumerate() {
-            let id = ids[place as usize];
-            if self.see(id, value, times) {
-                new_ids.push(id);
-                new_rows.push(row as u32);
-            }
-        }
-        self.value_ids = values;
-        let order = RowOrder::default();
-        let argument = Some(&column);
-        self.inner.update(&UpdateInput { ids: &new_ids, rows: Some(&new_rows), argument, order })
+        let pairs = pairs.into_iter().map(|(place, times)| (ids[place as usize], times));
+        self.add_pairs(&column, pairs)
     }
 
     fn subtract(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()> {
@@ -238,6 +252,39 @@ impl Accumulator for Distinct {
 
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef> {
         self.inner.evaluate(ids)
+    }
+
+    /// Tells the values of each group, in the order in which it saw them where that matters, and how
+    /// often it saw each. The inner states follow from them.
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let mut values_of = ListBuilder::new(&self.argument);
+        let mut times_of = ListBuilder::new(&DataType::BigInt);
+        let (mut values, mut times) = (Vec::new(), Vec::new());
+        for &id in ids {
+            let seen = self.in_sequence(&self.groups[id as usize]);
+            values_of.push(seen.len());
+            times_of.push(seen.len());
+            values.extend(seen.iter().map(|&(value, _)| value));
+            times.extend(seen.iter().map(|&(_, times)| times as i64));
+        }
+        let values = self.values.take_keys(&values)?.swap_remove(0);
+        columns.add("values", values_of.finish(values)?);
+        columns.add("times", times_of.finish(Arc::new(Int64Array::from(times)))?);
+        Ok(())
+    }
+
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let values = rows.lists("values", &self.argument.arrow())?;
+        let times = rows.lists("times", &DataType::BigInt.arrow())?;
+        let (column, owners) = elements_of(values, ids);
+        let (times, owners_of_times) = elements_of(times, ids);
+        let times = times.as_primitive::<Int64Type>();
+        let is_damaged = owners != owners_of_times || times.null_count() > 0;
+        if is_damaged || times.values().iter().any(|&times| times <= 0) {
+            return Err(rows.damaged("times", "does not count the values"));
+        }
+        let times = times.values().iter().map(|&times| times as u64);
+        self.add_pairs(&column, owners.into_iter().zip(times))
     }
 
     fn bytes(&self) -> usize {

@@ -12,12 +12,16 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array};
+use arrow_array::builder::{BinaryBuilder, ListBuilder, UInt64Builder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use arrow_array::{Array, ArrayRef, BinaryArray, Int64Array};
+use arrow_schema::DataType as Arrow;
 use thalweg_core::Result;
 
-use super::UpdateInput;
 use super::fold::Fold;
 use super::values::nulls;
+use super::{StateColumns, StateRows, UpdateInput};
 use crate::keys::hash_keys;
 
 /// How many different values are counted exactly.
@@ -61,6 +65,16 @@ impl Registers {
         let register = (hash >> (64 - INDEX_BITS)) as usize;
         let rank = ((hash << INDEX_BITS).leading_zeros() as usize + 1).min(RANK_MAX);
         self.raise(register, rank as u8);
+    }
+
+    /// Registers with these ranks; none unless they are as many and as high as registers have.
+    fn from_ranks(ranks: &[u8]) -> Option<Box<Self>> {
+        if ranks.len() != REGISTERS || ranks.iter().any(|&rank| usize::from(rank) > RANK_MAX) {
+            return None;
+        }
+        let mut registers = Registers::new();
+        ranks.iter().enumerate().for_each(|(register, &rank)| registers.raise(register, rank));
+        Some(registers)
     }
 
     #[inline]
@@ -171,6 +185,37 @@ impl Sketch {
     }
 }
 
+/// Tells sketches: the hashes of those that are exact, the registers of the others.
+fn tell_sketches<'a>(sketches: impl Iterator<Item = &'a Sketch>, columns: &mut StateColumns) {
+    let mut hashes = ListBuilder::new(UInt64Builder::new());
+    let mut registers = BinaryBuilder::new();
+    for sketch in sketches {
+        match sketch {
+            Sketch::Few(few) => {
+                hashes.values().append_slice(few);
+                hashes.append(true);
+                registers.append_null();
+            }
+            Sketch::Many(many) => {
+                hashes.append(false);
+                registers.append_value(many.ranks);
+            }
+        }
+    }
+    columns.add("hashes", Arc::new(hashes.finish()));
+    columns.add("registers", Arc::new(registers.finish()));
+}
+
+/// The sketch that a row tells.
+fn recall_sketch(hashes: Option<&[u64]>, ranks: Option<&[u8]>) -> Option<Sketch> {
+    if let Some(ranks) = ranks {
+        return Registers::from_ranks(ranks).map(Sketch::Many);
+    }
+    let mut sketch = Sketch::default();
+    hashes?.iter().for_each(|&hash| sketch.add(hash));
+    Some(sketch)
+}
+
 /// APPROX_COUNT_DISTINCT.
 pub(super) struct DistinctEstimate;
 
@@ -195,6 +240,27 @@ impl Fold for DistinctEstimate {
     fn evaluate(&self, groups: &[Sketch], ids: &[u32]) -> Result<ArrayRef> {
         let estimates = ids.iter().map(|&id| groups[id as usize].estimate());
         Ok(Arc::new(Int64Array::from_iter_values(estimates)))
+    }
+    fn tell(&self, groups: &[Sketch], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        tell_sketches(ids.iter().map(|&id| &groups[id as usize]), columns);
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Sketch], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let lists = rows.lists("hashes", &Arrow::UInt64)?;
+        let registers = rows.column("registers", &Arrow::Binary)?;
+        let registers: &BinaryArray = registers.as_binary();
+        let hashes: &[u64] = lists.values().as_primitive::<UInt64Type>().values();
+        let offsets = lists.value_offsets();
+        for (row, &id) in ids.iter().enumerate() {
+            let few = lists.is_valid(row).then(|| {
+                let (from, to) = (offsets[row] as usize, offsets[row + 1] as usize);
+                &hashes[from..to]
+            });
+            let ranks = registers.is_valid(row).then(|| registers.value(row));
+            let no_sketch = || rows.damaged("registers", "holds no sketch");
+            groups[id as usize] = recall_sketch(few, ranks).ok_or_else(no_sketch)?;
+        }
+        Ok(())
     }
     fn heap_bytes(&self, group: &Sketch) -> usize {
         group.heap_bytes()

@@ -18,7 +18,7 @@ use thalweg_core::{DataType, Error, Result};
 
 use super::fold::{Fold, Groups};
 use super::values::for_each_value;
-use super::{Accumulator, UpdateInput};
+use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput};
 
 /// Calls a macro with the Arrow primitive type of a column type, or gives its last argument.
 macro_rules! with_primitive {
@@ -110,6 +110,18 @@ where
         let array: PrimitiveArray<T> = values.collect();
         Ok(Arc::new(array.with_data_type(self.arrow.clone())))
     }
+    fn tell(&self, groups: &[Self::Group], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        columns.add("", self.evaluate(groups, ids)?);
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        self.update(groups, &as_rows(ids, rows.column("", &self.arrow)?))
+    }
+}
+
+/// One row for each group: where the state of one row is the row itself, states come back as rows.
+pub(super) fn as_rows<'a>(ids: &'a [u32], column: &'a ArrayRef) -> UpdateInput<'a> {
+    UpdateInput { ids, rows: None, argument: Some(column), order: RowOrder::default() }
 }
 
 /// Columns whose values are read as bytes.
@@ -127,6 +139,15 @@ impl BytesKind {
             Arrow::Utf8View => Ok(BytesKind::Text),
             Arrow::Binary => Ok(BytesKind::Binary),
             other => Err(Error::internal(format!("values of {other} are not read as bytes"))),
+        }
+    }
+
+    /// The type of such columns.
+    pub(super) fn arrow(self) -> Arrow {
+        match self {
+            BytesKind::Boolean => Arrow::Boolean,
+            BytesKind::Text => Arrow::Utf8View,
+            BytesKind::Binary => Arrow::Binary,
         }
     }
 
@@ -231,6 +252,13 @@ impl Fold for BytesExtreme {
             let group = &groups[id as usize];
             group.set.then_some(&group.value[..])
         })))
+    }
+    fn tell(&self, groups: &[BestBytes], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        columns.add("", self.evaluate(groups, ids)?);
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [BestBytes], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        self.update(groups, &as_rows(ids, rows.column("", &self.kind.arrow())?))
     }
     fn heap_bytes(&self, group: &BestBytes) -> usize {
         group.value.capacity()

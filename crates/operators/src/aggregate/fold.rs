@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use thalweg_core::{Error, Result};
 
-use super::{Accumulator, UpdateInput, concrete};
+use super::{Accumulator, StateColumns, StateRows, UpdateInput, concrete};
 
 /// How rows and states enter one group's state.
 pub(super) trait Fold: Send + Sync + 'static {
@@ -22,6 +22,10 @@ pub(super) trait Fold: Send + Sync + 'static {
     }
     /// The results of these groups.
     fn evaluate(&self, groups: &[Self::Group], ids: &[u32]) -> Result<ArrayRef>;
+    /// Tells the states of these groups ([`Accumulator::tell`]).
+    fn tell(&self, groups: &[Self::Group], ids: &[u32], columns: &mut StateColumns) -> Result<()>;
+    /// Takes states back into empty groups ([`Accumulator::recall`]).
+    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()>;
     /// Bytes that a state takes elsewhere.
     fn heap_bytes(&self, _group: &Self::Group) -> usize {
         0
@@ -78,6 +82,12 @@ impl<F: Fold> Accumulator for Groups<F> {
     }
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef> {
         self.fold.evaluate(&self.groups, ids)
+    }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        self.fold.tell(&self.groups, ids, columns)
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        self.fold.recall(&mut self.groups, ids, rows)
     }
     fn bytes(&self) -> usize {
         let own = self.groups.capacity() * size_of::<F::Group>();

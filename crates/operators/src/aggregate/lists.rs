@@ -14,10 +14,11 @@ use arrow_row::{RowConverter, SortField};
 use arrow_schema::FieldRef;
 use thalweg_core::{DataType, Error, Result};
 
-use super::UpdateInput;
-use super::extremes::BytesKind;
+use super::extremes::{BytesKind, as_rows};
 use super::fold::Fold;
+use super::state::elements_of;
 use super::values::nulls;
+use super::{StateColumns, StateRows, UpdateInput};
 
 /// The most bytes of one text, which Arrow's views count in 32 bits.
 const TEXT_BYTES_MAX: usize = i32::MAX as usize;
@@ -68,6 +69,13 @@ impl Fold for JoinedTexts {
         let texts = || ids.iter().map(|&id| groups[id as usize].as_deref());
         texts().flatten().try_for_each(|text| check_text(text.len()))?;
         Ok(BytesKind::Text.array(texts()))
+    }
+    fn tell(&self, groups: &[Self::Group], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        columns.add("", self.evaluate(groups, ids)?);
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        self.update(groups, &as_rows(ids, rows.column("", &BytesKind::Text.arrow())?))
     }
     fn heap_bytes(&self, group: &Self::Group) -> usize {
         group.as_ref().map_or(0, Vec::capacity)
@@ -161,6 +169,15 @@ impl Fold for Elements {
             }
         }
         lists.finish(self.converter.convert_rows(rows)?.swap_remove(0))
+    }
+    fn tell(&self, groups: &[Encoded], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        columns.add("", self.evaluate(groups, ids)?);
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Encoded], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let lists = rows.lists("", &self.argument.arrow())?;
+        let (elements, ids) = elements_of(lists, ids);
+        self.update(groups, &as_rows(&ids, &elements))
     }
     fn heap_bytes(&self, group: &Encoded) -> usize {
         group.bytes.capacity() + group.lengths.capacity() * 4

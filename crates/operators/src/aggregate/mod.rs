@@ -30,6 +30,7 @@ mod ordinals;
 mod parameters;
 mod percentile;
 mod running;
+mod state;
 mod sums;
 mod user;
 mod values;
@@ -44,6 +45,7 @@ pub use parameters::resolve_call;
 pub use percentile::Fractions;
 pub(crate) use running::mark_changes;
 pub use running::{RunInput, RunningAggregate, Step};
+pub use state::{StateColumns, StateRows};
 pub use user::{UserAccumulator, UserAggregate};
 
 /// The place in arrival order of the bundle whose rows are taken.
@@ -107,6 +109,17 @@ pub trait Accumulator: Any + Send {
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef>;
     /// About how many bytes the states take.
     fn bytes(&self) -> usize;
+    /// Tells the states of these groups, which keep them: one row for each.
+    ///
+    /// # Errors
+    /// If the states cannot be told: those of a user's aggregate that has no snapshots.
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()>;
+    /// Takes back what [`Accumulator::tell`] of the same call told: the `i`-th row is the state of group
+    /// `ids[i]`, which is empty and has room. No id occurs twice.
+    ///
+    /// # Errors
+    /// If the rows do not fit: the snapshot is of something else, or damaged.
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()>;
 }
 
 /// The concrete column behind a partial state of the same call.

@@ -6,16 +6,21 @@
 //! computing sample variances", 1979), because squares of large values would cancel. DECIMALs are
 //! exact for at most 19 digits per value (the squares then fit 128 bits) and keep 256 bits.
 
-use arrow_array::ArrayRef;
-use arrow_array::types::Decimal128Type;
+use std::sync::Arc;
+
+use arrow_array::types::{
+    ArrowPrimitiveType, Decimal128Type, Decimal256Type, Float64Type, Int64Type,
+};
+use arrow_array::{ArrayRef, PrimitiveArray};
 use arrow_buffer::i256;
+use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Result};
 
-use super::UpdateInput;
 use super::fold::Fold;
 use super::values::{
     decimal_array, float_array, for_each_float, for_each_integer, for_each_value, integer_array,
 };
+use super::{StateColumns, StateRows, UpdateInput};
 
 /// Which of the four it is.
 #[derive(Clone, Copy)]
@@ -111,6 +116,23 @@ impl Fold for Moments {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(float_array(&self.result, values))
     }
+    fn tell(&self, groups: &[Welford], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let of = |&id: &u32| &groups[id as usize];
+        columns.add_numbers::<Int64Type>("count", ids.iter().map(|id| of(id).count));
+        columns.add_numbers::<Float64Type>("mean", ids.iter().map(|id| of(id).mean));
+        columns.add_numbers::<Float64Type>("squares", ids.iter().map(|id| of(id).squares));
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Welford], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let counts = rows.numbers::<Int64Type>("count")?;
+        let means = rows.numbers::<Float64Type>("mean")?;
+        let squares = rows.numbers::<Float64Type>("squares")?;
+        for (row, &id) in ids.iter().enumerate() {
+            let (count, mean, squares) = (counts[row], means[row], squares[row]);
+            groups[id as usize] = Welford { count, mean, squares };
+        }
+        Ok(())
+    }
 }
 
 /// How many values, their sum, and the sum of their squares.
@@ -155,6 +177,37 @@ impl Powers<i256> {
     }
 }
 
+impl<T: Copy> Powers<T> {
+    /// Tells sums and sums of squares, as columns of these types.
+    fn tell<P: ArrowPrimitiveType<Native = T>>(
+        groups: &[Self],
+        ids: &[u32],
+        columns: &mut StateColumns,
+        [of_sums, of_squares]: [Arrow; 2],
+    ) {
+        let of = |&id: &u32| &groups[id as usize];
+        columns.add_numbers::<Int64Type>("count", ids.iter().map(|id| of(id).count));
+        let sums = PrimitiveArray::<P>::from_iter_values(ids.iter().map(|id| of(id).sum));
+        columns.add("sum", Arc::new(sums.with_data_type(of_sums)));
+        let squares = PrimitiveArray::<P>::from_iter_values(ids.iter().map(|id| of(id).squares));
+        columns.add("squares", Arc::new(squares.with_data_type(of_squares)));
+    }
+
+    fn recall<P: ArrowPrimitiveType<Native = T>>(
+        groups: &mut [Self],
+        ids: &[u32],
+        rows: &StateRows<'_>,
+    ) -> Result<()> {
+        let counts = rows.numbers::<Int64Type>("count")?;
+        let (sums, squares) = (rows.numbers::<P>("sum")?, rows.numbers::<P>("squares")?);
+        for (row, &id) in ids.iter().enumerate() {
+            let (count, sum, squares) = (counts[row], sums[row], squares[row]);
+            groups[id as usize] = Powers { count, sum, squares };
+        }
+        Ok(())
+    }
+}
+
 /// Of integers.
 #[derive(Clone)]
 pub(super) struct IntegerMoments {
@@ -193,6 +246,14 @@ impl Fold for IntegerMoments {
     fn evaluate(&self, groups: &[Powers<i128>], ids: &[u32]) -> Result<ArrayRef> {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(integer_array(&self.result, values))
+    }
+    fn tell(&self, groups: &[Powers<i128>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let whole = || Arrow::Decimal128(38, 0);
+        Powers::tell::<Decimal128Type>(groups, ids, columns, [whole(), whole()]);
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Powers<i128>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Powers::recall::<Decimal128Type>(groups, ids, rows)
     }
 }
 
@@ -252,5 +313,13 @@ impl Fold for DecimalMoments {
     fn evaluate(&self, groups: &[Powers<i256>], ids: &[u32]) -> Result<ArrayRef> {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(decimal_array(&self.result, values))
+    }
+    fn tell(&self, groups: &[Powers<i256>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let scaled = |times: i8| Arrow::Decimal256(76, self.scale as i8 * times);
+        Powers::tell::<Decimal256Type>(groups, ids, columns, [scaled(1), scaled(2)]);
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Powers<i256>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Powers::recall::<Decimal256Type>(groups, ids, rows)
     }
 }

@@ -10,17 +10,17 @@ use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType, Float32Type,
     Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalYearMonthType,
     Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType,
+    TimestampNanosecondType, UInt32Type, UInt64Type,
 };
 use arrow_array::{ArrayRef, PrimitiveArray};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
 use thalweg_core::{DataType, Result};
 
-use super::extremes::{BytesKind, with_primitive};
+use super::extremes::{BytesKind, as_rows, with_primitive};
 use super::fold::{Fold, Groups};
 use super::values::{for_each_value, nulls};
-use super::{Accumulator, RowOrder, UpdateInput};
+use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput};
 
 /// A row's place in arrival order.
 type Place = (RowOrder, u32);
@@ -39,12 +39,12 @@ pub(super) fn build(argument: &DataType, last: bool) -> Result<Box<dyn Accumulat
         match arrow {
             Arrow::Boolean | Arrow::Utf8View | Arrow::Binary => {
                 let reader = Reader::Bytes(BytesKind::of(&arrow)?);
-                Ok(Box::new(Groups::new(Bytes { last, reader })))
+                Ok(Box::new(Groups::new(Bytes { last, reader, arrow })))
             }
             other => {
-                let converter = RowConverter::new(vec![SortField::new(other)])?;
+                let converter = RowConverter::new(vec![SortField::new(other.clone())])?;
                 let reader = Reader::Rows(Arc::new(converter));
-                Ok(Box::new(Groups::new(Bytes { last, reader })))
+                Ok(Box::new(Groups::new(Bytes { last, reader, arrow: other })))
             }
         }
     )
@@ -62,6 +62,37 @@ impl<V> Placed<V> {
     fn yields_to(&self, place: Place, last: bool) -> bool {
         self.place.is_none_or(|own| if last { place > own } else { place < own })
     }
+}
+
+/// Tells the places of values as four columns, NULL where there is no value.
+fn tell_places(places: impl Iterator<Item = Option<Place>> + Clone, columns: &mut StateColumns) {
+    let longs = |of: fn(Place) -> u64| -> ArrayRef {
+        let column: PrimitiveArray<UInt64Type> =
+            places.clone().map(|place| place.map(of)).collect();
+        Arc::new(column)
+    };
+    let shorts = |of: fn(Place) -> u32| -> ArrayRef {
+        let column: PrimitiveArray<UInt32Type> =
+            places.clone().map(|place| place.map(of)).collect();
+        Arc::new(column)
+    };
+    columns.add("lane", shorts(|(order, _)| order.lane));
+    columns.add("epoch", longs(|(order, _)| order.epoch));
+    columns.add("ordinal", longs(|(order, _)| order.ordinal));
+    columns.add("row", shorts(|(_, row)| row));
+}
+
+/// The places that [`tell_places`] told; those of rows without a value mean nothing.
+fn recall_places(rows: &StateRows<'_>) -> Result<Vec<Place>> {
+    let lanes = rows.primitive::<UInt32Type>("lane")?;
+    let epochs = rows.primitive::<UInt64Type>("epoch")?;
+    let ordinals = rows.primitive::<UInt64Type>("ordinal")?;
+    let rows_of = rows.primitive::<UInt32Type>("row")?;
+    let of = |row: usize| {
+        let (lane, epoch, ordinal) = (lanes.value(row), epochs.value(row), ordinals.value(row));
+        (RowOrder { lane, epoch, ordinal }, rows_of.value(row))
+    };
+    Ok((0..rows.len()).map(of).collect())
 }
 
 struct Primitive<T> {
@@ -97,6 +128,18 @@ where
         let array: PrimitiveArray<T> = values.collect();
         Ok(Arc::new(array.with_data_type(self.arrow.clone())))
     }
+    fn tell(&self, groups: &[Self::Group], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        columns.add("", self.evaluate(groups, ids)?);
+        tell_places(ids.iter().map(|&id| groups[id as usize].place), columns);
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let places = recall_places(rows)?;
+        let column = rows.column("", &self.arrow)?;
+        for_each_value::<T>(column, &as_rows(ids, column), |id, value, row| {
+            groups[id] = Placed { value, place: Some(places[row as usize]) };
+        })
+    }
 }
 
 /// How values become bytes and come back.
@@ -111,6 +154,7 @@ enum Reader {
 struct Bytes {
     last: bool,
     reader: Reader,
+    arrow: Arrow,
 }
 
 impl Bytes {
@@ -122,17 +166,18 @@ impl Bytes {
             group.place = Some(place);
         }
     }
-}
 
-impl Fold for Bytes {
-    type Group = Placed<Vec<u8>>;
-    const ON_HEAP: bool = true;
-
-    fn update(&self, groups: &mut [Self::Group], input: &UpdateInput<'_>) -> Result<()> {
+    /// Offers each row's value; `place_of` says where it stands.
+    fn take(
+        &self,
+        groups: &mut [Placed<Vec<u8>>],
+        input: &UpdateInput<'_>,
+        place_of: impl Fn(u32) -> Place,
+    ) -> Result<()> {
         let converter = match &self.reader {
             Reader::Bytes(kind) => {
                 return kind.for_each(input, |id, value, row| {
-                    self.offer(&mut groups[id], value, (input.order, row));
+                    self.offer(&mut groups[id], value, place_of(row));
                 });
             }
             Reader::Rows(converter) => converter,
@@ -142,11 +187,20 @@ impl Fold for Bytes {
         let valid = nulls(&column);
         for (index, &id) in input.ids.iter().enumerate() {
             if valid.is_none_or(|nulls| nulls.is_valid(index)) {
-                let place = (input.order, input.row(index));
+                let place = place_of(input.row(index));
                 self.offer(&mut groups[id as usize], encoded.row(index).data(), place);
             }
         }
         Ok(())
+    }
+}
+
+impl Fold for Bytes {
+    type Group = Placed<Vec<u8>>;
+    const ON_HEAP: bool = true;
+
+    fn update(&self, groups: &mut [Self::Group], input: &UpdateInput<'_>) -> Result<()> {
+        self.take(groups, input, |row| (input.order, row))
     }
     fn merge(&self, into: &mut Self::Group, from: &Self::Group) {
         if let Some(place) = from.place {
@@ -163,6 +217,16 @@ impl Fold for Bytes {
             Reader::Rows(converter) => converter,
         };
         rows_to_array(converter, values.collect())
+    }
+    fn tell(&self, groups: &[Self::Group], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        columns.add("", self.evaluate(groups, ids)?);
+        tell_places(ids.iter().map(|&id| groups[id as usize].place), columns);
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let places = recall_places(rows)?;
+        let values = as_rows(ids, rows.column("", &self.arrow)?);
+        self.take(groups, &values, |row| places[row as usize])
     }
     fn heap_bytes(&self, group: &Self::Group) -> usize {
         group.value.capacity()

@@ -13,10 +13,12 @@ use arrow_array::{ArrayRef, Float64Array};
 use arrow_buffer::NullBufferBuilder;
 use thalweg_core::{DataType, Error, Result};
 
-use super::UpdateInput;
+use super::extremes::as_rows;
 use super::fold::Fold;
 use super::lists::ListBuilder;
+use super::state::elements_of;
 use super::values::nulls;
+use super::{StateColumns, StateRows, UpdateInput};
 
 /// Which percentiles are wanted, each from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,6 +162,18 @@ impl Fold for Percentile {
             results.push(&sorted);
         }
         results.finish()
+    }
+    fn tell(&self, groups: &[Vec<f64>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let mut lists = ListBuilder::new(&DataType::Double);
+        ids.iter().for_each(|&id| lists.push(groups[id as usize].len()));
+        let values = ids.iter().flat_map(|&id| groups[id as usize].iter().copied());
+        columns.add("", lists.finish(Arc::new(Float64Array::from_iter_values(values)))?);
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Vec<f64>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let lists = rows.lists("", &DataType::Double.arrow())?;
+        let (elements, ids) = elements_of(lists, ids);
+        self.update(groups, &as_rows(&ids, &elements))
     }
     fn heap_bytes(&self, group: &Vec<f64>) -> usize {
         group.capacity() * 8

@@ -4,18 +4,21 @@
 //! DECIMALs of at most 18 digits are summed in 128 bits, which 10^20 of them cannot overflow, wider
 //! ones in 256 bits. Floats are summed in DOUBLE, in the order in which rows come.
 
-use arrow_array::types::Decimal128Type;
-use arrow_array::{ArrayRef, Int64Array};
+use arrow_array::types::{
+    ArrowPrimitiveType, Decimal128Type, Decimal256Type, Float64Type, Int64Type,
+};
+use arrow_array::{ArrayRef, Int64Array, PrimitiveArray};
 use arrow_buffer::i256;
+use arrow_schema::DataType as Arrow;
 use std::sync::Arc;
 use thalweg_core::{DataType, Result};
 
-use super::UpdateInput;
 use super::fold::Fold;
 use super::values::{
     decimal_array, float_array, for_each_float, for_each_integer, for_each_value, integer_array,
     nulls,
 };
+use super::{StateColumns, StateRows, UpdateInput};
 
 /// Ten to the 38th: the first number with too many digits.
 const TOO_LARGE: i128 = 10i128.pow(38);
@@ -47,6 +50,16 @@ impl Fold for Count {
     }
     fn evaluate(&self, groups: &[i64], ids: &[u32]) -> Result<ArrayRef> {
         Ok(Arc::new(Int64Array::from_iter_values(ids.iter().map(|&id| groups[id as usize]))))
+    }
+    fn tell(&self, groups: &[i64], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        columns.add("", self.evaluate(groups, ids)?);
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [i64], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        for (&id, &count) in ids.iter().zip(rows.numbers::<Int64Type>("")?) {
+            groups[id as usize] = count;
+        }
+        Ok(())
     }
 }
 
@@ -102,6 +115,33 @@ impl<W: Wide> Sum<W> {
     }
 }
 
+impl<T: Copy> Sum<T> {
+    /// Tells sums of this type, and how many values each is of.
+    fn tell<P: ArrowPrimitiveType<Native = T>>(
+        groups: &[Self],
+        ids: &[u32],
+        columns: &mut StateColumns,
+        data_type: Arrow,
+    ) {
+        let of = |&id: &u32| &groups[id as usize];
+        let sums = PrimitiveArray::<P>::from_iter_values(ids.iter().map(|id| of(id).sum));
+        columns.add("sum", Arc::new(sums.with_data_type(data_type)));
+        columns.add_numbers::<Int64Type>("count", ids.iter().map(|id| of(id).count));
+    }
+
+    fn recall<P: ArrowPrimitiveType<Native = T>>(
+        groups: &mut [Self],
+        ids: &[u32],
+        rows: &StateRows<'_>,
+    ) -> Result<()> {
+        let (sums, counts) = (rows.numbers::<P>("sum")?, rows.numbers::<Int64Type>("count")?);
+        for ((&id, &sum), &count) in ids.iter().zip(sums).zip(counts) {
+            groups[id as usize] = Sum { sum, count };
+        }
+        Ok(())
+    }
+}
+
 /// SUM and AVG of integers.
 #[derive(Clone)]
 pub(super) struct IntegerSum {
@@ -140,6 +180,13 @@ impl Fold for IntegerSum {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(integer_array(&self.result, values))
     }
+    fn tell(&self, groups: &[Sum<i64>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        Sum::tell::<Int64Type>(groups, ids, columns, Arrow::Int64);
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Sum<i64>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Sum::recall::<Int64Type>(groups, ids, rows)
+    }
 }
 
 /// SUM and AVG of FLOAT and DOUBLE.
@@ -175,6 +222,13 @@ impl Fold for FloatSum {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(float_array(&self.result, values))
     }
+    fn tell(&self, groups: &[Sum<f64>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        Sum::tell::<Float64Type>(groups, ids, columns, Arrow::Float64);
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Sum<f64>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Sum::recall::<Float64Type>(groups, ids, rows)
+    }
 }
 
 /// An integer wide enough for a sum of DECIMALs.
@@ -187,6 +241,10 @@ pub(super) trait Wide: Copy + Default + Send + 'static {
     fn minus(self, other: Self) -> Self;
     /// As 256 bits.
     fn wide(self) -> i256;
+    /// The column type of such numbers.
+    type Type: ArrowPrimitiveType<Native = Self>;
+    /// The same with this scale. A sum may have more digits than it says, which Arrow does not mind.
+    fn arrow(scale: u8) -> Arrow;
 }
 
 impl Wide for i128 {
@@ -203,6 +261,10 @@ impl Wide for i128 {
     fn wide(self) -> i256 {
         i256::from_i128(self)
     }
+    type Type = Decimal128Type;
+    fn arrow(scale: u8) -> Arrow {
+        Arrow::Decimal128(38, scale as i8)
+    }
 }
 
 impl Wide for i256 {
@@ -218,11 +280,16 @@ impl Wide for i256 {
     fn wide(self) -> i256 {
         self
     }
+    type Type = Decimal256Type;
+    fn arrow(scale: u8) -> Arrow {
+        Arrow::Decimal256(76, scale as i8)
+    }
 }
 
 /// SUM and AVG of DECIMAL.
 #[derive(Clone)]
 pub(super) struct DecimalSum<W> {
+    scale: u8,
     result: DataType,
     mean: bool,
     /// What a sum is multiplied by before the division of AVG, for its finer scale.
@@ -237,7 +304,7 @@ impl<W> DecimalSum<W> {
             _ => 0,
         };
         let factor = i256::from_i128(10i128.pow(u32::from(finer)));
-        DecimalSum { result, mean, factor, width: std::marker::PhantomData }
+        DecimalSum { scale, result, mean, factor, width: std::marker::PhantomData }
     }
 }
 
@@ -275,6 +342,13 @@ impl<W: Wide> Fold for DecimalSum<W> {
     fn evaluate(&self, groups: &[Sum<W>], ids: &[u32]) -> Result<ArrayRef> {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(decimal_array(&self.result, values))
+    }
+    fn tell(&self, groups: &[Sum<W>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        Sum::tell::<W::Type>(groups, ids, columns, W::arrow(self.scale));
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Sum<W>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Sum::recall::<W::Type>(groups, ids, rows)
     }
 }
 

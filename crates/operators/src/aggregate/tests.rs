@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{
-    Array, Decimal128Array, Float64Array, Int32Array, Int64Array, ListArray, StringViewArray,
+    Array, Decimal128Array, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch,
+    StringViewArray,
 };
 use arrow_cast::display::array_value_to_string;
 use thalweg_core::{ColumnType, DataType};
@@ -166,6 +167,65 @@ fn parts_merge_in_any_order_and_subtract_cleanly() {
     }
 }
 
+/// States that were told and taken back give what the others give, also when rows follow.
+#[test]
+fn states_that_are_told_come_back() {
+    let argument = DataType::Int;
+    let numbers: ArrayRef = Arc::new(Int32Array::from(vec![Some(5), None, Some(7), Some(5)]));
+    let more: ArrayRef = Arc::new(Int32Array::from(vec![Some(7), Some(1), Some(-2), None]));
+    let ids: [u32; 4] = [0, 1, 2, 2];
+    let names = ["COUNT", "SUM", "AVG", "MIN", "MAX", "VAR_POP", "FIRST_VALUE", "LAST_VALUE"];
+    for name in names.into_iter().chain(["ARRAY_AGG", "PERCENTILE", "APPROX_COUNT_DISTINCT"]) {
+        for distinct in [false, true] {
+            let call = call(name, distinct, &argument);
+            let mut states = call.accumulator(Some(&argument)).expect("an accumulator");
+            states.grow(4);
+            states.update(&input(&ids, &numbers, 0)).expect("updated");
+            let batch = told(states.as_ref(), &[2, 0, 3, 1]);
+            let mut back = call.accumulator(Some(&argument)).expect("an accumulator");
+            back.grow(4);
+            // Taken back in parts, as after a snapshot of several partitions.
+            for (from, ids) in [(0, vec![2, 0]), (2, vec![3, 1])] {
+                let rows = batch.slice(from, 2);
+                back.recall(&ids, &StateRows::new(&rows, "x")).expect("it fits");
+            }
+            for states in [&mut states, &mut back] {
+                states.update(&input(&ids, &more, 1)).expect("updated");
+            }
+            let results = |states: &dyn Accumulator| {
+                show(&states.evaluate(&[0, 1, 2, 3]).expect("evaluated"))
+            };
+            assert_eq!(results(back.as_ref()), results(states.as_ref()), "{name} {distinct}");
+            let nothing = RecordBatch::new_empty(Arc::new(arrow_schema::Schema::empty()));
+            let error = back.recall(&[], &StateRows::new(&nothing, "x")).expect_err("refused");
+            assert!(error.message().contains("does not fit"), "{error}");
+        }
+    }
+}
+
+/// The states as a table with the columns of an aggregate named `x`.
+fn told(states: &dyn Accumulator, ids: &[u32]) -> RecordBatch {
+    let mut columns = StateColumns::default();
+    columns.begin("x");
+    states.tell(ids, &mut columns).expect("told");
+    RecordBatch::try_from_iter(columns.finish()).expect("columns of one length")
+}
+
+#[test]
+fn many_distinct_values_come_back_as_registers() {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_000));
+    let call = call("APPROX_COUNT_DISTINCT", false, &DataType::BigInt);
+    let mut states = call.accumulator(Some(&DataType::BigInt)).expect("an accumulator");
+    states.grow(1);
+    states.update(&input(&[0; 10_000], &numbers, 0)).expect("updated");
+    let mut back = call.accumulator(Some(&DataType::BigInt)).expect("an accumulator");
+    back.grow(1);
+    let batch = told(states.as_ref(), &[0]);
+    back.recall(&[0], &StateRows::new(&batch, "x")).expect("it fits");
+    let results = |states: &dyn Accumulator| show(&states.evaluate(&[0]).expect("evaluated"));
+    assert_eq!(results(back.as_ref()), results(states.as_ref()));
+}
+
 /// The error is below what the documentation says, for numbers and for texts, and parts that overlap
 /// merge to what the whole gives.
 #[test]
@@ -230,6 +290,10 @@ impl UserAggregate for Longest {
     fn create(&self) -> Box<dyn UserAccumulator> {
         Box::<LongestState>::default()
     }
+    fn decode(&self, state: &[u8]) -> Result<Box<dyn UserAccumulator>> {
+        let bytes = state.try_into().map_err(|_| Error::data("a length has eight bytes"))?;
+        Ok(Box::new(LongestState(i64::from_le_bytes(bytes))))
+    }
 }
 
 impl UserAccumulator for LongestState {
@@ -245,6 +309,9 @@ impl UserAccumulator for LongestState {
     }
     fn result(&self) -> Result<ArrayRef> {
         Ok(Arc::new(Int64Array::from(vec![self.0])))
+    }
+    fn encode(&self) -> Result<Option<Vec<u8>>> {
+        Ok((self.0 != i64::MAX).then(|| self.0.to_le_bytes().to_vec()))
     }
 }
 
@@ -267,4 +334,10 @@ fn users_write_aggregates() {
     states.merge(&[0], part.as_ref()).expect("merged");
     let result = states.evaluate(&[0, 1, 2]).expect("evaluated");
     assert_eq!(result.as_primitive::<Int64Type>().values(), &[4, 0, 0]);
+    let batch = told(states.as_ref(), &[2, 0]);
+    let mut back = call.accumulator(Some(&DataType::STRING)).expect("an accumulator");
+    back.grow(2);
+    back.recall(&[1, 0], &StateRows::new(&batch, "x")).expect("it fits");
+    let result = back.evaluate(&[0, 1]).expect("evaluated");
+    assert_eq!(result.as_primitive::<Int64Type>().values(), &[4, 0]);
 }

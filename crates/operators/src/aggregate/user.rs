@@ -3,10 +3,13 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef};
+use arrow_array::builder::BinaryBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BinaryArray};
+use arrow_schema::DataType as Arrow;
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
-use super::{Accumulator, UpdateInput, concrete};
+use super::{Accumulator, StateColumns, StateRows, UpdateInput, concrete};
 use crate::keys::select;
 
 /// An aggregate function of the user's: makes the states. Rows of one group reach its state in
@@ -22,6 +25,16 @@ pub trait UserAggregate: Send + Sync {
     /// applied to rows that are updated or deleted.
     fn retracts(&self) -> bool {
         false
+    }
+    /// A state again from what [`UserAccumulator::encode`] told of one, perhaps in an earlier version
+    /// of the program. Needed only where snapshots are taken.
+    ///
+    /// # Errors
+    /// If these bytes are no state of this function.
+    fn decode(&self, state: &[u8]) -> Result<Box<dyn UserAccumulator>> {
+        let _ = state;
+        Err(Error::user(format!("{} cannot take its state back from a snapshot", self.name()))
+            .hint("implement UserAggregate::decode and UserAccumulator::encode"))
     }
 }
 
@@ -39,6 +52,15 @@ pub trait UserAccumulator: Any + Send {
     fn merge(&mut self, other: &dyn UserAccumulator) -> Result<()>;
     /// The result: an array of exactly one value, of the declared type.
     fn result(&self) -> Result<ArrayRef>;
+    /// All of the state as bytes, for a snapshot. The same state gives the same bytes for ever;
+    /// [`UserAggregate::decode`] makes it again. `None` where it cannot be told: then no snapshot can be
+    /// taken.
+    ///
+    /// # Errors
+    /// If telling fails.
+    fn encode(&self) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
     /// About how many bytes the state takes.
     fn bytes(&self) -> usize {
         size_of::<usize>()
@@ -54,6 +76,15 @@ pub(super) struct UserGroups {
 impl UserGroups {
     pub(super) fn new(function: Arc<dyn UserAggregate>) -> Self {
         UserGroups { function, groups: Vec::new() }
+    }
+
+    fn encode(&self, state: &dyn UserAccumulator) -> Result<Vec<u8>> {
+        state.encode()?.ok_or_else(|| {
+            let name = self.function.name();
+            Error::user(format!("{name} cannot tell its state, so no snapshot can be taken")).hint(
+                "implement UserAccumulator::encode and UserAggregate::decode, or run without snapshots",
+            )
+        })
     }
 
     /// Gives each group its values, in arrival order.
@@ -125,6 +156,27 @@ impl Accumulator for UserGroups {
         }
         let results: Vec<&dyn Array> = results.iter().map(|result| result.as_ref()).collect();
         Ok(arrow_select::concat::concat(&results)?)
+    }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        // A function without snapshots is found at the first one, not when the first row has come.
+        self.encode(self.function.create().as_ref())?;
+        let mut states = BinaryBuilder::new();
+        for &id in ids {
+            match &self.groups[id as usize] {
+                Some(state) => states.append_value(self.encode(state.as_ref())?),
+                None => states.append_null(),
+            }
+        }
+        columns.add("", Arc::new(states.finish()));
+        Ok(())
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let states: &BinaryArray = rows.column("", &Arrow::Binary)?.as_binary();
+        for (&id, state) in ids.iter().zip(states) {
+            let decode = |state| self.function.decode(state);
+            self.groups[id as usize] = state.map(decode).transpose()?;
+        }
+        Ok(())
     }
     fn bytes(&self) -> usize {
         let states: usize = self.groups.iter().flatten().map(|state| state.bytes()).sum();

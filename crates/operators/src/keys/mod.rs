@@ -16,6 +16,7 @@ mod hash;
 mod integer;
 mod rows;
 mod text;
+mod told;
 
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::DataType as Arrow;
@@ -23,6 +24,7 @@ use thalweg_core::{Bundle, DataType, Error, Result, Route};
 
 pub use canonical::CanonicalOrder;
 pub use hash::{hash_bytes, hash_keys};
+pub(crate) use told::ToldKeys;
 
 use crate::limit::route_to_first;
 use integer::IntegerTable;

@@ -12,6 +12,7 @@
 mod changes;
 mod check;
 mod compare;
+mod damage;
 mod input;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use thalweg_core::{
 pub use changes::{changes, inserts, lines, lines_of};
 pub use check::{check_operator, check_transform, drive_transform};
 pub use compare::{assert_same_rows, sorted};
+pub use damage::check_damaged;
 pub use input::{random_batches, split_rows, stamped};
 pub use values::{rows_of, value_at};
 
@@ -193,21 +195,10 @@ impl<'a> Driver<'a> {
 
     /// Other partitions go on where these are.
     fn restore(&mut self) -> Result<()> {
-        let mut restored = Restored::default();
-        for partition in &mut self.partitions {
-            let captured = partition.capture(Extent::Whole)?;
-            for table in captured.tables {
-                restored.add(table.name, (table.rows)()?.rows);
-            }
-        }
         let most = if self.operator.is_singleton() { 1 } else { PARTITIONS_MAX };
         let count = 1 + self.random.below(most) as usize;
-        let open = |opening: Opening| {
-            let mut partition = self.operator.open(opening)?;
-            partition.restore(&restored.of_partition(opening)?)?;
-            Ok(partition)
-        };
-        self.partitions = openings(count).map(open).collect::<Result<_>>()?;
+        let order = OrderContract::Epoch;
+        self.partitions = reopened(self.operator, &mut self.partitions, count, order)?;
         self.exchange = Exchange::new(count);
         Ok(())
     }
@@ -322,6 +313,40 @@ impl<'a> Driver<'a> {
 fn openings(count: usize) -> impl Iterator<Item = Opening> {
     let order = OrderContract::Epoch;
     (0..count).map(move |partition| Opening { partition, partitions: count, order })
+}
+
+/// What partitions of one operator tell.
+///
+/// # Errors
+/// If one cannot tell what it keeps.
+pub fn told(partitions: &mut [Box<dyn Partition>]) -> Result<Restored> {
+    let mut restored = Restored::default();
+    for partition in partitions {
+        for table in partition.capture(Extent::Whole)?.tables {
+            restored.add(table.name, (table.rows)()?.rows);
+        }
+    }
+    Ok(restored)
+}
+
+/// So many other partitions that go on where these are.
+///
+/// # Errors
+/// If one cannot tell what it keeps, or take it back.
+pub fn reopened(
+    operator: &dyn Operator,
+    partitions: &mut [Box<dyn Partition>],
+    count: usize,
+    order: OrderContract,
+) -> Result<Vec<Box<dyn Partition>>> {
+    let restored = told(partitions)?;
+    let open = |partition| {
+        let opening = Opening { partition, partitions: count, order };
+        let mut partition = operator.open(opening)?;
+        partition.restore(&restored.of_partition(opening)?)?;
+        Ok(partition)
+    };
+    (0..count).map(open).collect()
 }
 
 fn assert_scattered(rows: &[Vec<u32>], num_rows: usize) {

@@ -1,0 +1,76 @@
+//! Keys in tables of state: their owners, and columns by the names and types that the input has.
+//!
+//! Dense ids are not told: a key is named by its values, and whoever takes keys back interns them anew.
+
+use arrow_array::{ArrayRef, RecordBatch};
+use thalweg_core::{DataType, Result, TableSchema};
+
+use super::KeyTable;
+use crate::tables::{column, does_not_fit, owners, unique_names};
+
+/// How an operator's keys are told.
+#[derive(Clone, Debug)]
+pub(crate) struct ToldKeys {
+    names: Vec<String>,
+    types: Vec<DataType>,
+}
+
+impl ToldKeys {
+    /// Keys of these columns of the input, which must be there.
+    pub(crate) fn new(input: &TableSchema, keys: &[usize]) -> Self {
+        let columns = || keys.iter().map(|&key| &input.columns[key]);
+        ToldKeys {
+            names: unique_names(columns().map(|column| &column.name[..])),
+            types: columns().map(|column| column.column_type.data_type.clone()).collect(),
+        }
+    }
+
+    /// Names for other columns beside the keys.
+    pub(crate) fn names_beside<'a>(&'a self, wanted: impl Iterator<Item = &'a str>) -> Vec<String> {
+        let keys = self.names.iter().map(|name| &name[..]);
+        unique_names(keys.chain(wanted)).split_off(self.names.len())
+    }
+
+    /// The virtual partitions of these keys, and the keys as named columns.
+    ///
+    /// # Errors
+    /// If the keys cannot be decoded.
+    pub(crate) fn tell(
+        &self,
+        keys: &KeyTable,
+        ids: &[u32],
+    ) -> Result<(ArrayRef, Vec<(String, ArrayRef)>)> {
+        let columns = keys.take_keys(ids)?;
+        let named = self.names.iter().cloned().zip(columns).collect();
+        Ok((owners(ids.iter().map(|&id| keys.hash_of(id))), named))
+    }
+
+    /// The key columns of some rows of a table.
+    ///
+    /// # Errors
+    /// If one is not there, or of another type.
+    pub(crate) fn columns(&self, rows: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        let found = |(name, data_type): (&String, &DataType)| {
+            let found = column(rows, name)?;
+            if found.data_type().equals_datatype(&data_type.arrow()) {
+                return Ok(ArrayRef::clone(found));
+            }
+            let other = found.data_type();
+            Err(does_not_fit(format!("key '{name}' is of type {other} and not {data_type}")))
+        };
+        self.names.iter().zip(&self.types).map(found).collect()
+    }
+
+    /// Interns the keys of some rows of a table and appends their ids.
+    ///
+    /// # Errors
+    /// As [`ToldKeys::columns`].
+    pub(crate) fn intern(
+        &self,
+        rows: &RecordBatch,
+        keys: &mut KeyTable,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
+        keys.intern_rows(&self.columns(rows)?, None, rows.num_rows(), ids)
+    }
+}
