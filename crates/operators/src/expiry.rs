@@ -32,6 +32,11 @@ impl Expiry {
         self.written_ms[id as usize] = now_ms;
     }
 
+    /// When the state of a key was written last.
+    pub fn written_ms(&self, id: u32) -> i64 {
+        self.written_ms[id as usize]
+    }
+
     /// Rows reach these keys now; those of them whose state was too old by then. `counts` has the rows
     /// of each key.
     pub fn reach(&mut self, ids: &[u32], counts: &[i64], now_ms: i64) -> Vec<u32> {

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt8Array};
-use arrow_schema::Field;
+use arrow_schema::{DataType as Arrow, Field, SchemaRef};
 use thalweg_core::snapshot::state_schema;
-use thalweg_core::{Captured, Error, Restored, Result};
+use thalweg_core::{Captured, Error, Restored, Result, TableSchema};
+
+use crate::join::bounded::chunks::own_text;
 
 /// The virtual partition of keys with this hash: the one that [`partition_of`](crate::keys::partition_of)
 /// gives to a range.
@@ -70,6 +72,22 @@ pub(crate) fn tell(captured: &mut Captured, name: &'static str, batch: RecordBat
     captured.add(name, batch.schema(), vec![batch]);
 }
 
+/// Tells a table of such things, of so many at a time as make a batch.
+///
+/// # Errors
+/// Those of making batches.
+pub(crate) fn tell_batches<T>(
+    captured: &mut Captured,
+    name: &'static str,
+    things: &[T],
+    batch: impl Fn(&[T]) -> Result<RecordBatch>,
+) -> Result<()> {
+    let schema = batch(&[])?.schema();
+    let rows = things.chunks(KEPT_ROWS_MAX).map(batch).collect::<Result<_>>()?;
+    captured.add(name, schema, rows);
+    Ok(())
+}
+
 /// The column of a table with this name.
 ///
 /// # Errors
@@ -104,6 +122,64 @@ pub(crate) fn numbers_of<'a, T: ArrowPrimitiveType>(
         0 => Ok(column.values()),
         _ => Err(does_not_fit(format!("column '{name}' holds NULL"))),
     }
+}
+
+/// The most rows of a batch of kept rows.
+pub(crate) const KEPT_ROWS_MAX: usize = 1 << 14;
+
+/// The columns of a table of rows that an operator keeps: some of its own, then those of the rows.
+/// A column of the rows whose name is taken gets another one: they are read by place
+/// ([`kept_columns`]).
+pub(crate) fn kept_schema(own: &[(&str, Arrow)], rows: &TableSchema) -> SchemaRef {
+    let mut fields: Vec<Field> =
+        own.iter().map(|(name, of)| Field::new(*name, of.clone(), true)).collect();
+    for column in &rows.columns {
+        let is_taken = |name: &str| fields.iter().any(|field| field.name() == name);
+        let numbered = (1..).map(|number| format!("{}_{number}", column.name));
+        let mut names = std::iter::once(column.name.clone()).chain(numbered);
+        let name = names.find(|name| !is_taken(name)).unwrap_or_default();
+        fields.push(Field::new(name, column.column_type.data_type.arrow(), true));
+    }
+    state_schema(fields)
+}
+
+/// Rows of a table with a schema of [`kept_schema`]. Texts are copied, so that they hold on to no
+/// others.
+///
+/// # Errors
+/// If the columns do not fit the schema.
+pub(crate) fn kept_batch(
+    schema: &SchemaRef,
+    owners: ArrayRef,
+    own: Vec<ArrayRef>,
+    columns: Vec<ArrayRef>,
+) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(owners.len()));
+    let columns = columns.into_iter().map(own_text);
+    let columns = std::iter::once(owners).chain(own).chain(columns).collect();
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}
+
+/// The columns of kept rows: so many, the last of a table with such a schema.
+///
+/// # Errors
+/// If its columns are others. Names may differ.
+pub(crate) fn kept_columns(
+    batch: &RecordBatch,
+    schema: &SchemaRef,
+    rows: usize,
+) -> Result<Vec<ArrayRef>> {
+    let columns = batch.columns();
+    if columns.len() != schema.fields().len() {
+        let (count, expected) = (columns.len(), schema.fields().len());
+        return Err(does_not_fit(format!("a table has {count} columns, not {expected}")));
+    }
+    let mut pairs = schema.fields().iter().zip(columns);
+    if let Some((field, column)) = pairs.find(|(field, c)| c.data_type() != field.data_type()) {
+        let (name, of) = (field.name(), column.data_type());
+        return Err(does_not_fit(format!("column '{name}' is of type {of}")));
+    }
+    Ok(columns[columns.len() - rows..].to_vec())
 }
 
 /// A number that a table holds once for each partition that wrote it, or not at all.

@@ -46,6 +46,7 @@ pub use percentile::Fractions;
 pub(crate) use running::mark_changes;
 pub use running::{RunInput, RunningAggregate, Step};
 pub use state::{StateColumns, StateRows};
+pub(crate) use state::{elements_of, lists};
 pub use user::{UserAccumulator, UserAggregate};
 
 /// The place in arrival order of the bundle whose rows are taken.

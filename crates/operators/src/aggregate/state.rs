@@ -10,7 +10,8 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array, ArrayRef, ListArray, PrimitiveArray, RecordBatch};
-use arrow_schema::DataType as Arrow;
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{DataType as Arrow, Field};
 use std::sync::Arc;
 use thalweg_core::{Error, Result};
 
@@ -126,8 +127,19 @@ fn column_name(name: &str, part: &str) -> String {
     if part.is_empty() { name.to_owned() } else { format!("{name}.{part}") }
 }
 
+/// A list for each group, which divide these values among them.
+pub(crate) fn lists(lengths: Vec<usize>, values: ArrayRef) -> Result<ArrayRef> {
+    if i32::try_from(lengths.iter().sum::<usize>()).is_err() {
+        return Err(Error::data("some keys keep more than 2^31 values together, too many to tell")
+            .hint("aggregate fewer rows: per window, or with FILTER (WHERE …)"));
+    }
+    let element = Arc::new(Field::new("item", values.data_type().clone(), true));
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Ok(Arc::new(ListArray::try_new(element, offsets, values, None)?))
+}
+
 /// The elements of lists, which stand in sequence, and to which of `ids` each belongs.
-pub(super) fn elements_of(lists: &ListArray, ids: &[u32]) -> (ArrayRef, Vec<u32>) {
+pub(crate) fn elements_of(lists: &ListArray, ids: &[u32]) -> (ArrayRef, Vec<u32>) {
     let offsets = lists.value_offsets();
     let (first, last) = (offsets[0] as usize, offsets[offsets.len() - 1] as usize);
     let elements = lists.values().slice(first, last - first);

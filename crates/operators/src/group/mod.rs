@@ -23,9 +23,11 @@
 //! It has no watermarks of its own and judges no lateness. HAVING is a filter behind it.
 
 mod changes;
+mod groups;
 mod partition;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::sync::Arc;
 
@@ -37,6 +39,7 @@ use thalweg_core::{
 
 use crate::aggregate::{AggregateCall, RunningAggregate};
 use crate::keys::{KeyTable, route_by_keys};
+use groups::Groups;
 use partition::GroupPartition;
 
 /// What is grouped and computed.
@@ -151,6 +154,7 @@ impl Operator for GroupAggregate {
     }
     fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
         let (spec, schema) = (Arc::clone(&self.spec), self.schema.arrow());
-        Ok(Box::new(GroupPartition::new(spec, schema, self.emits_inserts_only())?))
+        let groups = Groups::new(spec, schema, self.emits_inserts_only())?;
+        Ok(Box::new(GroupPartition::new(groups)))
     }
 }

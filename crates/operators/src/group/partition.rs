@@ -1,228 +1,106 @@
-//! The groups of one key range: which exist, what their aggregates are, and what rows do to them.
+//! One partition of a GROUP BY: its groups, and their captures.
 //!
-//! A piece is taken in runs. Rows are counted first, which tells where groups begin and end and
-//! which retractions are ignored; then each aggregate takes the run in one call.
-//!
-//! Invariant between pieces: the keys in the table are those with at least one row; the states of
-//! all other numbers are empty.
+//! The groups stand behind a lock, which is taken once for each piece, since a capture is read while rows
+//! go on (`watch.rs`). Who reads holds it for [`READ_GROUPS`] groups at a time, and lets the partition go
+//! first.
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
-use arrow_buffer::BooleanBuffer;
-use arrow_schema::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_select::concat::concat_batches;
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Error, Output, Partition, Piece, Progress, Result, RowKind};
+use thalweg_core::snapshot::{CapturedTable, TableRows};
+use thalweg_core::{Captured, Extent, Output, Partition, Piece, Progress, Restored, Result};
 
-use super::GroupSpec;
-use super::changes::{Changes, Run};
-use crate::aggregate::{RunInput, RunningAggregate, Step};
-use crate::expiry::Expiry;
-use crate::keys::KeyTable;
+use super::groups::Groups;
+use super::watch::{Begun, locked};
+use crate::keys::{ABSENT, KeyTable, ToldKeys};
+use crate::tables::state_batch;
 
-/// How many rows are taken at once: results then stay in the cache until they are put together.
-const RUN_ROWS: usize = 8 * 1024;
+/// The table of state: a row for each group.
+const GROUPS: &str = "groups";
+/// How many groups are read at once while rows wait.
+const READ_GROUPS: usize = 1024;
 
-/// Rows that count.
-#[derive(Default)]
-struct Admitted {
-    ids: Vec<u32>,
-    rows: Vec<u32>,
-    steps: Vec<Step>,
-    /// True if rows are taken back.
-    retracts: bool,
+/// The groups, and who wants them.
+struct Shared {
+    groups: Mutex<Groups>,
+    /// The partition waits for the lock, or has it.
+    is_wanted: AtomicBool,
 }
 
+impl Shared {
+    /// The lock, for the partition itself.
+    fn groups(&self) -> MutexGuard<'_, Groups> {
+        // Relaxed: nothing is published through it, and who sees it late reads some groups more.
+        self.is_wanted.store(true, Ordering::Relaxed);
+        let groups = locked(&self.groups);
+        self.is_wanted.store(false, Ordering::Relaxed);
+        groups
+    }
+
+    /// Reads what a capture has yet to read; its rows.
+    fn read(&self, begun: Begun, keys: &ToldKeys) -> Result<TableRows> {
+        loop {
+            while self.is_wanted.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            let mut groups = locked(&self.groups);
+            if !groups.is_reading(&begun.told) || !groups.read_some(READ_GROUPS)? {
+                break;
+            }
+        }
+        let rows = std::mem::take(&mut *locked(&begun.told));
+        let removed = removed(&begun.gone, &rows, keys)?;
+        Ok(TableRows { rows: compact(rows)?, removed })
+    }
+}
+
+/// The keys that have gone and are not among these rows: those have come again.
+fn removed(gone: &KeyTable, rows: &[RecordBatch], keys: &ToldKeys) -> Result<Vec<RecordBatch>> {
+    let mut is_there = vec![keys.names().is_empty(); gone.len()];
+    let mut ids = Vec::new();
+    let rows = if is_there.contains(&false) { rows } else { &[] };
+    for batch in rows {
+        ids.clear();
+        gone.find(&keys.columns(batch)?, batch.num_rows(), &mut ids)?;
+        let found = ids.iter().filter(|&&id| id != ABSENT);
+        found.for_each(|&id| is_there[id as usize] = true);
+    }
+    let removed: Vec<u32> = (0..gone.len() as u32).filter(|&id| !is_there[id as usize]).collect();
+    if removed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (owners, columns) = keys.tell(gone, &removed)?;
+    Ok(vec![state_batch(owners, columns)?])
+}
+
+/// The same rows without small batches: each has been told when it changed.
+fn compact(rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+    let (mut rows, small): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|rows| rows.num_rows() >= READ_GROUPS);
+    if let Some(first) = small.first() {
+        rows.push(concat_batches(&first.schema(), &small)?);
+    }
+    Ok(rows)
+}
+
+/// The groups of one key range.
 pub(super) struct GroupPartition {
-    spec: Arc<GroupSpec>,
-    changes: Changes,
-    keys: KeyTable,
-    /// How many rows each group has.
-    counts: Vec<i64>,
-    aggregates: Vec<Box<dyn RunningAggregate>>,
-    expiry: Option<Expiry>,
-    /// The group of each row of the piece.
-    ids: Vec<u32>,
-    /// Groups that may have been left without rows.
-    ended: Vec<u32>,
-    /// Scratch space of net changes.
-    places: Vec<u32>,
+    shared: Arc<Shared>,
 }
 
 impl GroupPartition {
-    pub(super) fn new(spec: Arc<GroupSpec>, schema: SchemaRef, inserts_only: bool) -> Result<Self> {
-        let counts_rows = |call: &crate::aggregate::AggregateCall| call.counts_rows();
-        let counted = !spec.mini_batch && spec.calls.iter().any(counts_rows);
-        // As in Flink, a time of 0 means for ever.
-        let ttl_ms = spec.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0);
-        let always = counted || ttl_ms.is_some();
-        Ok(GroupPartition {
-            changes: Changes { schema, keys: spec.keys.clone(), always, inserts_only },
-            keys: KeyTable::new(&spec.key_types())?,
-            counts: Vec::new(),
-            aggregates: spec.aggregates()?,
-            expiry: ttl_ms.map(Expiry::new),
-            ids: Vec::new(),
-            ended: Vec::new(),
-            places: Vec::new(),
-            spec,
-        })
-    }
-
-    fn take(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
-        let batch = &piece.bundle.batch;
-        let column = |&key: &usize| ArrayRef::clone(batch.column(key));
-        let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
-        let chosen = piece.rows.filter(|rows| rows.len() < batch.num_rows());
-        self.ids.clear();
-        self.keys.intern_rows(&columns, chosen, batch.num_rows(), &mut self.ids)?;
-        let groups = self.keys.id_limit();
-        self.counts.resize(groups, 0);
-        self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(groups));
-        if let Some(expiry) = &mut self.expiry {
-            let over = expiry.reach(&self.ids, &self.counts, output.wall_ms());
-            self.forget(&over);
-        }
-        let run_rows = if self.spec.mini_batch { self.ids.len() } else { RUN_ROWS };
-        for from in (0..self.ids.len()).step_by(run_rows) {
-            let to = self.ids.len().min(from + run_rows);
-            self.run(piece, chosen, from..to, output)?;
-        }
-        self.release_ended();
-        Ok(())
-    }
-
-    /// Takes a run of rows.
-    fn run(
-        &mut self,
-        piece: &Piece<'_>,
-        chosen: Option<&[u32]>,
-        span: Range<usize>,
-        output: &mut Output,
-    ) -> Result<()> {
-        let kinds = piece.bundle.kinds.as_deref();
-        let first_ended = self.ended.len();
-        let admitted = self.admit(chosen, kinds, span.clone())?;
-        let batch = &piece.bundle.batch;
-        let whole = chosen.is_none() && admitted.rows.len() == span.len();
-        let mut dense =
-            Dense { batch, span: whole.then_some(span), rows: &admitted.rows, columns: Vec::new() };
-        let mut pairs = Vec::with_capacity(self.aggregates.len());
-        for (call, aggregate) in self.spec.calls.iter().zip(&mut self.aggregates) {
-            let argument = call.argument.map(|at| dense.column(at)).transpose()?;
-            let filter = call.filter.map(|at| dense.condition(at)).transpose()?;
-            pairs.push(aggregate.run(&RunInput {
-                ids: &admitted.ids,
-                steps: admitted.retracts.then_some(&admitted.steps),
-                argument: argument.as_ref(),
-                filter: filter.as_ref(),
-            })?);
-        }
-        self.empty_ended(first_ended);
-        let Admitted { ids, rows, steps, .. } = admitted;
-        let mut run = Run { rows, steps, pairs };
-        if self.spec.mini_batch {
-            run = run.net(&ids, self.counts.len(), &mut self.places)?;
-        }
-        self.changes.emit(&run, batch, output)
-    }
-
-    /// Counts rows: which count, and what they do to their groups.
-    fn admit(
-        &mut self,
-        chosen: Option<&[u32]>,
-        kinds: Option<&[RowKind]>,
-        span: Range<usize>,
-    ) -> Result<Admitted> {
-        let ids = &self.ids[span.clone()];
-        let rows: Vec<u32> = match chosen {
-            Some(chosen) => chosen[span].to_vec(),
-            None => (span.start as u32..span.end as u32).collect(),
-        };
-        let takes_back = |kind: RowKind| matches!(kind, RowKind::UpdateBefore | RowKind::Delete);
-        let kinds = kinds.filter(|kinds| rows.iter().any(|&row| takes_back(kinds[row as usize])));
-        let Some(kinds) = kinds else {
-            let counts = &mut self.counts;
-            let step = |&id: &u32| {
-                let count = &mut counts[id as usize];
-                *count += 1;
-                if *count == 1 { Step::ADDS.beginning() } else { Step::ADDS }
-            };
-            let steps = ids.iter().map(step).collect();
-            return Ok(Admitted { ids: ids.to_vec(), rows, steps, retracts: false });
-        };
-        if !self.spec.retracts {
-            return Err(Error::internal("an aggregate of inserts was given a retraction"));
-        }
-        let mut admitted = Admitted { retracts: true, ..Admitted::default() };
-        for (&id, row) in ids.iter().zip(rows) {
-            let count = &mut self.counts[id as usize];
-            let step = match (takes_back(kinds[row as usize]), *count) {
-                (true, 0) => {
-                    self.ended.push(id);
-                    continue;
-                }
-                (true, 1) => {
-                    self.ended.push(id);
-                    Step::RETRACTION.ending()
-                }
-                (true, _) => Step::RETRACTION,
-                (false, 0) => Step::ADDS.beginning(),
-                (false, _) => Step::ADDS,
-            };
-            *count += if step.retracts() { -1 } else { 1 };
-            admitted.ids.push(id);
-            admitted.rows.push(row);
-            admitted.steps.push(step);
-        }
-        Ok(admitted)
-    }
-
-    /// Empties the states of groups that a run has left without rows.
-    fn empty_ended(&mut self, first: usize) {
-        let counts = &self.counts;
-        let is_empty = |&id: &u32| counts[id as usize] == 0;
-        let empty: Vec<u32> = self.ended[first..].iter().copied().filter(is_empty).collect();
-        if !empty.is_empty() {
-            self.aggregates.iter_mut().for_each(|aggregate| aggregate.reset(&empty));
-        }
-    }
-
-    /// Gives the keys back that a piece has left without rows.
-    fn release_ended(&mut self) {
-        self.ended.sort_unstable();
-        self.ended.dedup();
-        for id in self.ended.drain(..) {
-            if self.counts[id as usize] == 0 {
-                self.keys.release(id);
-            }
-        }
-    }
-
-    /// Empties these groups, as if they had never been.
-    fn forget(&mut self, ids: &[u32]) {
-        ids.iter().for_each(|&id| self.counts[id as usize] = 0);
-        if !ids.is_empty() {
-            self.aggregates.iter_mut().for_each(|aggregate| aggregate.reset(ids));
-        }
+    pub(super) fn new(groups: Groups) -> Self {
+        let shared = Shared { groups: Mutex::new(groups), is_wanted: AtomicBool::new(false) };
+        GroupPartition { shared: Arc::new(shared) }
     }
 }
 
 impl Partition for GroupPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        output.accepted += piece.num_rows() as u64;
-        if piece.num_rows() > 0 {
-            self.take(&piece, output)?;
-        }
-        if let Some(expiry) = &mut self.expiry {
-            let has_rows = |id: u32| self.counts[id as usize] > 0;
-            let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_rows);
-            self.forget(&over);
-            over.into_iter().for_each(|id| self.keys.release(id));
-        }
-        Ok(())
+        self.shared.groups().rows(&piece, output)
     }
 
     fn watermark(&mut self, _call: &WatermarkCall<'_>, _output: &mut Output) -> Result<Progress> {
@@ -230,45 +108,28 @@ impl Partition for GroupPartition {
     }
 
     fn state_bytes(&self) -> usize {
-        let scratch = self.ids.capacity() + self.ended.capacity() + self.places.capacity();
-        let aggregates: usize = self.aggregates.iter().map(|aggregate| aggregate.bytes()).sum();
-        let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);
-        self.keys.bytes() + self.counts.capacity() * 8 + aggregates + expiry + scratch * 4
+        self.shared.groups().state_bytes()
     }
-}
 
-/// Columns of the rows that count, each made once.
-struct Dense<'a> {
-    batch: &'a RecordBatch,
-    /// Where these rows stand, if they stand together.
-    span: Option<Range<usize>>,
-    rows: &'a [u32],
-    columns: Vec<(usize, ArrayRef)>,
-}
-
-impl Dense<'_> {
-    fn column(&mut self, at: usize) -> Result<ArrayRef> {
-        if let Some((_, column)) = self.columns.iter().find(|(place, _)| *place == at) {
-            return Ok(ArrayRef::clone(column));
-        }
-        let column = self.batch.column(at);
-        let column = match &self.span {
-            Some(span) => column.slice(span.start, span.len()),
-            None => arrow_select::take::take(column, &UInt32Array::from(self.rows.to_vec()), None)?,
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        let mut groups = self.shared.groups();
+        let schema = groups.tell(&[])?.schema();
+        let begun = groups.begin(extent)?;
+        let keys = groups.told_keys().clone();
+        drop(groups);
+        let shared = Arc::clone(&self.shared);
+        let table = CapturedTable {
+            name: GROUPS,
+            schema,
+            extent: begun.extent,
+            identity_columns: 1 + keys.names().len(),
+            rows: Box::new(move || shared.read(begun, &keys)),
         };
-        self.columns.push((at, ArrayRef::clone(&column)));
-        Ok(column)
+        Ok(Captured { tables: vec![table] })
     }
 
-    /// The rows for which a condition is true: not false and not unknown.
-    fn condition(&mut self, at: usize) -> Result<BooleanBuffer> {
-        let column = self.column(at)?;
-        let values = column
-            .as_boolean_opt()
-            .ok_or_else(|| Error::internal("FILTER names a column that is not BOOLEAN"))?;
-        Ok(match values.nulls() {
-            Some(nulls) => values.values() & nulls.inner(),
-            None => values.values().clone(),
-        })
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let mut groups = self.shared.groups();
+        restored.table(GROUPS).iter().try_for_each(|told| groups.recall(told))
     }
 }

@@ -8,7 +8,7 @@
 //! Frames that no row leaves keep no rows.
 
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, UInt32Array};
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_buffer::BooleanBuffer;
 use arrow_select::take::take;
 use thalweg_core::{Error, Result, TableSchema};
@@ -16,11 +16,16 @@ use thalweg_core::{Error, Result, TableSchema};
 use super::fired::Fired;
 use super::spec::{Frame, OverSpec};
 use super::trail::Trail;
-use crate::aggregate::{AggregateCall, RunInput, RunningAggregate, Step};
+use crate::aggregate::{AggregateCall, RunInput, RunningAggregate, StateColumns, StateRows, Step};
 use crate::join::bounded::chunks::RowRef;
+
+/// The rows of frames in tables of state.
+const FRAME: &str = "$frame";
 
 /// One aggregate and the places of its columns among those that are kept.
 struct Call {
+    /// What its state is called in tables of state.
+    told_as: String,
     argument: Option<usize>,
     filter: Option<usize>,
     states: Box<dyn RunningAggregate>,
@@ -46,21 +51,28 @@ pub(super) struct FrameAggregates {
     /// The rows of the frames; `None` where none leaves.
     trail: Option<Trail>,
     events: Events,
-    /// The newest event of each key, for peers.
+    /// The newest event of each key, for peers: scratch space of a run.
     newest: Vec<u32>,
 }
 
 impl FrameAggregates {
-    pub(super) fn new(spec: &OverSpec, calls: &[AggregateCall], has_peers: bool) -> Result<Self> {
-        let named = calls.iter().flat_map(|call| call.argument.into_iter().chain(call.filter));
+    /// Calls with what they are called in tables of state.
+    pub(super) fn new(
+        spec: &OverSpec,
+        calls: &[(String, AggregateCall)],
+        has_peers: bool,
+    ) -> Result<Self> {
+        let named = calls.iter().map(|(_, call)| call);
+        let named = named.flat_map(|call| call.argument.into_iter().chain(call.filter));
         let mut columns: Vec<usize> = named.collect();
         columns.sort_unstable();
         columns.dedup();
         let place = |column: usize| columns.partition_point(|&other| other < column);
         let is_bounded = spec.frame.is_bounded();
-        let build = |call: &AggregateCall| {
+        let build = |(told_as, call): &(String, AggregateCall)| {
             let argument = call.argument.map(|column| spec.data_type(column));
             Ok(Call {
+                told_as: told_as.clone(),
                 argument: call.argument.map(place),
                 filter: call.filter.map(place),
                 states: match is_bounded {
@@ -169,6 +181,30 @@ impl FrameAggregates {
             trail.settle()?;
         }
         Ok(())
+    }
+
+    /// Tells the states of keys and the rows of their frames.
+    pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {
+        for call in &self.calls {
+            told.begin(&call.told_as);
+            call.states.tell(ids, told)?;
+        }
+        if let Some(trail) = &self.trail {
+            told.begin(FRAME);
+            trail.tell(ids, told)?;
+        }
+        Ok(())
+    }
+
+    /// Takes back what [`FrameAggregates::tell`] has told.
+    pub(super) fn recall(&mut self, ids: &[u32], told: &RecordBatch) -> Result<()> {
+        for call in &mut self.calls {
+            call.states.recall(ids, &StateRows::new(told, &call.told_as))?;
+        }
+        match &mut self.trail {
+            Some(trail) => trail.recall(ids, &StateRows::new(told, FRAME), u64::MAX),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -1,6 +1,6 @@
 //! All calls of an OVER window: which part computes each, and their results side by side.
 
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::Result;
 
 use super::fired::Fired;
@@ -8,6 +8,8 @@ use super::frame::FrameAggregates;
 use super::neighbor::Lag;
 use super::number::{Numbering, Numbers};
 use super::spec::{OverFunction, OverSpec, OverTime};
+use crate::aggregate::{StateColumns, StateRows};
+use crate::tables::unique_names;
 
 /// Who computes a call.
 enum Part {
@@ -23,6 +25,8 @@ enum Part {
 pub(super) struct Functions {
     aggregates: FrameAggregates,
     parts: Vec<Part>,
+    /// What calls are called in tables of state.
+    names: Vec<String>,
 }
 
 impl Functions {
@@ -31,10 +35,13 @@ impl Functions {
         let has_peers = matches!(spec.time, OverTime::EventTime(_));
         let mut aggregates = Vec::new();
         let mut parts = Vec::with_capacity(spec.calls.len());
-        for call in &spec.calls {
+        let keys = spec.keys.iter().map(|&key| &spec.input.columns[key].name[..]);
+        let names = keys.chain(spec.calls.iter().map(|call| &call.name[..]));
+        let names = unique_names(names).split_off(spec.keys.len());
+        for (call, name) in spec.calls.iter().zip(&names) {
             if let Some(aggregate) = call.aggregate() {
                 parts.push(Part::Aggregate(aggregates.len()));
-                aggregates.push(aggregate);
+                aggregates.push((name.clone(), aggregate));
                 continue;
             }
             let numbers = |numbering| Part::Numbers(Numbers::new(numbering, has_peers));
@@ -49,7 +56,7 @@ impl Functions {
             });
         }
         let aggregates = FrameAggregates::new(spec, &aggregates, has_peers)?;
-        Ok(Functions { aggregates, parts })
+        Ok(Functions { aggregates, parts, names })
     }
 
     /// Makes room for ids below `groups`.
@@ -86,6 +93,34 @@ impl Functions {
             match part {
                 Part::Lag(lag) => lag.reset(ids)?,
                 Part::Numbers(numbers) => numbers.reset(ids),
+                Part::Aggregate(_) | Part::Lead => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells what is known of these keys.
+    pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {
+        self.aggregates.tell(ids, told)?;
+        for (part, name) in self.parts.iter().zip(&self.names) {
+            told.begin(name);
+            match part {
+                Part::Lag(lag) => lag.tell(ids, told)?,
+                Part::Numbers(numbers) => numbers.tell(ids, told),
+                Part::Aggregate(_) | Part::Lead => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back what [`Functions::tell`] has told of these keys, of which nothing is known.
+    pub(super) fn recall(&mut self, ids: &[u32], told: &RecordBatch) -> Result<()> {
+        self.aggregates.recall(ids, told)?;
+        for (part, name) in self.parts.iter_mut().zip(&self.names) {
+            let told = StateRows::new(told, name);
+            match part {
+                Part::Lag(lag) => lag.recall(ids, &told)?,
+                Part::Numbers(numbers) => numbers.recall(ids, &told)?,
                 Part::Aggregate(_) | Part::Lead => {}
             }
         }

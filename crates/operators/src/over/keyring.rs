@@ -5,11 +5,19 @@
 //! `state_ttl_ms` of processing time without a row, if that is set, and never if it is not.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use arrow_array::ArrayRef;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use thalweg_core::{DataType, Result};
 
-use crate::keys::KeyTable;
+use crate::keys::{KeyTable, ToldKeys};
+use crate::tables::{does_not_fit, numbers_of, typed};
+
+/// Columns of tables of state: the time of a key's newest row that was fired, NULL without one, and when
+/// a row last came.
+const NEWEST_MS: &str = "$newest_ms";
+const REACHED_MS: &str = "$reached_ms";
 
 /// How many keys are looked at, besides as many as rows came, for those that are too old.
 const SWEPT_MIN: usize = 256;
@@ -183,6 +191,59 @@ impl Keyring {
             self.forget(id);
             self.table.release(id);
         }
+    }
+
+    /// The keys that live.
+    pub(super) fn live(&self) -> Vec<u32> {
+        (0..self.keys.len() as u32).filter(|&id| self.keys[id as usize].is_live).collect()
+    }
+
+    /// What is known of these keys as columns of a table of state. Rows that wait are told elsewhere,
+    /// and the sequence in which keys are forgotten follows.
+    pub(super) fn tell(&self, ids: &[u32]) -> Vec<(String, ArrayRef)> {
+        let newest = |&id: &u32| Some(self.newest(id)).filter(|&newest| newest != NEVER);
+        let newest: Int64Array = ids.iter().map(newest).collect();
+        let mut told: Vec<(String, ArrayRef)> = vec![(NEWEST_MS.to_owned(), Arc::new(newest))];
+        if self.ttl_ms.is_some() {
+            let reached_ms = |&id: &u32| self.reached_ms.get(id as usize).copied();
+            let reached_ms = ids.iter().map(|id| reached_ms(id).unwrap_or(i64::MIN));
+            told.push((REACHED_MS.to_owned(), Arc::new(Int64Array::from_iter_values(reached_ms))));
+        }
+        told
+    }
+
+    /// Takes keys back that [`Keyring::tell`] has told; their ids.
+    pub(super) fn recall(&mut self, told: &RecordBatch, told_keys: &ToldKeys) -> Result<Vec<u32>> {
+        let known = self.keys.iter().filter(|key| key.is_live).count();
+        let ids = self.intern(&told_keys.columns(told)?, told.num_rows())?;
+        if self.keys.iter().filter(|key| key.is_live).count() != known + ids.len() {
+            return Err(does_not_fit("a key is there twice".to_owned()));
+        }
+        let newest = typed::<Int64Type>(told, NEWEST_MS)?;
+        for (&id, newest) in ids.iter().zip(newest) {
+            self.keys[id as usize].newest = newest.unwrap_or(NEVER);
+        }
+        if self.ttl_ms.is_some() {
+            self.reached_ms.resize(self.keys.len(), i64::MIN);
+            for (&id, &reached_ms) in ids.iter().zip(numbers_of::<Int64Type>(told, REACHED_MS)?) {
+                self.reached_ms[id as usize] = reached_ms;
+            }
+        }
+        Ok(ids)
+    }
+
+    /// All keys have been taken back: the sequence in which they are forgotten is that of their newest
+    /// rows. The time of the newest of all.
+    pub(super) fn recalled(&mut self) -> i64 {
+        let fired = |&id: &u32| (self.newest(id), id);
+        let mut fired: Vec<(i64, u32)> = self.live().iter().map(fired).collect();
+        fired.retain(|&(newest, _)| newest != NEVER);
+        fired.sort_unstable();
+        if self.reach_ms.is_some() {
+            let at_once = |keys: &[(i64, u32)]| (keys[0].0, keys.iter().map(|key| key.1).collect());
+            self.fired = fired.chunk_by(|a, b| a.0 == b.0).map(at_once).collect();
+        }
+        fired.last().map_or(NEVER, |&(newest, _)| newest)
     }
 
     pub(super) fn bytes(&self) -> usize {

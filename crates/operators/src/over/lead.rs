@@ -14,6 +14,7 @@ use thalweg_core::{Column, Result, TableSchema};
 use super::neighbor::{check_default, or_default};
 use super::spec::{OverFunction, OverSpec};
 use super::trail::Trail;
+use crate::aggregate::{StateColumns, StateRows};
 use crate::join::bounded::chunks::RowRef;
 
 /// One LEAD.
@@ -129,6 +130,14 @@ impl Held {
         self.leaving.clear();
         self.trail.settle()?;
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
+
+    pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {
+        self.trail.tell(ids, told)
+    }
+
+    pub(super) fn recall(&mut self, ids: &[u32], told: &StateRows<'_>) -> Result<()> {
+        self.trail.recall(ids, told, self.farthest)
     }
 
     pub(super) fn bytes(&self) -> usize {

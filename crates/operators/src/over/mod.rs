@@ -35,6 +35,7 @@
 //! | `frame`, `trail` | aggregates over frames, and the rows that frames hold |
 //! | `neighbor`, `number` | LAG; ROW_NUMBER and ranks |
 //! | `lead` | rows that LEAD holds back |
+//! | `snapshot` | what is told and taken back |
 //!
 //! It takes no updates, and it judges nothing by processing time but `state_ttl_ms`.
 
@@ -46,6 +47,7 @@ mod lead;
 mod neighbor;
 mod number;
 mod partition;
+mod snapshot;
 mod spec;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use thalweg_core::{Error, Result, TableSchema};
 use super::fired::Fired;
 use super::spec::OverSpec;
 use super::trail::Trail;
+use crate::aggregate::{StateColumns, StateRows};
 use crate::join::bounded::chunks::RowRef;
 
 /// One LAG.
@@ -55,6 +56,14 @@ impl Lag {
     pub(super) fn reset(&mut self, ids: &[u32]) -> Result<()> {
         ids.iter().for_each(|&id| self.trail.clear(id));
         self.trail.settle()
+    }
+
+    pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {
+        self.trail.tell(ids, told)
+    }
+
+    pub(super) fn recall(&mut self, ids: &[u32], told: &StateRows<'_>) -> Result<()> {
+        self.trail.recall(ids, told, self.offset)
     }
 
     pub(super) fn bytes(&self) -> usize {

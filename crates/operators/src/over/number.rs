@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array};
+use thalweg_core::Result;
 
 use super::fired::Fired;
+use crate::aggregate::{StateColumns, StateRows};
 
 /// Which number is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +66,29 @@ impl Numbers {
 
     pub(super) fn reset(&mut self, ids: &[u32]) {
         ids.iter().for_each(|&id| self.counters[id as usize] = Counter::default());
+    }
+
+    pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) {
+        let counters = || ids.iter().map(|&id| &self.counters[id as usize]);
+        told.add_numbers::<Int64Type>("rows", counters().map(|counter| counter.rows));
+        told.add_numbers::<Int64Type>("rank", counters().map(|counter| counter.rank));
+        told.add_numbers::<Int64Type>("dense_rank", counters().map(|counter| counter.dense_rank));
+        told.add_numbers::<Int64Type>("time_ms", counters().map(|counter| counter.time));
+    }
+
+    pub(super) fn recall(&mut self, ids: &[u32], told: &StateRows<'_>) -> Result<()> {
+        let (rows, rank) = (told.numbers::<Int64Type>("rows")?, told.numbers::<Int64Type>("rank")?);
+        let dense_rank = told.numbers::<Int64Type>("dense_rank")?;
+        let time = told.numbers::<Int64Type>("time_ms")?;
+        for (row, &id) in ids.iter().enumerate() {
+            self.counters[id as usize] = Counter {
+                rows: rows[row],
+                rank: rank[row],
+                dense_rank: dense_rank[row],
+                time: time[row],
+            };
+        }
+        Ok(())
     }
 
     pub(super) fn bytes(&self) -> usize {

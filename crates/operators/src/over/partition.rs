@@ -15,7 +15,10 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Opening, Output, Partition, Piece, Place, Progress, Result, Watermark};
+use thalweg_core::{
+    Captured, Extent, Opening, Output, Partition, Piece, Place, Progress, Restored, Result,
+    Watermark,
+};
 
 use super::fired::Fired;
 use super::functions::Functions;
@@ -26,6 +29,7 @@ use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::order::KeyRanks;
 use crate::join::bounded::pieces::{inserts_only, times, treat_late};
 use crate::join::bounded::waiting::Waiting;
+use crate::keys::ToldKeys;
 use crate::limit::rows_of;
 
 /// About how many rows are fired at once: results stay in the cache until they are put together.
@@ -33,29 +37,30 @@ const FIRE_ROWS: usize = 8 * 1024;
 
 /// A row that waits.
 #[derive(Clone, Copy)]
-struct Entry {
-    time: i64,
-    row: RowRef,
-    id: u32,
+pub(super) struct Entry {
+    pub(super) time: i64,
+    pub(super) row: RowRef,
+    pub(super) id: u32,
 }
 
 /// One key range of an OVER window.
 pub(super) struct OverPartition {
-    spec: Arc<OverSpec>,
-    schema: SchemaRef,
+    pub(super) spec: Arc<OverSpec>,
+    pub(super) schema: SchemaRef,
     late_by_key: bool,
     ranks: KeyRanks,
-    keys: Keyring,
-    functions: Functions,
-    held: Option<Held>,
-    rows: Chunks,
-    waiting: Waiting<Entry>,
+    pub(super) keys: Keyring,
+    pub(super) told_keys: ToldKeys,
+    pub(super) functions: Functions,
+    pub(super) held: Option<Held>,
+    pub(super) rows: Chunks,
+    pub(super) waiting: Waiting<Entry>,
     /// Rows with their results whose watermark the partition has not been shown yet.
-    ready: VecDeque<(RecordBatch, Vec<i64>)>,
+    pub(super) ready: VecDeque<(RecordBatch, Vec<i64>)>,
     /// What waits is due after this watermark.
     passed: i64,
     /// The latest processing time that was seen.
-    wall_ms: i64,
+    pub(super) wall_ms: i64,
 }
 
 impl OverPartition {
@@ -66,6 +71,7 @@ impl OverPartition {
             late_by_key: spec.late_by_key(),
             ranks: KeyRanks::new(opening.order, &types)?,
             keys: Keyring::new(&types, spec.reach_ms(), ttl_ms)?,
+            told_keys: ToldKeys::new(&spec.input, &spec.keys),
             functions: Functions::new(&spec)?,
             held: Held::new(&spec, Arc::clone(&schema))?,
             rows: Chunks::new(&spec.input),
@@ -83,13 +89,18 @@ impl OverPartition {
         let column = |&key: &usize| ArrayRef::clone(batch.column(key));
         let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
         let ids = self.keys.intern(&columns, batch.num_rows())?;
+        self.grow();
+        let over = self.keys.reach(&ids, output.wall_ms());
+        self.functions.reset(&over)?;
+        Ok(ids)
+    }
+
+    /// Makes room for the states of all keys.
+    pub(super) fn grow(&mut self) {
         self.functions.grow(self.keys.limit());
         if let Some(held) = &mut self.held {
             held.grow(self.keys.limit());
         }
-        let over = self.keys.reach(&ids, output.wall_ms());
-        self.functions.reset(&over)?;
-        Ok(ids)
     }
 
     /// Forgets keys and gives their ids back.
@@ -303,5 +314,13 @@ impl Partition for OverPartition {
             + self.rows.bytes()
             + self.waiting.bytes()
             + ready
+    }
+
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        self.tell()
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.recall(restored)
     }
 }

@@ -10,11 +10,19 @@
 //! - a batch is at most [`SPARSE`] times as large as what keys have of all of them: otherwise what is
 //!   left is written anew.
 
-use arrow_array::ArrayRef;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array};
 use thalweg_core::{Result, TableSchema};
 
+use crate::aggregate::{StateColumns, StateRows, elements_of, lists};
 use crate::join::bounded::chunks::{Chunks, RowRef, own_text};
+use crate::tables::unique_names;
 
+/// The column of times in tables of state.
+const TIMES_MS: &str = "times_ms";
 /// How many stored rows there may be for one that is held.
 const SPARSE: usize = 4;
 /// Below so many stored rows nothing is written anew.
@@ -166,6 +174,62 @@ impl Trail {
     pub(super) fn keys(&self) -> Vec<u32> {
         let has_rows = |&id: &u32| self.count(id) > 0;
         (0..self.lists.len() as u32).filter(has_rows).collect()
+    }
+
+    /// Tells the rows of these keys, oldest first: for each key a list of times and one for each column.
+    pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {
+        let (mut rows, mut times) = (Vec::new(), Vec::new());
+        for &id in ids {
+            let mut row = self.first(id);
+            for _ in 0..self.count(id) {
+                let link = self.links[row.chunk as usize].links[row.row as usize];
+                rows.push(row);
+                times.push(link.time);
+                row = link.next;
+            }
+        }
+        let lengths: Vec<usize> = ids.iter().map(|&id| self.count(id) as usize).collect();
+        told.add(TIMES_MS, lists(lengths.clone(), Arc::new(Int64Array::from(times)))?);
+        for (name, column) in self.parts().iter().zip(self.gather(&rows)?) {
+            told.add(name, lists(lengths.clone(), own_text(column))?);
+        }
+        Ok(())
+    }
+
+    /// Takes rows back that [`Trail::tell`] has told of these keys, which have none and may have so many.
+    pub(super) fn recall(&mut self, ids: &[u32], told: &StateRows<'_>, most: u64) -> Result<()> {
+        let (times, owners) =
+            elements_of(told.lists(TIMES_MS, &arrow_schema::DataType::Int64)?, ids);
+        let mut columns = Vec::with_capacity(self.schema.len());
+        for (part, column) in self.parts().iter().zip(&self.schema.columns) {
+            let of = column.column_type.data_type.arrow();
+            let (values, owners_of_values) = elements_of(told.lists(part, &of)?, ids);
+            if owners_of_values != owners {
+                return Err(told.damaged(part, "has more values than times, or fewer"));
+            }
+            columns.push(values);
+        }
+        if times.null_count() > 0 {
+            return Err(told.damaged(TIMES_MS, "holds NULL"));
+        }
+        if owners.is_empty() {
+            return Ok(());
+        }
+        let times = times.as_primitive::<Int64Type>().values();
+        let chunk = self.add(columns, times);
+        for (row, (&id, &time)) in owners.iter().zip(times).enumerate() {
+            self.push(id, RowRef { chunk, row: row as u32 }, time);
+        }
+        match ids.iter().any(|&id| self.count(id) > most) {
+            true => Err(told.damaged(TIMES_MS, "has more rows than are kept")),
+            false => Ok(()),
+        }
+    }
+
+    /// What its columns are called in tables of state.
+    fn parts(&self) -> Vec<String> {
+        let names = self.schema.columns.iter().map(|column| &column.name[..]);
+        unique_names(std::iter::once(TIMES_MS).chain(names)).split_off(1)
     }
 
     /// Frees what was taken off.

@@ -3,12 +3,19 @@
 //! **Invariant:** what is stored is at most [`SPARSE`] times what keys hold, and a little: otherwise the
 //! rows that are left are written anew ([`Kept::is_sparse`], [`Kept::rewrite`]).
 
+use std::collections::VecDeque;
+
 use arrow_array::ArrayRef;
+use arrow_array::types::UInt64Type;
 use thalweg_core::{Result, TableSchema};
 
 use super::runs::Key;
+use crate::aggregate::{StateColumns, StateRows, elements_of, lists};
 use crate::join::bounded::chunks::{Chunks, RowRef, own_text};
+use crate::tables::unique_names;
 
+/// How many rows a key has, in tables of state.
+const ROWS: &str = "rows";
 /// How many stored rows there may be for one that is held.
 const SPARSE: usize = 4;
 /// Below so many stored rows nothing is written anew.
@@ -56,6 +63,51 @@ impl Kept {
     /// One column of these rows; NULL where there is no row.
     pub(super) fn column(&self, rows: &[RowRef], column: usize) -> Result<ArrayRef> {
         Ok(self.chunks.gather_columns(rows, std::iter::once(column))?.swap_remove(0))
+    }
+
+    /// Tells the rows of keys: for each how many, and a list for each column.
+    pub(super) fn tell(&self, keys: &[&VecDeque<RowRef>], told: &mut StateColumns) -> Result<()> {
+        let rows: Vec<RowRef> = keys.iter().flat_map(|rows| rows.iter().copied()).collect();
+        let lengths: Vec<usize> = keys.iter().map(|rows| rows.len()).collect();
+        told.add_numbers::<UInt64Type>(ROWS, lengths.iter().map(|&length| length as u64));
+        for (part, column) in self.parts().iter().zip(self.chunks.gather(&rows)?) {
+            told.add(part, lists(lengths.clone(), own_text(column))?);
+        }
+        Ok(())
+    }
+
+    /// Takes rows back that [`Kept::tell`] has told; those of each key.
+    pub(super) fn recall(&mut self, told: &StateRows<'_>) -> Result<Vec<VecDeque<RowRef>>> {
+        let lengths = told.numbers::<UInt64Type>(ROWS)?;
+        let keys: Vec<u32> = (0..lengths.len() as u32).collect();
+        let total = lengths.iter().fold(0u64, |total, &length| total.saturating_add(length));
+        let mut columns = Vec::with_capacity(self.schema.len());
+        for (part, column) in self.parts().iter().zip(&self.schema.columns) {
+            let of = column.column_type.data_type.arrow();
+            let (values, owners) = elements_of(told.lists(part, &of)?, &keys);
+            let mut of_keys = owners.chunk_by(|a, b| a == b).map(|of_key| of_key.len() as u64);
+            let mut filled = lengths.iter().copied().filter(|&length| length > 0);
+            if owners.len() as u64 != total || !filled.by_ref().eq(of_keys.by_ref()) {
+                return Err(told.damaged(part, "has more values than rows, or fewer"));
+            }
+            columns.push(values);
+        }
+        let Some(total) = u32::try_from(total).ok().filter(|&total| total > 0) else {
+            return match total {
+                0 => Ok(vec![VecDeque::new(); lengths.len()]),
+                _ => Err(told.damaged(ROWS, "tells of more rows than can be kept")),
+            };
+        };
+        let chunk = self.add(columns, total as usize);
+        let mut rows = (0..total).map(|row| RowRef { chunk, row });
+        let of_key = |&length: &u64| rows.by_ref().take(length as usize).collect();
+        Ok(lengths.iter().map(of_key).collect())
+    }
+
+    /// What its columns are called in tables of state.
+    fn parts(&self) -> Vec<String> {
+        let names = self.schema.columns.iter().map(|column| &column.name[..]);
+        unique_names(std::iter::once(ROWS).chain(names)).split_off(1)
     }
 
     /// True if little of what is stored is held.

@@ -109,9 +109,9 @@ pub(super) struct Machine {
     /// The input columns that runs are asked for.
     columns: Vec<usize>,
     tests: Vec<Test>,
-    kept: Kept,
+    pub(super) kept: Kept,
     pub(super) keys: Vec<Key>,
-    keys_bytes: usize,
+    pub(super) keys_bytes: usize,
     offers: Vec<Offer>,
     wanted: Vec<u32>,
     fits: Vec<bool>,
@@ -197,6 +197,11 @@ impl Machine {
         self.keys_bytes += touched.iter().map(|&id| self.keys[id as usize].bytes()).sum::<usize>();
         self.keys_bytes -= before;
         Ok(())
+    }
+
+    /// How many variables the pattern has.
+    pub(super) fn variables(&self) -> usize {
+        self.tests.len()
     }
 
     /// The matches that were found, in the order in which each key found its own.

@@ -23,6 +23,7 @@
 //! | `runs` | what may become a match |
 //! | `values` | what conditions and results read |
 //! | `kept` | the rows that runs share |
+//! | `snapshot` | what is told and taken back |
 //!
 //! It has no alternatives, no groups and no empty matches, and takes no updates.
 
@@ -30,6 +31,7 @@ mod kept;
 mod machine;
 mod partition;
 mod runs;
+mod snapshot;
 mod spec;
 #[cfg(test)]
 mod tests;

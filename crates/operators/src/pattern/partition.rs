@@ -15,7 +15,10 @@ use arrow_row::Rows;
 use arrow_schema::SchemaRef;
 use arrow_select::take::take_record_batch;
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Opening, Output, Partition, Piece, Place, Progress, Result, Watermark};
+use thalweg_core::{
+    Captured, Extent, Opening, Output, Partition, Piece, Place, Progress, Restored, Result,
+    Watermark,
+};
 
 use super::machine::{Fired, Machine};
 use super::runs::Key;
@@ -25,7 +28,7 @@ use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::order::KeyRanks;
 use crate::join::bounded::pieces::{inserts_only, keys_of, times, treat_late};
 use crate::join::bounded::waiting::Waiting;
-use crate::keys::KeyTable;
+use crate::keys::{KeyTable, ToldKeys};
 use crate::limit::rows_of;
 use crate::sort::KeyEncoder;
 
@@ -34,10 +37,10 @@ const FIRE_ROWS: usize = 8 * 1024;
 
 /// A row that waits.
 #[derive(Clone, Copy)]
-struct Entry {
-    time: i64,
-    row: RowRef,
-    id: u32,
+pub(super) struct Entry {
+    pub(super) time: i64,
+    pub(super) row: RowRef,
+    pub(super) id: u32,
 }
 
 /// What is due: rows, keys whose alarm has come, and up to when.
@@ -49,15 +52,16 @@ struct Due {
 
 /// One key range of a pattern.
 pub(super) struct MatchPartition {
-    spec: Arc<MatchSpec>,
+    pub(super) spec: Arc<MatchSpec>,
     schema: SchemaRef,
     input: SchemaRef,
     ranks: KeyRanks,
     ties: Option<KeyEncoder>,
-    table: KeyTable,
-    machine: Machine,
-    rows: Chunks,
-    waiting: Waiting<Entry>,
+    pub(super) table: KeyTable,
+    pub(super) told_keys: ToldKeys,
+    pub(super) machine: Machine,
+    pub(super) rows: Chunks,
+    pub(super) waiting: Waiting<Entry>,
     alarms: Waiting<u32>,
 }
 
@@ -72,6 +76,7 @@ impl MatchPartition {
             ranks: KeyRanks::new(opening.order, &types)?,
             ties,
             table: KeyTable::new(&types)?,
+            told_keys: ToldKeys::new(&spec.input, &spec.pattern.keys),
             machine: Machine::new(Arc::clone(&spec))?,
             rows: Chunks::new(&spec.input),
             waiting: Waiting::new(),
@@ -96,12 +101,24 @@ impl MatchPartition {
                 false => taken.push(place as u32),
             }
         }
-        let columns = keys_of(batch.columns(), &self.spec.pattern.keys);
+        self.hold(batch.columns().to_vec(), &times, &taken)?;
+        output.accepted += taken.len() as u64;
+        treat_late(self.spec.late, &late, piece, output)
+    }
+
+    /// Holds some of these rows until their times.
+    pub(super) fn hold(
+        &mut self,
+        columns: Vec<ArrayRef>,
+        times: &[i64],
+        taken: &[u32],
+    ) -> Result<()> {
+        let keys = keys_of(&columns, &self.spec.pattern.keys);
         let mut ids = Vec::with_capacity(taken.len());
-        self.table.intern_rows(&columns, Some(&taken), batch.num_rows(), &mut ids)?;
+        self.table.intern_rows(&keys, Some(taken), times.len(), &mut ids)?;
         let limit = self.table.id_limit().max(self.machine.keys.len());
         self.machine.keys.resize_with(limit, Key::default);
-        let chunk = self.rows.add(batch.columns().to_vec(), batch.num_rows(), false);
+        let chunk = self.rows.add(columns, times.len(), false);
         self.rows.hold(chunk, taken.len());
         for (&place, &id) in taken.iter().zip(&ids) {
             let time = times[place as usize];
@@ -109,8 +126,7 @@ impl MatchPartition {
             self.waiting.push(time, Entry { time, row: RowRef { chunk, row: place }, id });
         }
         self.rows.release(chunk, 1);
-        output.accepted += taken.len() as u64;
-        treat_late(self.spec.late, &late, piece, output)
+        Ok(())
     }
 
     /// Some of what is due at a watermark, first things first.
@@ -185,7 +201,7 @@ impl MatchPartition {
         Ok(found)
     }
 
-    fn set_alarm(&mut self, id: u32) {
+    pub(super) fn set_alarm(&mut self, id: u32) {
         let Some(within_ms) = self.spec.pattern.within_ms else { return };
         let key = &mut self.machine.keys[id as usize];
         if let (None, Some(first)) = (key.alarm, key.runs.first()) {
@@ -258,5 +274,13 @@ impl Partition for MatchPartition {
             + self.rows.bytes()
             + self.waiting.bytes()
             + self.alarms.bytes()
+    }
+
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        self.tell()
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.recall(restored)
     }
 }

@@ -9,6 +9,7 @@
 //! For tests of this and other crates: a difference is a panic that names the variant and its
 //! seed.
 
+mod captures;
 mod changes;
 mod check;
 mod compare;
@@ -28,6 +29,7 @@ use thalweg_core::{
     Piece, Progress, Restored, Result, Route, RowKind, Watermark, WatermarkBefore,
 };
 
+pub use captures::check_captures;
 pub use changes::{changes, inserts, lines, lines_of};
 pub use check::{check_operator, check_transform, drive_transform};
 pub use compare::{assert_same_rows, sorted};
@@ -129,6 +131,8 @@ pub struct Driven {
 /// A task that asks for time this often without finishing makes no progress.
 const CALLS_MAX: usize = 10_000_000;
 
+/// How often a long run is restored, about.
+const RESTORES: usize = 16;
 /// How many partitions go on at most after a restore.
 const PARTITIONS_MAX: u64 = 5;
 
@@ -137,9 +141,12 @@ pub fn drive(operator: &dyn Operator, script: &[Event], options: &DriveOptions) 
     let mut driver = Driver::new(operator, script, options)?;
     let early = options.early && operator.class() == OperatorClass::Commuting;
     let cut = Cut { bundle_rows: options.bundle_rows, empty_bundles: options.empty_bundles, early };
-    let mut actions = input::actions(script, &cut, &mut driver.random).into_iter().peekable();
+    let actions = input::actions(script, &cut, &mut driver.random);
+    // About so many restores are enough, however small the bundles are.
+    let each = (actions.len() / RESTORES).max(4) as u64;
+    let mut actions = actions.into_iter().peekable();
     while let Some(action) = actions.next() {
-        if options.restores && driver.random.below(4) == 0 {
+        if options.restores && driver.random.below(each) == 0 {
             driver.restore()?;
         }
         match action {

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, StringViewBuilder};
 use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
 use thalweg_core::{Error, Result};
 
 use super::super::extremes::BytesKind;
+use super::super::{StateColumns, StateRows};
 use super::numbers::Choice;
 use super::{RunInput, RunningAggregate, is_taken};
 
@@ -130,5 +131,19 @@ impl RunningAggregate for BytesColumn {
     }
     fn bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Kept>() + self.heap_bytes
+    }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        columns.add("", self.kind.array(ids.iter().map(|&id| self.groups[id as usize].get())));
+        Ok(())
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let column = rows.column("", &self.kind.arrow())?;
+        for (row, &id) in ids.iter().enumerate().filter(|&(row, _)| column.is_valid(row)) {
+            let group = &mut self.groups[id as usize];
+            self.heap_bytes -= group.value.capacity();
+            group.offer(bytes_at(self.kind, column, row), self.choice);
+            self.heap_bytes += group.value.capacity();
+        }
+        Ok(())
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::types::{ArrowPrimitiveType, Int64Type};
 use arrow_array::{ArrayRef, Int64Array};
 use arrow_schema::DataType as Arrow;
 use thalweg_core::{Error, Result};
 
+use super::super::{StateColumns, StateRows};
 use super::pairs::Pairs;
 use super::{RunInput, RunningAggregate, Step};
 
@@ -29,6 +30,16 @@ pub(super) trait Rule: Send + 'static {
     );
     /// The result.
     fn result(&self, group: &Self::Group) -> Option<<Self::Result as ArrowPrimitiveType>::Native>;
+    /// Tells these groups ([`RunningAggregate::tell`]); their results are of this type.
+    fn tell(
+        &self,
+        groups: &[Self::Group],
+        ids: &[u32],
+        result: &Arrow,
+        columns: &mut StateColumns,
+    ) -> Result<()>;
+    /// Takes groups back ([`RunningAggregate::recall`]).
+    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()>;
 }
 
 /// A column of states that a [`Rule`] works on.
@@ -104,6 +115,12 @@ impl<R: Rule> RunningAggregate for Column<R> {
     fn bytes(&self) -> usize {
         self.groups.capacity() * size_of::<R::Group>()
     }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        self.rule.tell(&self.groups, ids, &self.result, columns)
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        self.rule.recall(&mut self.groups, ids, rows)
+    }
 }
 
 /// Remembers the result of each group, for rules that work hard for it: it is found once per row
@@ -125,6 +142,27 @@ impl<R: Rule> Rule for Remembering<R> {
     }
     fn result(&self, group: &Self::Group) -> Option<<R::Result as ArrowPrimitiveType>::Native> {
         group.1
+    }
+    fn tell(
+        &self,
+        groups: &[Self::Group],
+        ids: &[u32],
+        result: &Arrow,
+        columns: &mut StateColumns,
+    ) -> Result<()> {
+        let told: Vec<R::Group> = ids.iter().map(|&id| groups[id as usize].0.clone()).collect();
+        let places: Vec<u32> = (0..told.len() as u32).collect();
+        self.0.tell(&told, &places, result, columns)
+    }
+    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let mut told = vec![R::Group::default(); ids.len()];
+        let places: Vec<u32> = (0..told.len() as u32).collect();
+        self.0.recall(&mut told, &places, rows)?;
+        for (&id, group) in ids.iter().zip(told) {
+            let result = self.0.result(&group);
+            groups[id as usize] = (group, result);
+        }
+        Ok(())
     }
 }
 
@@ -171,5 +209,15 @@ impl RunningAggregate for Count {
     }
     fn bytes(&self) -> usize {
         self.groups.capacity() * 8
+    }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        columns.add_numbers::<Int64Type>("", ids.iter().map(|&id| self.groups[id as usize]));
+        Ok(())
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        for (&id, &count) in ids.iter().zip(rows.numbers::<Int64Type>("")?) {
+            self.groups[id as usize] = count;
+        }
+        Ok(())
     }
 }

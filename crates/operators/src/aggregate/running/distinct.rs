@@ -12,8 +12,9 @@ use hashbrown::HashTable;
 use thalweg_core::shim::mix64;
 use thalweg_core::{DataType, Result};
 
+use super::super::{StateColumns, StateRows};
 use super::values::Values;
-use super::{RunInput, RunningAggregate, is_taken};
+use super::{RunInput, RunningAggregate, counted, is_taken};
 
 const NONE: u32 = u32::MAX;
 
@@ -56,14 +57,14 @@ impl PairCounts {
         self.table.find(hash(group, value), same).copied()
     }
 
-    /// Counts one more; true if it is the first.
-    fn add(&mut self, group: u32, value: u32) -> bool {
+    /// Counts so many more; true if they are the first.
+    fn add(&mut self, group: u32, value: u32, times: u64) -> bool {
         if let Some(at) = self.find(group, value) {
-            self.arena[at as usize].times += 1;
+            self.arena[at as usize].times += times;
             return false;
         }
         let head = self.heads[group as usize];
-        let pair = Pair { group, value, times: 1, next: head, previous: NONE };
+        let pair = Pair { group, value, times, next: head, previous: NONE };
         let at = match self.free.pop() {
             Some(at) => {
                 self.arena[at as usize] = pair;
@@ -121,6 +122,16 @@ impl PairCounts {
         Some(self.arena[at as usize].value)
     }
 
+    /// The values of a group and how often each is there.
+    fn of_group(&self, group: u32) -> impl Iterator<Item = (u32, u64)> {
+        let first = self.heads[group as usize];
+        let behind = |&at: &u32| Some(self.arena[at as usize].next).filter(|&next| next != NONE);
+        std::iter::successors(Some(first).filter(|&first| first != NONE), behind).map(|at| {
+            let pair = &self.arena[at as usize];
+            (pair.value, pair.times)
+        })
+    }
+
     fn bytes(&self) -> usize {
         self.arena.capacity() * size_of::<Pair>()
             + (self.free.capacity() + self.heads.capacity()) * 4
@@ -156,7 +167,7 @@ impl RunningDistinct {
     /// True if the inner aggregate must know of this row.
     fn counts(&mut self, id: u32, value: u32, retracts: bool) -> bool {
         if !retracts {
-            let first = self.counts.add(id, value);
+            let first = self.counts.add(id, value, 1);
             if first {
                 self.values.hold(value);
             }
@@ -205,5 +216,30 @@ impl RunningAggregate for RunningDistinct {
     }
     fn bytes(&self) -> usize {
         self.values.bytes() + self.counts.bytes() + self.inner.bytes()
+    }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let (mut values, mut times) = (Vec::new(), Vec::new());
+        let mut of_group = |&id: &u32| {
+            let before = values.len();
+            for (value, counted) in self.counts.of_group(id) {
+                values.push(value);
+                times.push(counted as i64);
+            }
+            values.len() - before
+        };
+        let lengths = ids.iter().map(&mut of_group).collect();
+        counted::tell(lengths, self.values.column(&values)?, times, columns)?;
+        self.inner.tell(ids, columns)
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let told = counted::recall(rows, &self.values.arrow(), ids)?;
+        let values = self.values.intern(&told.values, None)?;
+        for ((&id, &value), &times) in told.ids.iter().zip(&values).zip(&told.times) {
+            if !self.counts.add(id, value, times) {
+                return Err(rows.damaged("values", "holds a value twice"));
+            }
+            self.values.hold(value);
+        }
+        self.inner.recall(ids, rows)
     }
 }

@@ -8,6 +8,8 @@ use arrow_array::ArrayRef;
 use thalweg_core::{DataType, Result};
 
 use super::super::lists::ListBuilder;
+use super::super::state::elements_of;
+use super::super::{StateColumns, StateRows};
 use super::values::Values;
 use super::{RunInput, RunningAggregate, is_taken};
 
@@ -92,5 +94,22 @@ impl RunningAggregate for Elements {
     fn bytes(&self) -> usize {
         let groups = self.groups.capacity() * size_of::<Vec<u32>>();
         self.values.bytes() + groups + self.heap_bytes
+    }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let mut lists = ListBuilder::new(&self.argument);
+        let mut elements = Vec::new();
+        for &id in ids {
+            let group = &self.groups[id as usize];
+            lists.push(group.len());
+            elements.extend_from_slice(group);
+        }
+        columns.add("", lists.finish(self.values.column(&elements)?)?);
+        Ok(())
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let (column, owners) = elements_of(rows.lists("", &self.argument.arrow())?, ids);
+        let values = self.values.intern(&column, None)?;
+        owners.into_iter().zip(values).for_each(|(id, value)| self.add(id, value));
+        Ok(())
     }
 }

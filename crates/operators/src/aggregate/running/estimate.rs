@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, Int64Array};
 use thalweg_core::Result;
 
-use super::super::estimate::Sketch;
+use super::super::estimate::{DistinctEstimate, Sketch};
+use super::super::fold::Fold;
+use super::super::{StateColumns, StateRows};
 use super::{RunInput, RunningAggregate, is_taken};
 use crate::keys::hash_keys;
 
@@ -50,5 +52,14 @@ impl RunningAggregate for Sketches {
     }
     fn bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Sketch>() + self.heap_bytes
+    }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        DistinctEstimate.tell(&self.groups, ids, columns)
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        DistinctEstimate.recall(&mut self.groups, ids, rows)?;
+        let told = ids.iter().map(|&id| self.groups[id as usize].heap_bytes());
+        self.heap_bytes += told.sum::<usize>();
+        Ok(())
     }
 }

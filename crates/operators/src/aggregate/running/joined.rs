@@ -17,7 +17,10 @@ use arrow_array::cast::AsArray;
 use arrow_buffer::Buffer;
 use thalweg_core::{Error, Result};
 
+use super::super::extremes::BytesKind;
 use super::super::lists::check_text;
+use super::super::state::{elements_of, lists};
+use super::super::{StateColumns, StateRows};
 use super::{RunInput, RunningAggregate, is_taken};
 
 /// The texts of a group.
@@ -92,6 +95,16 @@ impl Log {
         self.bytes.drain(..self.begin);
         self.begin = 0;
         self.touched = false;
+    }
+
+    /// The texts one by one.
+    fn texts(&self, separator: usize) -> impl Iterator<Item = &[u8]> {
+        let mut at = self.begin;
+        self.lengths.iter().map(move |&length| {
+            let text = &self.bytes[at..at + length as usize];
+            at += length as usize + separator;
+            text
+        })
     }
 
     fn heap_bytes(&self) -> usize {
@@ -182,5 +195,23 @@ impl RunningAggregate for Joined {
     }
     fn bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Log>() + self.heap_bytes
+    }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let logs = || ids.iter().map(|&id| &self.groups[id as usize]);
+        let separator = self.separator.len();
+        let texts = logs().flat_map(|log| log.texts(separator)).map(Some);
+        let lengths = logs().map(|log| log.lengths.len()).collect();
+        columns.add("", lists(lengths, BytesKind::Text.array(texts))?);
+        Ok(())
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let (texts, owners) = elements_of(rows.lists("", &BytesKind::Text.arrow())?, ids);
+        for (id, text) in owners.into_iter().zip(texts.as_string_view()) {
+            let log = &mut self.groups[id as usize];
+            self.heap_bytes -= log.heap_bytes();
+            log.push(text.unwrap_or_default().as_bytes(), &self.separator);
+            self.heap_bytes += log.heap_bytes();
+        }
+        Ok(())
     }
 }

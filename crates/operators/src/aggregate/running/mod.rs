@@ -24,6 +24,7 @@
 mod build;
 mod bytes;
 mod column;
+mod counted;
 mod distinct;
 mod elements;
 mod estimate;
@@ -40,6 +41,8 @@ mod values;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::BooleanBuffer;
 use thalweg_core::{Error, Result};
+
+use super::{StateColumns, StateRows};
 
 pub(crate) use pairs::mark_changes;
 
@@ -129,6 +132,17 @@ pub trait RunningAggregate: Send {
     fn reset(&mut self, ids: &[u32]);
     /// About how many bytes the states take.
     fn bytes(&self) -> usize;
+    /// Tells the states of these groups, which keep them: one row for each.
+    ///
+    /// # Errors
+    /// If the states cannot be told: those of a user's aggregate that has no snapshots.
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()>;
+    /// Takes back what [`RunningAggregate::tell`] of the same call told: the `i`-th row is the state of
+    /// group `ids[i]`, which is empty and has room. No id occurs twice.
+    ///
+    /// # Errors
+    /// If the rows do not fit: the snapshot is of something else, or damaged.
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()>;
 }
 
 /// True where the rows of a column are those that are meant.

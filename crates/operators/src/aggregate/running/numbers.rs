@@ -2,16 +2,21 @@
 //! one row: the arithmetic is that of the accumulators.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-use arrow_array::ArrowNativeTypeOp;
 use arrow_array::types::{
     ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type,
 };
+use arrow_array::{ArrowNativeTypeOp, PrimitiveArray};
 use arrow_buffer::i256;
+use arrow_schema::DataType as Arrow;
+use thalweg_core::Result;
 
+use super::super::fold::Fold;
 use super::super::moments::{DecimalMoments, IntegerMoments, Moments, Powers, Welford};
 use super::super::sums::{DecimalSum, FloatSum, IntegerSum, Sum, Wide};
+use super::super::{StateColumns, StateRows};
 use super::column::Rule;
 
 /// Integer types, as 64 bits.
@@ -100,6 +105,23 @@ macro_rules! rule {
             ) -> Option<<$type as ArrowPrimitiveType>::Native> {
                 self.of.value(group).map($narrow)
             }
+            fn tell(
+                &self,
+                groups: &[Self::Group],
+                ids: &[u32],
+                _result: &Arrow,
+                columns: &mut StateColumns,
+            ) -> Result<()> {
+                Fold::tell(&self.of, groups, ids, columns)
+            }
+            fn recall(
+                &self,
+                groups: &mut [Self::Group],
+                ids: &[u32],
+                rows: &StateRows<'_>,
+            ) -> Result<()> {
+                Fold::recall(&self.of, groups, ids, rows)
+            }
         }
     };
 }
@@ -165,5 +187,24 @@ where
     #[inline(always)]
     fn result(&self, group: &Self::Group) -> Option<T::Native> {
         group.set.then_some(group.value)
+    }
+    fn tell(
+        &self,
+        groups: &[Self::Group],
+        ids: &[u32],
+        result: &Arrow,
+        columns: &mut StateColumns,
+    ) -> Result<()> {
+        let values = ids.iter().map(|&id| self.result(&groups[id as usize]));
+        let values: PrimitiveArray<T> = values.collect();
+        columns.add("", Arc::new(values.with_data_type(result.clone())));
+        Ok(())
+    }
+    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        for (&id, value) in ids.iter().zip(rows.primitive::<T>("")?) {
+            let set = value.is_some();
+            groups[id as usize] = Kept { value: value.unwrap_or_default(), set };
+        }
+        Ok(())
     }
 }

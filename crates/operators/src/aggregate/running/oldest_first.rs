@@ -13,20 +13,22 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType, Float32Type,
     Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalYearMonthType,
     Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType,
+    TimestampNanosecondType, UInt64Type,
 };
-use arrow_array::{ArrayRef, ArrowNativeTypeOp};
+use arrow_array::{Array, ArrayRef, ArrowNativeTypeOp, PrimitiveArray, UInt64Array};
 use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
 use thalweg_core::{DataType, Error, Result};
 
 use super::super::extremes::with_primitive;
-use super::super::{AggregateCall, AggregateFunction};
+use super::super::state::{elements_of, lists};
+use super::super::{AggregateCall, AggregateFunction, StateColumns, StateRows};
 use super::pairs::Pairs;
 use super::{RunInput, RunningAggregate, is_taken};
 
@@ -157,5 +159,39 @@ where
         // A queue that grows doubles.
         self.groups.capacity() * size_of::<Queue<T::Native>>()
             + self.kept * 2 * size_of::<(T::Native, u64)>()
+    }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let queues = || ids.iter().map(|&id| &self.groups[id as usize]);
+        let kept = || queues().flat_map(|queue| &queue.values);
+        let lengths = || queues().map(|queue| queue.values.len()).collect();
+        let values = PrimitiveArray::<T>::from_iter_values(kept().map(|&(value, _)| value));
+        let values = Arc::new(values.with_data_type(self.result.clone()));
+        columns.add("values", lists(lengths(), values)?);
+        let numbers = Arc::new(UInt64Array::from_iter_values(kept().map(|&(_, number)| number)));
+        columns.add("numbers", lists(lengths(), numbers)?);
+        columns.add_numbers::<UInt64Type>("added", queues().map(|queue| queue.added));
+        columns.add_numbers::<UInt64Type>("left", queues().map(|queue| queue.left));
+        Ok(())
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let (values, owners) = elements_of(rows.lists("values", &self.result)?, ids);
+        let (numbers, others) =
+            elements_of(rows.lists("numbers", &arrow_schema::DataType::UInt64)?, ids);
+        if owners != others || values.null_count() + numbers.null_count() > 0 {
+            return Err(rows.damaged("numbers", "does not number the values"));
+        }
+        let values = values.as_primitive::<T>().values();
+        let numbers = numbers.as_primitive::<UInt64Type>().values();
+        for ((&id, &value), &number) in owners.iter().zip(values).zip(numbers) {
+            self.groups[id as usize].values.push_back((value, number));
+        }
+        self.kept += values.len();
+        let added = rows.numbers::<UInt64Type>("added")?;
+        let left = rows.numbers::<UInt64Type>("left")?;
+        for ((&id, &added), &left) in ids.iter().zip(added).zip(left) {
+            let queue = &mut self.groups[id as usize];
+            (queue.added, queue.left) = (added, left);
+        }
+        Ok(())
     }
 }

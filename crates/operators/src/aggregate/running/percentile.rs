@@ -5,7 +5,9 @@
 use arrow_array::ArrayRef;
 use thalweg_core::Result;
 
-use super::super::percentile::{Fractions, PercentileBuilder, doubles};
+use super::super::fold::Fold;
+use super::super::percentile::{Fractions, Percentile, PercentileBuilder, doubles};
+use super::super::{StateColumns, StateRows};
 use super::{RunInput, RunningAggregate, is_taken};
 
 /// The values of all groups, sorted.
@@ -61,5 +63,18 @@ impl RunningAggregate for SortedValues {
     }
     fn bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Vec<f64>>() + self.heap_bytes
+    }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        Percentile::new(self.fractions.clone()).tell(&self.groups, ids, columns)
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Percentile::new(self.fractions.clone()).recall(&mut self.groups, ids, rows)?;
+        for &id in ids {
+            let group = &mut self.groups[id as usize];
+            // They were told in order; whoever relies on it must not depend on the snapshot.
+            group.sort_by(f64::total_cmp);
+            self.heap_bytes += group.capacity() * 8;
+        }
+        Ok(())
     }
 }

@@ -8,17 +8,19 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
-use arrow_array::{Array, ArrayRef, ArrowNativeTypeOp};
+use arrow_array::{Array, ArrayRef, ArrowNativeTypeOp, PrimitiveArray};
 use arrow_schema::DataType as Arrow;
 use thalweg_core::{Error, Result};
 
 use super::super::extremes::BytesKind;
+use super::super::{StateColumns, StateRows};
 use super::bytes::{BytesBuilder, bytes_at};
 use super::pairs::Pairs;
-use super::{RunInput, RunningAggregate, is_taken};
+use super::{RunInput, RunningAggregate, counted, is_taken};
 
 /// A number in its total order.
 #[derive(Clone, Copy)]
@@ -92,7 +94,8 @@ impl<V: Kept> Groups<V> {
         self.groups[id as usize].best.as_ref().map(|(value, _)| value)
     }
 
-    fn add<B: Ord + ?Sized>(&mut self, id: u32, value: &B, own: impl FnOnce(&B) -> V)
+    /// Adds a value so many times.
+    fn add<B: Ord + ?Sized>(&mut self, id: u32, value: &B, count: u64, own: impl FnOnce(&B) -> V)
     where
         V: Borrow<B>,
     {
@@ -100,30 +103,30 @@ impl<V: Kept> Groups<V> {
         let better = if self.max { Ordering::Greater } else { Ordering::Less };
         match &mut group.best {
             Some((best, times)) => match value.cmp((*best).borrow()) {
-                Ordering::Equal => *times += 1,
+                Ordering::Equal => *times += count,
                 order if order == better => {
                     let value = own(value);
                     self.heap_bytes += value.heap_bytes();
                     let (best, times) = (std::mem::replace(best, value), *times);
-                    group.best.iter_mut().for_each(|(_, times)| *times = 1);
+                    group.best.iter_mut().for_each(|(_, times)| *times = count);
                     group.rest.insert(best, times);
                     self.in_trees += 1;
                 }
                 _ => {
                     if let Some(times) = group.rest.get_mut(value) {
-                        *times += 1;
+                        *times += count;
                         return;
                     }
                     let value = own(value);
                     self.heap_bytes += value.heap_bytes();
-                    group.rest.insert(value, 1);
+                    group.rest.insert(value, count);
                     self.in_trees += 1;
                 }
             },
             None => {
                 let value = own(value);
                 self.heap_bytes += value.heap_bytes();
-                group.best = Some((value, 1));
+                group.best = Some((value, count));
             }
         }
     }
@@ -161,6 +164,32 @@ impl<V: Kept> Groups<V> {
         self.in_trees -= rest.len();
         let of_rest: usize = rest.keys().map(V::heap_bytes).sum();
         self.heap_bytes -= best.heap_bytes() + of_rest;
+    }
+
+    /// The values of a group and how often each is there, the best one first.
+    fn of_group(&self, id: u32) -> impl Iterator<Item = (&V, u64)> {
+        let group = &self.groups[id as usize];
+        let best = group.best.iter().map(|(value, times)| (value, *times));
+        best.chain(group.rest.iter().map(|(value, times)| (value, *times)))
+    }
+
+    fn tell<'a>(
+        &'a self,
+        ids: &[u32],
+        columns: &mut StateColumns,
+        column: impl FnOnce(Vec<&'a V>) -> ArrayRef,
+    ) -> Result<()> {
+        let (mut values, mut times) = (Vec::new(), Vec::new());
+        let mut lengths = Vec::with_capacity(ids.len());
+        for &id in ids {
+            let before = values.len();
+            for (value, counted) in self.of_group(id) {
+                values.push(value);
+                times.push(counted as i64);
+            }
+            lengths.push(values.len() - before);
+        }
+        counted::tell(lengths, column(values), times, columns)
     }
 
     fn bytes(&self) -> usize {
@@ -209,7 +238,7 @@ where
             match Ordered(values[place]) {
                 _ if !is_taken(taken.as_ref(), place) => {}
                 value if step.retracts() => self.groups.retract(id, &value),
-                value => self.groups.add(id, &value, |&value| value),
+                value => self.groups.add(id, &value, 1, |&value| value),
             }
             pairs.push(before, self.groups.best(id).map(|best| best.0));
         }
@@ -220,6 +249,25 @@ where
     }
     fn bytes(&self) -> usize {
         self.groups.bytes()
+    }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let array = |values: Vec<&Ordered<T::Native>>| -> ArrayRef {
+            let values = values.into_iter().map(|value| value.0);
+            let values = PrimitiveArray::<T>::from_iter_values(values);
+            Arc::new(values.with_data_type(self.result.clone()))
+        };
+        self.groups.tell(ids, columns, array)
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let told = counted::recall(rows, &self.result, ids)?;
+        if told.values.null_count() > 0 {
+            return Err(rows.damaged("values", "holds NULL"));
+        }
+        let values = told.values.as_primitive::<T>().values();
+        for ((&id, &value), &times) in told.ids.iter().zip(values).zip(&told.times) {
+            self.groups.add(id, &Ordered(value), times, |&value| value);
+        }
+        Ok(())
     }
 }
 
@@ -252,7 +300,7 @@ impl RunningAggregate for RankedBytes {
             match bytes_at(self.kind, column, place) {
                 _ if !is_taken(taken.as_ref(), place) => {}
                 value if step.retracts() => self.groups.retract(id, value),
-                value => self.groups.add(id, value, |value| value.into()),
+                value => self.groups.add(id, value, 1, |value| value.into()),
             }
             pairs.push(self.groups.best(id).map(|best| &best[..]))?;
         }
@@ -263,5 +311,22 @@ impl RunningAggregate for RankedBytes {
     }
     fn bytes(&self) -> usize {
         self.groups.bytes()
+    }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let array = |values: Vec<&Box<[u8]>>| {
+            self.kind.array(values.into_iter().map(|value| Some(&value[..])))
+        };
+        self.groups.tell(ids, columns, array)
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let told = counted::recall(rows, &self.kind.arrow(), ids)?;
+        if told.values.null_count() > 0 {
+            return Err(rows.damaged("values", "holds NULL"));
+        }
+        for (row, (&id, &times)) in told.ids.iter().zip(&told.times).enumerate() {
+            let value = bytes_at(self.kind, &told.values, row);
+            self.groups.add(id, value, times, |value| value.into());
+        }
+        Ok(())
     }
 }

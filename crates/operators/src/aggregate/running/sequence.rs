@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use arrow_array::ArrayRef;
 use thalweg_core::{DataType, Result};
 
+use super::super::state::{elements_of, lists};
+use super::super::{StateColumns, StateRows};
 use super::values::{NO_VALUE, Values};
 use super::{RunInput, RunningAggregate, is_taken};
 
@@ -101,6 +103,25 @@ impl RunningAggregate for Sequence {
     fn reset(&mut self, ids: &[u32]) {
         ids.iter().for_each(|&id| self.clear(id));
         self.values.settle();
+    }
+    /// Tells the values of each group by arrival. When they came says nothing beyond that, and the
+    /// result follows.
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let mut values = Vec::new();
+        let mut of_group = |&id: &u32| {
+            let before = values.len();
+            values.extend(self.by_arrival.range((id, 0)..=(id, u64::MAX)).map(|(_, &value)| value));
+            values.len() - before
+        };
+        let lengths = ids.iter().map(&mut of_group).collect();
+        columns.add("", lists(lengths, self.values.column(&values)?)?);
+        Ok(())
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        let (column, owners) = elements_of(rows.lists("", &self.values.arrow())?, ids);
+        let values = self.values.intern(&column, None)?;
+        owners.into_iter().zip(values).for_each(|(id, value)| self.add(id, value));
+        Ok(())
     }
     fn bytes(&self) -> usize {
         // Entries of both trees, whose nodes are two thirds full, give or take.

@@ -1,10 +1,11 @@
 //! Aggregates without a typed loop, one row at a time: users' functions, and FIRST_VALUE and
 //! LAST_VALUE of nested values that are only inserted. Slow, and right.
 
+use arrow_array::types::UInt64Type;
 use arrow_array::{Array, ArrayRef};
 use thalweg_core::Result;
 
-use super::super::{Accumulator, RowOrder, UpdateInput};
+use super::super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput};
 use super::{RunInput, RunningAggregate, concatenated};
 
 /// An accumulator that is asked before and after each row.
@@ -57,5 +58,17 @@ impl RunningAggregate for Stepwise {
     }
     fn bytes(&self) -> usize {
         self.states.bytes()
+    }
+    fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        self.states.tell(ids, columns)?;
+        columns.add_numbers::<UInt64Type>("rows", ids.iter().map(|_| self.rows));
+        Ok(())
+    }
+    fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        self.states.recall(ids, rows)?;
+        // New rows come behind those of every partition that has told.
+        let most = rows.numbers::<UInt64Type>("rows")?.iter().copied().max().unwrap_or(0);
+        self.rows = self.rows.max(most);
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! numbers are stable, so results can still be read.
 
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
+use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Result};
 
 use crate::keys::KeyTable;
@@ -31,6 +32,11 @@ impl Values {
         self.table.intern(std::slice::from_ref(column), rows, &mut ids)?;
         self.holders.resize(self.table.id_limit(), 0);
         Ok(ids)
+    }
+
+    /// The type of columns of values.
+    pub(super) fn arrow(&self) -> Arrow {
+        self.data_type.arrow()
     }
 
     /// One more place holds this value.

@@ -16,7 +16,9 @@ use super::{
 };
 use crate::aggregate::{AggregateCall, AggregateFunction};
 use crate::group::GroupAggregate;
-use crate::test_kit::{DriveOptions, assert_same_rows, check_operator, drive, rows_of};
+use crate::test_kit::{
+    DriveOptions, assert_same_rows, check_captures, check_operator, drive, rows_of,
+};
 
 fn input() -> TableSchema {
     table(&[
@@ -131,6 +133,10 @@ fn check(spec: GroupSpec, batch: &RecordBatch, kinds: Option<&[RowKind]>, what: 
         );
     }
     check_operator(&operator, &script);
+    for (seed, bundle_rows) in [(1, 1), (2, 7), (3, 100)] {
+        let options = DriveOptions { partitions: 3, bundle_rows, seed, ..DriveOptions::default() };
+        check_captures(&operator, &script, &options);
+    }
 }
 
 #[test]

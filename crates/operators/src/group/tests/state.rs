@@ -8,12 +8,13 @@ use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int64Array, ListArray, RecordBatch};
 use thalweg_core::shim::{ManualClock, SharedClock};
 use thalweg_core::{
-    Bundle, ColumnType, DataType, ErrorKind, Opening, Operator, Output, Partition, Piece, Place,
-    Result, RowKind, Stamps, TableSchema,
+    Bundle, ColumnType, DataType, Error, ErrorKind, Extent, Opening, Operator, Output, Partition,
+    Piece, Place, Result, RowKind, Stamps, TableSchema,
 };
 
 use super::{GroupSpec, batch, call, changes, distinct, lines, lines_of, operator, spec, table};
 use crate::aggregate::{AggregateCall, AggregateFunction, UserAccumulator, UserAggregate};
+use crate::group::GroupAggregate;
 use crate::test_kit::{DriveOptions, check_operator, drive};
 
 fn input() -> TableSchema {
@@ -27,19 +28,31 @@ fn rows(keys: &[i64], values: &[i64]) -> RecordBatch {
 
 /// A partition with a clock that the test moves.
 struct Clocked {
+    operator: GroupAggregate,
     partition: Box<dyn Partition>,
     clock: Arc<ManualClock>,
+    /// Another partition goes on with what this one told, before each piece.
+    restores: bool,
 }
 
 impl Clocked {
     fn new(spec: GroupSpec) -> Self {
-        let partition = operator(spec).open(Opening::only()).expect("a partition");
-        Clocked { partition, clock: Arc::default() }
+        let operator = operator(spec);
+        let partition = operator.open(Opening::only()).expect("a partition");
+        Clocked { operator, partition, clock: Arc::default(), restores: false }
+    }
+    fn restore(&mut self) {
+        let told = self.partition.capture(Extent::Whole).expect("a capture");
+        self.partition = self.operator.open(Opening::only()).expect("a partition");
+        self.partition.restore(&told.into_restored().expect("rows")).expect("it fits");
     }
     fn pass_ms(&self, ms: u64) {
         self.clock.advance(Duration::from_millis(ms));
     }
     fn rows(&mut self, batch: RecordBatch, kinds: Option<&[RowKind]>) -> Output {
+        if self.restores {
+            self.restore();
+        }
         let mut bundle = Bundle::new(batch, Stamps::first());
         bundle.kinds = kinds.map(Arc::from);
         let mut output = Output::new(Arc::clone(&self.clock) as SharedClock, u64::MAX);
@@ -157,7 +170,12 @@ fn what_a_group_left_behind_is_not_seen_by_the_next() {
 #[test]
 fn keys_without_rows_for_long_are_forgotten() {
     let spec = GroupSpec { state_ttl_ms: Some(1000), retracts: true, ..sum_per_key() };
-    let mut partition = Clocked::new(spec);
+    for restores in [false, true] {
+        check_forgotten(Clocked { restores, ..Clocked::new(spec.clone()) });
+    }
+}
+
+fn check_forgotten(mut partition: Clocked) {
     assert_eq!(partition.lines(rows(&[1, 2], &[1, 1]), None), ["+I,1,1", "+I,2,1"]);
     partition.pass_ms(600);
     let same = partition.lines(rows(&[1], &[0]), None);
@@ -232,6 +250,10 @@ impl UserAggregate for Doubled {
     fn create(&self) -> Box<dyn UserAccumulator> {
         Box::<DoubledState>::default()
     }
+    fn decode(&self, state: &[u8]) -> Result<Box<dyn UserAccumulator>> {
+        let sum = state.try_into().map_err(|_| Error::data("a sum of other than eight bytes"))?;
+        Ok(Box::new(DoubledState(i64::from_le_bytes(sum))))
+    }
     fn retracts(&self) -> bool {
         self.retracts
     }
@@ -251,6 +273,9 @@ impl UserAccumulator for DoubledState {
     }
     fn result(&self) -> Result<ArrayRef> {
         Ok(Arc::new(Int64Array::from(vec![self.0 * 2])))
+    }
+    fn encode(&self) -> Result<Option<Vec<u8>>> {
+        Ok(Some(self.0.to_le_bytes().to_vec()))
     }
 }
 

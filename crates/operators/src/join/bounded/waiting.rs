@@ -46,6 +46,12 @@ impl<T: Copy> Waiting<T> {
         }
     }
 
+    /// What waits, with the time at which it is due; what is due at one time in the order in which it
+    /// came.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, T)> + '_ {
+        self.buckets.values().flatten().copied()
+    }
+
     /// The first and the last millisecond of the first bucket: nothing is due before.
     pub(crate) fn first_bucket(&self) -> Option<(i64, i64)> {
         let (bucket, _) = self.buckets.first_key_value()?;

@@ -1,0 +1,397 @@
+//! The groups of one key range: which exist, what their aggregates are, and what rows do to them.
+//!
+//! A piece is taken in runs. Rows are counted first, which tells where groups begin and end and
+//! which retractions are ignored; then each aggregate takes the run in one call.
+//!
+//! A group is told as a row of a table of state: its key, `$rows`, the states of its aggregates, and
+//! `$written_ms` where keys expire. What was changed and what a capture still has to read is known to
+//! [`Watch`], once there has been one.
+//!
+//! Invariant between pieces: the keys in the table are those with at least one row; the states of
+//! all other numbers are empty.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::SchemaRef;
+use thalweg_core::{Error, Extent, Output, Piece, Result, RowKind};
+
+use super::GroupSpec;
+use super::changes::{Changes, Run};
+use super::watch::{Begun, ToldRows, Watch};
+use crate::aggregate::{RunInput, RunningAggregate, StateColumns, StateRows, Step};
+use crate::expiry::Expiry;
+use crate::keys::{KeyTable, ToldKeys};
+use crate::tables::{does_not_fit, numbers_of, state_batch, unique_names};
+
+/// How many rows are taken at once: results then stay in the cache until they are put together.
+const RUN_ROWS: usize = 8 * 1024;
+
+/// Rows that count.
+#[derive(Default)]
+struct Admitted {
+    ids: Vec<u32>,
+    rows: Vec<u32>,
+    steps: Vec<Step>,
+    /// True if rows are taken back.
+    retracts: bool,
+}
+
+/// How many rows a group has, and when its state was written, in tables of state.
+const ROWS: &str = "$rows";
+const WRITTEN_MS: &str = "$written_ms";
+
+/// The groups of one partition.
+pub(super) struct Groups {
+    spec: Arc<GroupSpec>,
+    changes: Changes,
+    keys: KeyTable,
+    /// How many rows each group has.
+    counts: Vec<i64>,
+    aggregates: Vec<Box<dyn RunningAggregate>>,
+    expiry: Option<Expiry>,
+    /// The columns of keys and of aggregates in tables of state.
+    told_keys: ToldKeys,
+    told_aggregates: Vec<String>,
+    /// Set once there has been a capture.
+    watch: Option<Watch>,
+    /// The group of each row of the piece.
+    ids: Vec<u32>,
+    /// Groups that may have been left without rows.
+    ended: Vec<u32>,
+    /// Scratch space of net changes.
+    places: Vec<u32>,
+}
+
+impl Groups {
+    pub(super) fn new(spec: Arc<GroupSpec>, schema: SchemaRef, inserts_only: bool) -> Result<Self> {
+        let counts_rows = |call: &crate::aggregate::AggregateCall| call.counts_rows();
+        let counted = !spec.mini_batch && spec.calls.iter().any(counts_rows);
+        // As in Flink, a time of 0 means for ever.
+        let ttl_ms = spec.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0);
+        let always = counted || ttl_ms.is_some();
+        let input = &spec.input.columns;
+        let names = spec.keys.iter().map(|&key| &input[key].name[..]);
+        let names = unique_names(names.chain(spec.calls.iter().map(|call| &call.name[..])));
+        Ok(Groups {
+            changes: Changes { schema, keys: spec.keys.clone(), always, inserts_only },
+            keys: KeyTable::new(&spec.key_types())?,
+            counts: Vec::new(),
+            aggregates: spec.aggregates()?,
+            expiry: ttl_ms.map(Expiry::new),
+            told_keys: ToldKeys::new(&spec.input, &spec.keys),
+            told_aggregates: names[spec.keys.len()..].to_vec(),
+            watch: None,
+            ids: Vec::new(),
+            ended: Vec::new(),
+            places: Vec::new(),
+            spec,
+        })
+    }
+
+    fn take(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
+        let batch = &piece.bundle.batch;
+        let column = |&key: &usize| ArrayRef::clone(batch.column(key));
+        let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
+        let chosen = piece.rows.filter(|rows| rows.len() < batch.num_rows());
+        self.ids.clear();
+        self.keys.intern_rows(&columns, chosen, batch.num_rows(), &mut self.ids)?;
+        let groups = self.keys.id_limit();
+        self.counts.resize(groups, 0);
+        self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(groups));
+        let ids = std::mem::take(&mut self.ids);
+        self.touch(&ids)?;
+        self.ids = ids;
+        if let Some(expiry) = &mut self.expiry {
+            let over = expiry.reach(&self.ids, &self.counts, output.wall_ms());
+            self.forget(&over);
+        }
+        let run_rows = if self.spec.mini_batch { self.ids.len() } else { RUN_ROWS };
+        for from in (0..self.ids.len()).step_by(run_rows) {
+            let to = self.ids.len().min(from + run_rows);
+            self.run(piece, chosen, from..to, output)?;
+        }
+        self.release_ended()
+    }
+
+    /// Takes a run of rows.
+    fn run(
+        &mut self,
+        piece: &Piece<'_>,
+        chosen: Option<&[u32]>,
+        span: Range<usize>,
+        output: &mut Output,
+    ) -> Result<()> {
+        let kinds = piece.bundle.kinds.as_deref();
+        let first_ended = self.ended.len();
+        let admitted = self.admit(chosen, kinds, span.clone())?;
+        let batch = &piece.bundle.batch;
+        let whole = chosen.is_none() && admitted.rows.len() == span.len();
+        let mut dense =
+            Dense { batch, span: whole.then_some(span), rows: &admitted.rows, columns: Vec::new() };
+        let mut pairs = Vec::with_capacity(self.aggregates.len());
+        for (call, aggregate) in self.spec.calls.iter().zip(&mut self.aggregates) {
+            let argument = call.argument.map(|at| dense.column(at)).transpose()?;
+            let filter = call.filter.map(|at| dense.condition(at)).transpose()?;
+            pairs.push(aggregate.run(&RunInput {
+                ids: &admitted.ids,
+                steps: admitted.retracts.then_some(&admitted.steps),
+                argument: argument.as_ref(),
+                filter: filter.as_ref(),
+            })?);
+        }
+        self.empty_ended(first_ended);
+        let Admitted { ids, rows, steps, .. } = admitted;
+        let mut run = Run { rows, steps, pairs };
+        if self.spec.mini_batch {
+            run = run.net(&ids, self.counts.len(), &mut self.places)?;
+        }
+        self.changes.emit(&run, batch, output)
+    }
+
+    /// Counts rows: which count, and what they do to their groups.
+    fn admit(
+        &mut self,
+        chosen: Option<&[u32]>,
+        kinds: Option<&[RowKind]>,
+        span: Range<usize>,
+    ) -> Result<Admitted> {
+        let ids = &self.ids[span.clone()];
+        let rows: Vec<u32> = match chosen {
+            Some(chosen) => chosen[span].to_vec(),
+            None => (span.start as u32..span.end as u32).collect(),
+        };
+        let takes_back = |kind: RowKind| matches!(kind, RowKind::UpdateBefore | RowKind::Delete);
+        let kinds = kinds.filter(|kinds| rows.iter().any(|&row| takes_back(kinds[row as usize])));
+        let Some(kinds) = kinds else {
+            let counts = &mut self.counts;
+            let step = |&id: &u32| {
+                let count = &mut counts[id as usize];
+                *count += 1;
+                if *count == 1 { Step::ADDS.beginning() } else { Step::ADDS }
+            };
+            let steps = ids.iter().map(step).collect();
+            return Ok(Admitted { ids: ids.to_vec(), rows, steps, retracts: false });
+        };
+        if !self.spec.retracts {
+            return Err(Error::internal("an aggregate of inserts was given a retraction"));
+        }
+        let mut admitted = Admitted { retracts: true, ..Admitted::default() };
+        for (&id, row) in ids.iter().zip(rows) {
+            let count = &mut self.counts[id as usize];
+            let step = match (takes_back(kinds[row as usize]), *count) {
+                (true, 0) => {
+                    self.ended.push(id);
+                    continue;
+                }
+                (true, 1) => {
+                    self.ended.push(id);
+                    Step::RETRACTION.ending()
+                }
+                (true, _) => Step::RETRACTION,
+                (false, 0) => Step::ADDS.beginning(),
+                (false, _) => Step::ADDS,
+            };
+            *count += if step.retracts() { -1 } else { 1 };
+            admitted.ids.push(id);
+            admitted.rows.push(row);
+            admitted.steps.push(step);
+        }
+        Ok(admitted)
+    }
+
+    /// Empties the states of groups that a run has left without rows.
+    fn empty_ended(&mut self, first: usize) {
+        let counts = &self.counts;
+        let is_empty = |&id: &u32| counts[id as usize] == 0;
+        let empty: Vec<u32> = self.ended[first..].iter().copied().filter(is_empty).collect();
+        if !empty.is_empty() {
+            self.aggregates.iter_mut().for_each(|aggregate| aggregate.reset(&empty));
+        }
+    }
+
+    /// Gives the keys back that a piece has left without rows.
+    fn release_ended(&mut self) -> Result<()> {
+        let mut ended = std::mem::take(&mut self.ended);
+        ended.sort_unstable();
+        ended.dedup();
+        ended.retain(|&id| self.counts[id as usize] == 0);
+        self.release(&ended)?;
+        ended.clear();
+        self.ended = ended;
+        Ok(())
+    }
+
+    /// Gives these keys back, which have no rows and no state.
+    fn release(&mut self, ids: &[u32]) -> Result<()> {
+        if let (Some(watch), [_, ..]) = (&mut self.watch, ids) {
+            watch.go(&self.keys, ids)?;
+        }
+        ids.iter().for_each(|&id| self.keys.release(id));
+        Ok(())
+    }
+
+    /// Empties these groups, as if they had never been.
+    fn forget(&mut self, ids: &[u32]) {
+        ids.iter().for_each(|&id| self.counts[id as usize] = 0);
+        if !ids.is_empty() {
+            self.aggregates.iter_mut().for_each(|aggregate| aggregate.reset(ids));
+        }
+    }
+
+    /// Takes a piece, and forgets some keys that are too old.
+    pub(super) fn rows(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
+        output.accepted += piece.num_rows() as u64;
+        if piece.num_rows() > 0 {
+            self.take(piece, output)?;
+        }
+        if let Some(expiry) = &mut self.expiry {
+            let has_rows = |id: u32| self.counts[id as usize] > 0;
+            let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_rows);
+            self.touch(&over)?;
+            self.forget(&over);
+            self.release(&over)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that these groups are about to change; tells those first that a capture has yet to read.
+    fn touch(&mut self, ids: &[u32]) -> Result<()> {
+        let Some(watch) = &mut self.watch else { return Ok(()) };
+        let unread = watch.touch(ids, self.counts.len());
+        self.read(unread)
+    }
+
+    /// Tells groups to the capture that is under way.
+    fn read(&mut self, mut ids: Vec<u32>) -> Result<()> {
+        ids.retain(|&id| self.counts[id as usize] > 0);
+        if !ids.is_empty() {
+            let told = self.tell(&ids)?;
+            self.watch.iter_mut().for_each(|watch| watch.hand_over(told.clone()));
+        }
+        Ok(())
+    }
+
+    /// True while this capture is under way.
+    pub(super) fn is_reading(&self, told: &ToldRows) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.is_reading(told))
+    }
+
+    /// Tells the capture that is under way about some groups that it has not read yet. False once
+    /// there are none.
+    pub(super) fn read_some(&mut self, most: usize) -> Result<bool> {
+        let Some(watch) = &mut self.watch else { return Ok(false) };
+        let unread = watch.take_unread(most, self.counts.len());
+        let is_more = !unread.is_empty();
+        self.read(unread)?;
+        Ok(is_more)
+    }
+
+    /// How keys are told.
+    pub(super) fn told_keys(&self) -> &ToldKeys {
+        &self.told_keys
+    }
+
+    /// Begins a capture; one that is under way is read to its end.
+    pub(super) fn begin(&mut self, extent: Extent) -> Result<Begun> {
+        while self.read_some(usize::MAX)? {}
+        let watch = match &mut self.watch {
+            Some(watch) => watch,
+            none => none.insert(Watch::new(self.spec.key_types())?),
+        };
+        watch.begin(extent, self.counts.len())
+    }
+
+    /// These groups, as rows of the table of state.
+    pub(super) fn tell(&self, ids: &[u32]) -> Result<RecordBatch> {
+        let (owners, mut told) = self.told_keys.tell(&self.keys, ids)?;
+        let rows = ids.iter().map(|&id| self.counts[id as usize]);
+        told.push((ROWS.to_owned(), Arc::new(Int64Array::from_iter_values(rows))));
+        if let Some(expiry) = &self.expiry {
+            let written_ms = ids.iter().map(|&id| expiry.written_ms(id));
+            told.push((WRITTEN_MS.to_owned(), Arc::new(Int64Array::from_iter_values(written_ms))));
+        }
+        let mut states = StateColumns::default();
+        for (name, aggregate) in self.told_aggregates.iter().zip(&self.aggregates) {
+            states.begin(name);
+            aggregate.tell(ids, &mut states)?;
+        }
+        told.extend(states.finish());
+        state_batch(owners, told)
+    }
+
+    /// Takes groups back that [`Groups::tell`] has told.
+    pub(super) fn recall(&mut self, told: &RecordBatch) -> Result<()> {
+        let known = self.keys.len() - usize::from(self.spec.keys.is_empty());
+        let mut ids = Vec::with_capacity(told.num_rows());
+        self.told_keys.intern(told, &mut self.keys, &mut ids)?;
+        let limit = self.keys.id_limit();
+        self.counts.resize(limit, 0);
+        self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(limit));
+        let rows = numbers_of::<Int64Type>(told, ROWS)?;
+        if self.keys.len() != known + ids.len() || rows.iter().any(|&rows| rows <= 0) {
+            return Err(does_not_fit("a key is there twice, or has no rows".to_owned()));
+        }
+        for (&id, &rows) in ids.iter().zip(rows) {
+            self.counts[id as usize] = rows;
+        }
+        if let Some(expiry) = &mut self.expiry {
+            expiry.grow(limit);
+            for (&id, &written_ms) in ids.iter().zip(numbers_of::<Int64Type>(told, WRITTEN_MS)?) {
+                expiry.write(id, written_ms);
+            }
+        }
+        for (name, aggregate) in self.told_aggregates.iter().zip(&mut self.aggregates) {
+            aggregate.recall(&ids, &StateRows::new(told, name))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn state_bytes(&self) -> usize {
+        let scratch = self.ids.capacity() + self.ended.capacity() + self.places.capacity();
+        let aggregates: usize = self.aggregates.iter().map(|aggregate| aggregate.bytes()).sum();
+        let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);
+        let watch = self.watch.as_ref().map_or(0, Watch::bytes);
+        self.keys.bytes() + self.counts.capacity() * 8 + aggregates + expiry + watch + scratch * 4
+    }
+}
+
+/// Columns of the rows that count, each made once.
+struct Dense<'a> {
+    batch: &'a RecordBatch,
+    /// Where these rows stand, if they stand together.
+    span: Option<Range<usize>>,
+    rows: &'a [u32],
+    columns: Vec<(usize, ArrayRef)>,
+}
+
+impl Dense<'_> {
+    fn column(&mut self, at: usize) -> Result<ArrayRef> {
+        if let Some((_, column)) = self.columns.iter().find(|(place, _)| *place == at) {
+            return Ok(ArrayRef::clone(column));
+        }
+        let column = self.batch.column(at);
+        let column = match &self.span {
+            Some(span) => column.slice(span.start, span.len()),
+            None => arrow_select::take::take(column, &UInt32Array::from(self.rows.to_vec()), None)?,
+        };
+        self.columns.push((at, ArrayRef::clone(&column)));
+        Ok(column)
+    }
+
+    /// The rows for which a condition is true: not false and not unknown.
+    fn condition(&mut self, at: usize) -> Result<BooleanBuffer> {
+        let column = self.column(at)?;
+        let values = column
+            .as_boolean_opt()
+            .ok_or_else(|| Error::internal("FILTER names a column that is not BOOLEAN"))?;
+        Ok(match values.nulls() {
+            Some(nulls) => values.values() & nulls.inner(),
+            None => values.values().clone(),
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! Captures that tell changes only, and that are read while the job goes on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use arrow_array::RecordBatch;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use thalweg_core::shim::SplitMix64;
+use thalweg_core::snapshot::CapturedTable;
+use thalweg_core::{Extent, Operator, Result};
+
+use super::input::{self, Action, Cut};
+use super::{DriveOptions, Driver, Event};
+
+/// Rows as texts: that of their identity and that of all.
+type Rows = BTreeSet<(String, String)>;
+/// The tables of one partition by name.
+type Tables = BTreeMap<&'static str, Rows>;
+
+/// Runs an operator twice side by side. One is captured whole now and then, and read at once. The other is
+/// captured at the same places, often for changes only, and read some steps later: put together that must
+/// be the same.
+///
+/// # Panics
+/// If it is not, or if a run fails.
+pub fn check_captures(operator: &dyn Operator, script: &[Event], options: &DriveOptions) {
+    let what = format!("{} with {options:?}", operator.name());
+    Pair::new(operator, script, options)
+        .and_then(|pair| pair.run(script, options))
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+}
+
+/// Captures that have not been read.
+struct Unread {
+    expected: Vec<Tables>,
+    captured: Vec<Vec<CapturedTable>>,
+    steps: u64,
+}
+
+struct Pair<'a> {
+    at_once: Driver<'a>,
+    later: Driver<'a>,
+    random: SplitMix64,
+    kept: Option<Vec<Tables>>,
+    unread: Option<Unread>,
+}
+
+impl<'a> Pair<'a> {
+    fn new(
+        operator: &'a dyn Operator,
+        script: &[Event],
+        options: &DriveOptions,
+    ) -> Result<Pair<'a>> {
+        Ok(Pair {
+            at_once: Driver::new(operator, script, options)?,
+            later: Driver::new(operator, script, options)?,
+            random: SplitMix64::new(options.seed),
+            kept: None,
+            unread: None,
+        })
+    }
+
+    fn run(mut self, script: &[Event], options: &DriveOptions) -> Result<()> {
+        let cut =
+            Cut { bundle_rows: options.bundle_rows, empty_bundles: false, early: options.early };
+        for action in input::actions(script, &cut, &mut self.random) {
+            match self.unread.as_mut().map(|unread| &mut unread.steps) {
+                None | Some(0) => self.read()?,
+                Some(steps) => *steps -= 1,
+            }
+            if self.random.below(4) == 0 {
+                self.read()?;
+                self.capture()?;
+            }
+            for driver in [&mut self.at_once, &mut self.later] {
+                match &action {
+                    Action::Rows(bundle) => driver.rows(bundle)?,
+                    Action::Watermark(watermark) => driver.watermark(*watermark, Vec::new())?,
+                }
+            }
+        }
+        self.read()
+    }
+
+    fn capture(&mut self) -> Result<()> {
+        let mut expected = Vec::new();
+        for partition in &mut self.at_once.partitions {
+            let mut tables = Tables::new();
+            for table in partition.capture(Extent::Whole)?.tables {
+                apply(&mut tables, table)?;
+            }
+            expected.push(tables);
+        }
+        let is_whole = self.kept.is_none() || self.random.below(3) == 0;
+        let extent = if is_whole { Extent::Whole } else { Extent::Changes };
+        let partitions = self.later.partitions.iter_mut();
+        let captured = partitions.map(|partition| Ok(partition.capture(extent)?.tables));
+        let captured = captured.collect::<Result<_>>()?;
+        self.unread = Some(Unread { expected, captured, steps: self.random.below(4) });
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<()> {
+        let Some(unread) = self.unread.take() else { return Ok(()) };
+        let count = unread.captured.len();
+        let kept = self.kept.get_or_insert_with(|| vec![Tables::new(); count]);
+        for (tables, captured) in kept.iter_mut().zip(unread.captured) {
+            captured.into_iter().try_for_each(|table| apply(tables, table))?;
+        }
+        assert_eq!(*kept, unread.expected, "what was read later");
+        Ok(())
+    }
+}
+
+/// Takes a table over as whoever keeps snapshots does.
+fn apply(tables: &mut Tables, table: CapturedTable) -> Result<()> {
+    let told = (table.rows)()?;
+    let kept = tables.entry(table.name).or_default();
+    let width = table.identity_columns;
+    let rows = texts(&told.rows, width)?;
+    match table.extent {
+        Extent::Whole => assert!(told.removed.is_empty(), "nothing is removed from what is whole"),
+        Extent::Changes => {
+            assert!(width > 0, "changes go by identity");
+            let new: BTreeSet<String> = rows.iter().map(|(identity, _)| identity.clone()).collect();
+            let gone = texts(&told.removed, width)?.into_iter().map(|(identity, _)| identity);
+            let gone: BTreeSet<String> = gone.collect();
+            assert!(gone.is_disjoint(&new), "what came again is not removed");
+            kept.retain(|(identity, _)| !new.contains(identity) && !gone.contains(identity));
+        }
+    }
+    if table.extent == Extent::Whole {
+        kept.clear();
+    }
+    kept.extend(rows);
+    Ok(())
+}
+
+fn texts(batches: &[RecordBatch], width: usize) -> Result<Vec<(String, String)>> {
+    let options = FormatOptions::default().with_null("NULL");
+    let mut texts = Vec::new();
+    for batch in batches {
+        let columns = batch.columns().iter();
+        let columns = columns.map(|column| ArrayFormatter::try_new(column, &options));
+        let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+        for row in 0..batch.num_rows() {
+            let values: Vec<String> = columns.iter().map(|c| c.value(row).to_string()).collect();
+            texts.push((values[..width].join("\u{1f}"), values.join("\u{1f}")));
+        }
+    }
+    Ok(texts)
+}
