@@ -65,7 +65,8 @@ fn compare(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<u8> {
     let mut status = 0;
     for found in &found {
         tell(arguments, found)?;
-        if !found.comparison.removed.is_empty() || found.other_order.is_some() {
+        let Comparison { removed, unfed, .. } = &found.comparison;
+        if !removed.is_empty() || !unfed.is_empty() || found.other_order.is_some() {
             status = FAILED;
         }
     }
@@ -143,7 +144,7 @@ fn no_such_job(job: &str, jobs: &[PlannedJob]) -> Error {
 
 /// Prints what becomes of each stage, and for people what to do.
 fn tell(arguments: &UpgradeArguments, found: &Found) -> Result<()> {
-    let Comparison { kept, added, removed } = &found.comparison;
+    let Comparison { kept, added, removed, .. } = &found.comparison;
     let row = |word: &str, stage: &StageName| {
         vec![Cell::text(word), Cell::text(&stage.name), Cell::text(&stage.id)]
     };

@@ -30,6 +30,8 @@ pub struct Comparison {
     pub added: Vec<StageName>,
     /// Stages whose state nobody would take back.
     pub removed: Vec<StageName>,
+    /// New stages behind an input that had ended already: it would tell them nothing, not even its end.
+    pub unfed: Vec<StageName>,
 }
 
 impl Comparison {
@@ -49,7 +51,8 @@ impl Comparison {
 
     /// What would become of the state of another query, which is taken to have some everywhere.
     pub fn of_queries(old: &Graph, new: &Graph) -> Self {
-        let told = stateful(old).map(|stage| Told { name: name_of(stage), has_something: true });
+        let told = |stage| Told { name: name_of(stage), has_something: true, has_ended: false };
+        let told = stateful(old).map(told);
         Self::of_told(&told.collect::<Vec<_>>(), new)
     }
 
@@ -66,14 +69,24 @@ impl Comparison {
         }
         let is_gone = |told: &&Told| !present.contains(told.name.id.as_str()) && told.has_something;
         comparison.removed = told.iter().filter(is_gone).map(|stage| stage.name.clone()).collect();
+        let ended = told.iter().filter(|stage| stage.has_ended);
+        let ended: BTreeSet<&str> = ended.map(|stage| stage.name.id.as_str()).collect();
+        comparison.unfed = unfed(graph, &known, &ended);
         comparison
     }
 
     /// An error if there is state that nobody would take back, unless that is wanted.
     ///
     /// # Errors
-    /// Names the stages.
+    /// Names the stages. Also if a new stage would never get anything.
     pub fn check(&self, drop_state: bool) -> Result<()> {
+        if let Some(stage) = self.unfed.first() {
+            return Err(Error::plan(format!(
+                "an input of {} ({}) had ended when the snapshot was taken, and nothing of it would come again",
+                stage.name, stage.id
+            ))
+            .hint("begin anew, without --resume, so that what is new in the query sees all rows"));
+        }
         if self.removed.is_empty() || drop_state {
             return Ok(());
         }
@@ -95,6 +108,8 @@ struct Told {
     name: StageName,
     /// Something is lost without it.
     has_something: bool,
+    /// It is a source that was read to its end.
+    has_ended: bool,
 }
 
 fn told<T>(stages: &[StageState<T>], has_rows: impl Fn(&T) -> bool) -> Vec<Told> {
@@ -104,8 +119,27 @@ fn told<T>(stages: &[StageState<T>], has_rows: impl Fn(&T) -> bool) -> Vec<Told>
             || stage.sink.as_ref().is_some_and(|sink| sink.handle.is_some())
             || has_rows(&stage.state)
             || has_rows(&stage.waiting),
+        has_ended: stage.source.as_ref().is_some_and(|source| source.finished),
     };
     stages.iter().map(of).collect()
+}
+
+/// New operators and sinks of which an input was over: a source that had ended, or what gets rows only from such.
+fn unfed(graph: &Graph, known: &BTreeSet<&str>, ended: &BTreeSet<&str>) -> Vec<StageName> {
+    let mut is_over = Vec::with_capacity(graph.stages.len());
+    let mut found = Vec::new();
+    for stage in &graph.stages {
+        let mut inputs = stage.inputs.iter().map(|input| is_over[input.from.0]);
+        let keeps = !matches!(stage.kind, StageKind::Transform(_));
+        if keeps && !known.contains(stage.id.as_str()) && inputs.clone().any(|over| over) {
+            found.push(name_of(stage));
+        }
+        is_over.push(match stage.inputs.is_empty() {
+            true => ended.contains(stage.id.as_str()),
+            false => inputs.all(|over| over),
+        });
+    }
+    found
 }
 
 /// Sources, operators and sinks.

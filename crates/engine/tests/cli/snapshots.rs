@@ -106,3 +106,35 @@ INSERT INTO numbers SELECT n FROM endless;";
     interrupt(&child);
     assert_eq!(wait(&mut child).code(), Some(130));
 }
+
+/// What is new behind an input that has ended waited for it for ever.
+#[test]
+fn an_upgrade_is_told_before_it_is_done() {
+    let workspace = after_a_job("snapshot-upgrade");
+    let sql = workspace.read("daily.sql");
+    let upgrade = |name: &str, new: &str| {
+        workspace.write(name, &format!("SET 'pipeline.name' = 'daily';\n{new}"));
+        workspace.run(&["upgrade", "--dry-run", "daily", name])
+    };
+    let same = upgrade("same.sql", &sql);
+    assert_eq!(same.status, Some(0), "{}", same.stderr);
+    assert_holds(&same.stdout, &["kept", "to go on: thalweg run --resume same.sql"]);
+    assert!(!same.stdout.contains("begins empty"), "{}", same.stdout);
+    let other_order = upgrade("ordered.sql", &format!("SET 'pipeline.order' = 'arrival';\n{sql}"));
+    assert_eq!(other_order.status, Some(1));
+    assert_holds(
+        &other_order.stdout,
+        &["it cannot go on: it ran under 'pipeline.order' = 'epoch'"],
+    );
+
+    let changed = upgrade("changed.sql", &sql.replace("COUNT(*)", "SUM(n)"));
+    assert_eq!(changed.status, Some(1), "{}", changed.stderr);
+    assert_holds(&changed.stdout, &["begins empty", "an input of window events had ended"]);
+    let resumed = workspace.run(&["run", "--resume", "changed.sql"]);
+    assert_holds(resumed.message(2), &["window events", "begin anew"]);
+
+    workspace.write("old.sql", &sql);
+    let of_files = workspace.run(&["upgrade", "--dry-run", "old.sql", "changed.sql"]);
+    assert_eq!(of_files.status, Some(1), "{}", of_files.stderr);
+    assert_holds(&of_files.stdout, &["removed", "--drop-state changed.sql"]);
+}
