@@ -163,6 +163,12 @@ fn advice(arguments: &UpgradeArguments, found: &Found) -> String {
             "it cannot go on: it ran under 'pipeline.order' = '{order}'. Set that, or begin anew\n"
         );
     }
+    if let Some(stage) = found.comparison.unfed.first() {
+        return format!(
+            "it cannot go on: an input of {} had ended, and nothing of it would come again. Begin anew\n",
+            stage.name
+        );
+    }
     let file = arguments
         .script
         .file
