@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     let clock = SystemClock::new();
     let mut store = SnapshotStore::open(&location, "large-table")?;
     let first = store.next_number()?;
-    let mut timed = |what: &str, work: &mut dyn FnMut() -> Result<u64>| -> Result<()> {
+    let timed = |what: &str, work: &mut dyn FnMut() -> Result<u64>| -> Result<()> {
         let begin_ns = clock.now_ns();
         let bytes = work()?;
         let seconds = (clock.now_ns() - begin_ns) as f64 / 1e9;
