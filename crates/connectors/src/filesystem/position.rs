@@ -193,7 +193,7 @@ impl Work {
     ///
     /// # Errors
     /// If it ended otherwise when the place was taken.
-    pub fn from_row(&self, end: Excerpt) -> Result<RowPlace> {
+    pub fn first_row_place(&self, end: Excerpt) -> Result<RowPlace> {
         match self.from {
             Some(Place::Rows(at)) if at.end == end => Ok(at),
             Some(_) => Err(changed(&self.file, "has other contents")),

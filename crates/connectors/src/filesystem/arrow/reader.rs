@@ -77,7 +77,7 @@ fn open(reading: &Reading, work: &Work) -> Result<(Arc<Opened>, usize)> {
     let columns = columns.map_err(|e| e.in_file(label))?;
     let batches = reader.num_batches();
     let opened = Opened { number: work.number, file: file.clone(), end, columns, batches };
-    Ok((Arc::new(opened), work.from_row(end)?.group))
+    Ok((Arc::new(opened), work.first_row_place(end)?.group))
 }
 
 fn handle(file: &InputFile) -> Result<File> {

@@ -112,7 +112,7 @@ fn open(reading: &Reading, work: &Work) -> Result<Remaining> {
         ParquetOrOurs::Ours(error) => error.in_file(label),
         ParquetOrOurs::Parquet(error) => damaged(&error, &label),
     })?;
-    let at = work.from_row(opened.end)?;
+    let at = work.first_row_place(opened.end)?;
     let groups = opened.metadata.metadata().row_groups();
     let before = groups.iter().take(at.group).map(|group| group.num_rows() as u64);
     let first_row = 1 + before.sum::<u64>();
