@@ -15,7 +15,7 @@ use arrow_schema::{DataType as Arrow, Field};
 use std::sync::Arc;
 use thalweg_core::{Error, Result};
 
-use crate::tables::{column, does_not_fit, typed};
+use crate::tables::{column, does_not_fit, numbers_of, typed};
 
 /// The columns that tell the states of some groups.
 #[derive(Debug, Default)]
@@ -100,11 +100,7 @@ impl<'a> StateRows<'a> {
     /// # Errors
     /// As [`StateRows::column`], or if there is a NULL.
     pub fn numbers<T: ArrowPrimitiveType>(&self, part: &str) -> Result<&'a [T::Native]> {
-        let column = self.primitive::<T>(part)?;
-        match column.null_count() {
-            0 => Ok(column.values()),
-            _ => Err(self.damaged(part, "holds NULL")),
-        }
+        numbers_of::<T>(self.batch, &column_name(self.name, part))
     }
 
     /// A column of lists of values of this type.

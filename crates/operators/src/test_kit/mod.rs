@@ -13,6 +13,7 @@ mod captures;
 mod changes;
 mod check;
 mod compare;
+mod damage;
 mod input;
 #[cfg(test)]
 mod tests;
@@ -30,8 +31,9 @@ use thalweg_core::{
 
 pub use captures::check_captures;
 pub use changes::{changes, inserts, lines, lines_of};
-pub use check::{check_operator, check_transform, drive_transform};
+pub use check::{check_damaged_state, check_operator, check_transform, drive_transform};
 pub use compare::{assert_same_rows, sorted};
+pub use damage::check_damaged;
 pub use input::{random_batches, split_rows, stamped};
 pub use values::{rows_of, value_at};
 
@@ -84,6 +86,8 @@ pub struct DriveOptions {
     /// True if now and then all partitions are captured and others, more or fewer of them, go on with
     /// what was told.
     pub restores: bool,
+    /// True if as many partitions go on: the sequence of what leaves can then be compared.
+    pub keeps_partitions: bool,
 }
 
 impl Default for DriveOptions {
@@ -97,6 +101,7 @@ impl Default for DriveOptions {
             early: false,
             empty_bundles: false,
             restores: false,
+            keeps_partitions: false,
         }
     }
 }
@@ -174,6 +179,7 @@ struct Driver<'a> {
     random: SplitMix64,
     clock: SharedClock,
     deadline_ns: u64,
+    keeps_partitions: bool,
     driven: Driven,
 }
 
@@ -194,27 +200,20 @@ impl<'a> Driver<'a> {
             random: SplitMix64::new(options.seed),
             clock: Arc::new(ManualClock::default()),
             deadline_ns: if options.refuse { 0 } else { u64::MAX },
+            keeps_partitions: options.keeps_partitions,
             driven: Driven::default(),
         })
     }
 
     /// Other partitions go on where these are.
     fn restore(&mut self) -> Result<()> {
-        let mut restored = Restored::default();
-        for partition in &mut self.partitions {
-            let captured = partition.capture(Extent::Whole)?;
-            for table in captured.tables {
-                restored.add(table.name, (table.rows)()?.rows);
-            }
-        }
         let most = if self.operator.is_singleton() { 1 } else { PARTITIONS_MAX };
-        let count = 1 + self.random.below(most) as usize;
-        let open = |opening: Opening| {
-            let mut partition = self.operator.open(opening)?;
-            partition.restore(&restored.of_partition(opening)?)?;
-            Ok(partition)
+        let count = match self.keeps_partitions {
+            true => self.partitions.len(),
+            false => 1 + self.random.below(most) as usize,
         };
-        self.partitions = openings(count).map(open).collect::<Result<_>>()?;
+        let order = OrderContract::Epoch;
+        self.partitions = reopened(self.operator, &mut self.partitions, count, order)?;
         self.exchange = Exchange::new(count);
         Ok(())
     }
@@ -329,6 +328,46 @@ impl<'a> Driver<'a> {
 fn openings(count: usize) -> impl Iterator<Item = Opening> {
     let order = OrderContract::Epoch;
     (0..count).map(move |partition| Opening { partition, partitions: count, order })
+}
+
+/// What partitions of one operator tell.
+///
+/// # Errors
+/// If one cannot tell what it keeps.
+///
+/// # Panics
+/// If a table is not as it says.
+pub fn told(partitions: &mut [Box<dyn Partition>]) -> Result<Restored> {
+    let mut restored = Restored::default();
+    for partition in partitions {
+        for table in partition.capture(Extent::Whole)?.tables {
+            let rows = (table.rows)()?.rows;
+            let is_declared = rows.iter().all(|batch| batch.schema() == table.schema);
+            assert!(is_declared, "table {} has another schema", table.name);
+            restored.add(table.name, rows);
+        }
+    }
+    Ok(restored)
+}
+
+/// So many other partitions that go on where these are.
+///
+/// # Errors
+/// If one cannot tell what it keeps, or take it back.
+pub fn reopened(
+    operator: &dyn Operator,
+    partitions: &mut [Box<dyn Partition>],
+    count: usize,
+    order: OrderContract,
+) -> Result<Vec<Box<dyn Partition>>> {
+    let restored = told(partitions)?;
+    let open = |partition| {
+        let opening = Opening { partition, partitions: count, order };
+        let mut partition = operator.open(opening)?;
+        partition.restore(&restored.of_partition(opening)?)?;
+        Ok(partition)
+    };
+    (0..count).map(open).collect()
 }
 
 fn assert_scattered(rows: &[Vec<u32>], num_rows: usize) {

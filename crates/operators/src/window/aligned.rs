@@ -17,14 +17,15 @@ use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Error, Grid, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress,
-    Result, Route, TableSchema, Watermark, WatermarkBefore,
+    Bundle, Captured, Error, Extent, Grid, Opening, Operator, OperatorClass, Output, Partition,
+    Piece, Progress, Restored, Result, Route, TableSchema, Watermark, WatermarkBefore,
 };
 
 use super::assembly::{Assembly, Combining};
 use super::judge::{Before, Judged, SliceKey};
 use super::output::{LatePolicy, WindowRows, output_schema, row_times, treat_late};
 use super::slices::{Calls, Partial, RowsOf, Slices};
+use super::snapshot::{SliceRows, recall_entered, recall_slices, tell_entered, tell_slices};
 use super::spec::WindowSpec;
 use super::zone::Zone;
 use crate::aggregate::{AggregateCall, RowOrder};
@@ -268,6 +269,36 @@ impl Partition for WindowPartition {
     fn state_bytes(&self) -> usize {
         let foreign = self.foreign.as_ref().map_or(0, Slices::bytes);
         self.owned.bytes() + foreign + self.assembly.bytes()
+    }
+
+    /// Told are the states of all slices, whoever's keys they hold. How rows are judged depends on the
+    /// rows alone, and between two watermarks no parcel waits.
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        if !self.inbox.is_empty() {
+            return Err(Error::internal("a window was asked for its state in a watermark"));
+        }
+        let mut captured = Captured::default();
+        let all = std::iter::once(&self.owned).chain(&self.foreign);
+        tell_slices(&mut captured, &self.shared.calls, all)?;
+        let (next_end, entered) = self.assembly.entered()?;
+        tell_entered(&mut captured, &self.owned, next_end, &entered)?;
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let (calls, span_ms) = (&self.shared.calls, self.shared.spec.window.span_ms());
+        for part in recall_slices(restored, span_ms)? {
+            let (keys, partial) = calls.recall(&part.rows)?;
+            self.owned.absorb(part.key, &keys, partial)?;
+        }
+        let parts = recall_entered(restored, span_ms)?;
+        let Some(next_end) = parts.first().map(|part| part.key.enter) else { return Ok(()) };
+        let adopt = |part: SliceRows| {
+            let (keys, partial) = calls.recall(&part.rows)?;
+            Ok((part.key.leave, self.owned.adopt(&keys, partial)?))
+        };
+        let parts = parts.into_iter().map(adopt).collect::<Result<_>>()?;
+        self.assembly.resume(next_end, parts, &self.owned)
     }
 }
 

@@ -19,12 +19,13 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_core::{Output, Place, Progress, Result};
+use thalweg_core::{Error, Output, Place, Progress, Result};
 
 use super::output::WindowRows;
 use crate::keys::CanonicalOrder;
 
 use super::slices::{Partial, Slice, Slices};
+use super::snapshot::{Entered, States};
 use super::spec::WindowSpec;
 use super::tree::Tree;
 
@@ -163,39 +164,99 @@ impl Assembly {
     /// Adds the slices that are part of the window with this end, and of none before.
     fn enter(&mut self, end: i64, slices: &mut Slices) -> Result<()> {
         while let Some((key, mut entering)) = slices.pop_entered(end) {
-            let groups = slices.keys.id_limit();
             match &mut self.current {
-                Current::Slice { slice, held } => {
-                    if slice.keys.is_empty() {
-                        std::mem::swap(slice, &mut entering);
-                        held.extend_from_slice(&slice.keys);
-                    } else {
-                        slice.grow(groups);
-                        let partial = entering.take_all()?;
-                        slice.merge(&partial, |_| ())?;
-                        held.extend_from_slice(&partial.ids);
-                    }
+                Current::Slice { slice, held } if slice.keys.is_empty() => {
+                    std::mem::swap(slice, &mut entering);
+                    held.extend_from_slice(&slice.keys);
                 }
-                Current::Running { slice, leaving } => {
-                    slice.grow(groups);
-                    let partial = entering.take_all()?;
-                    slice.merge(&partial, |_| ())?;
-                    leaving.entry(key.leave).or_default().push(partial);
-                }
-                Current::Tree { tree, leaving } => {
-                    let partial = entering.take_all()?;
-                    leaving.entry(key.leave).or_default().extend_from_slice(&partial.ids);
-                    tree.add(self.spec.ends().index(key.leave), partial, groups)?;
-                }
-                // Slices come by the ends of their first and last window.
-                Current::InOrder { slices, .. } => slices.push((key.leave, entering.take_all()?)),
+                _ => self.put(key.leave, entering.take_all()?, slices.keys.id_limit())?,
             }
             slices.recycle(entering);
         }
-        if let Current::Tree { tree, .. } = &mut self.current {
-            tree.settle()?;
+        self.settle()
+    }
+
+    /// Adds states of which the last window has this end. They come by the ends of the first and the last
+    /// window that they are part of.
+    fn put(&mut self, leave: i64, partial: Partial, groups: usize) -> Result<()> {
+        match &mut self.current {
+            Current::Slice { slice, held } => {
+                slice.grow(groups);
+                slice.merge(&partial, |_| ())?;
+                held.extend_from_slice(&partial.ids);
+            }
+            Current::Running { slice, leaving } => {
+                slice.grow(groups);
+                slice.merge(&partial, |_| ())?;
+                leaving.entry(leave).or_default().push(partial);
+            }
+            Current::Tree { tree, leaving } => {
+                leaving.entry(leave).or_default().extend_from_slice(&partial.ids);
+                tree.add(self.spec.ends().index(leave), partial, groups)?;
+            }
+            Current::InOrder { slices, .. } => slices.push((leave, partial)),
         }
         Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        match &mut self.current {
+            Current::Tree { tree, .. } => tree.settle(),
+            _ => Ok(()),
+        }
+    }
+
+    /// The end of the window that leaves next, and what it has so far; nothing where no slice has
+    /// entered. The order of groups is found anew, and so are the sums over slices.
+    ///
+    /// # Errors
+    /// If a window is on its way out.
+    pub(super) fn entered(&self) -> Result<(i64, Entered<'_>)> {
+        if self.emitting.is_some() {
+            return Err(Error::internal("a window was asked for its state while it leaves"));
+        }
+        let next_end = self.last_end.saturating_add(self.spec.step_ms());
+        let mut entered = Vec::new();
+        match &self.current {
+            Current::Slice { slice, .. } if slice.keys.is_empty() => (),
+            Current::Slice { slice, .. } => {
+                let leave = self.spec.slice(self.last_end.saturating_sub(1)).leave;
+                let Slice { keys, counts, accumulators } = slice;
+                entered.push((0, leave, States::by_key(keys, counts, accumulators)));
+            }
+            Current::Running { leaving, .. } => {
+                for (&leave, partials) in leaving {
+                    let parts = partials.iter().enumerate();
+                    entered.extend(parts.map(|(place, part)| (place, leave, States::of(part))));
+                }
+            }
+            Current::Tree { tree, leaving } => {
+                for &leave in leaving.keys() {
+                    let leaf = tree.leaf(self.spec.ends().index(leave));
+                    entered.extend(leaf.map(|leaf| (0, leave, States::of(leaf))));
+                }
+            }
+            Current::InOrder { slices, .. } => {
+                let parts = slices.iter().enumerate();
+                entered
+                    .extend(parts.map(|(place, (leave, part))| (place, *leave, States::of(part))));
+            }
+        }
+        Ok((next_end, entered))
+    }
+
+    /// Takes back what the window with this end has so far. The keys have their references.
+    pub(super) fn resume(
+        &mut self,
+        next_end: i64,
+        parts: Vec<(i64, Partial)>,
+        slices: &Slices,
+    ) -> Result<()> {
+        self.last_end = next_end.saturating_sub(self.spec.step_ms());
+        for (leave, partial) in parts {
+            self.put(leave, partial, slices.keys.id_limit())?;
+        }
+        self.settle()
     }
 
     /// Adds slices up oldest first, where that is how they become windows.

@@ -14,14 +14,23 @@
 
 use std::sync::Arc;
 
+use arrow_array::types::{Int64Type, UInt8Type};
 use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Exchange, Grid, Opening, Operator, OperatorClass, Output, Partition, Piece, Place,
-    Progress, Result, Route, Watermark, WatermarkBefore,
+    Bundle, Captured, Exchange, Extent, Grid, Opening, Operator, OperatorClass, Output, Partition,
+    Piece, Place, Progress, Restored, Result, Route, Watermark, WatermarkBefore,
 };
 
 use super::aligned::scatter;
+use super::snapshot::mark;
+use crate::tables::{for_all, numbers, state_batch, tell};
+
+/// The table of state beside those of the windows: where the clock of each partition stands.
+const CLOCK: &str = "clock";
+const NOW_MS: &str = "now_ms";
+const CLOSED_MS: &str = "closed_ms";
+const ENDED: &str = "ended";
 
 /// Windows over processing time.
 pub struct ClockWindows {
@@ -172,6 +181,32 @@ impl Partition for ClockPartition {
 
     fn wakes_at(&self) -> Watermark {
         Watermark::END
+    }
+
+    /// Told are the windows, and for all partitions where this one's clock stands.
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        let mut captured = self.inner.capture(extent)?;
+        let clock = vec![
+            mark::<Int64Type>(NOW_MS, [self.now_ms]),
+            mark::<Int64Type>(CLOSED_MS, [self.closed_ms]),
+            mark::<UInt8Type>(ENDED, [u8::from(self.ended)]),
+        ];
+        tell(&mut captured, CLOCK, state_batch(for_all(1), clock)?);
+        Ok(captured)
+    }
+
+    /// Goes on where the latest of the clocks stands; what the slowest has not closed, it closes.
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.inner.restore(restored)?;
+        let told = |name| numbers::<Int64Type>(restored, CLOCK, name);
+        let (now_ms, closed_ms) = (told(NOW_MS)?, told(CLOSED_MS)?);
+        // A clock that has not been read yet says nothing.
+        let read = now_ms.iter().zip(&closed_ms).filter(|&(&now_ms, _)| now_ms > i64::MIN);
+        self.now_ms = read.clone().map(|(&now_ms, _)| now_ms).max().unwrap_or(i64::MIN);
+        self.closed_ms = read.map(|(_, &closed_ms)| closed_ms).min().unwrap_or(i64::MIN);
+        let ended = numbers::<UInt8Type>(restored, CLOCK, ENDED)?;
+        self.ended = ended.iter().any(|&ended| ended > 0);
+        Ok(())
     }
 
     fn ticks_at(&self) -> Option<i64> {

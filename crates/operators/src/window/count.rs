@@ -16,20 +16,31 @@
 //! What it does not do: rows of overlapping windows are added to each of them, so a row costs
 //! `size / slide` updates. It takes no changes, and times and watermarks mean nothing to it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_array::types::UInt64Type;
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Column, Error, Opening, Operator, OperatorClass, Output, Partition, Piece, Place,
-    Progress, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, Column, Error, Extent, Opening, Operator, OperatorClass, Output, Partition,
+    Piece, Place, Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
 use super::aligned::{key_columns, row_order, scatter};
 use super::slices::{Calls, RowsOf, update_accumulators};
+use super::snapshot::{States, mark, tell_rows};
 use crate::aggregate::{Accumulator, AggregateCall};
 use crate::keys::KeyTable;
+use crate::tables::{does_not_fit, numbers_of, state_batch};
+
+/// The table of open windows: the key, how many rows of it came, and the number of the window.
+const WINDOWS: &str = "windows";
+/// The table of keys without an open window that are counted nevertheless.
+const KEYS: &str = "keys";
+const SEEN: &str = "$seen";
+const WINDOW: &str = "$window";
 
 /// No window is open there.
 const NONE: u32 = u32::MAX;
@@ -199,6 +210,35 @@ impl Windows {
         key as usize * self.width + (window % self.width as u64) as usize
     }
 
+    /// The open windows of a key: their numbers and slots.
+    fn open_of(&self, key: u32) -> impl Iterator<Item = (u64, u32)> {
+        // Open are windows behind the last one that left, at most as many as there can be.
+        let first = self.seen[key as usize] / self.slide + 1;
+        let of = move |window| (window, self.open[self.place(key, window)]);
+        (first..first + self.width as u64).map(of).filter(|&(_, slot)| slot != NONE)
+    }
+
+    /// True if a key that is there can have come so often.
+    fn can_be(&self, seen: u64) -> bool {
+        seen > 0 && seen < u64::MAX / 4 && (self.overlap() || seen < self.slide)
+    }
+
+    /// Opens a window of a key that another run told. None if it is open already, or cannot be open.
+    fn resume(&mut self, key: u32, seen: u64, window: u64) -> Option<u32> {
+        let first = seen / self.slide + 1;
+        let at = self.place(key, window);
+        if !self.can_be(seen)
+            || window < first
+            || window - first >= self.width as u64
+            || self.open[at] != NONE
+        {
+            return None;
+        }
+        self.seen[key as usize] = seen;
+        self.open[at] = self.begin();
+        Some(self.open[at])
+    }
+
     fn begin(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.slots += 1;
@@ -252,6 +292,76 @@ impl CountPartition {
         Ok(())
     }
 
+    /// The keys that are there.
+    fn live_keys(&self) -> impl Iterator<Item = u32> {
+        // Every live key has seen rows, and none but live keys.
+        (0..self.windows.seen.len() as u32).filter(|&key| self.windows.seen[key as usize] > 0)
+    }
+
+    /// Tells the open windows with their states.
+    fn tell_windows(&self, captured: &mut Captured) -> Result<()> {
+        let (mut keys, mut numbers, mut slots) = (Vec::new(), Vec::new(), Vec::new());
+        for key in self.live_keys() {
+            for (window, slot) in self.windows.open_of(key) {
+                keys.push(key);
+                numbers.push(window);
+                slots.push(slot);
+            }
+        }
+        let seen = keys.iter().map(|&key| self.windows.seen[key as usize]);
+        let marks = vec![mark::<UInt64Type>(SEEN, seen), mark::<UInt64Type>(WINDOW, numbers)];
+        let Self { counts, accumulators, .. } = self;
+        let states = States { keys: &keys, places: Cow::Owned(slots), counts, accumulators };
+        let rows = self.shared.calls.tell(&self.keys, marks, &states)?;
+        tell_rows(captured, WINDOWS, &rows.slice(0, 0), vec![rows]);
+        Ok(())
+    }
+
+    /// Tells the keys without an open window.
+    fn tell_keys(&self, captured: &mut Captured) -> Result<()> {
+        let has_none = |&key: &u32| self.windows.open_of(key).next().is_none();
+        let keys: Vec<u32> = self.live_keys().filter(has_none).collect();
+        let (owners, columns) = self.shared.calls.told_keys.tell(&self.keys, &keys)?;
+        let seen = keys.iter().map(|&key| self.windows.seen[key as usize]);
+        let marks = std::iter::once(mark::<UInt64Type>(SEEN, seen));
+        let rows = state_batch(owners, marks.chain(columns).collect())?;
+        tell_rows(captured, KEYS, &rows.slice(0, 0), vec![rows]);
+        Ok(())
+    }
+
+    fn recall_windows(&mut self, rows: &RecordBatch) -> Result<()> {
+        let (seen, numbers) =
+            (numbers_of::<UInt64Type>(rows, SEEN)?, numbers_of::<UInt64Type>(rows, WINDOW)?);
+        let mut ids = Vec::new();
+        self.shared.calls.told_keys.intern(rows, &mut self.keys, &mut ids)?;
+        self.windows.grow(self.keys.id_limit());
+        let mut slots = Vec::with_capacity(ids.len());
+        for (row, &key) in ids.iter().enumerate() {
+            let (seen, window) = (seen[row], numbers[row]);
+            let Some(slot) = self.windows.resume(key, seen, window) else {
+                let what = format!("window {window} of a key cannot be open after {seen} rows");
+                return Err(does_not_fit(what));
+            };
+            slots.push(slot);
+        }
+        let (groups, Self { shared, counts, accumulators, .. }) =
+            (self.windows.slots as usize, self);
+        shared.calls.recall_at(rows, &slots, groups, counts, accumulators)
+    }
+
+    fn recall_keys(&mut self, rows: &RecordBatch) -> Result<()> {
+        let mut ids = Vec::new();
+        self.shared.calls.told_keys.intern(rows, &mut self.keys, &mut ids)?;
+        self.windows.grow(self.keys.id_limit());
+        for (&key, &seen) in ids.iter().zip(numbers_of::<UInt64Type>(rows, SEEN)?) {
+            if !self.windows.can_be(seen) {
+                return Err(does_not_fit(format!("a key cannot have come {seen} times")));
+            }
+            self.windows.seen[key as usize] = seen;
+        }
+        Ok(())
+    }
+
     /// Forgets the keys without an open window.
     fn forget(&mut self) {
         if self.windows.overlap() {
@@ -290,6 +400,19 @@ impl Partition for CountPartition {
 
     fn wakes_at(&self) -> Watermark {
         Watermark::END
+    }
+
+    /// Told are how many rows of each key came, and its open windows by number. Slots are given anew.
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        let mut captured = Captured::default();
+        self.tell_windows(&mut captured)?;
+        self.tell_keys(&mut captured)?;
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        restored.table(WINDOWS).iter().try_for_each(|rows| self.recall_windows(rows))?;
+        restored.table(KEYS).iter().try_for_each(|rows| self.recall_keys(rows))
     }
 
     fn state_bytes(&self) -> usize {

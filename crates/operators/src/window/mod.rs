@@ -15,6 +15,7 @@
 //! | `aligned`, `sessions` | the two operators |
 //! | `count` | windows of so many rows of a key |
 //! | `clock` | either of them over processing time |
+//! | `snapshot` | the tables of state that tell them |
 //! | `output` | result columns, and what late rows lead to |
 
 mod aligned;
@@ -25,6 +26,7 @@ mod judge;
 mod output;
 mod sessions;
 mod slices;
+mod snapshot;
 mod spec;
 mod tree;
 mod zone;

@@ -18,27 +18,37 @@
 //!
 //! Gaps are measured between instants also for `TIMESTAMP_LTZ`; the zone only shows start and end.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+use arrow_array::types::Int64Type;
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Error, Opening, Operator, OperatorClass, Output, Partition, Piece, Place, Progress,
-    Result, Route, TableSchema, Watermark,
+    Bundle, Captured, Error, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece,
+    Place, Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
 use super::aligned::{check_columns, key_columns, row_order, scatter};
 use super::output::{LatePolicy, output_schema, result_batch, row_times, treat_late};
 use super::slices::{Calls, RowsOf, update_accumulators};
+use super::snapshot::{States, mark, tell_rows};
 use super::zone::Zone;
 use crate::aggregate::{Accumulator, AggregateCall};
 use crate::keys::{CanonicalOrder, KeyTable};
+use crate::tables::{does_not_fit, numbers_of};
 
 /// Sessions emitted at a time.
 const CHUNK_SESSIONS: usize = 8 * 1024;
+/// The table of state: a row is a session of a key, from its first row to where the gap behind its last
+/// row ends, in milliseconds.
+const SESSIONS: &str = "sessions";
+const START: &str = "$start";
+const END: &str = "$end";
 /// The end of a list of sessions.
 const NONE: u32 = u32::MAX;
 
@@ -384,6 +394,25 @@ impl Sessions {
         }
     }
 
+    /// Takes sessions back that another run told. One may touch another one of its key, if a row came
+    /// for which that one was closed.
+    fn resume(&mut self, calls: &Calls, rows: &RecordBatch) -> Result<()> {
+        let (starts, ends) =
+            (numbers_of::<Int64Type>(rows, START)?, numbers_of::<Int64Type>(rows, END)?);
+        let mut keys = Vec::new();
+        calls.told_keys.intern(rows, &mut self.keys, &mut keys)?;
+        self.first.resize(self.keys.id_limit(), NONE);
+        let mut numbers = Vec::with_capacity(keys.len());
+        for ((&key, &start), &end) in keys.iter().zip(starts).zip(ends) {
+            if start >= end {
+                return Err(does_not_fit(format!("a session from {start} ends at {end}")));
+            }
+            numbers.push(self.begin(key, start, end));
+        }
+        let (groups, Sessions { counts, accumulators, .. }) = (self.all.len(), self);
+        calls.recall_at(rows, &numbers, groups, counts, accumulators)
+    }
+
     fn bytes(&self) -> usize {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
         let lists = (self.first.capacity() + self.free.capacity()) * 4;
@@ -461,6 +490,34 @@ impl Partition for SessionPartition {
 
     fn state_bytes(&self) -> usize {
         self.sessions.bytes() + self.ids.capacity() * 4
+    }
+
+    /// Told are the live sessions with their states. Their numbers, the lists and the index by end are
+    /// made anew; the index also has ends that sessions had once, which mean nothing.
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        let Sessions { all, keys, counts, accumulators, .. } = &self.sessions;
+        let live = |&number: &u32| all[number as usize].generation % 2 == 1;
+        let numbers: Vec<u32> = (0..all.len() as u32).filter(live).collect();
+        let of = |&number: &u32| &all[number as usize];
+        let bounds = |numbers: &[u32]| {
+            vec![
+                mark::<Int64Type>(START, numbers.iter().map(|number| of(number).start)),
+                mark::<Int64Type>(END, numbers.iter().map(|number| of(number).end)),
+            ]
+        };
+        let calls = &self.shared.calls;
+        let of_keys: Vec<u32> = numbers.iter().map(|number| of(number).key).collect();
+        let places = Cow::Borrowed(&numbers[..]);
+        let states = States { keys: &of_keys, places, counts, accumulators };
+        let rows = calls.tell(keys, bounds(&numbers), &states)?;
+        let mut captured = Captured::default();
+        tell_rows(&mut captured, SESSIONS, &rows.slice(0, 0), vec![rows]);
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let mut rows = restored.table(SESSIONS).iter();
+        rows.try_for_each(|rows| self.sessions.resume(&self.shared.calls, rows))
     }
 
     fn wakes_at(&self) -> Watermark {

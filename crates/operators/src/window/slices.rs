@@ -14,8 +14,9 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use thalweg_core::{DataType, Error, Result, TableSchema};
 
 use super::judge::SliceKey;
+use super::snapshot::States;
 use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
-use crate::keys::KeyTable;
+use crate::keys::{KeyTable, ToldKeys};
 
 /// How many emptied slices are kept.
 const SPARE_SLICES: usize = 4;
@@ -38,6 +39,10 @@ pub(super) struct Calls {
     argument_types: Vec<Option<DataType>>,
     results: Vec<ResultOf>,
     pub(super) key_types: Vec<DataType>,
+    /// How keys stand in tables of state.
+    pub(super) told_keys: ToldKeys,
+    /// The names of the aggregates there.
+    pub(super) told_names: Vec<String>,
 }
 
 impl Calls {
@@ -53,11 +58,14 @@ impl Calls {
                 .map(|column| column.column_type.data_type.clone())
                 .ok_or_else(|| Error::internal(format!("there is no input column {column}")))
         };
+        let key_types = keys.iter().map(|&key| type_of(key)).collect::<Result<_>>()?;
         let mut own = Calls {
             calls: Vec::new(),
             argument_types: Vec::new(),
             results: Vec::new(),
-            key_types: keys.iter().map(|&key| type_of(key)).collect::<Result<_>>()?,
+            key_types,
+            told_keys: ToldKeys::new(input, keys),
+            told_names: Vec::new(),
         };
         for call in calls {
             if call.counts_rows() {
@@ -68,6 +76,7 @@ impl Calls {
             own.argument_types.push(call.argument.map(type_of).transpose()?);
             own.calls.push(call.clone());
         }
+        own.told_names = own.told_keys.names_beside(own.calls.iter().map(|call| &call.name[..]));
         // Found here, an argument that fits no implementation is an error of the plan.
         own.accumulators()?;
         KeyTable::new(&own.key_types)?;
@@ -333,6 +342,22 @@ impl Slices {
         slice.grow(self.references.len());
         let references = &mut self.references;
         slice.merge(&from, |id| references[id as usize] += 1)
+    }
+
+    /// Gives another partition's states, whose keys are these columns, ids of this one, and counts a
+    /// reference to each key.
+    pub(super) fn adopt(&mut self, keys: &[ArrayRef], mut from: Partial) -> Result<Partial> {
+        self.intern(keys, None, from.counts.len())?;
+        from.ids.clone_from(&self.ids);
+        from.ids.iter().for_each(|&id| self.references[id as usize] += 1);
+        Ok(from)
+    }
+
+    /// What the open slices hold.
+    pub(super) fn states(&self) -> impl Iterator<Item = (SliceKey, States<'_>)> {
+        self.open.iter().map(|(&key, slice)| {
+            (key, States::by_key(&slice.keys, &slice.counts, &slice.accumulators))
+        })
     }
 
     /// Keeps an emptied slice for its memory.

@@ -117,6 +117,14 @@ impl WindowSpec {
         }
     }
 
+    /// How long the longest window is.
+    pub(super) fn span_ms(&self) -> i64 {
+        match *self {
+            WindowSpec::Tumble { size_ms, .. } | WindowSpec::Hop { size_ms, .. } => size_ms,
+            WindowSpec::Cumulate { max_ms, .. } => max_ms,
+        }
+    }
+
     /// The start of the window that ends there.
     pub(super) fn start_of(&self, end: i64) -> i64 {
         match *self {

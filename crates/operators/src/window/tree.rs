@@ -68,6 +68,14 @@ impl Tree {
         Ok(())
     }
 
+    /// The states of the leaf with this number.
+    pub(super) fn leaf(&self, number: i64) -> Option<&Partial> {
+        match &self.nodes[self.place(number)] {
+            Node::Own(partial) => Some(partial),
+            _ => None,
+        }
+    }
+
     /// Empties the leaf with this number.
     pub(super) fn remove(&mut self, number: i64) {
         let place = self.place(number);

@@ -55,7 +55,14 @@ fn golden(window: WindowSpec) -> Outcome {
     let count_and_sum =
         vec![call("COUNT", false, None, None), call("SUM", false, Some(PRICE), None)];
     let operator = WindowAggregate::new(spec(window, &[WORD], count_and_sum)).expect("valid");
-    let how = Run { partitions: 2, bundle_rows: 3, delay_ms: 5_000, early: false, hurried: false };
+    let how = Run {
+        partitions: 2,
+        bundle_rows: 3,
+        delay_ms: 5_000,
+        early: false,
+        hurried: false,
+        restores: false,
+    };
     run(&operator, &bids(), &input_schema(DataType::Timestamp(3)), how)
 }
 
@@ -178,7 +185,14 @@ fn days_start_at_local_midnight() {
         [1_767_196_799, 1_767_196_800, 1_767_225_599, 1_767_225_600, 1_767_283_200]
             .map(|second| keyed(second * 1000, 0))
             .to_vec();
-    let how = Run { partitions: 2, bundle_rows: 1, delay_ms: 5000, early: false, hurried: false };
+    let how = Run {
+        partitions: 2,
+        bundle_rows: 1,
+        delay_ms: 5000,
+        early: false,
+        hurried: false,
+        restores: false,
+    };
     let outcome = run(&operator, &rows, &schema, how);
     let midnight = 1_767_225_600_000;
     let window = |count: i64, from: i64| {
@@ -205,7 +219,14 @@ fn sessions_a_gap_apart_are_one() {
     .expect("valid");
     let times = [0, 4_999, 9_999, 0, 5_000, 20_000, 27_000, 23_500, 60_000];
     let rows: Vec<Row> = times.map(|time| keyed(time, 0)).to_vec();
-    let how = Run { partitions: 1, bundle_rows: 4, delay_ms: 10_000, early: false, hurried: true };
+    let how = Run {
+        partitions: 1,
+        bundle_rows: 4,
+        delay_ms: 10_000,
+        early: false,
+        hurried: true,
+        restores: false,
+    };
     let outcome = run(&operator, &rows, &input_schema(DataType::Timestamp(3)), how);
     let expected = ["1|60000|65000|64999", "3|20000|32000|31999", "5|0|14999|14998"];
     assert_eq!(outcome.rows, expected);

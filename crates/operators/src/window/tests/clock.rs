@@ -16,6 +16,7 @@ use thalweg_core::{
 };
 
 use super::driver::call;
+use crate::test_kit::reopened;
 use crate::window::{
     ClockWindows, LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec,
     WindowSpec,
@@ -160,6 +161,13 @@ impl Bench {
         }
     }
 
+    /// So many other partitions go on where these are.
+    fn restore(&mut self, count: usize) {
+        let order = OrderContract::Epoch;
+        self.partitions = reopened(&self.operator, &mut self.partitions, count, order)
+            .expect("what is told is taken back");
+    }
+
     fn take(&mut self, output: Output) {
         for emitted in output.emitted {
             if self.operator.is_singleton() {
@@ -216,7 +224,8 @@ fn rows_lie_in_the_windows_of_the_clock_whenever_it_ticks() {
         let mut bench = Bench::new(kind, partitions, OrderContract::Epoch, seed % 2 == 1);
         let mut rows = Vec::new();
         for _ in 0..60 {
-            match random.below(4) {
+            match random.below(5) {
+                4 if seed % 3 > 0 => bench.restore(1 + random.below(3) as usize),
                 0 => {
                     let keys: Vec<i64> =
                         (0..1 + random.below(5)).map(|_| random.below(4) as i64).collect();

@@ -17,6 +17,7 @@ use thalweg_core::{
 };
 
 use crate::aggregate::{AggregateCall, resolve};
+use crate::test_kit::reopened;
 
 /// One input row.
 #[derive(Clone, Debug, Default)]
@@ -121,6 +122,8 @@ pub(super) struct Run {
     pub(super) early: bool,
     /// Every call of `watermark` finds its time up.
     pub(super) hurried: bool,
+    /// Now and then other partitions go on with what these tell.
+    pub(super) restores: bool,
 }
 
 pub(super) struct Driver<'a> {
@@ -209,6 +212,16 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// So many other partitions go on where these are.
+    pub(super) fn restore(&mut self, count: usize) {
+        let order = OrderContract::Epoch;
+        self.partitions = reopened(self.operator, &mut self.partitions, count, order)
+            .expect("what is told is taken back");
+        // What left is known of all of them.
+        let last = self.last_ends.iter().copied().min().unwrap_or(i64::MIN);
+        self.last_ends = vec![last; count];
+    }
+
     pub(super) fn finish(mut self) -> Outcome {
         self.watermark(i64::MAX).expect("the end of time");
         self.outcome.rows.sort_unstable();
@@ -265,6 +278,9 @@ pub(super) fn run(
             watermark_before: WatermarkBefore::Rows(before.into()),
             ..Stamps::first()
         };
+        if how.restores && number % 3 == how.bundle_rows % 3 {
+            driver.restore(1 + (number + how.partitions) % 5);
+        }
         driver.rows(&Bundle::new(batch(chunk, schema), stamps)).expect("rows are taken");
         let after = watermarks[first + chunk.len()];
         if epoch % 3 != 2 {

@@ -8,6 +8,7 @@
 //! | `random` | any difference from the reference, over random rows, windows, lateness and partitions |
 //! | `driver` | runs an operator as the runtime would |
 //! | `reference` | the reference |
+//! | `restore` | what a restore changes of a sequence, and damaged state |
 
 mod cases;
 mod clock;
@@ -15,3 +16,4 @@ mod count;
 mod driver;
 mod random;
 mod reference;
+mod restore;

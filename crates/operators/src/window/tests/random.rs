@@ -100,13 +100,15 @@ fn how() -> impl Strategy<Value = Run> {
         0..12i64,
         any::<bool>(),
         any::<bool>(),
+        any::<bool>(),
     )
-        .prop_map(|(partitions, bundle_rows, delay_ms, early, hurried)| Run {
+        .prop_map(|(partitions, bundle_rows, delay_ms, early, hurried, restores)| Run {
             partitions,
             bundle_rows,
             delay_ms,
             early,
             hurried,
+            restores,
         })
 }
 
