@@ -148,6 +148,15 @@ pub(super) struct Sought {
     pub(super) high: i64,
 }
 
+/// A row that is in the index.
+pub(super) struct Indexed {
+    pub(super) hash: u64,
+    pub(super) time: i64,
+    pub(super) row: RowRef,
+    /// The lowest time that a partner may have, where its own time does not say it.
+    pub(super) reach: Option<i64>,
+}
+
 /// The rows of one side.
 pub(super) struct Timeline {
     /// Buckets last 2 to this power milliseconds.
@@ -241,6 +250,18 @@ impl Timeline {
         for (n, (_, bucket)) in self.buckets[places.from..places.to].iter().enumerate() {
             bucket.follow(chains.firsts[n * chains.rows + place], sought, &mut found);
         }
+    }
+
+    /// All rows, in no order.
+    pub(super) fn rows(&self) -> impl Iterator<Item = Indexed> + '_ {
+        self.buckets.iter().flat_map(|(_, bucket)| {
+            bucket.entries.iter().map(|entry| Indexed {
+                hash: entry.hash,
+                time: entry.time,
+                row: RowRef { chunk: entry.chunk, row: entry.row },
+                reach: (entry.reach as usize).checked_sub(1).map(|place| bucket.reaches[place]),
+            })
+        })
     }
 
     /// Drops the buckets whose last time is done, and says how many rows of which chunks were in them.
