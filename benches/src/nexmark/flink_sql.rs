@@ -21,6 +21,13 @@ use thalweg::bench::{Benchmark, Measurement, Preset, find};
 use super::export::Exported;
 use super::{Settings, engine};
 
+/// Runs of both before those that are measured, besides the one that counts. The code of a job is
+/// compiled by Flink and then by the virtual machine, which takes the first runs: there are more
+/// of them where they are short.
+const WARM_UP_RUNS: std::ops::Range<usize> = 2..6;
+/// So long they take together, in seconds, unless that is more runs than this.
+const WARM_UP_SECONDS: f64 = 20.0;
+
 /// What is before the name of a query that is to run on Flink, too.
 pub const PREFIX: &str = "flink-";
 
@@ -73,6 +80,7 @@ pub fn measure(name: &str, settings: &Settings, flink: &FlinkSql) -> String {
     let (_, outcome) = engine(&mut benchmark);
     let checked = process.answer();
     assert_eq!(checked.rows_left, Some(outcome.rows_left), "{name}: rows that are left");
+    warm_up(&mut benchmark, &mut process);
     for _ in 0..settings.repeat {
         let (run, _) = engine(&mut benchmark);
         let other = process.run();
@@ -114,6 +122,16 @@ pub fn measure(name: &str, settings: &Settings, flink: &FlinkSql) -> String {
         outcome.rows_out,
         checked.rows_out.unwrap_or_default(),
     )
+}
+
+fn warm_up(benchmark: &mut Benchmark, process: &mut Process) {
+    let (mut seconds, mut runs) = (0.0, 0);
+    while runs < WARM_UP_RUNS.start || (runs < WARM_UP_RUNS.end && seconds < WARM_UP_SECONDS) {
+        engine(benchmark);
+        let run = process.run();
+        seconds += run.rows_in as f64 / run.rates.wall / 1e6;
+        runs += 1;
+    }
 }
 
 /// Millions of rows read in a second, by the clock and of processor time.
