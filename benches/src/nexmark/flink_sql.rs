@@ -6,7 +6,7 @@
 //! ([`super::export`]), runs the query once into a table that counts, and once more for each line that it
 //! reads; each run answers with a line of JSON. Without it a line of the table says that it was skipped.
 //!
-//! How many rows are read, and how many are left in the end, must agree. Both engines have their rows in
+//! How many rows are read, and (but for q9) how many are left in the end, must agree. Both engines have their rows in
 //! memory before the clock starts, each in its own form, and run in turn in processes that stay warm.
 //! Where they differ: Flink writes into its `blackhole`, which spares it the old forms of rows, and with
 //! W workers it has W threads *for each stage*; so the rate per second of processor time, which counts
@@ -20,6 +20,11 @@ use thalweg::bench::{Benchmark, Measurement, Preset, find};
 
 use super::export::Exported;
 use super::{Settings, engine};
+
+/// Flink 2.3 plans the Top-1 of these as one whose rows stay (FLINK-40368; `EXPLAIN CHANGELOG_MODE` says `[I]` of
+/// it), so it writes each new winner and takes no old one back: more rows are left than there are
+/// winners. What it does for a row is the same.
+const TAKES_NOTHING_BACK: [&str; 1] = ["flink-q9"];
 
 /// Runs of both before those that are measured, besides the one that counts. The code of a job is
 /// compiled by Flink and then by the virtual machine, which takes the first runs: there are more
@@ -79,7 +84,9 @@ pub fn measure(name: &str, settings: &Settings, flink: &FlinkSql) -> String {
     let (mut here, mut there) = (Vec::new(), Vec::new());
     let (_, outcome) = engine(&mut benchmark);
     let checked = process.answer();
-    assert_eq!(checked.rows_left, Some(outcome.rows_left), "{name}: rows that are left");
+    let is_checked = !TAKES_NOTHING_BACK.contains(&name);
+    let left = Some(outcome.rows_left);
+    assert!(!is_checked || checked.rows_left == left, "{name}: {left:?} rows are left here");
     warm_up(&mut benchmark, &mut process);
     for _ in 0..settings.repeat {
         let (run, _) = engine(&mut benchmark);
