@@ -105,30 +105,24 @@ pub fn measure(name: &str, settings: &Settings, flink: &FlinkSql) -> String {
         here.push(ours);
         there.push(other.rates);
     }
-    let ratio = |of: fn(&Rates) -> f64| {
-        let mut each: Vec<f64> =
-            here.iter().zip(&there).map(|(here, there)| of(here) / of(there)).collect();
-        each.sort_by(f64::total_cmp);
-        format!(
-            "**{:.1}** ({:.1} to {:.1})",
-            median(&here, of) / median(&there, of),
-            each[0],
-            each[each.len() - 1]
-        )
-    };
-    let rate = |runs: &[Rates], of: fn(&Rates) -> f64| format!("{:.3}", median(runs, of));
-    let (wall, processor): (fn(&Rates) -> f64, fn(&Rates) -> f64) = (|r| r.wall, |r| r.processor);
+    let [rows_here, rows_there] = [outcome.rows_out, checked.rows_out.unwrap_or_default()];
     format!(
-        "| {name} | {} | {} | {} | {} | {} | {} | {} / {} |",
-        rate(&here, processor),
-        rate(&there, processor),
-        ratio(processor),
-        rate(&here, wall),
-        rate(&there, wall),
-        ratio(wall),
-        outcome.rows_out,
-        checked.rows_out.unwrap_or_default(),
+        "| {name} | {} | {} | {rows_here} / {rows_there} |",
+        columns(&here, &there, |rates| rates.processor),
+        columns(&here, &there, |rates| rates.wall),
     )
+}
+
+type Rate = fn(&Rates) -> f64;
+
+/// Medians of both and their ratio; in brackets the smallest and the largest ratio of two runs in turn.
+fn columns(here: &[Rates], there: &[Rates], of: Rate) -> String {
+    let mut each: Vec<f64> =
+        here.iter().zip(there).map(|(here, there)| of(here) / of(there)).collect();
+    each.sort_by(f64::total_cmp);
+    let (here, there) = (median(here, of), median(there, of));
+    let (ratio, lowest, highest) = (here / there, each[0], each[each.len() - 1]);
+    format!("{here:.3} | {there:.3} | **{ratio:.1}** ({lowest:.1} to {highest:.1})")
 }
 
 fn warm_up(benchmark: &mut Benchmark, process: &mut Process) {
@@ -157,7 +151,7 @@ impl Rates {
     }
 }
 
-fn median(runs: &[Rates], of: fn(&Rates) -> f64) -> f64 {
+fn median(runs: &[Rates], of: Rate) -> f64 {
     let mut sorted: Vec<f64> = runs.iter().map(of).collect();
     sorted.sort_by(f64::total_cmp);
     sorted[sorted.len() / 2]
