@@ -25,11 +25,6 @@ impl ToldKeys {
         }
     }
 
-    /// The names of the columns.
-    pub(crate) fn names(&self) -> &[String] {
-        &self.names
-    }
-
     /// Names for other columns beside the keys.
     pub(crate) fn names_beside<'a>(&'a self, wanted: impl Iterator<Item = &'a str>) -> Vec<String> {
         let keys = self.names.iter().map(|name| &name[..]);
