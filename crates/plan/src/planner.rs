@@ -218,22 +218,30 @@ impl Planner {
         self.explain_as(statement, ExplainFormat::Text)
     }
 
+    /// The plan of an INSERT, statement set or query, of which nothing is opened.
+    ///
+    /// # Errors
+    /// Those of planning; and if the statement is none of these.
+    pub fn rehearse(&self, statement: &Statement) -> Result<PhysicalPlan> {
+        match &statement.kind {
+            StatementKind::Insert(insert) => self.lower_inserts(std::slice::from_ref(insert), true),
+            StatementKind::StatementSet(inserts) => self.lower_inserts(inserts, true),
+            StatementKind::Select(query) => {
+                self.lower_select(query, &mut |_| Ok(physical::no_sink()), true)
+            }
+            _ => {
+                Err(Error::plan("EXPLAIN takes INSERT, a statement set or a query")
+                    .at(statement.span))
+            }
+        }
+    }
+
     /// How a statement would run. Opens nothing.
     pub fn explain_as(&self, statement: &Statement, format: ExplainFormat) -> Result<String> {
-        let plan = match &statement.kind {
-            StatementKind::Insert(insert) => {
-                self.lower_inserts(std::slice::from_ref(insert), true)?
-            }
-            StatementKind::StatementSet(inserts) => self.lower_inserts(inserts, true)?,
-            StatementKind::Select(query) => {
-                self.lower_select(query, &mut |_| Ok(physical::no_sink()), true)?
-            }
-            StatementKind::Explain(inner) => return self.explain_as(inner, format),
-            _ => {
-                return Err(Error::plan("EXPLAIN takes INSERT, a statement set or a query")
-                    .at(statement.span));
-            }
-        };
+        if let StatementKind::Explain(inner) = &statement.kind {
+            return self.explain_as(inner, format);
+        }
+        let plan = self.rehearse(statement)?;
         let settings = self.settings();
         let mut order = settings.order().to_string();
         if settings.order().is_ordered() && settings.allows_nondeterministic() {

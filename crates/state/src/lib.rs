@@ -39,7 +39,8 @@ mod table;
 pub use lock::JobLock;
 pub use manifest::Kind;
 pub use store::{
-    Damage, Found, Snapshot, SnapshotHeader, SnapshotStore, SnapshotSummary, WriteRequest, Written,
+    Damage, Found, Snapshot, SnapshotDetails, SnapshotHeader, SnapshotStore, SnapshotSummary,
+    TableSummary, WriteRequest, Written,
 };
 
 #[doc(hidden)]

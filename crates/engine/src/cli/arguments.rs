@@ -10,6 +10,7 @@ use thalweg_connectors::output;
 use thalweg_plan::explain::ExplainFormat;
 
 use super::bench::BenchArguments;
+use super::snapshot::{ListFormat, SnapshotArguments};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -67,6 +68,34 @@ stages that would run, with their keys, watermark rule and late policy. Nothing 
 As a picture:
   thalweg explain --format dot delays.sql | dot -Tsvg > delays.svg")]
     Explain(ExplainArguments),
+    /// List, show, verify, delete and ask for snapshots of jobs
+    #[command(after_help = "\
+Jobs take snapshots with SET 'execution.checkpointing.dir' = 'FOLDER', and go on from them with
+`thalweg run --resume`.
+
+Examples:
+  thalweg snapshot ls --dir state                 every job and its snapshots
+  thalweg snapshot show flights --dir state       what the newest one holds
+  thalweg snapshot take flights --dir state       ask a running job for one, now
+  thalweg snapshot verify flights --dir state     is every byte as it was written?
+  export THALWEG_SNAPSHOT_DIR=state               so that --dir can be left out
+
+Exit status: 0 done, 1 it failed or something is damaged, 2 the command line is wrong.")]
+    Snapshot(SnapshotArguments),
+    /// Show what becomes of a job's state when its statements change; change nothing
+    #[command(after_help = "\
+For each source, operator and sink: does it keep its state, does it begin empty, is its state removed?
+A stage keeps its state while it computes the same from the same. A source keeps its position as long as
+its table has the same name and connector.
+
+Examples:
+  thalweg upgrade --dry-run flights new.sql                     newest snapshot of the job 'flights'
+  thalweg upgrade --dry-run state/flights/snapshots/0000000012 new.sql
+  thalweg upgrade --dry-run old.sql new.sql                     before there is any snapshot
+
+Exit status: 0 it goes on with all of its state, 1 some would have to be dropped (--drop-state), or it
+cannot go on; 2 the SQL or the command line is wrong.")]
+    Upgrade(UpgradeArguments),
     /// Print what makes a shell complete commands and options
     #[command(after_help = "\
 Examples:
@@ -79,7 +108,7 @@ Examples:
 }
 
 /// Where the statements come from and what they may touch.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct ScriptArguments {
     /// The file with the statements; `-` reads standard input
     #[arg(value_name = "FILE", required_unless_present = "execute")]
@@ -182,6 +211,27 @@ pub struct ExplainArguments {
     /// In words, or as a graph for Graphviz
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: PlanFormat,
+}
+
+/// `thalweg upgrade`
+#[derive(Args, Debug)]
+pub struct UpgradeArguments {
+    /// What there is: a job (its newest snapshot), the folder of a snapshot, or the old statements (….sql)
+    #[arg(value_name = "OLD")]
+    pub old: String,
+    /// The new statements.
+    #[command(flatten)]
+    pub script: ScriptArguments,
+    /// Compares and changes nothing; to go on is `thalweg run`
+    #[arg(long, required = true)]
+    pub dry_run: bool,
+    /// Where snapshots are kept [default: the variable THALWEG_SNAPSHOT_DIR, else what the new statements
+    /// say]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<String>,
+    /// How the answer prints
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    pub format: ListFormat,
 }
 
 /// `thalweg completions`

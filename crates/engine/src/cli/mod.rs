@@ -16,9 +16,11 @@ mod panic;
 mod progress;
 mod run;
 mod screen;
+mod snapshot;
 mod source;
 mod summary;
 mod units;
+mod upgrade;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -46,6 +48,8 @@ pub fn main() -> ExitCode {
         Command::Validate(arguments) => check::validate(&arguments),
         Command::Explain(arguments) => check::explain(&arguments),
         Command::Completions(arguments) => completions(&arguments),
+        Command::Snapshot(arguments) => snapshot::snapshot(&arguments),
+        Command::Upgrade(arguments) => upgrade::upgrade(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
     };
     ExitCode::from(status)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thalweg_core::Watermark;
 use thalweg_core::shim::{Clock, SystemClock};
-use thalweg_runtime::{JobControl, MetricsSnapshot};
+use thalweg_runtime::{JobControl, MetricsSnapshot, SnapshotMetrics};
 
 use super::screen::Screen;
 use super::units;
@@ -33,7 +33,7 @@ impl Progress {
             while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 let metrics = control.metrics();
                 let rows_per_second = rate.update(clock.now_ns(), metrics.rows_in());
-                shared.draw(&line(&metrics, rows_per_second));
+                shared.draw(&line(&metrics, rows_per_second, clock.wall_ms()));
             }
         };
         let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(body).ok();
@@ -73,7 +73,7 @@ impl Rate {
     }
 }
 
-fn line(metrics: &MetricsSnapshot, rows_per_second: f64) -> String {
+fn line(metrics: &MetricsSnapshot, rows_per_second: f64, now_ms: i64) -> String {
     let mut parts = vec![
         format!("{} rows in", rows(metrics.rows_in())),
         format!("{} rows/s", units::short_count(rows_per_second)),
@@ -91,8 +91,25 @@ fn line(metrics: &MetricsSnapshot, rows_per_second: f64) -> String {
     if idle > 0 {
         parts.push(format!("{idle} idle"));
     }
+    if let Some(snapshots) = &metrics.snapshots {
+        let is_well = snapshots.problem.is_none();
+        // What is cut off at the end must not be a problem.
+        let place = if is_well { parts.len() } else { 0 };
+        parts.splice(place..place, newest_snapshot(snapshots, now_ms));
+    }
     // A line that wraps could not be erased.
     parts.join(" · ").chars().take(WIDTH_MAX).collect()
+}
+
+/// Which snapshot is the newest and how old it is; whether there is something wrong comes first.
+fn newest_snapshot(snapshots: &SnapshotMetrics, now_ms: i64) -> Option<String> {
+    if snapshots.problem.is_some() {
+        let word = if snapshots.failed > 0 { "snapshots fail" } else { "no new snapshot" };
+        return Some(word.to_owned());
+    }
+    let (number, taken_at_ms) = (snapshots.number?, snapshots.taken_at_ms?);
+    let seconds = now_ms.saturating_sub(taken_at_ms).max(0) as u64 / 1000;
+    Some(format!("snapshot {number} {} ago", units::age(Duration::from_secs(seconds))))
 }
 
 /// Exact while the number is short enough to be read.
@@ -118,6 +135,21 @@ mod tests {
 
     #[test]
     fn a_job_that_has_read_nothing_has_no_watermark() {
-        assert_eq!(line(&MetricsSnapshot::default(), 0.0), "0 rows in · 0 rows/s");
+        assert_eq!(line(&MetricsSnapshot::default(), 0.0, 0), "0 rows in · 0 rows/s");
+    }
+
+    #[test]
+    fn a_job_shows_its_newest_snapshot_and_says_first_that_they_fail() {
+        let mut snapshots =
+            SnapshotMetrics { number: Some(12), taken_at_ms: Some(5000), ..Default::default() };
+        let shown = |snapshots: &SnapshotMetrics| {
+            let snapshots = Some(snapshots.clone());
+            line(&MetricsSnapshot { snapshots, ..MetricsSnapshot::default() }, 0.0, 70_999)
+        };
+        assert_eq!(shown(&snapshots), "0 rows in · 0 rows/s · snapshot 12 1 min 5 s ago");
+        snapshots.problem = Some("no snapshot was kept for 65 s".to_owned());
+        assert!(shown(&snapshots).starts_with("no new snapshot · "));
+        snapshots.failed = 1;
+        assert!(shown(&snapshots).starts_with("snapshots fail · "));
     }
 }

@@ -183,6 +183,12 @@ impl Observer for Console {
         self.progress = None;
         if let Ok(report) = result {
             self.totals.add(report);
+            // Whoever relies on snapshots has to know, also from the log of a service.
+            let snapshots = report.metrics.snapshots.as_ref();
+            let problem = snapshots.and_then(summary::snapshot_problem);
+            if let (Some(problem), false) = (problem, self.is_watched) {
+                say(&format!("warning: job '{}': {problem}\n", job.name));
+            }
             if self.metrics {
                 say(&summary::metrics(job, report));
             }

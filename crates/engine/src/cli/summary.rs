@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use thalweg::session::JobDescription;
+use thalweg_core::text::format_timestamp_millis;
 use thalweg_runtime::metrics::{LatencyPercentiles, StageRole};
-use thalweg_runtime::{MetricsSnapshot, Report, StageSnapshot, memory};
+use thalweg_runtime::{MetricsSnapshot, Report, SnapshotMetrics, StageSnapshot, memory};
 
 use super::units;
 
@@ -36,6 +37,7 @@ impl Totals {
         self.quarantined += sum(|stage| stage.quarantined);
         self.elapsed += report.elapsed;
         self.problems.extend(problems(metrics));
+        self.problems.extend(metrics.snapshots.as_ref().and_then(snapshot_problem));
     }
 
     /// One line, or nothing if no job ran.
@@ -79,6 +81,46 @@ fn problems(metrics: &MetricsSnapshot) -> impl Iterator<Item = String> {
     metrics.stages.iter().filter_map(of)
 }
 
+/// What went wrong with snapshots, if anything did.
+pub fn snapshot_problem(snapshots: &SnapshotMetrics) -> Option<String> {
+    if snapshots.failed == 0 && snapshots.problem.is_none() {
+        return None;
+    }
+    let newest = match snapshots.number {
+        Some(number) => format!("the newest is {number}"),
+        None => "there is none".to_owned(),
+    };
+    let plural = if snapshots.failed == 1 { "snapshot" } else { "snapshots" };
+    let problem = snapshots.problem.clone().unwrap_or_else(|| "later ones were kept".to_owned());
+    Some(match snapshots.failed {
+        0 => format!("{problem}; {newest}"),
+        failed => format!("{} {plural} failed; {newest}; {problem}", units::count(failed)),
+    })
+}
+
+/// What became of snapshots, as a line; nothing where none are taken.
+fn snapshots(snapshots: &SnapshotMetrics) -> String {
+    let mut line = format!(
+        "snapshots: {} kept, {} failed",
+        units::count(snapshots.taken),
+        units::count(snapshots.failed)
+    );
+    if let (Some(number), Some(taken_at_ms)) = (snapshots.number, snapshots.taken_at_ms) {
+        line.push_str(&format!(
+            "; the newest is {number} of {} UTC: {} written in {}, sources held {} (at most {})",
+            format_timestamp_millis(taken_at_ms, 3),
+            units::bytes(snapshots.bytes as usize),
+            units::duration(snapshots.duration),
+            units::duration(snapshots.hold),
+            units::duration(snapshots.hold_max),
+        ));
+    }
+    if let Some(problem) = &snapshots.problem {
+        line.push_str(&format!("; {problem}"));
+    }
+    line + "\n"
+}
+
 const HEADERS: [&str; 16] = [
     "operator",
     "rows in",
@@ -108,6 +150,7 @@ pub fn metrics(job: &JobDescription, report: &Report) -> String {
     for problem in problems(&report.metrics) {
         output.push_str(&format!("{problem}\n"));
     }
+    output.push_str(&report.metrics.snapshots.as_ref().map(snapshots).unwrap_or_default());
     output.push_str(&latencies(report.latency.as_ref()));
     output.push_str(&format!(
         "most in flight and in state {}, run time {}\n",
@@ -217,7 +260,7 @@ mod tests {
             stage(StageRole::Sink, 34, 0),
         ];
         Report {
-            metrics: MetricsSnapshot { stages },
+            metrics: MetricsSnapshot { stages, snapshots: None },
             elapsed: Duration::from_millis(500),
             latency: None,
             passage: None,
@@ -261,6 +304,36 @@ mod tests {
         assert!(line(2).ends_with("  source"), "{text}");
         assert!(line(3).ends_with("  stateful; scatter by key, reorder"), "{text}");
         assert!(line(4).ends_with("  sink; merge by time; waits for b"), "{text}");
+    }
+
+    #[test]
+    fn what_became_of_snapshots_is_told() {
+        let mut own = SnapshotMetrics {
+            taken: 3,
+            number: Some(12),
+            taken_at_ms: Some(0),
+            bytes: 2048,
+            duration: Duration::from_millis(30),
+            hold: Duration::from_millis(2),
+            hold_max: Duration::from_millis(4),
+            ..SnapshotMetrics::default()
+        };
+        assert_eq!(snapshot_problem(&own), None);
+        assert_eq!(
+            snapshots(&own),
+            "snapshots: 3 kept, 0 failed; the newest is 12 of 1970-01-01 00:00:00.000 UTC: 2.00 KiB written \
+             in 30.0 ms, sources held 2.00 ms (at most 4.00 ms)\n"
+        );
+        own.failed = 1;
+        let told = snapshot_problem(&own).expect("one failed");
+        assert_eq!(told, "1 snapshot failed; the newest is 12; later ones were kept");
+        own.problem = Some("snapshots fail: the disk is full".to_owned());
+        assert!(snapshots(&own).ends_with("; snapshots fail: the disk is full\n"));
+        let mut report = report();
+        report.metrics.snapshots = Some(own);
+        let mut totals = Totals::default();
+        totals.add(&report);
+        assert!(totals.line().expect("a job ran").ends_with("the disk is full"));
     }
 
     #[test]

@@ -53,6 +53,18 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
+/// `5 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`: whole numbers, for what only grows.
+pub fn age(time: Duration) -> String {
+    const HOURS_OF_DAY: u64 = 24;
+    let (seconds, hours) = (time.as_secs(), time.as_secs() / 3600);
+    match seconds {
+        s if s < 60 => format!("{s} s"),
+        s if s < 3600 => format!("{} min {} s", s / 60, s % 60),
+        s if hours < HOURS_OF_DAY => format!("{hours} h {} min", s / 60 % 60),
+        _ => format!("{} d {} h", hours / HOURS_OF_DAY, hours % HOURS_OF_DAY),
+    }
+}
+
 fn three_digits(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),
@@ -79,5 +91,8 @@ mod tests {
         assert_eq!(duration(Duration::from_micros(850)), "850 µs");
         assert_eq!(duration(Duration::from_micros(12_345)), "12.3 ms");
         assert_eq!(duration(Duration::from_secs(200)), "3 min 20 s");
+        assert_eq!(age(Duration::from_millis(5900)), "5 s");
+        assert_eq!(age(Duration::from_secs(200)), "3 min 20 s");
+        assert_eq!(age(Duration::from_secs(100_000)), "1 d 3 h");
     }
 }

@@ -7,9 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use thalweg_core::graph::{Graph, StageKind};
+use thalweg_core::graph::{Graph, Stage, StageKind};
 use thalweg_core::snapshot::{RestoredCut, StageState};
 use thalweg_core::{Error, Restored, Result};
+use thalweg_state::{SnapshotDetails, TableSummary};
 
 /// A stage as a person is told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,24 +35,37 @@ pub struct Comparison {
 impl Comparison {
     /// Compares a snapshot with the graph of a query.
     pub fn of(cut: &RestoredCut, graph: &Graph) -> Self {
-        let is_stateful = |kind: &StageKind| !matches!(kind, StageKind::Transform(_));
-        let stages = graph.stages.iter().filter(|stage| is_stateful(&stage.kind));
-        let present: BTreeSet<&str> = stages.clone().map(|stage| stage.id.as_str()).collect();
-        let told: BTreeSet<&str> = cut.stages.iter().map(|stage| stage.id.as_str()).collect();
-        let name = |id: &str, name: &str| StageName { id: id.to_owned(), name: name.to_owned() };
+        let has_rows = |state: &Restored| {
+            state.names().any(|name| state.table(name).iter().any(|batch| batch.num_rows() > 0))
+        };
+        Self::of_told(&told(&cut.stages, has_rows), graph)
+    }
+
+    /// The same without the rows of the snapshot.
+    pub fn of_details(details: &SnapshotDetails, graph: &Graph) -> Self {
+        let has_rows = |tables: &Vec<TableSummary>| tables.iter().any(|table| table.rows > 0);
+        Self::of_told(&told(&details.stages, has_rows), graph)
+    }
+
+    /// What would become of the state of another query, which is taken to have some everywhere.
+    pub fn of_queries(old: &Graph, new: &Graph) -> Self {
+        let told = stateful(old).map(|stage| Told { name: name_of(stage), has_something: true });
+        Self::of_told(&told.collect::<Vec<_>>(), new)
+    }
+
+    fn of_told(told: &[Told], graph: &Graph) -> Self {
+        let present: BTreeSet<&str> = stateful(graph).map(|stage| stage.id.as_str()).collect();
+        let known: BTreeSet<&str> = told.iter().map(|stage| stage.name.id.as_str()).collect();
         let mut comparison = Comparison::default();
-        for stage in stages {
-            let place = match told.contains(stage.id.as_str()) {
+        for stage in stateful(graph) {
+            let place = match known.contains(stage.id.as_str()) {
                 true => &mut comparison.kept,
                 false => &mut comparison.added,
             };
-            place.push(name(&stage.id, &stage.name));
+            place.push(name_of(stage));
         }
-        let is_gone = |stage: &&StageState<Restored>| {
-            !present.contains(stage.id.as_str()) && has_something(stage)
-        };
-        let gone = cut.stages.iter().filter(is_gone);
-        comparison.removed = gone.map(|stage| name(&stage.id, &stage.name)).collect();
+        let is_gone = |told: &&Told| !present.contains(told.name.id.as_str()) && told.has_something;
+        comparison.removed = told.iter().filter(is_gone).map(|stage| stage.name.clone()).collect();
         comparison
     }
 
@@ -76,13 +90,29 @@ impl Comparison {
     }
 }
 
-/// True if something is lost without the stage.
-fn has_something(stage: &StageState<Restored>) -> bool {
-    let has_rows = |state: &Restored| {
-        state.names().any(|name| state.table(name).iter().any(|batch| batch.num_rows() > 0))
+/// A stage that there was.
+struct Told {
+    name: StageName,
+    /// Something is lost without it.
+    has_something: bool,
+}
+
+fn told<T>(stages: &[StageState<T>], has_rows: impl Fn(&T) -> bool) -> Vec<Told> {
+    let of = |stage: &StageState<T>| Told {
+        name: StageName { id: stage.id.clone(), name: stage.name.clone() },
+        has_something: stage.source.is_some()
+            || stage.sink.as_ref().is_some_and(|sink| sink.handle.is_some())
+            || has_rows(&stage.state)
+            || has_rows(&stage.waiting),
     };
-    stage.source.is_some()
-        || stage.sink.as_ref().is_some_and(|sink| sink.handle.is_some())
-        || has_rows(&stage.state)
-        || has_rows(&stage.waiting)
+    stages.iter().map(of).collect()
+}
+
+/// Sources, operators and sinks.
+fn stateful(graph: &Graph) -> impl Iterator<Item = &Stage> {
+    graph.stages.iter().filter(|stage| !matches!(stage.kind, StageKind::Transform(_)))
+}
+
+fn name_of(stage: &Stage) -> StageName {
+    StageName { id: stage.id.clone(), name: stage.name.clone() }
 }

@@ -26,6 +26,6 @@ mod restarts;
 
 pub(crate) use coordinator::Coordinator;
 pub(crate) use recovery::{Recovery, begin};
-pub use recovery::{ResumeFrom, SnapshotReference};
+pub use recovery::{ResumeFrom, SnapshotReference, open_folder};
 pub use requests::ask_for_snapshot;
 pub(crate) use restarts::Restarts;

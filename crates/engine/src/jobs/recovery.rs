@@ -152,6 +152,15 @@ fn newest(store: &mut SnapshotStore, notes: &mut Vec<String>) -> Result<Option<S
 
 /// A snapshot of any job by its folder.
 fn read_folder(folder: &Path) -> Result<Snapshot> {
+    let (store, number) = open_folder(folder)?;
+    store.read(number)
+}
+
+/// The store that the folder of a snapshot lies in, and the snapshot's number. Nothing is read.
+///
+/// # Errors
+/// If it is no such folder.
+pub fn open_folder(folder: &Path) -> Result<(SnapshotStore, u64)> {
     let wrong = || {
         Error::plan(format!("{} is no folder of a snapshot", folder.display()))
             .hint("it looks like …/JOB/snapshots/0000000012; `thalweg snapshot ls` lists them")
@@ -164,7 +173,7 @@ fn read_folder(folder: &Path) -> Result<Snapshot> {
     let job = name(job_folder).ok_or_else(wrong)?;
     let location = job_folder.and_then(Path::parent).ok_or_else(wrong)?;
     let location = if location.as_os_str().is_empty() { Path::new(".") } else { location };
-    SnapshotStore::open(&location.to_string_lossy(), &job)?.read(number)
+    Ok((SnapshotStore::open(&location.to_string_lossy(), &job)?, number))
 }
 
 /// Checks that a snapshot fits, and says what it is.

@@ -43,6 +43,7 @@ use thalweg_runtime::Report;
 
 pub use observer::{JobDescription, Observer};
 pub use options::SessionOptions;
+pub use statement::PlannedJob;
 
 use crate::interleaving::{Interleaving, Recording};
 use crate::pipeline::Collect;

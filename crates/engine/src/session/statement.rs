@@ -1,5 +1,6 @@
 //! What each kind of statement does in a session.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use thalweg_core::{Column, DataType, Error, OrderContract, Result, Sink, TableSc
 use thalweg_plan::ast::{Insert, Statement, StatementKind};
 use thalweg_plan::catalog::SnapshotSettings;
 use thalweg_plan::explain::ExplainFormat;
+use thalweg_plan::parser::parse_script_with_notes;
 use thalweg_plan::physical::PhysicalPlan;
 use thalweg_plan::{Planner, ResultTable};
 use thalweg_runtime::{JobControl, Report, RunOptions, RunningJob, SnapshotMode};
@@ -43,7 +45,61 @@ pub(super) fn rehearse(
     Ok(plans)
 }
 
+/// A job that a script would run, of which nothing was opened.
+pub struct PlannedJob {
+    /// What it is called, also among snapshots.
+    pub name: String,
+    /// What is promised about the sequence of its results.
+    pub order: OrderContract,
+    /// Where its snapshots are kept, if it takes any.
+    pub snapshot_location: Option<String>,
+    /// Its stages. Sources deliver nothing, sinks keep nothing.
+    pub graph: Graph,
+}
+
 impl Session {
+    /// The jobs of INSERTs and statement sets that a script would run. Nothing is run or opened.
+    ///
+    /// # Errors
+    /// Those of parsing and planning.
+    pub fn planned_jobs(&self, text: &str) -> Result<Vec<PlannedJob>> {
+        let mut planner = self.planner.fork();
+        let (mut jobs, mut names) = (Vec::new(), HashMap::new());
+        for statement in &parse_script_with_notes(text)?.statements {
+            let planned = match &statement.kind {
+                StatementKind::Insert(_) => self.planned_job(&planner, statement, "INSERT"),
+                StatementKind::StatementSet(_) => {
+                    self.planned_job(&planner, statement, "STATEMENT SET")
+                }
+                StatementKind::Select(_) | StatementKind::Explain(_) => continue,
+                _ => planner.execute_ddl(statement).map(|_| None),
+            };
+            let planned = planned.map_err(|error| super::located(error, statement))?;
+            jobs.extend(
+                planned.map(|job| PlannedJob { name: numbered(&mut names, job.name), ..job }),
+            );
+        }
+        Ok(jobs)
+    }
+
+    fn planned_job(
+        &self,
+        planner: &Planner,
+        statement: &Statement,
+        what: &str,
+    ) -> Result<Option<PlannedJob>> {
+        let settings = planner.settings();
+        let snapshots = settings.snapshots();
+        let location =
+            snapshots.map(|snapshots| self.options.snapshot_location(&snapshots.location));
+        Ok(Some(PlannedJob {
+            name: self.name_in(planner, what),
+            order: settings.order(),
+            snapshot_location: location.transpose()?,
+            graph: planner.rehearse(statement)?.graph,
+        }))
+    }
+
     pub(super) fn run_statement(
         &mut self,
         statement: &Statement,
@@ -111,7 +167,11 @@ impl Session {
     }
 
     fn job_name(&self, what: &str) -> String {
-        let set = self.planner.settings().pipeline_name();
+        self.name_in(&self.planner, what)
+    }
+
+    fn name_in(&self, planner: &Planner, what: &str) -> String {
+        let set = planner.settings().pipeline_name();
         set.or(self.options.name.as_deref()).unwrap_or(what).to_owned()
     }
 
@@ -305,9 +365,7 @@ impl Session {
     /// The name of a job among those of the script: the second with a name gets a number behind it.
     fn own_name(&mut self, what: &str) -> String {
         let name = self.job_name(what);
-        let uses = self.names.entry(name.clone()).or_insert(0);
-        *uses += 1;
-        if *uses == 1 { name } else { format!("{name}-{uses}") }
+        numbered(&mut self.names, name)
     }
 
     /// Whether snapshots are taken, and where they are kept.
@@ -319,6 +377,13 @@ impl Session {
         settings.location = self.options.snapshot_location(&settings.location)?;
         Ok(Some(settings))
     }
+}
+
+/// The name of a job, with a number behind it if there was one of that name.
+fn numbered(names: &mut HashMap<String, usize>, name: String) -> String {
+    let uses = names.entry(name.clone()).or_insert(0);
+    *uses += 1;
+    if *uses == 1 { name } else { format!("{name}-{uses}") }
 }
 
 /// Waits for a job that somebody else may look after.

@@ -8,4 +8,5 @@ mod errors;
 mod patterns;
 mod results;
 mod signals;
+mod snapshots;
 mod support;

@@ -1,17 +1,9 @@
 //! Ctrl-C: the job stops cleanly, and unfinished files keep the name NAME.partial.
 
 use std::io::Read;
-use std::process::{Child, Command};
 use std::time::Duration;
 
-use crate::support::{ENDLESS, Workspace, until, wait};
-
-/// Sends SIGINT to this one process.
-fn interrupt(child: &Child) {
-    let id = child.id().to_string();
-    let status = Command::new("kill").args(["-INT", &id]).status().expect("the command kill");
-    assert!(status.success());
-}
+use crate::support::{ENDLESS, Workspace, interrupt, until, wait};
 
 #[test]
 fn ctrl_c_stops_an_endless_job() {

@@ -110,6 +110,13 @@ pub fn wait(child: &mut Child) -> ExitStatus {
     }
 }
 
+/// Sends SIGINT to this one process.
+pub fn interrupt(child: &Child) {
+    let id = child.id().to_string();
+    let status = Command::new("kill").args(["-INT", &id]).status().expect("the command kill");
+    assert!(status.success());
+}
+
 /// Waits until a condition holds.
 pub fn until(what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();

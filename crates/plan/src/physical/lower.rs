@@ -75,7 +75,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn new(environment: &'a PlanEnvironment<'a>) -> Self {
         Lowering {
             environment,
-            identities: Identities::default(),
+            identities: Identities::new(environment.order),
             graph: Graph::default(),
             stages: Vec::new(),
             done: HashMap::new(),

@@ -441,3 +441,67 @@ fn a_side_that_is_updated_by_the_key_of_a_join_is_known_to_have_one_row_for_each
         assert_eq!(unique.collect::<Vec<_>>(), [expected], "{from}");
     }
 }
+const TWO_QUERIES: &str = "
+    CREATE TABLE trips (k STRING, n INT, m INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+        WITH ('connector' = 'stream');
+    CREATE TABLE a (k STRING, n BIGINT) WITH ('connector' = 'print');
+    CREATE TABLE b (k STRING, m INT) WITH ('connector' = 'print');
+    CREATE TABLE c (k STRING, m INT) WITH ('connector' = 'print');
+    EXECUTE STATEMENT SET BEGIN ";
+const HOURLY: &str = "INSERT INTO a SELECT k, SUM(n) FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' HOUR))
+    WHERE n > 0 GROUP BY k, window_start, window_end; ";
+
+/// The identifiers of everything that a snapshot holds something of.
+fn stateful_ids(order: &str, inserts: &str) -> Vec<String> {
+    let text = format!("SET 'pipeline.order' = '{order}'; {TWO_QUERIES}{inserts} END;");
+    let graph = plan(&text).expect("a plan").graph;
+    let stages = graph.stages.into_iter();
+    let kept = stages.filter(|stage| !matches!(stage.kind, StageKind::Transform(_)));
+    kept.map(|stage| stage.id).collect()
+}
+
+/// A job goes on from its snapshot when somebody adds a query to it, though the source then delivers more
+/// columns, and their places shift.
+#[test]
+fn a_query_that_is_added_leaves_the_state_of_others_where_it_is() {
+    let more = "INSERT INTO b SELECT k, m FROM trips WHERE m > 3;";
+    for order in ["epoch", "arrival"] {
+        let before = stateful_ids(order, HOURLY);
+        let after = stateful_ids(order, &format!("{HOURLY}{more}"));
+        assert_eq!(before.len(), 3, "a source, an aggregate, a sink: {before:?}");
+        assert!(before.iter().all(|id| after.contains(id)), "{before:?} {after:?}");
+        assert_eq!(after.len(), 4);
+    }
+    // Here rows wait in front of the aggregate, with the columns that reach it.
+    let before = stateful_ids("event_time", HOURLY);
+    let after = stateful_ids("event_time", &format!("{HOURLY}{more}"));
+    assert!(after.contains(&before[0]), "the source keeps its position: {before:?} {after:?}");
+}
+
+#[test]
+fn what_changes_in_a_query_changes_what_is_behind_it_only() {
+    let counts = |filter: &str| HOURLY.replace("n > 0", filter);
+    let before = stateful_ids("epoch", &counts("n > 0"));
+    let after = stateful_ids("epoch", &counts("n > 1"));
+    let by_another = stateful_ids("epoch", &counts("m > 0"));
+    for changed in [after, by_another] {
+        assert_eq!(changed[0], before[0], "the source");
+        assert_ne!(changed[1], before[1], "the aggregate");
+        assert_eq!(changed[2], before[2], "the sink");
+    }
+}
+
+/// What keeps whole rows has all columns that reach it in its state: with others it is something else.
+#[test]
+fn state_with_other_columns_is_other_state() {
+    let ids = |columns: &str| {
+        let query = format!(
+            "INSERT INTO {} SELECT {columns} FROM (SELECT k, n, m, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts) AS r FROM trips) WHERE r = 1;",
+            if columns == "k, m" { "b" } else { "c" }
+        );
+        stateful_ids("epoch", &query)
+    };
+    let (of_two, of_one) = (ids("k, m"), ids("k, 1"));
+    assert_eq!(of_two[0], of_one[0], "the source");
+    assert_ne!(of_two[1], of_one[1], "the first row of each key");
+}

@@ -28,14 +28,7 @@ pub(crate) fn open(location: &str, job: &str) -> Result<(Arc<dyn Storage>, Optio
         return local(Path::new(location), &folder);
     };
     match scheme {
-        "file" => {
-            let path = rest.strip_prefix("localhost").unwrap_or(rest);
-            if !path.starts_with('/') {
-                return Err(Error::plan(format!("'{location}' names no path of this machine"))
-                    .hint("write file:///a/path, with three slashes, or the path alone"));
-            }
-            local(Path::new(path), &folder)
-        }
+        "file" => local(file_path(location, rest)?, &folder),
         "memory" => {
             let mut stores = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
             let stores = stores.get_or_insert_default();
@@ -47,6 +40,43 @@ pub(crate) fn open(location: &str, job: &str) -> Result<(Arc<dyn Storage>, Optio
         _ => Err(Error::plan(format!("'{location}': no snapshots are kept in '{scheme}'"))
             .hint("give a directory, or s3://bucket/prefix")),
     }
+}
+
+/// The names of the jobs that have a folder at a location, in order.
+///
+/// # Errors
+/// If the location is no directory of this machine, or cannot be read.
+pub(crate) fn jobs(location: &str) -> Result<Vec<String>> {
+    let path = match location.split_once("://") {
+        None => Path::new(location),
+        Some(("file", rest)) => file_path(location, rest)?,
+        Some(_) => {
+            return Err(Error::unsupported(format!("jobs can't be listed in '{location}'"))
+                .hint("name the job whose snapshots you want to see"));
+        }
+    };
+    let failed = |error: std::io::Error| {
+        Error::io(format!("can't list the jobs in {}: {error}", path.display()))
+            .hint("is it the folder that 'execution.checkpointing.dir' names?")
+    };
+    let mut jobs = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let has_snapshots = entry.path().join(crate::manifest::SNAPSHOTS).is_dir();
+        let name = entry.file_name().to_str().and_then(job_name);
+        jobs.extend(name.filter(|_| has_snapshots));
+    }
+    jobs.sort_unstable();
+    Ok(jobs)
+}
+
+fn file_path<'a>(location: &str, rest: &'a str) -> Result<&'a Path> {
+    let path = rest.strip_prefix("localhost").unwrap_or(rest);
+    if path.starts_with('/') {
+        return Ok(Path::new(path));
+    }
+    Err(Error::plan(format!("'{location}' names no path of this machine"))
+        .hint("write file:///a/path, with three slashes, or the path alone"))
 }
 
 fn local(location: &Path, folder: &str) -> Result<(Arc<dyn Storage>, Option<PathBuf>)> {
@@ -101,6 +131,25 @@ pub(crate) fn folder_name(job: &str) -> Result<String> {
     Ok(folder)
 }
 
+/// The job that a folder is of; `None` if it is of none.
+fn job_name(folder: &str) -> Option<String> {
+    let mut name = Vec::new();
+    let mut rest = folder.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if byte != b'%' {
+            name.push(byte);
+            continue;
+        }
+        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+        name.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &rest[2..];
+    }
+    let name = String::from_utf8(name).ok()?;
+    // What is written in another way is no folder of ours.
+    folder_name(&name).is_ok_and(|own| own == folder).then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,8 +166,12 @@ mod tests {
             ("Zürich", "Z%C3%BCrich"),
         ] {
             assert_eq!(folder_name(job).expect("a name"), folder);
+            assert_eq!(job_name(folder).as_deref(), Some(job));
         }
         assert!(folder_name("").is_err());
+        for folder in ["", ".git", "a b", "50%2", "%zz", "%FF"] {
+            assert_eq!(job_name(folder), None, "{folder}");
+        }
     }
 
     #[test]

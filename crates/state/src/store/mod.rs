@@ -6,6 +6,7 @@
 //!
 //! One store writes to a job at a time; on one machine [`crate::JobLock`] sees to that. Reading needs no lock.
 
+mod describe;
 mod keep;
 mod read;
 mod write;
@@ -21,6 +22,7 @@ use thalweg_core::{Error, ErrorKind, OrderContract, Result};
 use crate::manifest::{self, Kind, Manifest, SNAPSHOTS};
 use crate::storage::{self, Entry, FileSystem, LocalStorage, ObjectStorage, Storage};
 
+pub use describe::{SnapshotDetails, TableSummary};
 pub use write::{WriteRequest, Written};
 
 /// The snapshots of one job at one place.
