@@ -110,7 +110,10 @@ fn begin_epochs(
 ) -> u64 {
     let counted = restored.filter(|_| !options.order.is_ordered());
     let first_epoch = counted.map_or(0, |cut| cut.serial);
-    stages.iter_mut().flat_map(|stage| &mut stage.lanes).for_each(|lane| lane.begin_at(first_epoch));
+    stages
+        .iter_mut()
+        .flat_map(|stage| &mut stage.lanes)
+        .for_each(|lane| lane.begin_at(first_epoch));
     first_epoch
 }
 
