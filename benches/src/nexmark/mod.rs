@@ -14,12 +14,15 @@
 //! | `expressions`, `joins`, `winners`, `days`, `ranks` | the floors |
 //! | `stored` | what they share |
 //! | `peers` | other engines, where `THALWEG_PEERS` names the folder of their programs |
+//! | `flink_sql`, `export` | the same texts on Flink, where `THALWEG_FLINK_SQL` names the folder of its program: queries `flink-q4` … |
 //!
 //! A floor has one thread, no watermarks (stateless queries: the largest row time), no bundles, no
 //! expiry and no changes that come late; it writes what it changes, one batch of bids at a time.
 
 mod days;
+mod export;
 mod expressions;
+mod flink_sql;
 mod joins;
 mod peers;
 mod ranks;
@@ -32,6 +35,7 @@ use cpu_time::ProcessTime;
 use thalweg::OrderContract;
 use thalweg::bench::{BenchOptions, Benchmark, Input, Measurement, Preset, find};
 
+use self::flink_sql::FlinkSql;
 use self::stored::Outcome;
 
 /// Queries that have a floor.
@@ -91,15 +95,21 @@ impl Settings {
 /// Measures what the arguments behind `nexmark` ask for.
 pub fn main(arguments: impl Iterator<Item = String>) {
     let settings = Settings::read(arguments).unwrap_or_else(|problem| panic!("{problem}"));
-    let all = WITH_FLOOR.iter().chain(&peers::QUERIES);
+    let all = WITH_FLOOR.iter().chain(&peers::QUERIES).chain(&flink_sql::QUERIES);
     let wanted: Vec<&str> = match settings.queries.as_slice() {
         [] => all.copied().collect(),
         names => names.iter().map(String::as_str).collect(),
     };
+    let is_of_flink = |query: &&str| query.starts_with(flink_sql::PREFIX);
+    let flink = wanted.iter().any(is_of_flink).then(|| FlinkSql::from_environment(&settings));
+    let flink = flink.flatten();
     let mut table = Vec::new();
     for query in wanted {
         if peers::QUERIES.contains(&query) {
             table.extend(peers::measure(query, &settings));
+        } else if is_of_flink(&query) {
+            let line = |flink| flink_sql::measure(query, &settings, flink);
+            table.push(flink.as_ref().map_or_else(|| flink_sql::skipped(query), line));
         } else {
             table.push(beside_floor(query, &settings));
         }

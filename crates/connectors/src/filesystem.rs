@@ -1,25 +1,32 @@
-//! `'connector' = 'filesystem'`: CSV, NDJSON and Parquet files.
+//! `'connector' = 'filesystem'`: CSV, NDJSON, Parquet and Arrow files.
 //!
 //! A table is one file, a folder, a glob, or `-` for standard input and output. The files of a
 //! folder are one sequence in name order: decoded by several threads, delivered in order, so that
 //! each run sees the same. `.gz` and `.zst` are compressed text.
 //!
 //! ```text
-//! paths ─▶ blocks (or row groups) ─▶ csv | json | parquet ─▶ handover ─▶ FileSource
-//! FileSink ─▶ csv | json | parquet ─▶ NAME.partial ─▶ NAME
+//! paths ─▶ blocks (or row groups) ─▶ csv | json | parquet | arrow ─▶ handover ─▶ FileSource
+//! FileSink ─▶ csv | json | parquet | arrow ─▶ NAME.partial ─▶ NAME
 //! ```
 //!
 //! Where a table is partitioned, folders tell the columns by which it is (`partitions.rs`). Where it is
 //! a changelog, a first column `op` tells what each row does (`record.rs`).
 //!
-//! What is not done: watching a folder for new files, appending.
+//! | what | where |
+//! |---|---|
+//! | how far files were read | `position.rs` |
+//! | files that appear and grow | `follow.rs` |
+//! | folders that are written in transactions | `folder_sink.rs`, `parts.rs` |
 
+mod arrow;
 mod blocks;
+mod columns;
 mod compression;
 mod csv;
 mod dead_letter;
 mod files;
 mod folder_sink;
+mod follow;
 mod json;
 mod options;
 mod parquet;
@@ -49,6 +56,7 @@ use self::csv::values::OnBad;
 use self::dead_letter::DeadLetters;
 use self::files::{Files, OsFiles};
 use self::folder_sink::{FolderSink, Place};
+use self::follow::Following;
 use self::options::{BadData, Changelog, FileOptions};
 use self::partitions::FolderNames;
 use self::paths::Target;
@@ -70,8 +78,8 @@ impl Connector for Filesystem {
         FileOptions::read(request, as_sink).map(|_| ())
     }
 
-    fn is_bounded(&self, _request: &TableRequest) -> bool {
-        true
+    fn is_bounded(&self, request: &TableRequest) -> bool {
+        FileOptions::read(request, false).is_ok_and(|options| options.monitor_interval.is_none())
     }
 
     fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
@@ -144,7 +152,10 @@ fn changes(options: Result<FileOptions<'_>>) -> AcceptedChanges {
 /// Opens the files of a table. Tests set the size of the blocks.
 fn open_source(request: &TableRequest, block_bytes: Option<usize>) -> Result<FileSource> {
     let options = FileOptions::read(request, false)?;
-    let files = paths::inputs(request, options.path)?;
+    let files = match options.monitor_interval {
+        Some(_) => paths::present(request, options.path)?,
+        None => paths::inputs(request, options.path)?,
+    };
     let (on_bad, dead_letters) = match options.bad_data {
         BadData::Fail => (OnBad::Fail, None),
         BadData::Null => (OnBad::Null, None),
@@ -181,5 +192,9 @@ fn open_source(request: &TableRequest, block_bytes: Option<usize>) -> Result<Fil
         on_bad,
         first_block_bytes: block_bytes,
     };
-    Ok(FileSource::new(reading, files, request.parallelism, dead_letters))
+    let source = FileSource::new(reading, files, request.parallelism, dead_letters);
+    Ok(match options.monitor_interval {
+        Some(interval) => source.following(Following { request: request.clone(), interval }),
+        None => source,
+    })
 }

@@ -207,7 +207,10 @@ fn a_table_that_does_not_answer_fails_the_job() {
     let silent = Arc::new(Store { is_silent: true, ..Store::default() });
     let options = ", 'lookup.async.timeout' = '30 ms', 'lookup.max-retries' = '1'";
     let text = script("epoch", options, &QUERY.replace("KIND", ""));
-    let error = run(&silent, 2, &text).expect_err("nobody answers").to_string();
+    let error = run(&silent, 2, &text).expect_err("nobody answers");
+    let hint = error.help().unwrap_or_default();
+    assert!(hint.contains("'lookup.async.timeout'"), "an option of the table: {hint}");
+    let error = error.to_string();
     assert!(error.contains("lookup store") && error.contains("no answer within 30 ms"), "{error}");
 }
 

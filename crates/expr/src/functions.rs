@@ -6,6 +6,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod arrays;
+pub(crate) mod compiled;
 pub(crate) mod conditional;
 pub(crate) mod contains;
 pub(crate) mod hashes;

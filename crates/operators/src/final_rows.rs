@@ -10,16 +10,29 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, DataType, Opening, Operator, OperatorClass, Output, Partition, Piece, Place, Progress,
-    Result, Route, RowKind, TableSchema, Watermark,
+    Bundle, Captured, DataType, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece,
+    Place, Progress, Restored, Result, Route, RowKind, TableSchema, Watermark,
 };
 
 use crate::keys::route_by_keys;
 use crate::keys::{CanonicalOrder, KeyTable};
 use crate::sort::EMIT_ROWS;
+use crate::tables::{
+    for_all, is_set, kept_batch, kept_columns, kept_schema, numbers_of, owners, state_batch, tell,
+};
+
+/// The table of rows that came more or less often than they were taken back.
+const ROWS: &str = "rows";
+/// How often more.
+const COUNT: &str = "$count";
+/// Whether any row has come.
+const PROGRESS: &str = "progress";
+const HAS_COME: &str = "has_come";
 
 /// Applies changes, and sends out the rows that are left at the end.
 pub struct FinalRows {
@@ -99,6 +112,10 @@ struct FinalPartition {
 }
 
 impl FinalPartition {
+    fn state_schema(&self) -> SchemaRef {
+        kept_schema(&[(COUNT, Arrow::Int64)], &self.schema)
+    }
+
     /// The identifiers of the rows that are left, each as often as it is there.
     fn left(&self) -> Result<Vec<u32>> {
         let mut live: Vec<u32> =
@@ -178,6 +195,40 @@ impl Partition for FinalPartition {
     fn wakes_at(&self) -> Watermark {
         Watermark::END
     }
+
+    /// Before the input has ended no row leaves.
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        let ids = 0..self.counts.len() as u32;
+        let ids: Vec<u32> = ids.filter(|&id| self.counts[id as usize] != 0).collect();
+        let counts = ids.iter().map(|&id| self.counts[id as usize]);
+        let own: ArrayRef = Arc::new(Int64Array::from_iter_values(counts));
+        let owners = owners(ids.iter().map(|&id| self.rows.hash_of(id)));
+        let columns = self.rows.take_keys(&ids)?;
+        let mut captured = Captured::default();
+        let rows = kept_batch(&self.state_schema(), owners, vec![own], columns)?;
+        tell(&mut captured, ROWS, rows);
+        let has_come: ArrayRef = Arc::new(BooleanArray::from(vec![self.otherwise.is_none()]));
+        let progress = vec![(HAS_COME.to_owned(), has_come)];
+        tell(&mut captured, PROGRESS, state_batch(for_all(1), progress)?);
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        if is_set(restored, PROGRESS, HAS_COME)? {
+            self.otherwise = None;
+        }
+        for batch in restored.table(ROWS) {
+            let columns = kept_columns(batch, &self.state_schema(), self.schema.len())?;
+            let counts = numbers_of::<Int64Type>(batch, COUNT)?;
+            self.ids.clear();
+            self.rows.intern_rows(&columns, None, batch.num_rows(), &mut self.ids)?;
+            self.counts.resize(self.rows.id_limit(), 0);
+            for (&id, &count) in self.ids.iter().zip(counts) {
+                self.counts[id as usize] = count;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -187,7 +238,9 @@ mod tests {
     use thalweg_core::{Column, WatermarkBefore};
 
     use super::*;
-    use crate::test_kit::{DriveOptions, Event, changes, check_operator, drive, inserts};
+    use crate::test_kit::{
+        DriveOptions, Event, changes, check_damaged_state, check_operator, drive, inserts,
+    };
 
     fn schema() -> TableSchema {
         TableSchema::new(vec![
@@ -224,7 +277,9 @@ mod tests {
                 }
             }
             let operator = FinalRows::new(schema()).expect("types can be compared");
-            let driven = check_operator(&operator, &changes(&batch(&rows), &kinds));
+            let script = changes(&batch(&rows), &kinds);
+            check_damaged_state(&operator, &script);
+            let driven = check_operator(&operator, &script);
             assert!(driven.kinds.iter().all(Option::is_none), "rows that stay");
             let wanted = drive(&operator, &inserts(&batch(&kept)), &DriveOptions::default());
             assert_eq!(driven.final_rows(), wanted.expect("it runs").final_rows(), "seed {seed}");

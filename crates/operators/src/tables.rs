@@ -8,12 +8,15 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
-use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt8Array};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt8Array,
+};
 use arrow_schema::{DataType as Arrow, Field, SchemaRef};
 use thalweg_core::snapshot::state_schema;
 use thalweg_core::{Captured, Error, Restored, Result, TableSchema};
 
 use crate::join::bounded::chunks::own_text;
+use crate::join::regular::arena::{Arena, Place};
 
 /// The virtual partition of keys with this hash: the one that [`partition_of`](crate::keys::partition_of)
 /// gives to a range.
@@ -124,6 +127,16 @@ pub(crate) fn numbers_of<'a, T: ArrowPrimitiveType>(
     }
 }
 
+/// The column of a table with this name that says yes or no.
+///
+/// # Errors
+/// As [`typed`].
+pub(crate) fn flags<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a BooleanArray> {
+    let column = column(batch, name)?;
+    let wrong = || does_not_fit(format!("column '{name}' is of type {}", column.data_type()));
+    column.as_boolean_opt().ok_or_else(wrong)
+}
+
 /// The most rows of a batch of kept rows.
 pub(crate) const KEPT_ROWS_MAX: usize = 1 << 14;
 
@@ -182,6 +195,63 @@ pub(crate) fn kept_columns(
     Ok(columns[columns.len() - rows..].to_vec())
 }
 
+/// Rows that are for the only partition, or for all, as batches of a table with a schema of
+/// [`kept_schema`] without columns of its own.
+///
+/// # Errors
+/// If the columns do not fit the schema.
+pub(crate) fn kept_parts(
+    columns: &[ArrayRef],
+    rows: usize,
+    schema: &SchemaRef,
+) -> Result<Vec<RecordBatch>> {
+    let part = |from: usize| {
+        let count = KEPT_ROWS_MAX.min(rows - from);
+        let columns = columns.iter().map(|column| column.slice(from, count)).collect();
+        kept_batch(schema, for_all(count), Vec::new(), columns)
+    };
+    (0..rows).step_by(KEPT_ROWS_MAX).map(part).collect()
+}
+
+/// Rows of an arena that are to be told.
+#[derive(Default)]
+pub(crate) struct ToldPlaces {
+    /// Their virtual partitions.
+    pub(crate) owners: Vec<u8>,
+    /// Where they lie.
+    pub(crate) places: Vec<Place>,
+}
+
+impl ToldPlaces {
+    /// Adds a row of a key with this hash.
+    pub(crate) fn push(&mut self, hash: u64, place: Place) {
+        self.owners.push(virtual_partition(hash));
+        self.places.push(place);
+    }
+
+    /// The rows as a table with a schema of [`kept_schema`]; `own` are its own columns, as long as there
+    /// are rows.
+    ///
+    /// # Errors
+    /// If the columns do not fit the schema.
+    pub(crate) fn batches(
+        &self,
+        schema: &SchemaRef,
+        own: &[ArrayRef],
+        arena: &Arena,
+    ) -> Result<Vec<RecordBatch>> {
+        let columns: Vec<usize> = (0..schema.fields().len() - 1 - own.len()).collect();
+        let batch = |from: usize| {
+            let range = from..self.places.len().min(from + KEPT_ROWS_MAX);
+            let owners = UInt8Array::from(self.owners[range.clone()].to_vec());
+            let own = own.iter().map(|column| column.slice(from, range.len())).collect();
+            let rows = arena.gather(&self.places[range], &[], &columns)?;
+            kept_batch(schema, Arc::new(owners), own, rows)
+        };
+        (0..self.places.len()).step_by(KEPT_ROWS_MAX).map(batch).collect()
+    }
+}
+
 /// A number that a table holds once for each partition that wrote it, or not at all.
 ///
 /// # Errors
@@ -194,6 +264,19 @@ pub(crate) fn numbers<T: ArrowPrimitiveType>(
     let batches = restored.table(table).iter();
     let values = batches.map(|batch| Ok(typed::<T>(batch, name)?.values().to_vec()));
     Ok(values.collect::<Result<Vec<_>>>()?.concat())
+}
+
+/// A flag that a table holds for all partitions: true if any that wrote it says so.
+///
+/// # Errors
+/// As [`flags`].
+pub(crate) fn is_set(restored: &Restored, table: &str, name: &str) -> Result<bool> {
+    let mut any = false;
+    for batch in restored.table(table) {
+        let flags = flags(batch, name)?;
+        any |= (0..flags.len()).any(|row| flags.is_valid(row) && flags.value(row));
+    }
+    Ok(any)
 }
 
 /// What a snapshot tells is not what the operator has told.

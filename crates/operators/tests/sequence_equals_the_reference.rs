@@ -243,8 +243,10 @@ fn stage(window: ReferenceWindow, keys: &[usize], aggregates: &[Aggregate]) -> S
 
 /// Every number of partitions with every cut, and something random besides.
 fn schedules(seed: u64) -> impl Iterator<Item = Schedule> {
-    [1, 2, 4, 8].into_iter().flat_map(move |partitions| {
-        [1, 7, 1000].map(|bundle_rows| Schedule { partitions, bundle_rows, seed })
+    let sizes = [1, 2, 4, 8].into_iter();
+    sizes.flat_map(move |partitions| {
+        let ways = [(1, false), (7, false), (1000, false), (13, true)];
+        ways.map(|(bundle_rows, restores)| Schedule { partitions, bundle_rows, seed, restores })
     })
 }
 

@@ -90,16 +90,17 @@ fn batch(tags: &[bool], keys: &[Option<String>], times: &[i64]) -> RecordBatch {
 
 /// Runs one row at a time in one partition, and in many other ways.
 fn check(operator: &dyn Operator, inputs: &[Input], what: &str) -> usize {
-    let single = Schedule { partitions: 1, bundle_rows: 1, seed: 0 };
+    let single = Schedule { partitions: 1, bundle_rows: 1, seed: 0, restores: false };
     let expected = drive(operator, inputs, &single);
-    for (seed, (partitions, bundle_rows)) in
-        [(1, 1000), (2, 1), (3, 7), (8, 1000), (256, 13)].into_iter().enumerate()
-    {
-        let schedule = Schedule { partitions, bundle_rows, seed: seed as u64 };
-        let driven = drive(operator, inputs, &schedule);
-        let what = format!("{what}, {schedule:?}");
-        assert_same(&driven.rows(), &expected.rows(), &what);
-        assert_same(&rows_of(&driven.late_rows), &rows_of(&expected.late_rows), &what);
+    let ways = [(1, 1000), (2, 1), (3, 7), (8, 1000), (256, 13)];
+    for (seed, (partitions, bundle_rows)) in (0..).zip(ways) {
+        for restores in [false, true] {
+            let schedule = Schedule { partitions, bundle_rows, seed, restores };
+            let driven = drive(operator, inputs, &schedule);
+            let what = format!("{what}, {schedule:?}");
+            assert_same(&driven.rows(), &expected.rows(), &what);
+            assert_same(&rows_of(&driven.late_rows), &rows_of(&expected.late_rows), &what);
+        }
     }
     expected.rows().len()
 }

@@ -173,6 +173,8 @@ pub struct Query {
     pub windows: Vec<WindowCall>,
     /// The hints in it that say how to join.
     pub hints: Vec<JoinHint>,
+    /// Where `ASOF JOIN` stands in it.
+    pub asof_joins: Vec<Span>,
     /// The query's text, for EXPLAIN and for views in SHOW.
     pub text: String,
     /// Where it begins.

@@ -6,6 +6,7 @@ pub mod graphviz;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use crate::catalog::RuntimeMode;
 use crate::logical::{LogicalPlan, Node};
 use crate::physical::{PhysicalPlan, StageDescription};
 
@@ -26,7 +27,13 @@ pub fn explain(plan: &PhysicalPlan, order: &str) -> String {
     for root in &plan.logical {
         write_node(&mut text, root, 0, &mut seen);
     }
-    let bounded = if plan.is_bounded { "ends with its inputs" } else { "never ends" };
+    let bounded = match (plan.mode, plan.is_bounded) {
+        (RuntimeMode::Batch, _) => {
+            "ends with its inputs, in batch mode: no row is late, results are final"
+        }
+        (RuntimeMode::Streaming, true) => "ends with its inputs",
+        (RuntimeMode::Streaming, false) => "never ends",
+    };
     let _ = write!(text, "\n== Stages ==\norder: {order}; the job {bounded}\n");
     for (place, stage) in plan.stages.iter().enumerate() {
         write_stage(&mut text, place, stage);

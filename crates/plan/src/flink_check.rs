@@ -23,7 +23,7 @@ pub struct Finding {
 }
 
 /// The extensions that are looked for, for the documentation.
-pub const EXTENSIONS: [(&str, &str); 7] = [
+pub const EXTENSIONS: [(&str, &str); 8] = [
     ("TUMBLE(t, ts, …) in FROM", "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), …))"),
     ("HOP sizes that are no multiple of the slide", "a multiple of the slide"),
     ("CUMULATE sizes that are no multiple of the step", "a multiple of the step"),
@@ -31,6 +31,7 @@ pub const EXTENSIONS: [(&str, &str); 7] = [
     ("'path' = '-', globs, relative paths", "absolute paths, or file:///…"),
     ("options and connectors of ours", "the options of Flink's connectors"),
     ("ORDER BY … LIMIT into a filesystem table", "a sink that takes updates"),
+    ("ASOF JOIN", "a temporal join: JOIN t FOR SYSTEM_TIME AS OF time"),
 ];
 
 /// Connectors that Flink has, itself or as a download.
@@ -128,6 +129,11 @@ impl Check {
     }
 
     fn query(&mut self, query: &Query) {
+        for &span in &query.asof_joins {
+            let text = "Flink has no ASOF JOIN: write a temporal join, JOIN … FOR SYSTEM_TIME AS OF, with the last row of \
+                        each key (ROW_NUMBER() … = 1)";
+            self.find(span, text);
+        }
         for window in &query.windows {
             self.window(window);
             if let WindowInput::Query(inner) = &window.input {
@@ -270,6 +276,17 @@ mod tests {
             cases += 1;
         }
         assert!(cases >= 85, "only {cases} golden queries");
+    }
+
+    #[test]
+    fn an_asof_join_is_ours_wherever_it_stands() {
+        let text = "CREATE VIEW v AS
+            SELECT * FROM a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k;
+            SELECT asof FROM (SELECT * FROM a
+              ASOF LEFT JOIN b ON a.k = b.k AND a.ts >= b.ts) AS asof;";
+        let found = findings(text);
+        assert_eq!(found.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 4], "{found:?}");
+        assert!(found[0].1.contains("no ASOF JOIN"), "{found:?}");
     }
 
     #[test]

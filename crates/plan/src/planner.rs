@@ -13,7 +13,7 @@ use thalweg_expr::{FunctionRegistry, ScalarFunction, Session, build};
 use thalweg_operators::aggregate::UserAggregate;
 
 use crate::ast::{Insert, Name, Query, Statement, StatementKind};
-use crate::bind::functions::AGGREGATES;
+use crate::bind::functions::{AGGREGATES, OVER_ROWS};
 use crate::bind::insert::check_result;
 use crate::bind::{Binder, UserAggregates};
 use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
@@ -150,7 +150,8 @@ impl Planner {
     }
 
     fn function_names(&self) -> Vec<String> {
-        let builtin = build::function_names().into_iter().chain(AGGREGATES.iter().copied());
+        let builtin = build::function_names().into_iter();
+        let builtin = builtin.chain(AGGREGATES.iter().chain(OVER_ROWS).copied());
         let mut names: Vec<String> = builtin.map(str::to_string).collect();
         names.extend(self.functions.names());
         names.extend(self.aggregates.keys().cloned());

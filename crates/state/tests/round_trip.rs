@@ -176,3 +176,10 @@ fn a_damaged_one_is_neither_deleted_nor_counted() {
     store.delete(2).expect("a person may");
     assert_eq!(numbers(&store), [3, 4]);
 }
+
+#[test]
+fn a_thread_in_the_background_may_write() {
+    fn moves<T: Send>() {}
+    moves::<SnapshotStore>();
+    moves::<WriteRequest>();
+}

@@ -22,7 +22,8 @@ use super::position::{EXCERPT_BYTES, Excerpt, Mark, Place, TextPlace, Work, chan
 use super::source::{Format, Reading};
 use crate::handover::{Cut, Splitter, Task};
 
-const FIRST_BLOCK_BYTES: usize = 16 << 10;
+/// The size of the first block, in bytes.
+pub const FIRST_BLOCK_BYTES: usize = 16 << 10;
 const BLOCK_BYTES_MAX: usize = 1 << 20;
 /// A record longer than this is taken for one whose quote is not closed.
 const RECORD_BYTES_MAX: usize = 256 << 20;
@@ -246,7 +247,7 @@ impl BlockSplitter {
 }
 
 /// The size of the block after one of this size.
-fn grown(block_bytes: usize) -> usize {
+pub fn grown(block_bytes: usize) -> usize {
     (block_bytes * 4).min(BLOCK_BYTES_MAX)
 }
 

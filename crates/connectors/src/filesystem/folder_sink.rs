@@ -189,11 +189,11 @@ impl FolderSink {
 impl Plain {
     /// The path that the next part of a folder is written to.
     fn begin(&mut self, folder: &str, place: &Place, append: bool) -> Result<PathBuf> {
-        let first = || {
+        let (first, part) = self.begun.get(folder).copied().unwrap_or_else(|| {
             let is_taken = |part: &usize| append && place.path(folder, *part).exists();
-            (0..).find(|part| !is_taken(part)).unwrap_or_default()
-        };
-        let (first, part) = self.begun.get(folder).copied().unwrap_or_else(|| (first(), first()));
+            let free = (0..).find(|part| !is_taken(part)).unwrap_or_default();
+            (free, free)
+        });
         let path = place.path(folder, part);
         create_folder(&path, &place.root)?;
         self.begun.insert(folder.into(), (first, part + 1));

@@ -1,6 +1,7 @@
 //! The `WITH` options of file tables.
 
 use std::path::Path;
+use std::time::Duration;
 
 use thalweg_core::connector::TableRequest;
 use thalweg_core::{Column, DataType, Error, Result};
@@ -13,7 +14,7 @@ use super::sink::check_continuable;
 use super::source::{FileMetadata, Format};
 use super::writing::{Delivery, GUARANTEE, Writing};
 use super::{csv, json, parquet, paths};
-use crate::options::{Known, Options, near_miss};
+use crate::options::{Known, Options, duration_ms, near_miss};
 
 const KNOWN: Known = Known {
     options: &[
@@ -35,6 +36,7 @@ const KNOWN: Known = Known {
         "bad-data",
         "changelog",
         "dead-letter.path",
+        "source.monitor-interval",
         "sink.append",
         "sink.delivery-guarantee",
         "sink.rolling-policy.file-size",
@@ -54,6 +56,8 @@ const KNOWN: Known = Known {
         "parquet.*",
     ],
 };
+
+const FORMATS: [&str; 4] = ["csv", "json", "parquet", "arrow"];
 
 /// What becomes of rows that cannot be read.
 pub enum BadData<'a> {
@@ -81,6 +85,8 @@ pub struct FileOptions<'a> {
     pub changelog: Option<Changelog>,
     /// How it is written.
     pub writing: Writing,
+    /// Files are followed: how often to look for new ones and for growth.
+    pub monitor_interval: Option<Duration>,
 }
 
 /// `'changelog'`
@@ -98,13 +104,14 @@ impl<'a> FileOptions<'a> {
         let options = Options::checked(request, &KNOWN)?;
         let path = options.required("path")?;
         let name = options.required("format")?;
-        if !["csv", "json", "parquet"].contains(&name) {
+        if !FORMATS.contains(&name) {
             return Err(unknown_format(&options, name));
         }
         check_prefixes(request, name)?;
         let format = match name {
             "csv" => Format::Csv(csv_options(&options, request)?),
             "json" => Format::Json(json_options(&options)?),
+            "arrow" => Format::Arrow,
             _ => Format::Parquet,
         };
         check_types(request, &format)?;
@@ -114,7 +121,9 @@ impl<'a> FileOptions<'a> {
         let changelog = changelog(&options, &format, request)?;
         check_partitions(&options, path, changelog, request)?;
         let writing = Writing::read(&options)?;
-        let table = FileOptions { path, format, bad_data, metadata, changelog, writing };
+        let monitor_interval = monitor_interval(&options, path)?;
+        let table =
+            FileOptions { path, format, bad_data, metadata, changelog, writing, monitor_interval };
         if as_sink {
             table.check_continuable(request, options.get(GUARANTEE).is_some())?;
         }
@@ -141,16 +150,28 @@ impl<'a> FileOptions<'a> {
     }
 }
 
+/// `'source.monitor-interval'`
+fn monitor_interval(options: &Options<'_>, path: &str) -> Result<Option<Duration>> {
+    let name = "source.monitor-interval";
+    match (duration_ms(options, name)?, path) {
+        (Some(0), _) => Err(options.bad(name, "0", "more than nothing: '1 s'")),
+        (Some(_), "-") => {
+            Err(options.conflict("standard input needs no 'source.monitor-interval'"))
+        }
+        (interval, _) => Ok(interval.map(Duration::from_millis)),
+    }
+}
+
 fn unknown_format(options: &Options<'_>, name: &str) -> Error {
-    match near_miss(name, ["csv", "json", "parquet"]) {
+    match near_miss(name, FORMATS) {
         Some(near) => options
             .conflict(&format!("there is no format '{name}'"))
             .hint(format!("did you mean '{near}'?")),
         None if ["avro", "orc", "raw", "debezium-json", "canal-json"].contains(&name) => {
             Error::unsupported(format!("format '{name}' is not supported yet"))
-                .hint("there are csv, json and parquet")
+                .hint("there are csv, json, parquet and arrow")
         }
-        None => options.bad("format", name, "csv, json or parquet"),
+        None => options.bad("format", name, "csv, json, parquet or arrow"),
     }
 }
 
@@ -303,12 +324,12 @@ fn bad_data<'a>(options: &Options<'a>, format: &Format) -> Result<BadData<'a>> {
     let ignores = match format {
         Format::Csv(csv) => csv.ignore_parse_errors,
         Format::Json(json) => json.ignore_parse_errors,
-        Format::Parquet => false,
+        Format::Parquet | Format::Arrow => false,
     };
     let path = options.get("dead-letter.path");
     let choices = [("fail", 0), ("drop", 1), ("dead-letter", 2)];
     let choice = options.choice("bad-data", 0, &choices)?;
-    if choice > 0 && (ignores || matches!(format, Format::Parquet)) {
+    if choice > 0 && (ignores || !format.is_text()) {
         return Err(options.conflict(
             "'bad-data' needs format csv or json and has no meaning \
             beside 'ignore-parse-errors' = 'true'",
@@ -332,6 +353,7 @@ fn check_types(request: &TableRequest, format: &Format) -> Result<()> {
         Format::Csv(_) => ("csv", csv::values::is_supported),
         Format::Json(_) => ("json", json::values::is_supported),
         Format::Parquet => ("parquet", parquet::types::is_supported),
+        Format::Arrow => ("arrow", parquet::types::is_supported),
     };
     let unfit = |column: &&Column| !is_supported(&column.column_type.data_type);
     match request.schema.columns.iter().find(unfit) {
@@ -348,10 +370,10 @@ fn check_stream(options: &Options<'_>, path: &str, format: &Format) -> Result<()
     if path.is_empty() {
         return Err(options.bad("path", path, "a file, a folder, a glob or -"));
     }
-    if path == "-" && matches!(format, Format::Parquet) {
-        return Err(options
-            .conflict("format 'parquet' cannot be read from or written to a pipe")
-            .hint("name a file"));
+    if path == "-" && !format.is_text() {
+        let message =
+            format!("format '{}' cannot be read from or written to a pipe", format.name());
+        return Err(options.conflict(&message).hint("name a file"));
     }
     if let Some((scheme, _)) = path.split_once("://")
         && scheme != "file"

@@ -44,7 +44,24 @@ pub enum Target {
 }
 
 /// The input files of a table, in the order in which they are read.
+///
+/// # Errors
+/// If there are none where a pattern is given, or one cannot be read or lies outside the allowed folders.
 pub fn inputs(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
+    let files = present(request, path)?;
+    if files.is_empty() && has_wildcard(path) && !full_path(request, path).exists() {
+        let (table, pattern) = (&request.table, full_path(request, path));
+        let message = format!("table {table}: no file matches '{}'", pattern.display());
+        return Err(Error::io(message));
+    }
+    Ok(files)
+}
+
+/// The input files that there are now, in the order in which they are read; a pattern may match none.
+///
+/// # Errors
+/// If one cannot be read or lies outside the allowed folders.
+pub fn present(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
     if path == "-" {
         return Ok(vec![InputFile {
             path: None,
@@ -65,7 +82,7 @@ pub fn inputs(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files.dedup_by(|a, b| a.path == b.path);
-    if !request.partitioned_by.is_empty() {
+    if !request.partitioned_by.is_empty() && !files.is_empty() {
         let root = full.canonicalize().map_err(|e| not_found(request, &full, &e))?;
         super::partitions::read_folders(request, &root, &mut files)?;
     }
@@ -220,9 +237,6 @@ fn expand_glob(
         if !is_hidden(&name) {
             collect(request, roots, &path, files)?;
         }
-    }
-    if files.is_empty() {
-        return Err(Error::io(format!("table {}: no file matches '{pattern}'", request.table)));
     }
     Ok(())
 }

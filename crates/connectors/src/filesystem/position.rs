@@ -193,7 +193,7 @@ impl Work {
     ///
     /// # Errors
     /// If it ended otherwise when the place was taken.
-    pub fn from_row(&self, end: Excerpt) -> Result<RowPlace> {
+    pub fn first_row_place(&self, end: Excerpt) -> Result<RowPlace> {
         match self.from {
             Some(Place::Rows(at)) if at.end == end => Ok(at),
             Some(_) => Err(changed(&self.file, "has other contents")),
@@ -237,11 +237,16 @@ pub struct Progress {
 
 impl Progress {
     /// Nothing of these files was given.
-    pub fn new(format: &'static str, files: &[Arc<InputFile>], is_followed: bool) -> Progress {
+    pub fn new(format: &'static str, files: &[Arc<InputFile>]) -> Progress {
         let entry =
             |file: &Arc<InputFile>| Entry { file: file.clone(), at: None, given: 0, dropped: 0 };
         let entries = files.iter().map(entry).enumerate().collect();
-        Progress { format, entries, is_followed, bad_rows: 0, letter_bytes: 0 }
+        Progress { format, entries, is_followed: false, bad_rows: 0, letter_bytes: 0 }
+    }
+
+    /// All files stay in the position, since each may grow.
+    pub fn follow(&mut self) {
+        self.is_followed = true;
     }
 
     /// The files that are left, and where to begin.
@@ -260,6 +265,10 @@ impl Progress {
             && self.entries.first_key_value().is_some_and(|(&at, _)| at < end.number)
         {
             self.entries = self.entries.split_off(&end.number);
+        }
+        if self.is_followed && !self.entries.contains_key(&end.number) {
+            // The file of this name that was there before has gone.
+            self.entries.retain(|_, entry| entry.file.label != end.file.label);
         }
         let file = || Entry { file: end.file.clone(), at: None, given: 0, dropped: 0 };
         let entry = self.entries.entry(end.number).or_insert_with(file);
@@ -336,7 +345,7 @@ impl Progress {
         let mut entries = BTreeMap::new();
         for Recorded { path, size, at, rows } in recorded {
             let Some(&file) = found.get(path.as_str()) else {
-                if rows == 0 && at.is_some_and(|at| at.is_behind(size)) {
+                if rows == 0 && (self.is_followed || at.is_some_and(|at| at.is_behind(size))) {
                     continue;
                 }
                 return Err(changed_name(&path, "is not there any more"));

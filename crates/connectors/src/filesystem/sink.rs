@@ -118,7 +118,7 @@ impl FileSink {
 /// # Errors
 /// If it is compressed, or no text.
 pub fn check_continuable(table: &str, format: &Format, path: &Path) -> Result<()> {
-    let is_text = matches!(format, Format::Csv(_) | Format::Json(_));
+    let is_text = format.is_text();
     if is_text && Compression::of(path) == Compression::None {
         return Ok(());
     }

@@ -11,15 +11,17 @@ use arrow_schema::SchemaRef;
 use thalweg_core::connector::{Source, SourceBatch, SourcePoll, Waker};
 use thalweg_core::{Error, Result, TableSchema};
 
+use super::arrow::reader::RecordBatchSplitter;
 use super::blocks::BlockSplitter;
 use super::csv::CsvOptions;
 use super::csv::scan::complete_length;
 use super::csv::values::{BadFields, OnBad};
 use super::dead_letter::DeadLetters;
+use super::follow::{FollowSplitter, Following};
 use super::json::JsonOptions;
 use super::parquet::reader::RowGroupSplitter;
 use super::paths::InputFile;
-use super::position::{Mark, Progress};
+use super::position::{Mark, Progress, Work};
 use super::record;
 use crate::handover::{Decoded, Handover, Next, Splitter};
 
@@ -35,6 +37,8 @@ pub enum Format {
     Json(JsonOptions),
     /// `'format' = 'parquet'`
     Parquet,
+    /// `'format' = 'arrow'`: Arrow IPC files.
+    Arrow,
 }
 
 impl Format {
@@ -44,14 +48,20 @@ impl Format {
             Format::Csv(_) => "csv",
             Format::Json(_) => "json",
             Format::Parquet => "parquet",
+            Format::Arrow => "arrow",
         }
+    }
+
+    /// True for formats that are read record by record.
+    pub fn is_text(&self) -> bool {
+        matches!(self, Format::Csv(_) | Format::Json(_))
     }
 
     /// The length of the longest prefix of a text that ends with a record's end.
     pub fn complete_length(&self, text: &[u8]) -> usize {
         match self {
             Format::Csv(options) => complete_length(text, &options.dialect),
-            Format::Json(_) | Format::Parquet => {
+            Format::Json(_) | Format::Parquet | Format::Arrow => {
                 memchr::memrchr(b'\n', text).map_or(0, |at| at + 1)
             }
         }
@@ -172,6 +182,8 @@ pub struct FileSource {
     bad_rows: u64,
     /// It goes on from a position.
     has_position: bool,
+    /// Files are followed as they appear and grow.
+    following: Option<Following>,
 }
 
 impl FileSource {
@@ -184,7 +196,7 @@ impl FileSource {
     ) -> Self {
         let files: Vec<Arc<InputFile>> = files.into_iter().map(Arc::new).collect();
         FileSource {
-            progress: Progress::new(reading.format.name(), &files, false),
+            progress: Progress::new(reading.format.name(), &files),
             reading: Arc::new(reading),
             parallelism,
             handover: None,
@@ -192,7 +204,16 @@ impl FileSource {
             dead_letters,
             bad_rows: 0,
             has_position: false,
+            following: None,
         }
+    }
+
+    /// Follows the files for ever.
+    #[must_use]
+    pub fn following(mut self, following: Following) -> Self {
+        self.progress.follow();
+        self.following = Some(following);
+        self
     }
 
     /// Takes a batch over, without the rows that were given before the position.
@@ -246,6 +267,14 @@ impl FileSource {
     }
 }
 
+/// Cuts files that hold rows in groups.
+pub fn rows_of(reading: &Arc<Reading>, work: Vec<Work>) -> Box<dyn Splitter> {
+    match reading.format {
+        Format::Arrow => Box::new(RecordBatchSplitter::new(reading.clone(), work)),
+        _ => Box::new(RowGroupSplitter::new(reading.clone(), work)),
+    }
+}
+
 /// A batch without its first rows. The origin is exact where a row is a line, which is nearly
 /// everywhere.
 fn behind(mut batch: SourceBatch, rows: usize) -> SourceBatch {
@@ -271,9 +300,10 @@ impl Source for FileSource {
             }
         }
         let (reading, work) = (self.reading.clone(), self.progress.work());
-        let splitter: Box<dyn Splitter> = match reading.format {
-            Format::Parquet => Box::new(RowGroupSplitter::new(reading, work)),
-            Format::Csv(_) | Format::Json(_) => Box::new(BlockSplitter::new(reading, work)),
+        let splitter: Box<dyn Splitter> = match &self.following {
+            Some(following) => Box::new(FollowSplitter::new(reading, following.clone(), work)),
+            None if reading.format.is_text() => Box::new(BlockSplitter::new(reading, work)),
+            None => rows_of(&reading, work),
         };
         let (name, parallelism) = (&self.reading.table, self.parallelism);
         self.handover = Some(Handover::start(name, splitter, parallelism, QUEUE_LENGTH, &waker)?);
@@ -300,7 +330,7 @@ impl Source for FileSource {
     }
 
     fn is_bounded(&self) -> bool {
-        true
+        self.following.is_none()
     }
 
     fn stop(&mut self) {

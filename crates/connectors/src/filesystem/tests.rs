@@ -2,6 +2,7 @@
 //! threads, block sizes nor compression change a row.
 
 mod faulty;
+mod following;
 mod golden;
 mod positions;
 mod round_trip;

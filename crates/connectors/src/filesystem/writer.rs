@@ -13,6 +13,7 @@ use arrow_select::filter::filter_record_batch;
 use chrono_tz::Tz;
 use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
 
+use super::arrow::writer::ArrowWriter;
 use super::compression::{Compression, Compressor};
 use super::csv::CsvOptions;
 use super::csv::writer::CsvStyle;
@@ -95,6 +96,7 @@ pub struct FileWriter {
 enum Open {
     Text { out: TextOut, buffer: String },
     Parquet(Box<ParquetWriter>),
+    Arrow(Box<ArrowWriter>),
 }
 
 enum TextOut {
@@ -131,6 +133,7 @@ impl FileWriter {
         })?;
         let open = match content.format {
             Format::Parquet => Open::Parquet(Box::new(ParquetWriter::new(file, content.arrow())?)),
+            Format::Arrow => Open::Arrow(Box::new(ArrowWriter::new(file, content.arrow())?)),
             _ => {
                 let out = Compressor::new(file, Compression::of_written(&path));
                 let out = TextOut::File(out.map_err(|e| failed(Some(&path), &e))?);
@@ -167,6 +170,7 @@ impl FileWriter {
         match &self.open {
             Open::Text { buffer, .. } => self.bytes + buffer.len() as u64,
             Open::Parquet(writer) => writer.bytes(),
+            Open::Arrow(writer) => writer.bytes(),
         }
     }
 
@@ -178,14 +182,8 @@ impl FileWriter {
         content: &Content,
     ) -> Result<()> {
         match (&mut self.open, &content.format) {
-            (Open::Parquet(writer), _) => {
-                let op = kinds.map(|kinds| -> ArrayRef {
-                    let texts = kinds.iter().map(|kind| kind.short());
-                    Arc::new(StringViewArray::from_iter_values(texts))
-                });
-                let columns = op.into_iter().chain(batch.columns().iter().cloned()).collect();
-                writer.write(columns)?;
-            }
+            (Open::Parquet(writer), _) => writer.write(with_op(batch, kinds))?,
+            (Open::Arrow(writer), _) => writer.write(with_op(batch, kinds))?,
             (Open::Text { buffer, .. }, Format::Csv(options)) => {
                 csv_style(options).rows(buffer, batch, &content.schema, kinds)?;
             }
@@ -233,6 +231,7 @@ impl FileWriter {
         let path = self.path.as_deref();
         let mut file = match self.open {
             Open::Parquet(writer) => writer.finish()?,
+            Open::Arrow(writer) => writer.finish()?,
             Open::Text { out: TextOut::File(file), .. } => {
                 file.finish().map_err(|e| failed(path, &e))?
             }
@@ -240,6 +239,15 @@ impl FileWriter {
         };
         file.sync().map_err(|e| failed(path, &e))
     }
+}
+
+/// The columns, with `op` in front where it is told what each row does.
+fn with_op(batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Vec<ArrayRef> {
+    let op = kinds.map(|kinds| -> ArrayRef {
+        let texts = kinds.iter().map(|kind| kind.short());
+        Arc::new(StringViewArray::from_iter_values(texts))
+    });
+    op.into_iter().chain(batch.columns().iter().cloned()).collect()
 }
 
 /// Gives files of one folder that were closed their names.

@@ -61,6 +61,9 @@ fn explain_prints_a_plan_and_runs_nothing() {
     workspace.write("job.sql", &sql);
     let command = workspace.run(&["explain", "job.sql"]);
     assert_eq!(command.rows(), statement.rows());
+    assert!(!command.stdout.contains("batch mode"), "{}", command.stdout);
+    workspace.write("batch.sql", &format!("SET 'execution.runtime-mode' = 'batch'; {sql}"));
+    assert_holds(&workspace.run(&["explain", "batch.sql"]).stdout, &["its inputs, in batch mode"]);
 }
 
 #[test]
@@ -213,4 +216,12 @@ fn validate_counts_statements_and_lists_what_flink_refuses() {
     let refused = workspace.run(&["validate", "--flink", "short.sql"]);
     assert_eq!(refused.status, Some(1));
     assert_holds(&refused.stdout, &["Flink", "TUMBLE", "short.sql:3"]);
+    let asof = format!(
+        "{EVENTS_TABLE} SELECT a.ts FROM events AS a
+         ASOF JOIN events AS b MATCH_CONDITION (a.ts >= b.ts);"
+    );
+    workspace.write("asof.sql", &asof);
+    let refused = workspace.run(&["validate", "--flink", "asof.sql"]);
+    assert_eq!(refused.status, Some(1), "{}", refused.stderr);
+    assert_holds(&refused.stdout, &["Flink", "no ASOF JOIN", "asof.sql:4"]);
 }

@@ -1,17 +1,19 @@
 //! LIKE, SIMILAR TO and regular expressions.
 //!
-//! A pattern that is a literal is compiled when the statement is planned. Java's look-around and
+//! A pattern that is a literal is compiled when the statement is planned, and each thread searches with
+//! a copy of its own (`compiled`). Java's look-around and
 //! back-references do not exist here and are refused by name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, BooleanArray, cast::AsArray};
+use arrow_array::{Array, ArrayRef, BooleanArray, StringViewArray, cast::AsArray};
 use arrow_buffer::BooleanBuffer;
 use memchr::memmem::Finder;
 use regex::Regex;
 use thalweg_core::{DataType, Error, Result};
 
+use super::compiled::Compiled;
 use super::contains::rows_that_contain;
 use super::{Call, Definition, custom};
 use crate::expr::Expr;
@@ -71,17 +73,21 @@ enum Matcher {
     Prefix(String),
     Suffix(String),
     Contains(Box<Finder<'static>>),
-    Regex(Box<Regex>),
+    Regex(Box<Compiled>),
 }
 
 impl Matcher {
-    fn matches(&self, text: &str) -> bool {
+    /// Which texts match.
+    fn test(&self, texts: &StringViewArray) -> BooleanBuffer {
         match self {
-            Matcher::Exactly(part) => text == part,
-            Matcher::Prefix(part) => text.starts_with(part.as_str()),
-            Matcher::Suffix(part) => text.ends_with(part.as_str()),
-            Matcher::Contains(part) => part.find(text.as_bytes()).is_some(),
-            Matcher::Regex(regex) => regex.is_match(text),
+            Matcher::Exactly(part) => test_all(texts, |text| text == part),
+            Matcher::Prefix(part) => test_all(texts, |text| text.starts_with(part.as_str())),
+            Matcher::Suffix(part) => test_all(texts, |text| text.ends_with(part.as_str())),
+            Matcher::Contains(part) => rows_that_contain(texts, part),
+            Matcher::Regex(regex) => {
+                let regex = regex.of_this_thread();
+                test_all(texts, |text| regex.is_match(text))
+            }
         }
     }
 }
@@ -132,7 +138,7 @@ fn like_matcher(pattern: &str, escape: Option<char>) -> Result<Matcher> {
     };
     match simple {
         Some(matcher) => Ok(matcher),
-        None => Ok(Matcher::Regex(Box::new(compile(&like_regex(&tokens))?))),
+        None => Ok(Matcher::Regex(Box::new(Compiled::new(compile(&like_regex(&tokens))?)))),
     }
 }
 
@@ -165,23 +171,20 @@ fn like(call: Call<'_>) -> Result<Expr> {
             call.with_function(column_type, matcher_kernel(translate), |f| f.can_fail = true)
         );
     };
-    let matcher = like_matcher(pattern, escape)?;
-    let kernel = move |a: &Arguments<'_>| match &matcher {
-        Matcher::Contains(part) => {
-            let texts = a.value(0).array().as_string_view();
-            let bits = rows_that_contain(texts, part);
-            Ok(Arc::new(BooleanArray::new(bits, texts.nulls().cloned())) as ArrayRef)
-        }
-        matcher => Ok(test_all(a, |text| matcher.matches(text))),
-    };
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    let kernel = test_kernel(like_matcher(pattern, escape)?);
+    Ok(call.with_kernel(column_type, kernel))
 }
 
-/// Tests the first argument with one matcher.
-fn test_all(a: &Arguments<'_>, test: impl Fn(&str) -> bool) -> ArrayRef {
-    let array = a.value(0).array().as_string_view();
-    let bits = BooleanBuffer::collect_bool(array.len(), |row| test(array.value(row)));
-    Arc::new(BooleanArray::new(bits, array.nulls().cloned()))
+/// Tests the first argument with one pattern.
+fn test_kernel(matcher: Matcher) -> Kernel {
+    Arc::new(move |a| {
+        let texts = a.value(0).array().as_string_view();
+        Ok(Arc::new(BooleanArray::new(matcher.test(texts), texts.nulls().cloned())))
+    })
+}
+
+fn test_all(texts: &StringViewArray, test: impl Fn(&str) -> bool) -> BooleanBuffer {
+    BooleanBuffer::collect_bool(texts.len(), |row| test(texts.value(row)))
 }
 
 /// Tests the first argument with the pattern that the second one has in the same row.
@@ -245,9 +248,8 @@ fn similar_to(call: Call<'_>) -> Result<Expr> {
             call.with_function(column_type, matcher_kernel(translate), |f| f.can_fail = true)
         );
     };
-    let regex = compile(&similar_regex(pattern, escape)?)?;
-    let kernel = move |a: &Arguments<'_>| Ok(test_all(a, |text| regex.is_match(text)));
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    let regex = Compiled::new(compile(&similar_regex(pattern, escape)?)?);
+    Ok(call.with_kernel(column_type, test_kernel(Matcher::Regex(Box::new(regex)))))
 }
 
 /// True where the pattern is found anywhere in the text.
@@ -257,20 +259,22 @@ fn regexp(call: Call<'_>) -> Result<Expr> {
         let kernel = matcher_kernel(|pattern| Ok(pattern.to_owned()));
         return Ok(call.with_function(column_type, kernel, |f| f.can_fail = true));
     };
-    let regex = compile(pattern)?;
-    let kernel = move |a: &Arguments<'_>| Ok(test_all(a, |text| regex.is_match(text)));
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    let regex = Compiled::new(compile(pattern)?);
+    Ok(call.with_kernel(column_type, test_kernel(Matcher::Regex(Box::new(regex)))))
 }
 
 type PatternKernel = fn(&Arguments<'_>, Option<&Regex>) -> Result<ArrayRef>;
 
 /// Compiles the second argument if it is a literal; REPLACE is NOT NULL where its arguments are.
 fn call_with_pattern(call: Call<'_>, kernel: PatternKernel) -> Result<Expr> {
-    let regex = call.text(1).map(compile).transpose()?;
+    let regex = call.text(1).map(compile).transpose()?.map(Compiled::new);
     let nullable = call.name == "REGEXP_EXTRACT" || call.nullable();
     let column_type = DataType::STRING.nullable().with_nullable(nullable);
     let can_fail = regex.is_none();
-    let kernel = Arc::new(move |a: &Arguments<'_>| kernel(a, regex.as_ref()));
+    let kernel = Arc::new(move |a: &Arguments<'_>| {
+        let regex = regex.as_ref().map(Compiled::of_this_thread);
+        kernel(a, regex.as_deref())
+    });
     Ok(call.with_function(column_type, kernel, |function| function.can_fail = can_fail))
 }
 
@@ -343,10 +347,10 @@ fn replace(a: &Arguments<'_>, fixed: Option<&Regex>) -> Result<ArrayRef> {
 
 fn regexp_count(call: Call<'_>) -> Result<Expr> {
     let pattern = call.text(1).ok_or_else(|| call.error("the pattern must be a literal"))?;
-    let regex = compile(pattern)?;
+    let regex = Compiled::new(compile(pattern)?);
     let column_type = DataType::Int.nullable().with_nullable(call.nullable());
     let kernel = move |a: &Arguments<'_>| {
-        let s = a.texts(0);
+        let (s, regex) = (a.texts(0), regex.of_this_thread());
         a.number_result::<arrow_array::types::Int32Type>(|row| {
             Some(regex.find_iter(s.get(row)?).count() as i32)
         })

@@ -59,7 +59,7 @@ impl Shared {
 
 /// The keys that have gone and are not among these rows: those have come again.
 fn removed(gone: &KeyTable, rows: &[RecordBatch], keys: &ToldKeys) -> Result<Vec<RecordBatch>> {
-    let mut is_there = vec![keys.names().is_empty(); gone.len()];
+    let mut is_there = vec![keys.width() == 0; gone.len()];
     let mut ids = Vec::new();
     let rows = if is_there.contains(&false) { rows } else { &[] };
     for batch in rows {
@@ -122,7 +122,7 @@ impl Partition for GroupPartition {
             name: GROUPS,
             schema,
             extent: begun.extent,
-            identity_columns: 1 + keys.names().len(),
+            identity_columns: 1 + keys.width(),
             rows: Box::new(move || shared.read(begun, &keys)),
         };
         Ok(Captured { tables: vec![table] })

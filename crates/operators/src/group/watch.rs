@@ -110,7 +110,11 @@ impl Watch {
         let is_whole = extent == Extent::Whole || self.is_lost || self.key_types.is_empty();
         let changed = std::mem::replace(&mut self.changed, Bits::new(limit, false));
         let unread = if is_whole { Bits::new(limit, true) } else { changed };
-        let gone = std::mem::replace(&mut self.gone, KeyTable::new(&self.key_types)?);
+        let mut gone = std::mem::replace(&mut self.gone, KeyTable::new(&self.key_types)?);
+        if is_whole {
+            // What is told whole says by itself what is not there.
+            gone = KeyTable::new(&self.key_types)?;
+        }
         let told = ToldRows::default();
         self.reading =
             Some(Reading { unread, next: 0, told: Arc::downgrade(&told), told_bytes: 0 });

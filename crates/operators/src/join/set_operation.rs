@@ -20,17 +20,25 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::types::UInt64Type;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_schema::{DataType as Arrow, SchemaRef};
 use arrow_select::interleave::interleave;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Opening, Operator, OperatorClass, Output, Partition, Piece,
-    Place, Progress, Result, Route, RowKind, TableSchema,
+    Bundle, Captured, Column, DataType, Error, Extent, Opening, Operator, OperatorClass, Output,
+    Partition, Piece, Place, Progress, Restored, Result, Route, RowKind, TableSchema,
 };
 
 use super::sides::{Side, Sides};
 use crate::keys::KeyTable;
 use crate::limit::route_to_first;
+use crate::tables::{kept_batch, kept_columns, kept_schema, numbers_of, owners, tell};
+
+/// The table of state: each row that stands on a side, and how often.
+const ROWS: &str = "rows";
+/// How often it stands on either side.
+const COUNTS: [&str; 2] = ["$left", "$right"];
 
 /// Which set operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,6 +108,10 @@ fn output_schema(sides: &Sides, kind: SetOperationKind) -> TableSchema {
 }
 
 impl Plan {
+    fn state_schema(&self) -> SchemaRef {
+        kept_schema(&COUNTS.map(|name| (name, Arrow::UInt64)), self.sides.schema(Side::Left))
+    }
+
     /// How many copies of a row are in the result.
     fn copies(&self, left: u64, right: u64) -> u64 {
         match (self.kind, self.all) {
@@ -275,6 +287,40 @@ impl Partition for SetPartition {
         self.keys.bytes()
             + self.counts.capacity() * size_of::<Counts>()
             + self.emptied.capacity() * size_of::<u32>()
+    }
+
+    /// Between two pieces no key is listed in `emptied`.
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        let stands = |id: &u32| self.counts[*id as usize].sides != [0, 0];
+        let ids: Vec<u32> = (0..self.counts.len() as u32).filter(stands).collect();
+        let count = |side: usize| -> ArrayRef {
+            let counts = ids.iter().map(|&id| self.counts[id as usize].sides[side]);
+            Arc::new(UInt64Array::from_iter_values(counts))
+        };
+        let schema = self.plan.state_schema();
+        let owners = owners(ids.iter().map(|&id| self.keys.hash_of(id)));
+        let rows =
+            kept_batch(&schema, owners, vec![count(0), count(1)], self.keys.take_keys(&ids)?)?;
+        let mut captured = Captured::default();
+        tell(&mut captured, ROWS, rows);
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        for batch in restored.table(ROWS) {
+            let columns = kept_columns(batch, &self.plan.state_schema(), self.plan.columns.len())?;
+            let told = [
+                numbers_of::<UInt64Type>(batch, COUNTS[0])?,
+                numbers_of::<UInt64Type>(batch, COUNTS[1])?,
+            ];
+            let mut ids = Vec::with_capacity(batch.num_rows());
+            self.keys.intern_rows(&columns, None, batch.num_rows(), &mut ids)?;
+            self.counts.resize(self.keys.id_limit(), Counts::default());
+            for (row, &id) in ids.iter().enumerate() {
+                self.counts[id as usize].sides = [told[0][row], told[1][row]];
+            }
+        }
+        Ok(())
     }
 }
 

@@ -25,15 +25,15 @@ impl ToldKeys {
         }
     }
 
-    /// The names of the columns.
-    pub(crate) fn names(&self) -> &[String] {
-        &self.names
-    }
-
     /// Names for other columns beside the keys.
     pub(crate) fn names_beside<'a>(&'a self, wanted: impl Iterator<Item = &'a str>) -> Vec<String> {
         let keys = self.names.iter().map(|name| &name[..]);
         unique_names(keys.chain(wanted)).split_off(self.names.len())
+    }
+
+    /// How many columns a key has.
+    pub(crate) fn width(&self) -> usize {
+        self.names.len()
     }
 
     /// The virtual partitions of these keys, and the keys as named columns.

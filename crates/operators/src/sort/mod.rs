@@ -14,21 +14,28 @@ mod keys;
 #[cfg(test)]
 mod tests;
 
-use arrow_array::{RecordBatch, UInt32Array};
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_row::{OwnedRow, Rows};
 use arrow_select::interleave::interleave_record_batch;
 use arrow_select::take::take_record_batch;
 use thalweg_core::bundle::batch_bytes;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::snapshot::TableRows;
 use thalweg_core::{
-    Bundle, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress, Result, Route,
-    TableSchema, Watermark,
+    Bundle, Captured, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress,
+    Restored, Result, Route, TableSchema, Watermark,
 };
 
 pub(crate) use keys::KeyEncoder;
 pub use keys::SortKey;
 
 use crate::limit::{route_to_first, rows_of};
+use crate::tables::{kept_columns, kept_parts, kept_schema};
+
+/// The table of state: the rows that may be part of the result, as they came.
+const ROWS: &str = "rows";
 
 /// Rows of one batch of the result.
 pub(crate) const EMIT_ROWS: usize = 8192;
@@ -79,6 +86,7 @@ impl Operator for SortLimit {
     }
     fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
         Ok(Box::new(SortPartition {
+            schema: self.schema.clone(),
             encoder: KeyEncoder::new(&self.keys, &self.schema)?,
             keep: self.limit.map_or(usize::MAX, |limit| {
                 usize::try_from(limit.saturating_add(self.offset)).unwrap_or(usize::MAX)
@@ -129,6 +137,7 @@ impl Kept {
 }
 
 struct SortPartition {
+    schema: TableSchema,
     encoder: KeyEncoder,
     /// Limit + offset.
     keep: usize,
@@ -207,5 +216,32 @@ impl Partition for SortPartition {
     fn state_bytes(&self) -> usize {
         let places = self.sorted.as_ref().map_or(0, |(places, _)| places.capacity());
         self.kept.bytes + places * size_of::<(usize, usize)>()
+    }
+    /// The key of the last row that can win follows from the rows.
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        let schema = kept_schema(&[], &self.schema);
+        let (batches, of_table) = (self.kept.batches.clone(), Arc::clone(&schema));
+        let make = move || {
+            let parts =
+                |batch: &RecordBatch| kept_parts(batch.columns(), batch.num_rows(), &of_table);
+            let rows = batches.iter().map(parts).collect::<Result<Vec<_>>>()?.concat();
+            Ok(TableRows { rows, removed: Vec::new() })
+        };
+        let mut captured = Captured::default();
+        captured.add_later(ROWS, schema, Box::new(make));
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let schema = kept_schema(&[], &self.schema);
+        for batch in restored.table(ROWS) {
+            let columns = kept_columns(batch, &schema, self.schema.len())?;
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            let rows = RecordBatch::try_new_with_options(self.schema.arrow(), columns, &options)?;
+            let keys = self.encoder.encode(&rows)?;
+            self.kept.push(rows, keys);
+        }
+        let is_full = self.kept.num_rows >= self.keep && self.kept.num_rows > 0;
+        if is_full { self.cut() } else { Ok(()) }
     }
 }

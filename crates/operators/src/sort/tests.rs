@@ -7,7 +7,7 @@ use thalweg_core::{Column, DataType, TableSchema, Watermark, WatermarkBefore};
 use super::{SortKey, SortLimit};
 use crate::limit::Limit;
 use crate::reference::Value;
-use crate::test_kit::{DriveOptions, Event, check_operator, drive, rows_of};
+use crate::test_kit::{DriveOptions, Event, check_damaged_state, check_operator, drive, rows_of};
 
 fn schema() -> TableSchema {
     TableSchema::new(vec![
@@ -46,7 +46,9 @@ fn sorts_with_flinks_nulls_and_ties_by_arrival() {
     let mut expected = input_rows(&script);
     expected.sort_by(|a, b| b[0].cmp(&a[0]).then_with(|| a[1].cmp(&b[1])));
     let keys = vec![SortKey::descending(0), SortKey::ascending(1)];
-    let driven = check_operator(&SortLimit::new(keys, None, 0, schema()), &script);
+    let operator = SortLimit::new(keys, None, 0, schema());
+    check_damaged_state(&operator, &script);
+    let driven = check_operator(&operator, &script);
     assert_eq!(rows_of(&driven.emitted), expected);
     assert!(driven.final_state_bytes < 1000);
 }
@@ -70,8 +72,8 @@ fn a_limit_keeps_few_rows_and_the_right_ones() {
     expected.sort_by(|a, b| a[0].cmp(&b[0]).then_with(|| b[1].cmp(&a[1])));
     let keys = vec![SortKey::ascending(0), SortKey::descending(1)];
     let operator = SortLimit::new(keys, Some(10), 5, schema());
-    for bundle_rows in [1000, usize::MAX] {
-        let options = DriveOptions { bundle_rows, ..DriveOptions::default() };
+    for (bundle_rows, restores) in [(1000, false), (usize::MAX, false), (1000, true)] {
+        let options = DriveOptions { bundle_rows, restores, ..DriveOptions::default() };
         let driven = drive(&operator, &script, &options).unwrap();
         assert_eq!(rows_of(&driven.emitted), expected[5..15]);
         assert!(bundle_rows > 1000 || driven.peak_state_bytes < 2 << 20, "{driven:?}");

@@ -15,6 +15,7 @@
 //! a watermark that has been passed on, so this stands at the end of a pipeline, in front of a
 //! sink: nothing behind it may judge lateness by the row time again.
 
+mod snapshot;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -30,8 +31,8 @@ use arrow_select::take::take_record_batch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{
-    Bundle, Error, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress, Result,
-    Route, TableSchema, Watermark,
+    Bundle, Captured, Error, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece,
+    Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
 use crate::limit::route_to_first;
@@ -84,6 +85,7 @@ impl Operator for TemporalSort {
             keys => Some(KeyEncoder::new(keys, &self.schema)?),
         };
         Ok(Box::new(TemporalSortPartition {
+            schema: self.schema.clone(),
             rowtime: self.rowtime,
             late: self.late,
             encoder,
@@ -108,6 +110,7 @@ struct Entry {
 }
 
 struct TemporalSortPartition {
+    schema: TableSchema,
     rowtime: usize,
     late: LatePolicy,
     encoder: Option<KeyEncoder>,
@@ -235,5 +238,12 @@ impl Partition for TemporalSortPartition {
     fn state_bytes(&self) -> usize {
         let entries = self.waiting.capacity() + self.ready.capacity();
         self.store.bytes() + entries * size_of::<Entry>()
+    }
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        self.tell()
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.take_back(restored)
     }
 }

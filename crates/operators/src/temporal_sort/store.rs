@@ -71,8 +71,37 @@ impl Store {
         }
     }
 
+    /// The same rows at the same places, for reading only: they stay while this store goes on.
+    pub fn frozen(&self) -> Store {
+        let freeze = |stored: &Stored| Stored {
+            batch: stored.batch.clone(),
+            keys: None,
+            waiting: 0,
+            bytes: 0,
+        };
+        let stored = self.stored.iter().map(|stored| stored.as_ref().map(freeze)).collect();
+        Store { stored, free: Vec::new(), bytes: 0 }
+    }
+
+    /// Rows in this order.
+    pub fn read(&self, places: &[Place]) -> Result<RecordBatch> {
+        Ok(self.gather(places)?.0)
+    }
+
     /// Takes rows out, in this order.
     pub fn take(&mut self, places: &[Place]) -> Result<RecordBatch> {
+        let (taken, used) = self.gather(places)?;
+        for place in places {
+            self.at_mut(place.batch).waiting -= 1;
+        }
+        for index in used {
+            self.release_if_unused(index);
+        }
+        Ok(taken)
+    }
+
+    /// Rows, and the batches that they lie in.
+    fn gather(&self, places: &[Place]) -> Result<(RecordBatch, Vec<u32>)> {
         let mut local: HashMap<u32, usize> = HashMap::new();
         let mut used = Vec::new();
         let mut indices = Vec::with_capacity(places.len());
@@ -84,14 +113,7 @@ impl Store {
             indices.push((at, place.row as usize));
         }
         let batches: Vec<&RecordBatch> = used.iter().map(|&index| &self.at(index).batch).collect();
-        let taken = interleave_record_batch(&batches, &indices)?;
-        for place in places {
-            self.at_mut(place.batch).waiting -= 1;
-        }
-        for index in used {
-            self.release_if_unused(index);
-        }
-        Ok(taken)
+        Ok((interleave_record_batch(&batches, &indices)?, used))
     }
 
     pub fn bytes(&self) -> usize {

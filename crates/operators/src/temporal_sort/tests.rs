@@ -7,7 +7,9 @@ use thalweg_core::{Column, DataType, ErrorKind, TableSchema, Watermark, Watermar
 use super::TemporalSort;
 use crate::reference::Value;
 use crate::sort::SortKey;
-use crate::test_kit::{DriveOptions, Event, check_operator, drive, rows_of, stamped};
+use crate::test_kit::{
+    DriveOptions, Event, check_damaged_state, check_operator, drive, rows_of, stamped,
+};
 use crate::window::LatePolicy;
 
 fn schema() -> TableSchema {
@@ -61,7 +63,9 @@ fn random_rows_leave_in_order_and_none_is_lost() {
         let watermarks: Vec<Option<i64>> = rows.iter().map(|row| Some(row.0 - 25)).collect();
         let script = stamped(&batch(&rows), &watermarks, 17);
         let keys = vec![SortKey::descending(1)];
-        let driven = check_operator(&by_time(LatePolicy::Emit, keys), &script);
+        let operator = by_time(LatePolicy::Emit, keys);
+        check_damaged_state(&operator, &script);
+        let driven = check_operator(&operator, &script);
         let (kept, late) = naive(&rows, &watermarks);
         assert_eq!(pairs(&driven.emitted), kept);
         assert_eq!(pairs(&driven.late_rows), late);

@@ -1,12 +1,15 @@
 //! Running in many ways and comparing.
 
 use arrow_array::RecordBatch;
-use thalweg_core::{Bundle, Extent, Opening, Operator, Result, Stamps, Transform, WatermarkBefore};
+use thalweg_core::{
+    Bundle, Error, Extent, Opening, Operator, Result, Stamps, Transform, WatermarkBefore,
+};
 
 use super::compare::{assert_same_rows, sorted};
-use super::input::split_rows;
+use super::damage::check_damaged;
+use super::input::{Action, Cut, actions, split_rows};
 use super::values::rows_of;
-use super::{DriveOptions, Driven, Event, drive};
+use super::{DriveOptions, Driven, Driver, Event, drive};
 
 const BUNDLE_ROWS: [usize; 4] = [1, 7, 1000, usize::MAX];
 const PARTITIONS: [usize; 3] = [1, 2, 5];
@@ -32,7 +35,7 @@ pub fn check_operator(operator: &dyn Operator, script: &[Event]) -> Driven {
                     refuse,
                     early: seed % 3 != 0,
                     empty_bundles: seed % 2 == 0,
-                    restores: false,
+                    ..DriveOptions::default()
                 };
                 seed += 1;
                 check_variant(operator, script, &options, &plain);
@@ -44,6 +47,31 @@ pub fn check_operator(operator: &dyn Operator, script: &[Event]) -> Driven {
         }
     }
     plain
+}
+
+/// Runs an operator over a script but for what follows the last rows, and gives what it tells back with
+/// one column after the other spoilt (see [`check_damaged`]).
+///
+/// # Panics
+/// If the run fails, or as [`check_damaged`].
+pub fn check_damaged_state(operator: &dyn Operator, script: &[Event]) {
+    let what = |error: Error| -> Driver<'_> { panic!("{}: {error}", operator.name()) };
+    let mut driver = driven_to_last_rows(operator, script).unwrap_or_else(what);
+    check_damaged(operator, &mut driver.partitions);
+}
+
+fn driven_to_last_rows<'a>(operator: &'a dyn Operator, script: &[Event]) -> Result<Driver<'a>> {
+    let mut driver = Driver::new(operator, script, &DriveOptions::default())?;
+    let cut = Cut { bundle_rows: 100, empty_bundles: false, early: false };
+    let actions = actions(script, &cut, &mut driver.random);
+    let last = actions.iter().rposition(|action| matches!(action, Action::Rows(_))).unwrap_or(0);
+    for action in actions.into_iter().take(last + 1) {
+        match action {
+            Action::Rows(bundle) => driver.rows(&bundle)?,
+            Action::Watermark(watermark) => driver.watermark(watermark, Vec::new())?,
+        }
+    }
+    Ok(driver)
 }
 
 fn tells_its_state(operator: &dyn Operator) -> bool {

@@ -31,7 +31,7 @@ use thalweg_core::{
 
 pub use captures::check_captures;
 pub use changes::{changes, inserts, lines, lines_of};
-pub use check::{check_operator, check_transform, drive_transform};
+pub use check::{check_damaged_state, check_operator, check_transform, drive_transform};
 pub use compare::{assert_same_rows, sorted};
 pub use damage::check_damaged;
 pub use input::{random_batches, split_rows, stamped};
@@ -86,6 +86,8 @@ pub struct DriveOptions {
     /// True if now and then all partitions are captured and others, more or fewer of them, go on with
     /// what was told.
     pub restores: bool,
+    /// True if as many partitions go on: the sequence of what leaves can then be compared.
+    pub keeps_partitions: bool,
 }
 
 impl Default for DriveOptions {
@@ -99,6 +101,7 @@ impl Default for DriveOptions {
             early: false,
             empty_bundles: false,
             restores: false,
+            keeps_partitions: false,
         }
     }
 }
@@ -176,6 +179,7 @@ struct Driver<'a> {
     random: SplitMix64,
     clock: SharedClock,
     deadline_ns: u64,
+    keeps_partitions: bool,
     driven: Driven,
 }
 
@@ -196,6 +200,7 @@ impl<'a> Driver<'a> {
             random: SplitMix64::new(options.seed),
             clock: Arc::new(ManualClock::default()),
             deadline_ns: if options.refuse { 0 } else { u64::MAX },
+            keeps_partitions: options.keeps_partitions,
             driven: Driven::default(),
         })
     }
@@ -203,7 +208,10 @@ impl<'a> Driver<'a> {
     /// Other partitions go on where these are.
     fn restore(&mut self) -> Result<()> {
         let most = if self.operator.is_singleton() { 1 } else { PARTITIONS_MAX };
-        let count = 1 + self.random.below(most) as usize;
+        let count = match self.keeps_partitions {
+            true => self.partitions.len(),
+            false => 1 + self.random.below(most) as usize,
+        };
         let order = OrderContract::Epoch;
         self.partitions = reopened(self.operator, &mut self.partitions, count, order)?;
         self.exchange = Exchange::new(count);
@@ -326,11 +334,17 @@ fn openings(count: usize) -> impl Iterator<Item = Opening> {
 ///
 /// # Errors
 /// If one cannot tell what it keeps.
+///
+/// # Panics
+/// If a table is not as it says.
 pub fn told(partitions: &mut [Box<dyn Partition>]) -> Result<Restored> {
     let mut restored = Restored::default();
     for partition in partitions {
         for table in partition.capture(Extent::Whole)?.tables {
-            restored.add(table.name, (table.rows)()?.rows);
+            let rows = (table.rows)()?.rows;
+            let is_declared = rows.iter().all(|batch| batch.schema() == table.schema);
+            assert!(is_declared, "table {} has another schema", table.name);
+            restored.add(table.name, rows);
         }
     }
     Ok(restored)

@@ -24,17 +24,22 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, DataType, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress, Result,
-    Route, RowKind, TableSchema,
+    Bundle, Captured, DataType, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece,
+    Progress, Restored, Result, Route, RowKind, TableSchema,
 };
 
 use super::changes::Changes;
 use super::deduplicate::rows;
 use super::store::Store;
+use super::told::Told;
 use super::{check_columns, route_by_keys, types_of};
 use crate::expiry::Expiry;
+use crate::join::regular::arena::Place;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
+
+/// The table of state: the rows of each key, the oldest first.
+const ROWS: &str = "rows";
 
 /// No row.
 const NONE: u32 = u32::MAX;
@@ -130,10 +135,7 @@ impl MaterializePartition {
         let chosen = rows::chosen(piece);
         let mut ids = std::mem::take(&mut self.ids);
         rows::intern(&mut self.keys, &self.spec.keys, batch, chosen, &mut ids)?;
-        self.newest.resize(self.keys.id_limit(), NONE);
-        if let Some(expiry) = &mut self.expiry {
-            expiry.grow(self.keys.id_limit());
-        }
+        self.grow();
         let (columns, now_ms) = (batch.columns(), output.wall_ms());
         for (position, &id) in ids.iter().enumerate() {
             let row = rows::row_at(chosen, position);
@@ -151,19 +153,34 @@ impl MaterializePartition {
         self.finish(columns)
     }
 
+    fn grow(&mut self) {
+        let limit = self.keys.id_limit();
+        self.newest.resize(limit, NONE);
+        if let Some(expiry) = &mut self.expiry {
+            expiry.grow(limit);
+        }
+    }
+
     #[inline]
     fn add(&mut self, id: u32, piece_row: u32, now_ms: i64) {
+        let (row, before) = self.link(id, piece_row);
+        if let Some(expiry) = &mut self.expiry {
+            expiry.write(id, now_ms);
+        }
+        let kind = if before == NONE { RowKind::Insert } else { RowKind::UpdateAfter };
+        self.changes.push(kind, self.store.place(row), 0, piece_row);
+    }
+
+    /// A row is the newest one of its key; its number, and that of the one before.
+    #[inline]
+    fn link(&mut self, id: u32, piece_row: u32) -> (u32, u32) {
         let row = self.store.add(piece_row);
         if self.older.len() <= row as usize {
             self.older.resize(row as usize + 1, NONE);
         }
         let before = std::mem::replace(&mut self.newest[id as usize], row);
         self.older[row as usize] = before;
-        if let Some(expiry) = &mut self.expiry {
-            expiry.write(id, now_ms);
-        }
-        let kind = if before == NONE { RowKind::Insert } else { RowKind::UpdateAfter };
-        self.changes.push(kind, self.store.place(row), 0, piece_row);
+        (row, before)
     }
 
     fn remove(&mut self, id: u32, piece_row: u32, columns: &[ArrayRef]) {
@@ -216,6 +233,21 @@ impl MaterializePartition {
         self.emptied.push(id);
     }
 
+    /// All rows with their keys, those of a key from the oldest on.
+    fn kept_rows(&self) -> Vec<(u32, Place)> {
+        let mut rows = Vec::new();
+        for (id, &newest) in (0..).zip(&self.newest) {
+            let first = rows.len();
+            let mut row = newest;
+            while row != NONE {
+                rows.push((id, self.store.place(row)));
+                row = self.older[row as usize];
+            }
+            rows[first..].reverse();
+        }
+        rows
+    }
+
     /// Ends a piece: rows that stay move into the arena, and keys without rows are forgotten.
     fn finish(&mut self, columns: &[ArrayRef]) -> Result<()> {
         self.store.keep(columns)?;
@@ -261,5 +293,29 @@ impl Partition for MaterializePartition {
             + self.changes.bytes()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
             + numbers * size_of::<u32>()
+    }
+
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        let mut captured = Captured::default();
+        let rows = self.kept_rows().into_iter();
+        let told = Told::new(ROWS, &self.spec.input, &self.expiry);
+        told.tell_rows(&mut captured, &self.keys, &self.expiry, &self.store.arena, rows);
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let spec = Arc::clone(&self.spec);
+        for batch in restored.table(ROWS) {
+            let told = Told::new(ROWS, &spec.input, &self.expiry).take_back(batch)?;
+            let mut ids = Vec::new();
+            rows::intern(&mut self.keys, &spec.keys, &told.rows, None, &mut ids)?;
+            self.grow();
+            for (row, &id) in ids.iter().enumerate() {
+                self.link(id, row as u32);
+                told.write(&mut self.expiry, id, row);
+            }
+            self.finish(told.rows.columns())?;
+        }
+        Ok(())
     }
 }

@@ -31,10 +31,12 @@ mod ordered;
 mod partition;
 mod ranks;
 mod row_numbers;
+mod snapshot;
 mod sort_keys;
 mod store;
 #[cfg(test)]
 mod tests;
+mod told;
 mod unique;
 mod windows;
 

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, Schema};
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Opening, Output, Partition, Piece, Progress, Result};
+use thalweg_core::{
+    Captured, Extent, Opening, Output, Partition, Piece, Progress, Restored, Result,
+};
 
 use super::changes::Changes;
 use super::compare::{Compare, Sought};
@@ -41,24 +43,24 @@ struct Spot {
 }
 
 pub(super) struct TopNPartition {
-    shared: Arc<Shared>,
-    sort: SortKeys,
-    keys: KeyTable,
+    pub shared: Arc<Shared>,
+    pub sort: SortKeys,
+    pub keys: KeyTable,
     /// The rows of each key.
-    ordered: Vec<Ordered>,
+    pub ordered: Vec<Ordered>,
     /// The bytes of them all.
     ordered_bytes: usize,
     /// By key: rows that sort behind are not among the first.
     limits: Vec<Prefix>,
-    store: Store,
-    unique: Option<Unique>,
-    expiry: Option<Expiry>,
+    pub store: Store,
+    pub unique: Option<Unique>,
+    pub expiry: Option<Expiry>,
     windows: Option<Windows>,
     changes: Changes,
     /// The last rank that leaves.
     to: usize,
     /// The key of each row of the piece.
-    ids: Vec<u32>,
+    pub ids: Vec<u32>,
     /// Keys that may have no row.
     emptied: Vec<u32>,
 }
@@ -122,7 +124,7 @@ impl TopNPartition {
         self.finish(&incoming.columns)
     }
 
-    fn grow(&mut self) {
+    pub fn grow(&mut self) {
         let limit = self.keys.id_limit();
         self.ordered.resize_with(limit, Ordered::default);
         self.limits.resize(limit, Prefix::MAX);
@@ -132,7 +134,7 @@ impl TopNPartition {
     }
 
     /// Windows learn of the keys that they have got.
-    fn note_windows(&mut self, piece: &Piece<'_>, incoming: &Incoming<'_>) -> Result<()> {
+    pub fn note_windows(&mut self, piece: &Piece<'_>, incoming: &Incoming<'_>) -> Result<()> {
         let Some(windows) = &mut self.windows else { return Ok(()) };
         let ends = windows.ends(&piece.bundle.batch)?;
         for (position, &id) in self.ids.iter().enumerate() {
@@ -223,7 +225,7 @@ impl TopNPartition {
     }
 
     /// Changes the rows of a key.
-    fn change<R>(&mut self, id: u32, change: impl FnOnce(&mut Ordered) -> R) -> R {
+    pub fn change<R>(&mut self, id: u32, change: impl FnOnce(&mut Ordered) -> R) -> R {
         let ordered = &mut self.ordered[id as usize];
         let before = ordered.bytes();
         let result = change(ordered);
@@ -305,7 +307,7 @@ impl TopNPartition {
     }
 
     /// Lets rows go that are no longer among the first, and sets the limit.
-    fn evict(&mut self, id: u32, incoming: &Incoming<'_>) {
+    pub fn evict(&mut self, id: u32, incoming: &Incoming<'_>) {
         let mut fill = self.fill(id, incoming);
         while fill == Ordering::Greater {
             if let Some(gone) = self.change(id, Ordered::pop) {
@@ -493,7 +495,7 @@ impl TopNPartition {
 
     /// Ends a piece of rows of these columns: those that stay move into the arena, and keys without rows
     /// are forgotten.
-    fn finish(&mut self, columns: &[ArrayRef]) -> Result<()> {
+    pub fn finish(&mut self, columns: &[ArrayRef]) -> Result<()> {
         self.store.keep(columns)?;
         if let Some(unique) = &mut self.unique {
             unique.finish();
@@ -597,5 +599,12 @@ impl Partition for TopNPartition {
             + self.windows.as_ref().map_or(0, Windows::bytes)
             + self.changes.bytes()
             + (self.ids.capacity() + self.emptied.capacity()) * 4
+    }
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        Ok(self.tell())
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.take_back(restored)
     }
 }

@@ -9,11 +9,11 @@ use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::operator::{Emitted, WatermarkCall};
 use thalweg_core::shim::{ManualClock, SplitMix64};
 use thalweg_core::{
-    Bundle, Exchange, Opening, Operator, OperatorClass, OrderContract, Output, Partition, Piece,
-    Place, Progress, Route, Stamps, Transform, Watermark, WatermarkBefore,
+    Bundle, Exchange, Extent, Opening, Operator, OperatorClass, OrderContract, Output, Partition,
+    Piece, Place, Progress, Route, Stamps, Transform, Watermark, WatermarkBefore,
 };
 use thalweg_operators::reference::Value;
-use thalweg_operators::test_kit::rows_of;
+use thalweg_operators::test_kit::{reopened, rows_of};
 
 /// What goes into an operator and what comes out: rows with the watermark before each, and
 /// watermarks.
@@ -29,7 +29,12 @@ pub struct Schedule {
     pub partitions: usize,
     pub bundle_rows: usize,
     pub seed: u64,
+    /// Now and then all partitions are captured, and others, more or fewer, go on with what was told.
+    pub restores: bool,
 }
+
+/// How many partitions go on at most after a restore.
+const PARTITIONS_MAX: u64 = 5;
 
 #[derive(Default)]
 pub struct Driven {
@@ -117,12 +122,10 @@ struct Driver<'a> {
 /// Runs an operator over its inputs.
 pub fn drive(operator: &dyn Operator, inputs: &[Input], schedule: &Schedule) -> Driven {
     let count = if operator.is_singleton() { 1 } else { schedule.partitions };
-    let opening =
-        |partition| Opening { partition, partitions: count, order: OrderContract::Arrival };
-    let open = |partition| operator.open(opening(partition)).expect("a partition");
+    let open = |opening| operator.open(opening).expect("a partition");
     let mut driver = Driver {
         operator,
-        partitions: (0..count).map(open).collect(),
+        partitions: openings(count).map(open).collect(),
         random: SplitMix64::new(schedule.seed),
         epoch: 0,
         passed: i64::MIN,
@@ -130,7 +133,11 @@ pub fn drive(operator: &dyn Operator, inputs: &[Input], schedule: &Schedule) -> 
     };
     let inputs = bundles(inputs, schedule.bundle_rows);
     let mut next = 0;
+    let restores = schedule.restores && tells_its_state(operator);
     while let Some(input) = inputs.get(next) {
+        if restores && driver.random.below(4) == 0 {
+            driver.restore();
+        }
         next += 1;
         match input {
             Input::Rows(batch, before) => driver.rows(batch, before),
@@ -140,7 +147,25 @@ pub fn drive(operator: &dyn Operator, inputs: &[Input], schedule: &Schedule) -> 
     driver.driven
 }
 
+fn openings(partitions: usize) -> impl Iterator<Item = Opening> {
+    let order = OrderContract::Arrival;
+    (0..partitions).map(move |partition| Opening { partition, partitions, order })
+}
+
+fn tells_its_state(operator: &dyn Operator) -> bool {
+    operator.open(Opening::only()).is_ok_and(|mut open| open.capture(Extent::Whole).is_ok())
+}
+
 impl Driver<'_> {
+    /// Other partitions go on where these are.
+    fn restore(&mut self) {
+        let most = if self.operator.is_singleton() { 1 } else { PARTITIONS_MAX };
+        let count = 1 + self.random.below(most) as usize;
+        let order = OrderContract::Arrival;
+        let reopened = reopened(self.operator, &mut self.partitions, count, order);
+        self.partitions = reopened.expect("what is told is taken back");
+    }
+
     fn rows(&mut self, batch: &RecordBatch, before: &[i64]) {
         self.epoch += 1;
         let bundle = bundle(batch, before, self.epoch);

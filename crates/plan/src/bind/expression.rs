@@ -13,7 +13,7 @@ use super::functions::{function_name, plain_arguments, refuse_clauses};
 use super::literal::{bind_interval, bind_value, unit_name};
 use super::names::Names;
 use super::scope::{dotted, name_parts};
-use super::spans::{ident_span, span_of};
+use super::spans::{convert, ident_span, span_of};
 use super::unsupported;
 
 impl Binder<'_> {
@@ -53,6 +53,7 @@ impl Binder<'_> {
             SqlExpr::Interval(interval) => bind_interval(interval),
             SqlExpr::BinaryOp { left, op, right } => self.binary(left, op, right, names),
             SqlExpr::UnaryOp { op, expr } => self.unary(*op, expr, names),
+            SqlExpr::Cast { format: Some(format), .. } => Err(cast_format(format)),
             SqlExpr::Cast { kind, expr, data_type, .. } => self.cast(kind, expr, data_type, names),
             SqlExpr::Case { operand, conditions, else_result, .. } => {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), names)
@@ -401,6 +402,14 @@ fn field_name(access: &sql::AccessExpr) -> Option<&sql::Ident> {
 }
 
 /// `TIMESTAMP '…'`, `DATE '…'`, `TIME '…'`
+/// `CAST(x AS type FORMAT '…')`, which is BigQuery's.
+fn cast_format(format: &sql::CastFormat) -> Error {
+    let (sql::CastFormat::Value(pattern) | sql::CastFormat::ValueAtTimeZone(pattern, _)) = format;
+    unsupported::never("FORMAT in CAST")
+        .hint("DATE_FORMAT(time, 'yyyy-MM-dd') writes a time in a form, TO_TIMESTAMP(text, form) reads it")
+        .at(convert(pattern.span))
+}
+
 fn typed_string(typed: &sql::TypedString) -> Result<Expr> {
     let name = typed.data_type.to_string().to_uppercase();
     match &typed.value.value {

@@ -30,6 +30,10 @@ pub const AGGREGATES: &[&str] = &[
     "APPROX_COUNT_DISTINCT",
 ];
 
+/// What is computed over the rows of a key or of GROUP BY, and means nothing elsewhere.
+pub const OVER_ROWS: &[&str] =
+    &["DENSE_RANK", "GROUPING", "GROUPING_ID", "LAG", "LEAD", "RANK", "ROW_NUMBER"];
+
 /// Aggregates of Flink that are not there yet.
 const LATER_AGGREGATES: &[&str] = &[
     "COLLECT",

@@ -323,6 +323,15 @@ fn fields_of_rows_are_columns_of_their_types() {
     check_errors(&errors);
 }
 
+/// It was read and passed over: the text came out in another form than was asked for.
+#[test]
+fn the_format_of_a_cast_is_refused_where_it_stands() {
+    check_errors(&[
+        ("SELECT CAST(ts AS STRING FORMAT 'YYYY') FROM t", "FORMAT in CAST", 33),
+        ("SELECT TRY_CAST(s AS DATE FORMAT 'MM') FROM t", "FORMAT in CAST", 34),
+    ]);
+}
+
 /// For each query a part of its message, and the column where it points.
 fn check_errors(cases: &[(&str, &str, u32)]) {
     for (query, part, column) in cases {

@@ -42,6 +42,12 @@ pub fn upsert_key(node: &Node) -> Option<Vec<usize>> {
     }
 }
 
+/// True if no two rows of a node have the same values of these expressions at a time, as far as is known.
+pub fn is_unique_by<'e>(node: &Node, keys: impl Iterator<Item = &'e Expr>) -> bool {
+    let columns: Vec<usize> = keys.filter_map(kept_column).collect();
+    upsert_key(node).is_some_and(|key| key.iter().all(|column| columns.contains(column)))
+}
+
 /// The column whose values an expression passes on, each as a value of its own.
 fn kept_column(expr: &Expr) -> Option<usize> {
     match &expr.kind {

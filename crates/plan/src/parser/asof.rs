@@ -9,13 +9,25 @@
 //! The function [`ASOF`] can't be written, since its name holds a `$`.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
-use thalweg_core::{Error, Result};
+use thalweg_core::{Error, Result, Span};
 
 use super::rewrite::quoted_word;
 use super::tokens::{Cursor, is_word, span};
 
 /// The function that marks the condition of an ASOF JOIN; its argument is the match condition.
 pub const ASOF: &str = "ASOF$";
+
+/// The words that may follow `ASOF`.
+const FOLLOWING: [&str; 3] = ["JOIN", "LEFT", "INNER"];
+
+/// Where such joins stand, before they are rewritten.
+pub(super) fn places(tokens: &[TokenWithSpan]) -> Vec<Span> {
+    let begins = |pair: &&[TokenWithSpan]| {
+        is_word(&pair[0].token, "ASOF")
+            && FOLLOWING.iter().any(|word| is_word(&pair[1].token, word))
+    };
+    tokens.windows(2).filter(begins).map(|pair| span(pair[0].span)).collect()
+}
 
 /// The ASOF JOINs whose condition has not come yet: how many brackets were open where each stands.
 #[derive(Default)]
@@ -32,7 +44,7 @@ impl AsofJoins {
         depth: usize,
         output: &mut Vec<TokenWithSpan>,
     ) -> Result<bool> {
-        let begins = ["JOIN", "LEFT", "INNER"].iter().any(|word| cursor.is_word(word));
+        let begins = FOLLOWING.iter().any(|word| cursor.is_word(word));
         if is_word(&token.token, "ASOF") && begins {
             self.depths.push(depth);
             return Ok(true);

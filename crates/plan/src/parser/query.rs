@@ -8,7 +8,7 @@ use thalweg_core::{Error, Result};
 
 use super::dialect::FlinkDialect;
 use super::tokens::{Source, describe, is_word, span, tokenize};
-use super::{RECURSION_MAX, depth, problem, rewrite, window};
+use super::{RECURSION_MAX, asof, depth, problem, rewrite, window};
 use crate::ast::Query;
 
 /// Parses a query that takes up all of `tokens`.
@@ -24,6 +24,7 @@ pub(super) fn query<'a>(source: &'a Source<'a>, tokens: &'a [TokenWithSpan]) -> 
         query,
         windows,
         hints: source.hints_in(tokens),
+        asof_joins: asof::places(&without_windows),
         text: source.text_of(tokens).to_owned(),
         span: problem::start_of(tokens),
     })

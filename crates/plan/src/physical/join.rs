@@ -18,6 +18,7 @@ use super::identity::table_name;
 use super::lower::{Edges, Lowering};
 use super::window::{Prepared, ends_of_column, zone_of_column};
 use crate::bind::strip::conjunction;
+use crate::logical::upserts::is_unique_by;
 use crate::logical::{Field, JoinBound, JoinCondition, JoinKind, Node};
 
 /// A side of a join with its keys among its columns.
@@ -50,7 +51,7 @@ impl Lowering<'_> {
         let widths = (left.fields.len(), of_left.columns.schema().len());
         let late = self.late_of_sides((left, right), condition)?;
         let operator = self.join_operator(
-            left,
+            (left, right),
             (kind, late.1),
             condition,
             &sides,
@@ -101,7 +102,7 @@ impl Lowering<'_> {
 
     fn join_operator(
         &self,
-        left: &Node,
+        (left, right): (&Node, &Node),
         (kind, late): (JoinKind, LatePolicy),
         condition: &JoinCondition,
         sides: &Sides,
@@ -121,8 +122,8 @@ impl Lowering<'_> {
                 right_keys,
                 null_equals_null: condition.keys.iter().map(|k| k.null_equals_null).collect(),
                 residual,
-                left_unique: false,
-                right_unique: false,
+                left_unique: is_unique_by(left, condition.keys.iter().map(|key| &key.left)),
+                right_unique: is_unique_by(right, condition.keys.iter().map(|key| &key.right)),
                 state_ttl_ms: (
                     self.environment.lifetime_ms(condition.state_ttl_ms.0),
                     self.environment.lifetime_ms(condition.state_ttl_ms.1),

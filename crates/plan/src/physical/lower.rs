@@ -132,6 +132,7 @@ impl<'a> Lowering<'a> {
             graph: self.graph,
             stages: self.stages,
             is_bounded: self.is_bounded,
+            mode: self.environment.mode,
             notes: notes(&logical, &self.changes, self.environment),
             logical,
         })

@@ -151,6 +151,8 @@ pub struct PhysicalPlan {
     pub stages: Vec<StageDescription>,
     /// True if the job ends by itself.
     pub is_bounded: bool,
+    /// When results leave.
+    pub mode: RuntimeMode,
     /// What its author may not want.
     pub notes: Vec<Error>,
     /// The logical plan that it was made from.

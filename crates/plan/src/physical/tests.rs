@@ -10,6 +10,9 @@ use thalweg_core::{Error, Result, Sink, Source, SourcePoll};
 
 use super::PhysicalPlan;
 use crate::ast::StatementKind;
+use crate::logical::LogicalKind;
+use crate::logical::dag::post_order;
+use crate::logical::upserts::is_unique_by;
 use crate::parser::parse_script;
 use crate::planner::{Planner, PlannerOptions};
 
@@ -410,6 +413,34 @@ fn a_join_that_keeps_everything_is_noted() {
     }
 }
 
+/// A retraction of the only row that its key can have needs no comparison of rows.
+#[test]
+fn a_side_that_is_updated_by_the_key_of_a_join_is_known_to_have_one_row_for_each() {
+    let views = "CREATE TABLE t (k INT, x INT, v INT) WITH ('connector'='stream');
+        CREATE VIEW sums AS SELECT k, SUM(v) AS total FROM t GROUP BY k;
+        CREATE VIEW cells AS SELECT k, x, SUM(v) AS total FROM t GROUP BY k, x;\n";
+    let cases = [
+        ("sums AS a JOIN cells AS b ON a.k = b.k", (true, false)),
+        ("cells AS a JOIN cells AS b ON a.k = b.k AND a.x = b.x", (true, true)),
+        ("t AS a JOIN sums AS b ON a.k = b.k", (false, true)),
+        ("sums AS a JOIN sums AS b ON a.total = b.k", (false, true)),
+        ("sums AS a JOIN sums AS b ON CAST(a.k AS BIGINT) = b.k", (true, true)),
+        ("sums AS a JOIN sums AS b ON a.k + 1 = b.k", (false, true)),
+    ];
+    for (from, expected) in cases {
+        let plan = plan(&format!("{views} SELECT a.k, b.total FROM {from};"))
+            .unwrap_or_else(|error| panic!("{from}: {error}"));
+        let joins = post_order(&plan.logical).into_iter();
+        let unique = joins.filter_map(|node| match &node.kind {
+            LogicalKind::Join { left, right, condition, .. } => Some((
+                is_unique_by(left, condition.keys.iter().map(|key| &key.left)),
+                is_unique_by(right, condition.keys.iter().map(|key| &key.right)),
+            )),
+            _ => None,
+        });
+        assert_eq!(unique.collect::<Vec<_>>(), [expected], "{from}");
+    }
+}
 const TWO_QUERIES: &str = "
     CREATE TABLE trips (k STRING, n INT, m INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
         WITH ('connector' = 'stream');

@@ -44,12 +44,7 @@ pub(crate) fn build(
     let ordered = options.order.is_ordered().then(|| OrderedFlow::new(&graph, &options));
     let gates = Gates::new(&graph)?;
     let mut stages = stages(graph, &options, numa_nodes, receivers)?;
-    let first_epoch =
-        restored.map_or(0, |cut| if options.order.is_ordered() { 0 } else { cut.serial });
-    stages
-        .iter_mut()
-        .flat_map(|stage| &mut stage.lanes)
-        .for_each(|lane| lane.begin_at(first_epoch));
+    let first_epoch = begin_epochs(&mut stages, &options, restored);
     let is_source = |stage: &StageRun| matches!(stage.kind, StageRunKind::Source(_));
     let sources = (0..stages.len()).filter(|&place| is_source(&stages[place])).collect();
     let sinks = stages.iter().filter(|stage| matches!(stage.kind, StageRunKind::Sink(_))).count();
@@ -105,6 +100,21 @@ pub(crate) fn build(
         }
     }
     Ok(job)
+}
+
+/// Counts epochs from where another run was, and says where that is.
+fn begin_epochs(
+    stages: &mut [StageRun],
+    options: &RunOptions,
+    restored: Option<&RestoredCut>,
+) -> u64 {
+    let counted = restored.filter(|_| !options.order.is_ordered());
+    let first_epoch = counted.map_or(0, |cut| cut.serial);
+    stages
+        .iter_mut()
+        .flat_map(|stage| &mut stage.lanes)
+        .for_each(|lane| lane.begin_at(first_epoch));
+    first_epoch
 }
 
 /// The stages with their lanes and edges.

@@ -147,7 +147,8 @@ impl<'a> Files<'a> {
         Files { storage, number, give_up, numbered: 0, own: Vec::new() }
     }
 
-    fn add(&mut self, label: &str, file: TableFile) -> Result<FileEntry> {
+    /// Writes a file and adds it to a list.
+    fn add(&mut self, list: &mut Vec<FileEntry>, label: &str, file: TableFile) -> Result<()> {
         self.check_given_up()?;
         let checksum = checksum::text_of(&file.bytes);
         let digits = checksum.rsplit(':').next().unwrap_or_default();
@@ -160,7 +161,8 @@ impl<'a> Files<'a> {
         // Noted before: what is written in part has to be discarded, too.
         self.own.push(entry.clone());
         self.storage.put(&entry.path, file.bytes)?;
-        Ok(entry)
+        list.push(entry);
+        Ok(())
     }
 
     fn check_given_up(&self) -> Result<()> {
@@ -376,21 +378,20 @@ impl Writing<'_> {
             let made = (table.rows)()?;
             for batch in made.rows {
                 let list = &mut generation.rows;
-                rows.write(&batch, &mut |file| Ok(list.push(files.add(&row_label, file)?)))?;
+                rows.write(&batch, &mut |file| files.add(list, &row_label, file))?;
             }
             if table.extent == Extent::Whole && !made.removed.is_empty() {
                 return Err(place.error("it is told whole, and something is removed"));
             }
             for batch in made.removed {
                 let list = &mut generation.removed;
-                removed
-                    .write(&batch, &mut |file| Ok(list.push(files.add(&removed_label, file)?)))?;
+                removed.write(&batch, &mut |file| files.add(list, &removed_label, file))?;
             }
         }
         let list = &mut generation.rows;
-        rows.finish(&mut |file| Ok(list.push(files.add(&row_label, file)?)))?;
+        rows.finish(&mut |file| files.add(list, &row_label, file))?;
         let list = &mut generation.removed;
-        removed.finish(&mut |file| Ok(list.push(files.add(&removed_label, file)?)))
+        removed.finish(&mut |file| files.add(list, &removed_label, file))
     }
 
     fn merge_if_wanted(
@@ -408,9 +409,9 @@ impl Writing<'_> {
         let mut rows = Vec::new();
         let mut writer = TableWriter::new(schema);
         visit_rows(files.storage, &entry.generations, entry.identity_columns, &mut |batch| {
-            writer.write(&batch, &mut |file| Ok(rows.push(files.add(&label, file)?)))
+            writer.write(&batch, &mut |file| files.add(&mut rows, &label, file))
         })?;
-        writer.finish(&mut |file| Ok(rows.push(files.add(&label, file)?)))?;
+        writer.finish(&mut |file| files.add(&mut rows, &label, file))?;
         if let Some(newest) = entry.generations.pop() {
             self.files.withdraw(&newest);
             let whole = (0..newest.partitions).collect();

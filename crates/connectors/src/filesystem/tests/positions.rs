@@ -50,7 +50,7 @@ fn files_of_rows_go_on_from_every_position() {
     let dir = tempfile::tempdir().expect("a folder");
     let text: String = (0..900).map(|n| format!("x{n},{n}\n")).collect();
     fs::write(dir.path().join("in.csv"), text).expect("written");
-    for format in ["parquet"] {
+    for format in ["parquet", "arrow"] {
         for name in ["a", "b"] {
             let path = format!("{format}/{name}");
             let request = request(dir.path(), two(), &[("path", &path), ("format", format)]);

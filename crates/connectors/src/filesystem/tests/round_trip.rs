@@ -105,6 +105,8 @@ proptest! {
         let iso = [("format", "json"), ("json.timestamp-format.standard", "ISO-8601")];
         check_round_trip(&batch, &schema, &iso);
         check_round_trip(&batch, &schema, &[("format", "parquet")]);
+    check_round_trip(&batch, &schema, &[("format", "arrow")]);
+        check_round_trip(&batch, &schema, &[("format", "arrow")]);
     }
 }
 
@@ -127,6 +129,7 @@ fn nested_values_return() {
     let batch = batch.expect("matches");
     check_round_trip(&batch, &schema, &[("format", "json")]);
     check_round_trip(&batch, &schema, &[("format", "parquet")]);
+    check_round_trip(&batch, &schema, &[("format", "arrow")]);
 }
 
 #[test]
@@ -217,4 +220,45 @@ fn parquet_row_groups_come_in_order() {
     let batches = drain(&mut source, 10_000).expect("rows");
     let read = arrow_select::concat::concat_batches(&batches[0].schema(), &batches);
     assert_eq!(read.expect("one schema"), batch);
+}
+
+#[test]
+fn arrow_files_of_others_are_read_and_damaged_ones_are_told() {
+    use arrow_array::DictionaryArray;
+    use arrow_array::types::Int32Type;
+    use arrow_ipc::CompressionType;
+    use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("x.arrow");
+    let options = [("format", "arrow"), ("path", "x.arrow")];
+    let table =
+        request(dir.path(), schema(&[("n", DataType::BigInt), ("s", DataType::STRING)]), &options);
+    let texts: ArrayRef = Arc::new(arrow_array::StringArray::from(vec!["a", "b", "a"]));
+    let words: DictionaryArray<Int32Type> = ["a", "b", "a"].into_iter().collect();
+    let numbers: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
+    let write = |texts: ArrayRef, compression: Option<CompressionType>| {
+        let batch =
+            RecordBatch::try_from_iter([("s", texts), ("n", numbers.clone())]).expect("rows");
+        let file = fs::File::create(&path).expect("created");
+        let options = IpcWriteOptions::default().try_with_compression(compression).expect("known");
+        let mut writer =
+            FileWriter::try_new_with_options(file, &batch.schema(), options).expect("a writer");
+        (0..20).for_each(|_| writer.write(&batch).expect("written"));
+        writer.finish().expect("finished");
+    };
+    for compression in [None, Some(CompressionType::ZSTD)] {
+        write(texts.clone(), compression);
+        let rows = read(&table).expect("readable");
+        assert_eq!((rows.len(), &rows[1][..]), (60, &["2".to_owned(), "b".to_owned()][..]));
+    }
+    write(Arc::new(words), None);
+    let error = read(&table).expect_err("a dictionary is another type");
+    assert!(error.message().contains("column s"), "{error}");
+    write(texts, None);
+    let whole = fs::read(&path).expect("bytes");
+    for length in [0, 3, 40, whole.len() / 2, whole.len() - 1] {
+        fs::write(&path, &whole[..length]).expect("written");
+        let error = read(&table).expect_err("damaged");
+        assert!(error.to_string().contains("x.arrow"), "{error}");
+    }
 }

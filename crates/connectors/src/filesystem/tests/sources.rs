@@ -193,7 +193,7 @@ fn wrong_options_are_plan_errors() {
         (&[("bad-data", "ignore")], "'drop'"),
         (&[("format", "parquet"), ("path", "-")], "pipe"),
         (&[("path", "s3://bucket/x")], "not supported"),
-        (&[("source.monitor-interval", "1 s")], "not supported"),
+        (&[("source.path.regex-pattern", "x")], "not supported"),
     ];
     for (options, part) in cases {
         let request = request(dir.path(), two(), options);

@@ -225,7 +225,7 @@ fn check_real(options: &[(&str, &str)], by: Vec<usize>, visibility: Visibility) 
 
 #[test]
 fn folders_and_files_keep_the_contract_of_transactions() {
-    for format in ["csv", "json", "parquet"] {
+    for format in ["csv", "json", "parquet", "arrow"] {
         check_real(&[("path", "out/"), ("format", format)], Vec::new(), Visibility::AtCommit);
     }
     check_real(&[("path", "out.csv")], Vec::new(), Visibility::AtEnd);

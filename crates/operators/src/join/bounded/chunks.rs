@@ -56,6 +56,24 @@ impl Chunks {
         Chunks { types, slots: Vec::new(), free: Vec::new(), arrivals: 0, bytes: 0 }
     }
 
+    /// The same rows under the same names, for reading only: they stay while these go on.
+    pub(crate) fn frozen(&self) -> Chunks {
+        let freeze = |chunk: &Chunk| Chunk {
+            columns: chunk.columns.clone(),
+            holds: 0,
+            first_arrival: chunk.first_arrival,
+            matched: Vec::new(),
+            bytes: 0,
+        };
+        Chunks {
+            types: self.types.clone(),
+            slots: self.slots.iter().map(|slot| slot.as_ref().map(freeze)).collect(),
+            free: Vec::new(),
+            arrivals: self.arrivals,
+            bytes: 0,
+        }
+    }
+
     /// Takes rows in. The caller has one hold on them. `columns` may be empty if nobody will ask for
     /// them.
     pub(crate) fn add(&mut self, columns: Vec<ArrayRef>, rows: usize, keeps_matches: bool) -> u32 {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Error, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress, Result,
-    Route, Watermark,
+    Bundle, Captured, Error, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece,
+    Progress, Restored, Result, Route, Watermark,
 };
 
 use super::reload::{Reader, Reload, Reloading};
@@ -99,20 +99,42 @@ impl Operator for Build {
     }
 }
 
-struct BuildPartition {
-    plan: Arc<Plan>,
-    shared: Arc<Shared>,
-    state: State,
+pub(super) struct BuildPartition {
+    pub(super) plan: Arc<Plan>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) state: State,
     reload: Option<Arc<Reload>>,
     /// Ends with the partition.
     reloading: Option<Reloading>,
 }
 
-enum State {
+pub(super) enum State {
     Collecting(Box<Collected>),
     Done,
     /// On the way from one to the other, and after an error on it.
     Making,
+}
+
+impl BuildPartition {
+    /// Publishes the table of the rows that have come, once.
+    pub(super) fn complete(&mut self) -> Result<()> {
+        let rows = match std::mem::replace(&mut self.state, State::Making) {
+            State::Collecting(rows) => rows,
+            other => {
+                self.state = other;
+                return Ok(());
+            }
+        };
+        let table = Arc::new(rows.into_table(&self.plan)?);
+        self.shared.publish(table);
+        self.state = State::Done;
+        if let Some(reload) = &self.reload {
+            let (plan, shared) = (Arc::clone(&self.plan), Arc::clone(&self.shared));
+            let fresh = move || BuildTable::new(Arc::clone(&plan), Arc::clone(&shared));
+            self.reloading = reload.start(fresh)?;
+        }
+        Ok(())
+    }
 }
 
 impl Partition for BuildPartition {
@@ -129,16 +151,7 @@ impl Partition for BuildPartition {
         if call.watermark != Watermark::END {
             return Ok(Progress::Done);
         }
-        if let State::Collecting(rows) = std::mem::replace(&mut self.state, State::Making) {
-            let table = Arc::new(rows.into_table(&self.plan)?);
-            self.shared.publish(table);
-            self.state = State::Done;
-            if let Some(reload) = &self.reload {
-                let (plan, shared) = (Arc::clone(&self.plan), Arc::clone(&self.shared));
-                let fresh = move || BuildTable::new(Arc::clone(&plan), Arc::clone(&shared));
-                self.reloading = reload.start(fresh)?;
-            }
-        }
+        self.complete()?;
         Ok(Progress::Done)
     }
 
@@ -153,5 +166,12 @@ impl Partition for BuildPartition {
 
     fn wakes_at(&self) -> Watermark {
         Watermark::END
+    }
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        self.tell()
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.take_back(restored)
     }
 }

@@ -11,6 +11,7 @@
 //! | `build` | the operator that makes the table |
 //! | `probe` | the step that looks rows up |
 //! | `reload` | a table that is read again every so often |
+//! | `snapshot` | what is told of the table |
 //!
 //! **Invariants:**
 //! - the table is published once, when the build side has ended, and no row is looked up before: the
@@ -28,7 +29,10 @@
 mod build;
 mod probe;
 mod reload;
+mod snapshot;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Mutex};
 

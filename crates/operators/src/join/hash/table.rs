@@ -66,6 +66,22 @@ impl Table {
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// The columns that are kept, empty where nobody reads them, and how many rows there are.
+    pub(super) fn columns(&self) -> (&[ArrayRef], usize) {
+        (&self.columns, self.rows)
+    }
+
+    /// The key columns of each key.
+    pub(super) fn keys(&self) -> Result<Vec<ArrayRef>> {
+        let ids: Vec<u32> = (0..self.keys.id_limit() as u32).collect();
+        self.keys.take_keys(&ids)
+    }
+
+    /// How many keys there are.
+    pub(super) fn key_count(&self) -> usize {
+        self.keys.id_limit()
+    }
 }
 
 /// Takes the rows of the build side until it has ended.
@@ -107,6 +123,11 @@ impl Collected {
     /// About how many bytes the rows take.
     pub(super) fn bytes(&self) -> usize {
         self.keys.bytes() + self.ids.capacity() * 4 + self.bytes
+    }
+
+    /// The rows that have come so far.
+    pub(super) fn batches(&self) -> &[RecordBatch] {
+        &self.batches
     }
 
     /// The table of these rows.

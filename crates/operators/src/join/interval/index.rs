@@ -95,22 +95,67 @@ impl Bucket {
     /// Writes down for each hash where its chain is to be followed from, or 0 where no row in it has that
     /// hash: the first entry with it, or one soon before.
     ///
-    /// Passes without branches: the reads of one pass do not wait for one another, so that the processor
-    /// waits for memory once for many rows.
-    fn begin(&self, hashes: &[u64], firsts: &mut [u32]) {
-        let mask = self.heads.len() - 1;
-        for (first, &hash) in firsts.iter_mut().zip(hashes) {
-            let head = self.heads[hash as usize & mask];
-            *first = if head & tag(hash) == 0 { 0 } else { head as u32 };
-        }
+    /// In each pass no read of the table waits for another one, nor does a branch wait for what was read
+    /// in the same pass: so the processor waits for memory once for many rows, and not for each.
+    fn begin(&self, hashes: &[u64], firsts: &mut [u32], scratch: &mut Scratch) {
+        firsts.fill(0);
+        let mut open = self.chains_of(hashes, scratch);
+        scratch.met.clear();
         for _ in 0..STEPS_AHEAD {
-            for (first, &hash) in firsts.iter_mut().zip(hashes) {
-                // No bucket is empty: where there is no chain any entry will do.
-                let entry = &self.entries[first.saturating_sub(1) as usize];
-                let next = if entry.hash == hash { *first } else { entry.next };
-                *first = if *first == 0 { 0 } else { next };
-            }
+            open = self.step(hashes, firsts, scratch, open);
         }
+        for walk in &scratch.walks[..open] {
+            firsts[walk.row as usize] = walk.entry;
+        }
+        // What lies behind the rows that were met is followed as well.
+        let behind = scratch.met.iter().fold(0, |read, &entry| {
+            let next = self.entries[entry as usize - 1].next;
+            read | self.entries[next.saturating_sub(1) as usize].hash
+        });
+        std::hint::black_box(behind);
+    }
+
+    /// Begins a walk for each row whose chain may have its hash; says how many.
+    fn chains_of(&self, hashes: &[u64], scratch: &mut Scratch) -> usize {
+        let mask = self.heads.len() - 1;
+        let Scratch { words, walks, .. } = scratch;
+        words.clear();
+        words.extend(hashes.iter().map(|&hash| self.heads[hash as usize & mask]));
+        walks.resize(hashes.len(), Walk::default());
+        let mut open = 0;
+        for (row, (&head, &hash)) in words.iter().zip(hashes).enumerate() {
+            walks[open] = Walk { row: row as u32, entry: head as u32 };
+            open += usize::from(head & tag(hash) != 0);
+        }
+        open
+    }
+
+    /// Compares the entry at which each walk stands, and moves those on that have not met their hash; says
+    /// how many are left.
+    fn step(
+        &self,
+        hashes: &[u64],
+        firsts: &mut [u32],
+        scratch: &mut Scratch,
+        open: usize,
+    ) -> usize {
+        let Scratch { words, walks, met } = scratch;
+        words.clear();
+        let hash_of = |walk: &Walk| self.entries[walk.entry as usize - 1].hash;
+        words.extend(walks[..open].iter().map(hash_of));
+        let mut left = 0;
+        for place in 0..open {
+            let Walk { row, entry } = walks[place];
+            if words[place] == hashes[row as usize] {
+                firsts[row as usize] = entry;
+                met.push(entry);
+                continue;
+            }
+            let next = self.entries[entry as usize - 1].next;
+            walks[left] = Walk { row, entry: next };
+            left += usize::from(next != 0);
+        }
+        left
     }
 
     /// The rows of a chain that are sought.
@@ -146,6 +191,15 @@ pub(super) struct Sought {
     pub(super) low: i64,
     /// The highest.
     pub(super) high: i64,
+}
+
+/// A row that is in the index.
+pub(super) struct Indexed {
+    pub(super) hash: u64,
+    pub(super) time: i64,
+    pub(super) row: RowRef,
+    /// The lowest time that a partner may have, where its own time does not say it.
+    pub(super) reach: Option<i64>,
 }
 
 /// The rows of one side.
@@ -220,11 +274,12 @@ impl Timeline {
     /// Finds where the chains of these hashes begin in each bucket of these places.
     pub(super) fn begin(&self, places: &Places, hashes: &[u64], chains: &mut Chains) {
         let buckets = &self.buckets[places.from..places.to];
-        chains.rows = hashes.len();
-        chains.firsts.resize(hashes.len() * buckets.len(), 0);
-        let firsts = chains.firsts.chunks_exact_mut(hashes.len().max(1));
+        let Chains { rows, firsts, scratch } = chains;
+        *rows = hashes.len();
+        firsts.resize(hashes.len() * buckets.len(), 0);
+        let firsts = firsts.chunks_exact_mut(hashes.len().max(1));
         for ((_, bucket), firsts) in buckets.iter().zip(firsts) {
-            bucket.begin(hashes, firsts);
+            bucket.begin(hashes, firsts, scratch);
         }
     }
 
@@ -241,6 +296,18 @@ impl Timeline {
         for (n, (_, bucket)) in self.buckets[places.from..places.to].iter().enumerate() {
             bucket.follow(chains.firsts[n * chains.rows + place], sought, &mut found);
         }
+    }
+
+    /// All rows, in no order.
+    pub(super) fn rows(&self) -> impl Iterator<Item = Indexed> + '_ {
+        self.buckets.iter().flat_map(|(_, bucket)| {
+            bucket.entries.iter().map(|entry| Indexed {
+                hash: entry.hash,
+                time: entry.time,
+                row: RowRef { chunk: entry.chunk, row: entry.row },
+                reach: (entry.reach as usize).checked_sub(1).map(|place| bucket.reaches[place]),
+            })
+        })
     }
 
     /// Drops the buckets whose last time is done, and says how many rows of which chunks were in them.
@@ -284,12 +351,34 @@ impl Timeline {
 pub(super) struct Chains {
     rows: usize,
     firsts: Vec<u32>,
+    scratch: Scratch,
+}
+
+/// A row of a block on its way along a chain.
+#[derive(Clone, Copy, Default)]
+struct Walk {
+    row: u32,
+    /// Where it stands, counted from 1.
+    entry: u32,
+}
+
+/// What one pass over a block hands to the next.
+#[derive(Default)]
+struct Scratch {
+    /// What was read.
+    words: Vec<u64>,
+    walks: Vec<Walk>,
+    /// Entries that have the hash of their row.
+    met: Vec<u32>,
 }
 
 impl Chains {
     /// About how many bytes they take.
     pub(super) fn bytes(&self) -> usize {
-        self.firsts.capacity() * size_of::<u32>()
+        let Scratch { words, walks, met } = &self.scratch;
+        (self.firsts.capacity() + met.capacity()) * size_of::<u32>()
+            + words.capacity() * size_of::<u64>()
+            + walks.capacity() * size_of::<Walk>()
     }
 }
 

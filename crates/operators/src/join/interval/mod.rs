@@ -17,12 +17,14 @@
 //! | `bounds` | which times meet, what is late, when a row is done |
 //! | `index` | rows by time and key |
 //! | `partition` | what happens to rows and at watermarks |
+//! | `snapshot` | what is told of the state |
 //!
 //! Keys are compared with `=`: NULL meets nobody. Changes are not taken: both sides only grow.
 
 mod bounds;
 mod index;
 mod partition;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 

@@ -15,7 +15,10 @@ use arrow_array::{ArrayRef, BooleanArray};
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_select::filter::filter_record_batch;
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Opening, Output, Partition, Piece, Place, Progress, Result, WatermarkBefore};
+use thalweg_core::{
+    Captured, Extent, Opening, Output, Partition, Piece, Place, Progress, Restored, Result,
+    WatermarkBefore,
+};
 
 use super::Shared;
 use super::index::{Chains, Places, Sought, Timeline};
@@ -32,15 +35,15 @@ use crate::keys::hash_keys;
 const BLOCK_ROWS: usize = 256;
 
 /// What is kept of one side.
-struct Kept {
-    chunks: Chunks,
-    timeline: Timeline,
+pub(super) struct Kept {
+    pub(super) chunks: Chunks,
+    pub(super) timeline: Timeline,
     /// Rows that leave without a partner unless they find one.
-    waiting: Waiting<RowRef>,
+    pub(super) waiting: Waiting<RowRef>,
     /// True if such rows leave.
-    pads: bool,
+    pub(super) pads: bool,
     /// True if it matters who has found a partner.
-    marks: bool,
+    pub(super) marks: bool,
 }
 
 /// Rows of one side of a piece, ready to be looked up.
@@ -82,10 +85,10 @@ struct Leaving {
 
 /// One key range.
 pub(super) struct IntervalPartition {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     left: Kept,
     right: Kept,
-    watermark: i64,
+    pub(super) watermark: i64,
     pairs: Pairs,
     partners: Vec<RowRef>,
     chains: Chains,
@@ -124,7 +127,14 @@ impl IntervalPartition {
         })
     }
 
-    fn kept(&mut self, side: Side) -> &mut Kept {
+    pub(super) fn kept_of(&self, side: Side) -> &Kept {
+        match side {
+            Side::Left => &self.left,
+            Side::Right => &self.right,
+        }
+    }
+
+    pub(super) fn kept(&mut self, side: Side) -> &mut Kept {
         match side {
             Side::Left => &mut self.left,
             Side::Right => &mut self.right,
@@ -511,5 +521,12 @@ impl Partition for IntervalPartition {
             + pairs
             + self.leaving.capacity() * size_of::<Leaving>()
             + self.chains.bytes()
+    }
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        self.tell()
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.take_back(restored)
     }
 }

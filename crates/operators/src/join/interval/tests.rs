@@ -8,7 +8,9 @@ use crate::join::bounded::fixture::{
 };
 use crate::join::sides::Side;
 use crate::reference::Value;
-use crate::test_kit::{DriveOptions, assert_same_rows, check_operator, drive, rows_of};
+use crate::test_kit::{
+    DriveOptions, assert_same_rows, check_damaged_state, check_operator, drive, rows_of,
+};
 use crate::window::LatePolicy;
 
 const KINDS: [JoinKind; 6] = [
@@ -256,6 +258,7 @@ fn random_rows_give_what_plain_loops_give() {
         let expected = naive(keys, kind, bounds, has_residual, &steps);
         let operator = join(keys, kind, bounds, has_residual);
         let script = script(keys, &steps, 1 + seed as u32 % 2);
+        check_damaged_state(&operator, &script);
         let driven = check_operator(&operator, &script);
         assert_same_rows(&driven.changes(), &expected.changes, &what);
         let options = DriveOptions { bundle_rows: 1, refuse: true, ..DriveOptions::default() };

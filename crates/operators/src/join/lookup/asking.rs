@@ -213,7 +213,7 @@ impl Waiting {
                     self.name,
                     self.options.timeout.as_millis()
                 ))
-                .hint("SET 'table.exec.async-lookup.timeout' to a longer time");
+                .hint("give the table a longer 'lookup.async.timeout', or a smaller 'lookup.async.capacity'");
                 self.settle(one.request, Err(error));
             }
         }

@@ -65,6 +65,25 @@ impl Expiry {
         }
     }
 
+    /// When a row was last written.
+    pub fn written_ms(&self, row: u32) -> i64 {
+        self.rows[row as usize].at_ms
+    }
+
+    /// The row that was added last was written at this time. [`Expiry::put_in_order`] must follow.
+    pub fn set_written(&mut self, row: u32, at_ms: i64) {
+        self.now_ms = self.now_ms.max(at_ms);
+        self.rows[row as usize].at_ms = at_ms;
+        if let Some(entry) = self.queue.back_mut().filter(|entry| entry.row == row) {
+            entry.at_ms = at_ms;
+        }
+    }
+
+    /// Brings the queue into the order of time after rows of any times were added.
+    pub fn put_in_order(&mut self) {
+        self.queue.make_contiguous().sort_by_key(|entry| entry.at_ms);
+    }
+
     pub fn forget(&mut self, row: u32) {
         let written = &mut self.rows[row as usize];
         written.generation = written.generation.wrapping_add(1);

@@ -35,6 +35,7 @@ mod expiry;
 mod incoming;
 mod partition;
 mod settle;
+mod snapshot;
 mod state;
 #[cfg(test)]
 pub(crate) mod tests;

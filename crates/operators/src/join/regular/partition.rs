@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Output, Partition, Piece, Progress, Result};
+use thalweg_core::{Captured, Extent, Output, Partition, Piece, Progress, Restored, Result};
 use thalweg_expr::EvalContext;
 
 use super::arena::{Arena, Place};
@@ -21,14 +21,14 @@ const CANDIDATES_MAX: usize = 1 << 15;
 
 /// The rows of one key.
 #[derive(Clone, Copy)]
-struct Slot {
-    chains: [Chain; 2],
+pub(super) struct Slot {
+    pub chains: [Chain; 2],
     /// True while it waits in `emptied`.
     is_listed: bool,
 }
 
 impl Slot {
-    const EMPTY: Slot = Slot { chains: [Chain::EMPTY; 2], is_listed: false };
+    pub const EMPTY: Slot = Slot { chains: [Chain::EMPTY; 2], is_listed: false };
 
     fn is_empty(&self) -> bool {
         self.chains.iter().all(|chain| chain.length == 0)
@@ -37,10 +37,10 @@ impl Slot {
 
 /// The rows of both sides of one key range.
 pub(super) struct JoinPartition {
-    plan: Arc<Plan>,
-    keys: KeyTable,
-    slots: Vec<Slot>,
-    sides: [SideState; 2],
+    pub plan: Arc<Plan>,
+    pub keys: KeyTable,
+    pub slots: Vec<Slot>,
+    pub sides: [SideState; 2],
     /// Keys that may have no row left at the end of the piece.
     emptied: Vec<u32>,
     steps: Vec<Step>,
@@ -281,5 +281,13 @@ impl Partition for JoinPartition {
             + self.slots.capacity() * size_of::<Slot>()
             + self.sides.iter().map(SideState::bytes).sum::<usize>()
             + work
+    }
+
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        self.tell()
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.take_back(restored)
     }
 }

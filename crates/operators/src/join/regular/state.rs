@@ -18,6 +18,7 @@ use super::arena::{Arena, Place, take_all};
 use super::contents::Contents;
 use super::equal::same_row;
 use super::expiry::Expiry;
+use super::snapshot::FrozenSide;
 use crate::keys::hash_keys;
 
 /// The rows of one key on one side. Where rows are only counted, only the length counts.
@@ -225,6 +226,37 @@ impl SideState {
         }
         self.unlink(chain, row);
         Ok(())
+    }
+
+    /// The rows as they are between two pieces, for reading only.
+    pub fn frozen(&self) -> FrozenSide {
+        let expiry = self.expiry.as_ref();
+        let written_ms = |expiry: &Expiry| {
+            let is_live = |row: u32| self.place(row).is_kept();
+            let rows = 0..self.nodes.len() as u32;
+            rows.map(|row| if is_live(row) { expiry.written_ms(row) } else { 0 }).collect()
+        };
+        FrozenSide {
+            nodes: self.nodes.iter().map(|node| (node.next, node.place)).collect(),
+            counts: self.counts.clone(),
+            written_ms: expiry.map(written_ms),
+            arena: self.arena.frozen(),
+        }
+    }
+
+    /// What is known of the row that was added last, where that is not what a new row has.
+    pub fn set_known(&mut self, row: u32, count: Option<u32>, written_ms: Option<i64>) {
+        if let (Some(counts), Some(count)) = (&mut self.counts, count) {
+            counts[row as usize] = count;
+        }
+        if let (Some(expiry), Some(written_ms)) = (&mut self.expiry, written_ms) {
+            expiry.set_written(row, written_ms);
+        }
+    }
+
+    /// True if rows count their partners one by one.
+    pub fn counts(&self) -> bool {
+        self.counts.is_some()
     }
 
     /// How many partners a row has, where rows count their own.

@@ -6,7 +6,7 @@ use crate::join::regular::tests::random::{Shape, changes};
 use crate::join::regular::tests::{Change, Row, row, script, sides};
 use crate::join::sides::Side;
 use crate::reference::Value;
-use crate::test_kit::{DriveOptions, assert_same_rows, check_operator, drive};
+use crate::test_kit::{DriveOptions, assert_same_rows, check_damaged_state, check_operator, drive};
 
 const KINDS: [SetOperationKind; 2] = [SetOperationKind::Intersect, SetOperationKind::Except];
 
@@ -61,6 +61,7 @@ fn random_changelogs_make_the_changes_of_the_reference() {
                     let driven = drive(&operator, &script, &options).unwrap();
                     assert_same_rows(&driven.changes(), &expected, &what);
                 }
+                check_damaged_state(&operator, &script);
                 check_operator(&operator, &script);
             }
         }

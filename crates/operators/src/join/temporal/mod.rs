@@ -20,6 +20,7 @@
 //! Rows of the left side keep their kinds. Keys are compared with `=`: NULL has no versions.
 
 mod partition;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 mod versions;

@@ -8,9 +8,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::BooleanArray;
+use arrow_array::{ArrayRef, BooleanArray};
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Error, Opening, Output, Partition, Piece, Place, Progress, Result, RowKind};
+use thalweg_core::{
+    Captured, Error, Extent, Opening, Output, Partition, Piece, Place, Progress, Restored, Result,
+    RowKind,
+};
 
 use super::Shared;
 use super::versions::Versions;
@@ -28,29 +31,29 @@ const PRUNED_AT_ONCE: usize = 1024;
 
 /// A row of the left side that waits.
 #[derive(Clone, Copy)]
-struct Left {
-    time: i64,
-    key: u32,
-    row: RowRef,
-    kind: RowKind,
+pub(super) struct Left {
+    pub(super) time: i64,
+    pub(super) key: u32,
+    pub(super) row: RowRef,
+    pub(super) kind: RowKind,
     /// False where a key column is NULL.
-    joins: bool,
+    pub(super) joins: bool,
 }
 
 /// One key range.
 pub(super) struct TemporalPartition {
-    shared: Arc<Shared>,
-    keys: KeyTable,
-    ids: Vec<u32>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) keys: KeyTable,
+    pub(super) ids: Vec<u32>,
     /// By key: how many rows wait.
-    waits: Vec<u32>,
+    pub(super) waits: Vec<u32>,
     /// By key: whether it is known.
-    is_known: Vec<bool>,
-    chunks: Chunks,
-    waiting: Waiting<Left>,
-    versions: Versions,
+    pub(super) is_known: Vec<bool>,
+    pub(super) chunks: Chunks,
+    pub(super) waiting: Waiting<Left>,
+    pub(super) versions: Versions,
     /// Keys with versions, by when these are seen.
-    fresh: Waiting<u32>,
+    pub(super) fresh: Waiting<u32>,
     ranks: KeyRanks,
     /// Rows that leave, in order, with the time at which they could.
     leaving: Vec<(i64, Left)>,
@@ -79,9 +82,13 @@ impl TemporalPartition {
     }
 
     /// Numbers the keys of the rows in `ids`; says which columns hold no NULL.
-    fn intern(&mut self, of_side: &SideRows, keys: &[usize]) -> Result<Vec<bool>> {
-        let keys = pieces::keys_of(&of_side.columns, keys);
-        let rows = of_side.rows.len();
+    pub(super) fn intern(
+        &mut self,
+        columns: &[ArrayRef],
+        keys: &[usize],
+        rows: usize,
+    ) -> Result<Vec<bool>> {
+        let keys = pieces::keys_of(columns, keys);
         self.ids.clear();
         self.keys.intern_rows(&keys, None, rows, &mut self.ids)?;
         let limit = self.keys.id_limit();
@@ -97,7 +104,7 @@ impl TemporalPartition {
         let shared = Arc::clone(&self.shared);
         let spec = &shared.spec;
         let times = pieces::times(&of_side.columns, spec.left_time, spec.sides.schema(Side::Left))?;
-        let joins = self.intern(of_side, &spec.left_keys)?;
+        let joins = self.intern(&of_side.columns, &spec.left_keys, of_side.rows.len())?;
         let chunk = self.chunks.add(of_side.columns.clone(), of_side.rows.len(), false);
         for (place, &row) in of_side.rows.iter().enumerate() {
             let (time, key) = (times[place], self.ids[place]);
@@ -118,7 +125,7 @@ impl TemporalPartition {
         let spec = &shared.spec;
         let schema = spec.sides.schema(Side::Right);
         let times = pieces::times(&of_side.columns, spec.right_time, schema)?;
-        let joins = self.intern(of_side, &spec.right_keys)?;
+        let joins = self.intern(&of_side.columns, &spec.right_keys, of_side.rows.len())?;
         let chunk = self.versions.add_rows(of_side.columns.clone(), of_side.rows.len());
         let mut unused = Vec::new();
         for (place, &row) in of_side.rows.iter().enumerate() {
@@ -293,5 +300,12 @@ impl Partition for TemporalPartition {
             + self.fresh.bytes()
             + self.leaving.capacity() * size_of::<(i64, Left)>()
             + self.to_prune.capacity() * 4
+    }
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        self.tell()
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.take_back(restored)
     }
 }

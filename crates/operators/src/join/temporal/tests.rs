@@ -8,7 +8,7 @@ use crate::join::bounded::fixture::{
 };
 use crate::join::sides::Side;
 use crate::reference::Value;
-use crate::test_kit::{DriveOptions, assert_same_rows, check_operator, drive};
+use crate::test_kit::{DriveOptions, assert_same_rows, check_damaged_state, check_operator, drive};
 
 fn join(keys: Keys, kind: JoinKind, has_residual: bool) -> TemporalJoin {
     let spec = TemporalJoinSpec {
@@ -185,6 +185,7 @@ fn random_rows_give_what_plain_loops_give() {
             operator = operator.append_only_versions();
         }
         let script = script(keys, &steps, 1 + seed as u32 % 2);
+        check_damaged_state(&operator, &script);
         let driven = check_operator(&operator, &script);
         let rows = |changes: Vec<Vec<Value>>| changes;
         assert_same_rows(&rows(driven.changes()), &expected, &what);

@@ -91,6 +91,20 @@ impl Versions {
         self.merge_sparse()
     }
 
+    /// The versions of a key, from the latest to the earliest: the time from which on each is valid, that
+    /// from which on it is seen, and its row.
+    pub(super) fn of_key(&self, key: u32) -> impl Iterator<Item = (i64, i64, RowRef)> + '_ {
+        let latest = self.latest.get(key as usize).copied().unwrap_or(NONE);
+        let version = |id: u32| (id != NONE).then(|| &self.all[id as usize]);
+        let all = std::iter::successors(version(latest), move |newer| version(newer.older));
+        all.map(|version| (version.time, version.seen_from, version.row))
+    }
+
+    /// The rows of all versions, for reading only.
+    pub(super) fn frozen_rows(&self) -> Chunks {
+        self.chunks.frozen()
+    }
+
     /// A key has a version from a time on, or none; it came behind all others.
     pub(super) fn insert(&mut self, key: u32, time: i64, before: i64, row: RowRef) {
         let seen_from = time.max(before);

@@ -14,6 +14,7 @@
 //! Keys are compared with `=`: NULL meets nobody. Changes are not taken.
 
 mod closing;
+mod snapshot;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -21,11 +22,12 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, DataType, Grid, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress,
-    Result, Route, TableSchema,
+    Bundle, Captured, DataType, Extent, Grid, Opening, Operator, OperatorClass, Output, Partition,
+    Piece, Progress, Restored, Result, Route, TableSchema,
 };
 use thalweg_expr::Expr;
 
@@ -37,7 +39,7 @@ use super::bounded::pieces;
 use super::sides::{Side, Sides};
 use crate::window::Zone;
 use closing::Closing;
-use state::{Grouping, Window};
+use state::{Grouping, Window, WindowRows};
 
 /// What is joined.
 pub struct WindowJoinSpec {
@@ -74,6 +76,27 @@ impl Shared {
             Side::Left => kind.pads_left_rows() || kind == JoinKind::Anti,
             Side::Right => kind.pads_right_rows(),
         }
+    }
+
+    fn keys(&self, side: Side) -> &[usize] {
+        match side {
+            Side::Left => &self.spec.left_keys,
+            Side::Right => &self.spec.right_keys,
+        }
+    }
+
+    /// What decides where rows belong, from the columns of their side.
+    fn window_rows(&self, side: Side, columns: &[ArrayRef]) -> Result<WindowRows> {
+        let window = match side {
+            Side::Left => self.spec.left_window,
+            Side::Right => self.spec.right_window,
+        };
+        let schema = self.spec.sides.schema(side);
+        let starts = pieces::times(columns, window.0, schema)?;
+        let ends = pieces::times(columns, window.1, schema)?;
+        let keys = pieces::keys_of(columns, self.keys(side));
+        let joinable = pieces::joinable(&keys);
+        Ok(WindowRows { starts, ends, keys, joinable })
     }
 }
 
@@ -175,24 +198,15 @@ impl WindowJoinPartition {
         if of_side.rows.is_empty() {
             return Ok(0);
         }
-        let spec = &self.shared.spec;
-        let (keys, window) = match side {
-            Side::Left => (&spec.left_keys, spec.left_window),
-            Side::Right => (&spec.right_keys, spec.right_window),
-        };
-        let schema = spec.sides.schema(side);
-        let starts = pieces::times(&of_side.columns, window.0, schema)?;
-        let ends = pieces::times(&of_side.columns, window.1, schema)?;
-        let keys = pieces::keys_of(&of_side.columns, keys);
-        let joinable = pieces::joinable(&keys);
+        let rows = self.shared.window_rows(side, &of_side.columns)?;
         let before = &piece.bundle.stamps.watermark_before;
         let (zone, pads) = (&mut self.zone, self.shared.pads(side));
         let mut late = 0;
         self.grouping.clear();
-        for (place, &end) in ends.iter().enumerate() {
+        for (place, &end) in rows.ends.iter().enumerate() {
             if zone.last_instant_before(end) <= before.at(of_side.rows[place] as usize).0 {
                 late += 1;
-            } else if pads || joinable.as_ref().is_none_or(|nulls| nulls.is_valid(place)) {
+            } else if pads || rows.joins(place) {
                 self.grouping.add(end, place as u32);
             }
         }
@@ -200,20 +214,26 @@ impl WindowJoinPartition {
             true => of_side.columns.clone(),
             false => Vec::new(),
         };
+        self.keep(side, &rows, columns)?;
+        Ok(late)
+    }
+
+    /// Puts the rows that are grouped into their windows.
+    fn keep(&mut self, side: Side, rows: &WindowRows, columns: Vec<ArrayRef>) -> Result<()> {
         let chunks = &mut self.chunks[side as usize];
-        let chunk = chunks.add(columns, of_side.rows.len(), false);
-        for (end, rows) in self.grouping.groups() {
+        let chunk = chunks.add(columns, rows.ends.len(), false);
+        for (end, of_window) in self.grouping.groups() {
             let window = match self.windows.entry(end) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => {
                     entry.insert(Window::new(&self.shared.key_types)?)
                 }
             };
-            window.take(side, &keys, joinable.as_ref(), rows, &starts, chunk)?;
-            chunks.hold(chunk, rows.len());
+            window.take(side, rows, of_window, chunk)?;
+            chunks.hold(chunk, of_window.len());
         }
         chunks.release(chunk, 1);
-        Ok(late)
+        Ok(())
     }
 
     /// The first window, if this watermark closes it.
@@ -264,5 +284,13 @@ impl Partition for WindowJoinPartition {
         let closing = self.closing.as_ref().map_or(0, Closing::bytes);
         let chunks: usize = self.chunks.iter().map(Chunks::bytes).sum();
         windows + closing + chunks + self.grouping.bytes()
+    }
+
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        self.tell()
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.take_back(restored)
     }
 }

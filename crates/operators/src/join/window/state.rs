@@ -1,7 +1,7 @@
 //! The rows of one window, and the rows of a bundle by window.
 
 use arrow_array::ArrayRef;
-use arrow_buffer::NullBuffer;
+use arrow_buffer::{NullBuffer, ScalarBuffer};
 use hashbrown::HashMap;
 use thalweg_core::{DataType, Result};
 
@@ -15,6 +15,23 @@ pub(super) struct Kept {
     pub(super) key: u32,
     pub(super) row: RowRef,
     pub(super) start: i64,
+}
+
+/// Rows of one side, with what decides where they belong.
+pub(super) struct WindowRows {
+    pub(super) starts: ScalarBuffer<i64>,
+    pub(super) ends: ScalarBuffer<i64>,
+    pub(super) keys: Vec<ArrayRef>,
+    /// Where the key has no NULL; `None` where none has.
+    pub(super) joinable: Option<NullBuffer>,
+}
+
+impl WindowRows {
+    /// True if a row can have a partner.
+    #[inline]
+    pub(super) fn joins(&self, place: usize) -> bool {
+        self.joinable.as_ref().is_none_or(|nulls| nulls.is_valid(place))
+    }
 }
 
 /// The rows of windows with one end.
@@ -49,12 +66,11 @@ impl Window {
     pub(super) fn take(
         &mut self,
         side: Side,
-        keys: &[ArrayRef],
-        joinable: Option<&NullBuffer>,
+        of_side: &WindowRows,
         rows: &[u32],
-        starts: &[i64],
         chunk: u32,
     ) -> Result<()> {
+        let WindowRows { starts, keys, joinable, .. } = of_side;
         self.ids.clear();
         self.keys.intern_rows(keys, Some(rows), starts.len(), &mut self.ids)?;
         self.joins.resize(self.keys.id_limit(), true);

@@ -12,7 +12,9 @@ use crate::join::bounded::fixture::{
 };
 use crate::join::sides::{Side, Sides};
 use crate::reference::Value;
-use crate::test_kit::{DriveOptions, Event, assert_same_rows, check_operator, drive, sorted};
+use crate::test_kit::{
+    DriveOptions, Event, assert_same_rows, check_damaged_state, check_operator, drive, sorted,
+};
 
 const KINDS: [JoinKind; 6] = [
     JoinKind::Inner,
@@ -160,6 +162,7 @@ fn random_rows_give_what_plain_loops_give() {
         let (expected, late) = naive(keys, kind, has_residual, &steps);
         let operator = join(keys, kind, has_residual);
         let script = script(keys, &steps, 1 + seed as u32 % 2);
+        check_damaged_state(&operator, &script);
         let driven = check_operator(&operator, &script);
         assert_same_rows(&sorted(driven.changes()), &sorted(expected), &what);
         assert_eq!(driven.late, late, "{what}");

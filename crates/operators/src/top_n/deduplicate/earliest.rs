@@ -16,13 +16,21 @@ use arrow_array::{RecordBatch, UInt32Array};
 use arrow_schema::SchemaRef;
 use arrow_select::take::take_record_batch;
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Error, Opening, Output, Partition, Piece, Place, Progress, Result, Watermark};
+use thalweg_core::{
+    Captured, Error, Extent, Opening, Output, Partition, Piece, Place, Progress, Restored, Result,
+    Watermark,
+};
 
 use super::kept::KeptRows;
 use super::{DeduplicateSpec, rows};
 use crate::expiry::Expiry;
 use crate::keys::{CanonicalOrder, KeyTable};
+use crate::top_n::told::Told;
 use crate::window::LatePolicy;
+
+/// The tables of state: the rows that wait, and the keys whose row has left.
+const WAITING: &str = "waiting";
+const LEFT: &str = "left";
 
 /// The most rows of one batch.
 const BATCH_ROWS_MAX: usize = 8192;
@@ -241,5 +249,47 @@ impl Partition for EarliestRows {
             return Watermark::MIN;
         }
         self.waiting.peek().map_or(Watermark::END, |&Reverse((time, _))| Watermark(time))
+    }
+    /// Times and the order in which rows leave follow from the rows. Nothing leaves meanwhile: a key that
+    /// is known waits with a row, or its row has left.
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        let mut captured = Captured::default();
+        let (arena, rows) = (&self.kept.arena, self.kept.iter());
+        let waiting = Told::new(WAITING, &self.spec.input, &None);
+        waiting.tell_rows(&mut captured, &self.keys, &None, arena, rows);
+        let ids = 0..self.sent.len() as u32;
+        let ids: Vec<u32> = ids.filter(|&id| self.sent[id as usize]).collect();
+        let columns = self.spec.key_schema();
+        let left = Told::new(LEFT, &columns, &self.expiry);
+        left.tell_keys(&mut captured, &self.keys, &self.expiry, &ids)?;
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let spec = Arc::clone(&self.spec);
+        let mut ids = Vec::new();
+        for batch in restored.table(WAITING) {
+            let told = Told::new(WAITING, &spec.input, &None).take_back(batch)?;
+            let times = rows::times(&told.rows, self.time_column)?;
+            rows::intern(&mut self.keys, &spec.keys, &told.rows, None, &mut ids)?;
+            self.grow();
+            for (row, &id) in ids.iter().enumerate() {
+                self.take_row(id, row as u32, times[row], i64::MIN);
+            }
+            self.kept.keep(ids.iter().copied().zip(0..), told.rows.columns())?;
+        }
+        let columns = spec.key_schema();
+        for batch in restored.table(LEFT) {
+            let told = Told::new(LEFT, &columns, &self.expiry).take_back(batch)?;
+            ids.clear();
+            let rows = told.rows.num_rows();
+            self.keys.intern_rows(told.rows.columns(), None, rows, &mut ids)?;
+            self.grow();
+            for (row, &id) in ids.iter().enumerate() {
+                self.sent[id as usize] = true;
+                told.write(&mut self.expiry, id, row);
+            }
+        }
+        Ok(())
     }
 }

@@ -5,11 +5,15 @@ use std::sync::Arc;
 use arrow_array::UInt32Array;
 use arrow_select::take::take_record_batch;
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Output, Partition, Piece, Place, Progress, Result};
+use thalweg_core::{Captured, Extent, Output, Partition, Piece, Place, Progress, Restored, Result};
 
 use super::{DeduplicateSpec, rows};
 use crate::expiry::Expiry;
 use crate::keys::KeyTable;
+use crate::top_n::told::Told;
+
+/// The table of state: the keys whose row has left.
+const KEYS: &str = "keys";
 
 pub(super) struct FirstArrivals {
     spec: Arc<DeduplicateSpec>,
@@ -31,16 +35,20 @@ impl FirstArrivals {
         })
     }
 
+    fn grow(&mut self) {
+        self.seen.resize(self.keys.id_limit(), false);
+        if let Some(expiry) = &mut self.expiry {
+            expiry.grow(self.seen.len());
+        }
+    }
+
     fn take(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
         rows::inserts_only(piece)?;
         let batch = &piece.bundle.batch;
         let chosen = rows::chosen(piece);
         rows::intern(&mut self.keys, &self.spec.keys, batch, chosen, &mut self.ids)?;
-        self.seen.resize(self.keys.id_limit(), false);
+        self.grow();
         let now_ms = output.wall_ms();
-        if let Some(expiry) = &mut self.expiry {
-            expiry.grow(self.seen.len());
-        }
         let mut first = Vec::new();
         for (position, &id) in self.ids.iter().enumerate() {
             let seen = std::mem::replace(&mut self.seen[id as usize], true);
@@ -90,5 +98,30 @@ impl Partition for FirstArrivals {
     fn state_bytes(&self) -> usize {
         let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);
         self.keys.bytes() + self.seen.capacity() + expiry + self.ids.capacity() * 4
+    }
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        let mut captured = Captured::default();
+        let ids = 0..self.seen.len() as u32;
+        let ids: Vec<u32> = ids.filter(|&id| self.seen[id as usize]).collect();
+        let columns = self.spec.key_schema();
+        let told = Told::new(KEYS, &columns, &self.expiry);
+        told.tell_keys(&mut captured, &self.keys, &self.expiry, &ids)?;
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let columns = self.spec.key_schema();
+        for batch in restored.table(KEYS) {
+            let told = Told::new(KEYS, &columns, &self.expiry).take_back(batch)?;
+            let mut ids = Vec::new();
+            let rows = told.rows.num_rows();
+            self.keys.intern_rows(told.rows.columns(), None, rows, &mut ids)?;
+            self.grow();
+            for (row, &id) in ids.iter().enumerate() {
+                self.seen[id as usize] = true;
+                told.write(&mut self.expiry, id, row);
+            }
+        }
+        Ok(())
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Output, Partition, Piece, Progress, Result, RowKind};
+use thalweg_core::{
+    Captured, Extent, Output, Partition, Piece, Progress, Restored, Result, RowKind,
+};
 
 use super::kept::KeptRows;
 use super::{DeduplicateBy, DeduplicateSpec, rows};
@@ -14,6 +16,10 @@ use crate::join::regular::arena::Place;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
 use crate::top_n::changes::Changes;
+use crate::top_n::told::Told;
+
+/// The table of state: the row of each key.
+const ROWS: &str = "rows";
 
 pub(super) struct LastRows {
     spec: Arc<DeduplicateSpec>,
@@ -49,10 +55,7 @@ impl LastRows {
             rows::inserts_only(piece)?;
         }
         let batch = &piece.bundle.batch;
-        let times = match self.spec.by {
-            DeduplicateBy::EventTime(column) => Some(rows::times(batch, column)?),
-            DeduplicateBy::Arrival | DeduplicateBy::Upserts => None,
-        };
+        let times = self.row_times(batch)?;
         let chosen = rows::chosen(piece);
         let mut ids = std::mem::take(&mut self.ids);
         rows::intern(&mut self.keys, &self.spec.keys, batch, chosen, &mut ids)?;
@@ -74,6 +77,14 @@ impl LastRows {
         self.ids = ids;
         self.release_emptied();
         Ok(())
+    }
+
+    /// The row times, if they matter.
+    fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
+        match self.spec.by {
+            DeduplicateBy::EventTime(column) => rows::times(batch, column).map(Some),
+            DeduplicateBy::Arrival | DeduplicateBy::Upserts => Ok(None),
+        }
     }
 
     /// A row takes the place of that of its key, unless it is the same, or takes it away.
@@ -191,5 +202,34 @@ impl Partition for LastRows {
             + self.changes.bytes()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
             + (self.ids.capacity() + self.emptied.capacity()) * 4
+    }
+    /// Row times follow from the rows.
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        let mut captured = Captured::default();
+        let told = Told::new(ROWS, &self.spec.input, &self.expiry);
+        let (arena, rows) = (&self.kept.arena, self.kept.iter());
+        told.tell_rows(&mut captured, &self.keys, &self.expiry, arena, rows);
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let spec = Arc::clone(&self.spec);
+        for batch in restored.table(ROWS) {
+            let told = Told::new(ROWS, &spec.input, &self.expiry).take_back(batch)?;
+            let times = self.row_times(&told.rows)?;
+            let mut ids = Vec::new();
+            rows::intern(&mut self.keys, &spec.keys, &told.rows, None, &mut ids)?;
+            self.grow(times.is_some());
+            for (row, &id) in ids.iter().enumerate() {
+                self.kept.set(id, row as u32);
+                if let Some(times) = &times {
+                    self.times[id as usize] = times[row];
+                }
+                told.write(&mut self.expiry, id, row);
+            }
+            let rows = ids.iter().copied().zip(0..);
+            self.kept.keep(rows, told.rows.columns())?;
+        }
+        Ok(())
     }
 }

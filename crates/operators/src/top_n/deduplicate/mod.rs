@@ -81,6 +81,11 @@ impl DeduplicateSpec {
         types_of(&self.input, &self.keys)
     }
 
+    /// The columns of the key.
+    fn key_schema(&self) -> TableSchema {
+        TableSchema::new(self.keys.iter().map(|&key| self.input.columns[key].clone()).collect())
+    }
+
     /// As in Flink, a time of 0 means for ever.
     fn ttl_ms(&self) -> Option<i64> {
         self.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0)

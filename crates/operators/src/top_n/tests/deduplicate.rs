@@ -8,8 +8,8 @@ use thalweg_core::shim::SplitMix64;
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{DataType, ErrorKind, RowKind, TableSchema};
 
-use super::{batch, changes, inserts, lines, table};
-use crate::test_kit::{DriveOptions, check_operator, drive, stamped};
+use super::{SEQUENCES, batch, changes, in_sequence, inserts, lines, table};
+use crate::test_kit::{DriveOptions, check_damaged_state, check_operator, drive, stamped};
 use crate::top_n::{Deduplicate, DeduplicateBy, DeduplicateSpec, Keep};
 use crate::window::LatePolicy;
 
@@ -87,6 +87,7 @@ fn the_first_by_time_leaves_when_none_can_come_before() {
         for epoch_rows in [1, 9, 1000] {
             let script = stamped(&columns(&rows), &watermarks, epoch_rows);
             let operator = operator(Keep::First, BY_TIME, LatePolicy::Emit);
+            check_damaged_state(&operator, &script);
             let driven = check_operator(&operator, &script);
             assert_eq!(driven.late, late, "seed {seed}");
             assert_eq!(
@@ -133,11 +134,12 @@ fn the_first_and_the_last_follow_each_row() {
             }
             let operator = operator(keep, by, LatePolicy::Fail);
             let script = inserts(&columns(&rows));
+            check_damaged_state(&operator, &script);
             check_operator(&operator, &script);
-            for bundle_rows in [1, 7, 64, usize::MAX] {
-                let options = DriveOptions { bundle_rows, ..DriveOptions::default() };
+            for (bundle_rows, restores) in SEQUENCES {
+                let options = in_sequence(bundle_rows, restores);
                 let driven = drive(&operator, &script, &options).expect("a run");
-                assert_eq!(lines(&driven), expected, "seed {seed}, {keep:?} {by:?} {bundle_rows}");
+                assert_eq!(lines(&driven), expected, "seed {seed}, {keep:?} {by:?} {options:?}");
             }
         }
     }

@@ -12,7 +12,16 @@ use thalweg_core::{Column, DataType, TableSchema};
 
 use super::{RankFunction, TopN, TopNSpec};
 use crate::sort::SortKey;
-use crate::test_kit::{changes, inserts, lines, lines_of};
+use crate::test_kit::{DriveOptions, changes, inserts, lines, lines_of};
+
+/// One partition, so that what leaves has a sequence, with restores or without.
+fn in_sequence(bundle_rows: usize, restores: bool) -> DriveOptions {
+    DriveOptions { bundle_rows, restores, keeps_partitions: true, ..DriveOptions::default() }
+}
+
+/// How many rows a bundle has, and whether there are restores.
+const SEQUENCES: [(usize, bool); 6] =
+    [(1, false), (7, false), (64, false), (usize::MAX, false), (7, true), (64, true)];
 
 fn table(columns: &[(&str, DataType)]) -> TableSchema {
     let column =

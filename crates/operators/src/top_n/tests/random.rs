@@ -7,9 +7,9 @@ use thalweg_core::shim::SplitMix64;
 use thalweg_core::{DataType, RowKind, TableSchema};
 
 use super::reference::{Reference, Row};
-use super::{batch, changes, inserts, lines, operator, spec, table};
+use super::{batch, changes, in_sequence, inserts, lines, operator, spec, table};
 use crate::sort::SortKey;
-use crate::test_kit::{DriveOptions, check_operator, drive};
+use crate::test_kit::{check_damaged_state, check_operator, drive};
 use crate::top_n::{RankFunction, TopNSpec};
 
 /// What rows are sorted by.
@@ -168,17 +168,18 @@ fn check(case: &Case, changelog: &[(RowKind, Row)], everywhere: bool, what: &str
         Mode::Inserts => inserts(&rows(&all)),
         _ => changes(&rows(&all), &kinds),
     };
-    for bundle_rows in [1, 7, usize::MAX] {
-        let options = DriveOptions { bundle_rows, ..DriveOptions::default() };
+    for (bundle_rows, restores) in [(1, false), (7, false), (usize::MAX, false), (5, true)] {
+        let options = in_sequence(bundle_rows, restores);
         let driven = drive(&top, &script, &options).expect("a run");
         let actual = lines(&driven);
         for (n, (actual, expected)) in actual.iter().zip(&expected.lines).enumerate() {
-            assert_eq!(actual, expected, "{what}, bundles of {bundle_rows}: change {n}");
+            assert_eq!(actual, expected, "{what}, {options:?}: change {n}");
         }
-        assert_eq!(actual.len(), expected.lines.len(), "{what}, bundles of {bundle_rows}");
+        assert_eq!(actual.len(), expected.lines.len(), "{what}, {options:?}");
         driven.final_rows();
     }
     if everywhere {
+        check_damaged_state(&top, &script);
         check_operator(&top, &script);
     }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::shim::{ManualClock, SharedClock, SplitMix64};
 use thalweg_core::{
-    Bundle, DataType, ErrorKind, Opening, Operator, Output, Partition, Piece, Place, RowKind,
-    Stamps, TableSchema,
+    Bundle, DataType, ErrorKind, Opening, Operator, OrderContract, Output, Partition, Piece, Place,
+    RowKind, Stamps, TableSchema,
 };
 
 use super::{batch, changes, lines, lines_of, numbered, operator, spec, table};
 use crate::sort::SortKey;
-use crate::test_kit::{DriveOptions, check_operator, drive, sorted, stamped};
+use crate::test_kit::{DriveOptions, check_operator, drive, reopened, sorted, stamped};
 use crate::top_n::{
     Deduplicate, DeduplicateBy, DeduplicateSpec, Keep, RankFunction, TopN, TopNSpec,
 };
@@ -33,20 +33,32 @@ fn top(to: u64) -> TopNSpec {
 }
 
 /// A partition with a clock that the test moves.
-struct Clocked {
+struct Clocked<'a> {
+    operator: &'a dyn Operator,
     partition: Box<dyn Partition>,
     clock: Arc<ManualClock>,
+    /// True if another partition goes on before each call.
+    restores: bool,
 }
 
-impl Clocked {
-    fn new(operator: &dyn Operator) -> Self {
+impl<'a> Clocked<'a> {
+    fn new(operator: &'a dyn Operator) -> Self {
         let partition = operator.open(Opening::only()).expect("a partition");
-        Clocked { partition, clock: Arc::default() }
+        Clocked { operator, partition, clock: Arc::default(), restores: false }
+    }
+    fn restoring(operator: &'a dyn Operator, restores: bool) -> Self {
+        Clocked { restores, ..Clocked::new(operator) }
     }
     fn pass_ms(&self, ms: u64) {
         self.clock.advance(Duration::from_millis(ms));
     }
     fn rows(&mut self, batch: RecordBatch, kinds: Option<&[RowKind]>) -> Output {
+        if self.restores {
+            let partitions = std::slice::from_mut(&mut self.partition);
+            let order = OrderContract::Epoch;
+            let mut others = reopened(self.operator, partitions, 1, order).expect("it goes on");
+            self.partition = others.remove(0);
+        }
         let mut bundle = Bundle::new(batch, Stamps::first());
         bundle.kinds = kinds.map(Arc::from);
         let mut output = Output::new(Arc::clone(&self.clock) as SharedClock, u64::MAX);
@@ -62,7 +74,8 @@ impl Clocked {
 
 #[test]
 fn changes_stand_where_their_rows_stand() {
-    let mut partition = Clocked::new(&operator(numbered(top(2))));
+    let plain = operator(numbered(top(2)));
+    let mut partition = Clocked::new(&plain);
     let output = partition.rows(rows(&[7, 8, 7, 7, 7], &[1, 1, 5, 0, 6]), None);
     // Row 2 moves row 0 down; row 3 is not among the first; row 4 moves two.
     assert_eq!(output.emitted[0].place, Place::Caused(vec![0, 1, 2, 2, 2, 4, 4, 4, 4]));
@@ -80,7 +93,8 @@ fn changes_stand_where_their_rows_stand() {
 #[test]
 fn rows_that_are_not_among_the_first_are_not_kept() {
     for function in [RankFunction::RowNumber, RankFunction::Rank, RankFunction::DenseRank] {
-        let mut partition = Clocked::new(&operator(TopNSpec { function, ..numbered(top(3)) }));
+        let operator = operator(TopNSpec { function, ..numbered(top(3)) });
+        let mut partition = Clocked::new(&operator);
         let mut bytes = Vec::new();
         for round in 0..100 {
             // Each row is better than all before.
@@ -97,7 +111,8 @@ fn rows_that_are_not_among_the_first_are_not_kept() {
 fn state_goes_with_its_keys() {
     for unique in [None, Some(vec![1])] {
         let spec = TopNSpec { retracts: true, unique, ..numbered(top(3)) };
-        let mut partition = Clocked::new(&operator(spec));
+        let operator = operator(spec);
+        let mut partition = Clocked::new(&operator);
         let mut bytes = Vec::new();
         for round in 0..200 {
             let keys: Vec<i64> = (0..100).map(|key| round * 100 + key).collect();
@@ -114,24 +129,24 @@ fn state_goes_with_its_keys() {
 
 #[test]
 fn keys_that_were_not_written_for_long_are_forgotten() {
-    let spec = TopNSpec { state_ttl_ms: Some(1000), ..numbered(top(1)) };
-    let mut partition = Clocked::new(&operator(spec));
-    assert_eq!(partition.lines(rows(&[1], &[5])), ["+I,1,5,1"]);
-    partition.pass_ms(600);
-    assert!(
-        partition.lines(rows(&[1], &[4])).is_empty(),
-        "it does not enter, so nothing is written"
-    );
-    partition.pass_ms(600);
-    assert_eq!(partition.lines(rows(&[1], &[4])), ["+I,1,4,1"], "forgotten without a change");
-    partition.pass_ms(600);
-    assert_eq!(partition.lines(rows(&[1], &[6])), ["-U,1,4,1", "+U,1,6,1"]);
-    partition.pass_ms(600);
-    assert_eq!(partition.lines(rows(&[1], &[7])), ["-U,1,6,1", "+U,1,7,1"]);
-    check_forgets_old_keys(&mut partition);
+    let operator = operator(TopNSpec { state_ttl_ms: Some(1000), ..numbered(top(1)) });
+    for restores in [false, true] {
+        let mut partition = Clocked::restoring(&operator, restores);
+        assert_eq!(partition.lines(rows(&[1], &[5])), ["+I,1,5,1"]);
+        partition.pass_ms(600);
+        let nothing = partition.lines(rows(&[1], &[4]));
+        assert!(nothing.is_empty(), "it does not enter, so nothing is written");
+        partition.pass_ms(600);
+        assert_eq!(partition.lines(rows(&[1], &[4])), ["+I,1,4,1"], "forgotten without a change");
+        partition.pass_ms(600);
+        assert_eq!(partition.lines(rows(&[1], &[6])), ["-U,1,4,1", "+U,1,6,1"]);
+        partition.pass_ms(600);
+        assert_eq!(partition.lines(rows(&[1], &[7])), ["-U,1,6,1", "+U,1,7,1"]);
+        check_forgets_old_keys(&mut partition);
+    }
 }
 
-fn check_forgets_old_keys(partition: &mut Clocked) {
+fn check_forgets_old_keys(partition: &mut Clocked<'_>) {
     let mut bytes = Vec::new();
     for round in 0..60 {
         let keys: Vec<i64> = (0..200).map(|key| round * 200 + key).collect();
@@ -144,34 +159,36 @@ fn check_forgets_old_keys(partition: &mut Clocked) {
 
 #[test]
 fn deduplication_forgets_as_well() {
-    let input = input();
-    let open = |keep| {
+    let operator = |keep| {
         let spec = DeduplicateSpec {
             keys: vec![0],
             keep,
             by: DeduplicateBy::Arrival,
-            input: input.clone(),
+            input: input(),
             state_ttl_ms: Some(1000),
             late: LatePolicy::Drop,
         };
-        Clocked::new(&Deduplicate::new(spec).expect("valid"))
+        Deduplicate::new(spec).expect("valid")
     };
-    let mut first = open(Keep::First);
-    assert_eq!(first.lines(rows(&[1], &[5])), ["+I,1,5"]);
-    first.pass_ms(600);
-    assert!(first.lines(rows(&[1], &[6])).is_empty());
-    first.pass_ms(600);
-    assert_eq!(first.lines(rows(&[1], &[7])), ["+I,1,7"], "others do not keep it alive");
-    check_forgets_old_keys(&mut first);
-    let mut last = open(Keep::Last);
-    assert_eq!(last.lines(rows(&[1], &[5])), ["+I,1,5"]);
-    last.pass_ms(600);
-    assert_eq!(last.lines(rows(&[1], &[6])), ["-U,1,5", "+U,1,6"]);
-    last.pass_ms(600);
-    assert_eq!(last.lines(rows(&[1], &[7])), ["-U,1,6", "+U,1,7"], "each row is written");
-    last.pass_ms(1000);
-    assert_eq!(last.lines(rows(&[1], &[8])), ["+I,1,8"]);
-    check_forgets_old_keys(&mut last);
+    let (keep_first, keep_last) = (operator(Keep::First), operator(Keep::Last));
+    for restores in [false, true] {
+        let mut first = Clocked::restoring(&keep_first, restores);
+        assert_eq!(first.lines(rows(&[1], &[5])), ["+I,1,5"]);
+        first.pass_ms(600);
+        assert!(first.lines(rows(&[1], &[6])).is_empty());
+        first.pass_ms(600);
+        assert_eq!(first.lines(rows(&[1], &[7])), ["+I,1,7"], "others do not keep it alive");
+        check_forgets_old_keys(&mut first);
+        let mut last = Clocked::restoring(&keep_last, restores);
+        assert_eq!(last.lines(rows(&[1], &[5])), ["+I,1,5"]);
+        last.pass_ms(600);
+        assert_eq!(last.lines(rows(&[1], &[6])), ["-U,1,5", "+U,1,6"]);
+        last.pass_ms(600);
+        assert_eq!(last.lines(rows(&[1], &[7])), ["-U,1,6", "+U,1,7"], "each row is written");
+        last.pass_ms(1000);
+        assert_eq!(last.lines(rows(&[1], &[8])), ["+I,1,8"]);
+        check_forgets_old_keys(&mut last);
+    }
 }
 
 #[test]

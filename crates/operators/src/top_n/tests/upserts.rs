@@ -7,8 +7,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{DataType, RowKind, TableSchema};
 
-use super::{batch, changes, lines, table};
-use crate::test_kit::{DriveOptions, check_operator, drive};
+use super::{SEQUENCES, batch, changes, in_sequence, lines, table};
+use crate::test_kit::{DriveOptions, check_damaged_state, check_operator, drive};
 use crate::top_n::{
     Deduplicate, DeduplicateBy, DeduplicateSpec, Keep, Materialize, MaterializeSpec,
 };
@@ -91,11 +91,12 @@ fn upserts_leave_as_full_changes() {
             }
         }
         let script = changes(&columns(&rows), &kinds);
+        check_damaged_state(&normalize(None), &script);
         check_operator(&normalize(None), &script);
-        for bundle_rows in [1, 7, 64, usize::MAX] {
-            let options = DriveOptions { bundle_rows, ..DriveOptions::default() };
+        for (bundle_rows, restores) in SEQUENCES {
+            let options = in_sequence(bundle_rows, restores);
             let driven = drive(&normalize(None), &script, &options).expect("a run");
-            assert_eq!(lines(&driven), expected, "seed {seed}, bundles of {bundle_rows}");
+            assert_eq!(lines(&driven), expected, "seed {seed}, {options:?}");
             let left: Vec<String> = kept.values().map(|&row| line("+I", row)).collect();
             assert_eq!(driven.final_rows().len(), left.len(), "seed {seed}");
         }
@@ -129,11 +130,12 @@ fn the_last_row_that_was_not_taken_back_counts() {
             }
         }
         let script = changes(&columns(&rows), &kinds);
+        check_damaged_state(&materialize(None), &script);
         check_operator(&materialize(None), &script);
-        for bundle_rows in [1, 7, 64, usize::MAX] {
-            let options = DriveOptions { bundle_rows, ..DriveOptions::default() };
+        for (bundle_rows, restores) in SEQUENCES {
+            let options = in_sequence(bundle_rows, restores);
             let driven = drive(&materialize(None), &script, &options).expect("a run");
-            assert_eq!(lines(&driven), expected, "seed {seed}, bundles of {bundle_rows}");
+            assert_eq!(lines(&driven), expected, "seed {seed}, {options:?}");
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use thalweg_core::shim::ManualClock;
-use thalweg_core::{Bundle, ErrorKind, Opening, Operator, Output, Piece, RowKind, Stamps};
+use thalweg_core::{Bundle, ErrorKind, Extent, Opening, Operator, Output, Piece, RowKind, Stamps};
 
 use super::{Change, JoinKind, Row, appends, batch, row, script, spec};
 use crate::join::regular::{JoinSpec, RegularJoin};
 use crate::join::sides::Side;
 use crate::reference::Value;
-use crate::test_kit::{check_operator, drive, sorted};
+use crate::test_kit::{check_damaged_state, check_operator, drive, sorted};
 
 const INSERT: RowKind = RowKind::Insert;
 const DELETE: RowKind = RowKind::Delete;
@@ -162,8 +162,25 @@ fn memory_follows_the_live_rows() {
     assert!(many <= few * 3 / 2, "{many} bytes after 40 turns, {few} after 2");
 }
 
-/// Feeds one partition by hand, at given times.
+#[test]
+fn damaged_state_is_refused() {
+    for kind in super::random::KINDS {
+        for (residual, ttl_ms) in [(false, None), (true, None), (false, Some(100))] {
+            let spec =
+                JoinSpec { state_ttl_ms: (ttl_ms, ttl_ms), ..spec(kind, &[0], false, residual) };
+            check_damaged_state(&RegularJoin::new(spec).unwrap(), &appends(&golden()));
+        }
+    }
+}
+
+/// Feeds one partition by hand, at given times, with and without restores in between.
 fn at_times(join: &RegularJoin, steps: &[(u64, &[Change])]) -> Vec<String> {
+    let plain = fed(join, steps, false);
+    assert_eq!(fed(join, steps, true), plain, "with restores");
+    plain
+}
+
+fn fed(join: &RegularJoin, steps: &[(u64, &[Change])], restores: bool) -> Vec<String> {
     let clock = Arc::new(ManualClock::default());
     let mut partition = join.open(Opening::only()).unwrap();
     let mut driven = crate::test_kit::Driven::default();
@@ -173,6 +190,11 @@ fn at_times(join: &RegularJoin, steps: &[(u64, &[Change])]) -> Vec<String> {
         now_ms = time_ms;
         let mut bundle = Bundle::new(batch(changes), Stamps::first());
         bundle.kinds = Some(changes.iter().map(|change| change.1).collect());
+        if restores {
+            let told = partition.capture(Extent::Whole).unwrap().into_restored().unwrap();
+            partition = join.open(Opening::only()).unwrap();
+            partition.restore(&told).unwrap();
+        }
         let mut output = Output::new(clock.clone(), u64::MAX);
         partition.rows(Piece { bundle: &bundle, rows: None, lanes: 1 }, &mut output).unwrap();
         for emitted in output.emitted {

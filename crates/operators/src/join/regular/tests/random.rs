@@ -9,7 +9,7 @@ use crate::join::regular::{JoinSpec, RegularJoin};
 use crate::join::sides::Side;
 use crate::test_kit::{DriveOptions, assert_same_rows, check_operator, drive};
 
-const KINDS: [JoinKind; 6] = [
+pub(super) const KINDS: [JoinKind; 6] = [
     JoinKind::Inner,
     JoinKind::Left,
     JoinKind::Right,
@@ -77,10 +77,16 @@ fn check(spec: JoinSpec, changes: &[Change], what: &str) {
     let expected = naive().run(changes);
     let join = RegularJoin::new(spec).unwrap();
     let script = script(changes);
-    for bundle_rows in [1, 3, 50, usize::MAX] {
-        let options = DriveOptions { bundle_rows, ..DriveOptions::default() };
+    let ways = [(1, false), (3, false), (50, false), (usize::MAX, false), (3, true), (20, true)];
+    for (bundle_rows, restores) in ways {
+        let options = DriveOptions {
+            bundle_rows,
+            restores,
+            keeps_partitions: true,
+            ..DriveOptions::default()
+        };
         let driven = drive(&join, &script, &options).unwrap();
-        let what = format!("{what}, bundles of {bundle_rows}");
+        let what = format!("{what}, bundles of {bundle_rows}, restores: {restores}");
         assert_same_rows(&driven.changes(), &expected, &what);
     }
     let driven = check_operator(&join, &script);
