@@ -10,7 +10,7 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs
+.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
@@ -20,6 +20,7 @@ help:
 	@echo "make miri      the same pieces interpreted, for undefined behaviour (needs nightly and miri)"
 	@echo "make sanitize  the same under the thread and address sanitizers (needs nightly and rust-src)"
 	@echo "make sweep     the ordered contracts with 50 seeds per case"
+	@echo "make kills     a thousand kills at random moments, and what becomes of the output"
 	@echo "make workloads the papers' workloads (TPCx-BB queries, Linear Road, Viper, StreamBox), checked"
 	@echo "make nexmark-check  the queries of NEXMark over a million events, compared with DuckDB"
 	@echo "make fuzz      the fuzz targets, FUZZ_SECONDS=60 each (needs nightly and cargo-fuzz)"
@@ -105,6 +106,10 @@ sweep:
 	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test ordered --test rows
 	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg --test golden -- ordered
 	THALWEG_SWEEP_SEEDS=50 $(CARGO) test --release --locked --package thalweg-workloads --tests
+
+# Jobs are killed THALWEG_KILLS times (1,000) in all, spread over queries and contracts.
+kills:
+	$(CARGO) test --release --locked --package thalweg --test recovery -- --ignored --nocapture
 
 # One after the other: some results have a gigabyte.
 nexmark-check: venv

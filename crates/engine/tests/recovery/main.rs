@@ -1,4 +1,4 @@
-//! Jobs that are killed, stopped and damaged, and what becomes of their output. The real binary runs, since
+//! Jobs that are killed, and what becomes of their output. The real binary runs, since
 //! a killed process is what recovery is for.
 //!
 //! | module | holds |
@@ -6,8 +6,6 @@
 //! | `jobs` | a folder with inputs and a job that runs over them; what of its output is visible |
 //! | `cells` | which queries are killed under which contract, and what equality means for each |
 //! | `kills` | jobs that are killed at random moments until they end |
-//! | `lifecycle` | stops, locks, damaged and foreign snapshots, restarts, full disks |
-//! | `kept` | snapshots that earlier versions wrote |
 
 mod cells;
 mod jobs;
