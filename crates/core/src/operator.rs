@@ -237,7 +237,7 @@ pub trait Partition: Send {
     /// If it has no snapshots.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         let _ = extent;
-        Err(Error::user("it cannot tell what it keeps, so no snapshot can be taken")
+        Err(Error::unsupported("it cannot tell what it keeps, so no snapshot can be taken")
             .hint("implement Partition::capture and Partition::restore, or run without snapshots"))
     }
     /// Takes back what partitions of the same operator have told. Called once, before anything else.
@@ -246,7 +246,7 @@ pub trait Partition: Send {
     /// If it does not fit: the snapshot is of something else, or damaged.
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let _ = restored;
-        Err(Error::user("it cannot take back what a snapshot tells of it")
+        Err(Error::unsupported("it cannot take back what a snapshot tells of it")
             .hint("implement Partition::capture and Partition::restore"))
     }
 }

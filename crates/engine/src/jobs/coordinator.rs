@@ -167,6 +167,10 @@ impl Watch<'_> {
         if self.control.is_over() || self.control.is_stop_requested() {
             return Ok(());
         }
+        if error.is_plan_error() {
+            // No snapshot of this job will ever succeed.
+            return Err(error);
+        }
         self.metrics.failed += 1;
         self.metrics.problem = Some(format!("snapshots fail: {error}"));
         self.tell();

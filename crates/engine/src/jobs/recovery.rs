@@ -54,6 +54,35 @@ pub(crate) struct Recovery {
     pub drop_state: bool,
     /// This run was started again after a failure: nothing is told of what is well known.
     pub is_restart: bool,
+    /// Set once the job's directory is ours and it is clear where to go on.
+    pub begun: Option<BegunBehind>,
+}
+
+/// Where a run has begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BegunBehind {
+    /// The newest snapshot that was there then.
+    pub newest: Option<u64>,
+}
+
+impl Recovery {
+    /// What a run that is started again is to do: go on from what the failed one has kept, and where that kept
+    /// nothing, begin where that has begun, not in what an earlier run has left. `None` if the failed run has
+    /// never begun: another would not either.
+    ///
+    /// # Errors
+    /// If the snapshots cannot be listed.
+    pub(crate) fn again(mut self, settings: &SnapshotSettings, job: &str) -> Result<Option<Self>> {
+        let Some(behind) = self.begun.take() else {
+            return Ok(self.is_restart.then_some(self));
+        };
+        let store = SnapshotStore::open(&settings.location, job)?;
+        if newest_number(&store)? > behind.newest {
+            self.resume = ResumeFrom::Newest;
+        }
+        self.is_restart = true;
+        Ok(Some(self))
+    }
 }
 
 /// A job directory that is ours, and where to go on.
@@ -75,11 +104,24 @@ pub(crate) fn begin(
     job: &str,
     order: OrderContract,
     graph: &Graph,
-    recovery: &Recovery,
+    recovery: &mut Recovery,
 ) -> Result<Begun> {
     let mut store = SnapshotStore::open(&settings.location, job)?;
     let lock = store.directory().map(JobLock::take).transpose()?;
     store.clean()?;
+    let newest = newest_number(&store)?;
+    let begun = go_on(store, lock, (job, order, graph), recovery)?;
+    recovery.begun = Some(BegunBehind { newest });
+    Ok(begun)
+}
+
+/// Finds out where to go on in a directory that is ours.
+fn go_on(
+    mut store: SnapshotStore,
+    lock: Option<JobLock>,
+    (job, order, graph): (&str, OrderContract, &Graph),
+    recovery: &Recovery,
+) -> Result<Begun> {
     let mut notes = Vec::new();
     let snapshot = match &recovery.resume {
         ResumeFrom::Nothing => {

@@ -249,28 +249,25 @@ impl Session {
             resume: self.options.resume.clone(),
             drop_state: self.options.drop_state,
             is_restart: false,
+            begun: None,
         };
         loop {
             let plan = self.planner.plan_insert(inserts)?;
-            let ran = match &snapshots {
-                None => self.run_once(plan, (what, &name), None, observer),
-                Some(settings) => {
-                    self.run_once(plan, (what, &name), Some((settings, &recovery)), observer)
-                }
-            };
+            let own = (snapshots.as_ref(), &mut recovery);
+            let ran = self.run_once(plan, (what, &name), own, observer);
             let Err(error) = ran else { return ran };
-            let may_restart =
-                snapshots.is_some() && !error.is_plan_error() && !observer.is_stopped();
+            let Some(settings) = &snapshots else { return Err(error) };
+            let may_restart = !error.is_plan_error() && !observer.is_stopped();
             let wait = if may_restart { restarts.failed(self.clock.now_ns()) } else { None };
             let Some(wait) = wait else { return Err(error) };
+            let Some(again) = recovery.again(settings, &name)? else { return Err(error) };
+            recovery = again;
             let message =
                 format!("{error}; started again in {wait:?} (restart {})", restarts.count());
             observer.note(&Error::user(message));
             if !self.pause(wait, observer) {
                 return Err(error);
             }
-            recovery.resume = ResumeFrom::Newest;
-            recovery.is_restart = true;
         }
     }
 
@@ -291,7 +288,7 @@ impl Session {
         &mut self,
         plan: PhysicalPlan,
         (what, name): (&str, &str),
-        snapshots: Option<(&SnapshotSettings, &Recovery)>,
+        (snapshots, recovery): (Option<&SnapshotSettings>, &mut Recovery),
         observer: &mut dyn Observer,
     ) -> Result<JobReport> {
         let mut options = self.run_options()?;
@@ -301,7 +298,7 @@ impl Session {
         self.follow_interleaving(&job, &graph, &mut options)?;
         let begun = match snapshots {
             None => None,
-            Some((settings, recovery)) => {
+            Some(settings) => {
                 if self.recording.is_some() || self.replays.is_some() {
                     return Err(no_interleaving());
                 }
@@ -312,11 +309,10 @@ impl Session {
                 Some(jobs::begin(settings, name, options.order, &graph, recovery)?)
             }
         };
-        let (cut, coordinator) = match begun {
+        let (cut, coordinator) = match begun.zip(snapshots) {
             None => (None, None),
-            Some(begun) => {
+            Some((begun, settings)) => {
                 begun.notes.iter().for_each(|note| observer.note(&Error::plan(note.clone())));
-                let (settings, _) = snapshots.expect("something was begun");
                 let coordinator = Coordinator {
                     store: begun.store,
                     settings: settings.clone(),

@@ -60,6 +60,19 @@ impl Workspace {
         messages
     }
 
+    /// Runs to the end, which is this exit status. What was said.
+    pub fn fail(&self, status: i32, words: &[&str]) -> String {
+        let (found, messages) = self.start(words).end();
+        assert_eq!(
+            found.code(),
+            Some(status),
+            "{words:?}: {messages}\nin {}",
+            self.folder.display()
+        );
+        assert!(!messages.contains("panicked at"), "{messages}");
+        messages
+    }
+
     /// The rows that readers of a folder see, parts in the order of their names.
     pub fn visible(&self, folder: &str) -> Vec<String> {
         let mut parts: Vec<PathBuf> = files(&self.path(folder));
@@ -112,8 +125,23 @@ impl Running {
         self.child.wait().expect("waiting for thalweg");
     }
 
+    /// Sends a signal: `TERM`, `INT`.
+    pub fn signal(&self, name: &str) {
+        let words = [format!("-{name}"), self.child.id().to_string()];
+        assert!(Command::new("kill").args(words).status().expect("the command kill").success());
+    }
+
     pub fn messages(&self) -> String {
         fs::read_to_string(&self.messages).expect("messages are text")
+    }
+}
+
+/// Waits until a condition holds.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

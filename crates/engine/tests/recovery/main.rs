@@ -10,3 +10,4 @@
 mod cells;
 mod jobs;
 mod kills;
+mod lifecycle;
