@@ -25,7 +25,7 @@ const ROUNDS: usize = 9;
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
     let keys = arguments.next().unwrap_or(10_000_000);
-    let updates = arguments.next().unwrap_or(1_000_000);
+    let updates = arguments.next().unwrap_or(1_000_000) as usize;
     let mut job = Job::new(keys)?;
     println!("{keys} keys, {updates} updates a round, {} MB of state", job.state_megabytes());
     let without = job.rounds("without captures", updates, None)?;

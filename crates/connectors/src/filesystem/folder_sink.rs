@@ -70,6 +70,9 @@ struct Transactions {
     delivery: Delivery,
     /// Parts that are closed and in no transaction yet.
     closed: Vec<Part>,
+    /// Parts of transactions that are not committed. Where the snapshot of one could not be kept, its parts go
+    /// with the next.
+    prepared: Vec<Part>,
 }
 
 enum Mode {
@@ -288,7 +291,8 @@ impl Sink for FolderSink {
             let (root, extension) = (self.place.root.clone(), self.place.extension);
             let parts = Parts::new(self.files.clone(), root, extension, &self.content.table);
             let closed = Vec::new();
-            self.mode = Mode::Transactions(Transactions { parts, delivery, closed });
+            self.mode =
+                Mode::Transactions(Transactions { parts, delivery, closed, prepared: Vec::new() });
         }
         delivery.guarantee()
     }
@@ -311,19 +315,24 @@ impl Sink for FolderSink {
     fn prepare(&mut self) -> Result<Option<String>> {
         self.close_all()?;
         let Mode::Transactions(transactions) = &mut self.mode else { return Ok(None) };
-        let handle = transactions.parts.prepare(&transactions.closed)?;
         if transactions.delivery == Delivery::AtLeastOnce {
+            transactions.parts.prepare(&transactions.closed)?;
             transactions.parts.publish(&transactions.closed)?;
         }
+        // Only now: what could not be prepared is tried again with the next one.
+        let mut all = transactions.prepared.clone();
+        all.extend(transactions.closed.iter().cloned());
+        let handle = transactions.parts.prepare(&all)?;
+        transactions.prepared = all;
         transactions.closed.clear();
         Ok(Some(handle))
     }
 
     fn commit(&mut self, handle: &str) -> Result<()> {
-        match &self.mode {
-            Mode::Transactions(transactions) => transactions.parts.commit(handle),
-            Mode::Plain(_) => Ok(()),
-        }
+        let Mode::Transactions(transactions) = &mut self.mode else { return Ok(()) };
+        let committed = transactions.parts.commit(handle)?;
+        transactions.prepared.retain(|part| !committed.contains(part));
+        Ok(())
     }
 }
 

@@ -120,12 +120,14 @@ impl Parts {
         Ok(json!({ "run": self.run, "next": self.next, "parts": parts }).to_string())
     }
 
-    /// Makes the parts of a transaction visible. It may have been done already.
+    /// Makes the parts of a transaction visible, and says which they are. It may have been done already.
     ///
     /// # Errors
     /// If a part is not there, or cannot be renamed.
-    pub fn commit(&self, handle: &str) -> Result<()> {
-        self.publish(&Handle::read(handle)?.parts)
+    pub fn commit(&self, handle: &str) -> Result<Vec<Part>> {
+        let parts = Handle::read(handle)?.parts;
+        self.publish(&parts)?;
+        Ok(parts)
     }
 
     /// Makes parts visible that are not yet.

@@ -151,6 +151,10 @@ impl Observer for Console {
         }
     }
 
+    fn warning(&mut self, warning: &Error) {
+        say(&format!("warning: {warning}\n"));
+    }
+
     fn starting(&mut self, job: &JobDescription, graph: &mut Graph) {
         if !self.is_watched {
             return;

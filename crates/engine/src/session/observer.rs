@@ -35,6 +35,10 @@ pub trait Observer {
     fn note(&mut self, note: &Error) {
         let _ = note;
     }
+    /// Something has gone wrong that the job gets over (a restart).
+    fn warning(&mut self, warning: &Error) {
+        self.note(warning);
+    }
     /// A job is about to start. Its sinks may be wrapped.
     fn starting(&mut self, job: &JobDescription, graph: &mut Graph) {
         let _ = (job, graph);

@@ -264,7 +264,7 @@ impl Session {
             recovery = again;
             let message =
                 format!("{error}; started again in {wait:?} (restart {})", restarts.count());
-            observer.note(&Error::user(message));
+            observer.warning(&Error::user(message));
             if !self.pause(wait, observer) {
                 return Err(error);
             }

@@ -81,6 +81,11 @@ fn killed(workspace: &Workspace) {
     assert!(visible(workspace).len() < expected().len(), "it was killed before its end");
 }
 
+/// The manifests of the job, oldest first; none if it has not begun.
+fn manifests_or_none(workspace: &Workspace) -> Vec<PathBuf> {
+    if folders(&workspace.path("state")).is_empty() { Vec::new() } else { manifests(workspace) }
+}
+
 /// The manifests of the job, oldest first.
 fn manifests(workspace: &Workspace) -> Vec<PathBuf> {
     let snapshots = folders(&workspace.path("state")).pop().expect("a job").join("snapshots");
@@ -100,7 +105,10 @@ fn flip_a_byte(path: &Path) {
 fn a_stop_keeps_a_last_snapshot_and_the_job_goes_on_from_it() {
     let workspace = workspace("stop");
     for signal in ["TERM", "INT"] {
+        let before = manifests_or_none(&workspace).pop();
         let running = begun(&workspace, &["--resume"]);
+        // What an earlier run has committed says nothing of this one.
+        until("a snapshot is kept", || manifests_or_none(&workspace).pop() != before);
         running.signal(signal);
         let (status, messages) = running.end();
         assert_eq!(status.code(), Some(130), "{messages}");
@@ -232,6 +240,8 @@ fn a_restart_does_not_go_on_from_what_an_earlier_run_has_kept() {
     workspace.write("a/1.csv", "1\n");
     workspace.succeed(&words(&[]));
     workspace.write("a/1.csv", "many\n");
+    // A job that begins anew writes into a folder of its own.
+    files(&workspace.path("out")).iter().for_each(|file| fs::remove_file(file).expect("a file"));
     let strategy = [
         ["--set", "restart-strategy.type=fixed-delay"],
         ["--set", "restart-strategy.fixed-delay.attempts=1"],
