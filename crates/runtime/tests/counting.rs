@@ -178,7 +178,7 @@ fn a_panic_in_user_code_is_an_error() {
 
 #[test]
 fn a_stopped_job_drains_and_leaves_its_output_unfinished() {
-    let source = Box::new(Rows { rows: disorder(1000, 3).into(), bounded: false });
+    let source = Box::new(Rows { rows: disorder(1000, 3).into(), bounded: false, given: 0 });
     let count = Count { size: 20, class: OperatorClass::Commuting, cancel_between: false };
     let (graph, results, _) = counting(vec![(source, Delay::boxed(0, 20))], count);
     let job = start(graph, options(2, 10, SchedulerPolicy::Nem)).expect("starts");
@@ -200,7 +200,7 @@ fn a_stopped_job_drains_and_leaves_its_output_unfinished() {
 
 #[test]
 fn an_idle_input_does_not_hold_results_back() {
-    let quiet = Box::new(Rows { rows: Default::default(), bounded: false });
+    let quiet = Box::new(Rows { rows: Default::default(), bounded: false, given: 0 });
     let busy = (Rows::boxed(vec![(5, 1), (25, 1), (45, 1)]), Delay::boxed(0, 20));
     let count = Count { size: 20, class: OperatorClass::Commuting, cancel_between: false };
     let (graph, results, _) = counting(vec![busy, (quiet, Delay::boxed(0, 20))], count);

@@ -87,7 +87,7 @@ struct Built {
 
 impl Built {
     fn source(&mut self, name: &'static str, count: i64) -> Input {
-        let rows = Rows { rows: (0..count).map(|n| (n, n)).collect(), bounded: true };
+        let rows = Rows { rows: (0..count).map(|n| (n, n)).collect(), bounded: true, given: 0 };
         let source = Box::new(Noted { name, rows, log: Arc::clone(&self.log) });
         let kind = StageKind::Source { source, assigner: Delay::boxed(0, 10) };
         Input { from: self.graph.add(name, name, kind, vec![]), port: 0 }

@@ -116,7 +116,7 @@ fn run(setting: Setting) -> Log {
     let [poll, first, second] = setting.costs_us.map(Duration::from_micros);
     let rows: Vec<_> = (0..setting.rows).map(|n| (n, n)).collect();
     let mut graph = Graph::default();
-    let polled = Rows { rows: rows.clone().into(), bounded: true };
+    let polled = Rows { rows: rows.clone().into(), bounded: true, given: 0 };
     let source = Box::new(Polled { rows: polled, rows_max: 1, cost: poll, log: log.clone() });
     let source = graph.add("s", "source", StageKind::Source { source, assigner: None }, vec![]);
     let mut ends = vec![source; setting.branches];

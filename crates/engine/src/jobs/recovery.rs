@@ -180,8 +180,8 @@ fn newest(store: &mut SnapshotStore, notes: &mut Vec<String>) -> Result<Option<S
             ));
             Err(match from {
                 Some(number) => error.hint(format!(
-                    "rows that were written since snapshot {number} would be written again: to accept \
-                     that, go on with --from {number}"
+                    "rows that were written since snapshot {number} would be written again: move them away \
+                     (files are named), and go on with --from {number}"
                 )),
                 None => error.hint("there is none that can be read: begin anew, without --resume"),
             })

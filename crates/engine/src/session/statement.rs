@@ -326,6 +326,10 @@ impl Session {
         };
         observer.starting(&job, &mut graph);
         let running = thalweg_runtime::start_from(graph, options, cut);
+        if running.is_err() {
+            // What a sink or a source refuses at the start it refuses again.
+            recovery.begun = None;
+        }
         let result = running.and_then(|running| {
             let control = running.control();
             observer.started(&job, &control);

@@ -176,11 +176,18 @@ fn a_damaged_newest_snapshot_asks_before_rows_are_written_twice() {
     assert!(messages.contains(&format!("--from {before_number}")), "{messages}");
     assert_eq!(visible(&workspace), rows, "nothing was written");
 
-    workspace.succeed(&words(&["--from", &before_number]));
-    let mut left = visible(&workspace);
-    left.sort_unstable();
-    left.dedup();
-    assert_eq!(left, expected(), "rows since then may be there twice, and none is lost");
+    // Whoever wants to go on from an older one takes away what was written since.
+    let again = ["--from", &before_number];
+    for _ in files(&workspace.path("out")) {
+        let output = workspace.start(&words(&again)).end();
+        if output.0.success() {
+            break;
+        }
+        let in_the_way = files(&workspace.path("out"));
+        let named = in_the_way.iter().find(|file| output.1.contains(&*file.to_string_lossy()));
+        fs::remove_file(named.expect("the file is named")).expect("a file");
+    }
+    assert_eq!(visible(&workspace), expected(), "each row is there once");
 }
 
 #[test]

@@ -288,18 +288,15 @@ impl Partition for CountPartition {
         (self.counts.len() + self.merged.len()) * 64
     }
     fn capture(&mut self, _: Extent) -> Result<Captured> {
-        let all: Vec<_> = self.counts.iter().chain(&self.merged).collect();
-        let owner = |&(&(_, key), _): &(&(i64, i64), &i64)| virtual_partition(key) as u8;
-        let column = |of: &dyn Fn(&(&(i64, i64), &i64)) -> i64| {
-            Arc::new(Int64Array::from_iter_values(all.iter().map(of))) as ArrayRef
-        };
-        let owners = arrow_array::UInt8Array::from_iter_values(all.iter().map(owner));
-        let columns = vec![
-            Arc::new(owners) as ArrayRef,
-            column(&|(key, _)| key.0),
-            column(&|(key, _)| key.1),
-            column(&|(_, count)| **count),
-        ];
+        let mut columns: [Vec<i64>; 3] = Default::default();
+        let mut owners = Vec::new();
+        for (&(end, key), &count) in self.counts.iter().chain(&self.merged) {
+            owners.push(virtual_partition(key) as u8);
+            columns.iter_mut().zip([end, key, count]).for_each(|(column, n)| column.push(n));
+        }
+        let owners: ArrayRef = Arc::new(arrow_array::UInt8Array::from(owners));
+        let numbers = columns.map(|column| Arc::new(Int64Array::from(column)) as ArrayRef);
+        let columns = std::iter::once(owners).chain(numbers).collect();
         let fields = ["end", "key", "count"].map(|name| Field::new(name, DataType::Int64, true));
         let schema = snapshot::state_schema(fields);
         let mut captured = Captured::default();
