@@ -9,7 +9,7 @@
 //! # Where to go on
 //! A position has no rows, so those that wait are read again: it is a position of the inner source before
 //! the oldest row that waits, with how many rows had come since, and the time up to which rows had left.
-//! Of the rows that come again those up to that time are dropped; all others wait as they did. [`Marks`]
+//! Of the rows that come again those up to that time are dropped; all others wait as they did. `Marks`
 //! keeps positions of the inner source, from the first time on that a position was asked for.
 //!
 //! Rows that were sorted no longer come from one place of one file, so errors downstream name none.

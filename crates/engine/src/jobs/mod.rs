@@ -3,10 +3,10 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`recovery`] | which snapshot a run goes on from, and whether it fits the query |
-//! | [`coordinator`] | takes snapshots while a job runs, commits what they hold, ends the job |
-//! | [`requests`] | how another process asks for a snapshot |
-//! | [`restarts`] | whether and when a job that has failed is started again |
+//! | `recovery` | which snapshot a run goes on from, and whether it fits the query |
+//! | `coordinator` | takes snapshots while a job runs, commits what they hold, ends the job |
+//! | `requests` | how another process asks for a snapshot |
+//! | `restarts` | whether and when a job that has failed is started again |
 //!
 //! # Protocol
 //! 1. The job directory is locked: one run of a job at a time.
