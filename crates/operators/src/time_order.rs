@@ -393,6 +393,7 @@ impl Source for TimeOrderedSource {
     fn seek(&mut self, position: &str) -> Result<()> {
         let position = OrderedPosition::read(position)?;
         self.inner.seek(&position.inner)?;
+        self.marks.ask();
         self.again = position.rows;
         self.waiting.left_ms = position.left_ms;
         self.newest_ms = position.newest_ms;

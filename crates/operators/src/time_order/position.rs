@@ -32,10 +32,15 @@ impl Marks {
         self.distance = MARK_DISTANCE;
     }
 
-    /// The mark before every row that waits.
-    pub(super) fn first(&self) -> Option<(u64, Option<&str>)> {
+    /// Somebody takes snapshots.
+    pub(super) fn ask(&self) {
         // Relaxed: see `wants`.
         self.is_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// The mark before every row that waits.
+    pub(super) fn first(&self) -> Option<(u64, Option<&str>)> {
+        self.ask();
         self.marks.front().map(|(row, position)| (*row, position.as_deref()))
     }
 

@@ -181,7 +181,9 @@ fn rows_that_waited_come_again_and_those_that_left_do_not() {
                 failures -= 1;
                 let position = source.position().expect("replayable");
                 let parsed = OrderedPosition::read(&position).expect("its own");
-                assert!(parsed.rows < 3 * 4096, "{position}");
+                // Before anybody has asked no positions are kept, and rows that come again come first.
+                let may_be_far = failures == 29 || source.waiting.arrived < source.again;
+                assert!(may_be_far || parsed.rows < 3 * 4096, "{position}");
                 source = open(Some(&position));
             }
             match source.poll(1 + random.below(100) as usize).expect("within") {
