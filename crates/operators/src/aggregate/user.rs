@@ -13,7 +13,7 @@ use super::{Accumulator, StateColumns, StateRows, UpdateInput, concrete};
 use crate::keys::select;
 
 /// An aggregate function of the user's: makes the states. Rows of one group reach its state in
-/// arrival order; `merge` must be associative.
+/// arrival order; `merge` must be associative, and an empty state must add nothing.
 pub trait UserAggregate: Send + Sync {
     /// The SQL name.
     fn name(&self) -> &str;

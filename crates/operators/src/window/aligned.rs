@@ -279,7 +279,7 @@ impl Partition for WindowPartition {
         }
         let mut captured = Captured::default();
         let all = std::iter::once(&self.owned).chain(&self.foreign);
-        tell_slices(&mut captured, &self.shared.calls, all)?;
+        tell_slices(&mut captured, &self.shared.calls, all.flat_map(Slices::states))?;
         let (next_end, entered) = self.assembly.entered()?;
         tell_entered(&mut captured, &self.owned, next_end, &entered)?;
         Ok(captured)

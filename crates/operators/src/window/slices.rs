@@ -354,9 +354,10 @@ impl Slices {
     }
 
     /// What the open slices hold.
-    pub(super) fn states(&self) -> impl Iterator<Item = (SliceKey, States<'_>)> {
+    pub(super) fn states(&self) -> impl Iterator<Item = (SliceKey, &KeyTable, States<'_>)> {
         self.open.iter().map(|(&key, slice)| {
-            (key, States::by_key(&slice.keys, &slice.counts, &slice.accumulators))
+            let states = States::by_key(&slice.keys, &slice.counts, &slice.accumulators);
+            (key, &self.keys, states)
         })
     }
 

@@ -181,17 +181,15 @@ fn bounds(key: SliceKey, rows: usize) -> Marks {
     vec![of(FIRST_END, key.enter), of(LAST_END, key.leave)]
 }
 
-/// Tells the slices that are in no window so far.
+/// Tells the slices that are in no window so far, each with the table of its keys.
 pub(super) fn tell_slices<'a>(
     captured: &mut Captured,
     calls: &Calls,
-    all: impl Iterator<Item = &'a Slices>,
+    slices: impl Iterator<Item = (SliceKey, &'a KeyTable, States<'a>)>,
 ) -> Result<()> {
     let mut batches = Vec::new();
-    for slices in all {
-        for (key, states) in slices.states() {
-            batches.push(calls.tell(&slices.keys, bounds(key, states.keys.len()), &states)?);
-        }
+    for (key, keys, states) in slices {
+        batches.push(calls.tell(keys, bounds(key, states.keys.len()), &states)?);
     }
     let none = calls.tell_none(bounds(SliceKey { enter: 0, leave: 0 }, 0))?;
     tell_rows(captured, SLICES, &none, batches);
