@@ -236,6 +236,13 @@ impl Accumulator for Distinct {
         self.inner.reset(ids);
     }
 
+    fn clear(&mut self) {
+        self.values.clear();
+        self.uses.clear();
+        self.groups.clear();
+        self.inner.clear();
+    }
+
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef> {
         self.inner.evaluate(ids)
     }

@@ -177,6 +177,12 @@ impl IntegerTable {
         }
     }
 
+    pub(super) fn clear(&mut self) {
+        self.table.clear();
+        self.null = None;
+        self.keys.clear();
+    }
+
     /// False for NULL, and a number that has the order of the keys.
     pub(super) fn prefix(&self, id: u32) -> (bool, u64) {
         let key = self.keys[id as usize] as u64 ^ 1 << 63;

@@ -78,6 +78,10 @@ impl Ids {
         self.hashes.push(hash);
         id
     }
+    fn clear(&mut self) {
+        self.free.clear();
+        self.hashes.clear();
+    }
     fn live(&self) -> usize {
         self.hashes.len() - self.free.len()
     }
@@ -198,6 +202,18 @@ impl KeyTable {
         self.ids.free.push(id);
     }
 
+    /// Forgets all keys at once, which costs far less than one by one, and keeps the memory for others.
+    /// The single key of a table without key columns stays.
+    pub fn clear(&mut self) {
+        match &mut self.layout {
+            Layout::Single => return,
+            Layout::Integer(table) => table.clear(),
+            Layout::Text(table) => table.clear(),
+            Layout::Rows(table) => table.clear(),
+        }
+        self.ids.clear();
+    }
+
     /// False for NULL, and a number such that keys with different numbers have the order of their
     /// key bytes. `None` where a key is more than one column, or of another type.
     fn prefix(&self, id: u32) -> Option<(bool, u64)> {
@@ -235,6 +251,10 @@ impl KeyTable {
     #[inline]
     pub fn id_limit(&self) -> usize {
         self.ids.hashes.len()
+    }
+    /// For how many keys there is memory.
+    pub fn capacity(&self) -> usize {
+        self.ids.hashes.capacity()
     }
     /// About how many bytes the table takes.
     pub fn bytes(&self) -> usize {

@@ -18,14 +18,16 @@ use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
     Bundle, Error, Grid, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress,
-    Result, Route, TableSchema, Watermark, WatermarkBefore,
+    Result, Route, TableSchema,
 };
 
 use super::assembly::{Assembly, Combining};
-use super::judge::{Before, Judged, SliceKey};
-use super::output::{LatePolicy, WindowRows, output_schema, row_times, treat_late};
+use super::judge::{Judge, Rules, SliceKey};
+use super::output::{LatePolicy, WindowRows, output_schema};
 use super::slices::{Calls, Partial, RowsOf, Slices};
 use super::spec::WindowSpec;
+use super::spreading::Spreading;
+use super::tumbling::TumblingPartition;
 use super::zone::Zone;
 use crate::aggregate::{AggregateCall, RowOrder};
 use crate::keys::{CanonicalOrder, hash_keys, partition_of};
@@ -49,13 +51,22 @@ pub struct WindowAggregateSpec {
     pub input: TableSchema,
 }
 
-struct Shared {
-    spec: WindowAggregateSpec,
-    calls: Arc<Calls>,
+impl WindowAggregateSpec {
+    pub(super) fn rules(&self) -> Rules<'_> {
+        let WindowAggregateSpec { window, rowtime, late, input, .. } = self;
+        Rules { window, rowtime: *rowtime, late: *late, input }
+    }
+}
+
+/// What the partitions of an operator have in common.
+pub(super) struct Shared {
+    pub(super) spec: WindowAggregateSpec,
+    pub(super) calls: Arc<Calls>,
     output: TableSchema,
-    arrow: SchemaRef,
-    exact: bool,
+    pub(super) arrow: SchemaRef,
+    pub(super) exact: bool,
     invertible: bool,
+    pub(super) spreading: Spreading,
 }
 
 /// Aggregates per window and key. The result has the keys, the aggregates, and
@@ -77,6 +88,7 @@ impl WindowAggregate {
             calls,
             exact: spec.aggregates.iter().all(AggregateCall::is_exact),
             invertible: spec.aggregates.iter().all(AggregateCall::is_invertible),
+            spreading: Spreading::default(),
             spec,
         };
         Ok(WindowAggregate { shared: Arc::new(shared) })
@@ -159,10 +171,14 @@ impl Operator for WindowAggregate {
         if self.shared.spec.late == LatePolicy::Emit { 2 } else { 1 }
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        if self.shared.exact {
-            return Ok(Route::Any);
+        let Shared { spec, exact, spreading, .. } = self.shared.as_ref();
+        match exact {
+            true if spec.window.shares_no_slice() => {
+                spreading.route(bundle, &spec.keys, partitions)
+            }
+            true => Ok(Route::Any),
+            false => scatter(bundle, &spec.keys, partitions),
         }
-        scatter(bundle, &self.shared.spec.keys, partitions)
     }
     fn watermark_phases(&self) -> usize {
         if self.shared.exact { 2 } else { 1 }
@@ -170,6 +186,9 @@ impl Operator for WindowAggregate {
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         let Opening { partition, partitions, order } = opening;
         let shared = Arc::clone(&self.shared);
+        if shared.spec.window.shares_no_slice() {
+            return Ok(Box::new(TumblingPartition::new(shared, opening)?));
+        }
         let owned = Slices::new(Arc::clone(&shared.calls))?;
         let canonical = CanonicalOrder::wanted(order, &shared.calls.key_types)?;
         let combining = match (shared.invertible, shared.exact) {
@@ -183,7 +202,7 @@ impl Operator for WindowAggregate {
             false => None,
         };
         Ok(Box::new(WindowPartition {
-            zone: Zone::new(shared.spec.zone),
+            judge: Judge::new(shared.spec.zone),
             shared,
             partition,
             partitions,
@@ -191,9 +210,6 @@ impl Operator for WindowAggregate {
             foreign,
             assembly,
             inbox: Vec::new(),
-            judged: Judged::default(),
-            local_times: Vec::new(),
-            local_before: Vec::new(),
         }))
     }
     fn judges_lateness(&self) -> bool {
@@ -218,22 +234,13 @@ struct WindowPartition {
     foreign: Option<Slices>,
     assembly: Assembly,
     inbox: Vec<Parcel>,
-    zone: Zone,
-    judged: Judged,
-    local_times: Vec<i64>,
-    local_before: Vec<i64>,
+    judge: Judge,
 }
 
 impl Partition for WindowPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let spec = &shared.spec;
-        let instants = row_times(&piece, spec.rowtime, &spec.input)?;
-        self.judge(&piece, instants);
-        let judged = &self.judged;
-        treat_late(spec.late, &judged.late, &piece, spec.rowtime, output)?;
-        output.accepted += (piece.num_rows() - judged.late.len()) as u64;
-        output.partly_late += judged.partly_late;
+        let spec = &self.shared.spec;
+        let judged = self.judge.piece(&spec.rules(), &piece, output)?;
         if judged.runs.is_empty() {
             return Ok(());
         }
@@ -250,7 +257,7 @@ impl Partition for WindowPartition {
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        let watermark = self.zone.local_watermark(call.watermark.0);
+        let watermark = self.judge.zone.local_watermark(call.watermark.0);
         let exchanges = self.foreign.is_some();
         match call.phase {
             0 if exchanges => self.seal(watermark, call, output),
@@ -272,33 +279,6 @@ impl Partition for WindowPartition {
 }
 
 impl WindowPartition {
-    /// Judges the rows in the windows' own time.
-    fn judge(&mut self, piece: &Piece<'_>, instants: &[i64]) {
-        let window = &self.shared.spec.window;
-        let before = &piece.bundle.stamps.watermark_before;
-        if self.zone.is_identity() {
-            let before = match before {
-                WatermarkBefore::All(Watermark(watermark)) => Before::All(*watermark),
-                WatermarkBefore::Rows(rows) => Before::Rows(rows),
-            };
-            let extremes = &piece.bundle.stamps.time_extremes;
-            let known = extremes.as_ref().and_then(|extremes| extremes.if_of(instants));
-            self.judged.judge(window, instants, piece.rows, before, known);
-            return;
-        }
-        let zone = &mut self.zone;
-        self.local_times.clear();
-        self.local_times.extend(instants.iter().map(|&instant| zone.to_local(instant)));
-        let before = match before {
-            WatermarkBefore::All(Watermark(w)) => Before::All(zone.local_watermark(*w)),
-            WatermarkBefore::Rows(rows) => {
-                localize(zone, rows, &mut self.local_before);
-                Before::Rows(&self.local_before)
-            }
-        };
-        self.judged.judge(window, &self.local_times, piece.rows, before, None);
-    }
-
     /// Phase one: hands closed slices to the owners of their keys.
     fn seal(
         &mut self,
@@ -346,21 +326,7 @@ impl WindowPartition {
                 return Ok(Progress::More);
             }
         }
-        let mut rows = WindowRows { schema: &self.shared.arrow, zone: &mut self.zone };
+        let mut rows = WindowRows { schema: &self.shared.arrow, zone: &mut self.judge.zone };
         self.assembly.advance(watermark, &mut self.owned, &mut rows, output)
     }
-}
-
-/// Local watermarks; equal ones stand together, so each is converted once.
-fn localize(zone: &mut Zone, watermarks: &[i64], local: &mut Vec<i64>) {
-    local.clear();
-    let mut last = None;
-    local.extend(watermarks.iter().map(|&watermark| match last {
-        Some((same, local)) if same == watermark => local,
-        _ => {
-            let local = zone.local_watermark(watermark);
-            last = Some((watermark, local));
-            local
-        }
-    }));
 }

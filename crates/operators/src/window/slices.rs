@@ -82,6 +82,11 @@ impl Calls {
             .collect()
     }
 
+    /// True if a result is the number of rows of a group.
+    pub(super) fn count_rows(&self) -> bool {
+        self.results.iter().any(|result| matches!(result, ResultOf::RowCount))
+    }
+
     /// The result columns of these groups.
     pub(super) fn evaluate(
         &self,
