@@ -21,6 +21,7 @@
 
 mod call;
 mod distinct;
+mod distinct_set;
 mod estimate;
 mod extremes;
 mod fold;

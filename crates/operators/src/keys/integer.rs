@@ -63,6 +63,33 @@ pub(super) fn values(column: &ArrayRef) -> Cow<'_, [i64]> {
     }
 }
 
+/// A column of an integer-like type with these values.
+pub(super) fn array_of(
+    data_type: &Arrow,
+    keys: impl Iterator<Item = i64>,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
+    macro_rules! narrowed {
+        ($type:ty) => {{
+            let values: Vec<_> = keys.map(|key| key as _).collect();
+            let array = PrimitiveArray::<$type>::new(values.into(), nulls);
+            Arc::new(array.with_data_type(data_type.clone()))
+        }};
+    }
+    match data_type {
+        Arrow::Boolean => Arc::new(BooleanArray::new(keys.map(|key| key != 0).collect(), nulls)),
+        Arrow::Int8 => narrowed!(Int8Type),
+        Arrow::Int16 => narrowed!(Int16Type),
+        Arrow::Int32 => narrowed!(Int32Type),
+        Arrow::Date32 => narrowed!(Date32Type),
+        Arrow::Time32(_) => narrowed!(Time32MillisecondType),
+        Arrow::Timestamp(TimeUnit::Millisecond, _) => narrowed!(TimestampMillisecondType),
+        Arrow::Timestamp(TimeUnit::Microsecond, _) => narrowed!(TimestampMicrosecondType),
+        Arrow::Timestamp(_, _) => narrowed!(TimestampNanosecondType),
+        _ => narrowed!(Int64Type),
+    }
+}
+
 /// Where the table looks for a key: one multiplication whose halves are folded. The hash that says
 /// which partition owns a key is another one and computed once per key, not once per row.
 #[inline(always)]
@@ -192,29 +219,9 @@ impl IntegerTable {
     pub(super) fn take(&self, ids: &[u32]) -> ArrayRef {
         // Most often NULL is no key, or none of these: then values are copied without a test each.
         let null = self.null.filter(|null| ids.contains(null));
-        let keys = || ids.iter().map(|&id| self.keys[id as usize]);
+        let keys = ids.iter().map(|&id| self.keys[id as usize]);
         let nulls = null.map(|null| ids.iter().map(|&id| id != null).collect::<NullBuffer>());
-        macro_rules! narrowed {
-            ($type:ty) => {{
-                let values: Vec<_> = keys().map(|key| key as _).collect();
-                let array = PrimitiveArray::<$type>::new(values.into(), nulls);
-                Arc::new(array.with_data_type(self.data_type.clone()))
-            }};
-        }
-        match &self.data_type {
-            Arrow::Boolean => {
-                Arc::new(BooleanArray::new(keys().map(|key| key != 0).collect(), nulls))
-            }
-            Arrow::Int8 => narrowed!(Int8Type),
-            Arrow::Int16 => narrowed!(Int16Type),
-            Arrow::Int32 => narrowed!(Int32Type),
-            Arrow::Date32 => narrowed!(Date32Type),
-            Arrow::Time32(_) => narrowed!(Time32MillisecondType),
-            Arrow::Timestamp(TimeUnit::Millisecond, _) => narrowed!(TimestampMillisecondType),
-            Arrow::Timestamp(TimeUnit::Microsecond, _) => narrowed!(TimestampMicrosecondType),
-            Arrow::Timestamp(_, _) => narrowed!(TimestampNanosecondType),
-            _ => narrowed!(Int64Type),
-        }
+        array_of(&self.data_type, keys, nulls)
     }
 
     pub(super) fn bytes(&self) -> usize {

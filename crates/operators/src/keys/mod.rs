@@ -1,9 +1,10 @@
 //! Key interning: tuples of column values become dense ids, so that state is plain columns.
 //!
-//! A [`KeyTable`] picks a layout from the column types: one integer-like column, one string
-//! column, any other combination (rows encoded so that equal keys are equal bytes), or no key at
-//! all. Ids are dense, counted from 0, and reused once released; whoever holds state per id calls
-//! [`KeyTable::release`] when the last of it is gone, so memory follows the live keys.
+//! A [`KeyTable`] picks a layout from the column types: one integer-like column, several that fit
+//! into 128 bits, one string column, any other combination (rows encoded so that equal keys are
+//! equal bytes), or no key at all. Ids are dense, counted from 0, and reused once released; whoever
+//! holds state per id calls [`KeyTable::release`] when the last of it is gone, so memory follows the
+//! live keys. Where all keys of a table go at once, [`KeyTable::clear`] empties it.
 //!
 //! Two keys are equal as SQL groups them: NULL equals NULL, all NaN are one key, and 0.0 and -0.0
 //! are two. [`hash_keys`] agrees with that equality and is stable across runs and versions:
@@ -14,6 +15,7 @@
 mod canonical;
 mod hash;
 mod integer;
+mod packed;
 mod rows;
 mod text;
 
@@ -26,6 +28,7 @@ pub use hash::{hash_bytes, hash_keys};
 
 use crate::limit::route_to_first;
 use integer::IntegerTable;
+use packed::PackedTable;
 use rows::RowTable;
 use text::TextTable;
 
@@ -94,6 +97,7 @@ enum Layout {
     /// No key columns: one group, id 0.
     Single,
     Integer(IntegerTable),
+    Packed(PackedTable),
     Text(TextTable),
     Rows(RowTable),
 }
@@ -127,6 +131,7 @@ impl KeyTable {
             [only] if integer::is_integer_like(only) => {
                 Layout::Integer(IntegerTable::new(only.clone()))
             }
+            several if PackedTable::fits(several) => Layout::Packed(PackedTable::new(arrow)),
             [Arrow::Utf8View] => Layout::Text(TextTable::default()),
             _ => Layout::Rows(RowTable::new(arrow)?),
         };
@@ -148,6 +153,7 @@ impl KeyTable {
         match &mut self.layout {
             Layout::Single => Err(Error::internal("a table without keys is not asked by column")),
             Layout::Integer(table) => table.intern(&mut self.ids, &columns[0], rows, ids),
+            Layout::Packed(table) => table.intern(&mut self.ids, columns, rows, ids),
             Layout::Text(table) => table.intern(&mut self.ids, &columns[0], rows, ids),
             Layout::Rows(table) => table.intern(&mut self.ids, columns, rows, ids),
         }
@@ -181,6 +187,10 @@ impl KeyTable {
                 table.find(&columns[0], ids);
                 Ok(())
             }
+            Layout::Packed(table) => {
+                table.find(columns, ids);
+                Ok(())
+            }
             Layout::Text(table) => {
                 table.find(&columns[0], ids);
                 Ok(())
@@ -196,6 +206,7 @@ impl KeyTable {
         match &mut self.layout {
             Layout::Single => return,
             Layout::Integer(table) => table.remove(id),
+            Layout::Packed(table) => table.remove(id),
             Layout::Text(table) => table.remove(hash, id),
             Layout::Rows(table) => table.remove(hash, id),
         }
@@ -208,6 +219,7 @@ impl KeyTable {
         match &mut self.layout {
             Layout::Single => return,
             Layout::Integer(table) => table.clear(),
+            Layout::Packed(table) => table.clear(),
             Layout::Text(table) => table.clear(),
             Layout::Rows(table) => table.clear(),
         }
@@ -220,7 +232,7 @@ impl KeyTable {
         match &self.layout {
             Layout::Integer(table) => Some(table.prefix(id)),
             Layout::Text(table) => Some(table.prefix(id)),
-            Layout::Single | Layout::Rows(_) => None,
+            Layout::Single | Layout::Packed(_) | Layout::Rows(_) => None,
         }
     }
 
@@ -229,6 +241,7 @@ impl KeyTable {
         match &self.layout {
             Layout::Single => Ok(Vec::new()),
             Layout::Integer(table) => Ok(vec![table.take(ids)]),
+            Layout::Packed(table) => Ok(table.take(ids)),
             Layout::Text(table) => Ok(vec![table.take(ids)]),
             Layout::Rows(table) => table.take(ids),
         }
@@ -261,6 +274,7 @@ impl KeyTable {
         let layout = match &self.layout {
             Layout::Single => 0,
             Layout::Integer(table) => table.bytes(),
+            Layout::Packed(table) => table.bytes(),
             Layout::Text(table) => table.bytes(),
             Layout::Rows(table) => table.bytes(),
         };

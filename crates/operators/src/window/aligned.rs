@@ -27,6 +27,7 @@ use super::output::{LatePolicy, WindowRows, output_schema};
 use super::slices::{Calls, Partial, RowsOf, Slices};
 use super::spec::WindowSpec;
 use super::spreading::Spreading;
+use super::tables::Spare;
 use super::tumbling::TumblingPartition;
 use super::zone::Zone;
 use crate::aggregate::{AggregateCall, RowOrder};
@@ -67,6 +68,8 @@ pub(super) struct Shared {
     pub(super) exact: bool,
     invertible: bool,
     pub(super) spreading: Spreading,
+    /// Where all rows are of one key: tables that no partition uses.
+    pub(super) spare: Spare,
 }
 
 /// Aggregates per window and key. The result has the keys, the aggregates, and
@@ -80,15 +83,19 @@ impl WindowAggregate {
     pub fn new(spec: WindowAggregateSpec) -> Result<Self> {
         spec.window.validate()?;
         check_columns(spec.rowtime, &spec.keys, &spec.input)?;
-        let calls = Arc::new(Calls::new(&spec.aggregates, &spec.keys, &spec.input)?);
+        let mut calls = Calls::new(&spec.aggregates, &spec.keys, &spec.input)?;
+        if spec.window.shares_no_slice() {
+            calls = calls.of_whole();
+        }
         let output = output_schema(&spec.input, &spec.keys, &spec.aggregates, spec.zone);
         let shared = Shared {
             arrow: output.arrow(),
             output,
-            calls,
+            calls: Arc::new(calls),
             exact: spec.aggregates.iter().all(AggregateCall::is_exact),
             invertible: spec.aggregates.iter().all(AggregateCall::is_invertible),
             spreading: Spreading::default(),
+            spare: Spare::default(),
             spec,
         };
         Ok(WindowAggregate { shared: Arc::new(shared) })

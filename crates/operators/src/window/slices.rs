@@ -37,6 +37,8 @@ pub(super) struct Calls {
     calls: Vec<AggregateCall>,
     argument_types: Vec<Option<DataType>>,
     results: Vec<ResultOf>,
+    /// False where states are only added to and dropped as a whole.
+    subtracts: bool,
     pub(super) key_types: Vec<DataType>,
 }
 
@@ -57,6 +59,7 @@ impl Calls {
             calls: Vec::new(),
             argument_types: Vec::new(),
             results: Vec::new(),
+            subtracts: true,
             key_types: keys.iter().map(|&key| type_of(key)).collect::<Result<_>>()?,
         };
         for call in calls {
@@ -75,11 +78,18 @@ impl Calls {
     }
 
     pub(super) fn accumulators(&self) -> Result<Vec<Box<dyn Accumulator>>> {
-        self.calls
-            .iter()
-            .zip(&self.argument_types)
-            .map(|(call, argument)| call.accumulator(argument.as_ref()))
+        let calls = self.calls.iter().zip(&self.argument_types);
+        calls
+            .map(|(call, argument)| match self.subtracts {
+                true => call.accumulator(argument.as_ref()),
+                false => call.accumulator_of_whole(argument.as_ref()),
+            })
             .collect()
+    }
+
+    /// The same aggregates for states that are only added to and dropped as a whole.
+    pub(super) fn of_whole(self) -> Self {
+        Calls { subtracts: false, ..self }
     }
 
     /// True if a result is the number of rows of a group.

@@ -25,8 +25,8 @@ const FEW_ROWS: u64 = 8;
 /// So much more is wanted before bundles are taken at hand again.
 const MANY_ROWS: u64 = 2 * FEW_ROWS;
 
-/// What was seen is halved beyond so many rows, so that what comes later counts more.
-const MEMORY_ROWS: u64 = 1 << 21;
+/// What was seen before counts less by one part in so many with each window of a partition.
+const MEMORY: u64 = 8;
 
 /// How many partitions an operator has for each worker, unless the job says otherwise.
 const PARTITIONS_OF_WORKER: usize = 4;
@@ -41,9 +41,13 @@ pub(super) struct Spreading {
 
 impl Spreading {
     /// Where the rows of a bundle go.
-    pub(super) fn route(&self, bundle: &Bundle, keys: &[usize], partitions: usize) -> Result<Route> {
-        // Relaxed, here and below: either way is right for any bundle.
-        if keys.is_empty() || partitions == 1 || !self.by_key.load(Ordering::Relaxed) {
+    pub(super) fn route(
+        &self,
+        bundle: &Bundle,
+        keys: &[usize],
+        partitions: usize,
+    ) -> Result<Route> {
+        if keys.is_empty() || partitions == 1 || !self.is_by_key() {
             return Ok(Route::Any);
         }
         let route = route_by_keys(bundle, keys, partitions)?;
@@ -55,9 +59,15 @@ impl Spreading {
         }
     }
 
+    /// True if rows go to the owner of their key, unless too many have one key.
+    pub(super) fn is_by_key(&self) -> bool {
+        // Relaxed, here and below: either way is right for any bundle.
+        self.by_key.load(Ordering::Relaxed)
+    }
+
     /// What a partition at hand had of a slice.
     pub(super) fn handed_over(&self, rows: u64, keys: usize) {
-        if !self.by_key.load(Ordering::Relaxed) {
+        if !self.is_by_key() {
             let (rows, keys) = self.add(rows, keys);
             self.decide(rows < keys * FEW_ROWS, true);
         }
@@ -65,7 +75,7 @@ impl Spreading {
 
     /// What a partition had of a slice as the owner of its keys.
     pub(super) fn scattered(&self, rows: u64, keys: usize, partitions: usize) {
-        if self.by_key.load(Ordering::Relaxed) {
+        if self.is_by_key() {
             let (rows, keys) = self.add(rows, keys);
             // At hand, each worker would have had the keys.
             let workers = partitions.div_ceil(PARTITIONS_OF_WORKER) as u64;
@@ -74,13 +84,13 @@ impl Spreading {
     }
 
     fn add(&self, rows: u64, keys: usize) -> (u64, u64) {
-        let all_rows = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
-        let all_keys = self.keys.fetch_add(keys as u64, Ordering::Relaxed) + keys as u64;
-        if all_rows > MEMORY_ROWS {
-            self.rows.store(all_rows / 2, Ordering::Relaxed);
-            self.keys.store(all_keys / 2, Ordering::Relaxed);
-        }
-        (all_rows, all_keys)
+        let add = |sum: &AtomicU64, more: u64| {
+            let before = sum.load(Ordering::Relaxed);
+            let after = before - before / MEMORY + more;
+            sum.store(after, Ordering::Relaxed);
+            after
+        };
+        (add(&self.rows, rows), add(&self.keys, keys as u64))
     }
 
     fn decide(&self, otherwise: bool, by_key: bool) {
@@ -89,5 +99,24 @@ impl Spreading {
             self.rows.store(0, Ordering::Relaxed);
             self.keys.store(0, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_takes_much_to_change_back() {
+        let spreading = Spreading::default();
+        let by_key = || spreading.is_by_key();
+        spreading.handed_over(1000, 50);
+        assert!(!by_key(), "20 rows for each key");
+        spreading.handed_over(1000, 300);
+        assert!(by_key(), "1875 rows of 344 keys");
+        spreading.scattered(1000, 40, 8);
+        assert!(by_key(), "25 rows for each key, of which two workers would have had half");
+        spreading.scattered(3000, 40, 8);
+        assert!(!by_key(), "3875 rows of 75 keys");
     }
 }

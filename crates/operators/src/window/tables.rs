@@ -11,7 +11,7 @@
 //! It does not say which window a row belongs to, nor when a window is over.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrow_array::{Array, ArrayRef};
 use thalweg_core::Result;
@@ -38,17 +38,54 @@ pub(super) struct WindowTable {
     pub(super) has_absorbed: bool,
 }
 
-/// The states of some keys of a window, on their way to the partition that owns them.
-pub(super) struct WindowParcel {
-    pub(super) end: i64,
-    keys: Vec<ArrayRef>,
-    partial: Partial,
+/// States of a window on their way to the partition that owns their keys.
+pub(super) enum WindowParcel {
+    /// Those of some keys.
+    Some { end: i64, keys: Vec<ArrayRef>, partial: Partial },
+    /// A table all of whose keys have the same owner.
+    Whole { end: i64, table: WindowTable },
 }
 
 impl WindowParcel {
     pub(super) fn bytes(&self) -> usize {
-        let keys: usize = self.keys.iter().map(|column| column.get_array_memory_size()).sum();
-        keys + self.partial.bytes()
+        match self {
+            WindowParcel::Some { keys, partial, .. } => {
+                let sizes = keys.iter().map(|column| column.get_array_memory_size());
+                sizes.sum::<usize>() + partial.bytes()
+            }
+            WindowParcel::Whole { table, .. } => table.bytes(),
+        }
+    }
+}
+
+/// Emptied tables, kept for their memory. Partitions that hand tables over whole share them.
+#[derive(Clone, Default)]
+pub(super) struct Spare {
+    tables: Arc<Mutex<Vec<WindowTable>>>,
+}
+
+impl Spare {
+    fn lock(&self) -> MutexGuard<'_, Vec<WindowTable>> {
+        self.tables.lock().expect("nobody panics while it takes a table")
+    }
+
+    fn pop(&self) -> Option<WindowTable> {
+        self.lock().pop()
+    }
+
+    /// Empties a table and keeps it, unless its keys needed far less than its memory.
+    fn push(&self, mut table: WindowTable) {
+        let capacity = table.keys.capacity();
+        let is_oversized = capacity > SMALL_TABLE_KEYS && capacity / 8 > table.len();
+        let mut tables = self.lock();
+        if tables.len() < SPARE_TABLES && !is_oversized {
+            table.clear();
+            tables.push(table);
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.lock().iter().map(WindowTable::bytes).sum()
     }
 }
 
@@ -95,15 +132,32 @@ impl WindowTable {
         update_accumulators(&mut self.accumulators, calls, of, ids, rows)
     }
 
-    fn absorb(&mut self, calls: &Calls, from: &WindowParcel, ids: &mut Vec<u32>) -> Result<()> {
+    /// Adds states of the keys in these columns.
+    fn absorb(
+        &mut self,
+        calls: &Calls,
+        keys: &[ArrayRef],
+        from: &Partial,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
         ids.clear();
-        self.keys.intern_rows(&from.keys, None, from.partial.ids.len(), ids)?;
+        self.keys.intern_rows(keys, None, from.ids.len(), ids)?;
         self.grow(calls);
-        for (&id, &more) in ids.iter().zip(&from.partial.counts) {
+        self.merge(ids, &from.counts, &from.accumulators)
+    }
+
+    /// Adds states: the `i`-th group belongs to `ids[i]`.
+    fn merge(
+        &mut self,
+        ids: &[u32],
+        counts: &[i64],
+        accumulators: &[Box<dyn Accumulator>],
+    ) -> Result<()> {
+        self.has_absorbed = true;
+        for (&id, &more) in ids.iter().zip(counts) {
             self.counts[id as usize] += more;
         }
-        self.has_absorbed = true;
-        for (own, other) in self.accumulators.iter_mut().zip(&from.partial.accumulators) {
+        for (own, other) in self.accumulators.iter_mut().zip(accumulators) {
             own.merge(ids, other.as_ref())?;
         }
         Ok(())
@@ -118,7 +172,8 @@ impl WindowTable {
         };
         let accumulators =
             self.accumulators.iter_mut().map(|own| own.take(&ids)).collect::<Result<_>>()?;
-        Ok(WindowParcel { end, keys, partial: Partial { ids, counts, accumulators } })
+        let partial = Partial { ids, counts, accumulators };
+        Ok(WindowParcel::Some { end, keys, partial })
     }
 
     /// The results of these keys.
@@ -142,15 +197,15 @@ impl WindowTable {
 
 /// The windows that take rows, by their ends.
 pub(super) struct Tables {
-    pub(super) calls: Arc<Calls>,
+    calls: Arc<Calls>,
     open: BTreeMap<i64, WindowTable>,
-    spare: Vec<WindowTable>,
+    spare: Spare,
     ids: Vec<u32>,
 }
 
 impl Tables {
-    pub(super) fn new(calls: Arc<Calls>) -> Self {
-        Tables { calls, open: BTreeMap::new(), spare: Vec::new(), ids: Vec::new() }
+    pub(super) fn new(calls: Arc<Calls>, spare: Spare) -> Self {
+        Tables { calls, open: BTreeMap::new(), spare, ids: Vec::new() }
     }
 
     /// Adds rows to the window with this end.
@@ -161,14 +216,34 @@ impl Tables {
         keys: &[ArrayRef],
         rows: Option<&[u32]>,
     ) -> Result<()> {
-        let table = open_table(&mut self.open, &mut self.spare, &self.calls, end)?;
+        let table = open_table(&mut self.open, &self.spare, &self.calls, end)?;
         table.update(&self.calls, of, keys, rows, &mut self.ids)
     }
 
     /// Adds another partition's states.
-    pub(super) fn absorb(&mut self, from: &WindowParcel) -> Result<()> {
-        let table = open_table(&mut self.open, &mut self.spare, &self.calls, from.end)?;
-        table.absorb(&self.calls, from, &mut self.ids)
+    pub(super) fn absorb(&mut self, parcel: WindowParcel) -> Result<()> {
+        match parcel {
+            WindowParcel::Some { end, keys, partial } => {
+                let table = open_table(&mut self.open, &self.spare, &self.calls, end)?;
+                table.absorb(&self.calls, &keys, &partial, &mut self.ids)
+            }
+            WindowParcel::Whole { end, table } => self.absorb_whole(end, table),
+        }
+    }
+
+    fn absorb_whole(&mut self, end: i64, table: WindowTable) -> Result<()> {
+        let Some(own) = self.open.get_mut(&end) else {
+            self.open.insert(end, table);
+            return Ok(());
+        };
+        let every: Vec<u32> = (0..table.len() as u32).collect();
+        let keys = table.keys.take_keys(&every)?;
+        self.ids.clear();
+        own.keys.intern_rows(&keys, None, every.len(), &mut self.ids)?;
+        own.grow(&self.calls);
+        own.merge(&self.ids, &table.counts, &table.accumulators)?;
+        self.spare.push(table);
+        Ok(())
     }
 
     /// The oldest window, if this watermark closes it.
@@ -177,25 +252,28 @@ impl Tables {
         (entry.key().saturating_sub(1) <= watermark).then(|| entry.remove_entry())
     }
 
-    /// Empties a table and keeps it for its memory, unless its keys needed far less of it.
-    pub(super) fn recycle(&mut self, mut table: WindowTable) {
-        let capacity = table.keys.capacity();
-        let is_oversized = capacity > SMALL_TABLE_KEYS && capacity / 8 > table.len();
-        if self.spare.len() < SPARE_TABLES && !is_oversized {
-            table.clear();
-            self.spare.push(table);
+    /// Takes a table back whose window is over.
+    pub(super) fn recycle(&mut self, table: WindowTable) {
+        self.spare.push(table);
+    }
+
+    /// Gives back what is kept for later windows, if none is open.
+    pub(super) fn rest(&mut self) {
+        if self.open.is_empty() {
+            self.spare.lock().clear();
         }
     }
 
+    /// The bytes of open windows. What is kept for later ones counts where [`Spare`] belongs to.
     pub(super) fn bytes(&self) -> usize {
-        let tables = self.open.values().chain(&self.spare).map(WindowTable::bytes).sum::<usize>();
+        let tables = self.open.values().map(WindowTable::bytes).sum::<usize>();
         self.ids.capacity() * 4 + tables
     }
 }
 
 fn open_table<'a>(
     open: &'a mut BTreeMap<i64, WindowTable>,
-    spare: &mut Vec<WindowTable>,
+    spare: &Spare,
     calls: &Calls,
     end: i64,
 ) -> Result<&'a mut WindowTable> {

@@ -22,7 +22,7 @@ use super::aligned::{Shared, key_columns, row_order};
 use super::judge::Judge;
 use super::output::WindowRows;
 use super::slices::RowsOf;
-use super::tables::{Tables, WindowParcel, WindowTable};
+use super::tables::{Spare, Tables, WindowParcel, WindowTable};
 use crate::keys::{CanonicalOrder, partition_of};
 
 /// So many keys are emitted in a batch, or handed over at a time.
@@ -58,6 +58,8 @@ pub(super) struct TumblingPartition {
     sealing: Option<Sealing>,
     emitting: Option<Emitting>,
     inbox: Vec<WindowParcel>,
+    /// The emptied tables that count as this partition's.
+    spare: Vec<Spare>,
     /// Set in ordered contracts.
     canonical: Option<CanonicalOrder>,
     judge: Judge,
@@ -66,12 +68,21 @@ pub(super) struct TumblingPartition {
 impl TumblingPartition {
     pub(super) fn new(shared: Arc<Shared>, opening: Opening) -> Result<Self> {
         let Opening { partition, partitions, order } = opening;
-        let tables = || Tables::new(Arc::clone(&shared.calls));
+        let mut spare = vec![Spare::default(), Spare::default()];
+        if shared.spec.keys.is_empty() {
+            // Tables go from the partition that filled them to the first, and so back.
+            spare = vec![shared.spare.clone(); if partition == 0 { 1 } else { 0 }];
+        }
+        let tables = |place: usize| {
+            let spare = spare.get(place).unwrap_or(&shared.spare);
+            Tables::new(Arc::clone(&shared.calls), spare.clone())
+        };
         Ok(TumblingPartition {
             partition,
             partitions,
-            owned: tables(),
-            foreign: (shared.exact && partitions > 1).then(tables),
+            owned: tables(0),
+            foreign: (shared.exact && partitions > 1).then(|| tables(1)),
+            spare,
             sealing: None,
             emitting: None,
             inbox: Vec::new(),
@@ -89,13 +100,19 @@ impl TumblingPartition {
                 Some(unfinished) => unfinished,
                 None => {
                     let Some((end, table)) = foreign.pop_closed(watermark) else {
+                        if self.shared.spreading.is_by_key() {
+                            foreign.rest();
+                        }
                         return Ok(Progress::Done);
                     };
                     self.shared.spreading.handed_over(table.rows, table.len());
                     Sealing { end, table, from: 0 }
                 }
             };
-            if sealing.hand_over(self.partitions, exchange)? {
+            if self.shared.spec.keys.is_empty() {
+                let Sealing { end, table, .. } = sealing;
+                exchange.put(0, Box::new(WindowParcel::Whole { end, table }));
+            } else if sealing.hand_over(self.partitions, exchange)? {
                 foreign.recycle(sealing.table);
             } else {
                 self.sealing = Some(sealing);
@@ -119,7 +136,7 @@ impl TumblingPartition {
     /// Phase two: takes in what was handed over, and emits the windows that close.
     fn close(&mut self, watermark: i64, output: &mut Output) -> Result<Progress> {
         while let Some(parcel) = self.inbox.pop() {
-            self.owned.absorb(&parcel)?;
+            self.owned.absorb(parcel)?;
             if output.time_is_up() {
                 return Ok(Progress::More);
             }
@@ -242,6 +259,7 @@ impl Partition for TumblingPartition {
             emitting.table.bytes() + emitting.sorted.as_ref().map_or(0, |ids| ids.capacity() * 4)
         });
         let inbox: usize = self.inbox.iter().map(WindowParcel::bytes).sum();
-        tables + sealing + emitting + inbox
+        let spare: usize = self.spare.iter().map(Spare::bytes).sum();
+        tables + sealing + emitting + inbox + spare
     }
 }
