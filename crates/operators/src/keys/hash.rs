@@ -28,7 +28,7 @@ const THIRD: u64 = 0x8EBC_6AF0_9C88_C6E3;
 
 /// Multiplies to 128 bits and folds the halves together.
 #[inline]
-fn fold(a: u64, b: u64) -> u64 {
+pub(super) fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ ((product >> 64) as u64)
 }

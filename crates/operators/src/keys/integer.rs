@@ -63,6 +63,31 @@ pub(super) fn values(column: &ArrayRef) -> Cow<'_, [i64]> {
     }
 }
 
+/// The same of the rows named, without a look at the others: a piece may be a small part of a bundle.
+pub(super) fn values_at(column: &ArrayRef, rows: &[u32]) -> Vec<i64> {
+    macro_rules! gathered {
+        ($type:ty) => {{
+            let values = column.as_primitive::<$type>().values();
+            rows.iter().map(|&row| values[row as usize].into()).collect()
+        }};
+    }
+    match column.data_type() {
+        Arrow::Boolean => {
+            let values = column.as_boolean().values();
+            rows.iter().map(|&row| values.value(row as usize).into()).collect()
+        }
+        Arrow::Int8 => gathered!(Int8Type),
+        Arrow::Int16 => gathered!(Int16Type),
+        Arrow::Int32 => gathered!(Int32Type),
+        Arrow::Date32 => gathered!(Date32Type),
+        Arrow::Time32(_) => gathered!(Time32MillisecondType),
+        Arrow::Timestamp(TimeUnit::Millisecond, _) => gathered!(TimestampMillisecondType),
+        Arrow::Timestamp(TimeUnit::Microsecond, _) => gathered!(TimestampMicrosecondType),
+        Arrow::Timestamp(_, _) => gathered!(TimestampNanosecondType),
+        _ => gathered!(Int64Type),
+    }
+}
+
 /// A column of an integer-like type with these values.
 pub(super) fn array_of(
     data_type: &Arrow,
@@ -125,18 +150,16 @@ impl IntegerTable {
         rows: Option<&[u32]>,
         out: &mut Vec<u32>,
     ) -> Result<()> {
-        let values = values(column);
-        match (rows, column.nulls().filter(|nulls| nulls.null_count() > 0)) {
-            (None, None) => out.extend(values.iter().map(|&key| self.id(ids, key))),
-            (Some(rows), None) => {
-                out.extend(rows.iter().map(|&row| self.id(ids, values[row as usize])));
-            }
-            (None, Some(nulls)) => out.extend(values.iter().enumerate().map(|(row, &key)| {
+        let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
+        let (values, rows) = match rows {
+            None => (values(column), None),
+            Some(rows) => (Cow::Owned(values_at(column, rows)), Some(rows)),
+        };
+        match nulls {
+            None => out.extend(values.iter().map(|&key| self.id(ids, key))),
+            Some(nulls) => out.extend(values.iter().enumerate().map(|(place, &key)| {
+                let row = rows.map_or(place, |rows| rows[place] as usize);
                 if nulls.is_valid(row) { self.id(ids, key) } else { self.null_id(ids) }
-            })),
-            (Some(rows), Some(nulls)) => out.extend(rows.iter().map(|&row| {
-                let row = row as usize;
-                if nulls.is_valid(row) { self.id(ids, values[row]) } else { self.null_id(ids) }
             })),
         }
         Ok(())

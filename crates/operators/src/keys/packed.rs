@@ -11,8 +11,8 @@ use hashbrown::HashTable;
 use thalweg_core::Result;
 use thalweg_core::shim::mix64;
 
-use super::hash::{NULL_HASH, combine};
-use super::integer::{array_of, is_integer_like, values};
+use super::hash::{NULL_HASH, combine, fold};
+use super::integer::{array_of, is_integer_like, values, values_at};
 use super::{ABSENT, Ids};
 
 /// The most columns: as many as there are bits for NULL.
@@ -63,10 +63,6 @@ impl Entry {
 /// Where the table looks for a key.
 #[inline(always)]
 fn probe(key: &Packed) -> u64 {
-    let fold = |a: u64, b: u64| {
-        let product = u128::from(a) * u128::from(b);
-        product as u64 ^ (product >> 64) as u64
-    };
     let high = fold(key.high ^ 0x9E37_79B9_7F4A_7C15 ^ u64::from(key.nulls), 0xD6E8_FEB8_6659_FD93);
     fold(key.low ^ high, 0xA076_1D64_78BD_642F)
 }
@@ -207,19 +203,19 @@ fn pack(columns: &[ArrayRef], rows: Option<&[u32]>, packed: &mut Vec<Packed>) {
     packed.clear();
     packed.resize(rows.map_or_else(|| columns[0].len(), <[u32]>::len), Packed::default());
     for (place, column) in columns.iter().enumerate() {
-        let (values, bits) = (values(column), bits_of(column.data_type()));
-        let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
-        let push = |key: &mut Packed, row: usize| match nulls {
-            Some(nulls) if nulls.is_null(row) => {
+        let bits = bits_of(column.data_type());
+        let values = rows.map_or_else(|| values(column), |rows| values_at(column, rows).into());
+        let keys = packed.iter_mut().zip(values.iter());
+        let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else {
+            keys.for_each(|(key, &value)| key.push(value as u64, bits));
+            continue;
+        };
+        for (number, (key, &value)) in keys.enumerate() {
+            if nulls.is_null(rows.map_or(number, |rows| rows[number] as usize)) {
                 key.push(0, bits);
                 key.nulls |= 1 << place;
-            }
-            _ => key.push(values[row] as u64, bits),
-        };
-        match rows {
-            None => packed.iter_mut().enumerate().for_each(|(row, key)| push(key, row)),
-            Some(rows) => {
-                packed.iter_mut().zip(rows).for_each(|(key, &row)| push(key, row as usize));
+            } else {
+                key.push(value as u64, bits);
             }
         }
     }
