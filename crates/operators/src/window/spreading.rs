@@ -6,7 +6,8 @@
 //! few states move. Where most rows have a key of their own it is dear: each key is learnt twice or
 //! more. Then rows go to the owner of their key right away, and tables are small besides.
 //!
-//! [`Spreading`] decides from what windows had when they were handed over or emitted. The decision
+//! [`Spreading`] decides from what windows had when they were handed over or emitted, and while they
+//! grow large. The decision
 //! shows in no result: a partition takes pieces of bundles as their owner and whole bundles as
 //! whoever was at hand, in any mixture, states of the latter are handed over before a watermark is
 //! passed on, and exact states may be merged in any order. So it may change between any two
@@ -24,6 +25,9 @@ const FEW_ROWS: u64 = 8;
 
 /// So much more is wanted before bundles are taken at hand again.
 const MANY_ROWS: u64 = 2 * FEW_ROWS;
+
+/// A window with so many keys is not waited for if most of its rows still bring new ones.
+const MANY_KEYS: usize = 64 * 1024;
 
 /// What was seen before counts less by one part in so many with each window of a partition.
 const MEMORY: u64 = 8;
@@ -65,7 +69,15 @@ impl Spreading {
         self.by_key.load(Ordering::Relaxed)
     }
 
-    /// What a partition at hand had of a slice.
+    /// What a partition at hand took of a bundle, for a window with so many keys by then. The first
+    /// windows of a job may be long: what they have is not known before they close.
+    pub(super) fn taken(&self, rows: usize, keys: usize, new_keys: usize) {
+        if keys >= MANY_KEYS && new_keys > rows / 2 && !self.is_by_key() {
+            self.decide(true, true);
+        }
+    }
+
+    /// What a partition at hand had of a window.
     pub(super) fn handed_over(&self, rows: u64, keys: usize) {
         if !self.is_by_key() {
             let (rows, keys) = self.add(rows, keys);
@@ -73,7 +85,7 @@ impl Spreading {
         }
     }
 
-    /// What a partition had of a slice as the owner of its keys.
+    /// What a partition had of a window as the owner of its keys.
     pub(super) fn scattered(&self, rows: u64, keys: usize, partitions: usize) {
         if self.is_by_key() {
             let (rows, keys) = self.add(rows, keys);
@@ -118,5 +130,10 @@ mod tests {
         assert!(by_key(), "25 rows for each key, of which two workers would have had half");
         spreading.scattered(3000, 40, 8);
         assert!(!by_key(), "3875 rows of 75 keys");
+        spreading.taken(1000, MANY_KEYS, 400);
+        spreading.taken(1000, MANY_KEYS - 1, 1000);
+        assert!(!by_key(), "most rows have known keys, or the window is small");
+        spreading.taken(1000, MANY_KEYS, 600);
+        assert!(by_key());
     }
 }

@@ -208,16 +208,18 @@ impl Tables {
         Tables { calls, open: BTreeMap::new(), spare, ids: Vec::new() }
     }
 
-    /// Adds rows to the window with this end.
+    /// Adds rows to the window with this end. How many keys it has, and how many it had before.
     pub(super) fn update(
         &mut self,
         end: i64,
         of: RowsOf<'_>,
         keys: &[ArrayRef],
         rows: Option<&[u32]>,
-    ) -> Result<()> {
+    ) -> Result<(usize, usize)> {
         let table = open_table(&mut self.open, &self.spare, &self.calls, end)?;
-        table.update(&self.calls, of, keys, rows, &mut self.ids)
+        let before = table.len();
+        table.update(&self.calls, of, keys, rows, &mut self.ids)?;
+        Ok((table.len(), before))
     }
 
     /// Adds another partition's states.

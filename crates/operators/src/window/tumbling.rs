@@ -225,16 +225,19 @@ impl Partition for TumblingPartition {
         if judged.runs.is_empty() {
             return Ok(());
         }
-        let tables = match &mut self.foreign {
-            Some(foreign) if piece.rows.is_none() => foreign,
-            _ => &mut self.owned,
+        let (tables, is_foreign) = match &mut self.foreign {
+            Some(foreign) if piece.rows.is_none() => (foreign, true),
+            _ => (&mut self.owned, false),
         };
         let keys = key_columns(piece.bundle, &spec.keys);
         let rows = if judged.as_given { piece.rows } else { Some(&judged.rows[..]) };
         let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
         for run in &judged.runs {
             let rows = rows.map(|rows| &rows[run.from..run.to]);
-            tables.update(run.key.leave, of, &keys, rows)?;
+            let (after, before) = tables.update(run.key.leave, of, &keys, rows)?;
+            if is_foreign {
+                self.shared.spreading.taken(run.to - run.from, after, after - before);
+            }
         }
         Ok(())
     }
