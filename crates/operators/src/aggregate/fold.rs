@@ -80,6 +80,9 @@ impl<F: Fold> Accumulator for Groups<F> {
             self.groups[id as usize] = F::Group::default();
         }
     }
+    fn clear(&mut self) {
+        self.groups.clear();
+    }
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef> {
         self.fold.evaluate(&self.groups, ids)
     }

@@ -21,6 +21,7 @@
 
 mod call;
 mod distinct;
+mod distinct_set;
 mod estimate;
 mod extremes;
 mod fold;
@@ -106,6 +107,8 @@ pub trait Accumulator: Any + Send {
     fn take(&mut self, ids: &[u32]) -> Result<Box<dyn Accumulator>>;
     /// Empties these groups.
     fn reset(&mut self, ids: &[u32]);
+    /// Forgets all groups, as if none had ever grown, and keeps memory for others.
+    fn clear(&mut self);
     /// The results of these groups, which keep their state.
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef>;
     /// About how many bytes the states take.

@@ -142,6 +142,9 @@ impl Accumulator for UserGroups {
     fn reset(&mut self, ids: &[u32]) {
         ids.iter().for_each(|&id| self.groups[id as usize] = None);
     }
+    fn clear(&mut self) {
+        self.groups.clear();
+    }
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef> {
         let results: Vec<ArrayRef> = ids
             .iter()

@@ -18,15 +18,18 @@ use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
     Bundle, Captured, Error, Extent, Grid, Opening, Operator, OperatorClass, Output, Partition,
-    Piece, Progress, Restored, Result, Route, TableSchema, Watermark, WatermarkBefore,
+    Piece, Progress, Restored, Result, Route, TableSchema,
 };
 
 use super::assembly::{Assembly, Combining};
-use super::judge::{Before, Judged, SliceKey};
-use super::output::{LatePolicy, WindowRows, output_schema, row_times, treat_late};
+use super::judge::{Judge, Rules, SliceKey};
+use super::output::{LatePolicy, WindowRows, output_schema};
 use super::slices::{Calls, Partial, RowsOf, Slices};
 use super::snapshot::{SliceRows, recall_entered, recall_slices, tell_entered, tell_slices};
 use super::spec::WindowSpec;
+use super::spreading::Spreading;
+use super::tables::Spare;
+use super::tumbling::TumblingPartition;
 use super::zone::Zone;
 use crate::aggregate::{AggregateCall, RowOrder};
 use crate::keys::{CanonicalOrder, hash_keys, partition_of};
@@ -50,13 +53,24 @@ pub struct WindowAggregateSpec {
     pub input: TableSchema,
 }
 
-struct Shared {
-    spec: WindowAggregateSpec,
-    calls: Arc<Calls>,
+impl WindowAggregateSpec {
+    pub(super) fn rules(&self) -> Rules<'_> {
+        let WindowAggregateSpec { window, rowtime, late, input, .. } = self;
+        Rules { window, rowtime: *rowtime, late: *late, input }
+    }
+}
+
+/// What the partitions of an operator have in common.
+pub(super) struct Shared {
+    pub(super) spec: WindowAggregateSpec,
+    pub(super) calls: Arc<Calls>,
     output: TableSchema,
-    arrow: SchemaRef,
-    exact: bool,
+    pub(super) arrow: SchemaRef,
+    pub(super) exact: bool,
     invertible: bool,
+    pub(super) spreading: Spreading,
+    /// Where all rows are of one key: tables that no partition uses.
+    pub(super) spare: Spare,
 }
 
 /// Aggregates per window and key. The result has the keys, the aggregates, and
@@ -70,14 +84,19 @@ impl WindowAggregate {
     pub fn new(spec: WindowAggregateSpec) -> Result<Self> {
         spec.window.validate()?;
         check_columns(spec.rowtime, &spec.keys, &spec.input)?;
-        let calls = Arc::new(Calls::new(&spec.aggregates, &spec.keys, &spec.input)?);
+        let mut calls = Calls::new(&spec.aggregates, &spec.keys, &spec.input)?;
+        if spec.window.shares_no_slice() {
+            calls = calls.of_whole();
+        }
         let output = output_schema(&spec.input, &spec.keys, &spec.aggregates, spec.zone);
         let shared = Shared {
             arrow: output.arrow(),
             output,
-            calls,
+            calls: Arc::new(calls),
             exact: spec.aggregates.iter().all(AggregateCall::is_exact),
             invertible: spec.aggregates.iter().all(AggregateCall::is_invertible),
+            spreading: Spreading::default(),
+            spare: Spare::default(),
             spec,
         };
         Ok(WindowAggregate { shared: Arc::new(shared) })
@@ -160,10 +179,14 @@ impl Operator for WindowAggregate {
         if self.shared.spec.late == LatePolicy::Emit { 2 } else { 1 }
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        if self.shared.exact {
-            return Ok(Route::Any);
+        let Shared { spec, exact, spreading, .. } = self.shared.as_ref();
+        match exact {
+            true if spec.window.shares_no_slice() => {
+                spreading.route(bundle, &spec.keys, partitions)
+            }
+            true => Ok(Route::Any),
+            false => scatter(bundle, &spec.keys, partitions),
         }
-        scatter(bundle, &self.shared.spec.keys, partitions)
     }
     fn watermark_phases(&self) -> usize {
         if self.shared.exact { 2 } else { 1 }
@@ -171,6 +194,9 @@ impl Operator for WindowAggregate {
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         let Opening { partition, partitions, order } = opening;
         let shared = Arc::clone(&self.shared);
+        if shared.spec.window.shares_no_slice() {
+            return Ok(Box::new(TumblingPartition::new(shared, opening)?));
+        }
         let owned = Slices::new(Arc::clone(&shared.calls))?;
         let canonical = CanonicalOrder::wanted(order, &shared.calls.key_types)?;
         let combining = match (shared.invertible, shared.exact) {
@@ -184,7 +210,7 @@ impl Operator for WindowAggregate {
             false => None,
         };
         Ok(Box::new(WindowPartition {
-            zone: Zone::new(shared.spec.zone),
+            judge: Judge::new(shared.spec.zone),
             shared,
             partition,
             partitions,
@@ -192,9 +218,6 @@ impl Operator for WindowAggregate {
             foreign,
             assembly,
             inbox: Vec::new(),
-            judged: Judged::default(),
-            local_times: Vec::new(),
-            local_before: Vec::new(),
         }))
     }
     fn judges_lateness(&self) -> bool {
@@ -219,22 +242,13 @@ struct WindowPartition {
     foreign: Option<Slices>,
     assembly: Assembly,
     inbox: Vec<Parcel>,
-    zone: Zone,
-    judged: Judged,
-    local_times: Vec<i64>,
-    local_before: Vec<i64>,
+    judge: Judge,
 }
 
 impl Partition for WindowPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let spec = &shared.spec;
-        let instants = row_times(&piece, spec.rowtime, &spec.input)?;
-        self.judge(&piece, instants);
-        let judged = &self.judged;
-        treat_late(spec.late, &judged.late, &piece, spec.rowtime, output)?;
-        output.accepted += (piece.num_rows() - judged.late.len()) as u64;
-        output.partly_late += judged.partly_late;
+        let spec = &self.shared.spec;
+        let judged = self.judge.piece(&spec.rules(), &piece, output)?;
         if judged.runs.is_empty() {
             return Ok(());
         }
@@ -251,7 +265,7 @@ impl Partition for WindowPartition {
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        let watermark = self.zone.local_watermark(call.watermark.0);
+        let watermark = self.judge.zone.local_watermark(call.watermark.0);
         let exchanges = self.foreign.is_some();
         match call.phase {
             0 if exchanges => self.seal(watermark, call, output),
@@ -303,33 +317,6 @@ impl Partition for WindowPartition {
 }
 
 impl WindowPartition {
-    /// Judges the rows in the windows' own time.
-    fn judge(&mut self, piece: &Piece<'_>, instants: &[i64]) {
-        let window = &self.shared.spec.window;
-        let before = &piece.bundle.stamps.watermark_before;
-        if self.zone.is_identity() {
-            let before = match before {
-                WatermarkBefore::All(Watermark(watermark)) => Before::All(*watermark),
-                WatermarkBefore::Rows(rows) => Before::Rows(rows),
-            };
-            let extremes = &piece.bundle.stamps.time_extremes;
-            let known = extremes.as_ref().and_then(|extremes| extremes.if_of(instants));
-            self.judged.judge(window, instants, piece.rows, before, known);
-            return;
-        }
-        let zone = &mut self.zone;
-        self.local_times.clear();
-        self.local_times.extend(instants.iter().map(|&instant| zone.to_local(instant)));
-        let before = match before {
-            WatermarkBefore::All(Watermark(w)) => Before::All(zone.local_watermark(*w)),
-            WatermarkBefore::Rows(rows) => {
-                localize(zone, rows, &mut self.local_before);
-                Before::Rows(&self.local_before)
-            }
-        };
-        self.judged.judge(window, &self.local_times, piece.rows, before, None);
-    }
-
     /// Phase one: hands closed slices to the owners of their keys.
     fn seal(
         &mut self,
@@ -377,21 +364,7 @@ impl WindowPartition {
                 return Ok(Progress::More);
             }
         }
-        let mut rows = WindowRows { schema: &self.shared.arrow, zone: &mut self.zone };
+        let mut rows = WindowRows { schema: &self.shared.arrow, zone: &mut self.judge.zone };
         self.assembly.advance(watermark, &mut self.owned, &mut rows, output)
     }
-}
-
-/// Local watermarks; equal ones stand together, so each is converted once.
-fn localize(zone: &mut Zone, watermarks: &[i64], local: &mut Vec<i64>) {
-    local.clear();
-    let mut last = None;
-    local.extend(watermarks.iter().map(|&watermark| match last {
-        Some((same, local)) if same == watermark => local,
-        _ => {
-            let local = zone.local_watermark(watermark);
-            last = Some((watermark, local));
-            local
-        }
-    }));
 }

@@ -38,6 +38,8 @@ pub(super) struct Calls {
     calls: Vec<AggregateCall>,
     argument_types: Vec<Option<DataType>>,
     results: Vec<ResultOf>,
+    /// False where states are only added to and dropped as a whole.
+    subtracts: bool,
     pub(super) key_types: Vec<DataType>,
     /// How keys stand in tables of state.
     pub(super) told_keys: ToldKeys,
@@ -63,6 +65,7 @@ impl Calls {
             calls: Vec::new(),
             argument_types: Vec::new(),
             results: Vec::new(),
+            subtracts: true,
             key_types,
             told_keys: ToldKeys::new(input, keys),
             told_names: Vec::new(),
@@ -84,11 +87,23 @@ impl Calls {
     }
 
     pub(super) fn accumulators(&self) -> Result<Vec<Box<dyn Accumulator>>> {
-        self.calls
-            .iter()
-            .zip(&self.argument_types)
-            .map(|(call, argument)| call.accumulator(argument.as_ref()))
+        let calls = self.calls.iter().zip(&self.argument_types);
+        calls
+            .map(|(call, argument)| match self.subtracts {
+                true => call.accumulator(argument.as_ref()),
+                false => call.accumulator_of_whole(argument.as_ref()),
+            })
             .collect()
+    }
+
+    /// The same aggregates for states that are only added to and dropped as a whole.
+    pub(super) fn of_whole(self) -> Self {
+        Calls { subtracts: false, ..self }
+    }
+
+    /// True if a result is the number of rows of a group.
+    pub(super) fn count_rows(&self) -> bool {
+        self.results.iter().any(|result| matches!(result, ResultOf::RowCount))
     }
 
     /// The result columns of these groups.
