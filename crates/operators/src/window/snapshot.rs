@@ -15,6 +15,10 @@
 //! Where any partition takes any row, several may tell a key's part of one slice; the parts are merged
 //! when they come back. What follows from that is not told: references to keys, sums over slices, the
 //! tree, the order of groups.
+//!
+//! Windows that share no slice are told in the same way, each as one slice; so it does not matter which
+//! of the implementations goes on with them. They do not count rows that no result counts: a key then
+//! has one row.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -51,6 +55,7 @@ const BATCH_ROWS: usize = 16 * 1024;
 pub(super) struct States<'a> {
     pub(super) keys: &'a [u32],
     pub(super) places: Cow<'a, [u32]>,
+    /// Empty where rows are not counted.
     pub(super) counts: &'a [i64],
     pub(super) accumulators: &'a [Box<dyn Accumulator>],
 }
@@ -92,7 +97,8 @@ impl Calls {
         states: &States<'_>,
     ) -> Result<RecordBatch> {
         let (owners, named) = self.told_keys.tell(keys, states.keys)?;
-        let counts = states.places.iter().map(|&place| states.counts[place as usize]);
+        let count = |&place: &u32| states.counts.get(place as usize).copied().unwrap_or(1);
+        let counts = states.places.iter().map(count);
         let counts: ArrayRef = Arc::new(Int64Array::from_iter_values(counts));
         let mut told = StateColumns::default();
         for (name, accumulator) in self.told_names.iter().zip(states.accumulators) {
