@@ -342,7 +342,8 @@ fn users_write_aggregates() {
     assert_eq!(result.as_primitive::<Int64Type>().values(), &[4, 0]);
 }
 
-/// Sets that are dropped as a whole give what sets that count give, whatever is merged and taken.
+/// Sets that are dropped as a whole give what sets that count give, whatever is merged and taken, and
+/// either goes on with what the other has told.
 #[test]
 fn sets_of_distinct_values_give_what_counted_ones_give() {
     let random = &mut thalweg_core::shim::SplitMix64::new(11);
@@ -382,6 +383,16 @@ fn sets_of_distinct_values_give_what_counted_ones_give() {
                 }
             }
             let all: Vec<u32> = (0..groups as u32).collect();
+            if step % 30 == 17 {
+                // Each goes on with what the other tells.
+                let [of_sets, of_counted] = [&sets, &counted].map(|own| told(own.as_ref(), &all));
+                sets = call.accumulator_of_whole(Some(&argument)).expect("a set");
+                counted = call.accumulator(Some(&argument)).expect("a counted set");
+                for (own, told) in [(&mut sets, of_counted), (&mut counted, of_sets)] {
+                    own.grow(groups);
+                    own.recall(&all, &StateRows::new(&told, "x")).expect("it fits");
+                }
+            }
             let [sets, counted] =
                 [&sets, &counted].map(|states| show(&states.evaluate(&all).expect("evaluated")));
             assert_eq!(sets, counted, "{name}, step {step}");

@@ -20,6 +20,10 @@
 //! Parts of hopping windows never change ([`super::parts`]). So `entered` is told in changes, in which the
 //! rows of a part have one identity: its virtual partition, end and place. It is read while rows go on;
 //! until that is done the numbers of keys hold ([`Slices::hold_keys`]).
+//!
+//! Windows that share no slice are told in the same way, each as one slice; so it does not matter which
+//! of the implementations goes on with them. They do not count rows that no result counts: a key then
+//! has one row.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -66,6 +70,7 @@ const READ_STATES: usize = 2048;
 pub(super) struct States<'a> {
     pub(super) keys: &'a [u32],
     pub(super) places: Cow<'a, [u32]>,
+    /// Empty where rows are not counted.
     pub(super) counts: &'a [i64],
     pub(super) accumulators: &'a [Box<dyn Accumulator>],
 }
@@ -108,7 +113,8 @@ impl Calls {
         states: &States<'_>,
     ) -> Result<RecordBatch> {
         let (owners, named) = self.told_keys.tell(keys, states.keys)?;
-        let counts = states.places.iter().map(|&place| states.counts[place as usize]);
+        let count = |&place: &u32| states.counts.get(place as usize).copied().unwrap_or(1);
+        let counts = states.places.iter().map(count);
         let counts: ArrayRef = Arc::new(Int64Array::from_iter_values(counts));
         let mut told = StateColumns::default();
         for (name, accumulator) in self.told_names.iter().zip(states.accumulators) {

@@ -17,6 +17,7 @@ use arrow_array::{Array, ArrayRef};
 use thalweg_core::Result;
 
 use super::slices::{Calls, Partial, RowsOf, update_accumulators};
+use super::snapshot::States;
 use crate::aggregate::Accumulator;
 use crate::keys::KeyTable;
 
@@ -181,6 +182,11 @@ impl WindowTable {
         calls.evaluate(&self.counts, &self.accumulators, ids)
     }
 
+    /// What it knows of these keys.
+    pub(super) fn states<'a>(&'a self, ids: &'a [u32]) -> States<'a> {
+        States::by_key(ids, &self.counts, &self.accumulators)
+    }
+
     fn clear(&mut self) {
         self.keys.clear();
         self.counts.clear();
@@ -246,6 +252,11 @@ impl Tables {
         own.merge(&self.ids, &table.counts, &table.accumulators)?;
         self.spare.push(table);
         Ok(())
+    }
+
+    /// The open windows, by their ends.
+    pub(super) fn windows(&self) -> impl Iterator<Item = (i64, &WindowTable)> {
+        self.open.iter().map(|(&end, table)| (end, table))
     }
 
     /// The oldest window, if this watermark closes it.

@@ -16,14 +16,19 @@
 use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Error, Exchange, Opening, Output, Partition, Piece, Place, Progress, Result};
+use thalweg_core::{
+    Captured, Error, Exchange, Extent, Opening, Output, Partition, Piece, Place, Progress,
+    Restored, Result,
+};
 
 use super::aligned::{Shared, key_columns, row_order};
-use super::judge::Judge;
+use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
 use super::slices::RowsOf;
+use super::snapshot::{SliceRows, recall_slices, tell_slices};
 use super::tables::{Spare, Tables, WindowParcel, WindowTable};
 use crate::keys::{CanonicalOrder, partition_of};
+use crate::tables::does_not_fit;
 
 /// So many keys are emitted in a batch, or handed over at a time.
 const CHUNK_KEYS: usize = 16 * 1024;
@@ -164,6 +169,23 @@ impl TumblingPartition {
         }
     }
 
+    /// A window's rows of a table of state, as if another partition had handed them over.
+    fn recalled(&self, part: &SliceRows) -> Result<WindowParcel> {
+        let SliceKey { enter, leave: end } = part.key;
+        let window = self.shared.spec.window.slice(end.saturating_sub(1));
+        if (window.enter, window.leave) != (enter, end) {
+            return Err(does_not_fit(format!(
+                "no window is from the end {enter} to the end {end}"
+            )));
+        }
+        let (keys, mut partial) = self.shared.calls.recall(&part.rows)?;
+        partial.ids = (0..part.rows.num_rows() as u32).collect();
+        if !self.shared.calls.count_rows() {
+            partial.counts.clear();
+        }
+        Ok(WindowParcel::Some { end, keys, partial })
+    }
+
     fn begin(&self, end: i64, table: WindowTable) -> Result<Emitting> {
         if self.foreign.is_some() && !table.has_absorbed {
             self.shared.spreading.scattered(table.rows, table.len(), self.partitions);
@@ -264,5 +286,33 @@ impl Partition for TumblingPartition {
         let inbox: usize = self.inbox.iter().map(WindowParcel::bytes).sum();
         let spare: usize = self.spare.iter().map(Spare::bytes).sum();
         tables + sealing + emitting + inbox + spare
+    }
+
+    /// Told are all open windows, whoever's keys they hold: each is one slice. How rows are judged
+    /// depends on the rows alone, how they are spread is no state, and between two watermarks nothing
+    /// is on its way.
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        if self.sealing.is_some() || self.emitting.is_some() || !self.inbox.is_empty() {
+            return Err(Error::internal("a window was asked for its state in a watermark"));
+        }
+        let all = std::iter::once(&self.owned).chain(&self.foreign);
+        let windows: Vec<(i64, &WindowTable)> = all.flat_map(Tables::windows).collect();
+        let most = windows.iter().map(|(_, table)| table.len()).max().unwrap_or(0);
+        let ids: Vec<u32> = (0..most as u32).collect();
+        let states = windows.iter().map(|&(end, table)| {
+            let key = SliceKey { enter: end, leave: end };
+            (key, &table.keys, table.states(&ids[..table.len()]))
+        });
+        let mut captured = Captured::default();
+        tell_slices(&mut captured, &self.shared.calls, states)?;
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        for part in recall_slices(restored, self.shared.spec.window.span_ms())? {
+            let parcel = self.recalled(&part)?;
+            self.owned.absorb(parcel)?;
+        }
+        Ok(())
     }
 }

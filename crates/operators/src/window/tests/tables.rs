@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{Bundle, DataType, Operator, Result, Route, Stamps, Watermark, WatermarkBefore};
 
-use super::driver::{Driver, KEY, NUMBER, Row, TIME, batch, call, input_schema};
+use super::driver::{Driver, KEY, NUMBER, Row, TIME, WORD, batch, call, input_schema};
 use crate::aggregate::AggregateCall;
+use crate::test_kit::{Event, check_damaged_state, check_operator, stamped};
 use crate::window::{LatePolicy, WindowAggregate, WindowAggregateSpec, WindowSpec};
 
 const SIZE_MS: i64 = 10;
@@ -125,6 +126,45 @@ fn distinct_values_of_all_rows_are_counted_once() -> Result<()> {
         driver.watermark((window + 1) * SIZE_MS - 1)?;
     }
     assert_eq!(driver.finish().rows, ["70|0|10|9", "70|10|20|19", "70|20|30|29", "70|30|40|39"]);
+    Ok(())
+}
+
+/// Rows of three keys, late ones among them, and the watermark that each establishes.
+fn script() -> Vec<Event> {
+    let random = &mut SplitMix64::new(4);
+    let row = |n: i64| Row {
+        time: n / 4 - random.below(12) as i64,
+        key: Some(random.below(3) as i64),
+        word: Some(format!("word {}", random.below(4))),
+        number: (random.below(5) > 0).then(|| random.below(7) as i32),
+        ..Row::default()
+    };
+    let rows: Vec<Row> = (0..400).map(row).collect();
+    let watermarks: Vec<Option<i64>> = rows.iter().map(|row| Some(row.time - 6)).collect();
+    stamped(&batch(&rows, &input_schema(DataType::Timestamp(3))), &watermarks, 40)
+}
+
+/// Sets of keys, distinct values with and without keys, and counts: also where others go on with what
+/// partitions tell, which is taken back only if it is whole.
+#[test]
+fn the_test_kit_finds_no_difference() -> Result<()> {
+    let distinct = || call("COUNT", true, Some(NUMBER), None);
+    let mixed = || vec![call("COUNT", false, None, None), call("MAX", false, Some(WORD), None)];
+    let shapes: [(&[usize], Vec<AggregateCall>); 6] = [
+        (&[KEY], Vec::new()),
+        (&[KEY, WORD], vec![distinct()]),
+        (&[], vec![distinct()]),
+        (&[], Vec::new()),
+        (&[], mixed()),
+        (&[KEY], mixed().into_iter().chain([distinct()]).collect()),
+    ];
+    let script = script();
+    for (keys, aggregates) in shapes {
+        let operator = tumbling(keys, aggregates)?;
+        let driven = check_operator(&operator, &script);
+        assert!(driven.emitted.len() > 5 && driven.late > 0, "windows close, and rows are late");
+        check_damaged_state(&operator, &script);
+    }
     Ok(())
 }
 
