@@ -3,12 +3,13 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{Key, changes, key, removed, request, rows, told, whole};
 use proptest::prelude::*;
 use thalweg_core::snapshot::partition_of_virtual;
 use thalweg_core::{Captured, ErrorKind};
-use thalweg_state::{SnapshotStore, SnapshotSummary};
+use thalweg_state::SnapshotStore;
 
 /// What one partition does between two snapshots.
 #[derive(Clone, Debug)]
@@ -85,12 +86,9 @@ proptest! {
         // Beside many rows that stay, changes are folded together before they reach the table.
         staying in prop_oneof![Just(0), Just(6000)],
     ) {
-        let location = format!("memory://changes-{:?}", std::thread::current().id());
+        static CASES: AtomicU64 = AtomicU64::new(0);
+        let location = format!("memory://changes-{}", CASES.fetch_add(1, Ordering::Relaxed));
         let mut store = SnapshotStore::open(&location, "job").expect("a place");
-        let is_there = |own: &SnapshotSummary| matches!(own, SnapshotSummary::Finished(_));
-        for own in store.list().expect("listed").into_iter().filter(is_there) {
-            store.delete(own.number()).expect("deleted");
-        }
         let mut map: BTreeMap<Key, i64> = (100..100 + staying).map(|n| (key(n), 0)).collect();
         let mut expected = Vec::new();
         for (place, step) in steps.iter().enumerate() {
