@@ -36,6 +36,8 @@ impl<T> Guarded<T> {
     /// Those of reading.
     pub(crate) fn read(&self, mut some: impl FnMut(&mut T) -> Result<bool>) -> Result<()> {
         loop {
+            // Also when nobody waits for the lock: another thread of the job may wait for the core.
+            std::thread::yield_now();
             while self.is_wanted.load(Ordering::Relaxed) {
                 std::thread::yield_now();
             }

@@ -158,6 +158,7 @@ pub(super) fn visit_rows(
             for batch in batches(storage, file, None)? {
                 let hold = || fold.hold(place, &batch).map_err(|error| at(storage, file, error));
                 let rows = if is_alone { batch.clone() } else { hold()? };
+                std::thread::yield_now();
                 if rows.num_rows() > 0 {
                     take(rows)?;
                 }
