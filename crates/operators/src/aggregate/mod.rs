@@ -90,7 +90,7 @@ impl UpdateInput<'_> {
 ///
 /// `merge` and `subtract` take a state column made by `take` of the same call, whose `i`-th group
 /// is meant for `ids[i]`; the same id may occur several times.
-pub trait Accumulator: Any + Send {
+pub trait Accumulator: Any + Send + Sync {
     /// Makes room for ids below `groups`; new groups are empty.
     fn grow(&mut self, groups: usize);
     /// Adds rows.

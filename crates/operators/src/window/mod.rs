@@ -12,6 +12,7 @@
 //! | `slices` | states by slice and dense key id, for windows that overlap |
 //! | `tables` | states by window, each with keys of its own, for windows that do not |
 //! | `assembly` | windows from slices: sums that slide, sums that grow, the tree |
+//! | `parts` | what has entered hopping windows, by number |
 //! | `tree` | sliding windows of aggregates that cannot subtract |
 //! | `aligned`, `sessions` | the two operators |
 //! | `tumbling` | the partitions of windows that do not overlap |
@@ -27,6 +28,8 @@ mod clock;
 mod count;
 mod judge;
 mod output;
+mod partition;
+mod parts;
 mod sessions;
 mod slices;
 mod snapshot;

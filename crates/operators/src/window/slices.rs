@@ -7,7 +7,7 @@
 //! one window after the last of them. Emptied slices are kept for their memory.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
@@ -296,6 +296,8 @@ pub(super) struct Slices {
     idle_since: Vec<u64>,
     sweeps: u64,
     forgotten: u64,
+    /// Somebody holds the other end while keys are not to be forgotten.
+    held: Weak<()>,
     pub(super) open: BTreeMap<SliceKey, Slice>,
     spare: Vec<Slice>,
     ids: Vec<u32>,
@@ -312,6 +314,7 @@ impl Slices {
             idle_since: Vec::new(),
             sweeps: 0,
             forgotten: 0,
+            held: Weak::new(),
             open: BTreeMap::new(),
             spare: Vec::new(),
             ids: Vec::new(),
@@ -401,6 +404,9 @@ impl Slices {
     /// Forgets keys that have been idle for a whole window. Most keys come again in the next one,
     /// and to forget and learn them each time would cost more than counting their rows.
     pub(super) fn sweep(&mut self) {
+        if self.held.strong_count() > 0 {
+            return;
+        }
         self.sweeps += 1;
         for id in self.long_idle.drain(..) {
             let since = &mut self.idle_since[id as usize];
@@ -412,6 +418,13 @@ impl Slices {
             }
         }
         std::mem::swap(&mut self.idle, &mut self.long_idle);
+    }
+
+    /// No key is forgotten, and no number given to another, while what is returned is there.
+    pub(super) fn hold_keys(&mut self) -> Arc<()> {
+        let held = Arc::new(());
+        self.held = Arc::downgrade(&held);
+        held
     }
 
     /// How many keys have been forgotten so far; their ids may have been given to others.

@@ -11,6 +11,7 @@
 //! | `reference` | the reference |
 //! | `restore` | what a restore changes of a sequence, and damaged state |
 
+mod captures;
 mod cases;
 mod clock;
 mod count;

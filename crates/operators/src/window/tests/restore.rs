@@ -23,7 +23,7 @@ use crate::window::{
 const ORDER: OrderContract = OrderContract::Arrival;
 
 /// Every kind of state that a window can hold.
-fn aggregates() -> Vec<AggregateCall> {
+pub(super) fn aggregates() -> Vec<AggregateCall> {
     let plain = [
         ("SUM", WEIGHT),
         ("AVG", WEIGHT),
@@ -49,7 +49,7 @@ fn aggregates() -> Vec<AggregateCall> {
     all
 }
 
-fn aligned(window: WindowSpec, aggregates: Vec<AggregateCall>) -> Box<dyn Operator> {
+pub(super) fn aligned(window: WindowSpec, aggregates: Vec<AggregateCall>) -> Box<dyn Operator> {
     aligned_by(&[KEY, WORD], window, aggregates)
 }
 
@@ -121,7 +121,7 @@ fn operators() -> Vec<Box<dyn Operator>> {
     ]
 }
 
-fn random_rows(random: &mut SplitMix64, count: usize) -> Vec<Row> {
+pub(super) fn random_rows(random: &mut SplitMix64, count: usize) -> Vec<Row> {
     let mut now = 0;
     (0..count)
         .map(|_| {

@@ -37,7 +37,7 @@ fn habits(window: i64, random: &mut SplitMix64) -> Vec<Vec<Row>> {
             0 => window * 1000 + place as i64,
             1 => random.below(10) as i64,
             _ => {
-                if place % 4 == 0 {
+                if place.is_multiple_of(4) {
                     window * 1000 + place as i64
                 } else {
                     5
