@@ -285,6 +285,21 @@ fn sliced_windows_go_on_with_tables_of_windows() {
     }
 }
 
+/// Slices that lie in two windows are none of windows that share none.
+#[test]
+fn windows_with_tables_refuse_slices_of_others() {
+    let hop = aligned(WindowSpec::Hop { slide_ms: 10, size_ms: 20, offset_ms: 0 }, Vec::new());
+    let mut bench = Bench::new(hop.as_ref(), 1);
+    let rows = random_rows(&mut SplitMix64::new(3), 20);
+    let schema = input_schema(DataType::Timestamp(3));
+    bench.rows(&Bundle::new(batch(&rows, &schema), Stamps::first()));
+    for size_ms in [10, 30] {
+        let tumble = aligned(WindowSpec::Tumble { size_ms, offset_ms: 0 }, Vec::new());
+        let reopened = reopened(tumble.as_ref(), &mut bench.partitions, 1, ORDER);
+        assert!(reopened.err().expect("refused").message().contains("no window"), "{size_ms}");
+    }
+}
+
 /// Lines without the start of their window, which is the last column but two.
 fn without_start(lines: &[String]) -> Vec<String> {
     let without = |line: &String| {
