@@ -95,6 +95,7 @@ impl Partition for GroupPartition {
             schema,
             extent: begun.extent,
             identity_columns: 1 + keys.width(),
+            kept_from: None,
             rows: Box::new(move || read(&shared, begun, &keys)),
         };
         Ok(Captured { tables: vec![table] })

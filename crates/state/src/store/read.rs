@@ -199,6 +199,7 @@ fn noted(
     identity_columns: usize,
 ) -> Result<Option<Fold>> {
     let mut fold = Fold::new(identity_columns);
+    generations.iter().for_each(|generation| fold.note_kept_from(&generation.kept_from));
     for (place, generation) in generations.iter().enumerate().skip(1) {
         fold.note_whole(place, &generation.whole, generation.partitions);
         for file in generation.files() {
@@ -207,7 +208,8 @@ fn noted(
             }
         }
     }
-    Ok((generations.len() > 1).then_some(fold))
+    let expires = generations.iter().any(|generation| !generation.kept_from.is_empty());
+    Ok((generations.len() > 1 || expires).then_some(fold))
 }
 
 /// The files of rows, in order, each with the place of its generation.
