@@ -271,12 +271,12 @@ pub trait Connectors: Send + Sync {
     }
     /// Opens the table for reading.
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
-    /// Checks whether the table can be written in a job with snapshots. Called after `validate` as a sink.
+    /// Checks whether the table can be read, or written, in a job with snapshots. Called after `validate`.
     ///
     /// # Errors
-    /// If its output can't be gone on with behind a snapshot.
-    fn check_snapshots(&self, request: &TableRequest) -> Result<()> {
-        let _ = request;
+    /// If its input can't be read again from where a snapshot was taken, or its output not be gone on with.
+    fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        let _ = (request, as_sink);
         Ok(())
     }
     /// Opens the table for writing.

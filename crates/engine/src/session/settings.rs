@@ -146,6 +146,12 @@ impl Connectors for SessionConnectors {
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
         self.builtin().held_changes(request)
     }
+    fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        match self.maker(request, as_sink) {
+            Some(maker) => maker?.check_snapshots(&request.table),
+            None => self.builtin().check_snapshots(request, as_sink),
+        }
+    }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         if self.lookup_of(request).is_some() {
             return Err(Error::plan(format!("table {} can't be read as a whole", request.table))
