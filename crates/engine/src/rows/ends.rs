@@ -186,7 +186,7 @@ impl<T: Row, S: RowSource<T>> Source for Packing<T, S> {
 }
 
 /// How a position begins where a promise stands behind the last row.
-const HEARTBEAT: &str = "{\"heartbeat_ms\":";
+const HEARTBEAT: &str = "{\"$heartbeat_ms\":";
 /// What stands in it before the position of the rows.
 const BEFORE: &str = ",\"source\":";
 

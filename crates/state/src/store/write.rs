@@ -198,7 +198,8 @@ impl<'a> Files<'a> {
                 let found = found.map_or("nothing is".to_owned(), |e| format!("{} are", e.bytes));
                 let message = format!("{} bytes were written, and {found} there", file.bytes);
                 let error = Error::io(message).in_file(self.storage.place_of(&file.path));
-                return Err(error.hint("is there room on the disk that 'execution.checkpointing.dir' names?"));
+                return Err(error
+                    .hint("is there room on the disk that 'execution.checkpointing.dir' names?"));
             }
         }
         Ok(())
