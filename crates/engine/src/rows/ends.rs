@@ -356,3 +356,58 @@ impl<T: Row, F: FnMut(T) -> Result<()> + Send> Sink for EachRow<T, F> {
     }
     fn abort(&mut self) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives two rows with a promise behind them, then what an iterator has.
+    struct Promising(Iterated<std::ops::Range<i64>>);
+
+    impl RowSource<i64> for Promising {
+        fn poll(&mut self, rows_max: usize, rows: &mut Vec<i64>) -> Result<RowPoll> {
+            if self.0.given > 0 {
+                return self.0.poll(rows_max, rows);
+            }
+            self.0.poll(2, rows)?;
+            Ok(RowPoll::Heartbeat(77))
+        }
+        fn position(&self) -> Option<String> {
+            self.0.position()
+        }
+        fn seek(&mut self, position: &str) -> Result<()> {
+            self.0.seek(position)
+        }
+    }
+
+    fn promising() -> Packing<i64, Promising> {
+        Packing::new(Promising(Iterated::new(0..5)), None)
+    }
+
+    fn rows_of(polled: Result<SourcePoll>) -> Vec<i64> {
+        let mut rows = Vec::new();
+        let Ok(SourcePoll::Batch(given)) = polled else { panic!("rows were expected") };
+        let push = |_, row| {
+            rows.push(row);
+            Ok(())
+        };
+        Codec::Packed.read(&given.batch, None, push).expect("rows are read back");
+        rows
+    }
+
+    #[test]
+    fn a_promise_that_was_not_given_yet_is_given_in_the_next_run() {
+        let mut source = promising();
+        assert_eq!(rows_of(source.poll(10)), [0, 1]);
+        let mut next = promising();
+        next.seek(&source.position().expect("a position")).expect("it goes on");
+        for source in [&mut source, &mut next] {
+            assert!(matches!(source.poll(10), Ok(SourcePoll::Heartbeat(77))));
+            assert_eq!(source.position().as_deref(), Some("{\"row\":2}"));
+            assert_eq!(rows_of(source.poll(10)), [2, 3, 4]);
+            assert!(matches!(source.poll(10), Ok(SourcePoll::End)));
+        }
+        assert!(promising().seek("{\"row\":6}").is_err(), "there are five rows");
+        assert!(promising().seek("nonsense").is_err());
+    }
+}

@@ -235,14 +235,14 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
         self.read_clock(output);
         self.has_ended = call.watermark == Watermark::END;
-        if self.has_ended {
-            // They do not fire any more, and no snapshot has to tell of them.
-            self.clock_timers = Timers::new(Some(1));
-        }
         self.is_at_watermark = true;
         let done = self.fire_until(call.watermark, || output.time_is_up());
         self.is_at_watermark = false;
         let done = done?;
+        if done && self.has_ended {
+            // They do not fire any more, and no snapshot has to tell of them.
+            self.clock_timers = Timers::new(Some(1));
+        }
         self.send(output, Place::WindowEnds)?;
         Ok(if done { Progress::Done } else { Progress::More })
     }

@@ -194,7 +194,9 @@ mod tests {
 
     #[test]
     fn timers_that_are_taken_back_fire_as_they_would_have_also_those_of_a_time_that_fires() {
-        let set = |timers: &mut Timers<u64>| (0..20).for_each(|key| timers.add(10 + key % 3, &key));
+        let set = |timers: &mut Timers<u64>| {
+            (0..20).for_each(|key| timers.add(10 + (key % 3) as i64, &key))
+        };
         let mut timers = Timers::new(Some(1));
         set(&mut timers);
         (0..3).for_each(|_| drop(timers.pop(Watermark(100))));

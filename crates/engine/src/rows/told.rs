@@ -71,7 +71,7 @@ impl<T: Serialize + DeserializeOwned> Told<T> {
                 Ok(arrays.first().map_or_else(Vec::new, |a| a.as_struct().columns().to_vec()))
             }
             Form::Bytes => {
-                let bytes = values.iter().map(|value| written(value));
+                let bytes = values.iter().copied().map(written::<T>);
                 let bytes = bytes.collect::<Result<Vec<_>>>()?;
                 Ok(vec![Arc::new(BinaryArray::from_iter_values(bytes))])
             }
