@@ -16,8 +16,8 @@
 //! # Whole or changes
 //! An operator with much state may tell only what has changed since its last capture, if it is asked
 //! for [`Extent::Changes`]. Its table then names how many columns identify a row, newer rows take the
-//! place of older ones with the same identity, and removed ones are named. Each partition tells its own
-//! part: some may tell changes and others all. A table that a partition does not tell is one in which it
+//! place of older ones with the same identity, and removed ones are named. (Several rows of a capture may
+//! have one identity, and then come and go together.) Each partition tells its own part: some may tell changes and others all. A table that a partition does not tell is one in which it
 //! has nothing; one that has not changed is told as changes without rows. Rows that are for all partitions
 //! are told by the first partition, where a table is told in changes.
 

@@ -237,7 +237,7 @@ mod tests {
             keys.sort_unstable();
             (meant.extent, keys, meant.gone)
         };
-        (0..3).for_each(|key| drop(add(&mut states, key, 0)));
+        (0..3).for_each(|key| assert_eq!(add(&mut states, key, 0), 1));
         let all = (Extent::Whole, vec![0, 1, 2], vec![]);
         assert_eq!(told(&mut states, Extent::Changes), all, "nobody has noted what changed");
         assert_eq!(told(&mut states, Extent::Changes), (Extent::Changes, vec![], vec![]));

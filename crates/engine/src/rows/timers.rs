@@ -199,7 +199,7 @@ mod tests {
         };
         let mut timers = Timers::new(Some(1));
         set(&mut timers);
-        (0..3).for_each(|_| drop(timers.pop(Watermark(100))));
+        (0..3).for_each(|_| assert!(timers.pop(Watermark(100)).is_some()));
         let mut again = Timers::new(Some(1));
         timers.all().for_each(|(time_ms, key)| again.recall(time_ms, *key));
         assert_eq!((again.len(), again.first()), (17, timers.first()));

@@ -104,6 +104,8 @@ impl<'a> Pair<'a> {
         let count = unread.captured.len();
         let kept = self.kept.get_or_insert_with(|| vec![Tables::new(); count]);
         for (tables, captured) in kept.iter_mut().zip(unread.captured) {
+            // A table that is not told is empty.
+            tables.retain(|name, _| captured.iter().any(|table| table.name == *name));
             captured.into_iter().try_for_each(|table| apply(tables, table))?;
         }
         assert_eq!(*kept, unread.expected, "what was read later");

@@ -10,8 +10,8 @@
 //! Whatever fails before 3 leaves the earlier snapshots as they were, and the files of this one are removed as far
 //! as that can be done.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -226,12 +226,11 @@ impl<'a> Files<'a> {
     }
 
     /// Removes files that were written and are not needed after all.
-    fn withdraw(&mut self, generation: &Generation) {
-        let is_gone = |own: &FileEntry| generation.files().any(|file| file.path == own.path);
-        for file in generation.files() {
+    fn withdraw(&mut self, files: &[FileEntry]) {
+        for file in files {
             let _ = self.storage.delete(&file.path);
         }
-        self.own.retain(|own| !is_gone(own));
+        self.own.retain(|own| !files.iter().any(|file| file.path == own.path));
     }
 }
 
@@ -402,24 +401,47 @@ impl Writing<'_> {
         entry: &mut TableEntry,
     ) -> Result<()> {
         let sizes: Vec<u64> = entry.generations.iter().map(Generation::bytes).collect();
-        if !decide::wants_merge(&sizes) {
-            return Ok(());
+        let Some(from) = decide::merge_from(&sizes) else { return Ok(()) };
+        let folded = entry.generations.split_off(from);
+        let rows = self.fold(place, schema, &folded, entry.identity_columns)?;
+        let whole_of_all = folded.iter().flat_map(|generation| &generation.whole).copied();
+        let whole: BTreeSet<usize> = whole_of_all.collect();
+        let mut removed = Vec::new();
+        if from > 0 {
+            // What the rest of the chain may still have. Rows that came again are among the rows.
+            removed.extend(folded.iter().flat_map(|generation| generation.removed.clone()));
         }
-        let label = place.label("merged");
-        let files = &mut self.files;
+        let Some(Generation { snapshot, partitions, rows: told, removed: gone, whole: _ }) =
+            folded.into_iter().next_back()
+        else {
+            return Ok(());
+        };
+        self.files.withdraw(&told);
+        if from == 0 {
+            self.files.withdraw(&gone);
+        }
+        let whole = whole.into_iter().collect();
+        entry.generations.push(Generation { snapshot, partitions, whole, rows, removed });
+        self.merged_tables += 1;
+        Ok(())
+    }
+
+    /// Writes the rows of these generations that hold.
+    fn fold(
+        &mut self,
+        place: &Place<'_>,
+        schema: SchemaRef,
+        generations: &[Generation],
+        identity_columns: usize,
+    ) -> Result<Vec<FileEntry>> {
+        let (label, files) = (place.label("merged"), &mut self.files);
         let mut rows = Vec::new();
         let mut writer = TableWriter::new(schema);
-        visit_rows(files.storage, &entry.generations, entry.identity_columns, &mut |batch| {
+        visit_rows(files.storage, generations, identity_columns, &mut |batch| {
             writer.write(&batch, &mut |file| files.add(&mut rows, &label, file))
         })?;
         writer.finish(&mut |file| files.add(&mut rows, &label, file))?;
-        if let Some(newest) = entry.generations.pop() {
-            self.files.withdraw(&newest);
-            let whole = (0..newest.partitions).collect();
-            entry.generations = vec![Generation { whole, rows, removed: Vec::new(), ..newest }];
-            self.merged_tables += 1;
-        }
-        Ok(())
+        Ok(rows)
     }
 
     fn summary(&self, number: u64) -> Written {

@@ -86,6 +86,8 @@ impl TableWriter {
             };
             writer.write(&batch)?;
             *rows += batch.num_rows() as u64;
+            // The workers of the job may wait for the core.
+            std::thread::yield_now();
             if writer.get_ref().len() >= self.file_bytes {
                 self.close(take)?;
             }

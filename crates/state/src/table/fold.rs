@@ -3,7 +3,8 @@
 //! A table is a chain of generations, oldest first: the first is whole, each later one tells rows that are new
 //! or changed, identities of rows that went, and perhaps partitions that were told anew as a whole. A row
 //! holds if no newer generation says anything about it:
-//! - its identity (its first columns) is not told, as a row or as removed, by a newer generation;
+//! - its identity (its first columns) is not told, as a row or as removed, by a newer generation. Several rows
+//!   of one generation may have one identity: they come and go together;
 //! - its virtual partition is not one of a partition that a newer generation tells whole. Rows that are for
 //!   all partitions count as told by the first partition.
 //!
@@ -42,10 +43,10 @@ pub(crate) struct Fold {
 /// Identities, and for each the newest generation that names it.
 struct Identities {
     converter: RowConverter,
-    /// As they were noted; one that came again is here again.
+    /// Each once.
     rows: Rows,
     newest: Vec<usize>,
-    /// Places in `rows`, by hash: of each identity the first.
+    /// Places in `rows`, by hash.
     places: HashTable<usize>,
 }
 
@@ -58,21 +59,29 @@ impl Identities {
     }
 
     fn note(&mut self, generation: usize, columns: &[ArrayRef]) -> Result<()> {
-        let first = self.rows.num_rows();
-        self.converter.append(&mut self.rows, columns).map_err(|_| misfit())?;
-        self.newest.resize(self.rows.num_rows(), generation);
-        let rows = &self.rows;
-        for place in first..rows.num_rows() {
-            let own = rows.row(place);
-            let hash = checksum::hash(own.data());
-            if let Some(&known) = self.places.find(hash, |other| rows.row(*other) == own) {
-                self.newest[known] = generation;
-            } else {
-                let hash_of = |other: &usize| checksum::hash(rows.row(*other).data());
-                self.places.insert_unique(hash, place, hash_of);
+        let told = self.converter.convert_columns(columns).map_err(|_| misfit())?;
+        let mut before = None;
+        for own in told.iter() {
+            // Rows of one identity stand together, if there are several.
+            if before.replace(own) != Some(own) {
+                self.note_one(generation, own);
             }
         }
         Ok(())
+    }
+
+    fn note_one(&mut self, generation: usize, own: Row<'_>) {
+        let hash = checksum::hash(own.data());
+        let rows = &mut self.rows;
+        match self.places.find(hash, |other| rows.row(*other) == own) {
+            Some(&known) => self.newest[known] = generation,
+            None => {
+                rows.push(own);
+                self.newest.push(generation);
+                let hash_of = |other: &usize| checksum::hash(rows.row(*other).data());
+                self.places.insert_unique(hash, self.newest.len() - 1, hash_of);
+            }
+        }
     }
 
     /// For each row, the newest generation that names it; 0 where none does.
