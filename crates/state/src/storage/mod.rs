@@ -15,7 +15,7 @@ use thalweg_core::Result;
 pub use local::{FileSystem, LocalStorage, SystemFiles};
 pub use objects::ObjectStorage;
 
-pub(crate) use location::{jobs, open};
+pub(crate) use location::{job_name, jobs, open};
 
 /// Something that a listing found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
