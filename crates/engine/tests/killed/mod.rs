@@ -5,6 +5,7 @@
 //! prepared and committed, no more. Kills of real processes are in `recovery/kills.rs`.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+pub mod disk;
 pub mod outside;
 
 use std::path::PathBuf;
@@ -52,6 +53,8 @@ pub struct Kill {
     pub rows_behind: u64,
     /// How long they may get on their way.
     pub delay: Duration,
+    /// It is not killed behind the last hold, and runs to its end.
+    pub is_spared: bool,
 }
 
 impl Kill {
@@ -61,6 +64,7 @@ impl Kill {
             holds: vec![rows.iter().map(|&rows| random.below(rows + 1)).collect()],
             rows_behind: random.below(4),
             delay: Duration::from_micros(random.below(4_000)),
+            is_spared: false,
         }
     }
 }
@@ -278,6 +282,10 @@ fn hold_and_kill(control: &JobControl, gates: &[Arc<Gate>], kill: &Kill, mut at_
             return;
         }
         at_hold(hold, control);
+    }
+    if kill.is_spared {
+        gates.iter().for_each(|gate| gate.open(u64::MAX / 2));
+        return;
     }
     gates.iter().for_each(|gate| gate.open(kill.rows_behind));
     std::thread::sleep(kill.delay);

@@ -173,7 +173,7 @@ fn write(job: &str, version: &Path, case: &Path) -> Result<()> {
         })
     };
     let holds = HOLDS.map(|rows| vec![rows; INPUTS.len()]).to_vec();
-    let kill = Kill { holds, rows_behind: 5, delay: Duration::from_millis(5) };
+    let kill = Kill { holds, rows_behind: 5, delay: Duration::from_millis(5), ..Kill::default() };
     let own = own_run(&killed, 2, ResumeFrom::Nothing, Some(kill));
     let mut wrap =
         |inner| -> Box<dyn Sink> { Box::new(DyingSink { inner, is_dying: Arc::clone(&is_dying) }) };

@@ -7,6 +7,7 @@
 //! | `cells` | which queries are killed under which contract, and what equality means for each |
 //! | `kills` | jobs that are killed at random moments until they end |
 //! | `lifecycle` | stops, locks, damaged and foreign snapshots, restarts, full disks |
+//! | `power` | whole jobs on a machine that goes off |
 //! | `golden_snapshots` | snapshots of earlier versions, from which jobs of this one go on |
 
 mod cells;
@@ -16,3 +17,4 @@ mod jobs;
 mod killed;
 mod kills;
 mod lifecycle;
+mod power;
