@@ -111,6 +111,8 @@ fn local(location: &Path, folder: &str) -> Result<(Arc<dyn Storage>, Option<Path
 #[cfg(feature = "s3")]
 fn s3(location: &str, rest: &str, folder: &str) -> Result<(Arc<dyn Storage>, Option<PathBuf>)> {
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    // Fails if it was done before, by us or by the program that we are part of.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let objects = object_store::aws::AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
         .build()
