@@ -10,11 +10,6 @@
 mod generate;
 mod options;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
-
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
@@ -26,6 +21,7 @@ use thalweg_core::{Error, Result};
 use self::generate::{Field, Times, column};
 use self::options::DatagenOptions;
 use crate::Connector;
+use crate::pacing::Pacing;
 
 /// 2026-01-01T00:00:00Z
 const SEEDED_START_MS: i64 = 1_767_225_600_000;
@@ -61,9 +57,9 @@ impl Connector for Datagen {
             rows_per_second: options.rows_per_second,
             is_seeded: options.is_seeded,
             next: 0,
-            first: 0,
+            pacing: Pacing::new(options.rows_per_second),
+            overdue_ns: 0,
             clock: SystemClock::new(),
-            stopped: Arc::new(AtomicBool::new(false)),
         }))
     }
     fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
@@ -79,23 +75,14 @@ struct DatagenSource {
     rows_per_second: Option<u64>,
     is_seeded: bool,
     next: u64,
-    /// The row that this run began with: the rate counts from it.
-    first: u64,
+    /// When rows are due.
+    pacing: Pacing,
+    /// For how long the first row of the last batch had been.
+    overdue_ns: u64,
     clock: SystemClock,
-    stopped: Arc<AtomicBool>,
 }
 
 impl DatagenSource {
-    /// How many rows may have come out by now.
-    fn due(&self) -> u64 {
-        let ends = self.rows.unwrap_or(u64::MAX);
-        let Some(rate) = self.rows_per_second else { return ends };
-        let elapsed = u128::from(self.clock.now_ns()) * u128::from(rate) / 1_000_000_000;
-        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
-        // The first row comes at once.
-        ends.min(elapsed.saturating_add(self.first).saturating_add(1))
-    }
-
     fn batch(&self, rows: u64) -> Result<RecordBatch> {
         let times = if self.is_seeded {
             let rows_per_second = self.rows_per_second.unwrap_or(1_000);
@@ -120,19 +107,7 @@ impl Source for DatagenSource {
     }
 
     fn start(&mut self, waker: Waker) -> Result<()> {
-        self.clock = SystemClock::new();
-        let Some(rate) = self.rows_per_second else { return Ok(()) };
-        let pause = Duration::from_secs(1) / u32::try_from(rate.max(1)).unwrap_or(u32::MAX);
-        let pause = pause.clamp(Duration::from_millis(1), Duration::from_millis(100));
-        let stopped = self.stopped.clone();
-        let timer = thread::Builder::new().name(format!("tick {}", self.name)).spawn(move || {
-            // Relaxed: the flag alone is read; it is late by at most one pause.
-            while !stopped.load(Ordering::Relaxed) {
-                thread::sleep(pause);
-                waker();
-            }
-        });
-        timer.map(|_| ()).map_err(|e| Error::resource(format!("no thread for datagen: {e}")))
+        self.pacing.start(&self.name, waker)
     }
 
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
@@ -140,11 +115,13 @@ impl Source for DatagenSource {
             self.stop();
             return Ok(SourcePoll::End);
         }
-        let rows = self.due().saturating_sub(self.next).min(rows_max.max(1) as u64);
+        let due = self.rows.unwrap_or(u64::MAX).min(self.pacing.due());
+        let rows = due.saturating_sub(self.next).min(rows_max.max(1) as u64);
         if rows == 0 {
             return Ok(SourcePoll::Pending);
         }
         let batch = self.batch(rows)?;
+        self.overdue_ns = self.pacing.overdue_ns(self.next);
         self.next += rows;
         Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
     }
@@ -154,7 +131,11 @@ impl Source for DatagenSource {
     }
 
     fn stop(&mut self) {
-        self.stopped.store(true, Ordering::Relaxed);
+        self.pacing.stop();
+    }
+
+    fn overdue_ns(&self) -> u64 {
+        self.overdue_ns
     }
 
     fn position(&self) -> Option<String> {
@@ -163,14 +144,8 @@ impl Source for DatagenSource {
 
     fn seek(&mut self, position: &str) -> Result<()> {
         self.next = rows_before(position)?;
-        self.first = self.next;
+        self.pacing.begin_at(self.next);
         Ok(())
-    }
-}
-
-impl Drop for DatagenSource {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 
@@ -180,6 +155,10 @@ mod tests {
     use arrow_array::types::{Decimal128Type, Int32Type, Int64Type, TimestampMillisecondType};
     use arrow_select::concat::concat_batches;
     use thalweg_core::{Column, DataType, TableSchema};
+
+    use std::sync::Arc;
+    use std::thread;
+    use std::time::Duration;
 
     use super::*;
 

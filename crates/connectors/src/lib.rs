@@ -23,6 +23,7 @@ mod handover;
 pub mod nexmark;
 pub mod options;
 pub mod output;
+mod pacing;
 pub mod print;
 
 use chrono_tz::Tz;

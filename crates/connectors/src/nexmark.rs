@@ -26,11 +26,6 @@ mod peer;
 mod random;
 mod text;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
-
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
@@ -43,6 +38,7 @@ use self::columns::{Column, Events, Preset};
 use self::events::{Selection, Timeline};
 use self::options::{Base, NexmarkOptions};
 use crate::Connector;
+use crate::pacing::Pacing;
 
 /// The connector.
 pub struct Nexmark;
@@ -77,14 +73,12 @@ impl Connector for Nexmark {
             columns,
             schema: request.delivered().arrow(),
             next: options.selection.split,
-            first: 0,
             selection: options.selection,
-            events_per_second: options.events_per_second,
+            pacing: Pacing::new(options.events_per_second),
+            overdue_ns: 0,
             timeline: Timeline { base_ms, events_per_second: options.event_time_per_second },
             starts_now: options.base == Base::Now,
             numbers: Vec::new(),
-            clock: SystemClock::new(),
-            stopped: Arc::new(AtomicBool::new(false)),
         }))
     }
     fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
@@ -100,27 +94,17 @@ struct NexmarkSource {
     selection: Selection,
     /// The next slot.
     next: u64,
-    /// The slot that this run began with: the rate counts from it.
-    first: u64,
-    events_per_second: Option<u64>,
+    /// When slots are due.
+    pacing: Pacing,
+    /// For how long the first slot of the last batch had been.
+    overdue_ns: u64,
     timeline: Timeline,
     starts_now: bool,
     /// The numbers of the events of one batch; kept for its memory.
     numbers: Vec<u64>,
-    clock: SystemClock,
-    stopped: Arc<AtomicBool>,
 }
 
 impl NexmarkSource {
-    /// How many slots may have come out by now.
-    fn due(&self) -> u64 {
-        let Some(rate) = self.events_per_second else { return u64::MAX };
-        let elapsed = u128::from(self.clock.now_ns()) * u128::from(rate) / 1_000_000_000;
-        // Slot 0 is due at once.
-        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
-        elapsed.saturating_add(self.first).saturating_add(1)
-    }
-
     fn batch(&self) -> Result<RecordBatch> {
         let events = Events { numbers: &self.numbers, timeline: self.timeline };
         let columns = self.columns.iter();
@@ -138,27 +122,16 @@ impl Source for NexmarkSource {
     }
 
     fn start(&mut self, waker: Waker) -> Result<()> {
-        self.clock = SystemClock::new();
         if self.starts_now {
-            self.timeline.base_ms = self.clock.wall_ms();
+            self.timeline.base_ms = SystemClock::new().wall_ms();
         }
-        let Some(rate) = self.events_per_second else { return Ok(()) };
-        let pause = Duration::from_secs(1) / u32::try_from(rate).unwrap_or(u32::MAX);
-        let pause = pause.clamp(Duration::from_millis(1), Duration::from_millis(100));
-        let stopped = self.stopped.clone();
-        let timer = thread::Builder::new().name(format!("tick {}", self.name)).spawn(move || {
-            // Relaxed: the flag alone is read; it is late by at most one pause.
-            while !stopped.load(Ordering::Relaxed) {
-                thread::sleep(pause);
-                waker();
-            }
-        });
-        timer.map(|_| ()).map_err(|e| Error::resource(format!("no thread for nexmark: {e}")))
+        self.pacing.start(&self.name, waker)
     }
 
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
         self.numbers.clear();
-        let due = self.due();
+        let due = self.pacing.due();
+        self.overdue_ns = self.pacing.overdue_ns(self.next);
         self.next = self.selection.take(self.next, due, rows_max.max(1), &mut self.numbers);
         if !self.numbers.is_empty() {
             return Ok(SourcePoll::Batch(SourceBatch { batch: self.batch()?, origin: None }));
@@ -175,7 +148,11 @@ impl Source for NexmarkSource {
     }
 
     fn stop(&mut self) {
-        self.stopped.store(true, Ordering::Relaxed);
+        self.pacing.stop();
+    }
+
+    fn overdue_ns(&self) -> u64 {
+        self.overdue_ns
     }
 
     fn position(&self) -> Option<String> {
@@ -194,14 +171,9 @@ impl Source for NexmarkSource {
                     "the snapshot is of a table with other options, of another version, or damaged",
                 )
             })?;
-        (self.next, self.first, self.timeline.base_ms) = (slot, slot, base_ms);
+        (self.next, self.timeline.base_ms) = (slot, base_ms);
+        self.pacing.begin_at(slot);
         self.starts_now = false;
         Ok(())
-    }
-}
-
-impl Drop for NexmarkSource {
-    fn drop(&mut self) {
-        self.stop();
     }
 }

@@ -69,6 +69,11 @@ pub trait Source: Send {
     fn buffered_bytes(&self) -> usize {
         0
     }
+    /// For how long the first row of the last batch had been due when it was asked for, in nanoseconds:
+    /// latencies count from then. For inputs that know when their rows should have come; else 0.
+    fn overdue_ns(&self) -> u64 {
+        0
+    }
     /// Rows that were put aside because they could not be read (dead letters).
     fn bad_rows(&self) -> u64 {
         0

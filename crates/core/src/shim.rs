@@ -16,7 +16,8 @@ pub trait Clock: Send + Sync {
     fn wall_ms(&self) -> i64;
 }
 
-/// The operating system's clock.
+/// The operating system's clock. A clone counts from the same moment.
+#[derive(Clone)]
 pub struct SystemClock {
     start: Instant,
 }

@@ -18,6 +18,7 @@ pub mod chain;
 mod expiry;
 pub mod final_rows;
 pub mod group;
+mod guarded;
 pub mod join;
 pub mod keys;
 pub mod limit;

@@ -320,6 +320,12 @@ impl Source for TimeOrderedSource {
         self.inner.name()
     }
 
+    /// Rows that wait here to be sorted have been due longer than the last ones that were read: that delay is
+    /// asked for, and does not count.
+    fn overdue_ns(&self) -> u64 {
+        self.inner.overdue_ns()
+    }
+
     fn start(&mut self, waker: Waker) -> Result<()> {
         self.marks.begin(self.inner.position());
         self.inner.start(waker)

@@ -333,7 +333,7 @@ impl Job {
         self.report_buffered(stage, state)?;
         match answer {
             SourcePoll::Batch(batch) => {
-                run.last_rows_ns.store(state.ingest_ns, Ordering::Relaxed);
+                run.last_rows_ns.store(self.options.clock.now_ns(), Ordering::Relaxed);
                 self.wake_from_idle(stage, run, state)?;
                 let rows = batch.batch.num_rows();
                 self.send(stage, state, batch, place, wall_ms)?;
@@ -389,7 +389,10 @@ impl Job {
                 if batch.batch.num_rows() >= wanted {
                     state.bundle_rows = (wanted * 2).min(rows_max);
                 }
-                state.ingest_ns = now_ns;
+                if state.gather.is_empty() {
+                    // Of what waits for company the first row counts.
+                    state.ingest_ns = now_ns.saturating_sub(state.source.overdue_ns());
+                }
                 if let Some(of_another_file) = state.gather.add(batch, now_ns) {
                     let first = self.gathered(state)?;
                     let rest = state.gather.add(of_another_file, now_ns);

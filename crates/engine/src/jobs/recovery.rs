@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use arrow_array::RecordBatch;
 use thalweg_core::graph::Graph;
 use thalweg_core::snapshot::RestoredCut;
-use thalweg_core::{Error, OrderContract, Result};
+use thalweg_core::{Error, OrderContract, Restored, Result};
 use thalweg_plan::catalog::SnapshotSettings;
 use thalweg_state::decide::{
     self, Candidate, CandidateState, FallBack, Recovery as Decision, Wish,
@@ -252,6 +253,14 @@ fn fits(
         notes.push(format!("its state is dropped: {} ({})", stage.name, stage.id));
     }
     Ok(())
+}
+
+/// How many rows of state a cut holds.
+pub(crate) fn state_rows(cut: &RestoredCut) -> usize {
+    let of = |restored: &Restored| -> usize {
+        restored.names().flat_map(|name| restored.table(name)).map(RecordBatch::num_rows).sum()
+    };
+    cut.stages.iter().map(|stage| of(&stage.state) + of(&stage.waiting)).sum()
 }
 
 /// The newest snapshot that counts, by its manifest alone.

@@ -154,6 +154,9 @@ impl Source for CheckedSource {
     fn stop(&mut self) {
         self.inner.stop();
     }
+    fn overdue_ns(&self) -> u64 {
+        self.inner.overdue_ns()
+    }
     fn buffered_bytes(&self) -> usize {
         self.inner.buffered_bytes()
     }

@@ -296,6 +296,7 @@ impl Session {
         name.clone_into(&mut job.name);
         let mut graph = plan.graph;
         self.follow_interleaving(&job, &graph, &mut options)?;
+        let begin_ns = self.clock.now_ns();
         let begun = match snapshots {
             None => None,
             Some(settings) => {
@@ -325,7 +326,13 @@ impl Session {
             }
         };
         observer.starting(&job, &mut graph);
+        let state_rows = cut.as_ref().map_or(0, jobs::state_rows);
         let running = thalweg_runtime::start_from(graph, options, cut);
+        if state_rows > 0 && running.is_ok() && !recovery.is_restart {
+            let took_ms = (self.clock.now_ns() - begin_ns) / 1_000_000;
+            let note = format!("{state_rows} rows of state were taken back in {took_ms} ms");
+            observer.note(&Error::plan(note));
+        }
         if running.is_err() {
             // What a sink or a source refuses at the start it refuses again.
             recovery.begun = None;

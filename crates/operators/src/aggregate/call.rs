@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
 use super::distinct::Distinct;
+use super::distinct_set::DistinctSet;
 use super::estimate::DistinctEstimate;
 use super::fold::Groups;
 use super::lists::{Elements, JoinedTexts};
@@ -258,6 +259,23 @@ impl AggregateCall {
 
     /// An empty column of states. `argument` is the type of the argument's column.
     pub fn accumulator(&self, argument: Option<&DataType>) -> Result<Box<dyn Accumulator>> {
+        self.column_of_states(argument, true)
+    }
+
+    /// The same where no state is ever subtracted, and memory need not be free before all states
+    /// are dropped: DISTINCT is cheaper then.
+    pub(crate) fn accumulator_of_whole(
+        &self,
+        argument: Option<&DataType>,
+    ) -> Result<Box<dyn Accumulator>> {
+        self.column_of_states(argument, false)
+    }
+
+    fn column_of_states(
+        &self,
+        argument: Option<&DataType>,
+        subtracts: bool,
+    ) -> Result<Box<dyn Accumulator>> {
         use AggregateFunction as F;
         let data_type = match (&self.function, argument) {
             (F::Count, None) => return Ok(Box::new(Groups::new(Count))),
@@ -271,10 +289,12 @@ impl AggregateCall {
             self.function,
             F::Min | F::Max | F::FirstValue | F::LastValue | F::ApproxCountDistinct
         );
-        if self.distinct && changed_by_repeats {
-            return Ok(Box::new(Distinct::new(self.clone(), data_type.clone(), plain)?));
+        let data_type = data_type.clone();
+        match self.distinct && changed_by_repeats {
+            true if subtracts => Ok(Box::new(Distinct::new(self.clone(), data_type, plain)?)),
+            true => Ok(Box::new(DistinctSet::new(self.clone(), data_type, plain)?)),
+            false => Ok(plain),
         }
-        Ok(plain)
     }
 
     pub(super) fn plain_accumulator(&self, argument: &DataType) -> Result<Box<dyn Accumulator>> {

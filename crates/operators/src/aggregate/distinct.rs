@@ -250,6 +250,13 @@ impl Accumulator for Distinct {
         self.inner.reset(ids);
     }
 
+    fn clear(&mut self) {
+        self.values.clear();
+        self.uses.clear();
+        self.groups.clear();
+        self.inner.clear();
+    }
+
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef> {
         self.inner.evaluate(ids)
     }
@@ -257,34 +264,13 @@ impl Accumulator for Distinct {
     /// Tells the values of each group, in the order in which it saw them where that matters, and how
     /// often it saw each. The inner states follow from them.
     fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        let mut values_of = ListBuilder::new(&self.argument);
-        let mut times_of = ListBuilder::new(&DataType::BigInt);
-        let (mut values, mut times) = (Vec::new(), Vec::new());
-        for &id in ids {
-            let seen = self.in_sequence(&self.groups[id as usize]);
-            values_of.push(seen.len());
-            times_of.push(seen.len());
-            values.extend(seen.iter().map(|&(value, _)| value));
-            times.extend(seen.iter().map(|&(_, times)| times as i64));
-        }
-        let values = self.values.take_keys(&values)?.swap_remove(0);
-        columns.add("values", values_of.finish(values)?);
-        columns.add("times", times_of.finish(Arc::new(Int64Array::from(times)))?);
-        Ok(())
+        let groups = ids.iter().map(|&id| self.in_sequence(&self.groups[id as usize]));
+        tell_values(columns, &self.argument, &self.values, groups)
     }
 
     fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let values = rows.lists("values", &self.argument.arrow())?;
-        let times = rows.lists("times", &DataType::BigInt.arrow())?;
-        let (column, owners) = elements_of(values, ids);
-        let (times, owners_of_times) = elements_of(times, ids);
-        let times = times.as_primitive::<Int64Type>();
-        let is_damaged = owners != owners_of_times || times.null_count() > 0;
-        if is_damaged || times.values().iter().any(|&times| times <= 0) {
-            return Err(rows.damaged("times", "does not count the values"));
-        }
-        let times = times.values().iter().map(|&times| times as u64);
-        self.add_pairs(&column, owners.into_iter().zip(times))
+        let Recalled { owners, values, times } = recall_values(ids, rows, &self.argument)?;
+        self.add_pairs(&values, owners.into_iter().zip(times))
     }
 
     fn bytes(&self) -> usize {
@@ -292,4 +278,55 @@ impl Accumulator for Distinct {
         let columns = self.groups.capacity() * size_of::<Seen>() + self.uses.capacity() * 4;
         self.values.bytes() + sets + columns + self.inner.bytes()
     }
+}
+
+/// Tells the values of some groups, each with how often the group has seen it. Sets with and without
+/// such counts are told alike: where nobody counts, a value has been seen once.
+pub(super) fn tell_values(
+    columns: &mut StateColumns,
+    argument: &DataType,
+    table: &KeyTable,
+    groups: impl Iterator<Item = Vec<(u32, u64)>>,
+) -> Result<()> {
+    let mut values_of = ListBuilder::new(argument);
+    let mut times_of = ListBuilder::new(&DataType::BigInt);
+    let (mut values, mut times) = (Vec::new(), Vec::new());
+    for seen in groups {
+        values_of.push(seen.len());
+        times_of.push(seen.len());
+        values.extend(seen.iter().map(|&(value, _)| value));
+        times.extend(seen.iter().map(|&(_, times)| times as i64));
+    }
+    let values = table.take_keys(&values)?.swap_remove(0);
+    columns.add("values", values_of.finish(values)?);
+    columns.add("times", times_of.finish(Arc::new(Int64Array::from(times)))?);
+    Ok(())
+}
+
+/// Values that groups have seen: the `i`-th one by group `owners[i]`, `times[i]` times.
+pub(super) struct Recalled {
+    pub(super) owners: Vec<u32>,
+    pub(super) values: ArrayRef,
+    pub(super) times: Vec<u64>,
+}
+
+/// The values that [`tell_values`] told of groups `ids`, in their order.
+///
+/// # Errors
+/// If the columns do not fit.
+pub(super) fn recall_values(
+    ids: &[u32],
+    rows: &StateRows<'_>,
+    argument: &DataType,
+) -> Result<Recalled> {
+    let (values, owners) = elements_of(rows.lists("values", &argument.arrow())?, ids);
+    let (times, owners_of_times) =
+        elements_of(rows.lists("times", &DataType::BigInt.arrow())?, ids);
+    let times = times.as_primitive::<Int64Type>();
+    let is_damaged = owners != owners_of_times || times.null_count() > 0;
+    if is_damaged || times.values().iter().any(|&times| times <= 0) {
+        return Err(rows.damaged("times", "does not count the values"));
+    }
+    let times = times.values().iter().map(|&times| times as u64).collect();
+    Ok(Recalled { owners, values, times })
 }

@@ -11,7 +11,7 @@ use super::{Accumulator, StateColumns, StateRows, UpdateInput, concrete};
 /// How rows and states enter one group's state.
 pub(super) trait Fold: Send + Sync + 'static {
     /// The state of one group; the default is the empty one.
-    type Group: Default + Clone + Send + 'static;
+    type Group: Default + Clone + Send + Sync + 'static;
     /// Adds rows.
     fn update(&self, groups: &mut [Self::Group], input: &UpdateInput<'_>) -> Result<()>;
     /// Adds a state.
@@ -79,6 +79,9 @@ impl<F: Fold> Accumulator for Groups<F> {
         for &id in ids {
             self.groups[id as usize] = F::Group::default();
         }
+    }
+    fn clear(&mut self) {
+        self.groups.clear();
     }
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef> {
         self.fold.evaluate(&self.groups, ids)

@@ -21,6 +21,7 @@
 
 mod call;
 mod distinct;
+mod distinct_set;
 mod estimate;
 mod extremes;
 mod fold;
@@ -89,7 +90,7 @@ impl UpdateInput<'_> {
 ///
 /// `merge` and `subtract` take a state column made by `take` of the same call, whose `i`-th group
 /// is meant for `ids[i]`; the same id may occur several times.
-pub trait Accumulator: Any + Send {
+pub trait Accumulator: Any + Send + Sync {
     /// Makes room for ids below `groups`; new groups are empty.
     fn grow(&mut self, groups: usize);
     /// Adds rows.
@@ -106,6 +107,8 @@ pub trait Accumulator: Any + Send {
     fn take(&mut self, ids: &[u32]) -> Result<Box<dyn Accumulator>>;
     /// Empties these groups.
     fn reset(&mut self, ids: &[u32]);
+    /// Forgets all groups, as if none had ever grown, and keeps memory for others.
+    fn clear(&mut self);
     /// The results of these groups, which keep their state.
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef>;
     /// About how many bytes the states take.

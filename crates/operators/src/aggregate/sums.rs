@@ -232,7 +232,7 @@ impl Fold for FloatSum {
 }
 
 /// An integer wide enough for a sum of DECIMALs.
-pub(super) trait Wide: Copy + Default + Send + 'static {
+pub(super) trait Wide: Copy + Default + Send + Sync + 'static {
     /// Adds an unscaled value.
     fn add_value(self, value: i128) -> Self;
     /// Adds.

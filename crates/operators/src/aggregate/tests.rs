@@ -341,3 +341,61 @@ fn users_write_aggregates() {
     let result = back.evaluate(&[0, 1]).expect("evaluated");
     assert_eq!(result.as_primitive::<Int64Type>().values(), &[4, 0]);
 }
+
+/// Sets that are dropped as a whole give what sets that count give, whatever is merged and taken, and
+/// either goes on with what the other has told.
+#[test]
+fn sets_of_distinct_values_give_what_counted_ones_give() {
+    let random = &mut thalweg_core::shim::SplitMix64::new(11);
+    for name in ["COUNT", "SUM", "AVG", "LISTAGG"] {
+        let argument = if name == "LISTAGG" { DataType::STRING } else { DataType::Int };
+        let call = call(name, true, &argument);
+        let mut sets = call.accumulator_of_whole(Some(&argument)).expect("a set");
+        let mut counted = call.accumulator(Some(&argument)).expect("a counted set");
+        let mut groups = 1;
+        for step in 0..400 {
+            if step % 150 == 149 {
+                [&mut sets, &mut counted].into_iter().for_each(|states| states.clear());
+                groups = 1;
+            } else if step % 20 == 19 {
+                groups += 1;
+            }
+            sets.grow(groups);
+            counted.grow(groups);
+            let group =
+                |random: &mut thalweg_core::shim::SplitMix64| random.below(groups as u64) as u32;
+            let values: Vec<Option<i32>> =
+                (0..5).map(|_| (random.below(9) > 0).then(|| random.below(12) as i32)).collect();
+            let column: ArrayRef = match name {
+                "LISTAGG" => {
+                    let texts = values.iter().map(|value| value.map(|value| format!("v{value}")));
+                    Arc::new(texts.collect::<StringViewArray>())
+                }
+                _ => Arc::new(Int32Array::from(values)),
+            };
+            let ids: Vec<u32> = (0..5).map(|_| group(random)).collect();
+            let (from, to) = (group(random), group(random));
+            for states in [&mut sets, &mut counted] {
+                states.update(&input(&ids, &column, step)).expect("updated");
+                if step % 4 == 0 {
+                    let taken = states.take(&[from]).expect("taken");
+                    states.merge(&[to], taken.as_ref()).expect("merged");
+                }
+            }
+            let all: Vec<u32> = (0..groups as u32).collect();
+            if step % 30 == 17 {
+                // Each goes on with what the other tells.
+                let [of_sets, of_counted] = [&sets, &counted].map(|own| told(own.as_ref(), &all));
+                sets = call.accumulator_of_whole(Some(&argument)).expect("a set");
+                counted = call.accumulator(Some(&argument)).expect("a counted set");
+                for (own, told) in [(&mut sets, of_counted), (&mut counted, of_sets)] {
+                    own.grow(groups);
+                    own.recall(&all, &StateRows::new(&told, "x")).expect("it fits");
+                }
+            }
+            let [sets, counted] =
+                [&sets, &counted].map(|states| show(&states.evaluate(&all).expect("evaluated")));
+            assert_eq!(sets, counted, "{name}, step {step}");
+        }
+    }
+}

@@ -39,7 +39,7 @@ pub trait UserAggregate: Send + Sync {
 }
 
 /// The state of one group of a user's aggregate.
-pub trait UserAccumulator: Any + Send {
+pub trait UserAccumulator: Any + Send + Sync {
     /// Adds values, in arrival order, NULLs included.
     fn accumulate(&mut self, values: &ArrayRef) -> Result<()>;
     /// Takes values back that were added, NULLs included. Called only if the function
@@ -141,6 +141,9 @@ impl Accumulator for UserGroups {
     }
     fn reset(&mut self, ids: &[u32]) {
         ids.iter().for_each(|&id| self.groups[id as usize] = None);
+    }
+    fn clear(&mut self) {
+        self.groups.clear();
     }
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef> {
         let results: Vec<ArrayRef> = ids

@@ -1,11 +1,9 @@
 //! One partition of a GROUP BY: its groups, and their captures.
 //!
-//! The groups stand behind a lock, which is taken once for each piece, since a capture is read while rows
-//! go on (`watch.rs`). Who reads holds it for [`READ_GROUPS`] groups at a time, and lets the partition go
-//! first.
+//! The groups are shared with the captures that are being read ([`Guarded`], `watch.rs`), [`READ_GROUPS`]
+//! of them at a time.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
@@ -14,7 +12,8 @@ use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{Captured, Extent, Output, Partition, Piece, Progress, Restored, Result};
 
 use super::groups::Groups;
-use super::watch::{Begun, locked};
+use super::watch::Begun;
+use crate::guarded::{Guarded, locked};
 use crate::keys::{ABSENT, KeyTable, ToldKeys};
 use crate::tables::state_batch;
 
@@ -23,38 +22,12 @@ const GROUPS: &str = "groups";
 /// How many groups are read at once while rows wait.
 const READ_GROUPS: usize = 1024;
 
-/// The groups, and who wants them.
-struct Shared {
-    groups: Mutex<Groups>,
-    /// The partition waits for the lock, or has it.
-    is_wanted: AtomicBool,
-}
-
-impl Shared {
-    /// The lock, for the partition itself.
-    fn groups(&self) -> MutexGuard<'_, Groups> {
-        // Relaxed: nothing is published through it, and who sees it late reads some groups more.
-        self.is_wanted.store(true, Ordering::Relaxed);
-        let groups = locked(&self.groups);
-        self.is_wanted.store(false, Ordering::Relaxed);
-        groups
-    }
-
-    /// Reads what a capture has yet to read; its rows.
-    fn read(&self, begun: Begun, keys: &ToldKeys) -> Result<TableRows> {
-        loop {
-            while self.is_wanted.load(Ordering::Relaxed) {
-                std::thread::yield_now();
-            }
-            let mut groups = locked(&self.groups);
-            if !groups.is_reading(&begun.told) || !groups.read_some(READ_GROUPS)? {
-                break;
-            }
-        }
-        let rows = std::mem::take(&mut *locked(&begun.told));
-        let removed = removed(&begun.gone, &rows, keys)?;
-        Ok(TableRows { rows: compact(rows)?, removed })
-    }
+/// Reads what a capture has yet to read; its rows.
+fn read(groups: &Guarded<Groups>, begun: Begun, keys: &ToldKeys) -> Result<TableRows> {
+    groups.read(|groups| Ok(groups.is_reading(&begun.told) && groups.read_some(READ_GROUPS)?))?;
+    let rows = std::mem::take(&mut *locked(&begun.told));
+    let removed = removed(&begun.gone, &rows, keys)?;
+    Ok(TableRows { rows: compact(rows)?, removed })
 }
 
 /// The keys that have gone and are not among these rows: those have come again.
@@ -88,19 +61,18 @@ fn compact(rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
 
 /// The groups of one key range.
 pub(super) struct GroupPartition {
-    shared: Arc<Shared>,
+    groups: Arc<Guarded<Groups>>,
 }
 
 impl GroupPartition {
     pub(super) fn new(groups: Groups) -> Self {
-        let shared = Shared { groups: Mutex::new(groups), is_wanted: AtomicBool::new(false) };
-        GroupPartition { shared: Arc::new(shared) }
+        GroupPartition { groups: Arc::new(Guarded::new(groups)) }
     }
 }
 
 impl Partition for GroupPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        self.shared.groups().rows(&piece, output)
+        self.groups.own().rows(&piece, output)
     }
 
     fn watermark(&mut self, _call: &WatermarkCall<'_>, _output: &mut Output) -> Result<Progress> {
@@ -108,28 +80,29 @@ impl Partition for GroupPartition {
     }
 
     fn state_bytes(&self) -> usize {
-        self.shared.groups().state_bytes()
+        self.groups.own().state_bytes()
     }
 
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        let mut groups = self.shared.groups();
+        let mut groups = self.groups.own();
         let schema = groups.tell(&[])?.schema();
         let begun = groups.begin(extent)?;
         let keys = groups.told_keys().clone();
         drop(groups);
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.groups);
         let table = CapturedTable {
             name: GROUPS,
             schema,
             extent: begun.extent,
             identity_columns: 1 + keys.width(),
-            rows: Box::new(move || shared.read(begun, &keys)),
+            kept_from: None,
+            rows: Box::new(move || read(&shared, begun, &keys)),
         };
         Ok(Captured { tables: vec![table] })
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        let mut groups = self.shared.groups();
+        let mut groups = self.groups.own();
         restored.table(GROUPS).iter().try_for_each(|told| groups.recall(told))
     }
 }

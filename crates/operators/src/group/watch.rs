@@ -13,12 +13,13 @@
 //!
 //! It is made by the first capture: without captures nothing of this is done.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use arrow_array::RecordBatch;
 use thalweg_core::bundle::batch_bytes;
 use thalweg_core::{DataType, Extent, Result};
 
+use crate::guarded::locked;
 use crate::keys::KeyTable;
 
 /// Up to so many keys that have gone are told, however few are there.
@@ -189,9 +190,4 @@ impl Watch {
         let reading = reading.map_or(0, |reading| reading.unread.bytes() + reading.told_bytes);
         self.changed.bytes() + self.gone.bytes() + reading
     }
-}
-
-/// What a lock guards. Who has panicked while he held it has told the job so.
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -28,7 +28,7 @@ const THIRD: u64 = 0x8EBC_6AF0_9C88_C6E3;
 
 /// Multiplies to 128 bits and folds the halves together.
 #[inline]
-fn fold(a: u64, b: u64) -> u64 {
+pub(super) fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ ((product >> 64) as u64)
 }
@@ -77,6 +77,16 @@ pub(super) fn canonical_f32(value: f32) -> f32 {
     if value.is_nan() { f32::NAN } else { value }
 }
 
+/// The hash of a key of several columns so far, with that of the next column. `state` is `None`
+/// before the first.
+#[inline(always)]
+pub(super) fn combine(state: Option<u64>, hash: u64) -> u64 {
+    match state {
+        None => mix64(hash),
+        Some(state) => mix64(state.rotate_left(5).wrapping_add(hash)),
+    }
+}
+
 /// The hash of each row of a key. Without columns every hash is 0.
 pub fn hash_keys(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>> {
     let mut hashes = vec![0u64; rows];
@@ -84,11 +94,9 @@ pub fn hash_keys(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>> {
         if columns.len() == 1 {
             hash_column(column, &mut hashes, |_, hash| hash)?;
         } else if place == 0 {
-            hash_column(column, &mut hashes, |_, hash| mix64(hash))?;
+            hash_column(column, &mut hashes, |_, hash| combine(None, hash))?;
         } else {
-            hash_column(column, &mut hashes, |state, hash| {
-                mix64(state.rotate_left(5).wrapping_add(hash))
-            })?;
+            hash_column(column, &mut hashes, |state, hash| combine(Some(state), hash))?;
         }
     }
     Ok(hashes)

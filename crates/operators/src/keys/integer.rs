@@ -63,6 +63,58 @@ pub(super) fn values(column: &ArrayRef) -> Cow<'_, [i64]> {
     }
 }
 
+/// The same of the rows named, without a look at the others: a piece may be a small part of a bundle.
+pub(super) fn values_at(column: &ArrayRef, rows: &[u32]) -> Vec<i64> {
+    macro_rules! gathered {
+        ($type:ty) => {{
+            let values = column.as_primitive::<$type>().values();
+            rows.iter().map(|&row| values[row as usize].into()).collect()
+        }};
+    }
+    match column.data_type() {
+        Arrow::Boolean => {
+            let values = column.as_boolean().values();
+            rows.iter().map(|&row| values.value(row as usize).into()).collect()
+        }
+        Arrow::Int8 => gathered!(Int8Type),
+        Arrow::Int16 => gathered!(Int16Type),
+        Arrow::Int32 => gathered!(Int32Type),
+        Arrow::Date32 => gathered!(Date32Type),
+        Arrow::Time32(_) => gathered!(Time32MillisecondType),
+        Arrow::Timestamp(TimeUnit::Millisecond, _) => gathered!(TimestampMillisecondType),
+        Arrow::Timestamp(TimeUnit::Microsecond, _) => gathered!(TimestampMicrosecondType),
+        Arrow::Timestamp(_, _) => gathered!(TimestampNanosecondType),
+        _ => gathered!(Int64Type),
+    }
+}
+
+/// A column of an integer-like type with these values.
+pub(super) fn array_of(
+    data_type: &Arrow,
+    keys: impl Iterator<Item = i64>,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
+    macro_rules! narrowed {
+        ($type:ty) => {{
+            let values: Vec<_> = keys.map(|key| key as _).collect();
+            let array = PrimitiveArray::<$type>::new(values.into(), nulls);
+            Arc::new(array.with_data_type(data_type.clone()))
+        }};
+    }
+    match data_type {
+        Arrow::Boolean => Arc::new(BooleanArray::new(keys.map(|key| key != 0).collect(), nulls)),
+        Arrow::Int8 => narrowed!(Int8Type),
+        Arrow::Int16 => narrowed!(Int16Type),
+        Arrow::Int32 => narrowed!(Int32Type),
+        Arrow::Date32 => narrowed!(Date32Type),
+        Arrow::Time32(_) => narrowed!(Time32MillisecondType),
+        Arrow::Timestamp(TimeUnit::Millisecond, _) => narrowed!(TimestampMillisecondType),
+        Arrow::Timestamp(TimeUnit::Microsecond, _) => narrowed!(TimestampMicrosecondType),
+        Arrow::Timestamp(_, _) => narrowed!(TimestampNanosecondType),
+        _ => narrowed!(Int64Type),
+    }
+}
+
 /// Where the table looks for a key: one multiplication whose halves are folded. The hash that says
 /// which partition owns a key is another one and computed once per key, not once per row.
 #[inline(always)]
@@ -98,18 +150,16 @@ impl IntegerTable {
         rows: Option<&[u32]>,
         out: &mut Vec<u32>,
     ) -> Result<()> {
-        let values = values(column);
-        match (rows, column.nulls().filter(|nulls| nulls.null_count() > 0)) {
-            (None, None) => out.extend(values.iter().map(|&key| self.id(ids, key))),
-            (Some(rows), None) => {
-                out.extend(rows.iter().map(|&row| self.id(ids, values[row as usize])));
-            }
-            (None, Some(nulls)) => out.extend(values.iter().enumerate().map(|(row, &key)| {
+        let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
+        let (values, rows) = match rows {
+            None => (values(column), None),
+            Some(rows) => (Cow::Owned(values_at(column, rows)), Some(rows)),
+        };
+        match nulls {
+            None => out.extend(values.iter().map(|&key| self.id(ids, key))),
+            Some(nulls) => out.extend(values.iter().enumerate().map(|(place, &key)| {
+                let row = rows.map_or(place, |rows| rows[place] as usize);
                 if nulls.is_valid(row) { self.id(ids, key) } else { self.null_id(ids) }
-            })),
-            (Some(rows), Some(nulls)) => out.extend(rows.iter().map(|&row| {
-                let row = row as usize;
-                if nulls.is_valid(row) { self.id(ids, values[row]) } else { self.null_id(ids) }
             })),
         }
         Ok(())
@@ -177,6 +227,12 @@ impl IntegerTable {
         }
     }
 
+    pub(super) fn clear(&mut self) {
+        self.table.clear();
+        self.null = None;
+        self.keys.clear();
+    }
+
     /// False for NULL, and a number that has the order of the keys.
     pub(super) fn prefix(&self, id: u32) -> (bool, u64) {
         let key = self.keys[id as usize] as u64 ^ 1 << 63;
@@ -186,29 +242,9 @@ impl IntegerTable {
     pub(super) fn take(&self, ids: &[u32]) -> ArrayRef {
         // Most often NULL is no key, or none of these: then values are copied without a test each.
         let null = self.null.filter(|null| ids.contains(null));
-        let keys = || ids.iter().map(|&id| self.keys[id as usize]);
+        let keys = ids.iter().map(|&id| self.keys[id as usize]);
         let nulls = null.map(|null| ids.iter().map(|&id| id != null).collect::<NullBuffer>());
-        macro_rules! narrowed {
-            ($type:ty) => {{
-                let values: Vec<_> = keys().map(|key| key as _).collect();
-                let array = PrimitiveArray::<$type>::new(values.into(), nulls);
-                Arc::new(array.with_data_type(self.data_type.clone()))
-            }};
-        }
-        match &self.data_type {
-            Arrow::Boolean => {
-                Arc::new(BooleanArray::new(keys().map(|key| key != 0).collect(), nulls))
-            }
-            Arrow::Int8 => narrowed!(Int8Type),
-            Arrow::Int16 => narrowed!(Int16Type),
-            Arrow::Int32 => narrowed!(Int32Type),
-            Arrow::Date32 => narrowed!(Date32Type),
-            Arrow::Time32(_) => narrowed!(Time32MillisecondType),
-            Arrow::Timestamp(TimeUnit::Millisecond, _) => narrowed!(TimestampMillisecondType),
-            Arrow::Timestamp(TimeUnit::Microsecond, _) => narrowed!(TimestampMicrosecondType),
-            Arrow::Timestamp(_, _) => narrowed!(TimestampNanosecondType),
-            _ => narrowed!(Int64Type),
-        }
+        array_of(&self.data_type, keys, nulls)
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -1,9 +1,10 @@
 //! Key interning: tuples of column values become dense ids, so that state is plain columns.
 //!
-//! A [`KeyTable`] picks a layout from the column types: one integer-like column, one string
-//! column, any other combination (rows encoded so that equal keys are equal bytes), or no key at
-//! all. Ids are dense, counted from 0, and reused once released; whoever holds state per id calls
-//! [`KeyTable::release`] when the last of it is gone, so memory follows the live keys.
+//! A [`KeyTable`] picks a layout from the column types: one integer-like column, several that fit
+//! into 128 bits, one string column, any other combination (rows encoded so that equal keys are
+//! equal bytes), or no key at all. Ids are dense, counted from 0, and reused once released; whoever
+//! holds state per id calls [`KeyTable::release`] when the last of it is gone, so memory follows the
+//! live keys. Where all keys of a table go at once, [`KeyTable::clear`] empties it.
 //!
 //! Two keys are equal as SQL groups them: NULL equals NULL, all NaN are one key, and 0.0 and -0.0
 //! are two. [`hash_keys`] agrees with that equality and is stable across runs and versions:
@@ -14,6 +15,7 @@
 mod canonical;
 mod hash;
 mod integer;
+mod packed;
 mod rows;
 mod text;
 mod told;
@@ -28,6 +30,7 @@ pub(crate) use told::ToldKeys;
 
 use crate::limit::route_to_first;
 use integer::IntegerTable;
+use packed::PackedTable;
 use rows::RowTable;
 use text::TextTable;
 
@@ -80,6 +83,10 @@ impl Ids {
         self.hashes.push(hash);
         id
     }
+    fn clear(&mut self) {
+        self.free.clear();
+        self.hashes.clear();
+    }
     fn live(&self) -> usize {
         self.hashes.len() - self.free.len()
     }
@@ -92,6 +99,7 @@ enum Layout {
     /// No key columns: one group, id 0.
     Single,
     Integer(IntegerTable),
+    Packed(PackedTable),
     Text(TextTable),
     Rows(RowTable),
 }
@@ -125,6 +133,7 @@ impl KeyTable {
             [only] if integer::is_integer_like(only) => {
                 Layout::Integer(IntegerTable::new(only.clone()))
             }
+            several if PackedTable::fits(several) => Layout::Packed(PackedTable::new(arrow)),
             [Arrow::Utf8View] => Layout::Text(TextTable::default()),
             _ => Layout::Rows(RowTable::new(arrow)?),
         };
@@ -146,6 +155,7 @@ impl KeyTable {
         match &mut self.layout {
             Layout::Single => Err(Error::internal("a table without keys is not asked by column")),
             Layout::Integer(table) => table.intern(&mut self.ids, &columns[0], rows, ids),
+            Layout::Packed(table) => table.intern(&mut self.ids, columns, rows, ids),
             Layout::Text(table) => table.intern(&mut self.ids, &columns[0], rows, ids),
             Layout::Rows(table) => table.intern(&mut self.ids, columns, rows, ids),
         }
@@ -179,6 +189,10 @@ impl KeyTable {
                 table.find(&columns[0], ids);
                 Ok(())
             }
+            Layout::Packed(table) => {
+                table.find(columns, ids);
+                Ok(())
+            }
             Layout::Text(table) => {
                 table.find(&columns[0], ids);
                 Ok(())
@@ -194,10 +208,24 @@ impl KeyTable {
         match &mut self.layout {
             Layout::Single => return,
             Layout::Integer(table) => table.remove(id),
+            Layout::Packed(table) => table.remove(id),
             Layout::Text(table) => table.remove(hash, id),
             Layout::Rows(table) => table.remove(hash, id),
         }
         self.ids.free.push(id);
+    }
+
+    /// Forgets all keys at once, which costs far less than one by one, and keeps the memory for others.
+    /// The single key of a table without key columns stays.
+    pub fn clear(&mut self) {
+        match &mut self.layout {
+            Layout::Single => return,
+            Layout::Integer(table) => table.clear(),
+            Layout::Packed(table) => table.clear(),
+            Layout::Text(table) => table.clear(),
+            Layout::Rows(table) => table.clear(),
+        }
+        self.ids.clear();
     }
 
     /// False for NULL, and a number such that keys with different numbers have the order of their
@@ -206,7 +234,7 @@ impl KeyTable {
         match &self.layout {
             Layout::Integer(table) => Some(table.prefix(id)),
             Layout::Text(table) => Some(table.prefix(id)),
-            Layout::Single | Layout::Rows(_) => None,
+            Layout::Single | Layout::Packed(_) | Layout::Rows(_) => None,
         }
     }
 
@@ -215,6 +243,7 @@ impl KeyTable {
         match &self.layout {
             Layout::Single => Ok(Vec::new()),
             Layout::Integer(table) => Ok(vec![table.take(ids)]),
+            Layout::Packed(table) => Ok(table.take(ids)),
             Layout::Text(table) => Ok(vec![table.take(ids)]),
             Layout::Rows(table) => table.take(ids),
         }
@@ -238,11 +267,16 @@ impl KeyTable {
     pub fn id_limit(&self) -> usize {
         self.ids.hashes.len()
     }
+    /// For how many keys there is memory.
+    pub fn capacity(&self) -> usize {
+        self.ids.hashes.capacity()
+    }
     /// About how many bytes the table takes.
     pub fn bytes(&self) -> usize {
         let layout = match &self.layout {
             Layout::Single => 0,
             Layout::Integer(table) => table.bytes(),
+            Layout::Packed(table) => table.bytes(),
             Layout::Text(table) => table.bytes(),
             Layout::Rows(table) => table.bytes(),
         };

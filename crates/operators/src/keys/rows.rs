@@ -89,6 +89,11 @@ impl RowTable {
         self.encoded.remove(id);
     }
 
+    pub(super) fn clear(&mut self) {
+        self.table.clear();
+        self.encoded.clear();
+    }
+
     pub(super) fn take(&self, ids: &[u32]) -> Result<Vec<ArrayRef>> {
         let parser = self.converter.parser();
         let rows = ids.iter().map(|&id| parser.parse(self.encoded.get(id)));
@@ -144,6 +149,12 @@ impl EncodedKeys {
         if self.bytes.len() > COMPACT_MIN_BYTES && self.bytes.len() > 2 * self.live_bytes {
             self.compact();
         }
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.stretches.clear();
+        self.live_bytes = 0;
     }
 
     fn compact(&mut self) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
-use arrow_array::{Array, Float64Array, Int32Array, Int64Array, StringViewArray};
-use thalweg_core::shim::SplitMix64;
+use arrow_array::{Array, Float64Array, Int16Array, Int32Array, Int64Array, StringViewArray};
+use thalweg_core::shim::{SplitMix64, mix64};
 
 use super::*;
 
@@ -84,7 +84,22 @@ fn stored_hashes_are_those_of_the_routing() {
     let number: ArrayRef =
         Arc::new((0..300).map(|n| (n % 7 != 0).then_some(n % 40)).collect::<Int32Array>());
     let (string, int) = (DataType::STRING, DataType::Int);
-    let shapes: [(Vec<DataType>, Vec<ArrayRef>); 3] = [
+    let long: ArrayRef = Arc::new(Int64Array::from_iter(
+        (0..300).map(|n: i64| (n % 11 != 0).then_some(mix64(n as u64 % 30) as i64)),
+    ));
+    let short: ArrayRef = Arc::new(
+        (0..300).map(|n| (n % 5 != 0).then_some(n as i16 % 9 - 4)).collect::<Int16Array>(),
+    );
+    let shapes: [(Vec<DataType>, Vec<ArrayRef>); 6] = [
+        (vec![int.clone(), int.clone()], vec![ArrayRef::clone(&number), ArrayRef::clone(&number)]),
+        (
+            vec![DataType::BigInt, DataType::BigInt],
+            vec![ArrayRef::clone(&long), ArrayRef::clone(&long)],
+        ),
+        (
+            vec![DataType::SmallInt, DataType::BigInt, int.clone()],
+            vec![short, long, ArrayRef::clone(&number)],
+        ),
         (vec![string.clone()], vec![ArrayRef::clone(&text)]),
         (vec![int.clone()], vec![ArrayRef::clone(&number)]),
         (vec![int, string], vec![number, text]),
@@ -100,6 +115,23 @@ fn stored_hashes_are_those_of_the_routing() {
         for (taken, column) in taken.iter().zip(&columns) {
             assert_eq!(taken.as_ref(), column.as_ref());
         }
+        let equal = |a: usize, b: usize| columns.iter().all(|c| c.slice(a, 1) == c.slice(b, 1));
+        for (a, b) in (0..300).flat_map(|a| (0..a).map(move |b| (a, b))) {
+            assert_eq!(ids[a] == ids[b], equal(a, b), "{types:?}, rows {a} and {b}");
+        }
+        let (mut found, mut some) = (Vec::new(), Vec::new());
+        table.find(&columns, 300, &mut found).expect("found");
+        assert_eq!(found, ids);
+        table.intern(&columns, Some(&[299, 7, 0]), &mut some).expect("interned");
+        assert_eq!(some, [ids[299], ids[7], ids[0]]);
+        table.release(ids[3]);
+        let gone: Vec<u32> = ids.iter().map(|&id| if id == ids[3] { ABSENT } else { id }).collect();
+        found.clear();
+        table.find(&columns, 300, &mut found).expect("found");
+        assert_eq!(found, gone);
+        table.clear();
+        assert!(table.is_empty());
+        assert_eq!(intern(&mut table, &columns, None), ids, "numbered from 0 again");
     }
 }
 

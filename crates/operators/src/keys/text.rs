@@ -173,6 +173,13 @@ impl TextTable {
         }
     }
 
+    pub(super) fn clear(&mut self) {
+        self.table.clear();
+        self.null = None;
+        self.views.clear();
+        self.long.clear();
+    }
+
     /// False for NULL, and the first eight bytes as a number that has their order.
     pub(super) fn prefix(&self, id: u32) -> (bool, u64) {
         if self.null == Some(id) {

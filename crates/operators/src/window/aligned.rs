@@ -15,21 +15,22 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Captured, Error, Extent, Grid, Opening, Operator, OperatorClass, Output, Partition,
-    Piece, Progress, Restored, Result, Route, TableSchema, Watermark, WatermarkBefore,
+    Bundle, Error, Grid, Opening, Operator, OperatorClass, Partition, Result, Route, TableSchema,
 };
 
-use super::assembly::{Assembly, Combining};
-use super::judge::{Before, Judged, SliceKey};
-use super::output::{LatePolicy, WindowRows, output_schema, row_times, treat_late};
-use super::slices::{Calls, Partial, RowsOf, Slices};
-use super::snapshot::{SliceRows, recall_entered, recall_slices, tell_entered, tell_slices};
+use super::judge::Rules;
+use super::output::{LatePolicy, output_schema};
+use super::partition::WindowPartition;
+use super::slices::Calls;
 use super::spec::WindowSpec;
+use super::spreading::Spreading;
+use super::tables::Spare;
+use super::tumbling::TumblingPartition;
 use super::zone::Zone;
 use crate::aggregate::{AggregateCall, RowOrder};
-use crate::keys::{CanonicalOrder, hash_keys, partition_of};
+use crate::keys::{hash_keys, partition_of};
 
 /// What a [`WindowAggregate`] computes, by columns of its input.
 #[derive(Clone, Debug)]
@@ -50,13 +51,24 @@ pub struct WindowAggregateSpec {
     pub input: TableSchema,
 }
 
-struct Shared {
-    spec: WindowAggregateSpec,
-    calls: Arc<Calls>,
+impl WindowAggregateSpec {
+    pub(super) fn rules(&self) -> Rules<'_> {
+        let WindowAggregateSpec { window, rowtime, late, input, .. } = self;
+        Rules { window, rowtime: *rowtime, late: *late, input }
+    }
+}
+
+/// What the partitions of an operator have in common.
+pub(super) struct Shared {
+    pub(super) spec: WindowAggregateSpec,
+    pub(super) calls: Arc<Calls>,
     output: TableSchema,
-    arrow: SchemaRef,
-    exact: bool,
-    invertible: bool,
+    pub(super) arrow: SchemaRef,
+    pub(super) exact: bool,
+    pub(super) invertible: bool,
+    pub(super) spreading: Spreading,
+    /// Where all rows are of one key: tables that no partition uses.
+    pub(super) spare: Spare,
 }
 
 /// Aggregates per window and key. The result has the keys, the aggregates, and
@@ -70,14 +82,19 @@ impl WindowAggregate {
     pub fn new(spec: WindowAggregateSpec) -> Result<Self> {
         spec.window.validate()?;
         check_columns(spec.rowtime, &spec.keys, &spec.input)?;
-        let calls = Arc::new(Calls::new(&spec.aggregates, &spec.keys, &spec.input)?);
+        let mut calls = Calls::new(&spec.aggregates, &spec.keys, &spec.input)?;
+        if spec.window.shares_no_slice() {
+            calls = calls.of_whole();
+        }
         let output = output_schema(&spec.input, &spec.keys, &spec.aggregates, spec.zone);
         let shared = Shared {
             arrow: output.arrow(),
             output,
-            calls,
+            calls: Arc::new(calls),
             exact: spec.aggregates.iter().all(AggregateCall::is_exact),
             invertible: spec.aggregates.iter().all(AggregateCall::is_invertible),
+            spreading: Spreading::default(),
+            spare: Spare::default(),
             spec,
         };
         Ok(WindowAggregate { shared: Arc::new(shared) })
@@ -160,238 +177,26 @@ impl Operator for WindowAggregate {
         if self.shared.spec.late == LatePolicy::Emit { 2 } else { 1 }
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        if self.shared.exact {
-            return Ok(Route::Any);
+        let Shared { spec, exact, spreading, .. } = self.shared.as_ref();
+        match exact {
+            true if spec.window.shares_no_slice() => {
+                spreading.route(bundle, &spec.keys, partitions)
+            }
+            true => Ok(Route::Any),
+            false => scatter(bundle, &spec.keys, partitions),
         }
-        scatter(bundle, &self.shared.spec.keys, partitions)
     }
     fn watermark_phases(&self) -> usize {
         if self.shared.exact { 2 } else { 1 }
     }
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
-        let Opening { partition, partitions, order } = opening;
         let shared = Arc::clone(&self.shared);
-        let owned = Slices::new(Arc::clone(&shared.calls))?;
-        let canonical = CanonicalOrder::wanted(order, &shared.calls.key_types)?;
-        let combining = match (shared.invertible, shared.exact) {
-            (true, _) => Combining::Subtract,
-            (false, false) if order.is_ordered() => Combining::InOrder,
-            (false, _) => Combining::Tree,
-        };
-        let assembly = Assembly::new(shared.spec.window, &owned, combining, canonical)?;
-        let foreign = match shared.exact && partitions > 1 {
-            true => Some(Slices::new(Arc::clone(&shared.calls))?),
-            false => None,
-        };
-        Ok(Box::new(WindowPartition {
-            zone: Zone::new(shared.spec.zone),
-            shared,
-            partition,
-            partitions,
-            owned,
-            foreign,
-            assembly,
-            inbox: Vec::new(),
-            judged: Judged::default(),
-            local_times: Vec::new(),
-            local_before: Vec::new(),
-        }))
+        if shared.spec.window.shares_no_slice() {
+            return Ok(Box::new(TumblingPartition::new(shared, opening)?));
+        }
+        Ok(Box::new(WindowPartition::new(shared, opening)?))
     }
     fn judges_lateness(&self) -> bool {
         true
     }
-}
-
-/// The states of one slice for one owner.
-struct Parcel {
-    key: SliceKey,
-    keys: Vec<ArrayRef>,
-    partial: Partial,
-}
-
-struct WindowPartition {
-    shared: Arc<Shared>,
-    partition: usize,
-    partitions: usize,
-    /// Slices of the keys that this partition owns.
-    owned: Slices,
-    /// Where any partition takes any row: the slices of what was taken here.
-    foreign: Option<Slices>,
-    assembly: Assembly,
-    inbox: Vec<Parcel>,
-    zone: Zone,
-    judged: Judged,
-    local_times: Vec<i64>,
-    local_before: Vec<i64>,
-}
-
-impl Partition for WindowPartition {
-    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let spec = &shared.spec;
-        let instants = row_times(&piece, spec.rowtime, &spec.input)?;
-        self.judge(&piece, instants);
-        let judged = &self.judged;
-        treat_late(spec.late, &judged.late, &piece, spec.rowtime, output)?;
-        output.accepted += (piece.num_rows() - judged.late.len()) as u64;
-        output.partly_late += judged.partly_late;
-        if judged.runs.is_empty() {
-            return Ok(());
-        }
-        let keys = key_columns(piece.bundle, &spec.keys);
-        let rows = if judged.as_given { piece.rows } else { Some(&judged.rows[..]) };
-        let slices = self.foreign.as_mut().unwrap_or(&mut self.owned);
-        slices.intern(&keys, rows, piece.bundle.num_rows())?;
-        let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
-        for run in &judged.runs {
-            let rows = rows.map(|rows| &rows[run.from..run.to]);
-            slices.update(run.key, of, run.from..run.to, rows)?;
-        }
-        Ok(())
-    }
-
-    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        let watermark = self.zone.local_watermark(call.watermark.0);
-        let exchanges = self.foreign.is_some();
-        match call.phase {
-            0 if exchanges => self.seal(watermark, call, output),
-            0 if self.shared.exact => Ok(Progress::Done),
-            _ => {
-                if exchanges {
-                    let parcels = call.exchange.take(self.partition);
-                    self.receive(parcels)?;
-                }
-                self.assemble(watermark, output)
-            }
-        }
-    }
-
-    fn state_bytes(&self) -> usize {
-        let foreign = self.foreign.as_ref().map_or(0, Slices::bytes);
-        self.owned.bytes() + foreign + self.assembly.bytes()
-    }
-
-    /// Told are the states of all slices, whoever's keys they hold. How rows are judged depends on the
-    /// rows alone, and between two watermarks no parcel waits.
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        if !self.inbox.is_empty() {
-            return Err(Error::internal("a window was asked for its state in a watermark"));
-        }
-        let mut captured = Captured::default();
-        let all = std::iter::once(&self.owned).chain(&self.foreign);
-        tell_slices(&mut captured, &self.shared.calls, all.flat_map(Slices::states))?;
-        let (next_end, entered) = self.assembly.entered()?;
-        tell_entered(&mut captured, &self.owned, next_end, &entered)?;
-        Ok(captured)
-    }
-
-    fn restore(&mut self, restored: &Restored) -> Result<()> {
-        let (calls, span_ms) = (&self.shared.calls, self.shared.spec.window.span_ms());
-        for part in recall_slices(restored, span_ms)? {
-            let (keys, partial) = calls.recall(&part.rows)?;
-            self.owned.absorb(part.key, &keys, partial)?;
-        }
-        let parts = recall_entered(restored, span_ms)?;
-        let Some(next_end) = parts.first().map(|part| part.key.enter) else { return Ok(()) };
-        let adopt = |part: SliceRows| {
-            let (keys, partial) = calls.recall(&part.rows)?;
-            Ok((part.key.leave, self.owned.adopt(&keys, partial)?))
-        };
-        let parts = parts.into_iter().map(adopt).collect::<Result<_>>()?;
-        self.assembly.resume(next_end, parts, &self.owned)
-    }
-}
-
-impl WindowPartition {
-    /// Judges the rows in the windows' own time.
-    fn judge(&mut self, piece: &Piece<'_>, instants: &[i64]) {
-        let window = &self.shared.spec.window;
-        let before = &piece.bundle.stamps.watermark_before;
-        if self.zone.is_identity() {
-            let before = match before {
-                WatermarkBefore::All(Watermark(watermark)) => Before::All(*watermark),
-                WatermarkBefore::Rows(rows) => Before::Rows(rows),
-            };
-            let extremes = &piece.bundle.stamps.time_extremes;
-            let known = extremes.as_ref().and_then(|extremes| extremes.if_of(instants));
-            self.judged.judge(window, instants, piece.rows, before, known);
-            return;
-        }
-        let zone = &mut self.zone;
-        self.local_times.clear();
-        self.local_times.extend(instants.iter().map(|&instant| zone.to_local(instant)));
-        let before = match before {
-            WatermarkBefore::All(Watermark(w)) => Before::All(zone.local_watermark(*w)),
-            WatermarkBefore::Rows(rows) => {
-                localize(zone, rows, &mut self.local_before);
-                Before::Rows(&self.local_before)
-            }
-        };
-        self.judged.judge(window, &self.local_times, piece.rows, before, None);
-    }
-
-    /// Phase one: hands closed slices to the owners of their keys.
-    fn seal(
-        &mut self,
-        watermark: i64,
-        call: &WatermarkCall<'_>,
-        output: &Output,
-    ) -> Result<Progress> {
-        let Some(slices) = &mut self.foreign else { return Ok(Progress::Done) };
-        // Reached are the slices whose first window ends at or before the watermark + 1.
-        while let Some((key, mut slice)) = slices.pop_entered(watermark.saturating_add(1)) {
-            let mut shares: Vec<Vec<u32>> = vec![Vec::new(); self.partitions];
-            for id in std::mem::take(&mut slice.keys) {
-                shares[partition_of(slices.keys.hash_of(id), self.partitions)].push(id);
-            }
-            for (owner, ids) in shares.into_iter().enumerate().filter(|(_, ids)| !ids.is_empty()) {
-                let keys = slices.keys.take_keys(&ids)?;
-                let partial = slice.take(ids)?;
-                slices.release(&partial.ids);
-                call.exchange.put(owner, Box::new(Parcel { key, keys, partial }));
-            }
-            slices.recycle(slice);
-            slices.sweep();
-            if output.time_is_up() {
-                return Ok(Progress::More);
-            }
-        }
-        Ok(Progress::Done)
-    }
-
-    fn receive(&mut self, parcels: Vec<Box<dyn std::any::Any + Send>>) -> Result<()> {
-        for parcel in parcels {
-            let parcel = parcel
-                .downcast::<Parcel>()
-                .map_err(|_| Error::internal("a window got another operator's parcel"))?;
-            self.inbox.push(*parcel);
-        }
-        Ok(())
-    }
-
-    /// Phase two: merges what came in, and emits what closes.
-    fn assemble(&mut self, watermark: i64, output: &mut Output) -> Result<Progress> {
-        while let Some(Parcel { key, keys, partial }) = self.inbox.pop() {
-            self.owned.absorb(key, &keys, partial)?;
-            if output.time_is_up() {
-                return Ok(Progress::More);
-            }
-        }
-        let mut rows = WindowRows { schema: &self.shared.arrow, zone: &mut self.zone };
-        self.assembly.advance(watermark, &mut self.owned, &mut rows, output)
-    }
-}
-
-/// Local watermarks; equal ones stand together, so each is converted once.
-fn localize(zone: &mut Zone, watermarks: &[i64], local: &mut Vec<i64>) {
-    local.clear();
-    let mut last = None;
-    local.extend(watermarks.iter().map(|&watermark| match last {
-        Some((same, local)) if same == watermark => local,
-        _ => {
-            let local = zone.local_watermark(watermark);
-            last = Some((watermark, local));
-            local
-        }
-    }));
 }

@@ -16,16 +16,21 @@
 //! step later, else it is the first that any slice enters. A gap of years costs nothing.
 //!
 //! A window is emitted in chunks; between chunks the work can be interrupted and taken up again.
+//!
+//! What has entered a hopping window stands in [`Part`]s, which never change: a capture shares them and
+//! reads them later, and the next one tells those only that came since.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use thalweg_core::{Error, Output, Place, Progress, Result};
+use thalweg_core::{Error, Extent, Output, Place, Progress, Result};
 
 use super::output::WindowRows;
 use crate::keys::CanonicalOrder;
 
+use super::parts::{Part, Parts, PartsSince};
 use super::slices::{Partial, Slice, Slices};
-use super::snapshot::{Entered, States};
+use super::snapshot::States;
 use super::spec::WindowSpec;
 use super::tree::Tree;
 
@@ -37,12 +42,11 @@ enum Current {
     /// Tumbling: one slice. Cumulating: all so far. `held` are the references to release.
     Slice { slice: Slice, held: Vec<u32> },
     /// Hopping, by subtraction: what leaves, by the end of its last window.
-    Running { slice: Slice, leaving: BTreeMap<i64, Vec<Partial>> },
-    /// Hopping, by the tree: the references to release, by the end of the last window.
-    Tree { tree: Tree, leaving: BTreeMap<i64, Vec<u32>> },
-    /// Hopping, in order: the slices with the end of their last window, oldest first, and how many
-    /// of them `total` holds.
-    InOrder { slices: Vec<(i64, Partial)>, total: Slice, added: usize },
+    Running { slice: Slice, leaving: BTreeMap<i64, Vec<Part>> },
+    /// Hopping, by the tree: its leaf, and the references to release, by the end of the last window.
+    Tree { tree: Tree, leaving: BTreeMap<i64, (Part, Vec<u32>)> },
+    /// Hopping, in order: the slices, oldest first, and how many of them `total` holds.
+    InOrder { slices: Vec<Part>, total: Slice, added: usize },
 }
 
 /// How the slices of hopping windows become windows.
@@ -67,6 +71,16 @@ pub(super) struct Assembly {
     /// Set in ordered contracts.
     canonical: Option<CanonicalOrder>,
     sorted: Sorted,
+    parts: Parts,
+}
+
+/// What the window that leaves next has so far.
+pub(super) enum Entered<'a> {
+    /// States that change with each slice: the end of their last window, and they. `None` where nothing has
+    /// entered.
+    Changing(Option<(i64, States<'a>)>),
+    /// Parts that never change, in the order in which they were added up.
+    Parts(Vec<Part>),
 }
 
 /// The canonical order of the groups of the window that is being emitted. Windows that slide often
@@ -103,8 +117,8 @@ impl Assembly {
             },
             _ => Current::Slice { slice, held: Vec::new() },
         };
-        let sorted = Sorted::default();
-        Ok(Assembly { spec, current, last_end: i64::MIN, emitting: None, canonical, sorted })
+        let (sorted, parts) = (Sorted::default(), Parts::default());
+        Ok(Assembly { spec, current, last_end: i64::MIN, emitting: None, canonical, sorted, parts })
     }
 
     /// Emits every window that this watermark (in the windows' own time) closes.
@@ -150,15 +164,15 @@ impl Assembly {
 
     /// The end of the next window with rows.
     fn next_end(&self, slices: &Slices) -> Option<i64> {
-        let has_rows = match &self.current {
+        self.next_end_of_entered().or_else(|| slices.first_end())
+    }
+
+    fn has_entered(&self) -> bool {
+        match &self.current {
             Current::Slice { slice, .. } | Current::Running { slice, .. } => !slice.keys.is_empty(),
             Current::Tree { leaving, .. } => !leaving.is_empty(),
             Current::InOrder { slices, .. } => !slices.is_empty(),
-        };
-        if has_rows {
-            return Some(self.last_end.saturating_add(self.spec.step_ms()));
         }
-        slices.first_end()
     }
 
     /// Adds the slices that are part of the window with this end, and of none before.
@@ -188,13 +202,20 @@ impl Assembly {
             Current::Running { slice, leaving } => {
                 slice.grow(groups);
                 slice.merge(&partial, |_| ())?;
-                leaving.entry(leave).or_default().push(partial);
+                leaving.entry(leave).or_default().push(self.parts.part(leave, Arc::new(partial)));
             }
             Current::Tree { tree, leaving } => {
-                leaving.entry(leave).or_default().extend_from_slice(&partial.ids);
-                tree.add(self.spec.ends().index(leave), partial, groups)?;
+                let mut ids = partial.ids.clone();
+                let leaf = tree.add(self.spec.ends().index(leave), partial, groups)?;
+                if let Some((before, before_ids)) = leaving.remove(&leave) {
+                    self.parts.replace(&before);
+                    ids.extend(before_ids);
+                }
+                leaving.insert(leave, (self.parts.part(leave, leaf), ids));
             }
-            Current::InOrder { slices, .. } => slices.push((leave, partial)),
+            Current::InOrder { slices, .. } => {
+                slices.push(self.parts.part(leave, Arc::new(partial)));
+            }
         }
         Ok(())
     }
@@ -206,43 +227,40 @@ impl Assembly {
         }
     }
 
-    /// The end of the window that leaves next, and what it has so far; nothing where no slice has
-    /// entered. The order of groups is found anew, and so are the sums over slices.
+    /// What the window that leaves next has so far. The order of groups is found anew by whoever takes it
+    /// back, and so are the sums over slices.
     ///
     /// # Errors
     /// If a window is on its way out.
-    pub(super) fn entered(&self) -> Result<(i64, Entered<'_>)> {
+    pub(super) fn entered(&self) -> Result<Entered<'_>> {
         if self.emitting.is_some() {
             return Err(Error::internal("a window was asked for its state while it leaves"));
         }
-        let next_end = self.last_end.saturating_add(self.spec.step_ms());
-        let mut entered = Vec::new();
-        match &self.current {
-            Current::Slice { slice, .. } if slice.keys.is_empty() => (),
+        Ok(match &self.current {
+            Current::Slice { slice, .. } if slice.keys.is_empty() => Entered::Changing(None),
             Current::Slice { slice, .. } => {
                 let leave = self.spec.slice(self.last_end.saturating_sub(1)).leave;
                 let Slice { keys, counts, accumulators } = slice;
-                entered.push((0, leave, States::by_key(keys, counts, accumulators)));
+                Entered::Changing(Some((leave, States::by_key(keys, counts, accumulators))))
             }
             Current::Running { leaving, .. } => {
-                for (&leave, partials) in leaving {
-                    let parts = partials.iter().enumerate();
-                    entered.extend(parts.map(|(place, part)| (place, leave, States::of(part))));
-                }
+                Entered::Parts(leaving.values().flatten().cloned().collect())
             }
-            Current::Tree { tree, leaving } => {
-                for &leave in leaving.keys() {
-                    let leaf = tree.leaf(self.spec.ends().index(leave));
-                    entered.extend(leaf.map(|leaf| (0, leave, States::of(leaf))));
-                }
+            Current::Tree { leaving, .. } => {
+                Entered::Parts(leaving.values().map(|(part, _)| part.clone()).collect())
             }
-            Current::InOrder { slices, .. } => {
-                let parts = slices.iter().enumerate();
-                entered
-                    .extend(parts.map(|(place, (leave, part))| (place, *leave, States::of(part))));
-            }
-        }
-        Ok((next_end, entered))
+            Current::InOrder { slices, .. } => Entered::Parts(slices.clone()),
+        })
+    }
+
+    /// The end of the window that leaves next, if anything has entered it.
+    pub(super) fn next_end_of_entered(&self) -> Option<i64> {
+        self.has_entered().then(|| self.last_end.saturating_add(self.spec.step_ms()))
+    }
+
+    /// What came and went since the capture before.
+    pub(super) fn begin_capture(&mut self, extent: Extent) -> PartsSince {
+        self.parts.begin_capture(extent, self.last_end.saturating_add(1))
     }
 
     /// Takes back what the window with this end has so far. The keys have their references.
@@ -265,8 +283,8 @@ impl Assembly {
             return Ok(Progress::Done);
         };
         total.grow(of.keys.id_limit());
-        while let Some((_, partial)) = slices.get(*added) {
-            total.merge(partial, |_| ())?;
+        while let Some(part) = slices.get(*added) {
+            total.merge(&part.states, |_| ())?;
             *added += 1;
             if *added < slices.len() && output.time_is_up() {
                 return Ok(Progress::More);
@@ -344,15 +362,15 @@ impl Assembly {
             }
             Current::Running { slice, leaving } => {
                 while let Some(entry) = leaving.first_entry().filter(|entry| *entry.key() <= end) {
-                    for partial in entry.remove() {
-                        slice.subtract(&partial)?;
-                        slices.release(&partial.ids);
+                    for part in entry.remove() {
+                        slice.subtract(&part.states)?;
+                        slices.release(&part.states.ids);
                     }
                 }
             }
             Current::Tree { tree, leaving } => {
                 while let Some(entry) = leaving.first_entry().filter(|entry| *entry.key() <= end) {
-                    let (leave, ids) = entry.remove_entry();
+                    let (leave, (_, ids)) = entry.remove_entry();
                     tree.remove(self.spec.ends().index(leave));
                     slices.release(&ids);
                 }
@@ -360,11 +378,10 @@ impl Assembly {
             Current::InOrder { slices: parts, total, added } => {
                 total.clear();
                 *added = 0;
-                parts
-                    .iter()
-                    .filter(|part| part.0 <= end)
-                    .for_each(|part| slices.release(&part.1.ids));
-                parts.retain(|part| part.0 > end);
+                for part in parts.iter().filter(|part| part.leave <= end) {
+                    slices.release(&part.states.ids);
+                }
+                parts.retain(|part| part.leave > end);
             }
         }
         Ok(())
@@ -374,13 +391,14 @@ impl Assembly {
         match &self.current {
             Current::Slice { slice, held } => slice.bytes() + held.capacity() * 4,
             Current::Running { slice, leaving } => {
-                slice.bytes() + leaving.values().flatten().map(Partial::bytes).sum::<usize>()
+                let parts = leaving.values().flatten();
+                slice.bytes() + parts.map(|part| part.states.bytes()).sum::<usize>()
             }
             Current::Tree { tree, leaving } => {
-                tree.bytes() + leaving.values().map(|ids| ids.capacity() * 4).sum::<usize>()
+                tree.bytes() + leaving.values().map(|(_, ids)| ids.capacity() * 4).sum::<usize>()
             }
             Current::InOrder { slices, total, .. } => {
-                total.bytes() + slices.iter().map(|(_, partial)| partial.bytes()).sum::<usize>()
+                total.bytes() + slices.iter().map(|part| part.states.bytes()).sum::<usize>()
             }
         }
     }

@@ -9,11 +9,18 @@
 //! (first window end, last window end), [`SliceKey`], and that is all that assembling needs.
 //!
 //! Most bundles hold no late row and lie in one slice: both are found from the extremes.
+//!
+//! [`Judge`] does that for an operator's pieces: in the time of its windows, with its policy for
+//! late rows.
 
+use chrono_tz::Tz;
 use hashbrown::HashMap;
 use thalweg_core::time::extremes;
+use thalweg_core::{Output, Piece, Result, TableSchema, Watermark, WatermarkBefore};
 
+use super::output::{LatePolicy, row_times, treat_late};
 use super::spec::{Slice, WindowSpec};
+use super::zone::Zone;
 
 /// The ends of the first and the last window that a slice is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,7 +103,10 @@ impl Judged {
         self.late.clear();
         self.partly_late = 0;
         self.as_given = false;
-        let known = known.filter(|_| rows.is_none());
+        if rows.is_some_and(<[u32]>::is_empty) {
+            return;
+        }
+        // Those of all rows do for some of them: where all lie in one slice, some do too.
         let Some((lowest, highest)) = known.or_else(|| extremes_of(times, rows)) else { return };
         let first = spec.slice(lowest);
         let none_late = !is_closed(first.enter, before.highest());
@@ -185,6 +195,87 @@ impl Judged {
         }
         self.runs.retain(|run| run.from < run.to);
     }
+}
+
+/// Where and how an operator's rows are judged.
+pub(super) struct Rules<'a> {
+    pub(super) window: &'a WindowSpec,
+    pub(super) rowtime: usize,
+    pub(super) late: LatePolicy,
+    pub(super) input: &'a TableSchema,
+}
+
+/// Judges the pieces that a partition gets, in the windows' own time.
+pub(super) struct Judge {
+    pub(super) zone: Zone,
+    judged: Judged,
+    local_times: Vec<i64>,
+    local_before: Vec<i64>,
+}
+
+impl Judge {
+    pub(super) fn new(zone: Option<Tz>) -> Self {
+        let (local_times, local_before) = Default::default();
+        Judge { zone: Zone::new(zone), judged: Judged::default(), local_times, local_before }
+    }
+
+    /// The verdict over a piece; late rows have been treated and all have been counted.
+    ///
+    /// # Errors
+    /// If a row time is NULL, or a row is late where that fails the job.
+    pub(super) fn piece(
+        &mut self,
+        rules: &Rules<'_>,
+        piece: &Piece<'_>,
+        output: &mut Output,
+    ) -> Result<&Judged> {
+        let instants = row_times(piece, rules.rowtime, rules.input)?;
+        self.judge(rules.window, piece, instants);
+        let judged = &self.judged;
+        treat_late(rules.late, &judged.late, piece, rules.rowtime, output)?;
+        output.accepted += (piece.num_rows() - judged.late.len()) as u64;
+        output.partly_late += judged.partly_late;
+        Ok(judged)
+    }
+
+    fn judge(&mut self, window: &WindowSpec, piece: &Piece<'_>, instants: &[i64]) {
+        let before = &piece.bundle.stamps.watermark_before;
+        if self.zone.is_identity() {
+            let before = match before {
+                WatermarkBefore::All(Watermark(watermark)) => Before::All(*watermark),
+                WatermarkBefore::Rows(rows) => Before::Rows(rows),
+            };
+            let extremes = &piece.bundle.stamps.time_extremes;
+            let known = extremes.as_ref().and_then(|extremes| extremes.if_of(instants));
+            self.judged.judge(window, instants, piece.rows, before, known);
+            return;
+        }
+        let zone = &mut self.zone;
+        self.local_times.clear();
+        self.local_times.extend(instants.iter().map(|&instant| zone.to_local(instant)));
+        let before = match before {
+            WatermarkBefore::All(Watermark(w)) => Before::All(zone.local_watermark(*w)),
+            WatermarkBefore::Rows(rows) => {
+                localize(zone, rows, &mut self.local_before);
+                Before::Rows(&self.local_before)
+            }
+        };
+        self.judged.judge(window, &self.local_times, piece.rows, before, None);
+    }
+}
+
+/// Local watermarks; equal ones stand together, so each is converted once.
+fn localize(zone: &mut Zone, watermarks: &[i64], local: &mut Vec<i64>) {
+    local.clear();
+    let mut last = None;
+    local.extend(watermarks.iter().map(|&watermark| match last {
+        Some((same, local)) if same == watermark => local,
+        _ => {
+            let local = zone.local_watermark(watermark);
+            last = Some((watermark, local));
+            local
+        }
+    }));
 }
 
 /// The lowest and the highest time.

@@ -9,10 +9,14 @@
 //! | `spec` | [`WindowSpec`]: which windows hold a time |
 //! | `zone` | windows in a session's local time, right across daylight saving |
 //! | `judge` | which rows of a bundle are late, and the slice of every other |
-//! | `slices` | states by slice and dense key id |
+//! | `slices` | states by slice and dense key id, for windows that overlap |
+//! | `tables` | states by window, each with keys of its own, for windows that do not |
 //! | `assembly` | windows from slices: sums that slide, sums that grow, the tree |
+//! | `parts` | what has entered hopping windows, by number |
 //! | `tree` | sliding windows of aggregates that cannot subtract |
 //! | `aligned`, `sessions` | the two operators |
+//! | `tumbling` | the partitions of windows that do not overlap |
+//! | `spreading` | whether their rows are scattered by key |
 //! | `count` | windows of so many rows of a key |
 //! | `clock` | either of them over processing time |
 //! | `snapshot` | the tables of state that tell them |
@@ -24,11 +28,16 @@ mod clock;
 mod count;
 mod judge;
 mod output;
+mod partition;
+mod parts;
 mod sessions;
 mod slices;
 mod snapshot;
 mod spec;
+mod spreading;
+mod tables;
 mod tree;
+mod tumbling;
 mod zone;
 
 pub use aligned::{WindowAggregate, WindowAggregateSpec, closing_watermarks};

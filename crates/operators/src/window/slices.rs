@@ -7,7 +7,7 @@
 //! one window after the last of them. Emptied slices are kept for their memory.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
@@ -38,6 +38,8 @@ pub(super) struct Calls {
     calls: Vec<AggregateCall>,
     argument_types: Vec<Option<DataType>>,
     results: Vec<ResultOf>,
+    /// False where states are only added to and dropped as a whole.
+    subtracts: bool,
     pub(super) key_types: Vec<DataType>,
     /// How keys stand in tables of state.
     pub(super) told_keys: ToldKeys,
@@ -63,6 +65,7 @@ impl Calls {
             calls: Vec::new(),
             argument_types: Vec::new(),
             results: Vec::new(),
+            subtracts: true,
             key_types,
             told_keys: ToldKeys::new(input, keys),
             told_names: Vec::new(),
@@ -84,11 +87,23 @@ impl Calls {
     }
 
     pub(super) fn accumulators(&self) -> Result<Vec<Box<dyn Accumulator>>> {
-        self.calls
-            .iter()
-            .zip(&self.argument_types)
-            .map(|(call, argument)| call.accumulator(argument.as_ref()))
+        let calls = self.calls.iter().zip(&self.argument_types);
+        calls
+            .map(|(call, argument)| match self.subtracts {
+                true => call.accumulator(argument.as_ref()),
+                false => call.accumulator_of_whole(argument.as_ref()),
+            })
             .collect()
+    }
+
+    /// The same aggregates for states that are only added to and dropped as a whole.
+    pub(super) fn of_whole(self) -> Self {
+        Calls { subtracts: false, ..self }
+    }
+
+    /// True if a result is the number of rows of a group.
+    pub(super) fn count_rows(&self) -> bool {
+        self.results.iter().any(|result| matches!(result, ResultOf::RowCount))
     }
 
     /// The result columns of these groups.
@@ -281,6 +296,8 @@ pub(super) struct Slices {
     idle_since: Vec<u64>,
     sweeps: u64,
     forgotten: u64,
+    /// Somebody holds the other end while keys are not to be forgotten.
+    held: Weak<()>,
     pub(super) open: BTreeMap<SliceKey, Slice>,
     spare: Vec<Slice>,
     ids: Vec<u32>,
@@ -297,6 +314,7 @@ impl Slices {
             idle_since: Vec::new(),
             sweeps: 0,
             forgotten: 0,
+            held: Weak::new(),
             open: BTreeMap::new(),
             spare: Vec::new(),
             ids: Vec::new(),
@@ -386,6 +404,9 @@ impl Slices {
     /// Forgets keys that have been idle for a whole window. Most keys come again in the next one,
     /// and to forget and learn them each time would cost more than counting their rows.
     pub(super) fn sweep(&mut self) {
+        if self.held.strong_count() > 0 {
+            return;
+        }
         self.sweeps += 1;
         for id in self.long_idle.drain(..) {
             let since = &mut self.idle_since[id as usize];
@@ -397,6 +418,13 @@ impl Slices {
             }
         }
         std::mem::swap(&mut self.idle, &mut self.long_idle);
+    }
+
+    /// No key is forgotten, and no number given to another, while what is returned is there.
+    pub(super) fn hold_keys(&mut self) -> Arc<()> {
+        let held = Arc::new(());
+        self.held = Arc::downgrade(&held);
+        held
     }
 
     /// How many keys have been forgotten so far; their ids may have been given to others.

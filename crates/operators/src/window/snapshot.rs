@@ -5,52 +5,73 @@
 //! rows there are, and the columns of each aggregate ([`StateColumns`]). Columns of the engine's own
 //! begin with `$`.
 //!
-//! Two tables tell aligned windows, which come and go with the watermark:
+//! Three tables tell aligned windows, which come and go with the watermark:
 //!
-//! | table | a row is | bounds |
+//! | table | a row is | columns before the key |
 //! |---|---|---|
-//! | `slices` | a key's part of a slice that is in no window so far | the ends of the first and the last window that hold it |
-//! | `entered` | a key's part of a slice of the window that leaves next | the same; the first is the window that leaves next, and `$place` tells which part was added up first |
+//! | `slices` | what a key has in a slice that is in no window so far | the ends of the first and the last window that hold it |
+//! | `entered` | what a key has in a part of the window that leaves next | `$last_end`, the end of the last window that holds the part, and `$place`: parts are added up by it |
+//! | `next` | `$next_end`, the end of the window that leaves next | |
 //!
-//! Where any partition takes any row, several may tell a key's part of one slice; the parts are merged
-//! when they come back. What follows from that is not told: references to keys, sums over slices, the
+//! Where any partition takes any row, several may tell what a key has in one slice; that is merged
+//! when it comes back. What follows from the rest is not told: references to keys, sums over slices, the
 //! tree, the order of groups.
+//!
+//! Parts of hopping windows never change ([`super::parts`]). So `entered` is told in changes, in which the
+//! rows of a part have one identity: its virtual partition, end and place. Parts expire with their last window
+//! (`kept_from`), and are named as removed only where one takes the place of another. The table is read while
+//! rows go on; until that is done the numbers of keys hold ([`Slices::hold_keys`]).
+//!
+//! Windows that share no slice are told in the same way, each as one slice; so it does not matter which
+//! of the implementations goes on with them. They do not count rows that no result counts: a key then
+//! has one row.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::types::{ArrowPrimitiveType, Int64Type};
-use arrow_array::{ArrayRef, Int64Array, PrimitiveArray, RecordBatch};
+use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt64Type};
+use arrow_array::{ArrayRef, Int64Array, PrimitiveArray, RecordBatch, UInt8Array};
 use arrow_select::concat::concat_batches;
-use thalweg_core::snapshot::TableRows;
-use thalweg_core::{Captured, Restored, Result};
+use thalweg_core::snapshot::{CapturedTable, TableRows, partition_of_virtual};
+use thalweg_core::{Captured, Opening, Restored, Result};
 
 use super::judge::SliceKey;
+use super::parts::{Part, PartName, PartsSince};
 use super::slices::{Calls, Partial, Slices};
 use crate::aggregate::{Accumulator, StateColumns, StateRows};
 use crate::keys::KeyTable;
-use crate::tables::{does_not_fit, numbers_of, state_batch};
+use crate::tables::{does_not_fit, for_all, numbers_of, state_batch};
 
 /// The table of slices that are in no window so far.
 pub(super) const SLICES: &str = "slices";
 /// The table of what the window consists of that leaves next.
-pub(super) const ENTERED: &str = "entered";
+const ENTERED: &str = "entered";
+/// The table of the end of the window that leaves next.
+const NEXT: &str = "next";
 
 /// The ends of the first and of the last window that hold a slice, in milliseconds.
 const FIRST_END: &str = "$first_end";
 const LAST_END: &str = "$last_end";
-/// The number of a part among those of the same last end.
+/// The number of a part.
 const PLACE: &str = "$place";
+/// The virtual partition, the last end and the place name a part.
+const PART_IDENTITY: usize = 3;
+/// The end of the window that leaves next.
+const NEXT_END: &str = "$next_end";
 /// How many rows a key has there.
 const ROWS: &str = "$rows";
 
 /// Batches with fewer rows are put together when they are written.
 const BATCH_ROWS: usize = 16 * 1024;
+/// So many states of a part are read at once while rows wait.
+const READ_STATES: usize = 2048;
 
 /// States of some keys: those of `keys[i]` stand at `places[i]` of the columns.
 pub(super) struct States<'a> {
     pub(super) keys: &'a [u32],
     pub(super) places: Cow<'a, [u32]>,
+    /// Empty where rows are not counted.
     pub(super) counts: &'a [i64],
     pub(super) accumulators: &'a [Box<dyn Accumulator>],
 }
@@ -65,10 +86,11 @@ impl<'a> States<'a> {
         States { keys, places: Cow::Borrowed(keys), counts, accumulators }
     }
 
-    pub(super) fn of(partial: &'a Partial) -> Self {
-        let places = (0..partial.ids.len() as u32).collect();
-        let Partial { ids: keys, counts, accumulators } = partial;
-        States { keys, places, counts, accumulators }
+    /// Some of the states of a part.
+    fn of(partial: &'a Partial, range: Range<usize>) -> Self {
+        let Partial { ids, counts, accumulators } = partial;
+        let places = (range.start as u32..range.end as u32).collect();
+        States { keys: &ids[range], places, counts, accumulators }
     }
 }
 
@@ -92,7 +114,8 @@ impl Calls {
         states: &States<'_>,
     ) -> Result<RecordBatch> {
         let (owners, named) = self.told_keys.tell(keys, states.keys)?;
-        let counts = states.places.iter().map(|&place| states.counts[place as usize]);
+        let count = |&place: &u32| states.counts.get(place as usize).copied().unwrap_or(1);
+        let counts = states.places.iter().map(count);
         let counts: ArrayRef = Arc::new(Int64Array::from_iter_values(counts));
         let mut told = StateColumns::default();
         for (name, accumulator) in self.told_names.iter().zip(states.accumulators) {
@@ -153,26 +176,27 @@ pub(super) fn tell_rows(
     none: &RecordBatch,
     batches: Vec<RecordBatch>,
 ) {
-    let schema = none.schema();
-    let make = move || {
-        let mut rows = Vec::new();
-        let mut small: Vec<RecordBatch> = Vec::new();
-        let mut waiting = 0;
-        for batch in batches {
-            waiting += batch.num_rows();
-            small.push(batch);
-            if waiting >= BATCH_ROWS {
-                rows.push(concat_batches(&small[0].schema(), &small)?);
-                small.clear();
-                waiting = 0;
-            }
+    let make = move || Ok(TableRows { rows: packed(batches)?, removed: Vec::new() });
+    captured.add_later(name, none.schema(), Box::new(make));
+}
+
+/// The same rows in batches of [`BATCH_ROWS`] or a little more.
+fn packed(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+    let (mut rows, mut small): (_, Vec<RecordBatch>) = (Vec::new(), Vec::new());
+    let mut waiting = 0;
+    for batch in batches {
+        waiting += batch.num_rows();
+        small.push(batch);
+        if waiting >= BATCH_ROWS {
+            rows.push(concat_batches(&small[0].schema(), &small)?);
+            small.clear();
+            waiting = 0;
         }
-        if let Some(first) = small.first() {
-            rows.push(concat_batches(&first.schema(), &small)?);
-        }
-        Ok(TableRows { rows, removed: Vec::new() })
-    };
-    captured.add_later(name, schema, Box::new(make));
+    }
+    if let Some(first) = small.first() {
+        rows.push(concat_batches(&first.schema(), &small)?);
+    }
+    Ok(rows)
 }
 
 /// The bounds of a slice, for each of its rows.
@@ -196,35 +220,112 @@ pub(super) fn tell_slices<'a>(
     Ok(())
 }
 
-/// What the window that leaves next consists of: `(place, last end, states)`.
-pub(super) type Entered<'a> = Vec<(usize, i64, States<'a>)>;
+/// What a row of `entered` says of its part.
+fn part_marks(leave: i64, number: u64, rows: usize) -> Marks {
+    vec![
+        mark::<Int64Type>(LAST_END, std::iter::repeat_n(leave, rows)),
+        mark::<UInt64Type>(PLACE, std::iter::repeat_n(number, rows)),
+    ]
+}
 
-/// Tells what the window consists of that leaves next, at this end.
+/// Parts that are read while rows go on.
+struct PartsToRead {
+    calls: Arc<Calls>,
+    /// The first stands last.
+    parts: Vec<Part>,
+    /// How many states of the first part have been read.
+    from: usize,
+    rows: Vec<RecordBatch>,
+}
+
+impl PartsToRead {
+    /// Reads some states; false once there are none left.
+    fn read_some(&mut self, keys: &KeyTable) -> Result<bool> {
+        let Some(part) = self.parts.last() else { return Ok(false) };
+        let ids = part.states.ids.len();
+        let to = ids.min(self.from + READ_STATES);
+        let marks = part_marks(part.leave, part.number, to - self.from);
+        let states = States::of(&part.states, self.from..to);
+        self.rows.push(self.calls.tell(keys, marks, &states)?);
+        self.from = to;
+        if to == ids {
+            self.parts.pop();
+            self.from = 0;
+        }
+        Ok(true)
+    }
+}
+
+/// The names of parts in each virtual partition of a partition.
+fn gone_parts(gone: &[PartName], opening: Opening) -> Result<Vec<RecordBatch>> {
+    if gone.is_empty() {
+        return Ok(Vec::new());
+    }
+    let is_own = |own: &u8| partition_of_virtual(*own, opening.partitions) == opening.partition;
+    let own: Vec<u8> = (0..=u8::MAX).filter(is_own).collect();
+    let each = || gone.iter().flat_map(|&name| std::iter::repeat_n(name, own.len()));
+    let owners = gone.iter().flat_map(|_| own.iter().copied());
+    let columns = vec![
+        mark::<Int64Type>(LAST_END, each().map(|(leave, _)| leave)),
+        mark::<UInt64Type>(PLACE, each().map(|(_, number)| number)),
+    ];
+    Ok(vec![state_batch(Arc::new(UInt8Array::from_iter_values(owners)), columns)?])
+}
+
+/// Tells which window leaves next.
+pub(super) fn tell_next(captured: &mut Captured, next_end: i64) -> Result<()> {
+    let rows = state_batch(for_all(1), vec![mark::<Int64Type>(NEXT_END, [next_end])])?;
+    captured.add(NEXT, rows.schema(), vec![rows]);
+    Ok(())
+}
+
+/// Tells what the window that leaves next consists of, where that changes with each slice: the end of the
+/// last window that holds it, and the states.
 pub(super) fn tell_entered(
     captured: &mut Captured,
     slices: &Slices,
-    next_end: i64,
-    entered: &Entered<'_>,
+    entered: Option<(i64, States<'_>)>,
 ) -> Result<()> {
-    let marks = |place: usize, key: SliceKey, rows: usize| {
-        let mut marks = bounds(key, rows);
-        marks.push(mark::<Int64Type>(PLACE, std::iter::repeat_n(place as i64, rows)));
-        marks
+    let none = slices.calls.tell_none(part_marks(0, 0, 0))?;
+    let tell = |(leave, states): (i64, States<'_>)| {
+        slices.calls.tell(&slices.keys, part_marks(leave, 0, states.keys.len()), &states)
     };
-    let tell = |(place, leave, states): &(usize, i64, States<'_>)| {
-        let key = SliceKey { enter: next_end, leave: *leave };
-        slices.calls.tell(&slices.keys, marks(*place, key, states.keys.len()), states)
+    let rows = entered.map(tell).transpose()?;
+    tell_rows(captured, ENTERED, &none, rows.into_iter().collect());
+    Ok(())
+}
+
+/// Tells what the window that leaves next consists of, where it is parts. They are read later: `reader`
+/// calls what it is given, with the keys of the parts, until that returns false.
+pub(super) fn tell_parts(
+    captured: &mut Captured,
+    calls: &Arc<Calls>,
+    (mut parts, since): (Vec<Part>, PartsSince),
+    opening: Opening,
+    reader: impl FnOnce(&mut dyn FnMut(&KeyTable) -> Result<bool>) -> Result<()> + Send + 'static,
+) -> Result<()> {
+    parts.retain(|part| part.number >= since.first);
+    parts.reverse();
+    let schema = calls.tell_none(part_marks(0, 0, 0))?.schema();
+    let mut reading = PartsToRead { calls: Arc::clone(calls), parts, from: 0, rows: Vec::new() };
+    let PartsSince { extent, gone, kept_from, .. } = since;
+    let kept_from = Some(kept_from);
+    let make = move || {
+        reader(&mut |keys| reading.read_some(keys))?;
+        let removed = gone_parts(&gone, opening)?;
+        // Whoever writes them puts small batches together.
+        Ok(TableRows { rows: reading.rows, removed })
     };
-    let batches = entered.iter().map(tell).collect::<Result<_>>()?;
-    let none = slices.calls.tell_none(marks(0, SliceKey { enter: 0, leave: 0 }, 0))?;
-    tell_rows(captured, ENTERED, &none, batches);
+    let (rows, identity_columns) = (Box::new(make), PART_IDENTITY);
+    let name = ENTERED;
+    let table = CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
+    captured.tables.push(table);
     Ok(())
 }
 
 /// Rows of one slice.
 pub(super) struct SliceRows {
     pub(super) key: SliceKey,
-    pub(super) place: i64,
     pub(super) rows: RecordBatch,
 }
 
@@ -234,43 +335,85 @@ pub(super) struct SliceRows {
 /// # Errors
 /// If the table does not fit.
 pub(super) fn recall_slices(restored: &Restored, span_ms: i64) -> Result<Vec<SliceRows>> {
-    by_slice(restored.table(SLICES), span_ms, false)
-}
-
-/// The rows of what has entered, by part, in the order in which the parts were added up.
-///
-/// # Errors
-/// If the table does not fit.
-pub(super) fn recall_entered(restored: &Restored, span_ms: i64) -> Result<Vec<SliceRows>> {
-    let mut parts = by_slice(restored.table(ENTERED), span_ms, true)?;
-    let apart = parts.windows(2).any(|pair| pair[0].key.enter != pair[1].key.enter);
-    if apart {
-        return Err(does_not_fit("two windows are to leave next".to_owned()));
-    }
-    parts.sort_by_key(|part| (part.place, part.key));
-    Ok(parts)
-}
-
-fn by_slice(batches: &[RecordBatch], span_ms: i64, placed: bool) -> Result<Vec<SliceRows>> {
-    let mut parts = Vec::new();
-    for batch in batches {
+    let mut slices = Vec::new();
+    for batch in restored.table(SLICES) {
         let first = numbers_of::<Int64Type>(batch, FIRST_END)?;
         let last = numbers_of::<Int64Type>(batch, LAST_END)?;
-        let places = placed.then(|| numbers_of::<Int64Type>(batch, PLACE)).transpose()?;
-        let of = |row: usize| (first[row], last[row], places.map_or(0, |places| places[row]));
-        let mut from = 0;
-        while from < batch.num_rows() {
-            let (enter, leave, place) = of(from);
-            let alike = (from..batch.num_rows()).take_while(|&row| of(row) == of(from)).count();
-            if leave.checked_sub(enter).is_none_or(|apart| apart < 0 || apart > span_ms) {
-                return Err(does_not_fit(format!(
-                    "no slice enters at {enter} and leaves at {leave}"
-                )));
-            }
-            let rows = batch.slice(from, alike);
-            parts.push(SliceRows { key: SliceKey { enter, leave }, place, rows });
-            from += alike;
+        for run in runs(batch.num_rows(), |row| (first[row], last[row])) {
+            let key = SliceKey { enter: first[run.start], leave: last[run.start] };
+            check_bounds(key.enter, key.leave, span_ms)?;
+            slices.push(SliceRows { key, rows: batch.slice(run.start, run.len()) });
         }
     }
-    Ok(parts)
+    Ok(slices)
+}
+
+/// Rows of one part.
+pub(super) struct PartRows {
+    number: u64,
+    pub(super) leave: i64,
+    pub(super) rows: RecordBatch,
+}
+
+/// The end of the window that leaves next, and the rows of what has entered, by part, in the order in which
+/// parts were added up. `None` where nothing has.
+///
+/// # Errors
+/// If the tables do not fit.
+pub(super) fn recall_entered(
+    restored: &Restored,
+    span_ms: i64,
+) -> Result<Option<(i64, Vec<PartRows>)>> {
+    let mut parts = Vec::new();
+    for batch in restored.table(ENTERED) {
+        let last = numbers_of::<Int64Type>(batch, LAST_END)?;
+        let places = numbers_of::<UInt64Type>(batch, PLACE)?;
+        for run in runs(batch.num_rows(), |row| (last[row], places[row])) {
+            let (leave, number) = (last[run.start], places[run.start]);
+            parts.push(PartRows { number, leave, rows: batch.slice(run.start, run.len()) });
+        }
+    }
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let next_end = recall_next(restored)?;
+    parts.iter().try_for_each(|part| check_bounds(next_end, part.leave, span_ms))?;
+    parts.sort_by_key(|part| (part.number, part.leave));
+    Ok(Some((next_end, parts)))
+}
+
+fn recall_next(restored: &Restored) -> Result<i64> {
+    let mut next_ends = Vec::new();
+    for batch in restored.table(NEXT) {
+        next_ends.extend_from_slice(numbers_of::<Int64Type>(batch, NEXT_END)?);
+    }
+    let count = || does_not_fit("not one window is to leave next, but none or several".to_owned());
+    let next_end = *next_ends.first().ok_or_else(count)?;
+    if next_ends.iter().any(|&other| other != next_end) {
+        return Err(count());
+    }
+    Ok(next_end)
+}
+
+/// No slice is in windows that end further apart.
+fn check_bounds(first_end: i64, last_end: i64, span_ms: i64) -> Result<()> {
+    match last_end.checked_sub(first_end) {
+        Some(apart) if (0..=span_ms).contains(&apart) => Ok(()),
+        _ => {
+            let message = format!("no slice enters at {first_end} and leaves at {last_end}");
+            Err(does_not_fit(message))
+        }
+    }
+}
+
+/// Stretches of rows for which this is the same.
+fn runs<T: PartialEq>(rows: usize, of: impl Fn(usize) -> T) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    let mut from = 0;
+    while from < rows {
+        let alike = (from..rows).take_while(|&row| of(row) == of(from)).count();
+        runs.push(from..from + alike);
+        from += alike;
+    }
+    runs
 }

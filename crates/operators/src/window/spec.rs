@@ -76,6 +76,15 @@ impl WindowSpec {
         Ok(())
     }
 
+    /// True if no two windows hold the same time: a slice is then in one window, and all there is of it.
+    pub(super) fn shares_no_slice(&self) -> bool {
+        match *self {
+            WindowSpec::Tumble { .. } => true,
+            WindowSpec::Hop { slide_ms, size_ms, .. } => size_ms <= slide_ms,
+            WindowSpec::Cumulate { step_ms, max_ms, .. } => step_ms == max_ms,
+        }
+    }
+
     /// All windows that hold a time, as (start, end), by end.
     ///
     /// ```

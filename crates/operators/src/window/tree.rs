@@ -7,6 +7,8 @@
 //! costs more than another (a two-stack queue would stall at each flip). A node with one child
 //! stands for that child and holds nothing.
 
+use std::sync::Arc;
+
 use thalweg_core::Result;
 
 use super::slices::{Calls, Partial, Slice};
@@ -18,7 +20,7 @@ enum Node {
     Empty,
     /// The same as this node below.
     Same(usize),
-    Own(Partial),
+    Own(Arc<Partial>),
 }
 
 pub(super) struct Tree {
@@ -51,8 +53,13 @@ impl Tree {
         self.nodes.len() - self.leaves + number.rem_euclid(self.leaves as i64) as usize
     }
 
-    /// Adds states to the leaf with this number.
-    pub(super) fn add(&mut self, number: i64, partial: Partial, groups: usize) -> Result<()> {
+    /// Adds states to the leaf with this number; what it is then.
+    pub(super) fn add(
+        &mut self,
+        number: i64,
+        partial: Partial,
+        groups: usize,
+    ) -> Result<Arc<Partial>> {
         let place = self.place(number);
         self.scratch.grow(groups);
         let merged = match std::mem::replace(&mut self.nodes[place], Node::Empty) {
@@ -63,17 +70,10 @@ impl Tree {
             }
             _ => partial,
         };
-        self.nodes[place] = Node::Own(merged);
+        let merged = Arc::new(merged);
+        self.nodes[place] = Node::Own(Arc::clone(&merged));
         self.changed.push(place);
-        Ok(())
-    }
-
-    /// The states of the leaf with this number.
-    pub(super) fn leaf(&self, number: i64) -> Option<&Partial> {
-        match &self.nodes[self.place(number)] {
-            Node::Own(partial) => Some(partial),
-            _ => None,
-        }
+        Ok(merged)
     }
 
     /// Empties the leaf with this number.
@@ -112,7 +112,7 @@ impl Tree {
                 self.scratch.merge(partial, |_| ())?;
             }
         }
-        Ok(Node::Own(self.scratch.take_all()?))
+        Ok(Node::Own(Arc::new(self.scratch.take_all()?)))
     }
 
     /// The node that holds the states of this one.

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 
 use thalweg_core::snapshot::{RestoredCut, SourceState as ToldSource, StageState};
-use thalweg_core::{Error, Opening, Restored, Result, Watermark};
-use thalweg_ordering::sync::Ordering;
+use thalweg_core::{Error, Opening, OrderContract, Restored, Result, Watermark};
+use thalweg_ordering::sync::{AtomicUsize, Ordering};
 
 use crate::job::Job;
 use crate::stage::{OperatorRun, SinkRun, SourceRun, StageRun, StageRunKind};
@@ -19,11 +19,12 @@ use crate::stage::{OperatorRun, SinkRun, SourceRun, StageRun, StageRunKind};
 pub(crate) fn restore(job: &mut Job, cut: &RestoredCut) -> Result<()> {
     let told: HashMap<&str, &StageState<Restored>> =
         cut.stages.iter().map(|stage| (stage.id.as_str(), stage)).collect();
-    let order = job.options.order;
+    let (order, workers) = (job.options.order, job.options.workers);
     for (place, run) in job.stages.iter_mut().enumerate() {
         let Some(told) = told.get(run.id.as_str()) else { continue };
         let name = run.name.clone();
-        restore_stage(run, told, order).map_err(|error| error.in_operator(name.clone()))?;
+        restore_stage(run, told, order, workers)
+            .map_err(|error| error.in_operator(name.clone()))?;
         if let Some(flow) = &mut job.ordered {
             let bytes = flow.restore(place, told).map_err(|error| error.in_operator(name))?;
             job.memory.add_in_flight(bytes as i64);
@@ -46,7 +47,8 @@ fn is_fed_sink(stage: &StageRun) -> bool {
 fn restore_stage(
     run: &mut StageRun,
     told: &StageState<Restored>,
-    order: thalweg_core::OrderContract,
+    order: OrderContract,
+    workers: usize,
 ) -> Result<()> {
     run.ended.store(told.ended, Ordering::SeqCst);
     let is_ordered = order.is_ordered();
@@ -71,7 +73,7 @@ fn restore_stage(
                 }
                 joint.passed = inputs.passed;
             }
-            restore_partitions(operator, told, order)
+            restore_partitions(operator, told, order, workers)
         }
         StageRunKind::Sink(sink) => {
             restore_sink(sink, told);
@@ -101,22 +103,44 @@ fn restore_source(run: &SourceRun, told: &ToldSource) -> Result<()> {
     }
 }
 
+/// Gives partitions back what they kept, on as many threads as there are workers: it takes as long as reading.
 fn restore_partitions(
     operator: &OperatorRun,
     told: &StageState<Restored>,
-    order: thalweg_core::OrderContract,
+    order: OrderContract,
+    workers: usize,
 ) -> Result<()> {
     let partitions = operator.cells.len();
     let passed = told.inputs.as_ref().map_or(Watermark::MIN, |inputs| inputs.passed);
-    for (partition, cell) in operator.cells.iter().enumerate() {
+    let restore_one = |partition: usize| -> Result<()> {
+        let cell = &operator.cells[partition];
         let mut state = cell.state.lock().expect("nobody else has the job yet");
         let own = told.state.of_partition(Opening { partition, partitions, order })?;
         state.partition.restore(&own)?;
         state.passed = passed;
         let ticks_at_ms = state.partition.ticks_at().unwrap_or(i64::MAX);
         cell.ticks_at.store(ticks_at_ms, Ordering::Relaxed);
-    }
-    Ok(())
+        Ok(())
+    };
+    let next = AtomicUsize::new(0);
+    let restore_some = || loop {
+        // Relaxed: it only hands out numbers.
+        let partition = next.fetch_add(1, Ordering::Relaxed);
+        if partition >= partitions {
+            return Ok(());
+        }
+        restore_one(partition)?;
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> =
+            (1..workers.min(partitions)).map(|_| scope.spawn(restore_some)).collect();
+        let own = restore_some();
+        let others = others.into_iter().map(|other| {
+            let panicked = |_| Err(Error::internal("taking state back panicked"));
+            other.join().unwrap_or_else(panicked)
+        });
+        others.fold(own, |all, other| all.and(other))
+    })
 }
 
 fn restore_sink(run: &SinkRun, told: &StageState<Restored>) {

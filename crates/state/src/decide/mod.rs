@@ -9,14 +9,14 @@
 //! | which snapshot does a job go on from? | [`recovery`] |
 //! | what becomes of prepared transactions then? | [`transactions`] |
 //! | which snapshots and files go? | [`expired`], [`deletable`] |
-//! | is a table with changes to be written anew? | [`wants_merge`] |
+//! | which generations of a table are folded into one? | [`merge_from`] |
 
 mod merging;
 mod recovery;
 mod retention;
 mod schedule;
 
-pub use merging::{CHAIN_MAX, wants_merge};
+pub use merging::{CHAIN_MAX, merge_from};
 pub use recovery::{
     Candidate, CandidateState, FallBack, Recovery, Transaction, Wish, recovery, transactions,
 };

@@ -188,13 +188,19 @@ impl SnapshotStore {
     pub fn list(&self) -> Result<Vec<SnapshotSummary>> {
         let listing = self.listing()?;
         let mut found = Vec::new();
+        // Later snapshots may need files of one that was deleted.
+        let mut needed = BTreeSet::new();
         for number in listing.finished {
             found.push(match self.try_manifest(number)? {
-                Ok(manifest) => SnapshotSummary::Finished(header(&manifest)?),
+                Ok(manifest) => {
+                    needed
+                        .extend(manifest.files().filter_map(|f| manifest::folder_number(&f.path)));
+                    SnapshotSummary::Finished(header(&manifest)?)
+                }
                 Err(damage) => SnapshotSummary::Unreadable(damage),
             });
         }
-        let unfinished = listing.unfinished.into_iter();
+        let unfinished = listing.unfinished.into_iter().filter(|number| !needed.contains(number));
         found.extend(unfinished.map(|number| SnapshotSummary::Unfinished { number }));
         found.sort_by_key(SnapshotSummary::number);
         Ok(found)

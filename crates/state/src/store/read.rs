@@ -1,6 +1,7 @@
 //! Reading: every byte against its checksum before anything is made of it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::RecordBatch;
 use bytes::Bytes;
@@ -111,15 +112,59 @@ impl SnapshotStore {
         Ok(restored)
     }
 
+    /// All rows of a table that hold. Files are read by as many threads as there are cores.
     fn rows(&self, table: &TableEntry) -> Result<Vec<RecordBatch>> {
-        let mut rows = Vec::new();
-        let mut take = |batch| {
-            rows.push(batch);
-            Ok(())
+        let storage = self.storage.as_ref();
+        let fold = noted(storage, &table.generations, table.identity_columns)?;
+        let files: Vec<(usize, &FileEntry)> = files_of(&table.generations).collect();
+        let read = |(place, file): &(usize, &FileEntry)| {
+            let mut rows = Vec::new();
+            visit_file(storage, (*place, file), fold.as_ref(), &mut |batch| {
+                rows.push(batch);
+                Ok(())
+            })?;
+            Ok(rows)
         };
-        visit_rows(self.storage.as_ref(), &table.generations, table.identity_columns, &mut take)?;
-        Ok(rows)
+        let parts = in_parallel(&files, read)?;
+        Ok(parts.into_iter().flatten().collect())
     }
+}
+
+/// Does the same with each of these, on several threads. The results are in order.
+fn in_parallel<T: Sync, R: Send>(
+    all: &[T],
+    work: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(all.len());
+    if threads < 2 {
+        return all.iter().map(work).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let some = || {
+        let mut done = Vec::new();
+        // Relaxed: it only hands out places.
+        while let Some((place, one)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|p| Some((p, all.get(p)?)))
+        {
+            done.push((place, work(one)?));
+        }
+        Ok(done)
+    };
+    let mut done = std::thread::scope(|scope| -> Result<Vec<(usize, R)>> {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(some)).collect();
+        let mut done = some();
+        for other in others {
+            let panicked = |_| Err(Error::internal("a thread that read a snapshot panicked"));
+            let other: Result<Vec<(usize, R)>> = other.join().unwrap_or_else(panicked);
+            done = done.and_then(|mut all| {
+                all.extend(other?);
+                Ok(all)
+            });
+        }
+        done
+    })?;
+    done.sort_by_key(|(place, _)| *place);
+    Ok(done.into_iter().map(|(_, done)| done).collect())
 }
 
 fn find_stage<'a>(manifest: &'a Manifest, operator: &str) -> Result<&'a StageEntry> {
@@ -143,7 +188,18 @@ pub(super) fn visit_rows(
     identity_columns: usize,
     take: &mut dyn FnMut(RecordBatch) -> Result<()>,
 ) -> Result<()> {
+    let fold = noted(storage, generations, identity_columns)?;
+    files_of(generations).try_for_each(|file| visit_file(storage, file, fold.as_ref(), take))
+}
+
+/// What later generations say about earlier ones; `None` if there is only one.
+fn noted(
+    storage: &dyn Storage,
+    generations: &[Generation],
+    identity_columns: usize,
+) -> Result<Option<Fold>> {
     let mut fold = Fold::new(identity_columns);
+    generations.iter().for_each(|generation| fold.note_kept_from(&generation.kept_from));
     for (place, generation) in generations.iter().enumerate().skip(1) {
         fold.note_whole(place, &generation.whole, generation.partitions);
         for file in generation.files() {
@@ -152,16 +208,32 @@ pub(super) fn visit_rows(
             }
         }
     }
-    let is_alone = generations.len() <= 1;
-    for (place, generation) in generations.iter().enumerate() {
-        for file in &generation.rows {
-            for batch in batches(storage, file, None)? {
-                let hold = || fold.hold(place, &batch).map_err(|error| at(storage, file, error));
-                let rows = if is_alone { batch.clone() } else { hold()? };
-                if rows.num_rows() > 0 {
-                    take(rows)?;
-                }
-            }
+    let expires = generations.iter().any(|generation| !generation.kept_from.is_empty());
+    Ok((generations.len() > 1 || expires).then_some(fold))
+}
+
+/// The files of rows, in order, each with the place of its generation.
+fn files_of(generations: &[Generation]) -> impl Iterator<Item = (usize, &FileEntry)> {
+    let places = generations.iter().enumerate();
+    places.flat_map(|(place, generation)| generation.rows.iter().map(move |file| (place, file)))
+}
+
+/// Gives the rows of a file that hold to `take`.
+fn visit_file(
+    storage: &dyn Storage,
+    (place, file): (usize, &FileEntry),
+    fold: Option<&Fold>,
+    take: &mut dyn FnMut(RecordBatch) -> Result<()>,
+) -> Result<()> {
+    for batch in batches(storage, file, None)? {
+        let rows = match fold {
+            Some(fold) => fold.hold(place, &batch).map_err(|error| at(storage, file, error))?,
+            None => batch,
+        };
+        // The workers of a job may wait for the core.
+        std::thread::yield_now();
+        if rows.num_rows() > 0 {
+            take(rows)?;
         }
     }
     Ok(())

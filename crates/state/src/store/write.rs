@@ -10,8 +10,8 @@
 //! Whatever fails before 3 leaves the earlier snapshots as they were, and the files of this one are removed as far
 //! as that can be done.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -156,8 +156,8 @@ impl<'a> Files<'a> {
         let folder = manifest::folder(self.number);
         let path = format!("{folder}/{:04}-{label}-{digits}.arrow", self.numbered);
         self.numbered += 1;
-        let (bytes, rows) = (file.bytes.len() as u64, file.rows);
-        let entry = FileEntry { path, bytes, rows, checksum };
+        let (bytes, rows, highest) = (file.bytes.len() as u64, file.rows, file.highest);
+        let entry = FileEntry { path, bytes, rows, checksum, highest };
         // Noted before: what is written in part has to be discarded, too.
         self.own.push(entry.clone());
         self.storage.put(&entry.path, file.bytes)?;
@@ -225,12 +225,11 @@ impl<'a> Files<'a> {
     }
 
     /// Removes files that were written and are not needed after all.
-    fn withdraw(&mut self, generation: &Generation) {
-        let is_gone = |own: &FileEntry| generation.files().any(|file| file.path == own.path);
-        for file in generation.files() {
+    fn withdraw(&mut self, files: &[FileEntry]) {
+        for file in files {
             let _ = self.storage.delete(&file.path);
         }
-        self.own.retain(|own| !is_gone(own));
+        self.own.retain(|own| !files.iter().any(|file| file.path == own.path));
     }
 }
 
@@ -333,10 +332,12 @@ impl Writing<'_> {
         if whole.len() < partitions {
             entry.generations = self.base_of(place, &entry)?;
         }
-        let (number, rows, removed) = (self.files.number, Vec::new(), Vec::new());
-        let mut newest = Generation { snapshot: number, partitions, whole, rows, removed };
+        let (snapshot, rows, removed) = (self.files.number, Vec::new(), Vec::new());
+        let kept_from = kept_from(place, &told, partitions)?;
+        let mut newest = Generation { snapshot, partitions, whole, rows, removed, kept_from };
         self.generation(place, &schema, identity_columns, told, &mut newest)?;
         entry.generations.push(newest);
+        expire(&mut entry.generations);
         self.merge_if_wanted(place, schema, &mut entry)?;
         Ok(entry)
     }
@@ -351,7 +352,9 @@ impl Writing<'_> {
         let Some(base) = base.table(place.stage, place.is_waiting, place.name) else {
             // Nobody told it: it was empty.
             let (rows, removed) = (Vec::new(), Vec::new());
-            return Ok(vec![Generation { snapshot, partitions: 1, whole: vec![0], rows, removed }]);
+            let (partitions, whole, kept_from) = (1, vec![0], Vec::new());
+            let empty = Generation { snapshot, partitions, whole, rows, removed, kept_from };
+            return Ok(vec![empty]);
         };
         let has_same =
             base.identity_columns == 0 || base.identity_columns == entry.identity_columns;
@@ -370,7 +373,8 @@ impl Writing<'_> {
         generation: &mut Generation,
     ) -> Result<()> {
         let (row_label, removed_label) = (place.label("rows"), place.label("removed"));
-        let mut rows = TableWriter::new(schema.clone());
+        let expires = !generation.kept_from.is_empty();
+        let mut rows = TableWriter::new(schema.clone()).expiring(expires);
         let mut removed = TableWriter::new(identity_schema(schema, identity_columns)?);
         let files = &mut self.files;
         for table in told.into_values() {
@@ -401,24 +405,46 @@ impl Writing<'_> {
         entry: &mut TableEntry,
     ) -> Result<()> {
         let sizes: Vec<u64> = entry.generations.iter().map(Generation::bytes).collect();
-        if !decide::wants_merge(&sizes) {
-            return Ok(());
+        let expires = entry.generations.last().is_some_and(|own| !own.kept_from.is_empty());
+        let Some(from) = decide::merge_from(&sizes, expires) else { return Ok(()) };
+        let folded = entry.generations.split_off(from);
+        let rows = self.fold(place, schema, &folded, entry.identity_columns)?;
+        let whole_of_all = folded.iter().flat_map(|generation| &generation.whole).copied();
+        let whole: BTreeSet<usize> = whole_of_all.collect();
+        let mut removed = Vec::new();
+        if from > 0 {
+            // What the rest of the chain may still have. Rows that came again are among the rows.
+            removed.extend(folded.iter().flat_map(|generation| generation.removed.clone()));
         }
-        let label = place.label("merged");
-        let files = &mut self.files;
+        let Some(newest) = folded.into_iter().next_back() else { return Ok(()) };
+        let Generation { rows: told, removed: gone, .. } = &newest;
+        self.files.withdraw(told);
+        if from == 0 {
+            self.files.withdraw(gone);
+        }
+        let whole = whole.into_iter().collect();
+        entry.generations.push(Generation { whole, rows, removed, ..newest });
+        self.merged_tables += 1;
+        Ok(())
+    }
+
+    /// Writes the rows of these generations that hold.
+    fn fold(
+        &mut self,
+        place: &Place<'_>,
+        schema: SchemaRef,
+        generations: &[Generation],
+        identity_columns: usize,
+    ) -> Result<Vec<FileEntry>> {
+        let (label, files) = (place.label("merged"), &mut self.files);
         let mut rows = Vec::new();
-        let mut writer = TableWriter::new(schema);
-        visit_rows(files.storage, &entry.generations, entry.identity_columns, &mut |batch| {
+        let expires = generations.iter().any(|generation| !generation.kept_from.is_empty());
+        let mut writer = TableWriter::new(schema).expiring(expires);
+        visit_rows(files.storage, generations, identity_columns, &mut |batch| {
             writer.write(&batch, &mut |file| files.add(&mut rows, &label, file))
         })?;
         writer.finish(&mut |file| files.add(&mut rows, &label, file))?;
-        if let Some(newest) = entry.generations.pop() {
-            self.files.withdraw(&newest);
-            let whole = (0..newest.partitions).collect();
-            entry.generations = vec![Generation { whole, rows, removed: Vec::new(), ..newest }];
-            self.merged_tables += 1;
-        }
-        Ok(())
+        Ok(rows)
     }
 
     fn summary(&self, number: u64) -> Written {
@@ -430,6 +456,40 @@ impl Writing<'_> {
             rows: own.iter().map(|file| file.rows).sum(),
             merged_tables: self.merged_tables,
         }
+    }
+}
+
+/// Below which time the partitions keep nothing; empty where rows do not expire. Who tells nothing has
+/// nothing, and says nothing about what comes.
+fn kept_from(
+    place: &Place<'_>,
+    told: &BTreeMap<usize, CapturedTable>,
+    partitions: usize,
+) -> Result<Vec<i64>> {
+    let expires = told.values().filter(|own| own.kept_from.is_some()).count();
+    if expires == 0 {
+        return Ok(Vec::new());
+    }
+    if expires < told.len() {
+        return Err(place.error("its rows expire in some partitions only"));
+    }
+    let of = |p: usize| told.get(&p).and_then(|own| own.kept_from).unwrap_or(i64::MIN);
+    Ok((0..partitions).map(of).collect())
+}
+
+/// Forgets files of which every row has expired, and generations that say nothing any more.
+fn expire(generations: &mut Vec<Generation>) {
+    let lowest = generations.last().and_then(|newest| newest.kept_from.iter().min().copied());
+    let Some(lowest) = lowest else { return };
+    for generation in generations.iter_mut() {
+        generation.rows.retain(|file| file.highest.is_none_or(|highest| highest >= lowest));
+    }
+    // What is removed from nothing need not be named.
+    while generations.len() > 1 && generations[0].rows.is_empty() {
+        generations.remove(0);
+        let oldest = &mut generations[0];
+        oldest.whole = (0..oldest.partitions).collect();
+        oldest.removed = Vec::new();
     }
 }
 

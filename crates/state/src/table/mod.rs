@@ -4,5 +4,5 @@ mod check;
 mod file;
 mod fold;
 
-pub(crate) use file::{TableFile, TableWriter, column_texts, decode, identity_schema};
+pub(crate) use file::{TableFile, TableWriter, column_texts, decode, identity_schema, times};
 pub(crate) use fold::Fold;

@@ -5,11 +5,13 @@
 //! | `cases` | exact cases of a real Flink, zones, memory, errors |
 //! | `count` | windows of so many rows |
 //! | `clock` | windows of processing time, against a clock that the test moves |
+//! | `tables` | how rows of windows that do not overlap are spread, and what memory follows |
 //! | `random` | any difference from the reference, over random rows, windows, lateness and partitions |
 //! | `driver` | runs an operator as the runtime would |
 //! | `reference` | the reference |
 //! | `restore` | what a restore changes of a sequence, and damaged state |
 
+mod captures;
 mod cases;
 mod clock;
 mod count;
@@ -17,3 +19,4 @@ mod driver;
 mod random;
 mod reference;
 mod restore;
+mod tables;

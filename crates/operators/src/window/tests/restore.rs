@@ -23,7 +23,7 @@ use crate::window::{
 const ORDER: OrderContract = OrderContract::Arrival;
 
 /// Every kind of state that a window can hold.
-fn aggregates() -> Vec<AggregateCall> {
+pub(super) fn aggregates() -> Vec<AggregateCall> {
     let plain = [
         ("SUM", WEIGHT),
         ("AVG", WEIGHT),
@@ -49,17 +49,31 @@ fn aggregates() -> Vec<AggregateCall> {
     all
 }
 
-fn aligned(window: WindowSpec, aggregates: Vec<AggregateCall>) -> Box<dyn Operator> {
+pub(super) fn aligned(window: WindowSpec, aggregates: Vec<AggregateCall>) -> Box<dyn Operator> {
+    aligned_by(&[KEY, WORD], window, aggregates)
+}
+
+fn aligned_by(
+    keys: &[usize],
+    window: WindowSpec,
+    aggregates: Vec<AggregateCall>,
+) -> Box<dyn Operator> {
     let spec = WindowAggregateSpec {
         window,
         rowtime: TIME,
         zone: None,
-        keys: vec![KEY, WORD],
+        keys: keys.to_vec(),
         aggregates,
         late: LatePolicy::Drop,
         input: input_schema(DataType::Timestamp(3)),
     };
     Box::new(WindowAggregate::new(spec).expect("a valid specification"))
+}
+
+/// Sets of values, and no count of rows beside them.
+fn distinct_only() -> Vec<AggregateCall> {
+    let of = [("COUNT", NUMBER), ("COUNT", WORD), ("SUM", NUMBER)];
+    of.map(|(name, of)| call(name, true, Some(of), None)).to_vec()
 }
 
 fn sessions(gap_ms: i64) -> Box<dyn Operator> {
@@ -90,6 +104,10 @@ fn operators() -> Vec<Box<dyn Operator>> {
     vec![
         aligned(WindowSpec::Tumble { size_ms: 10, offset_ms: 0 }, aggregates()),
         aligned(WindowSpec::Tumble { size_ms: 10, offset_ms: 0 }, exact.clone()),
+        aligned(WindowSpec::Tumble { size_ms: 10, offset_ms: 0 }, Vec::new()),
+        aligned_by(&[], WindowSpec::Tumble { size_ms: 3, offset_ms: 0 }, aggregates()),
+        aligned_by(&[], WindowSpec::Tumble { size_ms: 3, offset_ms: 0 }, distinct_only()),
+        aligned(WindowSpec::Hop { slide_ms: 6, size_ms: 4, offset_ms: 1 }, exact.clone()),
         aligned(hop, aggregates()),
         aligned(hop, exact.clone()),
         aligned(hop, invertible.clone()),
@@ -103,7 +121,7 @@ fn operators() -> Vec<Box<dyn Operator>> {
     ]
 }
 
-fn random_rows(random: &mut SplitMix64, count: usize) -> Vec<Row> {
+pub(super) fn random_rows(random: &mut SplitMix64, count: usize) -> Vec<Row> {
     let mut now = 0;
     (0..count)
         .map(|_| {
@@ -239,4 +257,55 @@ fn damaged_tables_are_refused() {
         bench.watermark(rows[20].time);
         check_damaged(operator.as_ref(), &mut bench.partitions);
     }
+}
+
+/// What windows with tables of their own tell is what slices are: other windows go on with it.
+#[test]
+fn sliced_windows_go_on_with_tables_of_windows() {
+    let tumble = WindowSpec::Tumble { size_ms: 10, offset_ms: 0 };
+    let hop = WindowSpec::Hop { slide_ms: 10, size_ms: 20, offset_ms: 0 };
+    let schema = input_schema(DataType::Timestamp(3));
+    let rows = random_rows(&mut SplitMix64::new(3), 120);
+    let bundle = Bundle::new(batch(&rows, &schema), Stamps::first());
+    let invertible = aggregates().into_iter().filter(AggregateCall::is_invertible).collect();
+    for aggregates in [aggregates(), invertible, distinct_only(), Vec::new()] {
+        let [of_tables, of_slices] = [tumble, hop].map(|window| {
+            let tables = aligned(tumble, aggregates.clone());
+            let mut bench = Bench::new(tables.as_ref(), 1);
+            bench.rows(&bundle);
+            let other = aligned(window, aggregates.clone());
+            let partitions = reopened(other.as_ref(), &mut bench.partitions, 1, ORDER);
+            let partitions = partitions.expect("what is told is taken back");
+            let mut other = Bench { operator: other.as_ref(), partitions, lines: Vec::new() };
+            other.watermark(i64::MAX);
+            other.lines
+        });
+        assert!(of_tables.len() > 5, "there are windows");
+        assert_eq!(without_start(&of_slices), without_start(&of_tables));
+    }
+}
+
+/// Slices that lie in two windows are none of windows that share none.
+#[test]
+fn windows_with_tables_refuse_slices_of_others() {
+    let hop = aligned(WindowSpec::Hop { slide_ms: 10, size_ms: 20, offset_ms: 0 }, Vec::new());
+    let mut bench = Bench::new(hop.as_ref(), 1);
+    let rows = random_rows(&mut SplitMix64::new(3), 20);
+    let schema = input_schema(DataType::Timestamp(3));
+    bench.rows(&Bundle::new(batch(&rows, &schema), Stamps::first()));
+    for size_ms in [10, 30] {
+        let tumble = aligned(WindowSpec::Tumble { size_ms, offset_ms: 0 }, Vec::new());
+        let reopened = reopened(tumble.as_ref(), &mut bench.partitions, 1, ORDER);
+        assert!(reopened.err().expect("refused").message().contains("no window"), "{size_ms}");
+    }
+}
+
+/// Lines without the start of their window, which is the last column but two.
+fn without_start(lines: &[String]) -> Vec<String> {
+    let without = |line: &String| {
+        let mut cells: Vec<&str> = line.split(',').collect();
+        cells.remove(cells.len() - 3);
+        cells.join(",")
+    };
+    lines.iter().map(without).collect()
 }

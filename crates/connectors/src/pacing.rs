@@ -1,0 +1,117 @@
+//! Rows that are due by the clock: so many a second, each at a time that is fixed when the job starts.
+//!
+//! They come out in ticks. A source that gave each row the moment it is due would be asked all the time and
+//! would fill the pipeline with bundles of a row or two; so whoever asks gets what was due at the last tick, and
+//! a thread wakes the job when the next one has come. What a row loses by that counts as its latency, like any
+//! other delay ([`Pacing::overdue_ns`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use thalweg_core::connector::Waker;
+use thalweg_core::shim::{Clock, SystemClock};
+use thalweg_core::{Error, Result};
+
+/// How far ticks are apart: a pipeline that keeps up is asked so often at most.
+const TICK_NS: u64 = 250_000;
+/// The stop of a job is noticed after so long at the latest.
+const PAUSE_MAX_NS: u64 = 100_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The clock of a source with a rate, or of one without: then all rows are due at once.
+pub(crate) struct Pacing {
+    rate_per_second: Option<u64>,
+    /// The row that this run began with: the rate counts from it.
+    first: u64,
+    clock: SystemClock,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Pacing {
+    pub(crate) fn new(rate_per_second: Option<u64>) -> Self {
+        let stopped = Arc::new(AtomicBool::new(false));
+        Pacing { rate_per_second, first: 0, clock: SystemClock::new(), stopped }
+    }
+
+    /// The first row of this run, which is due at once.
+    pub(crate) fn begin_at(&mut self, row: u64) {
+        self.first = row;
+    }
+
+    /// The clock starts; if there is a rate, the waker is called at each tick with new rows.
+    ///
+    /// # Errors
+    /// If there is no thread for that.
+    pub(crate) fn start(&mut self, name: &str, waker: Waker) -> Result<()> {
+        self.clock = SystemClock::new();
+        let Some(rate) = self.rate_per_second else { return Ok(()) };
+        let period_ns = (SECOND_NS / rate.max(1)).clamp(TICK_NS, PAUSE_MAX_NS);
+        let (clock, stopped) = (self.clock.clone(), Arc::clone(&self.stopped));
+        let timer = thread::Builder::new().name(format!("tick {name}")).spawn(move || {
+            // Relaxed: the flag alone is read; it is late by at most one pause.
+            while !stopped.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_nanos(period_ns - clock.now_ns() % period_ns));
+                waker();
+            }
+        });
+        timer.map(|_| ()).map_err(|e| Error::resource(format!("no thread for {name}: {e}")))
+    }
+
+    /// Rows before this one are due.
+    pub(crate) fn due(&self) -> u64 {
+        let Some(rate) = self.rate_per_second else { return u64::MAX };
+        let now_ns = self.clock.now_ns() / TICK_NS * TICK_NS;
+        let elapsed = u128::from(now_ns) * u128::from(rate) / u128::from(SECOND_NS);
+        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
+        elapsed.saturating_add(self.first).saturating_add(1)
+    }
+
+    /// For how long a row has been due.
+    pub(crate) fn overdue_ns(&self, row: u64) -> u64 {
+        let Some(rate) = self.rate_per_second else { return 0 };
+        let after = u128::from(row.saturating_sub(self.first)) * u128::from(SECOND_NS);
+        let due_ns = u64::try_from(after / u128::from(rate.max(1))).unwrap_or(u64::MAX);
+        self.clock.now_ns().saturating_sub(due_ns)
+    }
+
+    /// The waker is not called any more.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Pacing {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_due_at_their_rate_and_delays_count() {
+        let mut pacing = Pacing::new(Some(1_000_000));
+        pacing.begin_at(500);
+        assert!(pacing.due() > 500, "the first is due at once");
+        thread::sleep(Duration::from_millis(3));
+        let due = pacing.due();
+        let age_ns = pacing.clock.now_ns();
+        assert!(
+            (3_000 - 250..=age_ns / 1000 + 1).contains(&(due - 500)),
+            "{due} after {age_ns} ns"
+        );
+        let overdue_ns = pacing.overdue_ns(500 + 1000);
+        assert!(overdue_ns >= 2_000_000 && overdue_ns <= pacing.clock.now_ns(), "{overdue_ns}");
+        assert_eq!(pacing.overdue_ns(u64::MAX), 0, "what is not due yet has no delay");
+    }
+
+    #[test]
+    fn without_a_rate_everything_is_due() {
+        let pacing = Pacing::new(None);
+        assert_eq!((pacing.due(), pacing.overdue_ns(0)), (u64::MAX, 0));
+    }
+}

@@ -1,0 +1,54 @@
+//! A partition's state that captures read while rows go on.
+//!
+//! The state stands behind a lock, which the partition takes once for each call: nobody else wants it
+//! unless a capture is being read. Who reads takes it for a moment at a time ([`Guarded::read`]), and lets
+//! the partition go first.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use thalweg_core::Result;
+
+/// A partition's state, and who wants it.
+pub(crate) struct Guarded<T> {
+    state: Mutex<T>,
+    /// The partition waits for the lock.
+    is_wanted: AtomicBool,
+}
+
+impl<T> Guarded<T> {
+    pub(crate) fn new(state: T) -> Self {
+        Guarded { state: Mutex::new(state), is_wanted: AtomicBool::new(false) }
+    }
+
+    /// The lock, for the partition itself.
+    pub(crate) fn own(&self) -> MutexGuard<'_, T> {
+        // Relaxed: nothing is published through it, and who sees it late reads a little more.
+        self.is_wanted.store(true, Ordering::Relaxed);
+        let state = locked(&self.state);
+        self.is_wanted.store(false, Ordering::Relaxed);
+        state
+    }
+
+    /// Reads for as long as there is more, each time with the lock taken anew.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(crate) fn read(&self, mut some: impl FnMut(&mut T) -> Result<bool>) -> Result<()> {
+        loop {
+            // Also when nobody waits for the lock: another thread of the job may wait for the core.
+            std::thread::yield_now();
+            while self.is_wanted.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            if !some(&mut locked(&self.state))? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What a lock guards. Who has panicked while he held it has told the job so.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

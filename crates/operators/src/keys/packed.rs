@@ -1,0 +1,222 @@
+//! Keys of several integer-like columns of at most 128 bits together: the values stand side by side
+//! in two words, beside one bit for each column that is NULL, and the words in the hash table itself.
+//!
+//! Compared with encoded rows nothing is written or compared byte by byte, and the hash that says
+//! which partition owns a key is computed once per key, not once per row.
+
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::NullBuffer;
+use arrow_schema::DataType as Arrow;
+use hashbrown::HashTable;
+use thalweg_core::Result;
+use thalweg_core::shim::mix64;
+
+use super::hash::{NULL_HASH, combine, fold};
+use super::integer::{array_of, is_integer_like, values, values_at};
+use super::{ABSENT, Ids};
+
+/// The most columns: as many as there are bits for NULL.
+const COLUMNS_MAX: usize = 8;
+
+/// The values of a key side by side, those of the last column lowest, and which are NULL. What is
+/// NULL has value 0.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Packed {
+    high: u64,
+    low: u64,
+    nulls: u8,
+}
+
+impl Packed {
+    /// Puts a value of so many bits behind those that are there.
+    #[inline(always)]
+    fn push(&mut self, value: u64, bits: u32) {
+        let all = (u128::from(self.high) << 64 | u128::from(self.low)) << bits
+            | u128::from(value & (u64::MAX >> (64 - bits)));
+        (self.high, self.low) = ((all >> 64) as u64, all as u64);
+    }
+
+    /// The value of so many bits that has `behind` bits behind it.
+    #[inline(always)]
+    fn value(&self, behind: u32, bits: u32) -> i64 {
+        let all = u128::from(self.high) << 64 | u128::from(self.low);
+        // Shifted up and down again for its sign.
+        ((all >> behind) as u64 as i64) << (64 - bits) >> (64 - bits)
+    }
+}
+
+/// A key and its id, with the id where [`Packed`] has padding.
+#[derive(Clone, Copy)]
+struct Entry {
+    high: u64,
+    low: u64,
+    id: u32,
+    nulls: u8,
+}
+
+impl Entry {
+    fn key(&self) -> Packed {
+        Packed { high: self.high, low: self.low, nulls: self.nulls }
+    }
+}
+
+/// Where the table looks for a key.
+#[inline(always)]
+fn probe(key: &Packed) -> u64 {
+    let high = fold(key.high ^ 0x9E37_79B9_7F4A_7C15 ^ u64::from(key.nulls), 0xD6E8_FEB8_6659_FD93);
+    fold(key.low ^ high, 0xA076_1D64_78BD_642F)
+}
+
+pub(super) struct PackedTable {
+    types: Vec<Arrow>,
+    table: HashTable<Entry>,
+    /// The key of each id; meaningless for free ids.
+    keys: Vec<Packed>,
+    /// The keys of the rows that are interned.
+    packed: Vec<Packed>,
+}
+
+/// How many bits a value takes.
+fn bits_of(data_type: &Arrow) -> u32 {
+    match data_type {
+        Arrow::Boolean | Arrow::Int8 => 8,
+        Arrow::Int16 => 16,
+        Arrow::Int32 | Arrow::Date32 | Arrow::Time32(_) => 32,
+        _ => 64,
+    }
+}
+
+impl PackedTable {
+    /// True if keys of these types fit.
+    pub(super) fn fits(types: &[Arrow]) -> bool {
+        types.len() <= COLUMNS_MAX
+            && types.iter().all(is_integer_like)
+            && types.iter().map(bits_of).sum::<u32>() <= 128
+    }
+
+    pub(super) fn new(types: Vec<Arrow>) -> Self {
+        PackedTable { types, table: HashTable::new(), keys: Vec::new(), packed: Vec::new() }
+    }
+
+    pub(super) fn intern(
+        &mut self,
+        ids: &mut Ids,
+        columns: &[ArrayRef],
+        rows: Option<&[u32]>,
+        out: &mut Vec<u32>,
+    ) -> Result<()> {
+        let mut packed = std::mem::take(&mut self.packed);
+        pack(columns, rows, &mut packed);
+        out.extend(packed.iter().map(|key| self.id(ids, key)));
+        self.packed = packed;
+        Ok(())
+    }
+
+    /// Appends the ids of keys that are there.
+    pub(super) fn find(&self, columns: &[ArrayRef], out: &mut Vec<u32>) {
+        let mut packed = Vec::new();
+        pack(columns, None, &mut packed);
+        out.extend(packed.iter().map(|key| {
+            self.table
+                .find(probe(key), |entry| entry.key() == *key)
+                .map_or(ABSENT, |entry| entry.id)
+        }));
+    }
+
+    #[inline(always)]
+    fn id(&mut self, ids: &mut Ids, key: &Packed) -> u32 {
+        match self.table.find(probe(key), |entry| entry.key() == *key) {
+            Some(entry) => entry.id,
+            None => self.insert(ids, key),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert(&mut self, ids: &mut Ids, key: &Packed) -> u32 {
+        let id = ids.assign(self.hash(key));
+        let Packed { high, low, nulls } = *key;
+        let entry = Entry { high, low, id, nulls };
+        self.table.insert_unique(probe(key), entry, |entry| probe(&entry.key()));
+        let place = id as usize;
+        if place == self.keys.len() {
+            self.keys.push(*key);
+        } else {
+            self.keys[place] = *key;
+        }
+        id
+    }
+
+    /// The hash that [`hash_keys`](super::hash_keys) gives.
+    fn hash(&self, key: &Packed) -> u64 {
+        let mut state = None;
+        for (place, behind, bits) in self.fields() {
+            let hash = match key.nulls >> place & 1 {
+                0 => mix64(key.value(behind, bits) as u64),
+                _ => NULL_HASH,
+            };
+            state = Some(combine(state, hash));
+        }
+        state.unwrap_or_default()
+    }
+
+    /// The columns: place, bits behind, bits.
+    fn fields(&self) -> impl Iterator<Item = (usize, u32, u32)> {
+        let mut behind: u32 = self.types.iter().map(bits_of).sum();
+        self.types.iter().map(bits_of).enumerate().map(move |(place, bits)| {
+            behind -= bits;
+            (place, behind, bits)
+        })
+    }
+
+    pub(super) fn remove(&mut self, id: u32) {
+        let key = self.keys[id as usize];
+        if let Ok(entry) = self.table.find_entry(probe(&key), |entry| entry.id == id) {
+            entry.remove();
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.table.clear();
+        self.keys.clear();
+    }
+
+    pub(super) fn take(&self, ids: &[u32]) -> Vec<ArrayRef> {
+        let keys = || ids.iter().map(|&id| &self.keys[id as usize]);
+        let any_nulls = keys().fold(0, |nulls, key| nulls | key.nulls);
+        let column = |(place, behind, bits): (usize, u32, u32)| {
+            let nulls = (any_nulls >> place & 1 == 1)
+                .then(|| keys().map(|key| key.nulls >> place & 1 == 0).collect::<NullBuffer>());
+            array_of(&self.types[place], keys().map(|key| key.value(behind, bits)), nulls)
+        };
+        self.fields().map(column).collect()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let columns = self.keys.capacity() + self.packed.capacity();
+        self.table.allocation_size() + columns * size_of::<Packed>()
+    }
+}
+
+/// The keys of the rows named, or of all.
+fn pack(columns: &[ArrayRef], rows: Option<&[u32]>, packed: &mut Vec<Packed>) {
+    packed.clear();
+    packed.resize(rows.map_or_else(|| columns[0].len(), <[u32]>::len), Packed::default());
+    for (place, column) in columns.iter().enumerate() {
+        let bits = bits_of(column.data_type());
+        let values = rows.map_or_else(|| values(column), |rows| values_at(column, rows).into());
+        let keys = packed.iter_mut().zip(values.iter());
+        let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else {
+            keys.for_each(|(key, &value)| key.push(value as u64, bits));
+            continue;
+        };
+        for (number, (key, &value)) in keys.enumerate() {
+            if nulls.is_null(rows.map_or(number, |rows| rows[number] as usize)) {
+                key.push(0, bits);
+                key.nulls |= 1 << place;
+            } else {
+                key.push(value as u64, bits);
+            }
+        }
+    }
+}

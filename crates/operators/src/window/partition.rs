@@ -1,0 +1,233 @@
+//! A partition of windows that share slices: hopping and cumulating ones.
+//!
+//! Slices of the keys that the partition owns stand in `owned`, from where [`Assembly`] takes them; where
+//! any partition takes any row, those of the rows that it took stand in `foreign` until a watermark hands
+//! them to the owners.
+//!
+//! All stands behind a lock ([`Guarded`]), since the parts of the window that leaves next are told while rows
+//! go on (`snapshot.rs`).
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::{
+    Captured, Error, Extent, Opening, Output, Partition, Piece, Progress, Restored, Result,
+};
+
+use super::aligned::{Shared, key_columns, row_order};
+use super::assembly::{Assembly, Combining, Entered};
+use super::judge::{Judge, SliceKey};
+use super::output::WindowRows;
+use super::slices::{Partial, RowsOf, Slices};
+use super::snapshot::{
+    PartRows, recall_entered, recall_slices, tell_entered, tell_next, tell_parts, tell_slices,
+};
+use crate::guarded::Guarded;
+use crate::keys::{CanonicalOrder, KeyTable, partition_of};
+
+/// The states of one slice for one owner.
+struct Parcel {
+    key: SliceKey,
+    keys: Vec<ArrayRef>,
+    partial: Partial,
+}
+
+/// What a partition has.
+struct Windows {
+    shared: Arc<Shared>,
+    opening: Opening,
+    /// Slices of the keys that this partition owns.
+    owned: Slices,
+    /// Where any partition takes any row: the slices of what was taken here.
+    foreign: Option<Slices>,
+    assembly: Assembly,
+    inbox: Vec<Parcel>,
+    judge: Judge,
+}
+
+/// A range of keys, or what any partition took of them.
+pub(super) struct WindowPartition {
+    windows: Arc<Guarded<Windows>>,
+}
+
+impl WindowPartition {
+    pub(super) fn new(shared: Arc<Shared>, opening: Opening) -> Result<Self> {
+        let owned = Slices::new(Arc::clone(&shared.calls))?;
+        let canonical = CanonicalOrder::wanted(opening.order, &shared.calls.key_types)?;
+        let combining = match (shared.invertible, shared.exact) {
+            (true, _) => Combining::Subtract,
+            (false, false) if opening.order.is_ordered() => Combining::InOrder,
+            (false, _) => Combining::Tree,
+        };
+        let assembly = Assembly::new(shared.spec.window, &owned, combining, canonical)?;
+        let foreign = match shared.exact && opening.partitions > 1 {
+            true => Some(Slices::new(Arc::clone(&shared.calls))?),
+            false => None,
+        };
+        let judge = Judge::new(shared.spec.zone);
+        let inbox = Vec::new();
+        let windows = Windows { shared, opening, owned, foreign, assembly, inbox, judge };
+        Ok(WindowPartition { windows: Arc::new(Guarded::new(windows)) })
+    }
+}
+
+impl Partition for WindowPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        self.windows.own().rows(&piece, output)
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        self.windows.own().watermark(call, output)
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.windows.own().state_bytes()
+    }
+
+    /// Told are the states of all slices, whoever's keys they hold. How rows are judged depends on the
+    /// rows alone, and between two watermarks no parcel waits.
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        let mut windows = self.windows.own();
+        let mut captured = windows.tell_slices()?;
+        match windows.assembly.entered()? {
+            Entered::Changing(states) => tell_entered(&mut captured, &windows.owned, states)?,
+            Entered::Parts(parts) => {
+                let since = windows.assembly.begin_capture(extent);
+                let (held, calls) = (windows.owned.hold_keys(), Arc::clone(&windows.shared.calls));
+                let shared = Arc::clone(&self.windows);
+                let read = move |some: &mut dyn FnMut(&KeyTable) -> Result<bool>| {
+                    shared.read(|windows| some(&windows.owned.keys))?;
+                    drop(held);
+                    Ok(())
+                };
+                tell_parts(&mut captured, &calls, (parts, since), windows.opening, read)?;
+            }
+        }
+        if let Some(next_end) = windows.assembly.next_end_of_entered() {
+            tell_next(&mut captured, next_end)?;
+        }
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.windows.own().restore(restored)
+    }
+}
+
+impl Windows {
+    fn rows(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
+        let spec = &self.shared.spec;
+        let judged = self.judge.piece(&spec.rules(), piece, output)?;
+        if judged.runs.is_empty() {
+            return Ok(());
+        }
+        let keys = key_columns(piece.bundle, &spec.keys);
+        let rows = if judged.as_given { piece.rows } else { Some(&judged.rows[..]) };
+        let slices = self.foreign.as_mut().unwrap_or(&mut self.owned);
+        slices.intern(&keys, rows, piece.bundle.num_rows())?;
+        let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
+        for run in &judged.runs {
+            let rows = rows.map(|rows| &rows[run.from..run.to]);
+            slices.update(run.key, of, run.from..run.to, rows)?;
+        }
+        Ok(())
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        let watermark = self.judge.zone.local_watermark(call.watermark.0);
+        let exchanges = self.foreign.is_some();
+        match call.phase {
+            0 if exchanges => self.seal(watermark, call, output),
+            0 if self.shared.exact => Ok(Progress::Done),
+            _ => {
+                if exchanges {
+                    let parcels = call.exchange.take(self.opening.partition);
+                    self.receive(parcels)?;
+                }
+                self.assemble(watermark, output)
+            }
+        }
+    }
+
+    fn state_bytes(&self) -> usize {
+        let foreign = self.foreign.as_ref().map_or(0, Slices::bytes);
+        self.owned.bytes() + foreign + self.assembly.bytes()
+    }
+
+    fn tell_slices(&self) -> Result<Captured> {
+        if !self.inbox.is_empty() {
+            return Err(Error::internal("a window was asked for its state in a watermark"));
+        }
+        let mut captured = Captured::default();
+        let all = std::iter::once(&self.owned).chain(&self.foreign);
+        tell_slices(&mut captured, &self.shared.calls, all.flat_map(Slices::states))?;
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let (calls, span_ms) = (&self.shared.calls, self.shared.spec.window.span_ms());
+        for slice in recall_slices(restored, span_ms)? {
+            let (keys, partial) = calls.recall(&slice.rows)?;
+            self.owned.absorb(slice.key, &keys, partial)?;
+        }
+        let Some((next_end, parts)) = recall_entered(restored, span_ms)? else { return Ok(()) };
+        let adopt = |part: PartRows| {
+            let (keys, partial) = calls.recall(&part.rows)?;
+            Ok((part.leave, self.owned.adopt(&keys, partial)?))
+        };
+        let parts = parts.into_iter().map(adopt).collect::<Result<_>>()?;
+        self.assembly.resume(next_end, parts, &self.owned)
+    }
+
+    /// Phase one: hands closed slices to the owners of their keys.
+    fn seal(
+        &mut self,
+        watermark: i64,
+        call: &WatermarkCall<'_>,
+        output: &Output,
+    ) -> Result<Progress> {
+        let Some(slices) = &mut self.foreign else { return Ok(Progress::Done) };
+        // Reached are the slices whose first window ends at or before the watermark + 1.
+        while let Some((key, mut slice)) = slices.pop_entered(watermark.saturating_add(1)) {
+            let mut shares: Vec<Vec<u32>> = vec![Vec::new(); self.opening.partitions];
+            for id in std::mem::take(&mut slice.keys) {
+                shares[partition_of(slices.keys.hash_of(id), self.opening.partitions)].push(id);
+            }
+            for (owner, ids) in shares.into_iter().enumerate().filter(|(_, ids)| !ids.is_empty()) {
+                let keys = slices.keys.take_keys(&ids)?;
+                let partial = slice.take(ids)?;
+                slices.release(&partial.ids);
+                call.exchange.put(owner, Box::new(Parcel { key, keys, partial }));
+            }
+            slices.recycle(slice);
+            slices.sweep();
+            if output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    fn receive(&mut self, parcels: Vec<Box<dyn std::any::Any + Send>>) -> Result<()> {
+        for parcel in parcels {
+            let parcel = parcel
+                .downcast::<Parcel>()
+                .map_err(|_| Error::internal("a window got another operator's parcel"))?;
+            self.inbox.push(*parcel);
+        }
+        Ok(())
+    }
+
+    /// Phase two: merges what came in, and emits what closes.
+    fn assemble(&mut self, watermark: i64, output: &mut Output) -> Result<Progress> {
+        while let Some(Parcel { key, keys, partial }) = self.inbox.pop() {
+            self.owned.absorb(key, &keys, partial)?;
+            if output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+        let mut rows = WindowRows { schema: &self.shared.arrow, zone: &mut self.judge.zone };
+        self.assembly.advance(watermark, &mut self.owned, &mut rows, output)
+    }
+}

@@ -1,0 +1,84 @@
+//! Parts of hopping windows: what a slice had when it entered.
+//!
+//! A part never changes. It is told once, by the first capture that finds it, and expires with its last
+//! window; so what a capture costs follows the rate of rows and not the size of windows. Where another takes
+//! its place before that (rows came for a slice that had entered), it is named as removed.
+//!
+//! **Invariants.** Numbers go up in the order in which parts are added up, and none is used twice. Parts
+//! with numbers below that of the last capture were told by it or by one before, or are not there.
+
+use std::sync::Arc;
+
+use thalweg_core::Extent;
+
+use super::slices::Partial;
+
+/// If more parts have gone than this, the next capture tells everything.
+const GONE_MAX: usize = 64 * 1024;
+
+/// What a slice, or several with the same last window, had when it entered.
+#[derive(Clone)]
+pub(super) struct Part {
+    pub(super) number: u64,
+    /// The end of the last window that it is part of.
+    pub(super) leave: i64,
+    pub(super) states: Arc<Partial>,
+}
+
+/// What names a part in tables of state: the end of its last window, and its number.
+pub(super) type PartName = (i64, u64);
+
+/// What came and went since the capture before.
+pub(super) struct PartsSince {
+    /// How much is told.
+    pub(super) extent: Extent,
+    /// Parts from this number on are told.
+    pub(super) first: u64,
+    /// Parts whose place others have taken.
+    pub(super) gone: Vec<PartName>,
+    /// Parts whose last window ends before have left.
+    pub(super) kept_from: i64,
+}
+
+/// Numbers parts, and knows which of them have been told.
+#[derive(Default)]
+pub(super) struct Parts {
+    next: u64,
+    /// The number that the first part after the last capture has; `None` if the next tells everything.
+    told: Option<u64>,
+    gone: Vec<PartName>,
+}
+
+impl Parts {
+    /// A new part.
+    pub(super) fn part(&mut self, leave: i64, states: Arc<Partial>) -> Part {
+        let number = self.next;
+        self.next += 1;
+        Part { number, leave, states }
+    }
+
+    /// Another takes the place of a part.
+    pub(super) fn replace(&mut self, part: &Part) {
+        if self.told.is_none_or(|told| part.number >= told) {
+            return;
+        }
+        self.gone.push((part.leave, part.number));
+        if self.gone.len() > GONE_MAX {
+            self.told = None;
+            self.gone = Vec::new();
+        }
+    }
+
+    /// Begins a capture of parts that are there from this end on.
+    pub(super) fn begin_capture(&mut self, extent: Extent, kept_from: i64) -> PartsSince {
+        let gone = std::mem::take(&mut self.gone);
+        let told = self.told.replace(self.next);
+        match (extent, told) {
+            (Extent::Changes, Some(first)) => PartsSince { extent, first, gone, kept_from },
+            _ => {
+                let (extent, gone) = (Extent::Whole, Vec::new());
+                PartsSince { extent, first: 0, gone, kept_from }
+            }
+        }
+    }
+}

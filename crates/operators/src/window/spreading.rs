@@ -1,0 +1,139 @@
+//! How the rows of exact aggregates get to the partitions: to whichever a worker has at hand, or
+//! scattered by key.
+//!
+//! A partition at hand keeps states of keys that others own and hands them over when a window
+//! closes. That is cheapest where each key has many rows: a row costs a look-up in a warm table, and
+//! few states move. Where most rows have a key of their own it is dear: each key is learnt twice or
+//! more. Then rows go to the owner of their key right away, and tables are small besides.
+//!
+//! [`Spreading`] decides from what windows had when they were handed over or emitted, and while they
+//! grow large. The decision
+//! shows in no result: a partition takes pieces of bundles as their owner and whole bundles as
+//! whoever was at hand, in any mixture, states of the latter are handed over before a watermark is
+//! passed on, and exact states may be merged in any order. So it may change between any two
+//! bundles, and the counters below may lose a little among threads.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use thalweg_core::{Bundle, Result, Route};
+
+use crate::keys::route_by_keys;
+
+/// With fewer rows for each key that a partition at hand has, rows are scattered: learning a key
+/// elsewhere, moving its state and learning it again takes about as long as scattering so many.
+const FEW_ROWS: u64 = 8;
+
+/// So much more is wanted before bundles are taken at hand again.
+const MANY_ROWS: u64 = 2 * FEW_ROWS;
+
+/// A window with so many keys is not waited for if most of its rows still bring new ones.
+const MANY_KEYS: usize = 64 * 1024;
+
+/// What was seen before counts less by one part in so many with each window of a partition.
+const MEMORY: u64 = 8;
+
+/// How many partitions an operator has for each worker, unless the job says otherwise.
+const PARTITIONS_OF_WORKER: usize = 4;
+
+/// Chooses between the two ways.
+#[derive(Default)]
+pub(super) struct Spreading {
+    by_key: AtomicBool,
+    rows: AtomicU64,
+    keys: AtomicU64,
+}
+
+impl Spreading {
+    /// Where the rows of a bundle go.
+    pub(super) fn route(
+        &self,
+        bundle: &Bundle,
+        keys: &[usize],
+        partitions: usize,
+    ) -> Result<Route> {
+        if keys.is_empty() || partitions == 1 || !self.is_by_key() {
+            return Ok(Route::Any);
+        }
+        let route = route_by_keys(bundle, keys, partitions)?;
+        // What one key has stays in one partition; were it most of the rows, others would wait.
+        let share = bundle.num_rows() * PARTITIONS_OF_WORKER / partitions + 16;
+        match &route {
+            Route::Scatter(parts) if parts.iter().any(|part| part.len() > share) => Ok(Route::Any),
+            _ => Ok(route),
+        }
+    }
+
+    /// True if rows go to the owner of their key, unless too many have one key.
+    pub(super) fn is_by_key(&self) -> bool {
+        // Relaxed, here and below: either way is right for any bundle.
+        self.by_key.load(Ordering::Relaxed)
+    }
+
+    /// What a partition at hand took of a bundle, for a window with so many keys by then. The first
+    /// windows of a job may be long: what they have is not known before they close.
+    pub(super) fn taken(&self, rows: usize, keys: usize, new_keys: usize) {
+        if keys >= MANY_KEYS && new_keys > rows / 2 && !self.is_by_key() {
+            self.decide(true, true);
+        }
+    }
+
+    /// What a partition at hand had of a window.
+    pub(super) fn handed_over(&self, rows: u64, keys: usize) {
+        if !self.is_by_key() {
+            let (rows, keys) = self.add(rows, keys);
+            self.decide(rows < keys * FEW_ROWS, true);
+        }
+    }
+
+    /// What a partition had of a window as the owner of its keys.
+    pub(super) fn scattered(&self, rows: u64, keys: usize, partitions: usize) {
+        if self.is_by_key() {
+            let (rows, keys) = self.add(rows, keys);
+            // At hand, each worker would have had the keys.
+            let workers = partitions.div_ceil(PARTITIONS_OF_WORKER) as u64;
+            self.decide(rows > keys * MANY_ROWS * workers, false);
+        }
+    }
+
+    fn add(&self, rows: u64, keys: usize) -> (u64, u64) {
+        let add = |sum: &AtomicU64, more: u64| {
+            let before = sum.load(Ordering::Relaxed);
+            let after = before - before / MEMORY + more;
+            sum.store(after, Ordering::Relaxed);
+            after
+        };
+        (add(&self.rows, rows), add(&self.keys, keys as u64))
+    }
+
+    fn decide(&self, otherwise: bool, by_key: bool) {
+        if otherwise {
+            self.by_key.store(by_key, Ordering::Relaxed);
+            self.rows.store(0, Ordering::Relaxed);
+            self.keys.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_takes_much_to_change_back() {
+        let spreading = Spreading::default();
+        let by_key = || spreading.is_by_key();
+        spreading.handed_over(1000, 50);
+        assert!(!by_key(), "20 rows for each key");
+        spreading.handed_over(1000, 300);
+        assert!(by_key(), "1875 rows of 344 keys");
+        spreading.scattered(1000, 40, 8);
+        assert!(by_key(), "25 rows for each key, of which two workers would have had half");
+        spreading.scattered(3000, 40, 8);
+        assert!(!by_key(), "3875 rows of 75 keys");
+        spreading.taken(1000, MANY_KEYS, 400);
+        spreading.taken(1000, MANY_KEYS - 1, 1000);
+        assert!(!by_key(), "most rows have known keys, or the window is small");
+        spreading.taken(1000, MANY_KEYS, 600);
+        assert!(by_key());
+    }
+}

@@ -1,0 +1,318 @@
+//! The partitions of windows that share no slice: tumbling ones, and hops with gaps between them.
+//!
+//! Each open window has a [`WindowTable`] of its own, which is emitted by walking it and then
+//! emptied as a whole. A partition has two sets of them where aggregates are exact and there are
+//! other partitions: of the keys that it owns, and of the bundles that it took because it was at
+//! hand. At a watermark the latter are handed over in the first phase, in the second the windows
+//! that close are emitted.
+//!
+//! **Invariants.** A piece with a list of rows holds keys of the partition only (`Route::Scatter`);
+//! a whole bundle may hold any (`Route::Any`). A window is in `open` until a watermark closes it, then
+//! in `sealing` or `emitting`, and no row reaches it any more: such a row is late. Between two calls
+//! there may be a table half handed over or half emitted; the call is then repeated until it is done.
+//!
+//! A window leaves in the order in which its keys came, or in ordered contracts in the canonical one.
+
+use std::sync::Arc;
+
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::{
+    Captured, Error, Exchange, Extent, Opening, Output, Partition, Piece, Place, Progress,
+    Restored, Result,
+};
+
+use super::aligned::{Shared, key_columns, row_order};
+use super::judge::{Judge, SliceKey};
+use super::output::WindowRows;
+use super::slices::RowsOf;
+use super::snapshot::{SliceRows, recall_slices, tell_slices};
+use super::tables::{Spare, Tables, WindowParcel, WindowTable};
+use crate::keys::{CanonicalOrder, partition_of};
+use crate::tables::does_not_fit;
+
+/// So many keys are emitted in a batch, or handed over at a time.
+const CHUNK_KEYS: usize = 16 * 1024;
+
+/// A closed window that is being handed over.
+struct Sealing {
+    end: i64,
+    table: WindowTable,
+    /// The keys before this one are.
+    from: usize,
+}
+
+/// A closed window that is being emitted.
+struct Emitting {
+    end: i64,
+    table: WindowTable,
+    /// How many rows are out.
+    from: usize,
+    /// In ordered contracts the keys in their order.
+    sorted: Option<Vec<u32>>,
+}
+
+/// A range of keys, or what any partition took of them.
+pub(super) struct TumblingPartition {
+    shared: Arc<Shared>,
+    partition: usize,
+    partitions: usize,
+    /// Windows of the keys that this partition owns.
+    owned: Tables,
+    /// Where any partition may take a bundle: the windows of those that were taken here.
+    foreign: Option<Tables>,
+    sealing: Option<Sealing>,
+    emitting: Option<Emitting>,
+    inbox: Vec<WindowParcel>,
+    /// The emptied tables that count as this partition's.
+    spare: Vec<Spare>,
+    /// Set in ordered contracts.
+    canonical: Option<CanonicalOrder>,
+    judge: Judge,
+}
+
+impl TumblingPartition {
+    pub(super) fn new(shared: Arc<Shared>, opening: Opening) -> Result<Self> {
+        let Opening { partition, partitions, order } = opening;
+        let mut spare = vec![Spare::default(), Spare::default()];
+        if shared.spec.keys.is_empty() {
+            // Tables go from the partition that filled them to the first, and so back.
+            spare = vec![shared.spare.clone(); if partition == 0 { 1 } else { 0 }];
+        }
+        let tables = |place: usize| {
+            let spare = spare.get(place).unwrap_or(&shared.spare);
+            Tables::new(Arc::clone(&shared.calls), spare.clone())
+        };
+        Ok(TumblingPartition {
+            partition,
+            partitions,
+            owned: tables(0),
+            foreign: (shared.exact && partitions > 1).then(|| tables(1)),
+            spare,
+            sealing: None,
+            emitting: None,
+            inbox: Vec::new(),
+            canonical: CanonicalOrder::wanted(order, &shared.calls.key_types)?,
+            judge: Judge::new(shared.spec.zone),
+            shared,
+        })
+    }
+
+    /// Phase one: hands closed windows to the owners of their keys.
+    fn seal(&mut self, watermark: i64, exchange: &Exchange, output: &Output) -> Result<Progress> {
+        let Some(foreign) = &mut self.foreign else { return Ok(Progress::Done) };
+        loop {
+            let mut sealing = match self.sealing.take() {
+                Some(unfinished) => unfinished,
+                None => {
+                    let Some((end, table)) = foreign.pop_closed(watermark) else {
+                        if self.shared.spreading.is_by_key() {
+                            foreign.rest();
+                        }
+                        return Ok(Progress::Done);
+                    };
+                    self.shared.spreading.handed_over(table.rows, table.len());
+                    Sealing { end, table, from: 0 }
+                }
+            };
+            if self.shared.spec.keys.is_empty() {
+                let Sealing { end, table, .. } = sealing;
+                exchange.put(0, Box::new(WindowParcel::Whole { end, table }));
+            } else if sealing.hand_over(self.partitions, exchange)? {
+                foreign.recycle(sealing.table);
+            } else {
+                self.sealing = Some(sealing);
+            }
+            if output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+    }
+
+    fn receive(&mut self, exchange: &Exchange) -> Result<()> {
+        for parcel in exchange.take(self.partition) {
+            let parcel = parcel
+                .downcast::<WindowParcel>()
+                .map_err(|_| Error::internal("a window got another operator's parcel"))?;
+            self.inbox.push(*parcel);
+        }
+        Ok(())
+    }
+
+    /// Phase two: takes in what was handed over, and emits the windows that close.
+    fn close(&mut self, watermark: i64, output: &mut Output) -> Result<Progress> {
+        while let Some(parcel) = self.inbox.pop() {
+            self.owned.absorb(parcel)?;
+            if output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+        loop {
+            let mut emitting = match self.emitting.take() {
+                Some(unfinished) => unfinished,
+                None => {
+                    let Some((end, table)) = self.owned.pop_closed(watermark) else {
+                        return Ok(Progress::Done);
+                    };
+                    self.begin(end, table)?
+                }
+            };
+            let zone = &mut self.judge.zone;
+            let mut rows = WindowRows { schema: &self.shared.arrow, zone };
+            if emitting.emit(&self.shared, &mut rows, output)? {
+                self.owned.recycle(emitting.table);
+            } else {
+                self.emitting = Some(emitting);
+            }
+            if output.time_is_up() {
+                return Ok(Progress::More);
+            }
+        }
+    }
+
+    /// A window's rows of a table of state, as if another partition had handed them over.
+    fn recalled(&self, part: &SliceRows) -> Result<WindowParcel> {
+        let SliceKey { enter, leave: end } = part.key;
+        let window = self.shared.spec.window.slice(end.saturating_sub(1));
+        if (window.enter, window.leave) != (enter, end) {
+            return Err(does_not_fit(format!(
+                "no window is from the end {enter} to the end {end}"
+            )));
+        }
+        let (keys, mut partial) = self.shared.calls.recall(&part.rows)?;
+        partial.ids = (0..part.rows.num_rows() as u32).collect();
+        if !self.shared.calls.count_rows() {
+            partial.counts.clear();
+        }
+        Ok(WindowParcel::Some { end, keys, partial })
+    }
+
+    fn begin(&self, end: i64, table: WindowTable) -> Result<Emitting> {
+        if self.foreign.is_some() && !table.has_absorbed {
+            self.shared.spreading.scattered(table.rows, table.len(), self.partitions);
+        }
+        let keys: Vec<u32> = (0..table.len() as u32).collect();
+        let sorted = match &self.canonical {
+            Some(canonical) => Some(canonical.permutation(&table.keys, &keys, |_| 0)?),
+            None => None,
+        };
+        Ok(Emitting { end, table, from: 0, sorted })
+    }
+}
+
+impl Sealing {
+    /// Hands the next keys over; true if they were the last.
+    fn hand_over(&mut self, partitions: usize, exchange: &Exchange) -> Result<bool> {
+        let to = self.table.len().min(self.from + CHUNK_KEYS);
+        let mut shares: Vec<Vec<u32>> = vec![Vec::new(); partitions];
+        for id in self.from as u32..to as u32 {
+            shares[partition_of(self.table.keys.hash_of(id), partitions)].push(id);
+        }
+        for (owner, ids) in shares.into_iter().enumerate().filter(|(_, ids)| !ids.is_empty()) {
+            exchange.put(owner, Box::new(self.table.take(self.end, ids)?));
+        }
+        self.from = to;
+        Ok(to == self.table.len())
+    }
+}
+
+impl Emitting {
+    /// Emits the next rows; true if they were the last.
+    fn emit(
+        &mut self,
+        shared: &Shared,
+        rows: &mut WindowRows<'_>,
+        output: &mut Output,
+    ) -> Result<bool> {
+        let to = self.table.len().min(self.from + CHUNK_KEYS);
+        let ids: Vec<u32> = match &self.sorted {
+            Some(sorted) => sorted[self.from..to].to_vec(),
+            None => (self.from as u32..to as u32).collect(),
+        };
+        let results = self.table.evaluate(&shared.calls, &ids)?;
+        let keys = self.table.keys.take_keys(&ids)?;
+        let start = shared.spec.window.start_of(self.end);
+        output.emit_at(
+            rows.batch(keys, results, ids.len(), start, self.end)?,
+            Place::WindowEnd(self.end),
+        );
+        self.from = to;
+        Ok(to == self.table.len())
+    }
+}
+
+impl Partition for TumblingPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        let spec = &self.shared.spec;
+        let judged = self.judge.piece(&spec.rules(), &piece, output)?;
+        if judged.runs.is_empty() {
+            return Ok(());
+        }
+        let (tables, is_foreign) = match &mut self.foreign {
+            Some(foreign) if piece.rows.is_none() => (foreign, true),
+            _ => (&mut self.owned, false),
+        };
+        let keys = key_columns(piece.bundle, &spec.keys);
+        let rows = if judged.as_given { piece.rows } else { Some(&judged.rows[..]) };
+        let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
+        for run in &judged.runs {
+            let rows = rows.map(|rows| &rows[run.from..run.to]);
+            let (after, before) = tables.update(run.key.leave, of, &keys, rows)?;
+            if is_foreign {
+                self.shared.spreading.taken(run.to - run.from, after, after - before);
+            }
+        }
+        Ok(())
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        let watermark = self.judge.zone.local_watermark(call.watermark.0);
+        match call.phase {
+            0 if self.shared.exact => self.seal(watermark, call.exchange, output),
+            _ => {
+                if self.foreign.is_some() {
+                    self.receive(call.exchange)?;
+                }
+                self.close(watermark, output)
+            }
+        }
+    }
+
+    fn state_bytes(&self) -> usize {
+        let tables = self.owned.bytes() + self.foreign.as_ref().map_or(0, Tables::bytes);
+        let sealing = self.sealing.as_ref().map_or(0, |sealing| sealing.table.bytes());
+        let emitting = self.emitting.as_ref().map_or(0, |emitting| {
+            emitting.table.bytes() + emitting.sorted.as_ref().map_or(0, |ids| ids.capacity() * 4)
+        });
+        let inbox: usize = self.inbox.iter().map(WindowParcel::bytes).sum();
+        let spare: usize = self.spare.iter().map(Spare::bytes).sum();
+        tables + sealing + emitting + inbox + spare
+    }
+
+    /// Told are all open windows, whoever's keys they hold: each is one slice. How rows are judged
+    /// depends on the rows alone, how they are spread is no state, and between two watermarks nothing
+    /// is on its way.
+    fn capture(&mut self, _: Extent) -> Result<Captured> {
+        if self.sealing.is_some() || self.emitting.is_some() || !self.inbox.is_empty() {
+            return Err(Error::internal("a window was asked for its state in a watermark"));
+        }
+        let all = std::iter::once(&self.owned).chain(&self.foreign);
+        let windows: Vec<(i64, &WindowTable)> = all.flat_map(Tables::windows).collect();
+        let most = windows.iter().map(|(_, table)| table.len()).max().unwrap_or(0);
+        let ids: Vec<u32> = (0..most as u32).collect();
+        let states = windows.iter().map(|&(end, table)| {
+            let key = SliceKey { enter: end, leave: end };
+            (key, &table.keys, table.states(&ids[..table.len()]))
+        });
+        let mut captured = Captured::default();
+        tell_slices(&mut captured, &self.shared.calls, states)?;
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        for part in recall_slices(restored, self.shared.spec.window.span_ms())? {
+            let parcel = self.recalled(&part)?;
+            self.owned.absorb(parcel)?;
+        }
+        Ok(())
+    }
+}
