@@ -24,7 +24,8 @@ mod columns;
 mod compression;
 mod csv;
 mod dead_letter;
-mod files;
+#[doc(hidden)]
+pub mod files;
 mod folder_sink;
 mod follow;
 mod json;
@@ -114,6 +115,15 @@ impl Connector for Filesystem {
             (false, _) => Ok(()),
         }
     }
+}
+
+/// The sink of a table, through these system calls. For tests of what a machine that goes off leaves.
+///
+/// # Errors
+/// As those of a sink of this connector.
+#[doc(hidden)]
+pub fn sink_through(request: &TableRequest, files: &Arc<dyn Files>) -> Result<Box<dyn Sink>> {
+    open_sink(request, FileOptions::read(request, true)?, files)
 }
 
 /// The sink of a table, through these system calls.

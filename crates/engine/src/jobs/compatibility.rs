@@ -57,7 +57,8 @@ impl Comparison {
     }
 
     fn of_told(told: &[Told], graph: &Graph) -> Self {
-        let present: BTreeSet<&str> = stateful(graph).map(|stage| stage.id.as_str()).collect();
+        // Also what has no state of its own: in contract `event_time` rows may wait in front of it.
+        let present: BTreeSet<&str> = graph.stages.iter().map(|stage| stage.id.as_str()).collect();
         let known: BTreeSet<&str> = told.iter().map(|stage| stage.name.id.as_str()).collect();
         let mut comparison = Comparison::default();
         for stage in stateful(graph) {

@@ -13,6 +13,8 @@ use bytes::Bytes;
 use thalweg_core::Result;
 
 pub use local::{FileSystem, LocalStorage, SystemFiles};
+#[doc(hidden)]
+pub use location::offer_files;
 pub use objects::ObjectStorage;
 
 pub(crate) use location::{job_name, jobs, open};

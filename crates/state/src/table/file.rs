@@ -19,6 +19,8 @@ use arrow_select::coalesce::BatchCoalescer;
 use bytes::Bytes;
 use thalweg_core::{Error, Result};
 
+use super::check;
+
 /// Rows of a batch in a file.
 const BATCH_ROWS: usize = 32 * 1024;
 /// A file that has come so far gets no further batch.
@@ -157,9 +159,10 @@ pub(crate) fn decode(bytes: &Bytes, columns: Option<usize>) -> Result<Vec<Record
         let bytes: &[u8] = bytes;
         FileReader::try_new(Cursor::new(bytes), projection)?.collect()
     };
-    // The reader trusts lengths and offsets that a file names; one made by hand could lead it astray.
-    let read = catch_unwind(AssertUnwindSafe(read));
     let no_file = |why: String| Error::data(format!("it is no Arrow file that can be read: {why}"));
+    check::lengths(bytes).map_err(no_file)?;
+    // The reader trusts offsets that a file names; one made by hand could lead it astray.
+    let read = catch_unwind(AssertUnwindSafe(read));
     match read {
         Ok(Ok(batches)) => Ok(batches),
         Ok(Err(error)) => Err(no_file(error.to_string())),

@@ -1,5 +1,6 @@
 //! Tables of state: as Arrow IPC files, and how what changed is folded into what was there before.
 
+mod check;
 mod file;
 mod fold;
 
