@@ -82,6 +82,7 @@ impl<K: RowKey, S: RowState> ToldKeyed<K, S> {
             schema: self.states_schema(),
             extent: meant.extent,
             identity_columns: 1 + self.keys.fields().len(),
+            kept_from: None,
             rows: Box::new(move || Ok(rows)),
         });
         Ok(())
