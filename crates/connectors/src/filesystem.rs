@@ -101,8 +101,19 @@ impl Connector for Filesystem {
         open_sink(request, options, &files)
     }
 
-    fn check_snapshots(&self, request: &TableRequest) -> Result<()> {
-        FileOptions::read(request, true)?.check_continuable(request, true)
+    fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        let options = FileOptions::read(request, as_sink)?;
+        match (as_sink, options.path) {
+            (true, _) => options.check_continuable(request, true),
+            (false, "-") => {
+                let table = &request.table;
+                Err(Error::plan(format!(
+                    "table {table}: a job with snapshots can't go on from standard input, which is read once"
+                ))
+                .hint("read a file, or RESET 'execution.checkpointing.dir'"))
+            }
+            (false, _) => Ok(()),
+        }
     }
 }
 

@@ -86,7 +86,10 @@ impl Comparison {
                 "an input of {} ({}) had ended when the snapshot was taken, and nothing of it would come again",
                 stage.name, stage.id
             ))
-            .hint("begin anew, without --resume, so that what is new in the query sees all rows"));
+            .hint(
+                "leave what is new out of this job and run it as one of its own, which sees all rows; or begin anew, \
+                 without --resume, with outputs that are empty",
+            ));
         }
         if self.removed.is_empty() || drop_state {
             return Ok(());

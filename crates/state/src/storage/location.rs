@@ -155,7 +155,7 @@ pub(crate) fn folder_name(job: &str) -> Result<String> {
 }
 
 /// The job that a folder is of; `None` if it is of none.
-fn job_name(folder: &str) -> Option<String> {
+pub(crate) fn job_name(folder: &str) -> Option<String> {
     let mut name = Vec::new();
     let mut rest = folder.as_bytes();
     while let Some((&byte, behind)) = rest.split_first() {

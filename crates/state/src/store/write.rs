@@ -184,7 +184,7 @@ impl<'a> Files<'a> {
             let error = Error::io("it was written, and other bytes are read");
             return Err(error
                 .in_file(self.storage.place_of(&name))
-                .hint("look at the disk that 'state.path' names"));
+                .hint("look at the disk that 'execution.checkpointing.dir' names"));
         }
         Ok(())
     }
@@ -198,7 +198,8 @@ impl<'a> Files<'a> {
                 let found = found.map_or("nothing is".to_owned(), |e| format!("{} are", e.bytes));
                 let message = format!("{} bytes were written, and {found} there", file.bytes);
                 let error = Error::io(message).in_file(self.storage.place_of(&file.path));
-                return Err(error.hint("is there room on the disk that 'state.path' names?"));
+                return Err(error
+                    .hint("is there room on the disk that 'execution.checkpointing.dir' names?"));
             }
         }
         Ok(())
