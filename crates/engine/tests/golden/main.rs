@@ -18,7 +18,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 mod batch;
-#[path = "../killed/mod.rs"]
+#[path = "../recovery/killed/mod.rs"]
 mod killed;
 mod ordered;
 mod restored;

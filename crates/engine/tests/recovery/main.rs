@@ -7,13 +7,13 @@
 //! | `cells` | which queries are killed under which contract, and what equality means for each |
 //! | `kills` | jobs that are killed at random moments until they end |
 //! | `lifecycle` | stops, locks, damaged and foreign snapshots, restarts, full disks |
+//! | `killed` | jobs of this process that are killed where a test wants it; the golden cases use it as well |
 //! | `power` | whole jobs on a machine that goes off |
 //! | `golden_snapshots` | snapshots of earlier versions, from which jobs of this one go on |
 
 mod cells;
 mod golden_snapshots;
 mod jobs;
-#[path = "../killed/mod.rs"]
 mod killed;
 mod kills;
 mod lifecycle;

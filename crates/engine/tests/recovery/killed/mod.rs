@@ -2,7 +2,7 @@
 //!
 //! Sources are wrapped: each gives so many rows and then holds still, so it is certain what a snapshot behind
 //! that holds. A kill is an error from outside that no sink is told of; what another run finds is what was
-//! prepared and committed, no more. Kills of real processes are in `recovery/kills.rs`.
+//! prepared and committed, no more. Kills of real processes are in `kills.rs`.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 pub mod disk;
