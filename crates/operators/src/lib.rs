@@ -25,6 +25,7 @@ pub mod keys;
 pub mod limit;
 pub mod over;
 pub mod pattern;
+mod reading;
 pub mod reference;
 pub mod sort;
 pub mod tables;

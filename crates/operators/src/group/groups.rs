@@ -22,10 +22,11 @@ use thalweg_core::{Error, Extent, Output, Piece, Result, RowKind};
 
 use super::GroupSpec;
 use super::changes::{Changes, Run};
-use super::watch::{Begun, ToldRows, Watch};
+use super::watch::{Begun, Watch};
 use crate::aggregate::{RunInput, RunningAggregate, StateColumns, StateRows, Step};
 use crate::expiry::Expiry;
 use crate::keys::{KeyTable, ToldKeys};
+use crate::reading::ToldRows;
 use crate::tables::{does_not_fit, numbers_of, state_batch, unique_names};
 
 /// How many rows are taken at once: results then stay in the cache until they are put together.
@@ -285,7 +286,7 @@ impl Groups {
     /// there are none.
     pub(super) fn read_some(&mut self, most: usize) -> Result<bool> {
         let Some(watch) = &mut self.watch else { return Ok(false) };
-        let unread = watch.take_unread(most, self.counts.len());
+        let unread = watch.take_unread(most);
         let is_more = !unread.is_empty();
         self.read(unread)?;
         Ok(is_more)

@@ -1,10 +1,8 @@
 //! What of the groups has changed since the last capture, and what a capture has yet to read.
 //!
 //! # How a capture is read
-//! A capture only notes which groups it means, one bit for each, and the job goes on. The rows are told
-//! later, some groups at a time, by a thread that has time. A group that is about to change before its
-//! turn has come is told then, as it was. So the job stands still for as long as it takes to note the
-//! bits, a group is copied once for each capture that means it, and nothing is copied for others.
+//! Later, some groups at a time; a group that is about to change before its turn has come is told then, as
+//! it was ([`crate::reading`]).
 //!
 //! # What has changed
 //! One bit for each group, set by the first row that reaches it after a capture. Keys that have gone are
@@ -13,68 +11,19 @@
 //!
 //! It is made by the first capture: without captures nothing of this is done.
 
-use std::sync::{Arc, Mutex, Weak};
-
 use arrow_array::RecordBatch;
-use thalweg_core::bundle::batch_bytes;
 use thalweg_core::{DataType, Extent, Result};
 
-use crate::guarded::locked;
 use crate::keys::KeyTable;
+use crate::reading::{Bits, HandOver, ToldRows, Unread};
 
 /// Up to so many keys that have gone are told, however few are there.
 const GONE_MIN: usize = 64 * 1024;
 
-/// Bits of groups, by number; those beyond the end are not set.
-#[derive(Default)]
-struct Bits {
-    words: Vec<u64>,
-}
-
-impl Bits {
-    /// Bits of so many groups, all set or none.
-    fn new(limit: usize, is_set: bool) -> Self {
-        Bits { words: vec![if is_set { u64::MAX } else { 0 }; limit.div_ceil(64)] }
-    }
-
-    fn grow(&mut self, limit: usize) {
-        let words = limit.div_ceil(64);
-        if self.words.len() < words {
-            self.words.resize(words, 0);
-        }
-    }
-
-    #[inline]
-    fn set(&mut self, id: u32) {
-        self.words[id as usize / 64] |= 1 << (id % 64);
-    }
-
-    /// True if it was set.
-    #[inline]
-    fn clear(&mut self, id: u32) -> bool {
-        let Some(word) = self.words.get_mut(id as usize / 64) else { return false };
-        let bit = 1 << (id % 64);
-        let was_set = *word & bit != 0;
-        *word &= !bit;
-        was_set
-    }
-
-    fn bytes(&self) -> usize {
-        self.words.capacity() * 8
-    }
-}
-
-/// The rows of a capture, as far as they have been told.
-pub(super) type ToldRows = Arc<Mutex<Vec<RecordBatch>>>;
-
 /// A capture that has not been read to the end.
 struct Reading {
-    unread: Bits,
-    /// The first word that may have a bit left.
-    next: usize,
-    /// Where rows are handed over; nobody is interested any more if it is gone.
-    told: Weak<Mutex<Vec<RecordBatch>>>,
-    told_bytes: usize,
+    unread: Unread,
+    hand_over: HandOver,
 }
 
 /// What a capture begins with.
@@ -109,16 +58,15 @@ impl Watch {
     pub(super) fn begin(&mut self, extent: Extent, limit: usize) -> Result<Begun> {
         // Without keys there is one row, and no name by which it could be told that it has gone.
         let is_whole = extent == Extent::Whole || self.is_lost || self.key_types.is_empty();
-        let changed = std::mem::replace(&mut self.changed, Bits::new(limit, false));
-        let unread = if is_whole { Bits::new(limit, true) } else { changed };
+        let changed = std::mem::replace(&mut self.changed, Bits::none(limit));
+        let unread = Unread::new(if is_whole { Bits::all(limit) } else { changed });
         let mut gone = std::mem::replace(&mut self.gone, KeyTable::new(&self.key_types)?);
         if is_whole {
             // What is told whole says by itself what is not there.
             gone = KeyTable::new(&self.key_types)?;
         }
-        let told = ToldRows::default();
-        self.reading =
-            Some(Reading { unread, next: 0, told: Arc::downgrade(&told), told_bytes: 0 });
+        let (hand_over, told) = HandOver::begin();
+        self.reading = Some(Reading { unread, hand_over });
         self.is_lost = false;
         let extent = if is_whole { Extent::Whole } else { Extent::Changes };
         Ok(Begun { extent, told, gone })
@@ -128,47 +76,26 @@ impl Watch {
     pub(super) fn touch(&mut self, ids: &[u32], limit: usize) -> Vec<u32> {
         self.changed.grow(limit);
         ids.iter().for_each(|&id| self.changed.set(id));
-        let Some(reading) = self.reading.as_mut().filter(|reading| reading.told.strong_count() > 0)
-        else {
+        if self.reading.as_ref().is_some_and(|reading| !reading.hand_over.is_wanted()) {
             self.reading = None;
-            return Vec::new();
-        };
-        ids.iter().copied().filter(|&id| reading.unread.clear(id)).collect()
+        }
+        self.reading.as_mut().map_or_else(Vec::new, |reading| reading.unread.among(ids))
     }
 
     /// True if this is the capture that is under way.
     pub(super) fn is_reading(&self, told: &ToldRows) -> bool {
-        self.reading.as_ref().is_some_and(|reading| reading.told.as_ptr() == Arc::as_ptr(told))
+        self.reading.as_ref().is_some_and(|reading| reading.hand_over.is_to(told))
     }
 
-    /// Some groups that the capture under way has yet to read, with numbers below `limit`.
-    pub(super) fn take_unread(&mut self, most: usize, limit: usize) -> Vec<u32> {
-        let mut ids = Vec::new();
-        let Some(reading) = &mut self.reading else { return ids };
-        while let (true, Some(word)) =
-            (ids.len() < most, reading.unread.words.get_mut(reading.next))
-        {
-            let first = reading.next as u32 * 64;
-            while *word != 0 {
-                ids.push(first + word.trailing_zeros());
-                *word &= *word - 1;
-            }
-            reading.next += 1;
-        }
-        ids.retain(|&id| (id as usize) < limit);
-        if reading.next == reading.unread.words.len() {
-            reading.unread = Bits::default();
-            reading.next = 0;
-        }
-        ids
+    /// Some groups that the capture under way has yet to read.
+    pub(super) fn take_unread(&mut self, most: usize) -> Vec<u32> {
+        self.reading.as_mut().map_or_else(Vec::new, |reading| reading.unread.take(most))
     }
 
     /// Rows of the capture that is under way.
     pub(super) fn hand_over(&mut self, rows: RecordBatch) {
-        let Some(reading) = &mut self.reading else { return };
-        if let Some(told) = reading.told.upgrade() {
-            reading.told_bytes += batch_bytes(&rows);
-            locked(&told).push(rows);
+        if let Some(reading) = &mut self.reading {
+            reading.hand_over.put(rows);
         }
     }
 
@@ -186,8 +113,8 @@ impl Watch {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let reading = self.reading.as_ref().filter(|reading| reading.told.strong_count() > 0);
-        let reading = reading.map_or(0, |reading| reading.unread.bytes() + reading.told_bytes);
-        self.changed.bytes() + self.gone.bytes() + reading
+        let reading = self.reading.as_ref();
+        let of = |reading: &Reading| reading.unread.bytes() + reading.hand_over.bytes();
+        self.changed.bytes() + self.gone.bytes() + reading.map_or(0, of)
     }
 }

@@ -11,6 +11,7 @@
 //! | `judge` | which rows of a bundle are late, and the slice of every other |
 //! | `slices` | states by slice and dense key id, for windows that overlap |
 //! | `tables` | states by window, each with keys of its own, for windows that do not |
+//! | `watched` | what captures have yet to read of those tables, and what has changed |
 //! | `assembly` | windows from slices: sums that slide, sums that grow, the tree |
 //! | `parts` | what has entered hopping windows, by number |
 //! | `tree` | sliding windows of aggregates that cannot subtract |
@@ -38,6 +39,7 @@ mod spreading;
 mod tables;
 mod tree;
 mod tumbling;
+mod watched;
 mod zone;
 
 pub use aligned::{WindowAggregate, WindowAggregateSpec, closing_watermarks};

@@ -5,11 +5,12 @@
 //! rows there are, and the columns of each aggregate ([`StateColumns`]). Columns of the engine's own
 //! begin with `$`.
 //!
-//! Three tables tell aligned windows, which come and go with the watermark:
+//! Four tables tell aligned windows, which come and go with the watermark:
 //!
 //! | table | a row is | columns before the key |
 //! |---|---|---|
 //! | `slices` | what a key has in a slice that is in no window so far | the ends of the first and the last window that hold it |
+//! | `taken` | the same, of rows that a partition took because it was at hand, whoever owns the key | the same |
 //! | `entered` | what a key has in a part of the window that leaves next | `$last_end`, the end of the last window that holds the part, and `$place`: parts are added up by it |
 //! | `next` | `$next_end`, the end of the window that leaves next | |
 //!
@@ -24,15 +25,18 @@
 //!
 //! Windows that share no slice are told in the same way, each as one slice; so it does not matter which
 //! of the implementations goes on with them. They do not count rows that no result counts: a key then
-//! has one row.
+//! has one row. They are read while rows go on ([`super::watched`]): `slices` in changes, in which virtual
+//! partition, ends and key name a row; `taken` whole, since several partitions may tell the same key.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt64Type};
-use arrow_array::{ArrayRef, Int64Array, PrimitiveArray, RecordBatch, UInt8Array};
+use arrow_array::{ArrayRef, Int64Array, PrimitiveArray, RecordBatch, UInt8Array, UInt32Array};
 use arrow_select::concat::concat_batches;
+use arrow_select::take::take_record_batch;
 use thalweg_core::snapshot::{CapturedTable, TableRows, partition_of_virtual};
 use thalweg_core::{Captured, Opening, Restored, Result};
 
@@ -45,6 +49,8 @@ use crate::tables::{does_not_fit, for_all, numbers_of, state_batch};
 
 /// The table of slices that are in no window so far.
 pub(super) const SLICES: &str = "slices";
+/// The table of slices of rows that were taken at hand.
+pub(super) const TAKEN: &str = "taken";
 /// The table of what the window consists of that leaves next.
 const ENTERED: &str = "entered";
 /// The table of the end of the window that leaves next.
@@ -181,7 +187,7 @@ pub(super) fn tell_rows(
 }
 
 /// The same rows in batches of [`BATCH_ROWS`] or a little more.
-fn packed(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
+pub(super) fn packed(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
     let (mut rows, mut small): (_, Vec<RecordBatch>) = (Vec::new(), Vec::new());
     let mut waiting = 0;
     for batch in batches {
@@ -200,7 +206,7 @@ fn packed(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
 }
 
 /// The bounds of a slice, for each of its rows.
-fn bounds(key: SliceKey, rows: usize) -> Marks {
+pub(super) fn bounds(key: SliceKey, rows: usize) -> Marks {
     let of = |name, end| mark::<Int64Type>(name, std::iter::repeat_n(end, rows));
     vec![of(FIRST_END, key.enter), of(LAST_END, key.leave)]
 }
@@ -329,20 +335,30 @@ pub(super) struct SliceRows {
     pub(super) rows: RecordBatch,
 }
 
-/// The rows of the table of slices, by slice. No slice is in windows that lie further apart than
-/// `span_ms`.
+/// The rows of the tables of slices, by slice; one slice may be there several times. No slice is in
+/// windows that lie further apart than `span_ms`.
 ///
 /// # Errors
 /// If the table does not fit.
 pub(super) fn recall_slices(restored: &Restored, span_ms: i64) -> Result<Vec<SliceRows>> {
     let mut slices = Vec::new();
-    for batch in restored.table(SLICES) {
+    for batch in [SLICES, TAKEN].iter().flat_map(|name| restored.table(name)) {
         let first = numbers_of::<Int64Type>(batch, FIRST_END)?;
         let last = numbers_of::<Int64Type>(batch, LAST_END)?;
-        for run in runs(batch.num_rows(), |row| (first[row], last[row])) {
-            let key = SliceKey { enter: first[run.start], leave: last[run.start] };
-            check_bounds(key.enter, key.leave, span_ms)?;
-            slices.push(SliceRows { key, rows: batch.slice(run.start, run.len()) });
+        // Keys that were told when they changed stand in no order.
+        let mut rows_of: BTreeMap<(i64, i64), Vec<u32>> = BTreeMap::new();
+        for (row, (&first, &last)) in first.iter().zip(last).enumerate() {
+            rows_of.entry((first, last)).or_default().push(row as u32);
+        }
+        for ((enter, leave), rows) in rows_of {
+            check_bounds(enter, leave, span_ms)?;
+            let rows = match rows[..] {
+                [first, .., last] if (last - first) as usize + 1 == rows.len() => {
+                    batch.slice(first as usize, rows.len())
+                }
+                _ => take_record_batch(batch, &UInt32Array::from(rows))?,
+            };
+            slices.push(SliceRows { key: SliceKey { enter, leave }, rows });
         }
     }
     Ok(slices)

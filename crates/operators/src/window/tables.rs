@@ -6,7 +6,8 @@
 //! unless it is far more than that needs. So a key costs nothing beyond the windows it occurs in,
 //! and a query without aggregates keeps a set of keys and no more.
 //!
-//! What a window has can be enumerated: windows by end, keys by number.
+//! What a window has can be enumerated: windows by end, keys by number. Captures read it while rows go on
+//! ([`Watch`]), so a window that has closed and has yet to be read waits, as it was, before its table is emptied.
 //!
 //! It does not say which window a row belongs to, nor when a window is over.
 
@@ -14,12 +15,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrow_array::{Array, ArrayRef};
-use thalweg_core::Result;
+use thalweg_core::{Extent, Result};
 
 use super::slices::{Calls, Partial, RowsOf, update_accumulators};
 use super::snapshot::States;
+use super::watched::{Begun, Watch, Watched};
 use crate::aggregate::Accumulator;
 use crate::keys::KeyTable;
+use crate::reading::ToldRows;
 
 /// How many emptied tables are kept.
 const SPARE_TABLES: usize = 4;
@@ -37,6 +40,7 @@ pub(super) struct WindowTable {
     pub(super) rows: u64,
     /// True if it has taken states of another partition.
     pub(super) has_absorbed: bool,
+    pub(super) watched: Watched,
 }
 
 /// States of a window on their way to the partition that owns their keys.
@@ -98,6 +102,7 @@ impl WindowTable {
             accumulators: calls.accumulators()?,
             rows: 0,
             has_absorbed: false,
+            watched: Watched::default(),
         })
     }
 
@@ -114,37 +119,34 @@ impl WindowTable {
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.grow(groups));
     }
 
-    /// Adds the rows named, or all; `keys` are their keys. `ids` is overwritten.
+    /// Numbers the keys of the rows named, or of all, and makes room for those that are new. `ids` is
+    /// overwritten.
+    fn intern(
+        &mut self,
+        calls: &Calls,
+        keys: &[ArrayRef],
+        (rows, total_rows): (Option<&[u32]>, usize),
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
+        ids.clear();
+        self.keys.intern_rows(keys, rows, total_rows, ids)?;
+        self.grow(calls);
+        Ok(())
+    }
+
+    /// Adds the rows named, or all, to the keys with these numbers.
     fn update(
         &mut self,
         calls: &Calls,
         of: RowsOf<'_>,
-        keys: &[ArrayRef],
+        ids: &[u32],
         rows: Option<&[u32]>,
-        ids: &mut Vec<u32>,
     ) -> Result<()> {
-        ids.clear();
-        self.keys.intern_rows(keys, rows, of.batch.num_rows(), ids)?;
-        self.grow(calls);
         if calls.count_rows() {
             ids.iter().for_each(|&id| self.counts[id as usize] += 1);
         }
         self.rows += ids.len() as u64;
         update_accumulators(&mut self.accumulators, calls, of, ids, rows)
-    }
-
-    /// Adds states of the keys in these columns.
-    fn absorb(
-        &mut self,
-        calls: &Calls,
-        keys: &[ArrayRef],
-        from: &Partial,
-        ids: &mut Vec<u32>,
-    ) -> Result<()> {
-        ids.clear();
-        self.keys.intern_rows(keys, None, from.ids.len(), ids)?;
-        self.grow(calls);
-        self.merge(ids, &from.counts, &from.accumulators)
     }
 
     /// Adds states: the `i`-th group belongs to `ids[i]`.
@@ -193,11 +195,12 @@ impl WindowTable {
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.clear());
         self.rows = 0;
         self.has_absorbed = false;
+        self.watched = Watched::default();
     }
 
     pub(super) fn bytes(&self) -> usize {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
-        self.keys.bytes() + self.counts.capacity() * 8 + states
+        self.keys.bytes() + self.counts.capacity() * 8 + states + self.watched.bytes()
     }
 }
 
@@ -207,11 +210,16 @@ pub(super) struct Tables {
     open: BTreeMap<i64, WindowTable>,
     spare: Spare,
     ids: Vec<u32>,
+    /// Closed windows that the capture under way has yet to read.
+    unread: Vec<(i64, WindowTable)>,
+    /// Set once there has been a capture.
+    watch: Option<Watch>,
 }
 
 impl Tables {
     pub(super) fn new(calls: Arc<Calls>, spare: Spare) -> Self {
-        Tables { calls, open: BTreeMap::new(), spare, ids: Vec::new() }
+        let (open, ids, unread) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Tables { calls, open, spare, ids, unread, watch: None }
     }
 
     /// Adds rows to the window with this end. How many keys it has, and how many it had before.
@@ -224,7 +232,11 @@ impl Tables {
     ) -> Result<(usize, usize)> {
         let table = open_table(&mut self.open, &self.spare, &self.calls, end)?;
         let before = table.len();
-        table.update(&self.calls, of, keys, rows, &mut self.ids)?;
+        table.intern(&self.calls, keys, (rows, of.batch.num_rows()), &mut self.ids)?;
+        if let Some(watch) = &mut self.watch {
+            watch.touch(&self.calls, end, table, &self.ids)?;
+        }
+        table.update(&self.calls, of, &self.ids, rows)?;
         Ok((table.len(), before))
     }
 
@@ -232,42 +244,123 @@ impl Tables {
     pub(super) fn absorb(&mut self, parcel: WindowParcel) -> Result<()> {
         match parcel {
             WindowParcel::Some { end, keys, partial } => {
-                let table = open_table(&mut self.open, &self.spare, &self.calls, end)?;
-                table.absorb(&self.calls, &keys, &partial, &mut self.ids)
+                open_table(&mut self.open, &self.spare, &self.calls, end)?;
+                let rows = partial.ids.len();
+                self.merge(end, (&keys, rows), &partial.counts, &partial.accumulators)
             }
             WindowParcel::Whole { end, table } => self.absorb_whole(end, table),
         }
     }
 
-    fn absorb_whole(&mut self, end: i64, table: WindowTable) -> Result<()> {
-        let Some(own) = self.open.get_mut(&end) else {
+    fn absorb_whole(&mut self, end: i64, mut table: WindowTable) -> Result<()> {
+        if !self.open.contains_key(&end) {
+            table.watched = Watched::default();
             self.open.insert(end, table);
             return Ok(());
-        };
+        }
         let every: Vec<u32> = (0..table.len() as u32).collect();
         let keys = table.keys.take_keys(&every)?;
-        self.ids.clear();
-        own.keys.intern_rows(&keys, None, every.len(), &mut self.ids)?;
-        own.grow(&self.calls);
-        own.merge(&self.ids, &table.counts, &table.accumulators)?;
+        self.merge(end, (&keys, every.len()), &table.counts, &table.accumulators)?;
         self.spare.push(table);
         Ok(())
     }
 
-    /// The open windows, by their ends.
-    pub(super) fn windows(&self) -> impl Iterator<Item = (i64, &WindowTable)> {
-        self.open.iter().map(|(&end, table)| (end, table))
+    /// Adds states of these keys to an open window.
+    fn merge(
+        &mut self,
+        end: i64,
+        (keys, rows): (&[ArrayRef], usize),
+        counts: &[i64],
+        accumulators: &[Box<dyn Accumulator>],
+    ) -> Result<()> {
+        let Some(own) = self.open.get_mut(&end) else { return Ok(()) };
+        own.intern(&self.calls, keys, (None, rows), &mut self.ids)?;
+        if let Some(watch) = &mut self.watch {
+            watch.touch(&self.calls, end, own, &self.ids)?;
+        }
+        own.merge(&self.ids, counts, accumulators)
+    }
+
+    /// Begins a capture; one that is under way is read to its end.
+    pub(super) fn begin(&mut self, extent: Extent) -> Result<Begun> {
+        while self.read_some(usize::MAX)? {}
+        let watch = self.watch.get_or_insert_with(Watch::new);
+        Ok(watch.begin(extent, self.open.values_mut()))
+    }
+
+    /// True while this capture is under way.
+    pub(super) fn is_reading(&self, told: &ToldRows) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.is_reading(told))
+    }
+
+    /// Tells the capture under way about some keys that it has not read yet. False once there are none.
+    pub(super) fn read_some(&mut self, most: usize) -> Result<bool> {
+        let Some(watch) = &mut self.watch else { return Ok(false) };
+        // Closed windows first: they only wait for this.
+        while let Some((end, table)) = self.unread.last_mut() {
+            if watch.read_some(&self.calls, *end, table, most)? {
+                return Ok(true);
+            }
+            self.unread.pop().into_iter().for_each(|(_, table)| self.spare.push(table));
+        }
+        for (&end, table) in self.open.iter_mut().filter(|(_, table)| table.watched.is_unread()) {
+            if watch.read_some(&self.calls, end, table, most)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// As [`Tables::read_some`], of a window that has been taken out.
+    pub(super) fn read_some_of(
+        &mut self,
+        end: i64,
+        table: &mut WindowTable,
+        most: usize,
+    ) -> Result<bool> {
+        match &mut self.watch {
+            Some(watch) => watch.read_some(&self.calls, end, table, most),
+            None => Ok(false),
+        }
+    }
+
+    /// The states of these keys are about to be moved out of a window that has been taken out.
+    pub(super) fn touch(&mut self, end: i64, table: &mut WindowTable, ids: &[u32]) -> Result<()> {
+        match &mut self.watch {
+            Some(watch) => watch.touch(&self.calls, end, table, ids),
+            None => Ok(()),
+        }
+    }
+
+    /// These keys of a window that has been taken out go.
+    pub(super) fn go(&mut self, end: i64, table: &WindowTable, ids: &[u32]) -> Result<()> {
+        match &mut self.watch {
+            Some(watch) => watch.go(&self.calls, end, table, ids),
+            None => Ok(()),
+        }
     }
 
     /// The oldest window, if this watermark closes it.
     pub(super) fn pop_closed(&mut self, watermark: i64) -> Option<(i64, WindowTable)> {
         let entry = self.open.first_entry()?;
-        (entry.key().saturating_sub(1) <= watermark).then(|| entry.remove_entry())
+        if entry.key().saturating_sub(1) > watermark {
+            return None;
+        }
+        let (end, table) = entry.remove_entry();
+        if let Some(watch) = &mut self.watch {
+            let left = self.open.values().map(|table| table.watched.told()).sum();
+            watch.close(table.watched.told(), left);
+        }
+        Some((end, table))
     }
 
     /// Takes a table back whose window is over.
-    pub(super) fn recycle(&mut self, table: WindowTable) {
-        self.spare.push(table);
+    pub(super) fn recycle(&mut self, end: i64, table: WindowTable) {
+        self.unread.push((end, table));
+        let is_wanted = self.watch.as_ref().is_some_and(Watch::is_wanted);
+        let is_over =
+            |(_, table): &mut (i64, WindowTable)| !is_wanted || !table.watched.is_unread();
+        self.unread.extract_if(.., is_over).for_each(|(_, table)| self.spare.push(table));
     }
 
     /// Gives back what is kept for later windows, if none is open.
@@ -279,8 +372,9 @@ impl Tables {
 
     /// The bytes of open windows. What is kept for later ones counts where [`Spare`] belongs to.
     pub(super) fn bytes(&self) -> usize {
-        let tables = self.open.values().map(WindowTable::bytes).sum::<usize>();
-        self.ids.capacity() * 4 + tables
+        let tables = self.open.values().chain(self.unread.iter().map(|(_, table)| table));
+        let watch = self.watch.as_ref().map_or(0, Watch::bytes);
+        self.ids.capacity() * 4 + tables.map(WindowTable::bytes).sum::<usize>() + watch
     }
 }
 

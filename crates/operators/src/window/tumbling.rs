@@ -12,10 +12,15 @@
 //! there may be a table half handed over or half emitted; the call is then repeated until it is done.
 //!
 //! A window leaves in the order in which its keys came, or in ordered contracts in the canonical one.
+//!
+//! All stands behind a lock ([`Guarded`]), since captures read windows while rows go on
+//! (`watched.rs`). What a capture has yet to read may meanwhile be on its way out: it is read there, or told
+//! before it is handed over.
 
 use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkCall;
+use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{
     Captured, Error, Exchange, Extent, Opening, Output, Partition, Piece, Place, Progress,
     Restored, Result,
@@ -25,13 +30,18 @@ use super::aligned::{Shared, key_columns, row_order};
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
 use super::slices::RowsOf;
-use super::snapshot::{SliceRows, recall_slices, tell_slices};
+use super::snapshot::{SLICES, SliceRows, TAKEN, bounds, packed, recall_slices};
 use super::tables::{Spare, Tables, WindowParcel, WindowTable};
+use super::watched::Begun;
+use crate::guarded::{Guarded, locked};
 use crate::keys::{CanonicalOrder, partition_of};
+use crate::reading::ToldRows;
 use crate::tables::does_not_fit;
 
 /// So many keys are emitted in a batch, or handed over at a time.
 const CHUNK_KEYS: usize = 16 * 1024;
+/// So many keys are read at once while rows wait.
+const READ_KEYS: usize = 1024;
 
 /// A closed window that is being handed over.
 struct Sealing {
@@ -51,8 +61,8 @@ struct Emitting {
     sorted: Option<Vec<u32>>,
 }
 
-/// A range of keys, or what any partition took of them.
-pub(super) struct TumblingPartition {
+/// What a partition has.
+struct Windows {
     shared: Arc<Shared>,
     partition: usize,
     partitions: usize,
@@ -70,8 +80,36 @@ pub(super) struct TumblingPartition {
     judge: Judge,
 }
 
+/// A range of keys, or what any partition took of them.
+pub(super) struct TumblingPartition {
+    windows: Arc<Guarded<Windows>>,
+}
+
 impl TumblingPartition {
     pub(super) fn new(shared: Arc<Shared>, opening: Opening) -> Result<Self> {
+        let windows = Windows::new(shared, opening)?;
+        Ok(TumblingPartition { windows: Arc::new(Guarded::new(windows)) })
+    }
+
+    /// A table of some of the windows, which are read later.
+    fn table(&self, name: &'static str, windows: &Windows, begun: Begun) -> Result<CapturedTable> {
+        let calls = &windows.shared.calls;
+        let marks = bounds(SliceKey { enter: 0, leave: 0 }, 0);
+        let identity_columns = 1 + marks.len() + calls.told_keys.width();
+        let schema = calls.tell_none(marks)?.schema();
+        let shared = Arc::clone(&self.windows);
+        let Begun { extent, told, gone: removed } = begun;
+        let rows = Box::new(move || {
+            shared.read(|windows| windows.read_some(&told, READ_KEYS))?;
+            let rows = packed(std::mem::take(&mut *locked(&told)))?;
+            Ok(TableRows { rows, removed })
+        });
+        Ok(CapturedTable { name, schema, extent, identity_columns, rows })
+    }
+}
+
+impl Windows {
+    fn new(shared: Arc<Shared>, opening: Opening) -> Result<Self> {
         let Opening { partition, partitions, order } = opening;
         let mut spare = vec![Spare::default(), Spare::default()];
         if shared.spec.keys.is_empty() {
@@ -82,7 +120,7 @@ impl TumblingPartition {
             let spare = spare.get(place).unwrap_or(&shared.spare);
             Tables::new(Arc::clone(&shared.calls), spare.clone())
         };
-        Ok(TumblingPartition {
+        Ok(Windows {
             partition,
             partitions,
             owned: tables(0),
@@ -115,10 +153,11 @@ impl TumblingPartition {
                 }
             };
             if self.shared.spec.keys.is_empty() {
-                let Sealing { end, table, .. } = sealing;
+                let Sealing { end, mut table, .. } = sealing;
+                foreign.touch(end, &mut table, &[0])?;
                 exchange.put(0, Box::new(WindowParcel::Whole { end, table }));
-            } else if sealing.hand_over(self.partitions, exchange)? {
-                foreign.recycle(sealing.table);
+            } else if sealing.hand_over(foreign, self.partitions, exchange)? {
+                foreign.recycle(sealing.end, sealing.table);
             } else {
                 self.sealing = Some(sealing);
             }
@@ -153,13 +192,13 @@ impl TumblingPartition {
                     let Some((end, table)) = self.owned.pop_closed(watermark) else {
                         return Ok(Progress::Done);
                     };
-                    self.begin(end, table)?
+                    self.emitting(end, table)?
                 }
             };
             let zone = &mut self.judge.zone;
             let mut rows = WindowRows { schema: &self.shared.arrow, zone };
-            if emitting.emit(&self.shared, &mut rows, output)? {
-                self.owned.recycle(emitting.table);
+            if emitting.emit(&self.shared, &mut rows, &mut self.owned, output)? {
+                self.owned.recycle(emitting.end, emitting.table);
             } else {
                 self.emitting = Some(emitting);
             }
@@ -186,64 +225,9 @@ impl TumblingPartition {
         Ok(WindowParcel::Some { end, keys, partial })
     }
 
-    fn begin(&self, end: i64, table: WindowTable) -> Result<Emitting> {
-        if self.foreign.is_some() && !table.has_absorbed {
-            self.shared.spreading.scattered(table.rows, table.len(), self.partitions);
-        }
-        let keys: Vec<u32> = (0..table.len() as u32).collect();
-        let sorted = match &self.canonical {
-            Some(canonical) => Some(canonical.permutation(&table.keys, &keys, |_| 0)?),
-            None => None,
-        };
-        Ok(Emitting { end, table, from: 0, sorted })
-    }
-}
-
-impl Sealing {
-    /// Hands the next keys over; true if they were the last.
-    fn hand_over(&mut self, partitions: usize, exchange: &Exchange) -> Result<bool> {
-        let to = self.table.len().min(self.from + CHUNK_KEYS);
-        let mut shares: Vec<Vec<u32>> = vec![Vec::new(); partitions];
-        for id in self.from as u32..to as u32 {
-            shares[partition_of(self.table.keys.hash_of(id), partitions)].push(id);
-        }
-        for (owner, ids) in shares.into_iter().enumerate().filter(|(_, ids)| !ids.is_empty()) {
-            exchange.put(owner, Box::new(self.table.take(self.end, ids)?));
-        }
-        self.from = to;
-        Ok(to == self.table.len())
-    }
-}
-
-impl Emitting {
-    /// Emits the next rows; true if they were the last.
-    fn emit(
-        &mut self,
-        shared: &Shared,
-        rows: &mut WindowRows<'_>,
-        output: &mut Output,
-    ) -> Result<bool> {
-        let to = self.table.len().min(self.from + CHUNK_KEYS);
-        let ids: Vec<u32> = match &self.sorted {
-            Some(sorted) => sorted[self.from..to].to_vec(),
-            None => (self.from as u32..to as u32).collect(),
-        };
-        let results = self.table.evaluate(&shared.calls, &ids)?;
-        let keys = self.table.keys.take_keys(&ids)?;
-        let start = shared.spec.window.start_of(self.end);
-        output.emit_at(
-            rows.batch(keys, results, ids.len(), start, self.end)?,
-            Place::WindowEnd(self.end),
-        );
-        self.from = to;
-        Ok(to == self.table.len())
-    }
-}
-
-impl Partition for TumblingPartition {
-    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+    fn rows(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
         let spec = &self.shared.spec;
-        let judged = self.judge.piece(&spec.rules(), &piece, output)?;
+        let judged = self.judge.piece(&spec.rules(), piece, output)?;
         if judged.runs.is_empty() {
             return Ok(());
         }
@@ -288,31 +272,134 @@ impl Partition for TumblingPartition {
         tables + sealing + emitting + inbox + spare
     }
 
-    /// Told are all open windows, whoever's keys they hold: each is one slice. How rows are judged
-    /// depends on the rows alone, how they are spread is no state, and between two watermarks nothing
-    /// is on its way.
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        if self.sealing.is_some() || self.emitting.is_some() || !self.inbox.is_empty() {
-            return Err(Error::internal("a window was asked for its state in a watermark"));
-        }
-        let all = std::iter::once(&self.owned).chain(&self.foreign);
-        let windows: Vec<(i64, &WindowTable)> = all.flat_map(Tables::windows).collect();
-        let most = windows.iter().map(|(_, table)| table.len()).max().unwrap_or(0);
-        let ids: Vec<u32> = (0..most as u32).collect();
-        let states = windows.iter().map(|&(end, table)| {
-            let key = SliceKey { enter: end, leave: end };
-            (key, &table.keys, table.states(&ids[..table.len()]))
-        });
-        let mut captured = Captured::default();
-        tell_slices(&mut captured, &self.shared.calls, states)?;
-        Ok(captured)
-    }
-
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         for part in recall_slices(restored, self.shared.spec.window.span_ms())? {
             let parcel = self.recalled(&part)?;
             self.owned.absorb(parcel)?;
         }
         Ok(())
+    }
+    /// Begins to capture the windows of keys that are owned, and those of rows that were taken at hand.
+    fn begin(&mut self, extent: Extent) -> Result<(Begun, Option<Begun>)> {
+        if self.sealing.is_some() || self.emitting.is_some() || !self.inbox.is_empty() {
+            return Err(Error::internal("a window was asked for its state in a watermark"));
+        }
+        let owned = self.owned.begin(extent)?;
+        let foreign = self.foreign.as_mut();
+        Ok((owned, foreign.map(|foreign| foreign.begin(Extent::Whole)).transpose()?))
+    }
+
+    /// Tells this capture some keys that it has yet to read; false if there are none.
+    fn read_some(&mut self, told: &ToldRows, most: usize) -> Result<bool> {
+        if self.owned.is_reading(told) {
+            if let Some(Emitting { end, table, .. }) = &mut self.emitting
+                && self.owned.read_some_of(*end, table, most)?
+            {
+                return Ok(true);
+            }
+            return self.owned.read_some(most);
+        }
+        let foreign = self.foreign.as_mut().filter(|foreign| foreign.is_reading(told));
+        let Some(foreign) = foreign else { return Ok(false) };
+        if let Some(Sealing { end, table, .. }) = &mut self.sealing
+            && foreign.read_some_of(*end, table, most)?
+        {
+            return Ok(true);
+        }
+        foreign.read_some(most)
+    }
+
+    fn emitting(&self, end: i64, table: WindowTable) -> Result<Emitting> {
+        if self.foreign.is_some() && !table.has_absorbed {
+            self.shared.spreading.scattered(table.rows, table.len(), self.partitions);
+        }
+        let keys: Vec<u32> = (0..table.len() as u32).collect();
+        let sorted = match &self.canonical {
+            Some(canonical) => Some(canonical.permutation(&table.keys, &keys, |_| 0)?),
+            None => None,
+        };
+        Ok(Emitting { end, table, from: 0, sorted })
+    }
+}
+
+impl Sealing {
+    /// Hands the next keys over; true if they were the last.
+    fn hand_over(
+        &mut self,
+        foreign: &mut Tables,
+        partitions: usize,
+        exchange: &Exchange,
+    ) -> Result<bool> {
+        let to = self.table.len().min(self.from + CHUNK_KEYS);
+        let ids: Vec<u32> = (self.from as u32..to as u32).collect();
+        foreign.touch(self.end, &mut self.table, &ids)?;
+        let mut shares: Vec<Vec<u32>> = vec![Vec::new(); partitions];
+        for id in ids {
+            shares[partition_of(self.table.keys.hash_of(id), partitions)].push(id);
+        }
+        for (owner, ids) in shares.into_iter().enumerate().filter(|(_, ids)| !ids.is_empty()) {
+            exchange.put(owner, Box::new(self.table.take(self.end, ids)?));
+        }
+        self.from = to;
+        Ok(to == self.table.len())
+    }
+}
+
+impl Emitting {
+    /// Emits the next rows; true if they were the last.
+    fn emit(
+        &mut self,
+        shared: &Shared,
+        rows: &mut WindowRows<'_>,
+        owned: &mut Tables,
+        output: &mut Output,
+    ) -> Result<bool> {
+        let to = self.table.len().min(self.from + CHUNK_KEYS);
+        let ids: Vec<u32> = match &self.sorted {
+            Some(sorted) => sorted[self.from..to].to_vec(),
+            None => (self.from as u32..to as u32).collect(),
+        };
+        let results = self.table.evaluate(&shared.calls, &ids)?;
+        let keys = self.table.keys.take_keys(&ids)?;
+        let start = shared.spec.window.start_of(self.end);
+        output.emit_at(
+            rows.batch(keys, results, ids.len(), start, self.end)?,
+            Place::WindowEnd(self.end),
+        );
+        owned.go(self.end, &self.table, &ids)?;
+        self.from = to;
+        Ok(to == self.table.len())
+    }
+}
+
+impl Partition for TumblingPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        self.windows.own().rows(&piece, output)
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        self.windows.own().watermark(call, output)
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.windows.own().state_bytes()
+    }
+
+    /// Told are all open windows, whoever's keys they hold: each is one slice. How rows are judged
+    /// depends on the rows alone, how they are spread is no state, and between two watermarks nothing
+    /// is on its way.
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        let mut windows = self.windows.own();
+        let (owned, taken) = windows.begin(extent)?;
+        let mut captured = Captured::default();
+        captured.tables.push(self.table(SLICES, &windows, owned)?);
+        if let Some(taken) = taken {
+            captured.tables.push(self.table(TAKEN, &windows, taken)?);
+        }
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.windows.own().restore(restored)
     }
 }

@@ -32,7 +32,9 @@ fn changes_put_together_are_the_whole() {
     let hop = WindowSpec::Hop { slide_ms: 5, size_ms: 40, offset_ms: 1 };
     let uneven = WindowSpec::Hop { slide_ms: 6, size_ms: 20, offset_ms: 0 };
     let cumulate = WindowSpec::Cumulate { step_ms: 4, max_ms: 16, offset_ms: 0 };
-    for (place, window) in [hop, uneven, cumulate].into_iter().enumerate() {
+    let tumble = WindowSpec::Tumble { size_ms: 3, offset_ms: 0 };
+    let gaps = WindowSpec::Hop { slide_ms: 6, size_ms: 4, offset_ms: 1 };
+    for (place, window) in [hop, uneven, cumulate, tumble, gaps].into_iter().enumerate() {
         let exact = of(AggregateCall::is_exact).collect();
         let invertible = of(AggregateCall::is_invertible).collect();
         for calls in [all.clone(), exact, invertible] {
@@ -41,7 +43,7 @@ fn changes_put_together_are_the_whole() {
                 let mut random = SplitMix64::new(seed);
                 let script = script(&random_rows(&mut random, 250), &mut random);
                 let partitions = 1 + seed as usize % 3;
-                let bundle_rows = [1, 5, 100][place];
+                let bundle_rows = [1, 5, 100, 7, 1][place];
                 let options =
                     DriveOptions { partitions, bundle_rows, seed, ..DriveOptions::default() };
                 check_captures(operator.as_ref(), &script, &options);

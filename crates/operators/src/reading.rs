@@ -1,0 +1,190 @@
+//! What a capture has yet to read of a state that goes on changing.
+//!
+//! A capture only notes which places of a state it means, one bit for each ([`Unread`]), and the job goes
+//! on. Their rows are told later, some at a time, by a thread that has time
+//! ([`Guarded::read`](crate::guarded::Guarded::read)). A place that is about to change before its turn has
+//! come is told then, as it was. So the job stands still for as long as it takes to note the bits, a place
+//! is copied once for each capture that means it, and nothing is copied for others.
+//!
+//! Here stand the bits and the hand-over of what was told ([`HandOver`]). What a place is, how it is told and
+//! what has changed since the capture before is known to whoever keeps the state.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use arrow_array::RecordBatch;
+use thalweg_core::bundle::batch_bytes;
+
+use crate::guarded::locked;
+
+/// Bits of places, by number; those beyond the end are not set.
+#[derive(Default)]
+pub(crate) struct Bits {
+    words: Vec<u64>,
+}
+
+impl Bits {
+    /// Bits of so many places, none set.
+    pub(crate) fn none(limit: usize) -> Self {
+        Bits { words: vec![0; limit.div_ceil(64)] }
+    }
+
+    /// Bits of so many places, all set, and of no other.
+    pub(crate) fn all(limit: usize) -> Self {
+        let mut words = vec![u64::MAX; limit.div_ceil(64)];
+        if let (Some(last), 1..) = (words.last_mut(), limit % 64) {
+            *last >>= 64 - limit % 64;
+        }
+        Bits { words }
+    }
+
+    /// Makes room for so many places.
+    pub(crate) fn grow(&mut self, limit: usize) {
+        let words = limit.div_ceil(64);
+        if self.words.len() < words {
+            self.words.resize(words, 0);
+        }
+    }
+
+    /// Sets the bit of a place for which there is room.
+    #[inline]
+    pub(crate) fn set(&mut self, id: u32) {
+        self.words[id as usize / 64] |= 1 << (id % 64);
+    }
+
+    /// True if it was set.
+    #[inline]
+    fn clear(&mut self, id: u32) -> bool {
+        let Some(word) = self.words.get_mut(id as usize / 64) else { return false };
+        let bit = 1 << (id % 64);
+        let was_set = *word & bit != 0;
+        *word &= !bit;
+        was_set
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.words.capacity() * 8
+    }
+}
+
+/// Places that a capture has yet to read.
+#[derive(Default)]
+pub(crate) struct Unread {
+    bits: Bits,
+    /// The first word that may have a bit left.
+    next: usize,
+}
+
+impl Unread {
+    pub(crate) fn new(bits: Bits) -> Self {
+        Unread { bits, next: 0 }
+    }
+
+    /// False once all places have been taken in their turn.
+    pub(crate) fn may_have_any(&self) -> bool {
+        !self.bits.words.is_empty()
+    }
+
+    /// Those of these places that have yet to be read, each once; they count as read now.
+    pub(crate) fn among(&mut self, ids: &[u32]) -> Vec<u32> {
+        match self.may_have_any() {
+            true => ids.iter().copied().filter(|&id| self.bits.clear(id)).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// So many places, or a few more; they count as read now. None once there are none left.
+    pub(crate) fn take(&mut self, most: usize) -> Vec<u32> {
+        let mut ids = Vec::new();
+        while let (true, Some(word)) = (ids.len() < most, self.bits.words.get_mut(self.next)) {
+            let first = self.next as u32 * 64;
+            while *word != 0 {
+                ids.push(first + word.trailing_zeros());
+                *word &= *word - 1;
+            }
+            self.next += 1;
+        }
+        if self.next == self.bits.words.len() {
+            *self = Unread::default();
+        }
+        ids
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bits.bytes()
+    }
+}
+
+/// The rows of a capture, as far as they have been told.
+pub(crate) type ToldRows = Arc<Mutex<Vec<RecordBatch>>>;
+
+/// Where the rows of a capture are handed over.
+#[derive(Default)]
+pub(crate) struct HandOver {
+    /// Nobody is interested any more if it is gone.
+    told: Weak<Mutex<Vec<RecordBatch>>>,
+    bytes: usize,
+}
+
+impl HandOver {
+    /// Both ends of a hand-over.
+    pub(crate) fn begin() -> (HandOver, ToldRows) {
+        let told = ToldRows::default();
+        (HandOver { told: Arc::downgrade(&told), bytes: 0 }, told)
+    }
+
+    /// True while somebody is interested.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.told.strong_count() > 0
+    }
+
+    /// True if rows are handed over to this one.
+    pub(crate) fn is_to(&self, told: &ToldRows) -> bool {
+        self.told.as_ptr() == Arc::as_ptr(told)
+    }
+
+    /// Hands rows over.
+    pub(crate) fn put(&mut self, rows: RecordBatch) {
+        if let Some(told) = self.told.upgrade() {
+            self.bytes += batch_bytes(&rows);
+            locked(&told).push(rows);
+        }
+    }
+
+    /// The bytes of the rows that have been handed over, while somebody is interested.
+    pub(crate) fn bytes(&self) -> usize {
+        if self.is_wanted() { self.bytes } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_place_is_read_once() {
+        let mut unread = Unread::new(Bits::all(70));
+        assert_eq!(unread.among(&[3, 69, 70, 3, 500]), [3, 69], "70 was not there");
+        assert_eq!(unread.take(5).len(), 63, "a whole word");
+        assert!(unread.may_have_any());
+        assert_eq!(unread.take(5), [64, 65, 66, 67, 68]);
+        assert!(!unread.may_have_any());
+        assert!(unread.take(5).is_empty() && unread.among(&[1, 2]).is_empty());
+        let mut changed = Bits::none(64);
+        changed.grow(130);
+        [129, 0].into_iter().for_each(|id| changed.set(id));
+        assert_eq!(Unread::new(changed).take(usize::MAX), [0, 129]);
+        assert_eq!(Unread::new(Bits::all(128)).take(usize::MAX).len(), 128);
+    }
+
+    #[test]
+    fn what_nobody_wants_is_not_kept() {
+        let (mut hand_over, told) = HandOver::begin();
+        let rows = RecordBatch::new_empty(Arc::new(arrow_schema::Schema::empty()));
+        hand_over.put(rows.clone());
+        assert!(hand_over.is_to(&told) && hand_over.is_wanted());
+        assert_eq!(locked(&told).len(), 1);
+        drop(told);
+        hand_over.put(rows);
+        assert!(!hand_over.is_wanted() && hand_over.bytes() == 0);
+    }
+}
