@@ -31,11 +31,6 @@ impl ToldKeys {
         unique_names(keys.chain(wanted)).split_off(self.names.len())
     }
 
-    /// How many columns a key has.
-    pub(crate) fn width(&self) -> usize {
-        self.names.len()
-    }
-
     /// The virtual partitions of these keys, and the keys as named columns.
     ///
     /// # Errors
