@@ -53,7 +53,7 @@ impl Bits {
 
     /// True if it was set.
     #[inline]
-    fn clear(&mut self, id: u32) -> bool {
+    pub(crate) fn clear(&mut self, id: u32) -> bool {
         let Some(word) = self.words.get_mut(id as usize / 64) else { return false };
         let bit = 1 << (id % 64);
         let was_set = *word & bit != 0;
@@ -82,6 +82,12 @@ impl Unread {
     /// False once all places have been taken in their turn.
     pub(crate) fn may_have_any(&self) -> bool {
         !self.bits.words.is_empty()
+    }
+
+    /// True if this place has yet to be read; it counts as read now.
+    #[inline]
+    pub(crate) fn take_one(&mut self, id: u32) -> bool {
+        self.bits.clear(id)
     }
 
     /// Those of these places that have yet to be read, each once; they count as read now.

@@ -192,6 +192,63 @@ pub(crate) fn kept_columns(
     Ok(columns[columns.len() - rows..].to_vec())
 }
 
+/// A table of rows of keys, which go by their keys: those stand first, then columns of the operator's own,
+/// then the other columns of the rows.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyedTable {
+    schema: SchemaRef,
+    /// The columns of the rows in the order of the table, as far as they are behind the keys.
+    others: Vec<usize>,
+    keys: Vec<usize>,
+    own: usize,
+}
+
+impl KeyedTable {
+    /// A table of such rows, with these key columns. Names that are taken are as in [`kept_schema`].
+    pub(crate) fn new(own: &[(&str, Arrow)], rows: &TableSchema, keys: &[usize]) -> Self {
+        let others: Vec<usize> = (0..rows.len()).filter(|column| !keys.contains(column)).collect();
+        let named = kept_schema(own, rows);
+        // The partition, the operator's own, and the columns of the rows.
+        let behind = 1 + own.len();
+        let order = keys.iter().map(|key| behind + key).chain(1..behind);
+        let order = order.chain(others.iter().map(|column| behind + column));
+        let schema = state_schema(order.map(|at| named.field(at).clone()));
+        KeyedTable { schema, others, keys: keys.to_vec(), own: own.len() }
+    }
+
+    /// Rows of the table. Texts are copied, so that they hold on to no others.
+    ///
+    /// # Errors
+    /// If the columns do not fit the table.
+    pub(crate) fn batch(
+        &self,
+        owners: ArrayRef,
+        own: Vec<ArrayRef>,
+        columns: Vec<ArrayRef>,
+    ) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(owners.len()));
+        let column = |&at: &usize| own_text(ArrayRef::clone(&columns[at]));
+        let told = std::iter::once(owners).chain(self.keys.iter().map(column)).chain(own);
+        let told = told.chain(self.others.iter().map(column)).collect();
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), told, &options)?)
+    }
+
+    /// The columns of the rows.
+    ///
+    /// # Errors
+    /// If the table's columns are others. Names may differ.
+    pub(crate) fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        let told = kept_columns(batch, &self.schema, self.schema.fields().len() - 1)?;
+        let behind = self.keys.len() + self.own;
+        let of_keys = self.keys.iter().copied().zip(&told);
+        let of_others = self.others.iter().copied().zip(&told[behind..]);
+        let mut columns: Vec<(usize, &ArrayRef)> = of_keys.chain(of_others).collect();
+        columns.sort_by_key(|(at, _)| *at);
+        columns.dedup_by_key(|(at, _)| *at);
+        Ok(columns.into_iter().map(|(_, column)| ArrayRef::clone(column)).collect())
+    }
+}
+
 /// Rows that are for the only partition, or for all, as batches of a table with a schema of
 /// [`kept_schema`] without columns of its own.
 ///

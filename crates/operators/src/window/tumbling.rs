@@ -104,7 +104,8 @@ impl TumblingPartition {
             let rows = packed(std::mem::take(&mut *locked(&told)))?;
             Ok(TableRows { rows, removed })
         });
-        Ok(CapturedTable { name, schema, extent, identity_columns, rows })
+        let kept_from = None;
+        Ok(CapturedTable { name, schema, extent, identity_columns, kept_from, rows })
     }
 }
 
