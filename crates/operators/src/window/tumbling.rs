@@ -156,7 +156,7 @@ impl Windows {
             if self.shared.spec.keys.is_empty() {
                 let Sealing { end, mut table, .. } = sealing;
                 foreign.touch(end, &mut table, &[0])?;
-                exchange.put(0, Box::new(WindowParcel::Whole { end, table }));
+                exchange.put(0, Box::new(WindowParcel::Whole { end, table: Box::new(table) }));
             } else if sealing.hand_over(foreign, self.partitions, exchange)? {
                 foreign.recycle(sealing.end, sealing.table);
             } else {
