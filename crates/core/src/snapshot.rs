@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt8Type;
-use arrow_array::{BooleanArray, RecordBatch};
+use arrow_array::{Array, BooleanArray, RecordBatch};
 use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 
@@ -181,6 +181,19 @@ fn rows_of_partition(batch: &RecordBatch, opening: Opening) -> Result<RecordBatc
     };
     if opening.partitions == 1 {
         return Ok(batch.clone());
+    }
+    if column.null_count() == 0 {
+        // Mostly a batch holds rows of one partition: its owners go up with the partitions.
+        let owner =
+            |own: Option<&u8>| own.map(|own| partition_of_virtual(*own, opening.partitions));
+        let (first, last) =
+            (owner(column.values().iter().min()), owner(column.values().iter().max()));
+        if first == Some(opening.partition) && last == first {
+            return Ok(batch.clone());
+        }
+        if first > Some(opening.partition) || last < Some(opening.partition) {
+            return Ok(batch.slice(0, 0));
+        }
     }
     let is_own = |virtual_partition: Option<u8>| match virtual_partition {
         None => true,

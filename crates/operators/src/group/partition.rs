@@ -103,6 +103,8 @@ impl Partition for GroupPartition {
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let mut groups = self.groups.own();
-        restored.table(GROUPS).iter().try_for_each(|told| groups.recall(told))
+        let told = restored.table(GROUPS);
+        groups.reserve(told.iter().map(RecordBatch::num_rows).sum());
+        told.iter().try_for_each(|told| groups.recall(told))
     }
 }
