@@ -112,7 +112,7 @@ pub(crate) fn typed<'a, T: ArrowPrimitiveType>(
 /// A number that is wanted at each row of a table.
 ///
 /// # Errors
-/// As [`typed`], and if there is a NULL.
+/// If there is no such column of this type, or it holds a NULL.
 pub fn numbers_of<'a, T: ArrowPrimitiveType>(
     batch: &'a RecordBatch,
     name: &str,
