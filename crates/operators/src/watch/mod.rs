@@ -32,7 +32,7 @@ use crate::guarded::locked;
 /// How much is read at once while rows wait.
 pub(crate) const READ_ROWS: usize = 1024;
 /// Up to so many names of what has gone are kept, however little is there.
-const GONE_MIN: usize = 64 * 1024;
+pub(crate) const GONE_MIN: usize = 64 * 1024;
 
 /// Bits by number; those beyond the end are not set.
 #[derive(Default)]
