@@ -56,7 +56,7 @@ pub(crate) struct Chunks {
     /// Rows of all chunks.
     rows: usize,
     /// Set once there has been a capture of changes.
-    watch: Option<ChunkWatch>,
+    watch: Option<Box<ChunkWatch>>,
 }
 
 impl Chunks {
@@ -128,7 +128,7 @@ impl Chunks {
 
     /// Captures all rows, or what has changed. `keys` are the key columns.
     pub(crate) fn capture(&mut self, extent: Extent, keys: &[usize]) -> ToldChunks {
-        let watch = self.watch.get_or_insert_with(|| ChunkWatch::new(keys));
+        let watch = self.watch.get_or_insert_with(|| Box::new(ChunkWatch::new(keys)));
         let told = watch.told.replace(self.arrivals).filter(|_| extent == Extent::Changes);
         let mut fresh = std::mem::take(&mut watch.fresh);
         let rematched = std::mem::take(&mut watch.rematched);
@@ -282,7 +282,7 @@ impl Chunks {
 
     /// About how many bytes the rows take.
     pub(crate) fn bytes(&self) -> usize {
-        let watch = self.watch.as_ref().map_or(0, ChunkWatch::bytes);
+        let watch = self.watch.as_ref().map_or(0, |watch| watch.bytes());
         let slots = self.slots.capacity() * size_of::<Option<Chunk>>();
         self.bytes + slots + self.free.capacity() * 4 + watch
     }
