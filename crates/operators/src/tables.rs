@@ -16,7 +16,6 @@ use thalweg_core::snapshot::state_schema;
 use thalweg_core::{Captured, Error, Restored, Result, TableSchema};
 
 use crate::join::bounded::chunks::own_text;
-use crate::join::regular::arena::{Arena, Place};
 
 /// The virtual partition of keys with this hash: the one that [`partition_of`](crate::keys::partition_of)
 /// gives to a range.
@@ -216,6 +215,10 @@ impl KeyedTable {
         KeyedTable { schema, others, keys: keys.to_vec(), own: own.len() }
     }
 
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
     /// Rows of the table. Texts are copied, so that they hold on to no others.
     ///
     /// # Errors
@@ -265,45 +268,6 @@ pub(crate) fn kept_parts(
         kept_batch(schema, for_all(count), Vec::new(), columns)
     };
     (0..rows).step_by(KEPT_ROWS_MAX).map(part).collect()
-}
-
-/// Rows of an arena that are to be told.
-#[derive(Default)]
-pub(crate) struct ToldPlaces {
-    /// Their virtual partitions.
-    pub(crate) owners: Vec<u8>,
-    /// Where they lie.
-    pub(crate) places: Vec<Place>,
-}
-
-impl ToldPlaces {
-    /// Adds a row of a key with this hash.
-    pub(crate) fn push(&mut self, hash: u64, place: Place) {
-        self.owners.push(virtual_partition(hash));
-        self.places.push(place);
-    }
-
-    /// The rows as a table with a schema of [`kept_schema`]; `own` are its own columns, as long as there
-    /// are rows.
-    ///
-    /// # Errors
-    /// If the columns do not fit the schema.
-    pub(crate) fn batches(
-        &self,
-        schema: &SchemaRef,
-        own: &[ArrayRef],
-        arena: &Arena,
-    ) -> Result<Vec<RecordBatch>> {
-        let columns: Vec<usize> = (0..schema.fields().len() - 1 - own.len()).collect();
-        let batch = |from: usize| {
-            let range = from..self.places.len().min(from + KEPT_ROWS_MAX);
-            let owners = UInt8Array::from(self.owners[range.clone()].to_vec());
-            let own = own.iter().map(|column| column.slice(from, range.len())).collect();
-            let rows = arena.gather(&self.places[range], &[], &columns)?;
-            kept_batch(schema, Arc::new(owners), own, rows)
-        };
-        (0..self.places.len()).step_by(KEPT_ROWS_MAX).map(batch).collect()
-    }
 }
 
 /// A number that a table holds once for each partition that wrote it, or not at all.

@@ -7,8 +7,11 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use thalweg_core::operator::WatermarkCall;
 use thalweg_core::snapshot::{CapturedTable, TableRows};
-use thalweg_core::{DataType, Extent, Result};
+use thalweg_core::{
+    Captured, DataType, Extent, Output, Partition, Piece, Progress, Restored, Result, Watermark,
+};
 
 use super::{GONE_MIN, Noted, READ_ROWS, ToldRows, compact};
 use crate::guarded::Guarded;
@@ -55,6 +58,9 @@ impl KeyWatch {
     }
 
     /// Keys go from the table. They must have been touched.
+    ///
+    /// # Errors
+    /// If keys cannot be decoded.
     pub(crate) fn go(&mut self, keys: &KeyTable, ids: &[u32]) -> Result<()> {
         if self.is_lost || self.key_types.is_empty() || ids.is_empty() {
             return Ok(());
@@ -88,6 +94,25 @@ pub(crate) trait KeyedState: Sized {
     /// What is known of a table; `None` until there is a capture.
     fn watch(&mut self, table: usize) -> &mut Option<KeyWatch>;
 
+    /// True if the partition's own capture is asked, since there may be too much for one key.
+    fn tells_at_once(&self) -> bool {
+        false
+    }
+
+    /// Tells what stands in other tables.
+    ///
+    /// # Errors
+    /// Those of telling.
+    fn tell_others(&self, captured: &mut Captured) -> Result<()> {
+        let _ = captured;
+        Ok(())
+    }
+
+    /// True once there has been a capture: only then it matters what is touched.
+    fn is_watched(&mut self) -> bool {
+        self.watch(0).is_some()
+    }
+
     /// What these keys have in a table is about to change; what a capture has yet to read of them is told
     /// first. Nothing without captures.
     ///
@@ -103,6 +128,54 @@ pub(crate) trait KeyedState: Sized {
         watch.noted.prepare(limit);
         let unread = ids.iter().copied().filter(|&id| watch.noted.touch(id)).collect();
         tell_some(self, table, unread)
+    }
+}
+
+/// A partition whose state is told by key, in these tables. Captures read it while rows go on.
+pub(crate) struct Watched<T> {
+    state: Arc<Guarded<T>>,
+    tables: &'static [&'static str],
+}
+
+impl<T: Partition + KeyedState> Watched<T> {
+    pub(crate) fn new(state: T, tables: &'static [&'static str]) -> Self {
+        Watched { state: Arc::new(Guarded::new(state)), tables }
+    }
+}
+
+impl<T: Partition + KeyedState + 'static> Partition for Watched<T> {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        self.state.own().rows(piece, output)
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        self.state.own().watermark(call, output)
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.state.own().state_bytes()
+    }
+
+    fn wakes_at(&self) -> Watermark {
+        self.state.own().wakes_at()
+    }
+
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        let mut state = self.state.own();
+        if state.tells_at_once() {
+            return state.capture(extent);
+        }
+        let mut captured = Captured::default();
+        state.tell_others(&mut captured)?;
+        drop(state);
+        for (table, name) in self.tables.iter().enumerate() {
+            captured.tables.push(capture(&self.state, table, name, extent)?);
+        }
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.state.own().restore(restored)
     }
 }
 

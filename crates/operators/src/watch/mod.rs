@@ -30,7 +30,7 @@ use crate::reading::{Bits, HandOver, ToldRows, Unread};
 /// How much is read at once while rows wait.
 pub(crate) const READ_ROWS: usize = 1024;
 /// Up to so many names of what has gone are kept, however little is there.
-const GONE_MIN: usize = 64 * 1024;
+pub(crate) const GONE_MIN: usize = 64 * 1024;
 
 /// Which numbers have changed, and which are yet to be read.
 #[derive(Default)]

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use arrow_array::types::UInt64Type;
 use arrow_array::{PrimitiveArray, RecordBatch, UInt8Array};
 use arrow_schema::{DataType as Arrow, Field};
+use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::snapshot::state_schema;
 use thalweg_core::{Extent, Result};
 
 use super::{GONE_MIN, Noted, ToldRows, compact};
+use crate::tables::{KEPT_ROWS_MAX, numbers_of};
 
 /// The column of serials, the second of a table of such rows.
 pub(crate) const SERIAL: &str = "$serial";
@@ -44,15 +46,45 @@ impl RowsBegun {
     /// # Errors
     /// None that is expected.
     pub(crate) fn removed(&self) -> Result<Vec<RecordBatch>> {
-        if self.gone.is_empty() {
-            return Ok(Vec::new());
-        }
-        let schema = state_schema([Field::new(SERIAL, Arrow::UInt64, true)]);
-        let owners = UInt8Array::from_iter_values(self.gone.iter().map(|&(owner, _)| owner));
-        let serials = self.gone.iter().map(|&(_, serial)| serial);
-        let serials = PrimitiveArray::<UInt64Type>::from_iter_values(serials);
-        Ok(vec![RecordBatch::try_new(schema, vec![Arc::new(owners), Arc::new(serials)])?])
+        removed(&self.gone)
     }
+}
+
+/// The names of rows that have gone, as a table has them.
+///
+/// # Errors
+/// None that is expected.
+pub(crate) fn removed(gone: &[RowName]) -> Result<Vec<RecordBatch>> {
+    if gone.is_empty() {
+        return Ok(Vec::new());
+    }
+    let schema = state_schema([Field::new(SERIAL, Arrow::UInt64, true)]);
+    let owners = UInt8Array::from_iter_values(gone.iter().map(|&(owner, _)| owner));
+    let serials = gone.iter().map(|&(_, serial)| serial);
+    let serials = PrimitiveArray::<UInt64Type>::from_iter_values(serials);
+    Ok(vec![RecordBatch::try_new(schema, vec![Arc::new(owners), Arc::new(serials)])?])
+}
+
+/// The rows of a table in the order of their serials.
+///
+/// # Errors
+/// If there is no such column, or the batches do not fit each other.
+pub(crate) fn by_serial(batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+    let mut rows: Vec<(u64, usize, usize)> = Vec::new();
+    for (at, batch) in batches.iter().enumerate() {
+        let serials = numbers_of::<UInt64Type>(batch, SERIAL)?;
+        rows.extend(serials.iter().enumerate().map(|(row, &serial)| (serial, at, row)));
+    }
+    if rows.is_sorted() {
+        return Ok(batches.to_vec());
+    }
+    rows.sort_unstable();
+    let sources: Vec<&RecordBatch> = batches.iter().collect();
+    let sorted = rows.chunks(KEPT_ROWS_MAX).map(|rows| {
+        let picks: Vec<(usize, usize)> = rows.iter().map(|&(_, at, row)| (at, row)).collect();
+        Ok(interleave_record_batch(&sources, &picks)?)
+    });
+    sorted.collect()
 }
 
 /// What is known of rows between captures.
