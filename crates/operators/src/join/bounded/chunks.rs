@@ -15,6 +15,7 @@ use arrow_select::take::take;
 use thalweg_core::{Extent, Result, TableSchema};
 
 use super::told::{ChunkWatch, Notes, ToldChunk, ToldChunks};
+use crate::watch::rows::RowName;
 
 /// Where a row is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,12 +34,12 @@ impl RowRef {
     }
 }
 
-struct Chunk {
-    columns: Vec<ArrayRef>,
-    rows: usize,
+pub(super) struct Chunk {
+    pub(super) columns: Vec<ArrayRef>,
+    pub(super) rows: usize,
     holds: usize,
-    first_arrival: u64,
-    notes: Notes,
+    pub(super) first_arrival: u64,
+    pub(super) notes: Notes,
     /// One bit for each row that has found a partner; empty where nobody asks.
     matched: Vec<u64>,
     /// These bits at the last capture, if others have been set since. Empty otherwise.
@@ -133,6 +134,7 @@ impl Chunks {
         let mut fresh = std::mem::take(&mut watch.fresh);
         let rematched = std::mem::take(&mut watch.rematched);
         let gone = std::mem::take(&mut watch.gone);
+        let gone_timed = std::mem::take(&mut watch.gone_timed);
         let extent = if told.is_some() { Extent::Changes } else { Extent::Whole };
         if told.is_none() {
             fresh = (0..self.slots.len() as u32).collect();
@@ -144,8 +146,9 @@ impl Chunks {
         let changed = rematched.iter().filter_map(|&at| self.told_matches(at));
         chunks.extend(changed.collect::<Vec<_>>().into_iter().filter(|_| told.is_some()));
         chunks.sort_by_key(|chunk| chunk.first);
-        let gone = if told.is_some() { gone } else { Vec::new() };
-        ToldChunks { extent, chunks, gone }
+        let of_changes = |gone: Vec<RowName>| if told.is_some() { gone } else { Vec::new() };
+        let (gone, gone_timed) = (of_changes(gone), of_changes(gone_timed));
+        ToldChunks { extent, chunks, gone, gone_timed }
     }
 
     /// A chunk as it is.
@@ -190,7 +193,7 @@ impl Chunks {
             self.rows -= rows;
             let freed = self.slots[chunk as usize].take();
             if let (Some(watch), Some(freed)) = (&mut self.watch, freed) {
-                watch.gone(&freed.columns, freed.first_arrival, freed.rows, self.rows);
+                watch.gone(&freed, self.rows);
             }
             self.free.push(chunk);
             if self.free.len() == self.slots.len() {

@@ -10,6 +10,7 @@
 use arrow_array::ArrayRef;
 use thalweg_core::{Extent, Result};
 
+use super::chunks::Chunk;
 use super::pieces::keys_of;
 use crate::keys::hash_keys;
 use crate::tables::virtual_partition;
@@ -28,6 +29,20 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
+    /// True where times of rows are noted.
+    pub(crate) fn is_timed(&self) -> bool {
+        !(self.reaches.is_empty() && self.dues.is_empty())
+    }
+
+    /// The rows of which times are noted, in order.
+    pub(crate) fn timed(&self) -> Vec<u32> {
+        let times = self.reaches.iter().chain(&self.dues);
+        let mut rows: Vec<u32> = times.map(|&(row, _)| row).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         let timed = self.reaches.capacity() + self.dues.capacity();
         self.left_out.capacity() * size_of::<u32>() + timed * size_of::<(u32, i64)>()
@@ -35,6 +50,7 @@ impl Notes {
 }
 
 /// A chunk at a capture.
+#[derive(Clone)]
 pub(crate) struct ToldChunk {
     pub(crate) columns: Vec<ArrayRef>,
     pub(crate) rows: usize,
@@ -55,6 +71,8 @@ pub(crate) struct ToldChunks {
     pub(crate) chunks: Vec<ToldChunk>,
     /// Rows that have gone.
     pub(crate) gone: Vec<RowName>,
+    /// Those among them of which times were noted.
+    pub(crate) gone_timed: Vec<RowName>,
 }
 
 /// What is known of chunks between captures.
@@ -68,13 +86,16 @@ pub(super) struct ChunkWatch {
     /// Chunks of before with rows that have found their first partner since.
     pub(super) rematched: Vec<u32>,
     pub(super) gone: Vec<RowName>,
+    /// Those among them of which times were noted.
+    pub(super) gone_timed: Vec<RowName>,
 }
 
 impl ChunkWatch {
     /// The next capture tells everything.
     pub(super) fn new(keys: &[usize]) -> Self {
-        let (fresh, rematched, gone) = (Vec::new(), Vec::new(), Vec::new());
-        ChunkWatch { keys: keys.to_vec(), told: None, fresh, rematched, gone }
+        let (fresh, rematched) = (Vec::new(), Vec::new());
+        let (gone, gone_timed) = (Vec::new(), Vec::new());
+        ChunkWatch { keys: keys.to_vec(), told: None, fresh, rematched, gone, gone_timed }
     }
 
     /// A chunk has come; there are so many. If there have been more since the last capture, there may be no
@@ -89,26 +110,28 @@ impl ChunkWatch {
         }
     }
 
-    /// Rows have gone, the first of which arrived as this one. So many are there.
-    pub(super) fn gone(&mut self, columns: &[ArrayRef], first: u64, rows: usize, live: usize) {
-        if self.told.is_none_or(|told| first >= told) {
+    /// A chunk has gone. So many rows are there.
+    pub(super) fn gone(&mut self, chunk: &Chunk, live: usize) {
+        if self.told.is_none_or(|told| chunk.first_arrival >= told) {
             return;
         }
-        let named = self.names(columns, first, rows);
+        let named = self.name(chunk);
         if named.is_err() || self.gone.len() > live.max(GONE_MIN) {
             *self = ChunkWatch::new(&self.keys);
         }
     }
 
-    fn names(&mut self, columns: &[ArrayRef], first: u64, rows: usize) -> Result<()> {
-        let hashes = hash_keys(&keys_of(columns, &self.keys), rows)?;
-        let owners = hashes.into_iter().map(virtual_partition);
-        self.gone.extend(owners.zip(first..));
+    fn name(&mut self, chunk: &Chunk) -> Result<()> {
+        let hashes = hash_keys(&keys_of(&chunk.columns, &self.keys), chunk.rows)?;
+        let name = |row: usize| (virtual_partition(hashes[row]), chunk.first_arrival + row as u64);
+        self.gone.extend((0..chunk.rows).map(name));
+        let timed = chunk.notes.timed();
+        self.gone_timed.extend(timed.into_iter().map(|row| name(row as usize)));
         Ok(())
     }
 
     pub(super) fn bytes(&self) -> usize {
         (self.fresh.capacity() + self.rematched.capacity()) * size_of::<u32>()
-            + self.gone.capacity() * size_of::<RowName>()
+            + (self.gone.capacity() + self.gone_timed.capacity()) * size_of::<RowName>()
     }
 }

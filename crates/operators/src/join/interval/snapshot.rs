@@ -4,10 +4,16 @@
 //! | column | |
 //! |---|---|
 //! | `$serial` | names a row, and goes up in the order in which rows came |
-//! | `$reach` | the lowest time of a partner, of rows that came behind the watermark; else NULL |
-//! | `$due` | where rows leave without a partner: the watermark at which it has left, if it came when its own time was over; else NULL |
 //! | `$matched` | whether it has found a partner, where that matters |
 //! | the columns of the side | |
+//!
+//! Of the few rows that came behind the watermark, a second table of the side says:
+//!
+//! | column | |
+//! |---|---|
+//! | `$serial` | the row |
+//! | `$reach` | the lowest time of a partner |
+//! | `$due` | where rows leave without a partner: the watermark at which it has left, if it came when its own time was over; else NULL |
 //!
 //! Rows go with their chunk (`bounded::told`), so there are also rows that are done. They meet nobody
 //! (`bounds`), have left, and are not taken back. Whether a row is in the index, when it leaves, and which
@@ -16,36 +22,37 @@
 //! before.
 //!
 //! Rows do not change but for `$matched`, so captures take chunks as they are. A side whose columns nobody
-//! reads has none in its chunks: it has `$time` and `$hash` (that of its key) in their place, no serial, and
-//! is told whole each time, from the index.
+//! reads has none in its chunks: it has `$reach`, `$time` and `$hash` (that of its key) in their place, no
+//! serial, and is told whole each time, from the index.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::types::{Int64Type, UInt64Type};
-use arrow_array::{
-    Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, UInt64Array,
-};
+use arrow_array::types::{Int64Type, UInt8Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt64Array};
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use arrow_select::coalesce::BatchCoalescer;
-use thalweg_core::snapshot::{CapturedTable, TableRows};
+use thalweg_core::snapshot::{CapturedTable, PARTITION_COLUMN, TableRows};
 use thalweg_core::{Captured, Extent, Restored, Result, TableSchema};
 
 use super::Shared;
 use super::partition::{IntervalPartition, Kept};
 use crate::join::bounded::chunks::{RowRef, take_rows};
 use crate::join::bounded::pieces;
-use crate::join::bounded::told::{Notes, ToldChunk};
+use crate::join::bounded::told::{Notes, ToldChunk, ToldChunks};
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
 use crate::tables::{
     KEPT_ROWS_MAX, flags, for_all, kept_batch, kept_columns, kept_schema, numbers, numbers_of,
     owners, state_batch, tell, typed,
 };
-use crate::watch::rows::{SERIAL, SERIAL_IDENTITY, by_serial, removed};
+use crate::watch::rows::{RowName, SERIAL, SERIAL_IDENTITY, by_serial, removed};
 
 /// The tables of state, by side, and that of the watermark.
 const TABLES: [&str; 2] = ["left", "right"];
+/// The tables of what is known of rows that came behind the watermark, by side.
+const LATE_TABLES: [&str; 2] = ["left_late", "right_late"];
 const WATERMARK: &str = "watermark";
 const REACH: &str = "$reach";
 const DUE: &str = "$due";
@@ -60,6 +67,10 @@ struct Told {
     time: i64,
     reach: Option<i64>,
 }
+
+/// The lowest time of a partner, and the watermark at which a row has left, where its own time does not say
+/// them.
+type Times = (Option<i64>, Option<i64>);
 
 /// How a side is told.
 #[derive(Clone, Copy)]
@@ -92,15 +103,11 @@ impl Shared {
         if reads {
             own.push((SERIAL, Arrow::UInt64));
         }
-        own.push((REACH, Arrow::Int64));
-        if shape.pads {
-            own.push((DUE, Arrow::Int64));
-        }
         if shape.marks {
             own.push((MATCHED, Arrow::Boolean));
         }
         if !reads {
-            own.extend([(TIME, Arrow::Int64), (HASH, Arrow::UInt64)]);
+            own.extend([(REACH, Arrow::Int64), (TIME, Arrow::Int64), (HASH, Arrow::UInt64)]);
         }
         kept_schema(&own, &self.told_columns(shape.side))
     }
@@ -126,32 +133,44 @@ impl Shared {
         schema: &SchemaRef,
         chunk: &ToldChunk,
     ) -> Result<RecordBatch> {
-        let Shape { side, marks, pads } = shape;
-        let keys = pieces::keys_of(&chunk.columns, self.keys(side));
-        let joinable = if pads { None } else { pieces::joinable(&keys) };
-        let mut is_told = vec![true; chunk.rows];
-        chunk.notes.left_out.iter().for_each(|&row| is_told[row as usize] = false);
-        let is_set = |bits: &[u64], row: usize| bits[row / 64] >> (row % 64) & 1 == 1;
-        let is_wanted = |&row: &u32| {
-            let row = row as usize;
-            is_told[row]
-                && joinable.as_ref().is_none_or(|joinable| joinable.is_valid(row))
-                && chunk.wanted.as_ref().is_none_or(|wanted| is_set(wanted, row))
-        };
-        let rows: Vec<u32> = (0..chunk.rows as u32).filter(is_wanted).collect();
+        let told = self.told_of(shape, chunk);
+        let rows: Vec<u32> = (0..chunk.rows as u32).filter(|&row| told(row)).collect();
         let serials = rows.iter().map(|&row| chunk.first + u64::from(row));
         let mut own: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from_iter_values(serials))];
-        own.push(noted(&chunk.notes.reaches, &rows, chunk.rows));
-        if pads {
-            own.push(noted(&chunk.notes.dues, &rows, chunk.rows));
-        }
-        if marks {
-            let matched = rows.iter().map(|&row| Some(is_set(&chunk.matched, row as usize)));
+        if shape.marks {
+            let matched = rows.iter().map(|&row| Some(is_set(&chunk.matched, row)));
             own.push(Arc::new(matched.collect::<BooleanArray>()));
         }
         let columns = take_rows(&chunk.columns, &rows)?;
-        let hashes = hash_keys(&pieces::keys_of(&columns, self.keys(side)), rows.len())?;
-        kept_batch(schema, owners(hashes.into_iter()), own, columns)
+        let keys = pieces::keys_of(&columns, self.keys(shape.side));
+        kept_batch(schema, owners(hash_keys(&keys, rows.len())?.into_iter()), own, columns)
+    }
+
+    /// Which rows of a chunk are told.
+    fn told_of<'a>(&self, shape: Shape, chunk: &'a ToldChunk) -> impl Fn(u32) -> bool + 'a {
+        let keys = pieces::keys_of(&chunk.columns, self.keys(shape.side));
+        let joinable = if shape.pads { None } else { pieces::joinable(&keys) };
+        let mut is_told = vec![true; chunk.rows];
+        chunk.notes.left_out.iter().for_each(|&row| is_told[row as usize] = false);
+        move |row| {
+            is_told[row as usize]
+                && joinable.as_ref().is_none_or(|joinable| joinable.is_valid(row as usize))
+                && chunk.wanted.as_ref().is_none_or(|wanted| is_set(wanted, row))
+        }
+    }
+
+    /// What is known of rows of a chunk that came behind the watermark. It never changes.
+    fn late_batch(&self, shape: Shape, chunk: &ToldChunk) -> Result<RecordBatch> {
+        let told = self.told_of(shape, chunk);
+        let rows: Vec<u32> = chunk.notes.timed().into_iter().filter(|&row| told(row)).collect();
+        let columns = take_rows(&chunk.columns, &rows)?;
+        let keys = pieces::keys_of(&columns, self.keys(shape.side));
+        let owners = owners(hash_keys(&keys, rows.len())?.into_iter());
+        let serials = rows.iter().map(|&row| chunk.first + u64::from(row));
+        let serials: ArrayRef = Arc::new(UInt64Array::from_iter_values(serials));
+        let reaches = noted(&chunk.notes.reaches, &rows);
+        let dues = noted(&chunk.notes.dues, &rows);
+        Ok(RecordBatch::try_new(late_schema(), vec![owners, serials, reaches, dues])?)
     }
 
     /// Rows of a side whose columns nobody reads.
@@ -181,14 +200,38 @@ impl Shared {
     }
 }
 
-/// What is noted of these rows of a chunk with so many, and NULL for the others.
-fn noted(notes: &[(u32, i64)], rows: &[u32], all: usize) -> ArrayRef {
-    if notes.is_empty() {
-        return Arc::new(Int64Array::new_null(rows.len()));
+#[inline]
+fn is_set(bits: &[u64], row: u32) -> bool {
+    bits[row as usize / 64] >> (row % 64) & 1 == 1
+}
+
+fn late_schema() -> SchemaRef {
+    let columns = [(SERIAL, Arrow::UInt64), (REACH, Arrow::Int64), (DUE, Arrow::Int64)];
+    kept_schema(&columns, &TableSchema::new(Vec::new()))
+}
+
+/// What is noted of these rows, and NULL for those of which nothing is.
+fn noted(notes: &[(u32, i64)], rows: &[u32]) -> ArrayRef {
+    let notes: HashMap<u32, i64> = notes.iter().copied().collect();
+    Arc::new(rows.iter().map(|row| notes.get(row).copied()).collect::<Int64Array>())
+}
+
+/// Few rows come together as a rule: makes batches of many.
+fn together(
+    schema: &SchemaRef,
+    batches: impl Iterator<Item = Result<RecordBatch>>,
+) -> Result<Vec<RecordBatch>> {
+    let mut rows = BatchCoalescer::new(Arc::clone(schema), KEPT_ROWS_MAX);
+    let mut together = Vec::new();
+    for batch in batches {
+        rows.push_batch(batch?)?;
+        together.extend(rows.next_completed_batch());
     }
-    let mut values = vec![None; all];
-    notes.iter().for_each(|&(row, value)| values[row as usize] = Some(value));
-    Arc::new(rows.iter().map(|&row| values[row as usize]).collect::<Int64Array>())
+    rows.finish_buffered_batch()?;
+    while let Some(batch) = rows.next_completed_batch() {
+        together.push(batch);
+    }
+    Ok(together)
 }
 
 impl Kept {
@@ -196,35 +239,43 @@ impl Kept {
         Shape { side, marks: self.marks, pads: self.pads }
     }
 
-    /// Tells a side as its chunks are.
-    fn tell(&mut self, shared: &Arc<Shared>, side: Side, extent: Extent) -> CapturedTable {
-        let (shape, shared) = (self.shape(side), Arc::clone(shared));
-        let told = self.chunks.capture(extent, shared.keys(side));
-        let (schema, extent) = (shared.state_schema(shape), told.extent);
-        let of_table = Arc::clone(&schema);
-        let rows = Box::new(move || {
-            // Few rows come together as a rule.
-            let mut rows = BatchCoalescer::new(Arc::clone(&of_table), KEPT_ROWS_MAX);
-            let mut batches = Vec::new();
-            for chunk in &told.chunks {
-                rows.push_batch(shared.chunk_batch(shape, &of_table, chunk)?)?;
-                batches.extend(rows.next_completed_batch());
-            }
-            rows.finish_buffered_batch()?;
-            while let Some(batch) = rows.next_completed_batch() {
-                batches.push(batch);
-            }
-            Ok(TableRows { rows: batches, removed: removed(&told.gone)? })
-        });
-        let name = TABLES[side as usize];
-        CapturedTable {
+    /// Tells a side as its chunks are: its rows, and what is known of late ones.
+    fn tell(&mut self, shared: &Arc<Shared>, side: Side, extent: Extent) -> [CapturedTable; 2] {
+        let shape = self.shape(side);
+        let ToldChunks { extent, chunks, gone, gone_timed } =
+            self.chunks.capture(extent, shared.keys(side));
+        let is_late = |chunk: &&ToldChunk| chunk.wanted.is_none() && chunk.notes.is_timed();
+        let late: Vec<ToldChunk> = chunks.iter().filter(is_late).cloned().collect();
+        let rows = {
+            let (shared, schema) = (Arc::clone(shared), shared.state_schema(shape));
+            Box::new(move || {
+                let rows = chunks.iter().map(|chunk| shared.chunk_batch(shape, &schema, chunk));
+                Ok(TableRows { rows: together(&schema, rows)?, removed: removed(&gone)? })
+            })
+        };
+        let late_rows = {
+            let shared = Arc::clone(shared);
+            Box::new(move || {
+                let rows = late.iter().map(|chunk| shared.late_batch(shape, chunk));
+                Ok(TableRows {
+                    rows: together(&late_schema(), rows)?,
+                    removed: removed(&gone_timed)?,
+                })
+            })
+        };
+        let table = |name, schema, rows| CapturedTable {
             name,
             schema,
             extent,
             identity_columns: SERIAL_IDENTITY,
             kept_from: None,
             rows,
-        }
+        };
+        let schema = shared.state_schema(shape);
+        [
+            table(TABLES[side as usize], schema, rows),
+            table(LATE_TABLES[side as usize], late_schema(), late_rows),
+        ]
     }
 
     /// Tells a side whose columns nobody reads: the rows that matter from this watermark on.
@@ -257,10 +308,10 @@ impl IntervalPartition {
         let (shared, watermark) = (Arc::clone(&self.shared), self.watermark);
         for side in [Side::Left, Side::Right] {
             let kept = self.kept(side);
-            captured.tables.push(match shared.joined.reads(side) {
-                true => kept.tell(&shared, side, extent),
-                false => kept.tell_unread(&shared, side, watermark),
-            });
+            match shared.joined.reads(side) {
+                true => captured.tables.extend(kept.tell(&shared, side, extent)),
+                false => captured.tables.push(kept.tell_unread(&shared, side, watermark)),
+            }
         }
         let watermark: ArrayRef = Arc::new(Int64Array::from(vec![watermark]));
         let columns = vec![(WATERMARK.to_owned(), watermark)];
@@ -274,31 +325,31 @@ impl IntervalPartition {
         self.watermark = told.into_iter().max().unwrap_or(i64::MIN);
         for side in [Side::Left, Side::Right] {
             let table = restored.table(TABLES[side as usize]);
+            let late = Late::told(restored.table(LATE_TABLES[side as usize]))?;
             let in_order = match self.shared.joined.reads(side) {
                 true => by_serial(table)?,
                 false => table.to_vec(),
             };
-            in_order.iter().try_for_each(|batch| self.take_back_rows(side, batch))?;
+            in_order.iter().try_for_each(|batch| self.take_back_rows(side, batch, &late))?;
         }
         Ok(())
     }
 
-    fn take_back_rows(&mut self, side: Side, batch: &RecordBatch) -> Result<()> {
+    fn take_back_rows(&mut self, side: Side, batch: &RecordBatch, late: &Late) -> Result<()> {
         let (shared, watermark) = (Arc::clone(&self.shared), self.watermark);
         let kept = self.kept(side);
         let rows = shared.rows_of(kept.shape(side), batch)?;
-        let reaches = typed::<Int64Type>(batch, REACH)?;
-        let dues = if kept.pads { Some(typed::<Int64Type>(batch, DUE)?) } else { None };
+        let times = match shared.joined.reads(side) {
+            true => late.of(batch)?,
+            false => typed::<Int64Type>(batch, REACH)?.iter().map(|reach| (reach, None)).collect(),
+        };
         let matched = if kept.marks { Some(flags(batch, MATCHED)?) } else { None };
         let chunk = kept.chunks.add(rows.columns, batch.num_rows(), kept.marks);
-        let value = |values: &PrimitiveArray<Int64Type>, place: usize| {
-            values.is_valid(place).then(|| values.value(place))
-        };
         let (mut holds, mut notes) = (0, Notes::default());
         for (place, (&time, &hash)) in rows.times.iter().zip(&rows.hashes).enumerate() {
             let row = RowRef { chunk, row: place as u32 };
             let done_at = shared.bounds.done_at(side, time);
-            let due = dues.and_then(|dues| value(dues, place));
+            let (reach, due) = times[place];
             if due.unwrap_or(done_at) <= watermark {
                 notes.left_out.push(row.row);
                 continue;
@@ -313,7 +364,6 @@ impl IntervalPartition {
             }
             let joins = rows.joinable.as_ref().is_none_or(|nulls| nulls.is_valid(place));
             if joins && done_at > watermark {
-                let reach = value(reaches, place);
                 notes.reaches.extend(reach.map(|reach| (row.row, reach)));
                 kept.timeline.insert(hash, time, row, reach);
                 holds += 1;
@@ -324,4 +374,31 @@ impl IntervalPartition {
         kept.chunks.release(chunk, 1);
         Ok(())
     }
+}
+
+/// Times of rows that came behind the watermark, by name: partitions number their rows on their own.
+#[derive(Default)]
+struct Late(HashMap<RowName, Times>);
+
+impl Late {
+    fn told(table: &[RecordBatch]) -> Result<Late> {
+        let mut late = Late::default();
+        for batch in table {
+            let reaches = typed::<Int64Type>(batch, REACH)?.iter();
+            let times = reaches.zip(typed::<Int64Type>(batch, DUE)?);
+            late.0.extend(names(batch)?.zip(times));
+        }
+        Ok(late)
+    }
+
+    fn of(&self, rows: &RecordBatch) -> Result<Vec<Times>> {
+        let times = |name| self.0.get(&name).copied().unwrap_or_default();
+        Ok(names(rows)?.map(times).collect())
+    }
+}
+
+fn names(rows: &RecordBatch) -> Result<impl Iterator<Item = RowName>> {
+    let owners = numbers_of::<UInt8Type>(rows, PARTITION_COLUMN)?;
+    let serials = numbers_of::<UInt64Type>(rows, SERIAL)?;
+    Ok(owners.iter().copied().zip(serials.iter().copied()))
 }
