@@ -39,7 +39,7 @@ pub use thalweg_core::{
 };
 pub use thalweg_expr as expr;
 pub use thalweg_runtime::{
-    PartitionScheme, ReorderScheme, Report, RunOptions, RunningJob, SchedulerPolicy,
+    PartitionScheme, Pool, ReorderScheme, Report, RunOptions, RunningJob, SchedulerPolicy,
 };
 
 /// The page of the documentation for Rust users; its examples are tests.

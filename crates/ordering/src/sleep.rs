@@ -32,6 +32,8 @@
 //!
 //! What it does not do: it does not choose which worker wakes, and it does not count work.
 
+use std::time::{Duration, Instant};
+
 use crate::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, fence};
 
 /// Evidence that a worker has announced itself; holds the event count it saw.
@@ -82,8 +84,10 @@ impl Sleep {
 
     /// Waits until somebody has posted since the announcement, but not for longer than
     /// `timeout_ms` (under loom: without a limit). Returns also without a post; the caller looks
-    /// for work again in any case.
-    pub fn park(&self, ticket: Ticket, timeout_ms: u64) {
+    /// for work again in any case. For the time of `spin` it only looks again and again, which costs a
+    /// core and saves the system's wake-up: a post raises `events` for it like for any announced worker.
+    pub fn park(&self, ticket: Ticket, spin: Duration, timeout_ms: u64) {
+        self.spin(&ticket, spin);
         let mut guard = self.lock.lock().expect("nobody panics under this lock");
         while self.events.load(Ordering::SeqCst) == ticket.0 {
             #[cfg(loom)]
@@ -93,7 +97,7 @@ impl Sleep {
             }
             #[cfg(not(loom))]
             {
-                let timeout = std::time::Duration::from_millis(timeout_ms);
+                let timeout = Duration::from_millis(timeout_ms);
                 let (next, result) =
                     self.wake.wait_timeout(guard, timeout).expect("nobody panics under this lock");
                 guard = next;
@@ -104,6 +108,16 @@ impl Sleep {
         }
         drop(guard);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn spin(&self, ticket: &Ticket, spin: Duration) {
+        if spin.is_zero() {
+            return;
+        }
+        let begin = Instant::now();
+        while self.events.load(Ordering::SeqCst) == ticket.0 && begin.elapsed() < spin {
+            std::hint::spin_loop();
+        }
     }
 
     /// Wakes one worker if any is parked or about to park. Call it after the work is visible.
@@ -156,7 +170,7 @@ mod loom_tests {
             }
             let ticket = sleep.announce();
             if queue.is_empty() {
-                sleep.park(ticket, 0);
+                sleep.park(ticket, Duration::ZERO, 0);
             } else {
                 sleep.retract(ticket);
             }
@@ -211,6 +225,12 @@ mod tests {
 
     #[test]
     fn stress_no_post_is_lost() {
+        for spin_us in [0, 1, 50] {
+            no_post_is_lost(Duration::from_micros(spin_us));
+        }
+    }
+
+    fn no_post_is_lost(spin: Duration) {
         const ITEMS: u64 = if cfg!(miri) { 100 } else { 20_000 };
         let sleep = Arc::new(Sleep::new());
         let queue = Arc::new(crate::sync::Queue::new());
@@ -226,7 +246,7 @@ mod tests {
                             None => {
                                 let ticket = sleep.announce();
                                 if queue.is_empty() {
-                                    sleep.park(ticket, 60_000);
+                                    sleep.park(ticket, spin, 60_000);
                                 } else {
                                     sleep.retract(ticket);
                                 }

@@ -8,7 +8,8 @@
 //!    (`NAME.partial`). No window is closed for it.
 //! 3. *Failed*: the first error wins; workers drop everything, sinks abort.
 //!
-//! In each case all threads are joined before [`RunningJob::wait`] returns.
+//! In each case no worker is at the job any more and the sinks' threads are joined before
+//! [`RunningJob::wait`] returns.
 
 use std::sync::{Condvar, mpsc};
 use std::thread::JoinHandle;
@@ -20,7 +21,7 @@ use thalweg_core::{Error, Result, Watermark};
 use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Queue};
 
-use crate::dispatcher::{ReadyCells, WorkerPlace};
+use crate::dispatcher::ReadyCells;
 use crate::gates::Gates;
 use crate::memory::MemoryAccount;
 use crate::metrics::{
@@ -28,6 +29,7 @@ use crate::metrics::{
 };
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
+use crate::pool::Pool;
 use crate::presence::Presence;
 use crate::scheduler::meter::Measuring;
 use crate::stage::{Item, SinkMessage, SinkRun, SourceRun, SourceState, StageRun, StageRunKind};
@@ -37,12 +39,8 @@ use crate::waiting::Returned;
 mod build;
 mod sink_thread;
 
-/// How long an idle worker sleeps at most before it looks around by itself.
-const PARK_MS: u64 = 50;
-/// How often an idle worker looks before it parks.
-const SPINS: usize = 64;
-/// After how many tasks a worker looks who waits for the clock.
-const TASKS_PER_TICK: usize = 16;
+use build::Surroundings;
+
 /// How often the waiting thread looks at idle inputs and at the drain of a stopped job.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -202,8 +200,17 @@ impl Job {
 
     // --- idle inputs ---
 
+    /// Calls those who wait for the clock, if somebody does. Not during a cut.
+    pub(crate) fn look_at_the_clock(&self) {
+        if self.ticks
+            && let Ok(_no_cut) = self.outside.try_lock()
+        {
+            self.tick_cells();
+        }
+    }
+
     /// Does what no row causes: finds idle inputs, calls those who wait for the clock. Not during a cut.
-    fn look_around(&self) -> Result<()> {
+    pub(crate) fn look_around(&self) -> Result<()> {
         let Ok(_no_cut) = self.outside.try_lock() else { return Ok(()) };
         self.look_for_idle_inputs()?;
         self.tick_cells();
@@ -438,10 +445,10 @@ pub struct Report {
     pub cancelled: bool,
 }
 
-/// A job that runs on threads of its own.
+/// A job that workers are at, its own or those of a pool.
 pub struct RunningJob {
     job: Arc<Job>,
-    workers: Vec<JoinHandle<()>>,
+    pool: Pool,
     sinks: Vec<JoinHandle<()>>,
 }
 
@@ -458,86 +465,30 @@ pub fn start(graph: Graph, options: RunOptions) -> Result<RunningJob> {
 /// sink not commit what it had prepared.
 pub fn start_from(
     graph: Graph,
-    options: RunOptions,
+    mut options: RunOptions,
     restored: Option<RestoredCut>,
 ) -> Result<RunningJob> {
-    let topology = Topology::detect();
+    let pool = match options.pool.take() {
+        Some(pool) => pool,
+        None => Pool::new(options.workers, options.pin_workers, options.spin)?,
+    };
+    options.workers = pool.workers();
     let mut receivers = Vec::new();
-    let numa_nodes = topology.numa_nodes();
-    let job = build::build(graph, options, numa_nodes, restored.as_ref(), Some(&mut receivers))?;
-    let job = Arc::new(job);
+    let around = Surroundings {
+        numa_nodes: Topology::detect().numa_nodes(),
+        sleep: pool.sleep(),
+        receivers: Some(&mut receivers),
+    };
+    let job = Arc::new(build::build(graph, options, restored.as_ref(), around)?);
     build::open(&job, restored.as_ref())?;
     drop(restored);
     let sinks = receivers
         .into_iter()
         .map(|(stage, receiver)| sink_thread::spawn(Arc::clone(&job), stage, receiver))
         .collect::<Result<Vec<_>>>();
-    let mut running = RunningJob { job, workers: Vec::new(), sinks: sinks? };
-    let workers = running.job.options.workers.max(1);
-    let cores: usize = topology.nodes.iter().map(Vec::len).sum();
-    let pin = running.job.options.pin_workers && workers <= cores;
-    for worker in 0..workers {
-        let (core, numa_node) = topology.place(worker);
-        let job = Arc::clone(&running.job);
-        let body = move || {
-            if pin {
-                core_affinity::set_for_current(core_affinity::CoreId { id: core });
-            }
-            work(&job, WorkerPlace { worker, numa_node });
-        };
-        let thread = std::thread::Builder::new().name(format!("worker-{worker}")).spawn(body);
-        match thread {
-            Ok(thread) => running.workers.push(thread),
-            Err(error) => {
-                running.job.fail(Error::io(format!("can't start a worker thread: {error}")));
-                return running.wait().map(|_| unreachable!("the job has failed"));
-            }
-        }
-    }
-    Ok(running)
-}
-
-/// A worker's life.
-fn work(job: &Job, place: WorkerPlace) {
-    let mut tasks = 0usize;
-    job.presence.enter();
-    while !job.is_over() {
-        tasks += 1;
-        // Where all are busy somebody has to look as well. Tasks take a millisecond at most.
-        if job.ticks
-            && tasks.is_multiple_of(TASKS_PER_TICK)
-            && let Ok(_no_cut) = job.outside.try_lock()
-        {
-            job.tick_cells();
-        }
-        if let Some(task) = (0..SPINS).find_map(|_| {
-            let task = job.next_task(place);
-            if task.is_none() {
-                std::hint::spin_loop();
-            }
-            task
-        }) {
-            job.execute(task, place);
-            continue;
-        }
-        let ticket = job.sleep.announce();
-        match job.next_task(place) {
-            Some(task) => {
-                job.sleep.retract(ticket);
-                job.execute(task, place);
-            }
-            None if job.is_over() => job.sleep.retract(ticket),
-            None => {
-                job.presence.leave();
-                job.sleep.park(ticket, PARK_MS);
-                job.presence.enter();
-                if let Err(error) = job.look_around() {
-                    job.fail(error);
-                }
-            }
-        }
-    }
-    job.presence.leave();
+    let sinks = sinks?;
+    pool.join(&job);
+    Ok(RunningJob { job, pool, sinks })
 }
 
 impl RunningJob {
@@ -546,18 +497,13 @@ impl RunningJob {
         JobControl(Arc::clone(&self.job))
     }
 
-    /// Waits until the job is done, stopped or failed, and joins its threads.
+    /// Waits until the job is done, stopped or failed, workers have left it and its threads have ended.
     pub fn wait(mut self) -> Result<Report> {
         let waited = self.wait_for_end();
         if let Err(error) = waited {
             self.job.fail(error);
         }
-        self.job.end();
-        for worker in self.workers.drain(..) {
-            if worker.join().is_err() {
-                self.job.fail(Error::internal("a worker panicked outside its tasks"));
-            }
-        }
+        self.leave_pool();
         let failed = self.job.failure.lock().expect("no panic under this lock").is_some();
         self.tell_sinks(if failed { || SinkMessage::Abort } else { || SinkMessage::Stop });
         for sink in self.sinks.drain(..) {
@@ -571,6 +517,12 @@ impl RunningJob {
             Some(error) => Err(error),
             None => Ok(build::report(&self.job)),
         }
+    }
+
+    /// The job is over, and workers leave it.
+    fn leave_pool(&self) {
+        self.job.end();
+        self.pool.leave(&self.job);
     }
 
     /// Returns when nothing is left to be done by workers.
@@ -600,6 +552,13 @@ impl RunningJob {
                 let _ = channel.send(message());
             }
         }
+    }
+}
+
+/// A job that nobody waits for any more is given up: workers of a pool must not go on with it.
+impl Drop for RunningJob {
+    fn drop(&mut self) {
+        self.leave_pool();
     }
 }
 
@@ -654,7 +613,10 @@ impl Job {
 /// The receiving ends of the sinks' channels with their stages.
 pub(crate) type SinkReceivers = Vec<(usize, mpsc::Receiver<SinkMessage>)>;
 
-pub(crate) use build::{build as build_job, open as open_job, report as report_job, stop_sources};
+pub(crate) use build::{
+    Surroundings as JobSurroundings, build as build_job, open as open_job, report as report_job,
+    stop_sources,
+};
 
 impl Job {
     /// True once every sink has finished.

@@ -22,6 +22,7 @@
 //! | [`scheduler`] | the heuristics `lp`, `ct`, `et`, `qst`, and what they measure |
 //! | [`task`] | what a worker does with a task |
 //! | [`job`] | start, wait, cancel, fail |
+//! | [`pool`] | workers, and how they spread over the jobs that share them |
 //! | [`metrics`] | what is counted |
 //! | `snapshots` | cuts are taken, and jobs go on from them; `presence`: how a cut knows that nothing is under way |
 //! | `waiting` | bundles of stages that wait for the outside |
@@ -41,6 +42,7 @@ pub mod memory;
 pub mod metrics;
 pub mod options;
 pub mod ordered;
+pub mod pool;
 mod presence;
 pub mod scheduler;
 pub mod simulate;
@@ -54,4 +56,5 @@ mod waiting;
 pub use job::{JobControl, Report, RunningJob, start, start_from};
 pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};
 pub use options::{PartitionScheme, ReorderScheme, RunOptions, SchedulerPolicy, SnapshotMode};
+pub use pool::Pool;
 pub use snapshots::{AfterCut, CutTimes, Taken};

@@ -10,6 +10,7 @@ use thalweg_core::{Error, OrderContract};
 
 use crate::interleaving::{Replay, StepRecorder};
 use crate::memory;
+use crate::pool::Pool;
 use crate::scheduler;
 
 /// In which order the dispatcher looks for bundles (design.md §5). Watermark work comes first under
@@ -128,6 +129,12 @@ pub struct RunOptions {
     pub workers: usize,
     /// Pin workers to cores where the platform allows it and there are enough cores.
     pub pin_workers: bool,
+    /// How long an idle worker looks for news before it parks: news find it at once then, but it takes a
+    /// core meanwhile. Default: not at all.
+    pub spin: Duration,
+    /// Workers that other jobs have as well, in the place of its own; they have their own number, places
+    /// and way to wait.
+    pub pool: Option<Pool>,
     /// The order in which bundles are taken.
     pub scheduler: SchedulerPolicy,
     /// The window over which `ct` compares the time spent on stages.
@@ -177,6 +184,8 @@ impl Default for RunOptions {
         RunOptions {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             pin_workers: true,
+            spin: Duration::ZERO,
+            pool: None,
             scheduler: SchedulerPolicy::default(),
             scheduler_window: scheduler::WINDOW,
             order: OrderContract::default(),

@@ -14,6 +14,7 @@ use thalweg_core::graph::Graph;
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::snapshot::{Extent, RestoredCut, TakenCut};
 use thalweg_core::{Error, Result};
+use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::Ordering;
 
 use crate::dispatcher::WorkerPlace;
@@ -56,7 +57,9 @@ impl Simulation {
         seed: u64,
         restored: Option<&RestoredCut>,
     ) -> Result<Self> {
-        let mut job = job::build_job(graph, options, numa_nodes, restored, None)?;
+        let sleep = Arc::new(Sleep::new());
+        let around = job::JobSurroundings { numa_nodes, sleep, receivers: None };
+        let mut job = job::build_job(graph, options, restored, around)?;
         // Where each task does one element, workers mix most.
         let elements_max = if seed.is_multiple_of(2) { 1 } else { 3 };
         job.elements_per_task = job.elements_per_task.min(elements_max);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use thalweg_core::Result;
 use thalweg_core::connector::TableRequest;
+use thalweg_runtime::Pool;
 
 use crate::jobs::ResumeFrom;
 
@@ -21,6 +22,8 @@ pub struct SessionOptions {
     pub settings: Vec<(String, String)>,
     /// Worker threads; wins over `pipeline.workers`.
     pub workers: Option<usize>,
+    /// Workers that jobs of several sessions share; wins over numbers of workers.
+    pub pool: Option<Pool>,
     /// Everything that a job may keep in memory, such as `4gb` or `50%`; wins over `memory.limit`.
     pub memory_limit: Option<String>,
     /// Each SELECT ends after so many rows.
@@ -79,6 +82,7 @@ impl Default for SessionOptions {
             allowed_roots: vec![current],
             settings: Vec::new(),
             workers: None,
+            pool: None,
             memory_limit: None,
             row_limit: None,
             record: None,

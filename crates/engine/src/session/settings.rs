@@ -28,7 +28,12 @@ pub(super) fn run_options(settings: &Settings, session: &SessionOptions) -> Resu
         None => settings.memory_limit(),
     };
     Ok(RunOptions {
-        workers: session.workers.or(settings.workers()).unwrap_or_else(cores),
+        workers: match &session.pool {
+            Some(pool) => pool.workers(),
+            None => session.workers.or(settings.workers()).unwrap_or_else(cores),
+        },
+        spin: settings.spin(),
+        pool: session.pool.clone(),
         scheduler: match settings.scheduler() {
             Scheduler::Nem => SchedulerPolicy::Nem,
             Scheduler::RoundRobin => SchedulerPolicy::RoundRobin,

@@ -129,6 +129,13 @@ pub const KEYS: &[Key] = &[
         "worker threads",
     ),
     key(
+        "pipeline.spin",
+        Kind::Duration,
+        "0 s",
+        Origin::Ours,
+        "how long an idle worker looks for work before it parks",
+    ),
+    key(
         "pipeline.bundle-rows-max",
         Kind::Count(1, 1 << 20),
         "65536",

@@ -208,6 +208,11 @@ impl Settings {
     pub fn bundle_rows_max(&self) -> usize {
         self.count("pipeline.bundle-rows-max").unwrap_or(64 * 1024)
     }
+    /// `pipeline.spin`
+    pub fn spin(&self) -> Duration {
+        self.duration("pipeline.spin")
+    }
+
     /// `pipeline.bundle-linger`
     pub fn bundle_linger(&self) -> Duration {
         self.duration("pipeline.bundle-linger")

@@ -33,14 +33,24 @@ use crate::stage::{
 use crate::task::ELEMENTS_PER_TASK;
 use crate::waiting::Returned;
 
-/// Lays out lanes and edges and makes the stages. With `receivers`, sinks get a channel.
+/// What a job is put into.
+pub(crate) struct Surroundings<'a> {
+    /// The NUMA nodes of the machine.
+    pub(crate) numa_nodes: usize,
+    /// Where its workers sleep.
+    pub(crate) sleep: Arc<Sleep>,
+    /// Where the ends of the sinks' channels go; without, sinks are called by workers.
+    pub(crate) receivers: Option<&'a mut SinkReceivers>,
+}
+
+/// Lays out lanes and edges and makes the stages.
 pub(crate) fn build(
     graph: Graph,
     options: RunOptions,
-    numa_nodes: usize,
     restored: Option<&RestoredCut>,
-    receivers: Option<&mut SinkReceivers>,
+    around: Surroundings<'_>,
 ) -> Result<Job> {
+    let Surroundings { numa_nodes, sleep, receivers } = around;
     let ordered = options.order.is_ordered().then(|| OrderedFlow::new(&graph, &options));
     let gates = Gates::new(&graph)?;
     let mut stages = stages(graph, &options, numa_nodes, receivers)?;
@@ -52,7 +62,6 @@ pub(crate) fn build(
     let cells: Vec<usize> = stages.iter().map(StageRun::num_cells).collect();
     let (scheme, of_stages) = (options.partitioning(), options.scheduler.chooses_stages());
     let ready = ReadyCells::new(scheme, &cells, options.workers, of_stages);
-    let sleep = Arc::new(Sleep::new());
     let returned = Arc::new(Returned::new(Arc::clone(&sleep)));
     let mut job = Job {
         sources,

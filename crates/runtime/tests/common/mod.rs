@@ -362,6 +362,28 @@ impl Sink for Collect {
     }
 }
 
+/// Takes rows and forgets them.
+pub struct Forget;
+
+impl Sink for Forget {
+    fn name(&self) -> String {
+        "forget".into()
+    }
+    fn open(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn write(&mut self, _: &RecordBatch, _: Option<&[RowKind]>) -> Result<()> {
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn abort(&mut self) {}
+}
+
 /// What sinks with transactions have brought to the outside.
 #[derive(Debug, Default)]
 pub struct Outside {
@@ -460,7 +482,16 @@ pub type StampedSource = (Box<dyn Source>, Option<Box<dyn Assign>>);
 
 /// source(s) → keep → count → sink, late rows to a sink of their own.
 pub fn counting(inputs: Vec<StampedSource>, count: Count) -> (Graph, Collect, Collect) {
-    let (results, late) = (Collect::default(), Collect::default());
+    counting_into(inputs, count, Collect::default())
+}
+
+/// The same, with this sink for the results.
+pub fn counting_into(
+    inputs: Vec<StampedSource>,
+    count: Count,
+    results: Collect,
+) -> (Graph, Collect, Collect) {
+    let late = Collect::default();
     let mut graph = Graph::default();
     let mut kept = Vec::new();
     for (n, (source, assigner)) in inputs.into_iter().enumerate() {
