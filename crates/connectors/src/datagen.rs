@@ -107,7 +107,7 @@ impl Source for DatagenSource {
     }
 
     fn start(&mut self, waker: Waker) -> Result<()> {
-        self.pacing.start(&self.name, waker)
+        self.pacing.start(waker)
     }
 
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {

@@ -125,7 +125,7 @@ impl Source for NexmarkSource {
         if self.starts_now {
             self.timeline.base_ms = SystemClock::new().wall_ms();
         }
-        self.pacing.start(&self.name, waker)
+        self.pacing.start(waker)
     }
 
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {

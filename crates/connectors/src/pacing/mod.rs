@@ -5,18 +5,17 @@
 //! a thread wakes the job when the next one has come. What a row loses by that counts as its latency, like any
 //! other delay ([`Pacing::overdue_ns`]).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+mod timer;
+
 use std::time::Duration;
 
+use thalweg_core::Result;
 use thalweg_core::connector::Waker;
 use thalweg_core::shim::{Clock, SystemClock};
-use thalweg_core::{Error, Result};
 
-/// How far ticks are apart: a pipeline that keeps up is asked so often at most.
-const TICK_NS: u64 = 250_000;
-/// The stop of a job is noticed after so long at the latest.
+use self::timer::Registration;
+
+/// However slow the rate is: a source is woken so often at least.
 const PAUSE_MAX_NS: u64 = 100_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -26,13 +25,12 @@ pub(crate) struct Pacing {
     /// The row that this run began with: the rate counts from it.
     first: u64,
     clock: SystemClock,
-    stopped: Arc<AtomicBool>,
+    ticks: Option<Registration>,
 }
 
 impl Pacing {
     pub(crate) fn new(rate_per_second: Option<u64>) -> Self {
-        let stopped = Arc::new(AtomicBool::new(false));
-        Pacing { rate_per_second, first: 0, clock: SystemClock::new(), stopped }
+        Pacing { rate_per_second, first: 0, clock: SystemClock::new(), ticks: None }
     }
 
     /// The first row of this run, which is due at once.
@@ -44,25 +42,19 @@ impl Pacing {
     ///
     /// # Errors
     /// If there is no thread for that.
-    pub(crate) fn start(&mut self, name: &str, waker: Waker) -> Result<()> {
+    pub(crate) fn start(&mut self, waker: Waker) -> Result<()> {
         self.clock = SystemClock::new();
-        let Some(rate) = self.rate_per_second else { return Ok(()) };
-        let period_ns = (SECOND_NS / rate.max(1)).clamp(TICK_NS, PAUSE_MAX_NS);
-        let (clock, stopped) = (self.clock.clone(), Arc::clone(&self.stopped));
-        let timer = thread::Builder::new().name(format!("tick {name}")).spawn(move || {
-            // Relaxed: the flag alone is read; it is late by at most one pause.
-            while !stopped.load(Ordering::Relaxed) {
-                thread::sleep(Duration::from_nanos(period_ns - clock.now_ns() % period_ns));
-                waker();
-            }
-        });
-        timer.map(|_| ()).map_err(|e| Error::resource(format!("no thread for {name}: {e}")))
+        if let Some(rate) = self.rate_per_second {
+            let period_ns = (SECOND_NS / rate.max(1)).min(PAUSE_MAX_NS);
+            self.ticks = Some(timer::register(waker, Duration::from_nanos(period_ns))?);
+        }
+        Ok(())
     }
 
     /// Rows before this one are due.
     pub(crate) fn due(&self) -> u64 {
         let Some(rate) = self.rate_per_second else { return u64::MAX };
-        let now_ns = self.clock.now_ns() / TICK_NS * TICK_NS;
+        let now_ns = self.clock.now_ns().saturating_sub(timer::since_tick_ns());
         let elapsed = u128::from(now_ns) * u128::from(rate) / u128::from(SECOND_NS);
         let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
         elapsed.saturating_add(self.first).saturating_add(1)
@@ -77,20 +69,15 @@ impl Pacing {
     }
 
     /// The waker is not called any more.
-    pub(crate) fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Pacing {
-    fn drop(&mut self) {
-        self.stop();
+    pub(crate) fn stop(&mut self) {
+        self.ticks = None;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::thread;
 
     #[test]
     fn rows_are_due_at_their_rate_and_delays_count() {
