@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml [-- WORKLOAD…] [--repeat N] [--scale F]
 //! cargo run --release --manifest-path benches/Cargo.toml -- nexmark [QUERY…]      see [`nexmark`]
+//! cargo run --release --manifest-path benches/Cargo.toml -- jobs                  see [`jobs`]
 //! ```
 //! Every run alternates: the floor, the engine with one worker, the engine with two. Each line of
 //! the output is a JSON object of one measurement; a table of medians follows. Rates are input
@@ -12,6 +13,7 @@
 mod data;
 mod engine;
 mod floor;
+mod jobs;
 mod latency;
 mod nexmark;
 mod source;
@@ -69,6 +71,9 @@ fn main() {
     let mut arguments = std::env::args().skip(1).peekable();
     if arguments.next_if(|first| first == "nexmark").is_some() {
         return nexmark::main(arguments);
+    }
+    if arguments.next_if(|first| first == "jobs").is_some() {
+        return jobs::main(arguments);
     }
     let settings = settings();
     let wanted = |name: &str| {

@@ -39,7 +39,8 @@ pub use thalweg_core::{
 };
 pub use thalweg_expr as expr;
 pub use thalweg_runtime::{
-    PartitionScheme, Pool, ReorderScheme, Report, RunOptions, RunningJob, SchedulerPolicy,
+    JobControl, PartitionScheme, Pool, ReorderScheme, Report, RunOptions, RunningJob,
+    SchedulerPolicy,
 };
 
 /// The page of the documentation for Rust users; its examples are tests.

@@ -57,6 +57,7 @@ use partition::TopNPartition;
 
 pub use deduplicate::{Deduplicate, DeduplicateBy, DeduplicateSpec, Keep};
 pub use materialize::{Materialize, MaterializeSpec};
+pub(crate) use sort_keys::SortKeys;
 
 /// How rows are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,7 +10,7 @@
 
 /// The first bytes of a sort key: where they differ, the keys differ the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Prefix(pub u64, pub u64);
+pub(crate) struct Prefix(pub u64, pub u64);
 
 impl Prefix {
     pub const MAX: Prefix = Prefix(u64::MAX, u64::MAX);

@@ -31,14 +31,14 @@ enum Plan {
 }
 
 /// Encodes the sort keys of rows.
-pub(super) struct SortKeys {
+pub(crate) struct SortKeys {
     plan: Plan,
     columns: Vec<usize>,
     schema: TableSchema,
 }
 
 /// The sort keys of some rows.
-pub(super) struct Encoded {
+pub(crate) struct Encoded {
     pub prefixes: Vec<Prefix>,
     /// All bytes, where the prefixes don't tell all.
     pub bytes: Option<BinaryArray>,

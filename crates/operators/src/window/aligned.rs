@@ -27,6 +27,7 @@ use super::slices::Calls;
 use super::spec::WindowSpec;
 use super::spreading::Spreading;
 use super::tables::Spare;
+use super::top::{TopChooser, WindowTop};
 use super::tumbling::TumblingPartition;
 use super::zone::Zone;
 use crate::aggregate::{AggregateCall, RowOrder};
@@ -69,6 +70,8 @@ pub(super) struct Shared {
     pub(super) spreading: Spreading,
     /// Where all rows are of one key: tables that no partition uses.
     pub(super) spare: Spare,
+    /// Where nobody wants more than the first rows of a window.
+    pub(super) top: Option<TopChooser>,
 }
 
 /// Aggregates per window and key. The result has the keys, the aggregates, and
@@ -95,9 +98,22 @@ impl WindowAggregate {
             invertible: spec.aggregates.iter().all(AggregateCall::is_invertible),
             spreading: Spreading::default(),
             spare: Spare::default(),
+            top: None,
             spec,
         };
         Ok(WindowAggregate { shared: Arc::new(shared) })
+    }
+
+    /// The same windows, of which each partition gives at least the first rows and may leave out
+    /// others. Those that share no slice give all.
+    ///
+    /// # Errors
+    /// If there is no order of such columns.
+    pub fn of_first_rows(mut self, top: &WindowTop) -> Result<Self> {
+        let shared = Arc::get_mut(&mut self.shared);
+        let shared = shared.ok_or_else(|| Error::internal("windows are open already"))?;
+        shared.top = Some(TopChooser::new(top, &shared.output)?);
+        Ok(self)
     }
 
     /// The columns of the result.

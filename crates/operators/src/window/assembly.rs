@@ -26,12 +26,14 @@ use std::sync::Arc;
 use thalweg_core::{Error, Extent, Output, Place, Progress, Result};
 
 use super::output::WindowRows;
+use crate::aggregate::Accumulator;
 use crate::keys::CanonicalOrder;
 
 use super::parts::{Part, Parts, PartsSince};
 use super::slices::{Partial, Slice, Slices};
 use super::snapshot::States;
 use super::spec::WindowSpec;
+use super::top::TopChooser;
 use super::tree::Tree;
 
 /// Rows of one output batch.
@@ -71,6 +73,8 @@ pub(super) struct Assembly {
     /// Set in ordered contracts.
     canonical: Option<CanonicalOrder>,
     sorted: Sorted,
+    /// Of the window that is being emitted, where not all groups are wanted: the places of those that are.
+    chosen: Option<Vec<u32>>,
     parts: Parts,
 }
 
@@ -81,6 +85,15 @@ pub(super) enum Entered<'a> {
     Changing(Option<(i64, States<'a>)>),
     /// Parts that never change, in the order in which they were added up.
     Parts(Vec<Part>),
+}
+
+/// The groups of a window.
+struct Groups<'a> {
+    ids: &'a [u32],
+    counts: &'a [i64],
+    accumulators: &'a [Box<dyn Accumulator>],
+    /// True where states stand in the order of `ids`, and not at the places that these say.
+    is_dense: bool,
 }
 
 /// The canonical order of the groups of the window that is being emitted. Windows that slide often
@@ -117,8 +130,16 @@ impl Assembly {
             },
             _ => Current::Slice { slice, held: Vec::new() },
         };
-        let (sorted, parts) = (Sorted::default(), Parts::default());
-        Ok(Assembly { spec, current, last_end: i64::MIN, emitting: None, canonical, sorted, parts })
+        Ok(Assembly {
+            spec,
+            current,
+            last_end: i64::MIN,
+            emitting: None,
+            canonical,
+            sorted: Sorted::default(),
+            chosen: None,
+            parts: Parts::default(),
+        })
     }
 
     /// Emits every window that this watermark (in the windows' own time) closes.
@@ -147,6 +168,7 @@ impl Assembly {
             }
             if from == 0 {
                 self.sort_groups(slices)?;
+                self.choose_groups(slices, rows.top)?;
             }
             let to = self.emit(end, from, slices, rows, output)?;
             if let Some(to) = to {
@@ -311,6 +333,50 @@ impl Assembly {
         Ok(())
     }
 
+    /// The groups of the current window, and their states.
+    fn groups(&self) -> Option<Groups<'_>> {
+        let (slice, is_dense) = match &self.current {
+            Current::Slice { slice, .. } | Current::Running { slice, .. } => (slice, false),
+            Current::InOrder { total, .. } => (total, false),
+            Current::Tree { tree, .. } => {
+                let Partial { ids, counts, accumulators } = tree.total()?;
+                return Some(Groups { ids, counts, accumulators, is_dense: true });
+            }
+        };
+        let Slice { keys: ids, counts, accumulators } = slice;
+        Some(Groups { ids, counts, accumulators, is_dense })
+    }
+
+    /// Where not all groups of the window are wanted: finds out which are.
+    fn choose_groups(&mut self, slices: &Slices, top: Option<&TopChooser>) -> Result<()> {
+        self.chosen = None;
+        let (Some(top), Some(groups)) = (top, self.groups()) else { return Ok(()) };
+        if top.takes_all(groups.ids.len()) {
+            return Ok(());
+        }
+        let places = self.places(0, groups.ids.len());
+        let ids: Vec<u32> = places.iter().map(|&place| groups.ids[place as usize]).collect();
+        let states = if groups.is_dense { &places } else { &ids };
+        let keys = slices.calls.key_types.len();
+        let Groups { counts, accumulators, .. } = groups;
+        let column = |&column: &usize| match column.checked_sub(keys) {
+            None => Ok(slices.keys.take_keys(&ids)?.swap_remove(column)),
+            Some(result) => slices.calls.evaluate_result(result, counts, accumulators, states),
+        };
+        let chosen = top.choose(top.columns.iter().map(column).collect::<Result<_>>()?)?;
+        self.chosen = Some(chosen.into_iter().map(|place| places[place as usize]).collect());
+        Ok(())
+    }
+
+    /// The places of groups in the order in which they leave.
+    fn places(&self, from: usize, to: usize) -> Vec<u32> {
+        match (&self.chosen, &self.canonical) {
+            (Some(chosen), _) => chosen[from..to].to_vec(),
+            (None, Some(_)) => self.sorted.places[from..to].to_vec(),
+            (None, None) => (from as u32..to as u32).collect(),
+        }
+    }
+
     /// Emits a chunk of the window; the place to go on from, or `None` when it is out.
     fn emit(
         &self,
@@ -320,30 +386,17 @@ impl Assembly {
         rows: &mut WindowRows<'_>,
         output: &mut Output,
     ) -> Result<Option<usize>> {
-        let (keys, counts, accumulators, dense) = match &self.current {
-            Current::Slice { slice, .. } | Current::Running { slice, .. } => {
-                (&slice.keys, &slice.counts, &slice.accumulators, false)
-            }
-            Current::InOrder { total, .. } => {
-                (&total.keys, &total.counts, &total.accumulators, false)
-            }
-            Current::Tree { tree, .. } => match tree.total() {
-                Some(total) => (&total.ids, &total.counts, &total.accumulators, true),
-                None => return Ok(None),
-            },
-        };
-        let to = keys.len().min(from + CHUNK_ROWS);
-        let places: Vec<u32> = match self.canonical {
-            Some(_) => self.sorted.places[from..to].to_vec(),
-            None => (from as u32..to as u32).collect(),
-        };
-        let ids: Vec<u32> = places.iter().map(|&place| keys[place as usize]).collect();
-        let states = if dense { &places } else { &ids };
-        let columns = slices.calls.evaluate(counts, accumulators, states)?;
+        let Some(groups) = self.groups() else { return Ok(None) };
+        let all = self.chosen.as_ref().map_or(groups.ids.len(), Vec::len);
+        let to = all.min(from + CHUNK_ROWS);
+        let places = self.places(from, to);
+        let ids: Vec<u32> = places.iter().map(|&place| groups.ids[place as usize]).collect();
+        let states = if groups.is_dense { &places } else { &ids };
+        let columns = slices.calls.evaluate(groups.counts, groups.accumulators, states)?;
         let keys_of_chunk = slices.keys.take_keys(&ids)?;
         let batch = rows.batch(keys_of_chunk, columns, ids.len(), self.spec.start_of(end), end)?;
         output.emit_at(batch, Place::WindowEnd(end));
-        Ok((to < keys.len()).then_some(to))
+        Ok((to < all).then_some(to))
     }
 
     /// Drops the slices whose last window was this one.

@@ -37,6 +37,7 @@ mod snapshot;
 mod spec;
 mod spreading;
 mod tables;
+mod top;
 mod tree;
 mod tumbling;
 mod watched;
@@ -48,6 +49,7 @@ pub use count::{CountWindowAggregate, CountWindowSpec};
 pub use output::LatePolicy;
 pub use sessions::{SessionAggregate, SessionSpec};
 pub use spec::WindowSpec;
+pub use top::WindowTop;
 pub(crate) use zone::Zone;
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use thalweg_core::{
     Bundle, Column, DataType, Error, Output, Piece, Result, TableSchema, Watermark,
 };
 
+use super::top::TopChooser;
 use super::zone::Zone;
 use crate::aggregate::AggregateCall;
 
@@ -51,6 +52,8 @@ pub(super) fn output_schema(
 pub(super) struct WindowRows<'a> {
     pub(super) schema: &'a SchemaRef,
     pub(super) zone: &'a mut Zone,
+    /// Where not all rows of a window are wanted.
+    pub(super) top: Option<&'a TopChooser>,
 }
 
 impl WindowRows<'_> {

@@ -227,7 +227,8 @@ impl Windows {
                 return Ok(Progress::More);
             }
         }
-        let mut rows = WindowRows { schema: &self.shared.arrow, zone: &mut self.judge.zone };
+        let Shared { arrow: schema, top, .. } = self.shared.as_ref();
+        let mut rows = WindowRows { schema, zone: &mut self.judge.zone, top: top.as_ref() };
         self.assembly.advance(watermark, &mut self.owned, &mut rows, output)
     }
 }

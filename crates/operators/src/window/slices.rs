@@ -113,14 +113,25 @@ impl Calls {
         accumulators: &[Box<dyn Accumulator>],
         ids: &[u32],
     ) -> Result<Vec<ArrayRef>> {
-        let column = |result: &ResultOf| match *result {
+        let column = |result| self.evaluate_result(result, counts, accumulators, ids);
+        (0..self.results.len()).map(column).collect()
+    }
+
+    /// One result column of these groups.
+    pub(super) fn evaluate_result(
+        &self,
+        result: usize,
+        counts: &[i64],
+        accumulators: &[Box<dyn Accumulator>],
+        ids: &[u32],
+    ) -> Result<ArrayRef> {
+        match self.results[result] {
             ResultOf::RowCount => {
                 let counts = ids.iter().map(|&id| counts[id as usize]);
-                Ok(Arc::new(Int64Array::from_iter_values(counts)) as ArrayRef)
+                Ok(Arc::new(Int64Array::from_iter_values(counts)))
             }
             ResultOf::Accumulator(place) => accumulators[place].evaluate(ids),
-        };
-        self.results.iter().map(column).collect()
+        }
     }
 }
 

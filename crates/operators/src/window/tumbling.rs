@@ -197,7 +197,7 @@ impl Windows {
                 }
             };
             let zone = &mut self.judge.zone;
-            let mut rows = WindowRows { schema: &self.shared.arrow, zone };
+            let mut rows = WindowRows { schema: &self.shared.arrow, zone, top: None };
             if emitting.emit(&self.shared, &mut rows, &mut self.owned, output)? {
                 self.owned.recycle(emitting.end, emitting.table);
             } else {

@@ -14,6 +14,7 @@ use thalweg_operators::final_rows::FinalRows;
 use thalweg_operators::limit::Limit;
 use thalweg_operators::pattern::{Condition, PatternValue};
 use thalweg_operators::sort::SortLimit;
+use thalweg_operators::window::WindowTop;
 
 use super::chain::{describe_steps, step_of};
 use super::identity::{Identities, table_name};
@@ -69,6 +70,8 @@ pub(super) struct Lowering<'a> {
     is_bounded: bool,
     needs_exact_watermarks: bool,
     pub(super) changes: Changes,
+    /// Windows of which nobody wants more than the first rows.
+    pub(super) tops: HashMap<*const LogicalPlan, WindowTop>,
 }
 
 impl<'a> Lowering<'a> {
@@ -85,6 +88,7 @@ impl<'a> Lowering<'a> {
             is_bounded: true,
             needs_exact_watermarks: false,
             changes: Changes::default(),
+            tops: HashMap::new(),
         }
     }
 
@@ -176,6 +180,11 @@ impl<'a> Lowering<'a> {
             .hint("bound the table (datagen: 'number-of-rows', nexmark: 'events'), or RESET 'execution.runtime-mode'"));
         }
         Ok(())
+    }
+
+    /// True if nobody else reads the rows of this node.
+    pub(super) fn has_one_reader(&self, node: &Node) -> bool {
+        self.readers.get(&Arc::as_ptr(node)) == Some(&1)
     }
 
     /// Checks the options of every table that is written, before anything is opened.

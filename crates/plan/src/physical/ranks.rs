@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use thalweg_core::graph::{Input, StageKind};
 use thalweg_core::{Error, Result};
+use thalweg_operators::sort::SortKey as OperatorSortKey;
 use thalweg_operators::top_n::{
     Deduplicate, DeduplicateBy, DeduplicateSpec, Keep, Materialize, MaterializeSpec, RankFunction,
     TopN, TopNSpec,
 };
-use thalweg_operators::window::LatePolicy;
+use thalweg_operators::window::{LatePolicy, WindowTop};
 
 use super::lower::{Edges, Lowering, describe_operator};
 use super::window::{ends_of_column, zone_of_column};
 use crate::bind::table::ResolvedTable;
 use crate::logical::changes::window_end_key;
-use crate::logical::{LogicalKind, Node, SortKey};
+use crate::logical::{LogicalKind, Node, SortKey, TimeAttribute, column_of};
 
 impl Lowering<'_> {
     pub(super) fn lower_top_n(&mut self, node: &Node) -> Result<Edges> {
@@ -26,6 +27,9 @@ impl Lowering<'_> {
         // Rows of a window are complete when it closes; then their ranks leave, once.
         let retracts = self.changes.has_updates(input);
         let window_end = window_end_key(input, keys).filter(|_| !retracts);
+        if window_end.is_some() && *function == RankFunction::RowNumber {
+            self.note_first_rows(input, keys, order, ranks.1);
+        }
         let zone = window_end.and_then(|end| zone_of_column(input, end, self.environment.session));
         let ends = match window_end {
             Some(end) => ends_of_column(input, end, self.environment.session)?,
@@ -50,6 +54,41 @@ impl Lowering<'_> {
             None => operator,
         };
         self.lower_operator(node, input, Arc::new(operator), "top")
+    }
+
+    /// Where these are the first rows of whole windows of an aggregate that nobody else reads, the windows need
+    /// not give others.
+    fn note_first_rows(&mut self, input: &Node, keys: &[usize], order: &[SortKey], rows: u64) {
+        let is_of_window = |&key: &usize| {
+            let time = input.fields[key].time;
+            matches!(time, TimeAttribute::WindowStart(_) | TimeAttribute::WindowEnd(_))
+        };
+        let Ok(rows) = usize::try_from(rows) else { return };
+        if !keys.iter().all(is_of_window) || order.is_empty() {
+            return;
+        }
+        let (mut node, mut order) = (input, order.iter().map(Into::into).collect::<Vec<_>>());
+        while self.has_one_reader(node) {
+            match &node.kind {
+                LogicalKind::Project { input, expressions } => {
+                    for key in &mut order {
+                        let OperatorSortKey { column, .. } = key;
+                        let Some(below) = column_of(&expressions[*column]) else { return };
+                        *column = below;
+                    }
+                    node = input;
+                }
+                LogicalKind::WindowAggregate { window, keys, aggregates, .. } => {
+                    let is_result =
+                        |key: &OperatorSortKey| key.column < keys.len() + aggregates.len();
+                    if !window.id.by_clock && order.iter().all(is_result) {
+                        self.tops.insert(Arc::as_ptr(node), WindowTop { order, rows });
+                    }
+                    return;
+                }
+                _ => return,
+            }
+        }
     }
 
     /// The first rows of everything, in an order of values.

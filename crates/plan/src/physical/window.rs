@@ -102,15 +102,21 @@ impl Lowering<'_> {
                 late: policy,
                 input: input_schema,
             })?),
-            kind => Arc::new(WindowAggregate::new(WindowAggregateSpec {
-                window: window_spec(kind)?,
-                rowtime,
-                zone,
-                keys: key_positions,
-                aggregates: calls,
-                late: policy,
-                input: input_schema,
-            })?),
+            kind => {
+                let windows = WindowAggregate::new(WindowAggregateSpec {
+                    window: window_spec(kind)?,
+                    rowtime,
+                    zone,
+                    keys: key_positions,
+                    aggregates: calls,
+                    late: policy,
+                    input: input_schema,
+                })?;
+                match self.tops.get(&Arc::as_ptr(node)) {
+                    Some(top) => Arc::new(windows.of_first_rows(top)?),
+                    None => Arc::new(windows),
+                }
+            }
         };
         let operator = if window.id.by_clock {
             let ordered = self.environment.order.is_ordered();

@@ -7,6 +7,7 @@
 //! | `clock` | windows of processing time, against a clock that the test moves |
 //! | `tables` | how rows of windows that do not overlap are spread, and what memory follows |
 //! | `random` | any difference from the reference, over random rows, windows, lateness and partitions |
+//! | `first_rows` | windows of which only the first rows are wanted |
 //! | `driver` | runs an operator as the runtime would |
 //! | `reference` | the reference |
 //! | `restore` | what a restore changes of a sequence, and damaged state |
@@ -16,6 +17,7 @@ mod cases;
 mod clock;
 mod count;
 mod driver;
+mod first_rows;
 mod random;
 mod reference;
 mod restore;

@@ -1,0 +1,235 @@
+//! Many jobs on one pool of workers (Hazelcast Jet, VLDB 2021, §7.6): each counts bids per auction over ten
+//! seconds, every ten milliseconds, and gives the ten auctions with most bids.
+//!
+//! ```text
+//! cargo run --release --manifest-path benches/Cargo.toml -- jobs [--jobs 100] [--rate 1000000] [--keys 10000]
+//!     [--seconds 30] [--warm-up 15] [--workers 2]
+//! ```
+//! `--rate` is that of all jobs together. A result's clock starts when the last event of its window is due, and
+//! its first row counts. What comes during the warm-up does not count: windows fill for ten seconds.
+//! Results are checked: each slide that has ended has its ten rows in order, and none is missing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampMillisecondType};
+use cpu_time::ProcessTime;
+use hdrhistogram::Histogram;
+use thalweg::session::{JobDescription, Observer, ResultTable, Session, SessionOptions, Tz};
+use thalweg::{Error, JobControl, Pool, Report, Result, RowKind, Sink};
+use thalweg_core::graph::Graph;
+
+const SLIDE_MS: i64 = 10;
+const ROWS_PER_SLIDE: usize = 10;
+
+/// What is to be run.
+struct Settings {
+    jobs: u64,
+    rate: u64,
+    keys: u64,
+    lasts: Duration,
+    warm_up: Duration,
+    workers: usize,
+}
+
+fn settings(mut arguments: impl Iterator<Item = String>) -> Settings {
+    let mut settings = Settings {
+        jobs: 100,
+        rate: 1_000_000,
+        keys: 10_000,
+        lasts: Duration::from_secs(30),
+        warm_up: Duration::from_secs(15),
+        workers: 2,
+    };
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().and_then(|value| value.parse::<u64>().ok());
+        let value = value.unwrap_or_else(|| panic!("{name} needs a whole number"));
+        match name.as_str() {
+            "--jobs" => settings.jobs = value,
+            "--rate" => settings.rate = value,
+            "--keys" => settings.keys = value,
+            "--seconds" => settings.lasts = Duration::from_secs(value),
+            "--warm-up" => settings.warm_up = Duration::from_secs(value),
+            "--workers" => settings.workers = value as usize,
+            other => panic!("'{other}' is no option of 'jobs'"),
+        }
+    }
+    settings
+}
+
+/// Runs them, and prints one line of JSON.
+pub fn main(arguments: impl Iterator<Item = String>) {
+    let settings = settings(arguments);
+    let pool = Pool::new(settings.workers, true, Duration::ZERO).expect("threads");
+    let (cpu, wall) = (ProcessTime::now(), Instant::now());
+    let jobs: Vec<Outcome> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..settings.jobs).map(|_| scope.spawn(|| run_job(&settings, &pool))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Outcome>>| {
+            let outcome = thread.join().expect("no job panics");
+            outcome.unwrap_or_else(|error| panic!("the engine failed: {error}"))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let cores_used = cpu.elapsed().as_secs_f64() / wall.elapsed().as_secs_f64();
+    let mut ages = ages();
+    jobs.iter().for_each(|job| ages.add(&job.ages).expect("they have the same bounds"));
+    let read: Vec<u64> = jobs.iter().map(|job| job.rows_in).collect();
+    let ms = |quantile| ages.value_at_quantile(quantile) as f64 / 1000.0;
+    let worst = jobs.iter().map(|job| job.ages.value_at_quantile(0.9999)).max().unwrap_or(0);
+    let (least, most) = (read.iter().min().unwrap_or(&0), read.iter().max().unwrap_or(&0));
+    let line = serde_json::json!({
+        "workload": "jobs", "jobs": settings.jobs, "rate": settings.rate, "keys": settings.keys,
+        "workers": settings.workers, "results": ages.len(), "p50_ms": ms(0.5), "p90_ms": ms(0.9),
+        "p99_ms": ms(0.99), "p99_9_ms": ms(0.999), "p99_99_ms": ms(0.9999),
+        "max_ms": ages.max() as f64 / 1000.0, "worst_job_p99_99_ms": worst as f64 / 1000.0,
+        "rows_least": least, "rows_most": most, "cores_used": cores_used,
+    });
+    println!("{line}");
+}
+
+/// What became of a job.
+struct Outcome {
+    rows_in: u64,
+    ages: Histogram<u64>,
+}
+
+/// No ages yet, in microseconds.
+fn ages() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 600_000_000, 3).expect("the bounds are valid")
+}
+
+fn run_job(settings: &Settings, pool: &Pool) -> Result<Outcome> {
+    let rate = settings.rate / settings.jobs;
+    let events = rate * (settings.warm_up + settings.lasts).as_secs();
+    let script = format!(
+        "CREATE TABLE bid (auction BIGINT, `dateTime` TIMESTAMP(3), WATERMARK FOR `dateTime` AS `dateTime`)
+           WITH ('connector' = 'nexmark', 'kind' = 'bid', 'preset' = 'jet', 'keys' = '{}',
+                 'events' = '{events}', 'rate' = '{rate}');
+         SELECT window_end, bids, place FROM (
+           SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY bids DESC) AS place
+           FROM (SELECT auction, COUNT(*) AS bids, window_start, window_end
+                 FROM TABLE(HOP(TABLE bid, DESCRIPTOR(`dateTime`), INTERVAL '0.010' SECOND, INTERVAL '10' SECOND))
+                 GROUP BY auction, window_start, window_end))
+         WHERE place <= {ROWS_PER_SLIDE};",
+        settings.keys
+    );
+    let options = SessionOptions { pool: Some(pool.clone()), ..SessionOptions::default() };
+    let mut watch = Watch {
+        told: Arc::new(Mutex::new(Told { ages: ages(), slides: HashMap::new() })),
+        warm_up: settings.warm_up,
+        lasts: settings.warm_up + settings.lasts,
+        began: Instant::now(),
+    };
+    let mut done = Session::new(options)?.run_script(&script, &mut watch)?;
+    let job = done.jobs.pop().ok_or_else(|| Error::internal("a script without a job"))?;
+    let told = watch.told.lock().expect("the sink does not panic");
+    told.check();
+    Ok(Outcome { rows_in: job.report.metrics.rows_in(), ages: told.ages.clone() })
+}
+
+/// What the sink has seen.
+struct Told {
+    ages: Histogram<u64>,
+    /// The rows of each slide so far; slides may overtake each other.
+    slides: HashMap<i64, usize>,
+}
+
+impl Told {
+    /// # Panics
+    /// If rows are missing, or slides.
+    fn check(&self) {
+        let (first, last) = (self.slides.keys().min(), self.slides.keys().max());
+        let (first, last) = first.zip(last).expect("there are results");
+        let expected = (last - first) / SLIDE_MS + 1;
+        assert_eq!(self.slides.len(), expected as usize, "no slide is missing");
+        assert!(self.slides.values().all(|&rows| rows == ROWS_PER_SLIDE), "no row is missing");
+    }
+}
+
+/// One job as its session sees it.
+struct Watch {
+    told: Arc<Mutex<Told>>,
+    warm_up: Duration,
+    lasts: Duration,
+    began: Instant,
+}
+
+impl Observer for Watch {
+    fn result(&mut self, _table: &ResultTable, _zone: Tz) -> Result<Box<dyn Sink>> {
+        let (told, warm_up) = (Arc::clone(&self.told), self.warm_up);
+        Ok(Box::new(AgeSink {
+            told,
+            warm_up,
+            lasts: self.lasts,
+            began: Instant::now(),
+            first_ms: None,
+        }))
+    }
+    fn explanation(&mut self, _text: &str) -> Result<()> {
+        Ok(())
+    }
+    fn starting(&mut self, _job: &JobDescription, _graph: &mut Graph) {
+        self.began = Instant::now();
+    }
+    fn started(&mut self, _job: &JobDescription, _control: &JobControl) {}
+    fn ended(&mut self, _job: &JobDescription, _result: &Result<Report>) {}
+}
+
+struct AgeSink {
+    told: Arc<Mutex<Told>>,
+    warm_up: Duration,
+    lasts: Duration,
+    /// Soon before the sources start.
+    began: Instant,
+    /// The event time at which they do.
+    first_ms: Option<i64>,
+}
+
+impl AgeSink {
+    /// The first row of a slide is there.
+    fn note(&self, ages: &mut Histogram<u64>, end_ms: i64, first_ms: i64) {
+        let due = Duration::from_millis((end_ms - first_ms) as u64);
+        if (self.warm_up..self.lasts).contains(&due) {
+            let age = self.began.elapsed().saturating_sub(due);
+            ages.saturating_record((age.as_micros() as u64).max(1));
+        }
+    }
+}
+
+impl Sink for AgeSink {
+    fn name(&self) -> String {
+        "ages".to_owned()
+    }
+    fn open(&mut self) -> Result<()> {
+        self.began = Instant::now();
+        Ok(())
+    }
+    fn write(&mut self, batch: &RecordBatch, _: Option<&[RowKind]>) -> Result<()> {
+        let ends = batch.column(0).as_primitive::<TimestampMillisecondType>().values();
+        let places = batch.column(2).as_primitive::<Int64Type>().values();
+        let told = Arc::clone(&self.told);
+        let mut told = told.lock().expect("no panic under this lock");
+        for (&end_ms, &place) in ends.iter().zip(places) {
+            let first_ms = *self.first_ms.get_or_insert(end_ms - SLIDE_MS);
+            let Told { ages, slides } = &mut *told;
+            let rows = slides.entry(end_ms).or_insert_with(|| {
+                self.note(ages, end_ms, first_ms);
+                0
+            });
+            *rows += 1;
+            assert_eq!(place as usize, *rows, "the rows of a slide are in order");
+        }
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn abort(&mut self) {}
+}

@@ -1,0 +1,185 @@
+//! The first rows of each window, where nobody asks for more.
+//!
+//! `ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY …) <= n` over the windows of an aggregate
+//! reads every row of every window to keep a few. Here each partition of the windows gives no more than
+//! its own first `n`; whoever ranks the rows of all partitions sees what it needs and no more. So a
+//! window that slides often costs a look at one number of each group, and not a row of each.
+//!
+//! **Invariant:** among rows that compare as equal, those that would leave first are kept, which is what a rank
+//! by arrival keeps of them; and rows leave in the order in which they would have left.
+//!
+//! It does not rank: ranks are of all partitions together.
+
+use std::collections::BinaryHeap;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use thalweg_core::{Result, TableSchema};
+
+use crate::sort::SortKey;
+use crate::top_n::SortKeys;
+
+/// Which rows of a window somebody wants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WindowTop {
+    /// What comes first, by columns of the result.
+    pub order: Vec<SortKey>,
+    /// So many.
+    pub rows: usize,
+}
+
+/// Chooses them.
+pub(super) struct TopChooser {
+    keys: SortKeys,
+    /// The columns of the result that decide, in the order of their meaning.
+    pub(super) columns: Vec<usize>,
+    /// The schema of these columns.
+    schema: TableSchema,
+    /// Where one column of numbers decides: whether high ones come first.
+    descending: Option<bool>,
+    rows: usize,
+}
+
+impl TopChooser {
+    /// For results of this schema.
+    ///
+    /// # Errors
+    /// If there is no order of such columns.
+    pub(super) fn new(top: &WindowTop, output: &TableSchema) -> Result<Self> {
+        let columns: Vec<usize> = top.order.iter().map(|key| key.column).collect();
+        let picked = columns.iter().map(|&column| output.columns[column].clone()).collect();
+        let schema = TableSchema::new(picked);
+        let renumber = |(column, key): (usize, &SortKey)| SortKey { column, ..key.clone() };
+        let order: Vec<SortKey> = top.order.iter().enumerate().map(renumber).collect();
+        let descending = match &order[..] {
+            [only] => Some(only.descending),
+            _ => None,
+        };
+        let keys = SortKeys::new(&order, &schema)?;
+        Ok(TopChooser { keys, columns, schema, descending, rows: top.rows })
+    }
+
+    /// True if a window with so many groups gives all of them.
+    pub(super) fn takes_all(&self, groups: usize) -> bool {
+        groups <= self.rows
+    }
+
+    /// The places of the first rows, ascending. `columns` are those that decide, in the order in which rows
+    /// would leave.
+    ///
+    /// # Errors
+    /// If they are not of the types that were announced.
+    pub(super) fn choose(&self, columns: Vec<ArrayRef>) -> Result<Vec<u32>> {
+        let numbers = columns[0].as_primitive_opt::<Int64Type>();
+        let chosen = match (self.descending, numbers) {
+            (Some(descending), Some(numbers)) if numbers.null_count() == 0 => {
+                let flip = if descending { -1 } else { 0 };
+                // The complement of a number is below another's exactly where the number is above it.
+                first(numbers.values().iter().map(|&number| number ^ flip), self.rows)
+            }
+            _ => {
+                let encoded =
+                    self.keys.encode(&RecordBatch::try_new(self.schema.arrow(), columns)?, None)?;
+                match &encoded.bytes {
+                    None => first(encoded.prefixes.iter().copied(), self.rows),
+                    Some(bytes) => first(bytes.iter(), self.rows),
+                }
+            }
+        };
+        Ok(chosen)
+    }
+}
+
+/// The places of the lowest values, the first ones among equals, ascending.
+fn first<T: Ord>(values: impl Iterator<Item = T>, most: usize) -> Vec<u32> {
+    let mut kept: BinaryHeap<(T, u32)> = BinaryHeap::with_capacity(most.min(1 << 16) + 1);
+    for (place, value) in values.enumerate() {
+        if kept.len() < most {
+            kept.push((value, place as u32));
+        } else if let Some(mut last) = kept.peek_mut()
+            && value < last.0
+        {
+            *last = (value, place as u32);
+        }
+    }
+    let mut places: Vec<u32> = kept.into_iter().map(|(_, place)| place).collect();
+    places.sort_unstable();
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Int64Array, StringViewArray};
+    use thalweg_core::shim::SplitMix64;
+    use thalweg_core::{Column, DataType};
+
+    use super::*;
+
+    fn schema() -> TableSchema {
+        TableSchema::new(vec![
+            Column::new("count", DataType::BigInt.nullable()),
+            Column::new("name", DataType::STRING.nullable()),
+        ])
+    }
+
+    fn key(column: usize, descending: bool) -> SortKey {
+        SortKey { column, descending, nulls_first: None }
+    }
+
+    /// What a stable sort would keep.
+    fn expected(rows: &[(Option<i64>, String)], order: &[SortKey], most: usize) -> Vec<u32> {
+        let mut places: Vec<usize> = (0..rows.len()).collect();
+        places.sort_by(|&a, &b| {
+            let compare = |key: &SortKey| {
+                let ordering = match key.column {
+                    // NULL is lower than any number.
+                    0 => rows[a].0.cmp(&rows[b].0),
+                    _ => rows[a].1.cmp(&rows[b].1),
+                };
+                if key.descending { ordering.reverse() } else { ordering }
+            };
+            order.iter().map(compare).fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
+        });
+        let mut places: Vec<u32> =
+            places.into_iter().take(most).map(|place| place as u32).collect();
+        places.sort_unstable();
+        places
+    }
+
+    #[test]
+    fn the_first_rows_are_those_of_a_stable_sort() {
+        let orders = [
+            vec![key(0, true)],
+            vec![key(0, false)],
+            vec![key(1, true)],
+            vec![key(0, true), key(1, false)],
+            vec![key(1, false), key(0, true)],
+        ];
+        for seed in 0..200 {
+            let mut random = SplitMix64::new(seed);
+            let has_nulls = seed % 3 == 0;
+            let rows: Vec<(Option<i64>, String)> = (0..random.below(200))
+                .map(|_| {
+                    let number = random.below(20) as i64 - 10;
+                    let number = (!(has_nulls && random.below(5) == 0)).then_some(number);
+                    (number, format!("a name of more than a few bytes: {}", random.below(6)))
+                })
+                .collect();
+            let order = &orders[seed as usize % orders.len()];
+            let most = 1 + random.below(12) as usize;
+            let top = WindowTop { order: order.clone(), rows: most };
+            let chooser = TopChooser::new(&top, &schema()).expect("an order");
+            let columns: [ArrayRef; 2] = [
+                Arc::new(rows.iter().map(|row| row.0).collect::<Int64Array>()),
+                Arc::new(rows.iter().map(|row| Some(&row.1)).collect::<StringViewArray>()),
+            ];
+            let deciding = order.iter().map(|key| ArrayRef::clone(&columns[key.column])).collect();
+            let chosen = chooser.choose(deciding).expect("columns as announced");
+            assert_eq!(chosen, expected(&rows, order, most), "seed {seed}");
+            assert_eq!(chooser.takes_all(rows.len()), rows.len() <= most);
+        }
+    }
+}
