@@ -126,10 +126,9 @@ pub(crate) struct HandOver {
 }
 
 impl HandOver {
-    /// Both ends of a hand-over.
-    pub(crate) fn begin() -> (HandOver, ToldRows) {
-        let told = ToldRows::default();
-        (HandOver { told: Arc::downgrade(&told), bytes: 0 }, told)
+    /// Hands over to there.
+    pub(crate) fn new(told: &ToldRows) -> Self {
+        HandOver { told: Arc::downgrade(told), bytes: 0 }
     }
 
     /// True while somebody is interested.
@@ -178,7 +177,8 @@ mod tests {
 
     #[test]
     fn what_nobody_wants_is_not_kept() {
-        let (mut hand_over, told) = HandOver::begin();
+        let told = ToldRows::default();
+        let mut hand_over = HandOver::new(&told);
         let rows = RecordBatch::new_empty(Arc::new(arrow_schema::Schema::empty()));
         hand_over.put(rows.clone());
         assert!(hand_over.is_to(&told) && hand_over.is_wanted());

@@ -65,8 +65,8 @@ impl Watch {
             // What is told whole says by itself what is not there.
             gone = KeyTable::new(&self.key_types)?;
         }
-        let (hand_over, told) = HandOver::begin();
-        self.reading = Some(Reading { unread, hand_over });
+        let told = ToldRows::default();
+        self.reading = Some(Reading { unread, hand_over: HandOver::new(&told) });
         self.is_lost = false;
         let extent = if is_whole { Extent::Whole } else { Extent::Changes };
         Ok(Begun { extent, told, gone })

@@ -18,7 +18,8 @@
 //! A window is emitted in chunks; between chunks the work can be interrupted and taken up again.
 //!
 //! What has entered a hopping window stands in [`Part`]s, which never change: a capture shares them and
-//! reads them later, and the next one tells those only that came since.
+//! reads them later, and the next one tells those only that came since. What has entered a cumulating one is
+//! read later too, and told before it changes ([`SliceReader`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,10 +28,12 @@ use thalweg_core::{Error, Extent, Output, Place, Progress, Result};
 
 use super::output::WindowRows;
 use crate::keys::CanonicalOrder;
+use crate::reading::ToldRows;
 
 use super::parts::{Part, Parts, PartsSince};
+use super::reader::{SliceReader, Telling};
 use super::slices::{Partial, Slice, Slices};
-use super::snapshot::States;
+use super::snapshot::{Marks, part_marks};
 use super::spec::WindowSpec;
 use super::tree::Tree;
 
@@ -72,13 +75,15 @@ pub(super) struct Assembly {
     canonical: Option<CanonicalOrder>,
     sorted: Sorted,
     parts: Parts,
+    reader: SliceReader,
+    /// In the capture that the reader reads for, the end of the last window of what has entered.
+    read_leave: i64,
 }
 
 /// What the window that leaves next has so far.
-pub(super) enum Entered<'a> {
-    /// States that change with each slice: the end of their last window, and they. `None` where nothing has
-    /// entered.
-    Changing(Option<(i64, States<'a>)>),
+pub(super) enum Entered {
+    /// States that change with each slice ([`Assembly::begin_running`]).
+    Changing,
     /// Parts that never change, in the order in which they were added up.
     Parts(Vec<Part>),
 }
@@ -117,8 +122,17 @@ impl Assembly {
             },
             _ => Current::Slice { slice, held: Vec::new() },
         };
-        let (sorted, parts) = (Sorted::default(), Parts::default());
-        Ok(Assembly { spec, current, last_end: i64::MIN, emitting: None, canonical, sorted, parts })
+        Ok(Assembly {
+            spec,
+            current,
+            last_end: i64::MIN,
+            emitting: None,
+            canonical,
+            sorted: Sorted::default(),
+            parts: Parts::default(),
+            reader: SliceReader::default(),
+            read_leave: i64::MIN,
+        })
     }
 
     /// Emits every window that this watermark (in the windows' own time) closes.
@@ -177,13 +191,13 @@ impl Assembly {
 
     /// Adds the slices that are part of the window with this end, and of none before.
     fn enter(&mut self, end: i64, slices: &mut Slices) -> Result<()> {
-        while let Some((key, mut entering)) = slices.pop_entered(end) {
+        while let Some((key, mut entering)) = slices.pop_entered(end)? {
             match &mut self.current {
                 Current::Slice { slice, held } if slice.keys.is_empty() => {
                     std::mem::swap(slice, &mut entering);
                     held.extend_from_slice(&slice.keys);
                 }
-                _ => self.put(key.leave, entering.take_all()?, slices.keys.id_limit())?,
+                _ => self.put(key.leave, entering.take_all()?, slices)?,
             }
             slices.recycle(entering);
         }
@@ -192,9 +206,12 @@ impl Assembly {
 
     /// Adds states of which the last window has this end. They come by the ends of the first and the last
     /// window that they are part of.
-    fn put(&mut self, leave: i64, partial: Partial, groups: usize) -> Result<()> {
+    fn put(&mut self, leave: i64, partial: Partial, slices: &Slices) -> Result<()> {
+        let groups = slices.keys.id_limit();
         match &mut self.current {
             Current::Slice { slice, held } => {
+                let telling = telling(slices, self.read_leave);
+                self.reader.touch(&telling, slice, &partial.ids)?;
                 slice.grow(groups);
                 slice.merge(&partial, |_| ())?;
                 held.extend_from_slice(&partial.ids);
@@ -213,8 +230,8 @@ impl Assembly {
                 }
                 leaving.insert(leave, (self.parts.part(leave, leaf), ids));
             }
-            Current::InOrder { slices, .. } => {
-                slices.push(self.parts.part(leave, Arc::new(partial)));
+            Current::InOrder { slices: parts, .. } => {
+                parts.push(self.parts.part(leave, Arc::new(partial)));
             }
         }
         Ok(())
@@ -232,17 +249,12 @@ impl Assembly {
     ///
     /// # Errors
     /// If a window is on its way out.
-    pub(super) fn entered(&self) -> Result<Entered<'_>> {
+    pub(super) fn entered(&self) -> Result<Entered> {
         if self.emitting.is_some() {
             return Err(Error::internal("a window was asked for its state while it leaves"));
         }
         Ok(match &self.current {
-            Current::Slice { slice, .. } if slice.keys.is_empty() => Entered::Changing(None),
-            Current::Slice { slice, .. } => {
-                let leave = self.spec.slice(self.last_end.saturating_sub(1)).leave;
-                let Slice { keys, counts, accumulators } = slice;
-                Entered::Changing(Some((leave, States::by_key(keys, counts, accumulators))))
-            }
+            Current::Slice { .. } => Entered::Changing,
             Current::Running { leaving, .. } => {
                 Entered::Parts(leaving.values().flatten().cloned().collect())
             }
@@ -263,6 +275,33 @@ impl Assembly {
         self.parts.begin_capture(extent)
     }
 
+    /// Begins a capture of what changes with each slice; one that is under way is read to its end.
+    pub(super) fn begin_running(&mut self, told: &ToldRows, slices: &Slices) -> Result<()> {
+        while self.read_running(slices, usize::MAX)? {}
+        let Current::Slice { slice, .. } = &mut self.current else { return Ok(()) };
+        self.read_leave = match slice.keys.is_empty() {
+            true => i64::MIN,
+            false => self.spec.slice(self.last_end.saturating_sub(1)).leave,
+        };
+        self.reader.begin(told, std::iter::once(slice));
+        Ok(())
+    }
+
+    /// Tells this capture some keys of what changes with each slice; false once all have been told.
+    pub(super) fn read_some(
+        &mut self,
+        told: &ToldRows,
+        slices: &Slices,
+        most: usize,
+    ) -> Result<bool> {
+        Ok(self.reader.is_reading(told) && self.read_running(slices, most)?)
+    }
+
+    fn read_running(&mut self, slices: &Slices, most: usize) -> Result<bool> {
+        let Current::Slice { slice, .. } = &mut self.current else { return Ok(false) };
+        self.reader.read_some(&telling(slices, self.read_leave), slice, most)
+    }
+
     /// Takes back what the window with this end has so far. The keys have their references.
     pub(super) fn resume(
         &mut self,
@@ -272,7 +311,7 @@ impl Assembly {
     ) -> Result<()> {
         self.last_end = next_end.saturating_sub(self.spec.step_ms());
         for (leave, partial) in parts {
-            self.put(leave, partial, slices.keys.id_limit())?;
+            self.put(leave, partial, slices)?;
         }
         self.settle()
     }
@@ -355,6 +394,7 @@ impl Assembly {
                     _ => true,
                 };
                 if over {
+                    self.reader.finish(&telling(slices, self.read_leave), slice)?;
                     slice.clear();
                     slices.release(held);
                     held.clear();
@@ -391,7 +431,19 @@ impl Assembly {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        match &self.current {
+        self.reader.bytes() + self.current.bytes()
+    }
+}
+
+/// How what changes with each slice is told, the end of whose last window is this.
+fn telling(slices: &Slices, leave: i64) -> Telling<'_, impl Fn(usize) -> Marks + use<>> {
+    let marks = move |rows| part_marks(leave, 0, rows);
+    Telling { calls: &slices.calls, keys: &slices.keys, marks }
+}
+
+impl Current {
+    fn bytes(&self) -> usize {
+        match self {
             Current::Slice { slice, held } => slice.bytes() + held.capacity() * 4,
             Current::Running { slice, leaving } => {
                 let parts = leaving.values().flatten();

@@ -14,6 +14,7 @@
 //! | `watched` | what captures have yet to read of those tables, and what has changed |
 //! | `assembly` | windows from slices: sums that slide, sums that grow, the tree |
 //! | `parts` | what has entered hopping windows, by number |
+//! | `reader` | what captures have yet to read of slices |
 //! | `tree` | sliding windows of aggregates that cannot subtract |
 //! | `aligned`, `sessions` | the two operators |
 //! | `tumbling` | the partitions of windows that do not overlap |
@@ -31,6 +32,7 @@ mod judge;
 mod output;
 mod partition;
 mod parts;
+mod reader;
 mod sessions;
 mod slices;
 mod snapshot;

@@ -89,8 +89,8 @@ impl Watch {
             let keys = table.len();
             table.watched.begin(keys, is_whole);
         }
-        let (hand_over, told) = HandOver::begin();
-        self.hand_over = hand_over;
+        let told = ToldRows::default();
+        self.hand_over = HandOver::new(&told);
         let gone = std::mem::take(&mut self.gone);
         (self.gone_keys, self.is_lost) = (0, false);
         match is_whole {
