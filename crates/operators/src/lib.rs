@@ -32,4 +32,5 @@ pub mod temporal_sort;
 pub mod test_kit;
 pub mod time_order;
 pub mod top_n;
+mod watch;
 pub mod window;

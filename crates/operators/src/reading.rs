@@ -17,7 +17,7 @@ use thalweg_core::bundle::batch_bytes;
 use crate::guarded::locked;
 
 /// Bits of places, by number; those beyond the end are not set.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Bits {
     words: Vec<u64>,
 }
@@ -53,12 +53,19 @@ impl Bits {
 
     /// True if it was set.
     #[inline]
-    fn clear(&mut self, id: u32) -> bool {
+    pub(crate) fn clear(&mut self, id: u32) -> bool {
         let Some(word) = self.words.get_mut(id as usize / 64) else { return false };
         let bit = 1 << (id % 64);
         let was_set = *word & bit != 0;
         *word &= !bit;
         was_set
+    }
+
+    /// The bits that are set here and there.
+    pub(crate) fn and(mut self, other: &Bits) -> Self {
+        self.words.truncate(other.words.len());
+        self.words.iter_mut().zip(&other.words).for_each(|(own, other)| *own &= other);
+        self
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -172,6 +179,7 @@ mod tests {
         changed.grow(130);
         [129, 0].into_iter().for_each(|id| changed.set(id));
         assert_eq!(Unread::new(changed).take(usize::MAX), [0, 129]);
+        assert_eq!(Unread::new(Bits::all(67).and(&Bits::all(3))).take(usize::MAX), [0, 1, 2]);
         assert_eq!(Unread::new(Bits::all(128)).take(usize::MAX).len(), 128);
     }
 

@@ -22,12 +22,12 @@ use thalweg_core::{Error, Extent, Output, Piece, Result, RowKind};
 
 use super::GroupSpec;
 use super::changes::{Changes, Run};
-use super::watch::{Begun, Watch};
 use crate::aggregate::{RunInput, RunningAggregate, StateColumns, StateRows, Step};
 use crate::expiry::Expiry;
 use crate::keys::{KeyTable, ToldKeys};
-use crate::reading::ToldRows;
+use crate::reading::{Bits, ToldRows};
 use crate::tables::{does_not_fit, numbers_of, state_batch, unique_names};
+use crate::watch::{Begun, Watch};
 
 /// How many rows are taken at once: results then stay in the cache until they are put together.
 const RUN_ROWS: usize = 8 * 1024;
@@ -230,7 +230,7 @@ impl Groups {
     /// Gives these keys back, which have no rows and no state.
     fn release(&mut self, ids: &[u32]) -> Result<()> {
         if let (Some(watch), [_, ..]) = (&mut self.watch, ids) {
-            watch.go(&self.keys, ids)?;
+            watch.go(self.keys.len(), || self.keys.take_keys(ids))?;
         }
         ids.iter().for_each(|&id| self.keys.release(id));
         Ok(())
@@ -304,7 +304,7 @@ impl Groups {
             Some(watch) => watch,
             none => none.insert(Watch::new(self.spec.key_types())?),
         };
-        watch.begin(extent, self.counts.len())
+        watch.begin(extent, Bits::all(self.counts.len()))
     }
 
     /// These groups, as rows of the table of state.

@@ -27,7 +27,6 @@ mod groups;
 mod partition;
 #[cfg(test)]
 mod tests;
-mod watch;
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! One partition of a GROUP BY: its groups, and their captures.
 //!
-//! The groups are shared with the captures that are being read ([`Guarded`], `watch.rs`), [`READ_GROUPS`]
+//! The groups are shared with the captures that are being read ([`Guarded`], `crate::watch`), [`READ_GROUPS`]
 //! of them at a time.
 
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{Captured, Extent, Output, Partition, Piece, Progress, Restored, Result};
 
 use super::groups::Groups;
-use super::watch::Begun;
 use crate::guarded::{Guarded, locked};
-use crate::keys::{ABSENT, KeyTable, ToldKeys};
+use crate::keys::{KeyTable, ToldKeys};
 use crate::tables::state_batch;
+use crate::watch::{self, Begun};
 
 /// The table of state: a row for each group.
 const GROUPS: &str = "groups";
@@ -32,16 +32,10 @@ fn read(groups: &Guarded<Groups>, begun: Begun, keys: &ToldKeys) -> Result<Table
 
 /// The keys that have gone and are not among these rows: those have come again.
 fn removed(gone: &KeyTable, rows: &[RecordBatch], keys: &ToldKeys) -> Result<Vec<RecordBatch>> {
-    let mut is_there = vec![keys.width() == 0; gone.len()];
-    let mut ids = Vec::new();
-    let rows = if is_there.contains(&false) { rows } else { &[] };
-    for batch in rows {
-        ids.clear();
-        gone.find(&keys.columns(batch)?, batch.num_rows(), &mut ids)?;
-        let found = ids.iter().filter(|&&id| id != ABSENT);
-        found.for_each(|&id| is_there[id as usize] = true);
+    if keys.width() == 0 {
+        return Ok(Vec::new());
     }
-    let removed: Vec<u32> = (0..gone.len() as u32).filter(|&id| !is_there[id as usize]).collect();
+    let removed = watch::removed(gone, rows, |rows| keys.columns(rows))?;
     if removed.is_empty() {
         return Ok(Vec::new());
     }

@@ -17,6 +17,8 @@
 //! | `reader` | what captures have yet to read of slices |
 //! | `tree` | sliding windows of aggregates that cannot subtract |
 //! | `aligned`, `sessions` | the two operators |
+//! | `session_table` | which sessions there are, and what rows do to them |
+//! | `session_watch` | what captures have yet to read of sessions, and what has changed |
 //! | `tumbling` | the partitions of windows that do not overlap |
 //! | `spreading` | whether their rows are scattered by key |
 //! | `count` | windows of so many rows of a key |
@@ -33,6 +35,8 @@ mod output;
 mod partition;
 mod parts;
 mod reader;
+mod session_table;
+mod session_watch;
 mod sessions;
 mod slices;
 mod snapshot;

@@ -121,6 +121,17 @@ impl Calls {
         marks: Marks,
         states: &States<'_>,
     ) -> Result<RecordBatch> {
+        self.tell_with(keys, marks, states, Vec::new())
+    }
+
+    /// The same, with columns behind those of the keys that name no row.
+    pub(super) fn tell_with(
+        &self,
+        keys: &KeyTable,
+        marks: Marks,
+        states: &States<'_>,
+        beside: Marks,
+    ) -> Result<RecordBatch> {
         let (owners, named) = self.told_keys.tell(keys, states.keys)?;
         let count = |&place: &u32| states.counts.get(place as usize).copied().unwrap_or(1);
         let counts = states.places.iter().map(count);
@@ -132,6 +143,7 @@ impl Calls {
         }
         let mut columns = marks;
         columns.extend(named);
+        columns.extend(beside);
         columns.push((ROWS.to_owned(), counts));
         columns.extend(told.finish());
         state_batch(owners, columns)

@@ -12,6 +12,7 @@
 //! It does not say which window a row belongs to, nor when a window is over.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrow_array::{Array, ArrayRef};
@@ -48,7 +49,7 @@ pub(super) enum WindowParcel {
     /// Those of some keys.
     Some { end: i64, keys: Vec<ArrayRef>, partial: Partial },
     /// A table all of whose keys have the same owner.
-    Whole { end: i64, table: WindowTable },
+    Whole { end: i64, table: Box<WindowTable> },
 }
 
 impl WindowParcel {
@@ -248,14 +249,15 @@ impl Tables {
                 let rows = partial.ids.len();
                 self.merge(end, (&keys, rows), &partial.counts, &partial.accumulators)
             }
-            WindowParcel::Whole { end, table } => self.absorb_whole(end, table),
+            WindowParcel::Whole { end, table } => self.absorb_whole(end, *table),
         }
     }
 
     fn absorb_whole(&mut self, end: i64, mut table: WindowTable) -> Result<()> {
-        if !self.open.contains_key(&end) {
+        if let Entry::Vacant(place) = self.open.entry(end) {
+            // What another partition knew of it means nothing here.
             table.watched = Watched::default();
-            self.open.insert(end, table);
+            place.insert(table);
             return Ok(());
         }
         let every: Vec<u32> = (0..table.len() as u32).collect();
@@ -384,7 +386,6 @@ fn open_table<'a>(
     calls: &Calls,
     end: i64,
 ) -> Result<&'a mut WindowTable> {
-    use std::collections::btree_map::Entry;
     match open.entry(end) {
         Entry::Occupied(entry) => Ok(entry.into_mut()),
         Entry::Vacant(place) => {

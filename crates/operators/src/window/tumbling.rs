@@ -155,6 +155,7 @@ impl Windows {
             if self.shared.spec.keys.is_empty() {
                 let Sealing { end, mut table, .. } = sealing;
                 foreign.touch(end, &mut table, &[0])?;
+                let table = Box::new(table);
                 exchange.put(0, Box::new(WindowParcel::Whole { end, table }));
             } else if sealing.hand_over(foreign, self.partitions, exchange)? {
                 foreign.recycle(sealing.end, sealing.table);
