@@ -24,7 +24,8 @@ mod columns;
 mod compression;
 mod csv;
 mod dead_letter;
-mod files;
+#[doc(hidden)]
+pub mod files;
 mod folder_sink;
 mod follow;
 mod json;
@@ -100,9 +101,29 @@ impl Connector for Filesystem {
         open_sink(request, options, &files)
     }
 
-    fn check_snapshots(&self, request: &TableRequest) -> Result<()> {
-        FileOptions::read(request, true)?.check_continuable(request, true)
+    fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        let options = FileOptions::read(request, as_sink)?;
+        match (as_sink, options.path) {
+            (true, _) => options.check_continuable(request, true),
+            (false, "-") => {
+                let table = &request.table;
+                Err(Error::plan(format!(
+                    "table {table}: a job with snapshots can't go on from standard input, which is read once"
+                ))
+                .hint("read a file, or RESET 'execution.checkpointing.dir'"))
+            }
+            (false, _) => Ok(()),
+        }
     }
+}
+
+/// The sink of a table, through these system calls. For tests of what a machine that goes off leaves.
+///
+/// # Errors
+/// As those of a sink of this connector.
+#[doc(hidden)]
+pub fn sink_through(request: &TableRequest, files: &Arc<dyn Files>) -> Result<Box<dyn Sink>> {
+    open_sink(request, FileOptions::read(request, true)?, files)
 }
 
 /// The sink of a table, through these system calls.

@@ -61,9 +61,9 @@ pub trait Connector: Send + Sync {
     }
     /// Opens the table for reading.
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
-    /// Checks whether the table can be written in a job with snapshots.
-    fn check_snapshots(&self, request: &TableRequest) -> Result<()> {
-        let _ = request;
+    /// Checks whether the table can be read, or written, in a job with snapshots.
+    fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        let _ = (request, as_sink);
         Ok(())
     }
     /// Opens the table for writing. Instants that are shown to people appear in `zone`.
@@ -141,6 +141,9 @@ impl Connectors for BuiltinConnectors {
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
         let connector = Self::find(request);
         connector.map_or(AcceptedChanges::Inserts, |found| found.held_changes(request))
+    }
+    fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        Self::find(request)?.check_snapshots(request, as_sink)
     }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let connector = Self::find(request)?;

@@ -246,6 +246,36 @@ impl TableRequest {
     }
 }
 
+/// A table of state in a snapshot, as SQL names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StateTableRequest {
+    /// A folder of snapshots, of a job or of one snapshot; or the name of a job.
+    pub place: String,
+    /// The identifier or the name of the operator's stage.
+    pub operator: String,
+    /// The table's name; `None` for the only one.
+    pub table: Option<String>,
+    /// The snapshot's number; `None` for the newest.
+    pub number: Option<u64>,
+    /// Where jobs of the session keep their snapshots, if they take any.
+    pub location: Option<String>,
+    /// The folder that relative paths start from.
+    pub base_dir: PathBuf,
+    /// No file outside these folders is touched.
+    pub allowed_roots: Vec<PathBuf>,
+}
+
+/// Where a table of state is, and what it is like.
+#[derive(Clone, Debug)]
+pub struct StateTable {
+    /// What it is called, for messages and in plans; of no other table of state.
+    pub name: String,
+    /// Its columns.
+    pub schema: TableSchema,
+    /// The options of a table that reads just this.
+    pub options: BTreeMap<String, String>,
+}
+
 /// Which changes a table takes when it is written to, or holds when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptedChanges {
@@ -276,16 +306,24 @@ pub trait Connectors: Send + Sync {
     }
     /// Opens the table for reading.
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
-    /// Checks whether the table can be written in a job with snapshots. Called after `validate` as a sink.
+    /// Checks whether the table can be read, or written, in a job with snapshots. Called after `validate`.
     ///
     /// # Errors
-    /// If its output can't be gone on with behind a snapshot.
-    fn check_snapshots(&self, request: &TableRequest) -> Result<()> {
-        let _ = request;
+    /// If its input can't be read again from where a snapshot was taken, or its output not be gone on with.
+    fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        let _ = (request, as_sink);
         Ok(())
     }
     /// Opens the table for writing.
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>>;
+    /// Finds a table of state in a snapshot, without reading its rows.
+    ///
+    /// # Errors
+    /// If there is no such snapshot, operator or table; says what there is.
+    fn state_table(&self, request: &StateTableRequest) -> Result<StateTable> {
+        let place = &request.place;
+        Err(Error::unsupported(format!("snapshots in '{place}' can't be read here")))
+    }
     /// True if the table is asked by key and can't be read as a whole.
     fn is_looked_up(&self, request: &TableRequest) -> bool {
         let _ = request;

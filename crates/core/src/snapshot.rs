@@ -20,13 +20,18 @@
 //! have one identity, and then come and go together.) Each partition tells its own part: some may tell changes and others all. A table that a partition does not tell is one in which it
 //! has nothing; one that has not changed is told as changes without rows. Rows that are for all partitions
 //! are told by the first partition, where a table is told in changes.
+//!
+//! # Rows that expire
+//! Most of what windows and joins keep goes with the watermark. Such rows are not named when they go: their
+//! table has a time in its second column, and says below which time nothing is left
+//! ([`CapturedTable::kept_from`]). What was written of them is then forgotten by whole files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt8Type;
-use arrow_array::{BooleanArray, RecordBatch};
+use arrow_array::{Array, BooleanArray, RecordBatch};
 use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 
@@ -71,6 +76,10 @@ pub struct CapturedTable {
     /// How many of the first columns, that of the partition included, tell one row from all others.
     /// Zero where rows have no identity (such a table is always told whole).
     pub identity_columns: usize,
+    /// Rows whose value in the second column (INT64, not NULL) is lower are there no more, and need not be named
+    /// as removed. It never goes down from one capture to the next. `None` where rows do not expire; then
+    /// all partitions say so.
+    pub kept_from: Option<i64>,
     /// Makes the rows. What it needs it holds: the partition has gone on.
     pub rows: MakeRows,
 }
@@ -99,7 +108,9 @@ impl Captured {
     /// Adds a table, told whole, whose rows are made later.
     pub fn add_later(&mut self, name: &'static str, schema: SchemaRef, rows: MakeRows) {
         let extent = Extent::Whole;
-        self.tables.push(CapturedTable { name, schema, extent, identity_columns: 0, rows });
+        let (identity_columns, kept_from) = (0, None);
+        let table = CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
+        self.tables.push(table);
     }
 
     /// Makes all rows of all tables, which must be told whole, as they are given back later. For tests
@@ -170,6 +181,19 @@ fn rows_of_partition(batch: &RecordBatch, opening: Opening) -> Result<RecordBatc
     };
     if opening.partitions == 1 {
         return Ok(batch.clone());
+    }
+    if column.null_count() == 0 {
+        // Mostly a batch holds rows of one partition: its owners go up with the partitions.
+        let owner =
+            |own: Option<&u8>| own.map(|own| partition_of_virtual(*own, opening.partitions));
+        let (first, last) =
+            (owner(column.values().iter().min()), owner(column.values().iter().max()));
+        if first == Some(opening.partition) && last == first {
+            return Ok(batch.clone());
+        }
+        if first > Some(opening.partition) || last < Some(opening.partition) {
+            return Ok(batch.slice(0, 0));
+        }
     }
     let is_own = |virtual_partition: Option<u8>| match virtual_partition {
         None => true,

@@ -6,8 +6,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use thalweg_core::Result;
+
+/// How long whoever reads goes on before others may have the core.
+const TURN: Duration = Duration::from_millis(1);
 
 /// A partition's state, and who wants it.
 pub(crate) struct Guarded<T> {
@@ -35,9 +39,15 @@ impl<T> Guarded<T> {
     /// # Errors
     /// Those of reading.
     pub(crate) fn read(&self, mut some: impl FnMut(&mut T) -> Result<bool>) -> Result<()> {
+        let mut since = Instant::now();
         loop {
-            // Also when nobody waits for the lock: another thread of the job may wait for the core.
-            std::thread::yield_now();
+            // Another thread of the job may wait for the core. Not after each piece: where all cores are busy,
+            // who yields has his next turn when everybody else has had one.
+            if since.elapsed() >= TURN {
+                std::thread::yield_now();
+                since = Instant::now();
+            }
+            // The lock is not fair: without this the partition might wait for long.
             while self.is_wanted.load(Ordering::Relaxed) {
                 std::thread::yield_now();
             }

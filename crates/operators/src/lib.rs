@@ -9,6 +9,7 @@
 //! | [`pattern`] | MATCH_RECOGNIZE |
 //! | [`final_rows`] | what is left of changes, in batch mode |
 //! | [`limit`], [`sort`], [`temporal_sort`] | LIMIT, ORDER BY at the end, ORDER BY row time |
+//! | [`tables`] | how operators tell what they keep, and take it back |
 //! | [`mod@reference`] | the reference executor: the oracle of tests, written for clarity |
 //! | [`test_kit`] | drives an operator without the runtime, in many ways, and compares |
 
@@ -27,7 +28,7 @@ pub mod pattern;
 mod reading;
 pub mod reference;
 pub mod sort;
-mod tables;
+pub mod tables;
 pub mod temporal_sort;
 pub mod test_kit;
 pub mod time_order;

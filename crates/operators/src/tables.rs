@@ -39,10 +39,7 @@ pub(crate) fn for_all(rows: usize) -> ArrayRef {
 ///
 /// # Errors
 /// If the columns are not of one length.
-pub(crate) fn state_batch(
-    owners: ArrayRef,
-    columns: Vec<(String, ArrayRef)>,
-) -> Result<RecordBatch> {
+pub fn state_batch(owners: ArrayRef, columns: Vec<(String, ArrayRef)>) -> Result<RecordBatch> {
     let fields = columns.iter().map(|(name, c)| Field::new(name, c.data_type().clone(), true));
     let schema = state_schema(fields);
     let options = RecordBatchOptions::new().with_row_count(Some(owners.len()));
@@ -71,7 +68,7 @@ pub(crate) fn unique_names<'a>(wanted: impl Iterator<Item = &'a str>) -> Vec<Str
 }
 
 /// Tells a table that is one batch.
-pub(crate) fn tell(captured: &mut Captured, name: &'static str, batch: RecordBatch) {
+pub fn tell(captured: &mut Captured, name: &'static str, batch: RecordBatch) {
     captured.add(name, batch.schema(), vec![batch]);
 }
 
@@ -95,7 +92,7 @@ pub(crate) fn tell_batches<T>(
 ///
 /// # Errors
 /// If it is not there.
-pub(crate) fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
+pub fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef> {
     batch.column_by_name(name).ok_or_else(|| does_not_fit(format!("there is no column '{name}'")))
 }
 
@@ -116,7 +113,7 @@ pub(crate) fn typed<'a, T: ArrowPrimitiveType>(
 ///
 /// # Errors
 /// As [`typed`], and if there is a NULL.
-pub(crate) fn numbers_of<'a, T: ArrowPrimitiveType>(
+pub fn numbers_of<'a, T: ArrowPrimitiveType>(
     batch: &'a RecordBatch,
     name: &str,
 ) -> Result<&'a [T::Native]> {
@@ -138,7 +135,7 @@ pub(crate) fn flags<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a Boolea
 }
 
 /// The most rows of a batch of kept rows.
-pub(crate) const KEPT_ROWS_MAX: usize = 1 << 14;
+pub const KEPT_ROWS_MAX: usize = 1 << 14;
 
 /// The columns of a table of rows that an operator keeps: some of its own, then those of the rows.
 /// A column of the rows whose name is taken gets another one: they are read by place
@@ -280,7 +277,7 @@ pub(crate) fn is_set(restored: &Restored, table: &str, name: &str) -> Result<boo
 }
 
 /// What a snapshot tells is not what the operator has told.
-pub(crate) fn does_not_fit(what: String) -> Error {
+pub fn does_not_fit(what: String) -> Error {
     Error::data(format!("the state in the snapshot does not fit the operator: {what}"))
         .hint("the snapshot is damaged, or was written by another version")
 }

@@ -7,6 +7,8 @@
 use sqlparser::ast as sql;
 use thalweg_core::Span;
 
+use crate::bind::spans::span_of;
+use crate::bind::state_table::state_call;
 use crate::physical::SORT_WITHIN;
 
 use crate::ast::{
@@ -23,7 +25,7 @@ pub struct Finding {
 }
 
 /// The extensions that are looked for, for the documentation.
-pub const EXTENSIONS: [(&str, &str); 8] = [
+pub const EXTENSIONS: [(&str, &str); 9] = [
     ("TUMBLE(t, ts, …) in FROM", "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), …))"),
     ("HOP sizes that are no multiple of the slide", "a multiple of the slide"),
     ("CUMULATE sizes that are no multiple of the step", "a multiple of the step"),
@@ -31,6 +33,7 @@ pub const EXTENSIONS: [(&str, &str); 8] = [
     ("'path' = '-', globs, relative paths", "absolute paths, or file:///…"),
     ("options and connectors of ours", "the options of Flink's connectors"),
     ("ORDER BY … LIMIT into a filesystem table", "a sink that takes updates"),
+    ("snapshot(…) in FROM", "the State Processor API"),
     ("ASOF JOIN", "a temporal join: JOIN t FOR SYSTEM_TIME AS OF time"),
 ];
 
@@ -134,10 +137,49 @@ impl Check {
                         each key (ROW_NUMBER() … = 1)";
             self.find(span, text);
         }
+        self.tree(&query.query);
         for window in &query.windows {
             self.window(window);
             if let WindowInput::Query(inner) = &window.input {
                 self.query(inner);
+            }
+        }
+    }
+
+    /// Looks for tables of state in FROM.
+    fn tree(&mut self, query: &sql::Query) {
+        for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
+            self.tree(&cte.query);
+        }
+        self.body(&query.body);
+    }
+
+    fn body(&mut self, body: &sql::SetExpr) {
+        match body {
+            sql::SetExpr::Query(query) => self.tree(query),
+            sql::SetExpr::SetOperation { left, right, .. } => {
+                self.body(left);
+                self.body(right);
+            }
+            sql::SetExpr::Select(select) => select.from.iter().for_each(|from| self.tables(from)),
+            _ => {}
+        }
+    }
+
+    fn tables(&mut self, tables: &sql::TableWithJoins) {
+        let joined = tables.joins.iter().map(|join| &join.relation);
+        for factor in std::iter::once(&tables.relation).chain(joined) {
+            match factor {
+                sql::TableFactor::Derived { subquery, .. } => self.tree(subquery),
+                sql::TableFactor::NestedJoin { table_with_joins, .. } => {
+                    self.tables(table_with_joins)
+                }
+                factor if state_call(factor).is_some() => {
+                    let text =
+                        "Flink has no table snapshot(…): read state with its State Processor API";
+                    self.find(span_of(factor), text);
+                }
+                _ => {}
             }
         }
     }
@@ -287,6 +329,16 @@ mod tests {
         let found = findings(text);
         assert_eq!(found.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 4], "{found:?}");
         assert!(found[0].1.contains("no ASOF JOIN"), "{found:?}");
+    }
+
+    #[test]
+    fn tables_of_state_are_ours_also_in_sub_queries() {
+        let text = "SELECT * FROM a JOIN (SELECT * FROM
+              snapshot('state', 'group a')) AS s ON a.k = s.k
+            UNION ALL
+            SELECT * FROM snapshot('state', 'group a') AS t;";
+        let found = findings(text);
+        assert_eq!(found.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 4], "{found:?}");
     }
 
     #[test]

@@ -204,6 +204,8 @@ impl Planner {
         let binder = self.binder(&session);
         let node = binder.bind_result(query)?;
         let environment = self.environment(&binder, &session, dry_run)?;
+        // What a query prints has been seen, and can't be taken back.
+        let environment = PlanEnvironment { takes_snapshots: false, ..environment };
         let has_updates = Changes::of(std::slice::from_ref(&node), self.settings().runtime_mode())
             .map_err(|e| e.at(query.span))?
             .has_updates(&node);
@@ -293,6 +295,7 @@ impl Planner {
             upsert_materialize: settings.upsert_materialize(),
             order: settings.order(),
             allows_nondeterministic: settings.allows_nondeterministic(),
+            takes_snapshots: settings.snapshots().is_some(),
             undecided: binder.undecided_functions(),
             max_future_skew_ms: skew.map(|d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)),
             dry_run,

@@ -41,6 +41,7 @@ pub struct Simulation {
     seed: u64,
     numa_nodes: u64,
     idle_steps: usize,
+    fails_in: Option<(u64, Error)>,
 }
 
 impl Simulation {
@@ -62,7 +63,7 @@ impl Simulation {
         let job = Arc::new(job);
         job::open_job(&job, restored)?;
         let (random, numa_nodes) = (SplitMix64::new(seed), numa_nodes.max(1) as u64);
-        Ok(Simulation { job, random, seed, numa_nodes, idle_steps: 0 })
+        Ok(Simulation { job, random, seed, numa_nodes, idle_steps: 0, fails_in: None })
     }
 
     /// True once the job has ended or failed.
@@ -76,8 +77,18 @@ impl Simulation {
         self.job.fed_sinks.load(Ordering::SeqCst) == 0
     }
 
+    /// The job fails after so many steps, those of a cut included.
+    pub fn fail_in(&mut self, steps: u64, error: Error) {
+        self.fails_in = Some((steps, error));
+    }
+
     /// Some worker does a few tasks.
     pub fn step(&mut self) {
+        match self.fails_in.take() {
+            Some((0, error)) => self.job.fail(error),
+            Some((steps, error)) => self.fails_in = Some((steps - 1, error)),
+            None => {}
+        }
         let workers = self.job.options.workers.max(1) as u64;
         let worker = self.random.below(workers) as usize;
         let place = WorkerPlace { worker, numa_node: worker % self.numa_nodes as usize };

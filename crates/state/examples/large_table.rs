@@ -36,7 +36,8 @@ fn rows(from: i64, to: i64, value: i64) -> Result<TableRows> {
 fn cut(made: TableRows, extent: Extent) -> TakenCut {
     let schema = made.rows[0].schema();
     let rows = Box::new(move || Ok(made));
-    let table = CapturedTable { name: "groups", schema, extent, identity_columns: 2, rows };
+    let (identity_columns, kept_from) = (2, None);
+    let table = CapturedTable { name: "groups", schema, extent, identity_columns, kept_from, rows };
     let stage = StageState {
         id: "group".to_owned(),
         name: "group".to_owned(),

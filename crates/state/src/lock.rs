@@ -38,7 +38,7 @@ impl JobLock {
         let path = directory.join(LOCK);
         let failed = |error: std::io::Error| {
             Error::io(format!("cannot lock {}: {error}", path.display()))
-                .hint("let this user write there, or set another 'state.path'")
+                .hint("let this user write there, or set another 'execution.checkpointing.dir'")
         };
         fs::create_dir_all(directory).map_err(failed)?;
         let mut options = File::options();

@@ -8,6 +8,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrow_array::RecordBatch;
+use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Result, RowKind, Sink};
 
 /// Goes to the first column and clears the line.
@@ -101,5 +102,18 @@ impl Sink for ScreenSink {
     }
     fn abort(&mut self) {
         self.screen.above(|| self.sink.abort());
+    }
+    fn use_transactions(&mut self) -> SinkGuarantee {
+        self.sink.use_transactions()
+    }
+    fn recover(&mut self, handle: Option<&str>) -> Result<()> {
+        self.sink.recover(handle)
+    }
+    fn prepare(&mut self) -> Result<Option<String>> {
+        self.is_flushed = true;
+        self.screen.above(|| self.sink.prepare())
+    }
+    fn commit(&mut self, handle: &str) -> Result<()> {
+        self.screen.above(|| self.sink.commit(handle))
     }
 }

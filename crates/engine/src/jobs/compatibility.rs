@@ -57,7 +57,8 @@ impl Comparison {
     }
 
     fn of_told(told: &[Told], graph: &Graph) -> Self {
-        let present: BTreeSet<&str> = stateful(graph).map(|stage| stage.id.as_str()).collect();
+        // Also what has no state of its own: in contract `event_time` rows may wait in front of it.
+        let present: BTreeSet<&str> = graph.stages.iter().map(|stage| stage.id.as_str()).collect();
         let known: BTreeSet<&str> = told.iter().map(|stage| stage.name.id.as_str()).collect();
         let mut comparison = Comparison::default();
         for stage in stateful(graph) {
@@ -85,7 +86,10 @@ impl Comparison {
                 "an input of {} ({}) had ended when the snapshot was taken, and nothing of it would come again",
                 stage.name, stage.id
             ))
-            .hint("begin anew, without --resume, so that what is new in the query sees all rows"));
+            .hint(
+                "leave what is new out of this job and run it as one of its own, which sees all rows; or begin anew, \
+                 without --resume, with outputs that are empty",
+            ));
         }
         if self.removed.is_empty() || drop_state {
             return Ok(());

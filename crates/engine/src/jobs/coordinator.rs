@@ -244,12 +244,17 @@ impl Watch<'_> {
     fn write(&mut self, request: WriteRequest) -> Result<Written> {
         let give_up: Arc<AtomicBool> = Arc::clone(&request.give_up);
         let (store, schedule, clock) = (&mut self.own.store, &self.schedule, &self.own.clock);
+        let (control, drains) = (self.control, self.own.drains);
         std::thread::scope(|scope| {
             let writer = scope.spawn(move || {
                 give_way();
                 store.write(request)
             });
             while !writer.is_finished() {
+                if control.is_stop_requested() && !drains {
+                    // Nothing more is read: the writer has the cores for itself, and the end comes soon.
+                    control.hold();
+                }
                 if schedule.next(clock.now_ns()) == Next::GiveUp {
                     give_up.store(true, Ordering::SeqCst);
                 }

@@ -25,7 +25,7 @@ mod requests;
 mod restarts;
 
 pub(crate) use coordinator::Coordinator;
-pub(crate) use recovery::{Recovery, begin, state_rows};
+pub(crate) use recovery::{Recovery, begin, newest_number, state_rows};
 pub use recovery::{ResumeFrom, SnapshotReference, open_folder};
 pub use requests::ask_for_snapshot;
 pub(crate) use restarts::Restarts;

@@ -213,7 +213,8 @@ pub fn open_folder(folder: &Path) -> Result<(SnapshotStore, u64)> {
     };
     let number: u64 = name(Some(folder)).and_then(|name| name.parse().ok()).ok_or_else(wrong)?;
     let job_folder = folder.parent().and_then(Path::parent);
-    let job = name(job_folder).ok_or_else(wrong)?;
+    let job = name(job_folder).and_then(|name| SnapshotStore::job_of_folder(&name));
+    let job = job.ok_or_else(wrong)?;
     let location = job_folder.and_then(Path::parent).ok_or_else(wrong)?;
     let location = if location.as_os_str().is_empty() { Path::new(".") } else { location };
     Ok((SnapshotStore::open(&location.to_string_lossy(), &job)?, number))

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
 use thalweg_core::connector::Waker;
-use thalweg_core::{Result, RowKind, Sink, Source, SourceBatch, SourcePoll};
+use thalweg_core::counter::{row_position, rows_before};
+use thalweg_core::{Error, Result, RowKind, Sink, Source, SourceBatch, SourcePoll};
 
 use super::Row;
 use super::codec::{Codec, RowWriter, packed_schema};
@@ -38,6 +39,29 @@ pub trait RowSource<T>: Send {
     }
     /// The job is over: `poll` is not called again.
     fn stop(&mut self) {}
+    /// Where to go on behind the last row that was given, in words of the source's own, for
+    /// [`RowSource::seek`] in another run of the program. `None` if rows can't be given again from there:
+    /// a job with such a source has no snapshots.
+    fn position(&self) -> Option<String> {
+        None
+    }
+    /// Goes on from a position. Called before [`RowSource::start`].
+    ///
+    /// # Errors
+    /// If there is no such place any more.
+    fn seek(&mut self, position: &str) -> Result<()> {
+        let _ = position;
+        Err(Error::user("it cannot go on from where it was: its rows can't be given again")
+            .hint("implement RowSource::position and RowSource::seek, or begin anew"))
+    }
+    /// A snapshot with this position is kept: what lies before need not be given again.
+    ///
+    /// # Errors
+    /// If the outside can't be told; the job fails then.
+    fn committed(&mut self, position: &str) -> Result<()> {
+        let _ = position;
+        Ok(())
+    }
 }
 
 /// The answer of a [`RowSource`].
@@ -55,16 +79,42 @@ pub enum RowPoll {
     End,
 }
 
-/// An iterator as a source.
-pub(super) struct Iterated<I>(pub I);
+/// An iterator as a source. Another run is taken to iterate over the same rows.
+pub(super) struct Iterated<I> {
+    rows: I,
+    /// Rows given so far.
+    given: u64,
+}
+
+impl<I> Iterated<I> {
+    pub(super) fn new(rows: I) -> Self {
+        Iterated { rows, given: 0 }
+    }
+}
 
 impl<T, I: Iterator<Item = T> + Send> RowSource<T> for Iterated<I> {
     fn poll(&mut self, rows_max: usize, rows: &mut Vec<T>) -> Result<RowPoll> {
-        rows.extend(self.0.by_ref().take(rows_max));
+        rows.extend(self.rows.by_ref().take(rows_max));
+        self.given += rows.len() as u64;
         Ok(if rows.is_empty() { RowPoll::End } else { RowPoll::Rows })
     }
     fn is_bounded(&self) -> bool {
         true
+    }
+    fn position(&self) -> Option<String> {
+        Some(row_position(self.given))
+    }
+    fn seek(&mut self, position: &str) -> Result<()> {
+        let rows = rows_before(position)?;
+        while self.given < rows {
+            if self.rows.next().is_none() {
+                let given = self.given;
+                return Err(Error::user(format!("there are {given} rows, and {rows} were read"))
+                    .hint("give the same rows again, or begin anew, without the snapshot"));
+            }
+            self.given += 1;
+        }
+        Ok(())
     }
 }
 
@@ -118,6 +168,36 @@ impl<T: Row, S: RowSource<T>> Source for Packing<T, S> {
     fn stop(&mut self) {
         self.source.stop();
     }
+    fn position(&self) -> Option<String> {
+        let source = self.source.position()?;
+        Some(match self.heartbeat_ms {
+            None => source,
+            Some(time_ms) => format!("{HEARTBEAT}{time_ms}{BEFORE}{source}}}"),
+        })
+    }
+    fn seek(&mut self, position: &str) -> Result<()> {
+        let (heartbeat_ms, source) = split_heartbeat(position);
+        self.heartbeat_ms = heartbeat_ms;
+        self.source.seek(source)
+    }
+    fn committed(&mut self, position: &str) -> Result<()> {
+        self.source.committed(split_heartbeat(position).1)
+    }
+}
+
+/// How a position begins where a promise stands behind the last row.
+const HEARTBEAT: &str = "{\"$heartbeat_ms\":";
+/// What stands in it before the position of the rows.
+const BEFORE: &str = ",\"source\":";
+
+/// A promise that is to be given first, and the position of the rows.
+fn split_heartbeat(position: &str) -> (Option<i64>, &str) {
+    let parts = || {
+        let rest = position.strip_prefix(HEARTBEAT)?.strip_suffix('}')?;
+        let (time_ms, source) = rest.split_once(BEFORE)?;
+        Some((Some(time_ms.parse().ok()?), source))
+    };
+    parts().unwrap_or((None, position))
 }
 
 fn pack<T: Row>(rows: impl Iterator<Item = T>, time: Option<&TimeOf<T>>) -> Result<RecordBatch> {
@@ -275,4 +355,59 @@ impl<T: Row, F: FnMut(T) -> Result<()> + Send> Sink for EachRow<T, F> {
         Ok(())
     }
     fn abort(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives two rows with a promise behind them, then what an iterator has.
+    struct Promising(Iterated<std::ops::Range<i64>>);
+
+    impl RowSource<i64> for Promising {
+        fn poll(&mut self, rows_max: usize, rows: &mut Vec<i64>) -> Result<RowPoll> {
+            if self.0.given > 0 {
+                return self.0.poll(rows_max, rows);
+            }
+            self.0.poll(2, rows)?;
+            Ok(RowPoll::Heartbeat(77))
+        }
+        fn position(&self) -> Option<String> {
+            self.0.position()
+        }
+        fn seek(&mut self, position: &str) -> Result<()> {
+            self.0.seek(position)
+        }
+    }
+
+    fn promising() -> Packing<i64, Promising> {
+        Packing::new(Promising(Iterated::new(0..5)), None)
+    }
+
+    fn rows_of(polled: Result<SourcePoll>) -> Vec<i64> {
+        let mut rows = Vec::new();
+        let Ok(SourcePoll::Batch(given)) = polled else { panic!("rows were expected") };
+        let push = |_, row| {
+            rows.push(row);
+            Ok(())
+        };
+        Codec::Packed.read(&given.batch, None, push).expect("rows are read back");
+        rows
+    }
+
+    #[test]
+    fn a_promise_that_was_not_given_yet_is_given_in_the_next_run() {
+        let mut source = promising();
+        assert_eq!(rows_of(source.poll(10)), [0, 1]);
+        let mut next = promising();
+        next.seek(&source.position().expect("a position")).expect("it goes on");
+        for source in [&mut source, &mut next] {
+            assert!(matches!(source.poll(10), Ok(SourcePoll::Heartbeat(77))));
+            assert_eq!(source.position().as_deref(), Some("{\"row\":2}"));
+            assert_eq!(rows_of(source.poll(10)), [2, 3, 4]);
+            assert!(matches!(source.poll(10), Ok(SourcePoll::End)));
+        }
+        assert!(promising().seek("{\"row\":6}").is_err(), "there are five rows");
+        assert!(promising().seek("nonsense").is_err());
+    }
 }

@@ -2,13 +2,21 @@
 
 use std::hash::{Hash, Hasher};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use thalweg_core::shim::mix64;
 use thalweg_operators::keys::hash_bytes;
 
-/// A key: compared, ordered and hashed.
-pub trait RowKey: Hash + Ord + Clone + Send + Sync + 'static {}
+/// A key: compared, ordered and hashed, and written to snapshots.
+pub trait RowKey:
+    Hash + Ord + Clone + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+}
 
-impl<K: Hash + Ord + Clone + Send + Sync + 'static> RowKey for K {}
+impl<K> RowKey for K where
+    K: Hash + Ord + Clone + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+}
 
 /// A hash that is the same in every run.
 struct StableHasher(u64);

@@ -9,14 +9,14 @@
 //! time, virtual partition and key. So the sequence depends on keys and rows alone, never on the
 //! number of partitions or on how rows were cut into bundles.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::{Partition, WatermarkCall, WatermarkInterest};
 use thalweg_core::time::Grid;
 use thalweg_core::{
-    Bundle, Opening, Operator, OperatorClass, Output, Piece, Place, Progress, Result, Route,
-    Watermark,
+    Bundle, Captured, Extent, Opening, Operator, OperatorClass, Output, Piece, Place, Progress,
+    Restored, Result, Route, Watermark,
 };
 use thalweg_operators::keys::partition_of;
 
@@ -24,6 +24,7 @@ use super::Row;
 use super::codec::{Codec, packed_schema};
 use super::key::{RowKey, hash_key};
 use super::operator::{KeyContext, RowOperator, TimerKind};
+use super::snapshot::{KeptParts, ToldKeyed};
 use super::states::States;
 use super::timers::Timers;
 
@@ -33,14 +34,18 @@ const TIMERS_UNCHECKED: usize = 64;
 /// The key selector of an operator.
 pub(super) type KeyOf<T, K> = Arc<dyn Fn(&T) -> K + Send + Sync>;
 
+/// How the keys and states of an operator are told, once somebody asks.
+pub(super) type ToldOnce<K, S> = Arc<OnceLock<ToldKeyed<K, S>>>;
+
 /// A keyed operator as the engine runs it.
-pub(super) struct KeyedOperator<T, K, O> {
+pub(super) struct KeyedOperator<T: Row, K: RowKey, O: RowOperator<K, T>> {
     pub name: String,
     pub codec: Codec,
     pub key: KeyOf<T, K>,
     /// `None` for a singleton.
     pub partitions: Option<usize>,
     pub operator: Arc<O>,
+    pub told: ToldOnce<K, O::State>,
 }
 
 impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O> {
@@ -92,6 +97,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O
             is_ordered: opening.order.is_ordered(),
             has_ended: false,
             is_at_watermark: false,
+            told: Arc::clone(&self.told),
         }))
     }
 }
@@ -115,6 +121,7 @@ struct KeyedPartition<T: Row, K: RowKey, O: RowOperator<K, T>> {
     is_ordered: bool,
     has_ended: bool,
     is_at_watermark: bool,
+    told: ToldOnce<K, O::State>,
 }
 
 impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
@@ -140,6 +147,12 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
             self.states.remove(key);
         }
         self.context.emit.check()
+    }
+
+    /// How it is told what is kept, and what that is.
+    fn kept(&mut self) -> (&ToldKeyed<K, O::State>, KeptParts<'_, K, O::State>) {
+        let KeyedPartition { states, timers, clock_timers, told, .. } = self;
+        (told.get_or_init(ToldKeyed::new), KeptParts { states, timers, clock_timers })
     }
 
     fn read_clock(&mut self, output: &Output) {
@@ -226,6 +239,10 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
         let done = self.fire_until(call.watermark, || output.time_is_up());
         self.is_at_watermark = false;
         let done = done?;
+        if done && self.has_ended {
+            // They do not fire any more, and no snapshot has to tell of them.
+            self.clock_timers = Timers::new(Some(1));
+        }
         self.send(output, Place::WindowEnds)?;
         Ok(if done { Progress::Done } else { Progress::More })
     }
@@ -250,6 +267,16 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
         self.context.emit.places.clear();
         self.send(output, |_| Place::AsEmitted)?;
         Ok(if done { Progress::Done } else { Progress::More })
+    }
+
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        let (told, kept) = self.kept();
+        told.capture(extent, kept)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        let (told, kept) = self.kept();
+        told.restore(restored, kept)
     }
 
     fn state_bytes(&self) -> usize {

@@ -45,8 +45,13 @@
 //! the same bundles, reorder buffers and partitions as those of SQL. [`Stream::rows`] reads rows from
 //! columns of any table and [`Rows::into_columns`] makes columns of rows, both by serde_arrow.
 //!
-//! What it does not do: rows that come late for a timer are not set aside (operators see all rows),
-//! and state is not written to snapshots yet.
+//! # What is in a snapshot
+//! States and timers of all keys, in the tables `states`, `timers` and `clock_timers`. Keys and states that
+//! are numbers, truth values or texts, or structs and tuples of such, stand there in typed columns (`key`,
+//! `state`, or `key_FIELD`, `state_FIELD`); others as the bytes that postcard writes. The next run of a
+//! program reads them with the types that it has then, so change the name of an operator whose state changes.
+//!
+//! What it does not do: rows that come late for a timer are not set aside (operators see all rows).
 //!
 //! [`Stream::rows`]: crate::pipeline::Stream::rows
 
@@ -56,9 +61,11 @@ mod key;
 mod keyed;
 mod operator;
 mod process;
+mod snapshot;
 mod states;
 mod stream;
 mod timers;
+mod told;
 
 pub use thalweg_core::connector::Waker;
 
@@ -75,3 +82,8 @@ use serde::de::DeserializeOwned;
 pub trait Row: Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Row for T {}
+
+/// A state of a key: whatever serde can write and read back, and that begins with a default.
+pub trait RowState: Default + Serialize + DeserializeOwned + Send + 'static {}
+
+impl<S: Default + Serialize + DeserializeOwned + Send + 'static> RowState for S {}

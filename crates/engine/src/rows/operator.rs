@@ -2,9 +2,9 @@
 
 use thalweg_core::{Error, ErrorKind};
 
-use super::Row;
 use super::codec::RowWriter;
 use super::key::RowKey;
+use super::{Row, RowState};
 
 /// Where an operator puts the rows that it makes.
 pub struct Emit<U> {
@@ -198,7 +198,7 @@ impl<U: Row> KeyContext<U> {
 /// ```
 pub trait RowOperator<K: RowKey, T: Row>: Send + Sync + 'static {
     /// What is kept for a key, from its first row to [`KeyContext::forget`].
-    type State: Default + Send + 'static;
+    type State: RowState;
     /// The rows that it makes.
     type Out: Row;
 
@@ -265,7 +265,7 @@ impl<K, T, S, U, F> RowOperator<K, T> for StatefulClosure<S, U, F>
 where
     K: RowKey,
     T: Row,
-    S: Default + Send + 'static,
+    S: RowState,
     U: Row,
     F: Fn(&K, &mut S, T, &mut Emit<U>) + Send + Sync + 'static,
 {

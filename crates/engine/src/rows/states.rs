@@ -5,12 +5,16 @@
 //! **Invariant:** with a lifetime, each state has one entry in the line (others of its key are stale and
 //! dropped when they come up). One that was used since is put back at the end, so looking costs a step
 //! for each lifetime of a state, whatever the number of rows, and none outlives two lifetimes.
+//!
+//! From the first capture on it is known which states were used since the last one, and which keys have
+//! gone; if more have gone than are there, the next capture tells everything instead.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
 
-use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
+use thalweg_core::Extent;
 
 use super::key::{ProbeHasher, RowKey};
 
@@ -18,6 +22,8 @@ use super::key::{ProbeHasher, RowKey};
 const MEASURED_STATES: usize = 32;
 /// Keys that are looked at between two looks at the clock.
 const UNCHECKED_KEYS: usize = 64;
+/// Up to so many keys that have gone are noted, however few are there.
+const GONE_MIN: usize = 64 * 1024;
 
 /// A state and when it was used last.
 struct Kept<S> {
@@ -25,7 +31,23 @@ struct Kept<S> {
     used_ms: i64,
     /// The time of its entry in the line; others of its key are of states that were forgotten.
     look_ms: i64,
+    /// It was used since the last capture.
+    is_used: bool,
 }
+
+/// A key, its state, and when that was used last.
+pub(super) type KeptState<'a, K, S> = (&'a K, &'a S, i64);
+
+/// What a capture is to tell.
+pub(super) struct Meant<'a, K, S> {
+    pub extent: Extent,
+    pub kept: Vec<KeptState<'a, K, S>>,
+    /// Keys that have gone, among changes.
+    pub gone: Vec<K>,
+}
+
+/// Keys in no order.
+type Keys<K> = HashSet<K, BuildHasherDefault<ProbeHasher>>;
 
 /// The states of the keys.
 pub(super) struct States<K, S> {
@@ -33,12 +55,14 @@ pub(super) struct States<K, S> {
     ttl_ms: Option<i64>,
     /// Keys, and when each is to be looked at, in the order in which they are.
     line: VecDeque<(i64, K)>,
+    /// Keys that have gone since the last capture; `None` while nobody notes them.
+    gone: Option<Keys<K>>,
 }
 
 impl<K: RowKey, S: Default> States<K, S> {
     /// No states. They live for `ttl_ms` behind their last use, or for ever.
     pub(super) fn new(ttl_ms: Option<i64>) -> Self {
-        States { kept: HashMap::default(), ttl_ms, line: VecDeque::new() }
+        States { kept: HashMap::default(), ttl_ms, line: VecDeque::new(), gone: None }
     }
 
     /// Uses the state of a key; a new one if there is none or if it is too old.
@@ -50,7 +74,7 @@ impl<K: RowKey, S: Default> States<K, S> {
                 if self.ttl_ms.is_some() {
                     self.line.push_back((look_ms, key.clone()));
                 }
-                let kept = Kept { state: S::default(), used_ms: now_ms, look_ms };
+                let kept = Kept { state: S::default(), used_ms: now_ms, look_ms, is_used: true };
                 self.kept.entry(key.clone()).or_insert(kept)
             }
         };
@@ -58,11 +82,44 @@ impl<K: RowKey, S: Default> States<K, S> {
             kept.state = S::default();
         }
         kept.used_ms = now_ms;
+        kept.is_used = true;
         function(&mut kept.state);
     }
 
     pub(super) fn remove(&mut self, key: &K) {
-        self.kept.remove(key);
+        if self.kept.remove(key).is_some() {
+            note_gone(&mut self.gone, self.kept.len(), key);
+        }
+    }
+
+    /// Begins a capture: what it is to tell. Everything, if nobody has noted what changed.
+    pub(super) fn mean(&mut self, extent: Extent) -> Meant<'_, K, S> {
+        let noted = self.gone.replace(Keys::default());
+        let (extent, gone) = match (extent, noted) {
+            (Extent::Changes, Some(gone)) => (Extent::Changes, gone),
+            _ => (Extent::Whole, Keys::default()),
+        };
+        let mut kept = Vec::new();
+        for (key, state) in &mut self.kept {
+            if std::mem::take(&mut state.is_used) || extent == Extent::Whole {
+                kept.push((key, &state.state, state.used_ms));
+            }
+        }
+        Meant { extent, kept, gone: gone.into_iter().collect() }
+    }
+
+    /// Takes back a state that a capture has told.
+    pub(super) fn recall(&mut self, key: K, state: S, used_ms: i64) {
+        let look_ms = self.ttl_ms.map_or(i64::MAX, |ttl_ms| used_ms.saturating_add(ttl_ms));
+        if self.ttl_ms.is_some() {
+            self.line.push_back((look_ms, key.clone()));
+        }
+        self.kept.insert(key, Kept { state, used_ms, look_ms, is_used: false });
+    }
+
+    /// All states have been taken back: keys are looked at in the order of their times.
+    pub(super) fn recalled(&mut self) {
+        self.line.make_contiguous().sort_by_key(|(look_ms, _)| *look_ms);
     }
 
     /// When to look at keys next.
@@ -85,7 +142,8 @@ impl<K: RowKey, S: Default> States<K, S> {
                 continue;
             }
             if is_over(self.ttl_ms, used_ms, now_ms) {
-                entry.remove();
+                let (key, _) = entry.remove_entry();
+                note_gone(&mut self.gone, self.kept.len(), &key);
             } else if let Some(ttl_ms) = self.ttl_ms {
                 entry.get_mut().look_ms = used_ms.saturating_add(ttl_ms);
                 self.line.push_back((entry.get().look_ms, entry.key().clone()));
@@ -101,7 +159,19 @@ impl<K: RowKey, S: Default> States<K, S> {
         let (count, extra) =
             measured.fold((0, 0), |(count, sum), kept| (count + 1, sum + extra_bytes(&kept.state)));
         let extra = (extra * self.kept.len()).checked_div(count).unwrap_or(0);
-        self.kept.capacity() * of_key + self.line.capacity() * size_of::<(i64, K)>() + extra
+        let gone = self.gone.as_ref().map_or(0, |gone| gone.capacity() * (size_of::<K>() + 1));
+        gone + self.kept.capacity() * of_key + self.line.capacity() * size_of::<(i64, K)>() + extra
+    }
+}
+
+/// Notes that a key has gone, of so many that are there.
+fn note_gone<K: RowKey>(gone: &mut Option<Keys<K>>, kept: usize, key: &K) {
+    match gone {
+        None => {}
+        Some(keys) if keys.len() >= GONE_MIN.max(kept) => *gone = None,
+        Some(keys) => {
+            keys.insert(key.clone());
+        }
     }
 }
 
@@ -156,6 +226,38 @@ mod tests {
             assert!(states.expire(now_ms, || false));
             assert!(states.line.len() <= 24, "{}", states.line.len());
         }
+    }
+
+    #[test]
+    fn changes_are_what_was_used_and_what_has_gone_since_the_last_capture() {
+        let mut states = States::new(None);
+        let told = |states: &mut States<u64, Vec<i64>>, extent| {
+            let meant = states.mean(extent);
+            let mut keys: Vec<u64> = meant.kept.iter().map(|(key, ..)| **key).collect();
+            keys.sort_unstable();
+            (meant.extent, keys, meant.gone)
+        };
+        (0..3).for_each(|key| assert_eq!(add(&mut states, key, 0), 1));
+        let all = (Extent::Whole, vec![0, 1, 2], vec![]);
+        assert_eq!(told(&mut states, Extent::Changes), all, "nobody has noted what changed");
+        assert_eq!(told(&mut states, Extent::Changes), (Extent::Changes, vec![], vec![]));
+        add(&mut states, 1, 1);
+        states.remove(&2);
+        states.remove(&7);
+        assert_eq!(told(&mut states, Extent::Changes), (Extent::Changes, vec![1], vec![2]));
+        assert_eq!(told(&mut states, Extent::Whole).1, [0, 1]);
+    }
+
+    #[test]
+    fn states_that_are_taken_back_end_when_they_would_have() {
+        let mut states = States::<u64, Vec<i64>>::new(Some(10));
+        for (key, used_ms) in [(1, 7), (2, 3), (3, 5)] {
+            states.recall(key, vec![used_ms], used_ms);
+        }
+        states.recalled();
+        assert_eq!(states.looks_at(), Some(13));
+        assert!(states.expire(15, || false));
+        assert_eq!((states.kept.len(), add(&mut states, 1, 16)), (1, 2));
     }
 
     #[test]

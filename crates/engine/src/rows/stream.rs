@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use thalweg_core::{Error, Result, TableSchema};
 
-use super::Row;
 use super::codec::{Codec, TIME_COLUMN, into_columns, packed_schema};
 use super::ends::{
     CollectedRows, EachRow, Iterated, PackedRows, Packing, RowSink, RowSource, TimeOf,
@@ -15,6 +14,7 @@ use super::key::RowKey;
 use super::keyed::{KeyOf, KeyedOperator};
 use super::operator::{Emit, RowOperator, StatefulClosure};
 use super::process::{ProcessFunction, Processing};
+use super::{Row, RowState};
 use crate::pipeline::{MemorySource, Pipeline, Stream};
 
 /// Rows of one type on their way through a pipeline.
@@ -38,7 +38,7 @@ impl Pipeline {
         I: IntoIterator<Item = T>,
         I::IntoIter: Send + 'static,
     {
-        self.read_row_source(name, Iterated(rows.into_iter()))
+        self.read_row_source(name, Iterated::new(rows.into_iter()))
     }
 
     /// Reads rows that have no time from a source of one's own.
@@ -79,7 +79,7 @@ impl Pipeline {
         I: IntoIterator<Item = T>,
         I::IntoIter: Send + 'static,
     {
-        self.read_timed_row_source(name, Iterated(rows.into_iter()), time_ms, delay_ms)
+        self.read_timed_row_source(name, Iterated::new(rows.into_iter()), time_ms, delay_ms)
     }
 
     /// Reads rows that were packed ahead. Where they have a time, none comes later than `delay_ms`
@@ -174,7 +174,7 @@ impl<T: Row> Rows<T> {
 
     /// One state for all rows, which come one at a time and in order.
     #[must_use]
-    pub fn singleton<S: Default + Send + 'static, U: Row>(
+    pub fn singleton<S: RowState, U: Row>(
         self,
         name: &str,
         function: impl Fn(&mut S, T, &mut Emit<U>) + Send + Sync + 'static,
@@ -200,7 +200,9 @@ impl<T: Row> Rows<T> {
         operator: O,
     ) -> Rows<O::Out> {
         let (codec, operator) = (self.codec, Arc::new(operator));
-        let operator = KeyedOperator { name: name.to_owned(), codec, key, partitions, operator };
+        let name = name.to_owned();
+        let told = Arc::default();
+        let operator = KeyedOperator { name, codec, key, partitions, operator, told };
         let stream = self.stream.operator(Arc::new(operator), packed_schema(false));
         Rows::new(stream, Codec::Packed)
     }
@@ -265,7 +267,7 @@ pub struct KeyedRows<T, K> {
 impl<T: Row, K: RowKey> KeyedRows<T, K> {
     /// A closure over the state of each key.
     #[must_use]
-    pub fn stateful<S: Default + Send + 'static, U: Row>(
+    pub fn stateful<S: RowState, U: Row>(
         self,
         name: &str,
         function: impl Fn(&K, &mut S, T, &mut Emit<U>) + Send + Sync + 'static,

@@ -103,6 +103,21 @@ impl<K: RowKey> Timers<K> {
         }
     }
 
+    /// All timers, with their times.
+    pub(super) fn all(&self) -> impl Iterator<Item = (i64, &K)> {
+        let waiting = self.waiting.iter();
+        let waiting = waiting.flat_map(|(at_ms, keys)| keys.iter().map(move |key| (*at_ms, key)));
+        let firing = self.firing.iter().map(|(_, key)| (self.firing_ms.unwrap_or(AT_END), key));
+        firing.chain(waiting)
+    }
+
+    /// Takes back a timer that [`Timers::all`] has told, for the time that it told.
+    pub(super) fn recall(&mut self, time_ms: i64, key: K) {
+        if self.waiting.entry(time_ms).or_default().insert(key) {
+            self.count += 1;
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.count
     }
@@ -175,6 +190,23 @@ mod tests {
         timers.add(40, &1);
         timers.remove(40, &1);
         assert_eq!(timers.first(), Watermark::END);
+    }
+
+    #[test]
+    fn timers_that_are_taken_back_fire_as_they_would_have_also_those_of_a_time_that_fires() {
+        let set = |timers: &mut Timers<u64>| {
+            (0..20).for_each(|key| timers.add(10 + (key % 3) as i64, &key))
+        };
+        let mut timers = Timers::new(Some(1));
+        set(&mut timers);
+        (0..3).for_each(|_| assert!(timers.pop(Watermark(100)).is_some()));
+        let mut again = Timers::new(Some(1));
+        timers.all().for_each(|(time_ms, key)| again.recall(time_ms, *key));
+        assert_eq!((again.len(), again.first()), (17, timers.first()));
+        let rest = |timers: &mut Timers<u64>| -> Vec<(i64, u64)> {
+            std::iter::from_fn(|| timers.pop(Watermark(100))).collect()
+        };
+        assert_eq!(rest(&mut again), rest(&mut timers));
     }
 
     #[test]

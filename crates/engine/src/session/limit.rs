@@ -1,11 +1,13 @@
 //! Stopping a query after some rows (`--limit`).
 //!
 //! The sink passes on as many rows as are wanted, finishes the output, and stops the job: sources are
-//! asked no more, and what is still in flight is dropped here.
+//! asked no more, and what is still in flight is dropped here. How many rows have passed is in no snapshot:
+//! only a SELECT has a limit, and it takes none.
 
 use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
+use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Result, RowKind, Sink};
 use thalweg_runtime::JobControl;
 
@@ -99,6 +101,18 @@ impl Sink for LimitSink {
         if !self.finished {
             self.sink.abort();
         }
+    }
+    fn use_transactions(&mut self) -> SinkGuarantee {
+        self.sink.use_transactions()
+    }
+    fn recover(&mut self, handle: Option<&str>) -> Result<()> {
+        self.sink.recover(handle)
+    }
+    fn prepare(&mut self) -> Result<Option<String>> {
+        if self.finished { Ok(None) } else { self.sink.prepare() }
+    }
+    fn commit(&mut self, handle: &str) -> Result<()> {
+        if self.finished { Ok(()) } else { self.sink.commit(handle) }
     }
 }
 

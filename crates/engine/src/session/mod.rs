@@ -22,6 +22,7 @@ mod observer;
 mod options;
 mod registered;
 mod settings;
+mod state_tables;
 mod statement;
 
 use std::collections::{HashMap, VecDeque};

@@ -31,7 +31,14 @@ const KNOWN: Known = Known { options: &["connector", "source"], unsupported: &[]
 pub(super) struct Registered {
     make: SourceMaker,
     /// Known once a source was made to find out.
-    is_bounded: Arc<OnceLock<bool>>,
+    kind: Arc<OnceLock<SourceKind>>,
+}
+
+/// What sources of a name are like.
+#[derive(Clone, Copy)]
+struct SourceKind {
+    is_bounded: bool,
+    has_positions: bool,
 }
 
 impl Registered {
@@ -43,10 +50,27 @@ impl Registered {
     /// True if its sources end. The first call makes one, and no other does: planning asks often, and a source may
     /// cost something. What can't be made is asked again.
     pub(super) fn is_bounded(&self) -> bool {
-        if let Some(&known) = self.is_bounded.get() {
-            return known;
+        self.kind().is_ok_and(|kind| kind.is_bounded)
+    }
+
+    /// Refuses sources that can't go on from a snapshot.
+    pub(super) fn check_snapshots(&self, table: &str) -> Result<()> {
+        if self.kind()?.has_positions {
+            return Ok(());
         }
-        self.source().is_ok_and(|source| *self.is_bounded.get_or_init(|| source.is_bounded()))
+        Err(Error::plan(format!(
+            "table {table}: a job with snapshots can't go on from its registered source, which tells no positions"
+        ))
+        .hint("implement Source::position and Source::seek, or RESET 'execution.checkpointing.dir'"))
+    }
+
+    fn kind(&self) -> Result<SourceKind> {
+        if let Some(&known) = self.kind.get() {
+            return Ok(known);
+        }
+        let source = self.source()?;
+        let (is_bounded, has_positions) = (source.is_bounded(), source.position().is_some());
+        Ok(*self.kind.get_or_init(|| SourceKind { is_bounded, has_positions }))
     }
 }
 
@@ -59,7 +83,7 @@ pub(super) struct RegisteredSources {
 impl RegisteredSources {
     /// Adds one, in place of any of the same name.
     pub(super) fn add(&mut self, name: &str, make: SourceMaker) {
-        self.makers.insert(name.to_owned(), Registered { make, is_bounded: Arc::default() });
+        self.makers.insert(name.to_owned(), Registered { make, kind: Arc::default() });
     }
 
     /// What makes the sources of a table.

@@ -5,14 +5,16 @@ use std::sync::{Arc, Mutex};
 
 use chrono_tz::Tz;
 use thalweg_connectors::BuiltinConnectors;
-use thalweg_core::connector::{AcceptedChanges, Connectors, TableRequest};
+use thalweg_core::connector::{
+    AcceptedChanges, Connectors, StateTable, StateTableRequest, TableRequest,
+};
 use thalweg_core::lookup::{AsyncLookup, LookupConnector, LookupRequest};
 use thalweg_core::{Error, Result, Sink, Source};
 use thalweg_plan::catalog::{MemoryLimit, Scheduler, Settings};
 use thalweg_runtime::{RunOptions, SchedulerPolicy, memory};
 
-use super::SessionOptions;
 use super::registered::{CONNECTOR, CheckedSource, Registered, RegisteredSources, SourceMaker};
+use super::{SessionOptions, state_tables};
 
 /// How many workers a job has if nobody says.
 pub(super) fn cores() -> usize {
@@ -122,12 +124,14 @@ impl Connectors for SessionConnectors {
         }
         match self.maker(request, as_sink) {
             Some(maker) => maker.map(drop),
+            None if is_state(request) => state_tables::validate(request, as_sink),
             None => self.builtin().validate(request, as_sink),
         }
     }
     fn is_bounded(&self, request: &TableRequest) -> bool {
         match self.maker(request, false) {
             Some(maker) => maker.is_ok_and(|maker| maker.is_bounded()),
+            None if is_state(request) => true,
             None => self.builtin().is_bounded(request),
         }
     }
@@ -146,6 +150,13 @@ impl Connectors for SessionConnectors {
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
         self.builtin().held_changes(request)
     }
+    fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        match self.maker(request, as_sink) {
+            Some(maker) => maker?.check_snapshots(&request.table),
+            None if is_state(request) => Ok(()),
+            None => self.builtin().check_snapshots(request, as_sink),
+        }
+    }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         if self.lookup_of(request).is_some() {
             return Err(Error::plan(format!("table {} can't be read as a whole", request.table))
@@ -153,8 +164,12 @@ impl Connectors for SessionConnectors {
         }
         match self.maker(request, false) {
             Some(maker) => Ok(Box::new(CheckedSource::new(maker?.source()?, request))),
+            None if is_state(request) => state_tables::source(request),
             None => self.builtin().source(request),
         }
+    }
+    fn state_table(&self, request: &StateTableRequest) -> Result<StateTable> {
+        state_tables::find(request)
     }
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
         match self.maker(request, true) {
@@ -164,6 +179,11 @@ impl Connectors for SessionConnectors {
             None => self.builtin().sink(request),
         }
     }
+}
+
+/// True for a table of state in a snapshot.
+fn is_state(request: &TableRequest) -> bool {
+    request.options.get("connector").is_some_and(|connector| connector == state_tables::CONNECTOR)
 }
 
 #[cfg(test)]

@@ -295,14 +295,14 @@ impl Session {
         let mut job = self.describe(&plan, what, &options, observer);
         name.clone_into(&mut job.name);
         let mut graph = plan.graph;
+        if snapshots.is_some() && (self.recording.is_some() || self.replays.is_some()) {
+            return Err(no_interleaving());
+        }
         self.follow_interleaving(&job, &graph, &mut options)?;
         let begin_ns = self.clock.now_ns();
         let begun = match snapshots {
             None => None,
             Some(settings) => {
-                if self.recording.is_some() || self.replays.is_some() {
-                    return Err(no_interleaving());
-                }
                 options.snapshots = Some(match settings.exactly_once {
                     true => SnapshotMode::ExactlyOnce,
                     false => SnapshotMode::AtLeastOnce,
@@ -429,8 +429,10 @@ fn no_place() -> Error {
 }
 
 fn no_interleaving() -> Error {
-    Error::unsupported("--record and --replay do not go with snapshots yet")
-        .hint("leave out 'execution.checkpointing.dir', or the recording")
+    Error::unsupported(
+        "--record and --replay do not go with snapshots: a recording begins where a job begins, and not in its middle",
+    )
+    .hint("RESET 'execution.checkpointing.dir' for this run, or run it without --record and --replay")
 }
 
 fn only_in_arrival(order: OrderContract) -> Error {

@@ -3,6 +3,7 @@
 //! In a Markdown file of `docs`, a fenced block opened by
 //! - `sql` stands for itself;
 //! - `sql orders` goes on from `docs/examples/orders.sql`;
+//! - `sql then` is run where the block before has been run;
 //! - `sql fragment` is part of a statement and is not tested.
 //!
 //! A `csv` block right behind it is the expected output, compared as a multiset below the header; a
@@ -29,12 +30,13 @@ fn the_sql_in_the_documentation_is_true() {
     for page in markdown_files(&docs) {
         let blocks = blocks(&page, &read(&docs.join(&page)));
         for (position, block) in blocks.iter().enumerate() {
-            if !matches!(block.language.as_str(), "sql" | "sql orders") {
+            if !matches!(block.language.as_str(), "sql" | "sql orders" | "sql then") {
                 continue;
             }
+            let before = blocks[..position].iter().rfind(|other| other.language == "sql orders");
             let expected = blocks.get(position + 1).filter(|next| next.language.starts_with("csv"));
             tested += 1;
-            if let Err(problem) = check(&docs, block, expected) {
+            if let Err(problem) = check(&docs, block, (before, expected)) {
                 wrong.push(format!("docs/{}:{}: {problem}", block.page, block.line));
             }
         }
@@ -57,20 +59,34 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-fn check(docs: &Path, block: &Block, expected: Option<&Block>) -> Result<(), String> {
+fn check(
+    docs: &Path,
+    block: &Block,
+    (before, expected): (Option<&Block>, Option<&Block>),
+) -> Result<(), String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
         "documentation-{}-{}",
         block.page.replace('/', "-"),
         block.line
     ));
+    // Snapshots and outputs of an earlier run would be in the way.
+    let _ = fs::remove_dir_all(&folder);
     copy_examples(&docs.join("examples"), &folder);
-    let before = if block.language == "sql orders" {
-        read(&folder.join("orders.sql"))
-    } else {
-        String::new()
-    };
+    let orders = read(&folder.join("orders.sql"));
     let file = folder.join("block.sql");
-    fs::write(&file, format!("{before}\n{}", block.text)).expect("writing a block");
+    let text = match (block.language.as_str(), before) {
+        ("sql orders", _) => format!("{orders}\n{}", block.text),
+        ("sql then", Some(before)) => {
+            fs::write(&file, format!("{orders}\n{}", before.text)).expect("writing a block");
+            let output = thalweg(&["run"], &file);
+            if !output.status.success() {
+                return Err(format!("before: {}", String::from_utf8_lossy(&output.stderr)));
+            }
+            block.text.clone()
+        }
+        _ => block.text.clone(),
+    };
+    fs::write(&file, text).expect("writing a block");
     let command =
         if expected.is_some() { vec!["run", "--format", "csv"] } else { vec!["validate"] };
     let output = thalweg(&command, &file);

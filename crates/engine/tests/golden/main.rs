@@ -5,7 +5,8 @@
 //! says where. Cases that need a later version are ignored tests with the reason. Each case runs
 //! with several worker counts, which must not show in the result.
 //!
-//! `append::ordered::NAME` and the like run a case in the ordered contracts (see [`ordered`]).
+//! `append::ordered::NAME` and the like run a case in the ordered contracts (see [`ordered`]);
+//! [`restored`] runs them in jobs that are killed and go on from their snapshots.
 //!
 //! Types are not compared here: the planner's tests do that for every case that has an answer, from `schema.json`
 //! (`golden_schemas_are_exact`).
@@ -17,7 +18,10 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 mod batch;
+#[path = "../recovery/killed/mod.rs"]
+mod killed;
 mod ordered;
+mod restored;
 
 const WORKER_COUNTS: [usize; 3] = [1, 2, 4];
 /// Far more than a case needs in a debug build on a busy machine: a hang must not hang the suite.

@@ -131,7 +131,7 @@ fn bytes(query: &Path, case: &str, order: &str, combination: Combination) -> Vec
 }
 
 /// The case with every table sorted by time; nothing if one has no time to be sorted by.
-fn sorted_by_time(query: &str) -> Option<String> {
+pub fn sorted_by_time(query: &str) -> Option<String> {
     let tables = query.matches("CREATE TABLE").count();
     let sortable = query.matches("WATERMARK FOR").count();
     let connector = "'connector'='filesystem'";

@@ -31,7 +31,7 @@ pub struct Query {
     pub inputs: usize,
     pub kind: Kind,
     /// The columns of its result.
-    columns: &'static str,
+    pub columns: &'static str,
     select: &'static str,
 }
 

@@ -13,10 +13,10 @@ const NUMBERS: i64 = 3_000;
 /// Milliseconds from one number to the next.
 const STEP_MS: i64 = 10;
 
-/// The job; its input takes a second and a half.
+/// The job; its input takes a second and a half at the usual rate.
 const JOB: &str = "
 CREATE TABLE numbers (n BIGINT, ts AS TO_TIMESTAMP_LTZ(n * 10, 3), WATERMARK FOR ts AS ts) WITH (
-  'connector' = 'datagen', 'rows-per-second' = '2000',
+  'connector' = 'datagen', 'rows-per-second' = '${rate}',
   'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '3000'
 );
 CREATE TABLE result (at TIMESTAMP_LTZ(3), n BIGINT, total BIGINT)
@@ -34,9 +34,13 @@ const TAKES: [&str; 5] = [
     "execution.checkpointing.interval=20 ms",
 ];
 
+const USUAL: [&str; 2] = ["--param", "rate=2000"];
+/// The input takes ten seconds: whatever is done to the job comes before its end.
+const SLOW: [&str; 2] = ["--param", "rate=300"];
+
 /// The command line: the snapshots of every test, these words, and the job.
 fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    [&TAKES[..], more, &["job.sql"]].concat()
+    [&TAKES[..], &USUAL, more, &["job.sql"]].concat()
 }
 
 /// Count and sum of each window, in order.
@@ -63,9 +67,9 @@ fn workspace(test: &str) -> Workspace {
     workspace
 }
 
-/// Starts the job and waits until it has committed rows.
-fn begun(workspace: &Workspace, more: &[&str]) -> Running {
-    let mut running = workspace.start(&words(more));
+/// Starts the job at a rate and waits until it has committed rows.
+fn begun(workspace: &Workspace, rate: [&str; 2], more: &[&str]) -> Running {
+    let mut running = workspace.start(&[&TAKES[..], &rate, more, &["job.sql"]].concat());
     until("rows are committed", || {
         if let Some(status) = running.ended() {
             panic!("it has ended: {status}: {}", running.messages());
@@ -77,7 +81,7 @@ fn begun(workspace: &Workspace, more: &[&str]) -> Running {
 
 /// Starts the job and kills it when it has committed rows.
 fn killed(workspace: &Workspace) {
-    begun(workspace, &[]).kill();
+    begun(workspace, SLOW, &[]).kill();
     assert!(visible(workspace).len() < expected().len(), "it was killed before its end");
 }
 
@@ -106,7 +110,7 @@ fn a_stop_keeps_a_last_snapshot_and_the_job_goes_on_from_it() {
     let workspace = workspace("stop");
     for signal in ["TERM", "INT"] {
         let before = manifests_or_none(&workspace).pop();
-        let running = begun(&workspace, &["--resume"]);
+        let running = begun(&workspace, SLOW, &["--resume"]);
         // What an earlier run has committed says nothing of this one.
         until("a snapshot is kept", || manifests_or_none(&workspace).pop() != before);
         running.signal(signal);
@@ -124,7 +128,7 @@ fn a_stop_keeps_a_last_snapshot_and_the_job_goes_on_from_it() {
 #[test]
 fn a_stop_that_drains_closes_windows() {
     let workspace = workspace("drain");
-    let running = begun(&workspace, &["--drain"]);
+    let running = begun(&workspace, SLOW, &["--drain"]);
     running.signal("TERM");
     let (status, messages) = running.end();
     assert_eq!(status.code(), Some(130), "{messages}");
@@ -138,7 +142,7 @@ fn a_stop_that_drains_closes_windows() {
 #[test]
 fn a_second_signal_ends_the_process_at_once_and_loses_nothing() {
     let workspace = workspace("twice");
-    let running = begun(&workspace, &[]);
+    let running = begun(&workspace, SLOW, &[]);
     running.signal("INT");
     running.signal("INT");
     let (status, messages) = running.end();
@@ -150,7 +154,7 @@ fn a_second_signal_ends_the_process_at_once_and_loses_nothing() {
 #[test]
 fn a_second_run_is_refused_and_a_dead_one_holds_nothing() {
     let workspace = workspace("lock");
-    let mut first = begun(&workspace, &[]);
+    let mut first = begun(&workspace, SLOW, &[]);
     let messages = workspace.fail(1, &words(&["--resume"]));
     assert!(messages.contains("holds the job directory"), "{messages}");
     assert!(first.ended().is_none(), "the first run goes on");
@@ -299,7 +303,7 @@ fn a_full_disk_pauses_a_job_until_there_is_room_or_fails_it() {
         let on = format!("execution.checkpointing.on-failure={on_failure}");
         let tolerated = "execution.checkpointing.tolerable-failed-checkpoints=0";
         let more = ["--set", &on, "--set", tolerated, "--set", "restart-strategy.type=none"];
-        let mut running = begun(&workspace, &more);
+        let mut running = begun(&workspace, USUAL, &more);
         disk.fill();
         if on_failure == "fail" {
             let (status, messages) = running.end();

@@ -6,8 +6,15 @@
 //! | `jobs` | a folder with inputs and a job that runs over them; what of its output is visible |
 //! | `cells` | which queries are killed under which contract, and what equality means for each |
 //! | `kills` | jobs that are killed at random moments until they end |
+//! | `lifecycle` | stops, locks, damaged and foreign snapshots, restarts, full disks |
+//! | `killed` | jobs of this process that are killed where a test wants it; the golden cases use it as well |
+//! | `power` | whole jobs on a machine that goes off |
+//! | `golden_snapshots` | snapshots of earlier versions, from which jobs of this one go on |
 
 mod cells;
+mod golden_snapshots;
 mod jobs;
+mod killed;
 mod kills;
 mod lifecycle;
+mod power;

@@ -4,6 +4,7 @@
 //! `THALWEG_SWEEP_SEEDS` asks for more combinations; a failure prints its seed.
 
 mod process;
+mod snapshots;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::mpsc::TryRecvError;
@@ -74,7 +75,7 @@ fn told(options: &RunOptions) -> String {
 /// once, and how rows do that depends on the timer that forgets the second.
 struct PerSecond;
 
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Second {
     sums: HashMap<i64, (i64, u32)>,
     gaps: u32,

@@ -18,16 +18,16 @@ const GAP_MS: i64 = 300;
 
 /// Sessions of a sensor: a value, a list and a map, in one struct.
 #[derive(Default, Serialize, Deserialize)]
-struct Session {
+pub(super) struct Session {
     timer_ms: Option<i64>,
     times_ms: Vec<i64>,
     levels: BTreeMap<i32, u32>,
 }
 
 /// (end, sensor, rows, the level that came most often)
-type Told = (i64, String, usize, Option<i32>);
+pub(super) type Told = (i64, String, usize, Option<i32>);
 
-struct Sessions;
+pub(super) struct Sessions;
 
 impl ProcessFunction<String, Reading> for Sessions {
     type State = Session;
@@ -67,7 +67,7 @@ fn most(levels: &BTreeMap<i32, u32>) -> Option<i32> {
 }
 
 /// The sessions that are over behind each row and at the end: by end, virtual partition and sensor.
-fn sessions_serially(rows: &[Reading]) -> Vec<Told> {
+pub(super) fn sessions_serially(rows: &[Reading]) -> Vec<Told> {
     let mut open: HashMap<String, Vec<Reading>> = HashMap::new();
     let mut found = Vec::new();
     let mut close = |open: &mut HashMap<String, Vec<Reading>>, watermark_ms: i64| {
@@ -197,7 +197,7 @@ fn timers_of_one_time_fire_by_virtual_partition_and_key_the_last_ones_at_the_end
 }
 
 /// Counts the rows of a number; tells of it when no row came for five seconds of the clock.
-struct Silence;
+pub(super) struct Silence;
 
 impl ProcessFunction<i64, i64> for Silence {
     type State = (i64, u32);

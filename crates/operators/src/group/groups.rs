@@ -325,6 +325,12 @@ impl Groups {
         state_batch(owners, told)
     }
 
+    /// Makes room for so many groups.
+    pub(super) fn reserve(&mut self, groups: usize) {
+        self.keys.reserve(groups);
+        self.counts.reserve(groups);
+    }
+
     /// Takes groups back that [`Groups::tell`] has told.
     pub(super) fn recall(&mut self, told: &RecordBatch) -> Result<()> {
         let known = self.keys.len() - usize::from(self.spec.keys.is_empty());

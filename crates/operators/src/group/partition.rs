@@ -89,6 +89,7 @@ impl Partition for GroupPartition {
             schema,
             extent: begun.extent,
             identity_columns: 1 + keys.width(),
+            kept_from: None,
             rows: Box::new(move || read(&shared, begun, &keys)),
         };
         Ok(Captured { tables: vec![table] })
@@ -96,6 +97,8 @@ impl Partition for GroupPartition {
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let mut groups = self.groups.own();
-        restored.table(GROUPS).iter().try_for_each(|told| groups.recall(told))
+        let told = restored.table(GROUPS);
+        groups.reserve(told.iter().map(RecordBatch::num_rows).sum());
+        told.iter().try_for_each(|told| groups.recall(told))
     }
 }

@@ -189,6 +189,11 @@ impl IntegerTable {
     }
 
     #[cold]
+    /// Makes room for so many more keys.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.table.reserve(more, |entry| probe(entry.key));
+    }
+
     #[inline(never)]
     fn insert(&mut self, ids: &mut Ids, key: i64) -> u32 {
         let id = ids.assign(mix64(key as u64));

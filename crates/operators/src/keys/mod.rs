@@ -144,6 +144,18 @@ impl KeyTable {
         Ok(KeyTable { ids, layout })
     }
 
+    /// Makes room for so many more keys: a table that grows in steps is written anew with each of them.
+    pub fn reserve(&mut self, more: usize) {
+        self.ids.hashes.reserve(more);
+        match &mut self.layout {
+            Layout::Single => {}
+            Layout::Integer(table) => table.reserve(more),
+            Layout::Packed(table) => table.reserve(more),
+            Layout::Text(table) => table.reserve(&self.ids, more),
+            Layout::Rows(table) => table.reserve(&self.ids, more),
+        }
+    }
+
     /// Appends the id of each row (or of the rows named) to `ids`, giving new keys new ids. The
     /// columns have the declared types and one length.
     pub fn intern(

@@ -131,6 +131,12 @@ impl PackedTable {
         }
     }
 
+    /// Makes room for so many more keys.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.table.reserve(more, |entry| probe(&entry.key()));
+        self.keys.reserve(more);
+    }
+
     #[cold]
     #[inline(never)]
     fn insert(&mut self, ids: &mut Ids, key: &Packed) -> u32 {

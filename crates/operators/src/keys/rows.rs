@@ -82,6 +82,12 @@ impl RowTable {
         Ok(id)
     }
 
+    /// Makes room for so many more keys.
+    pub(super) fn reserve(&mut self, ids: &Ids, more: usize) {
+        let hashes = &ids.hashes;
+        self.table.reserve(more, |&id| probe_hash(hashes[id as usize]));
+    }
+
     pub(super) fn remove(&mut self, hash: u64, id: u32) {
         if let Ok(entry) = self.table.find_entry(probe_hash(hash), |&other| other == id) {
             entry.remove();

@@ -67,6 +67,13 @@ impl TextTable {
         Ok(())
     }
 
+    /// Makes room for so many more keys.
+    pub(super) fn reserve(&mut self, ids: &Ids, more: usize) {
+        let hashes = &ids.hashes;
+        self.table.reserve(more, |entry| probe_hash(hashes[entry.id as usize]));
+        self.views.reserve(more);
+    }
+
     /// Appends the ids of keys that are there.
     pub(super) fn find(&self, column: &ArrayRef, out: &mut Vec<u32>) {
         let strings = column.as_string_view();

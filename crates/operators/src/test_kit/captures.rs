@@ -115,6 +115,7 @@ impl<'a> Pair<'a> {
 
 /// Takes a table over as whoever keeps snapshots does.
 fn apply(tables: &mut Tables, table: CapturedTable) -> Result<()> {
+    let kept_from = table.kept_from;
     let told = (table.rows)()?;
     let kept = tables.entry(table.name).or_default();
     let width = table.identity_columns;
@@ -134,6 +135,12 @@ fn apply(tables: &mut Tables, table: CapturedTable) -> Result<()> {
         kept.clear();
     }
     kept.extend(rows);
+    if let Some(kept_from) = kept_from {
+        let time = |identity: &str| identity.split('\u{1f}').nth(1).map(str::parse::<i64>);
+        kept.retain(|(identity, _)| {
+            time(identity).is_some_and(|t| t.is_ok_and(|t| t >= kept_from))
+        });
+    }
     Ok(())
 }
 

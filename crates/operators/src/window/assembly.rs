@@ -225,7 +225,7 @@ impl Assembly {
                 let mut ids = partial.ids.clone();
                 let leaf = tree.add(self.spec.ends().index(leave), partial, groups)?;
                 if let Some((before, before_ids)) = leaving.remove(&leave) {
-                    self.parts.gone(&before);
+                    self.parts.replace(&before);
                     ids.extend(before_ids);
                 }
                 leaving.insert(leave, (self.parts.part(leave, leaf), ids));
@@ -272,7 +272,7 @@ impl Assembly {
 
     /// What came and went since the capture before.
     pub(super) fn begin_capture(&mut self, extent: Extent) -> PartsSince {
-        self.parts.begin_capture(extent)
+        self.parts.begin_capture(extent, self.last_end.saturating_add(1))
     }
 
     /// Begins a capture of what changes with each slice; one that is under way is read to its end.
@@ -405,16 +405,14 @@ impl Assembly {
                     for part in entry.remove() {
                         slice.subtract(&part.states)?;
                         slices.release(&part.states.ids);
-                        self.parts.gone(&part);
                     }
                 }
             }
             Current::Tree { tree, leaving } => {
                 while let Some(entry) = leaving.first_entry().filter(|entry| *entry.key() <= end) {
-                    let (leave, (part, ids)) = entry.remove_entry();
+                    let (leave, (_, ids)) = entry.remove_entry();
                     tree.remove(self.spec.ends().index(leave));
                     slices.release(&ids);
-                    self.parts.gone(&part);
                 }
             }
             Current::InOrder { slices: parts, total, added } => {
@@ -422,7 +420,6 @@ impl Assembly {
                 *added = 0;
                 for part in parts.iter().filter(|part| part.leave <= end) {
                     slices.release(&part.states.ids);
-                    self.parts.gone(part);
                 }
                 parts.retain(|part| part.leave > end);
             }

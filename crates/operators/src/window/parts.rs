@@ -1,7 +1,8 @@
 //! Parts of hopping windows: what a slice had when it entered.
 //!
-//! A part never changes. It is told once, by the first capture that finds it, and is named by its number
-//! when it has left; so what a capture costs follows the rate of rows and not the size of windows.
+//! A part never changes. It is told once, by the first capture that finds it, and expires with its last
+//! window; so what a capture costs follows the rate of rows and not the size of windows. Where another takes
+//! its place before that (rows came for a slice that had entered), it is named as removed.
 //!
 //! **Invariants.** Numbers go up in the order in which parts are added up, and none is used twice. Parts
 //! with numbers below that of the last capture were told by it or by one before, or are not there.
@@ -33,8 +34,10 @@ pub(super) struct PartsSince {
     pub(super) extent: Extent,
     /// Parts from this number on are told.
     pub(super) first: u64,
-    /// Parts that went.
+    /// Parts whose place others have taken.
     pub(super) gone: Vec<PartName>,
+    /// Parts whose last window ends before have left.
+    pub(super) kept_from: i64,
 }
 
 /// Numbers parts, and knows which of them have been told.
@@ -54,8 +57,8 @@ impl Parts {
         Part { number, leave, states }
     }
 
-    /// A part has left.
-    pub(super) fn gone(&mut self, part: &Part) {
+    /// Another takes the place of a part.
+    pub(super) fn replace(&mut self, part: &Part) {
         if self.told.is_none_or(|told| part.number >= told) {
             return;
         }
@@ -66,13 +69,16 @@ impl Parts {
         }
     }
 
-    /// Begins a capture.
-    pub(super) fn begin_capture(&mut self, extent: Extent) -> PartsSince {
+    /// Begins a capture of parts that are there from this end on.
+    pub(super) fn begin_capture(&mut self, extent: Extent, kept_from: i64) -> PartsSince {
         let gone = std::mem::take(&mut self.gone);
         let told = self.told.replace(self.next);
         match (extent, told) {
-            (Extent::Changes, Some(first)) => PartsSince { extent, first, gone },
-            _ => PartsSince { extent: Extent::Whole, first: 0, gone: Vec::new() },
+            (Extent::Changes, Some(first)) => PartsSince { extent, first, gone, kept_from },
+            _ => {
+                let (extent, gone) = (Extent::Whole, Vec::new());
+                PartsSince { extent, first: 0, gone, kept_from }
+            }
         }
     }
 }

@@ -285,7 +285,9 @@ impl Partition for SessionPartition {
         let identity_columns = 2 + calls.told_keys.width();
         let extent = begun.extent;
         let rows = Box::new(move || read(&shared, &calls, begun));
-        let table = CapturedTable { name: SESSIONS, schema, extent, identity_columns, rows };
+        // When a session goes depends on its end, which is no part of its name.
+        let (name, kept_from) = (SESSIONS, None);
+        let table = CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
         Ok(Captured { tables: vec![table] })
     }
 

@@ -19,14 +19,15 @@
 //! tree, the order of groups.
 //!
 //! Parts of hopping windows never change ([`super::parts`]). So `entered` is told in changes, in which the
-//! rows of a part have one identity: its virtual partition, end and place. It is read while rows go on;
-//! until that is done the numbers of keys hold ([`super::slices::Slices::hold_keys`]). `slices`, and `entered` where
-//! windows cumulate, are read while rows go on too, but told whole ([`super::reader`]).
+//! rows of a part have one identity: its virtual partition, end and place. Parts expire with their last window
+//! (`kept_from`), and are named as removed only where one takes the place of another. The table is read while
+//! rows go on; until that is done the numbers of keys hold ([`super::slices::Slices::hold_keys`]). `slices`, and
+//! `entered` where windows cumulate, are read while rows go on too, but told whole ([`super::reader`]).
 //!
 //! Windows that share no slice are told in the same way, each as one slice; so it does not matter which
 //! of the implementations goes on with them. They do not count rows that no result counts: a key then
 //! has one row. They are read while rows go on ([`super::watched`]): `slices` in changes, in which virtual
-//! partition, ends and key name a row; `taken` whole, since several partitions may tell the same key.
+//! partition, ends and key name a row, and rows expire with their window; `taken` whole, since several partitions may tell the same key.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -313,14 +314,18 @@ pub(super) fn tell_parts(
     parts.reverse();
     let schema = calls.tell_none(part_marks(0, 0, 0))?.schema();
     let mut reading = PartsToRead { calls: Arc::clone(calls), parts, from: 0, rows: Vec::new() };
-    let PartsSince { extent, gone, .. } = since;
+    let PartsSince { extent, gone, kept_from, .. } = since;
+    let kept_from = Some(kept_from);
     let make = move || {
         reader(&mut |keys| reading.read_some(keys))?;
         let removed = gone_parts(&gone, opening)?;
-        Ok(TableRows { rows: packed(reading.rows)?, removed })
+        // Whoever writes them puts small batches together.
+        Ok(TableRows { rows: reading.rows, removed })
     };
     let (rows, identity_columns) = (Box::new(make), PART_IDENTITY);
-    captured.tables.push(CapturedTable { name: ENTERED, schema, extent, identity_columns, rows });
+    let name = ENTERED;
+    let table = CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
+    captured.tables.push(table);
     Ok(())
 }
 

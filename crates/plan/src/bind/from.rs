@@ -10,6 +10,7 @@ use super::names::PlainNames;
 use super::query::{alias_columns, one_row, rename};
 use super::scope::Scope;
 use super::spans::{ident_span, span_of};
+use super::state_table::state_call;
 use super::{Binder, Context, unsupported};
 use crate::ast::Name;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node};
@@ -101,6 +102,9 @@ impl Binder<'_> {
         context: &Context<'_>,
     ) -> Result<Source> {
         refuse_clauses(factor)?;
+        if let Some((arguments, alias)) = state_call(factor) {
+            return self.named(self.bind_state_table(factor, arguments)?, alias, None);
+        }
         match factor {
             _ if is_unnest(factor) => {
                 let call = unnest_call(factor)?;

@@ -32,6 +32,7 @@ pub mod scope;
 mod select;
 mod sets;
 pub mod spans;
+pub(crate) mod state_table;
 pub mod strip;
 pub mod table;
 #[cfg(test)]

@@ -157,7 +157,11 @@ impl<'a> Lowering<'a> {
                 let is_merged = in_flow.contains(&Arc::as_ptr(node));
                 super::ordered::check_table(table, columns, &scan, is_merged, self.environment)?;
                 let request = scan.request;
-                self.environment.places.connectors.validate(&request, false)?;
+                let connectors = self.environment.places.connectors;
+                connectors.validate(&request, false)?;
+                if self.environment.takes_snapshots && !table.reading.is_looked_up {
+                    connectors.check_snapshots(&request, false)?;
+                }
                 if table.reading.is_endless() {
                     unbounded = Some(table.name.clone());
                 }
@@ -178,13 +182,20 @@ impl<'a> Lowering<'a> {
     fn check_sinks(&self, outputs: &[Output], rows: &[Node]) -> Result<()> {
         let connectors = self.environment.places.connectors;
         if let LateData::Table(table) = &self.environment.late {
-            connectors.validate(&self.environment.request(table), true)?;
+            let request = self.environment.request(table);
+            connectors.validate(&request, true)?;
+            if self.environment.takes_snapshots {
+                connectors.check_snapshots(&request, true)?;
+            }
         }
         for (output, node) in outputs.iter().zip(rows) {
             let Target::Table(table) = &output.target else { continue };
             let request = self.environment.request(table);
             let at = |error: Error| error.at(output.span);
             connectors.validate(&request, true).map_err(at)?;
+            if self.environment.takes_snapshots {
+                connectors.check_snapshots(&request, true).map_err(at)?;
+            }
             if self.changes.has_updates(node) {
                 let accepted = connectors.accepted_changes(&request);
                 check_accepts(accepted, &request, &self.changes.cause(node)).map_err(at)?;

@@ -108,6 +108,8 @@ pub struct PlanEnvironment<'a> {
     pub order: OrderContract,
     /// `pipeline.order.allow-nondeterministic`.
     pub allows_nondeterministic: bool,
+    /// The job will take snapshots.
+    pub takes_snapshots: bool,
     /// Where functions stand whose values the data do not decide, by name.
     pub undecided: HashMap<String, Span>,
     /// True if nothing is to be opened: the plan is only looked at.

@@ -367,7 +367,25 @@ impl Sink for Collect {
 pub struct Outside {
     pub prepared: BTreeMap<u64, Vec<(i64, i64)>>,
     pub visible: Vec<(i64, i64)>,
+    /// The next call of this kind fails, before it does anything.
+    pub fails_at: Option<Call>,
     next: u64,
+}
+
+/// A call of a sink with transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    Prepare,
+    Commit,
+}
+
+impl Outside {
+    fn fail_if_due(&mut self, call: Call) -> Result<()> {
+        match self.fails_at == Some(call) {
+            true => Err(Error::io("the sink failed: the test wants it")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Rows become visible when their transaction is committed.
@@ -410,12 +428,14 @@ impl Sink for Durable {
         SinkGuarantee::Transactional
     }
     fn recover(&mut self, handle: Option<&str>) -> Result<()> {
+        self.outside.lock().expect("no panic").fails_at = None;
         handle.map_or(Ok(()), |handle| self.commit(handle))?;
         self.outside.lock().expect("no panic").prepared.clear();
         Ok(())
     }
     fn prepare(&mut self) -> Result<Option<String>> {
         let mut outside = self.outside.lock().expect("no panic");
+        outside.fail_if_due(Call::Prepare)?;
         let number = outside.next;
         outside.next += 1;
         // What was prepared for a snapshot that was not kept goes with the next one.
@@ -428,6 +448,7 @@ impl Sink for Durable {
     fn commit(&mut self, handle: &str) -> Result<()> {
         let number: u64 = handle.parse().map_err(|_| Error::data("a handle is a number"))?;
         let mut outside = self.outside.lock().expect("no panic");
+        outside.fail_if_due(Call::Commit)?;
         let rows = outside.prepared.remove(&number).unwrap_or_default();
         outside.visible.extend(rows);
         Ok(())

@@ -13,20 +13,22 @@
 pub const CHAIN_MAX: usize = 16;
 
 /// From which generation on those of a table, given in bytes and oldest (the whole one) first, are folded
-/// into one. `Some(0)` folds all: the table is written anew.
+/// into one. `Some(0)` folds all: the table is written anew. A table whose rows expire is never: its oldest
+/// generation goes by itself.
 ///
 /// ```
 /// use thalweg_state::decide::merge_from;
-/// assert_eq!(merge_from(&[1000, 200, 300]), None);
-/// assert_eq!(merge_from(&[1000, 200, 301]), Some(0));
+/// assert_eq!(merge_from(&[1000, 200, 300], false), None);
+/// assert_eq!(merge_from(&[1000, 200, 301], false), Some(0));
+/// assert_eq!(merge_from(&[1000, 200, 301], true), None);
 /// ```
-pub fn merge_from(generations: &[u64]) -> Option<usize> {
+pub fn merge_from(generations: &[u64], expires: bool) -> Option<usize> {
     let (whole, changes) = generations.split_first()?;
     let sum = |of: &[u64]| of.iter().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
     if changes.is_empty() {
         return None;
     }
-    if sum(changes) > whole / 2 {
+    if !expires && sum(changes) > whole / 2 {
         return Some(0);
     }
     if generations.len() <= CHAIN_MAX {
@@ -60,7 +62,9 @@ mod tests {
             (sizes(&[1_000_000, 140], CHAIN_MAX - 1), Some(1)),
             ((0..=CHAIN_MAX as u32).rev().map(|n| 4_u64.pow(n)).collect(), Some(CHAIN_MAX - 1)),
         ] {
-            assert_eq!(merge_from(&generations), wanted, "{generations:?}");
+            assert_eq!(merge_from(&generations, false), wanted, "{generations:?}");
+            let of_expiring = wanted.filter(|&from| from > 0);
+            assert_eq!(merge_from(&generations, true), of_expiring, "{generations:?}");
         }
     }
 
@@ -71,7 +75,7 @@ mod tests {
         for _ in 0..500 {
             chain.push(10_000);
             told += 10_000;
-            let Some(from) = merge_from(&chain) else { continue };
+            let Some(from) = merge_from(&chain, false) else { continue };
             let folded = match from {
                 0 => 1_000_000,
                 _ => chain[from..].iter().sum(),

@@ -91,6 +91,9 @@ pub(crate) struct Generation {
     pub whole: Vec<usize>,
     pub rows: Vec<FileEntry>,
     pub removed: Vec<FileEntry>,
+    /// Where rows expire: what each partition keeps, by the lowest value of the second column.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_from: Vec<i64>,
 }
 
 impl Generation {
@@ -116,6 +119,9 @@ pub(crate) struct FileEntry {
     pub bytes: u64,
     pub rows: u64,
     pub checksum: String,
+    /// Where rows expire: the highest value of the second column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub highest: Option<i64>,
 }
 
 impl Manifest {
@@ -172,6 +178,7 @@ impl TableEntry {
         let is_known = |generation: &Generation| {
             let whole = &generation.whole;
             generation.partitions > 0
+                && [0, generation.partitions].contains(&generation.kept_from.len())
                 && whole.is_sorted_by(|a, b| a < b)
                 && whole.iter().all(|&p| p < generation.partitions)
         };

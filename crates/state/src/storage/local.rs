@@ -246,10 +246,10 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> Error {
     let message = format!("cannot {what} {}: {error}", path.display());
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::io(message)
-            .hint("there is no room for snapshots: make some, or set another 'state.path'"),
+            .hint("there is no room for snapshots: make some, or set another 'execution.checkpointing.dir'"),
         io::ErrorKind::PermissionDenied => {
-            Error::io(message).hint("let this user write there, or set another 'state.path'")
+            Error::io(message).hint("let this user write there, or set another 'execution.checkpointing.dir'")
         }
-        _ => Error::io(message).hint("look at the disk that 'state.path' names"),
+        _ => Error::io(message).hint("look at the disk that 'execution.checkpointing.dir' names"),
     }
 }

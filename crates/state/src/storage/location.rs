@@ -4,19 +4,31 @@
 //! |---|---|
 //! | `/var/state`, `state`, `file:///var/state` | a directory of this machine |
 //! | `memory://NAME` | memory of this process, the same for everyone who says the same name; for tests |
+//! | `test://NAME` | a directory behind calls that a test has put in the place of the operating system's ([`offer_files`]) |
 //! | `s3://BUCKET/PREFIX` | S3 and what speaks like it, by the usual variables (`AWS_…`); feature `s3` |
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use object_store::memory::InMemory;
 use thalweg_core::{Error, Result};
 
-use super::{LocalStorage, ObjectStorage, Storage, SystemFiles};
+use super::{FileSystem, LocalStorage, ObjectStorage, Storage, SystemFiles};
 
 /// The stores of this process, by name.
 static MEMORY: Mutex<Option<HashMap<String, Arc<InMemory>>>> = Mutex::new(None);
+
+/// What stands in the place of the operating system, by name.
+static OFFERED: Mutex<BTreeMap<String, Arc<dyn FileSystem>>> = Mutex::new(BTreeMap::new());
+
+/// From now on snapshots at `test://NAME` are kept in a root folder behind these calls. For tests of what a machine
+/// that goes off leaves; there is no lock.
+#[doc(hidden)]
+pub fn offer_files(name: &str, files: Arc<dyn FileSystem>) {
+    let mut offered = OFFERED.lock().unwrap_or_else(PoisonError::into_inner);
+    offered.insert(name.to_owned(), files);
+}
 
 /// The place of a job: its storage and, where it lies on this machine, its directory.
 ///
@@ -35,6 +47,15 @@ pub(crate) fn open(location: &str, job: &str) -> Result<(Arc<dyn Storage>, Optio
             let objects = stores.entry(rest.to_owned()).or_default().clone();
             let location = format!("{location}/{folder}");
             Ok((Arc::new(ObjectStorage::new(objects, &location, &folder)?), None))
+        }
+        "test" => {
+            let offered = OFFERED.lock().unwrap_or_else(PoisonError::into_inner);
+            let files = offered.get(rest).ok_or_else(|| {
+                Error::plan(format!("'{location}': nobody offers files of this name"))
+                    .hint("this place is for tests; give a directory")
+            })?;
+            let root = Path::new("/").join(folder);
+            Ok((Arc::new(LocalStorage::new(root, Arc::clone(files))), None))
         }
         "s3" => s3(location, rest, &folder),
         _ => Err(Error::plan(format!("'{location}': no snapshots are kept in '{scheme}'"))
@@ -90,6 +111,8 @@ fn local(location: &Path, folder: &str) -> Result<(Arc<dyn Storage>, Option<Path
 #[cfg(feature = "s3")]
 fn s3(location: &str, rest: &str, folder: &str) -> Result<(Arc<dyn Storage>, Option<PathBuf>)> {
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    // Fails if it was done before, by us or by the program that we are part of.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let objects = object_store::aws::AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
         .build()
@@ -132,7 +155,7 @@ pub(crate) fn folder_name(job: &str) -> Result<String> {
 }
 
 /// The job that a folder is of; `None` if it is of none.
-fn job_name(folder: &str) -> Option<String> {
+pub(crate) fn job_name(folder: &str) -> Option<String> {
     let mut name = Vec::new();
     let mut rest = folder.as_bytes();
     while let Some((&byte, behind)) = rest.split_first() {

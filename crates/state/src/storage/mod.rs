@@ -13,9 +13,11 @@ use bytes::Bytes;
 use thalweg_core::Result;
 
 pub use local::{FileSystem, LocalStorage, SystemFiles};
+#[doc(hidden)]
+pub use location::offer_files;
 pub use objects::ObjectStorage;
 
-pub(crate) use location::{jobs, open};
+pub(crate) use location::{job_name, jobs, open};
 
 /// Something that a listing found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

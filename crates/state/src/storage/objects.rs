@@ -52,7 +52,8 @@ impl ObjectStorage {
         match error {
             E::PermissionDenied { .. } | E::Unauthenticated { .. } => Error::io(message)
                 .hint("the credentials (for S3: AWS_ACCESS_KEY_ID and its like) must allow it"),
-            _ => Error::io(message).hint("look at the store that 'state.path' names"),
+            _ => Error::io(message)
+                .hint("look at the store that 'execution.checkpointing.dir' names"),
         }
     }
 }

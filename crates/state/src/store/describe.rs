@@ -40,6 +40,11 @@ impl SnapshotStore {
         storage::jobs(location)
     }
 
+    /// The job that a folder of this name is of; none if no job has such a folder.
+    pub fn job_of_folder(folder: &str) -> Option<String> {
+        storage::job_name(folder)
+    }
+
     /// What a snapshot holds. Its files are not looked at.
     ///
     /// # Errors

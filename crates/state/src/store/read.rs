@@ -14,6 +14,9 @@ use crate::manifest::{FileEntry, Generation, Manifest, StageEntry, TableEntry};
 use crate::storage::Storage;
 use crate::table::{Fold, decode};
 
+/// How names of tables begin that hold rows which wait for other inputs.
+const WAITING: &str = "waiting.";
+
 impl SnapshotStore {
     /// Reads a snapshot, with all state that it holds.
     ///
@@ -99,9 +102,27 @@ impl SnapshotStore {
             tables.insert(table.name.clone(), self.rows(table)?);
         }
         for table in &stage.waiting {
-            tables.insert(format!("waiting.{}", table.name), self.rows(table)?);
+            tables.insert(format!("{WAITING}{}", table.name), self.rows(table)?);
         }
         Ok(tables)
+    }
+
+    /// The rows of one table of an operator, by its stage's identifier; tables are called as in
+    /// [`SnapshotStore::state_of`].
+    ///
+    /// # Errors
+    /// As [`SnapshotStore::state_of`], and if there is no such table.
+    pub fn rows_of(&self, number: u64, operator: &str, table: &str) -> Result<Vec<RecordBatch>> {
+        let manifest = self.manifest(number)?;
+        let stage = find_stage(&manifest, operator)?;
+        let found = match table.strip_prefix(WAITING) {
+            Some(waiting) => stage.waiting.iter().find(|other| other.name == waiting),
+            None => stage.state.iter().find(|other| other.name == table),
+        };
+        found.map_or_else(
+            || Err(Error::plan(format!("operator '{operator}' has no table '{table}'"))),
+            |found| self.rows(found),
+        )
     }
 
     fn restored(&self, tables: &[TableEntry]) -> Result<Restored> {
@@ -199,6 +220,7 @@ fn noted(
     identity_columns: usize,
 ) -> Result<Option<Fold>> {
     let mut fold = Fold::new(identity_columns);
+    generations.iter().for_each(|generation| fold.note_kept_from(&generation.kept_from));
     for (place, generation) in generations.iter().enumerate().skip(1) {
         fold.note_whole(place, &generation.whole, generation.partitions);
         for file in generation.files() {
@@ -207,7 +229,8 @@ fn noted(
             }
         }
     }
-    Ok((generations.len() > 1).then_some(fold))
+    let expires = generations.iter().any(|generation| !generation.kept_from.is_empty());
+    Ok((generations.len() > 1 || expires).then_some(fold))
 }
 
 /// The files of rows, in order, each with the place of its generation.

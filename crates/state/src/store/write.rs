@@ -156,8 +156,8 @@ impl<'a> Files<'a> {
         let folder = manifest::folder(self.number);
         let path = format!("{folder}/{:04}-{label}-{digits}.arrow", self.numbered);
         self.numbered += 1;
-        let (bytes, rows) = (file.bytes.len() as u64, file.rows);
-        let entry = FileEntry { path, bytes, rows, checksum };
+        let (bytes, rows, highest) = (file.bytes.len() as u64, file.rows, file.highest);
+        let entry = FileEntry { path, bytes, rows, checksum, highest };
         // Noted before: what is written in part has to be discarded, too.
         self.own.push(entry.clone());
         self.storage.put(&entry.path, file.bytes)?;
@@ -184,7 +184,7 @@ impl<'a> Files<'a> {
             let error = Error::io("it was written, and other bytes are read");
             return Err(error
                 .in_file(self.storage.place_of(&name))
-                .hint("look at the disk that 'state.path' names"));
+                .hint("look at the disk that 'execution.checkpointing.dir' names"));
         }
         Ok(())
     }
@@ -198,7 +198,8 @@ impl<'a> Files<'a> {
                 let found = found.map_or("nothing is".to_owned(), |e| format!("{} are", e.bytes));
                 let message = format!("{} bytes were written, and {found} there", file.bytes);
                 let error = Error::io(message).in_file(self.storage.place_of(&file.path));
-                return Err(error.hint("is there room on the disk that 'state.path' names?"));
+                return Err(error
+                    .hint("is there room on the disk that 'execution.checkpointing.dir' names?"));
             }
         }
         Ok(())
@@ -332,10 +333,12 @@ impl Writing<'_> {
         if whole.len() < partitions {
             entry.generations = self.base_of(place, &entry)?;
         }
-        let (number, rows, removed) = (self.files.number, Vec::new(), Vec::new());
-        let mut newest = Generation { snapshot: number, partitions, whole, rows, removed };
+        let (snapshot, rows, removed) = (self.files.number, Vec::new(), Vec::new());
+        let kept_from = kept_from(place, &told, partitions)?;
+        let mut newest = Generation { snapshot, partitions, whole, rows, removed, kept_from };
         self.generation(place, &schema, identity_columns, told, &mut newest)?;
         entry.generations.push(newest);
+        expire(&mut entry.generations);
         self.merge_if_wanted(place, schema, &mut entry)?;
         Ok(entry)
     }
@@ -350,7 +353,9 @@ impl Writing<'_> {
         let Some(base) = base.table(place.stage, place.is_waiting, place.name) else {
             // Nobody told it: it was empty.
             let (rows, removed) = (Vec::new(), Vec::new());
-            return Ok(vec![Generation { snapshot, partitions: 1, whole: vec![0], rows, removed }]);
+            let (partitions, whole, kept_from) = (1, vec![0], Vec::new());
+            let empty = Generation { snapshot, partitions, whole, rows, removed, kept_from };
+            return Ok(vec![empty]);
         };
         let has_same =
             base.identity_columns == 0 || base.identity_columns == entry.identity_columns;
@@ -369,7 +374,8 @@ impl Writing<'_> {
         generation: &mut Generation,
     ) -> Result<()> {
         let (row_label, removed_label) = (place.label("rows"), place.label("removed"));
-        let mut rows = TableWriter::new(schema.clone());
+        let expires = !generation.kept_from.is_empty();
+        let mut rows = TableWriter::new(schema.clone()).expiring(expires);
         let mut removed = TableWriter::new(identity_schema(schema, identity_columns)?);
         let files = &mut self.files;
         for table in told.into_values() {
@@ -400,7 +406,8 @@ impl Writing<'_> {
         entry: &mut TableEntry,
     ) -> Result<()> {
         let sizes: Vec<u64> = entry.generations.iter().map(Generation::bytes).collect();
-        let Some(from) = decide::merge_from(&sizes) else { return Ok(()) };
+        let expires = entry.generations.last().is_some_and(|own| !own.kept_from.is_empty());
+        let Some(from) = decide::merge_from(&sizes, expires) else { return Ok(()) };
         let folded = entry.generations.split_off(from);
         let rows = self.fold(place, schema, &folded, entry.identity_columns)?;
         let whole_of_all = folded.iter().flat_map(|generation| &generation.whole).copied();
@@ -410,17 +417,14 @@ impl Writing<'_> {
             // What the rest of the chain may still have. Rows that came again are among the rows.
             removed.extend(folded.iter().flat_map(|generation| generation.removed.clone()));
         }
-        let Some(Generation { snapshot, partitions, rows: told, removed: gone, whole: _ }) =
-            folded.into_iter().next_back()
-        else {
-            return Ok(());
-        };
-        self.files.withdraw(&told);
+        let Some(newest) = folded.into_iter().next_back() else { return Ok(()) };
+        let Generation { rows: told, removed: gone, .. } = &newest;
+        self.files.withdraw(told);
         if from == 0 {
-            self.files.withdraw(&gone);
+            self.files.withdraw(gone);
         }
         let whole = whole.into_iter().collect();
-        entry.generations.push(Generation { snapshot, partitions, whole, rows, removed });
+        entry.generations.push(Generation { whole, rows, removed, ..newest });
         self.merged_tables += 1;
         Ok(())
     }
@@ -435,7 +439,8 @@ impl Writing<'_> {
     ) -> Result<Vec<FileEntry>> {
         let (label, files) = (place.label("merged"), &mut self.files);
         let mut rows = Vec::new();
-        let mut writer = TableWriter::new(schema);
+        let expires = generations.iter().any(|generation| !generation.kept_from.is_empty());
+        let mut writer = TableWriter::new(schema).expiring(expires);
         visit_rows(files.storage, generations, identity_columns, &mut |batch| {
             writer.write(&batch, &mut |file| files.add(&mut rows, &label, file))
         })?;
@@ -452,6 +457,40 @@ impl Writing<'_> {
             rows: own.iter().map(|file| file.rows).sum(),
             merged_tables: self.merged_tables,
         }
+    }
+}
+
+/// Below which time the partitions keep nothing; empty where rows do not expire. Who tells nothing has
+/// nothing, and says nothing about what comes.
+fn kept_from(
+    place: &Place<'_>,
+    told: &BTreeMap<usize, CapturedTable>,
+    partitions: usize,
+) -> Result<Vec<i64>> {
+    let expires = told.values().filter(|own| own.kept_from.is_some()).count();
+    if expires == 0 {
+        return Ok(Vec::new());
+    }
+    if expires < told.len() {
+        return Err(place.error("its rows expire in some partitions only"));
+    }
+    let of = |p: usize| told.get(&p).and_then(|own| own.kept_from).unwrap_or(i64::MIN);
+    Ok((0..partitions).map(of).collect())
+}
+
+/// Forgets files of which every row has expired, and generations that say nothing any more.
+fn expire(generations: &mut Vec<Generation>) {
+    let lowest = generations.last().and_then(|newest| newest.kept_from.iter().min().copied());
+    let Some(lowest) = lowest else { return };
+    for generation in generations.iter_mut() {
+        generation.rows.retain(|file| file.highest.is_none_or(|highest| highest >= lowest));
+    }
+    // What is removed from nothing need not be named.
+    while generations.len() > 1 && generations[0].rows.is_empty() {
+        generations.remove(0);
+        let oldest = &mut generations[0];
+        oldest.whole = (0..oldest.partitions).collect();
+        oldest.removed = Vec::new();
     }
 }
 

@@ -8,6 +8,8 @@ use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_ipc::CompressionType;
 use arrow_ipc::reader::FileReader;
@@ -16,6 +18,8 @@ use arrow_schema::{ArrowError, Schema, SchemaRef};
 use arrow_select::coalesce::BatchCoalescer;
 use bytes::Bytes;
 use thalweg_core::{Error, Result};
+
+use super::check;
 
 /// Rows of a batch in a file.
 const BATCH_ROWS: usize = 32 * 1024;
@@ -28,15 +32,25 @@ pub(crate) struct TableFile {
     pub bytes: Bytes,
     /// How many rows it holds.
     pub rows: u64,
+    /// Where rows expire: the highest value of the second column.
+    pub highest: Option<i64>,
 }
 
 /// Makes files of the rows of a table.
 pub(crate) struct TableWriter {
     schema: SchemaRef,
     joiner: BatchCoalescer,
-    /// The file that is being written, and its rows.
-    open: Option<(FileWriter<Vec<u8>>, u64)>,
+    open: Option<OpenFile>,
     file_bytes: usize,
+    /// The second column says when rows expire.
+    expires: bool,
+}
+
+/// The file that is being written.
+struct OpenFile {
+    writer: FileWriter<Vec<u8>>,
+    rows: u64,
+    highest: Option<i64>,
 }
 
 impl TableWriter {
@@ -47,7 +61,12 @@ impl TableWriter {
 
     fn with_file_bytes(schema: SchemaRef, file_bytes: usize) -> Self {
         let joiner = BatchCoalescer::new(schema.clone(), BATCH_ROWS);
-        TableWriter { schema, joiner, open: None, file_bytes }
+        TableWriter { schema, joiner, open: None, file_bytes, expires: false }
+    }
+
+    /// Notes of each file when the last of its rows expires.
+    pub fn expiring(self, expires: bool) -> Self {
+        TableWriter { expires, ..self }
     }
 
     /// Adds rows. Gives files that are full to `take`.
@@ -80,15 +99,22 @@ impl TableWriter {
 
     fn write_joined(&mut self, take: &mut dyn FnMut(TableFile) -> Result<()>) -> Result<()> {
         while let Some(batch) = self.joiner.next_completed_batch() {
-            let (writer, rows) = match &mut self.open {
+            let open = match &mut self.open {
                 Some(open) => open,
-                none => none.insert((new_file(&self.schema)?, 0)),
+                none => {
+                    let writer = new_file(&self.schema)?;
+                    none.insert(OpenFile { writer, rows: 0, highest: None })
+                }
             };
-            writer.write(&batch)?;
-            *rows += batch.num_rows() as u64;
+            open.writer.write(&batch)?;
+            open.rows += batch.num_rows() as u64;
+            if self.expires {
+                open.highest = open.highest.max(times(&batch)?.iter().max().copied());
+            }
+            let written = open.writer.get_ref().len();
             // The workers of the job may wait for the core.
             std::thread::yield_now();
-            if writer.get_ref().len() >= self.file_bytes {
+            if written >= self.file_bytes {
                 self.close(take)?;
             }
         }
@@ -96,10 +122,25 @@ impl TableWriter {
     }
 
     fn close(&mut self, take: &mut dyn FnMut(TableFile) -> Result<()>) -> Result<()> {
-        let Some((mut writer, rows)) = self.open.take() else { return Ok(()) };
+        let Some(OpenFile { mut writer, rows, highest }) = self.open.take() else {
+            return Ok(());
+        };
         writer.finish()?;
-        take(TableFile { bytes: writer.into_inner()?.into(), rows })
+        take(TableFile { bytes: writer.into_inner()?.into(), rows, highest })
     }
+}
+
+/// When rows expire: the values of the second column.
+///
+/// # Errors
+/// If there is no such column of INT64 without NULLs.
+pub(crate) fn times(batch: &RecordBatch) -> Result<&[i64]> {
+    let column = batch.columns().get(1).filter(|column| column.null_count() == 0);
+    let values = column.and_then(|column| column.as_primitive_opt::<Int64Type>());
+    values.map(|values| &values.values()[..]).ok_or_else(|| {
+        Error::data("rows of a table do not say when they expire")
+            .hint("the snapshot was written by something else; use an older one")
+    })
 }
 
 fn new_file(schema: &Schema) -> Result<FileWriter<Vec<u8>>> {
@@ -118,9 +159,10 @@ pub(crate) fn decode(bytes: &Bytes, columns: Option<usize>) -> Result<Vec<Record
         let bytes: &[u8] = bytes;
         FileReader::try_new(Cursor::new(bytes), projection)?.collect()
     };
-    // The reader trusts lengths and offsets that a file names; one made by hand could lead it astray.
-    let read = catch_unwind(AssertUnwindSafe(read));
     let no_file = |why: String| Error::data(format!("it is no Arrow file that can be read: {why}"));
+    check::lengths(bytes).map_err(no_file)?;
+    // The reader trusts offsets that a file names; one made by hand could lead it astray.
+    let read = catch_unwind(AssertUnwindSafe(read));
     match read {
         Ok(Ok(batches)) => Ok(batches),
         Ok(Err(error)) => Err(no_file(error.to_string())),
@@ -146,8 +188,6 @@ pub(crate) fn column_texts(schema: &Schema) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::cast::AsArray;
-    use arrow_array::types::Int64Type;
     use arrow_array::{ArrayRef, Int64Array, StringViewArray};
     use arrow_schema::{DataType, Field};
 

@@ -6,7 +6,9 @@
 //! - its identity (its first columns) is not told, as a row or as removed, by a newer generation. Several rows
 //!   of one generation may have one identity: they come and go together;
 //! - its virtual partition is not one of a partition that a newer generation tells whole. Rows that are for
-//!   all partitions count as told by the first partition.
+//!   all partitions count as told by the first partition;
+//! - it has not expired: its time, in the second column, is not below what its partition keeps, as any generation
+//!   says.
 //!
 //! Rows that hold keep their order: that of generations, files and rows. So folding in steps (a table that was
 //! merged on the way) gives the same rows in the same order.
@@ -25,6 +27,7 @@ use hashbrown::HashTable;
 use thalweg_core::snapshot::partition_of_virtual;
 use thalweg_core::{Error, Result};
 
+use super::times;
 use crate::checksum;
 
 /// Virtual partitions, and one more for rows that are for all of them.
@@ -38,6 +41,8 @@ pub(crate) struct Fold {
     identities: Option<Identities>,
     /// By owner: the newest generation that tells it whole.
     whole: [usize; OWNERS],
+    /// By owner: below this time nothing is kept. `None` where rows do not expire.
+    kept_from: Option<[i64; OWNERS]>,
 }
 
 /// Identities, and for each the newest generation that names it.
@@ -87,19 +92,43 @@ impl Identities {
     /// For each row, the newest generation that names it; 0 where none does.
     fn newest_of(&self, columns: &[ArrayRef]) -> Result<Vec<usize>> {
         let rows = self.converter.convert_columns(columns).map_err(|_| misfit())?;
-        let newest = |row: Row<'_>| {
-            let hash = checksum::hash(row.data());
-            let place = self.places.find(hash, |other| self.rows.row(*other) == row);
-            place.map_or(0, |&place| self.newest[place])
-        };
-        Ok(rows.iter().map(newest).collect())
+        let mut newest = Vec::with_capacity(rows.num_rows());
+        let mut before: Option<(Row<'_>, usize)> = None;
+        for row in &rows {
+            let own = match before {
+                // Rows of one identity stand together, if there are several.
+                Some((same, own)) if same == row => own,
+                _ => self.newest_of_one(row),
+            };
+            before = Some((row, own));
+            newest.push(own);
+        }
+        Ok(newest)
+    }
+
+    fn newest_of_one(&self, row: Row<'_>) -> usize {
+        let hash = checksum::hash(row.data());
+        let place = self.places.find(hash, |other| self.rows.row(*other) == row);
+        place.map_or(0, |&place| self.newest[place])
     }
 }
 
 impl Fold {
     /// Nothing is noted yet. So many first columns tell one row from all others.
     pub fn new(identity_columns: usize) -> Fold {
-        Fold { identity_columns, identities: None, whole: [0; OWNERS] }
+        Fold { identity_columns, identities: None, whole: [0; OWNERS], kept_from: None }
+    }
+
+    /// Notes below which time nothing is kept, by partition. Nothing is noted of what does not expire.
+    pub fn note_kept_from(&mut self, kept_from: &[i64]) {
+        let Some(first) = kept_from.first() else { return };
+        let own = self.kept_from.get_or_insert([i64::MIN; OWNERS]);
+        for virtual_partition in 0..=u8::MAX {
+            let partition = partition_of_virtual(virtual_partition, kept_from.len());
+            let own = &mut own[usize::from(virtual_partition)];
+            *own = kept_from[partition].max(*own);
+        }
+        own[FOR_ALL] = own[FOR_ALL].max(*first);
     }
 
     /// Notes identities that a generation names, as rows or as removed. Generations come in order.
@@ -142,11 +171,17 @@ impl Fold {
             Some(identities) => identities.newest_of(self.identity(batch)?)?,
             None => vec![0; batch.num_rows()],
         };
-        let holds = |(owner, newest): (Option<u8>, usize)| {
-            let owner = owner.map_or(FOR_ALL, usize::from);
-            Some(newest <= generation && self.whole[owner] <= generation)
+        let expiry = |kept_from| -> Result<_> { Ok((kept_from, times(batch)?)) };
+        let times = self.kept_from.as_ref().map(expiry).transpose()?;
+        let is_kept = |row: usize, owner: usize| {
+            times.as_ref().is_none_or(|(kept_from, times)| times[row] >= kept_from[owner])
         };
-        let holding: BooleanArray = owners.iter().zip(newest).map(holds).collect();
+        let holds = |(row, (owner, newest)): (usize, (Option<u8>, usize))| {
+            let owner = owner.map_or(FOR_ALL, usize::from);
+            let is_told = newest <= generation && self.whole[owner] <= generation;
+            Some(is_told && is_kept(row, owner))
+        };
+        let holding: BooleanArray = owners.iter().zip(newest).enumerate().map(holds).collect();
         if holding.true_count() == batch.num_rows() {
             return Ok(batch.clone());
         }

@@ -78,6 +78,7 @@ pub fn changes(rows: Vec<RecordBatch>, removed: Vec<RecordBatch>) -> Captured {
         schema: schema(),
         extent: Extent::Changes,
         identity_columns: 2,
+        kept_from: None,
         rows: Box::new(move || Ok(made)),
     };
     Captured { tables: vec![table] }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use thalweg::pipeline::Pipeline;
 use thalweg::rows::{KeyContext, PackedRows, RowOperator, Rows};
 use thalweg::{OrderContract, RunOptions};
@@ -197,7 +198,7 @@ struct MergeOperator {
 }
 
 /// Rows that wait, by injector.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Waiting(Vec<VecDeque<Record>>);
 
 impl Waiting {

@@ -289,7 +289,7 @@ fn a_file_that_cannot_be_gone_on_with_is_refused_at_planning() {
     let refused = |options: &[(&str, &str)], has_snapshots: bool| {
         let request = request(dir.path(), two(), options);
         let result = Filesystem.validate(&request, true).and_then(|()| {
-            if has_snapshots { Filesystem.check_snapshots(&request) } else { Ok(()) }
+            if has_snapshots { Filesystem.check_snapshots(&request, true) } else { Ok(()) }
         });
         result.err().is_some_and(|error| {
             assert!(

@@ -58,9 +58,11 @@ Examples:
     /// Show what a snapshot holds: positions, watermarks, tables of state
     #[command(after_help = "\
 A line for each stage, and one for each table of state that it has. Nothing but the manifest is read.
+SQL reads the rows of a table: FROM snapshot('FOLDER OR JOB', 'OPERATOR' [, 'TABLE'] [, NUMBER]).
 
-Example:
-  thalweg snapshot show flights --dir state")]
+Examples:
+  thalweg snapshot show flights --dir state
+  thalweg run -e \"SELECT * FROM snapshot('state/flights', 'window flights')\"")]
     Show {
         /// The job
         job: String,

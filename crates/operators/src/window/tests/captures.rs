@@ -15,8 +15,8 @@ use crate::aggregate::AggregateCall;
 use crate::test_kit::{DriveOptions, Event, check_captures};
 use crate::window::WindowSpec;
 
-/// How many rows a partition's next capture of changes tells, how many names it removes, and whether it
-/// tells no more than that. Other tables than the first say nothing.
+/// How many rows a partition's next capture of changes tells in its first table, how many names it removes,
+/// and whether that is all.
 fn told(partition: &mut dyn Partition) -> (usize, usize, Extent) {
     let captured = partition.capture(Extent::Changes).expect("it is captured");
     let table = captured.tables.into_iter().next().expect("there is a table");
@@ -43,19 +43,23 @@ fn go_on(partition: &mut dyn Partition, rows: &[(i64, i64)], watermark: i64) {
 const ONE: Opening = Opening { partition: 0, partitions: 1, order: OrderContract::Epoch };
 
 #[test]
-fn only_what_changed_is_told_unless_most_has_gone() {
+fn only_what_changed_is_told_and_windows_expire() {
     let operator = aligned(WindowSpec::Tumble { size_ms: 10, offset_ms: 0 }, Vec::new());
     let mut partition = operator.open(ONE).expect("it opens");
     let partition = partition.as_mut();
+    let kept_from = |partition: &mut dyn Partition| {
+        partition.capture(Extent::Changes).expect("it is captured").tables[0].kept_from
+    };
     go_on(partition, &[(0, 1), (1, 2), (10, 1), (11, 2), (12, 3)], 0);
     assert_eq!(told(partition), (5, 0, Extent::Whole), "the first");
-    go_on(partition, &[(2, 1), (13, 4)], 1);
+    go_on(partition, &[(2, 1), (13, 4)], 8);
     assert_eq!(told(partition), (2, 0, Extent::Changes), "a key again, and a new one");
-    assert_eq!(told(partition), (0, 0, Extent::Changes));
+    assert_eq!(kept_from(partition), Some(10), "no window that ends before");
     go_on(partition, &[(3, 9)], 9);
-    assert_eq!(told(partition), (0, 2, Extent::Changes), "the key 9 was never told");
+    assert_eq!(told(partition), (0, 0, Extent::Changes), "a window that has left");
+    assert_eq!(kept_from(partition), Some(11), "which expires");
     go_on(partition, &[(25, 1)], 19);
-    assert_eq!(told(partition), (1, 0, Extent::Whole), "all that was told has gone");
+    assert_eq!(told(partition), (1, 0, Extent::Changes));
 }
 
 #[test]

@@ -41,6 +41,7 @@ impl Located {
     }
 }
 
+#[derive(Serialize, Deserialize)]
 struct Accident {
     place: Place,
     start_minute: i64,
@@ -48,7 +49,7 @@ struct Accident {
 }
 
 /// The accidents of one direction of an expressway, and the cars that stand there.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Direction {
     minute: i64,
     stopped: BTreeMap<Place, BTreeSet<i32>>,

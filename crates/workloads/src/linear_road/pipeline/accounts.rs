@@ -1,5 +1,6 @@
 //! Accounts by vehicle: the toll told last, the sum charged, and all answers.
 
+use serde::{Deserialize, Serialize};
 use thalweg::rows::Emit;
 
 use super::super::answers::Answer;
@@ -9,7 +10,7 @@ use super::segments::Assessed;
 use super::{Report, Step};
 
 /// The account of a car.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Account {
     told: Option<i64>,
     charged: i64,

@@ -51,7 +51,7 @@ pub(super) fn spread(query: &Record) -> (i32, i32) {
 }
 
 /// The last report of a car.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Car {
     last: Option<(i64, Place)>,
     reports_of_place: u32,

@@ -44,7 +44,7 @@ impl Assessed {
     }
 }
 
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Minute {
     minute: i64,
     cars: HashSet<i32>,
@@ -53,7 +53,7 @@ struct Minute {
 }
 
 /// The last minutes of a segment, the oldest first.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Segment {
     minutes: VecDeque<Minute>,
 }

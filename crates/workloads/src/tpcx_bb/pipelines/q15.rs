@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use thalweg::pipeline::Pipeline;
 use thalweg::rows::{KeyContext, PackedRows, RowOperator, Rows};
 
@@ -29,7 +30,7 @@ pub fn query_15(
 type Paid = (i64, i64, i64);
 
 /// What is known of one category. `x` counts days from the first one with sales.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Category {
     /// Sales of the days that have not ended, in cents.
     open_days: BTreeMap<i64, i128>,

@@ -25,6 +25,7 @@ pub(super) struct Sessions {
 }
 
 /// The session of one user that is open, if it has values.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Open<V> {
     last_ts_s: i64,
     values: Vec<V>,

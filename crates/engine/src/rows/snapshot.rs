@@ -1,0 +1,170 @@
+//! What a keyed operator tells of its keys, and takes back.
+//!
+//! | table | a row | columns behind `$partition` |
+//! |---|---|---|
+//! | `states` | a key that has a state | the key, `used_ms`, the state |
+//! | `timers` | a timer of event time | the key, `time_ms` |
+//! | `clock_timers` | a timer of processing time | the key, `time_ms` |
+//!
+//! `used_ms` is the wall clock when the state was used last, or the least number where the operator does not
+//! go by the clock; `time_ms` of a timer at the end of the input is the greatest number. For columns of keys
+//! and states see [`Told`].
+//!
+//! **Invariant:** a key belongs to the virtual partition that its table names; one that does not (the type
+//! hashes otherwise than it did) is refused, since its rows would go elsewhere.
+
+use std::sync::Arc;
+
+use arrow_array::types::{Int64Type, UInt8Type};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt8Array};
+use arrow_schema::{DataType as Arrow, Field, SchemaRef};
+use thalweg_core::snapshot::{CapturedTable, PARTITION_COLUMN, TableRows, state_schema};
+use thalweg_core::{Captured, Extent, Restored, Result};
+use thalweg_operators::tables::{KEPT_ROWS_MAX, does_not_fit, numbers_of};
+
+use super::RowState;
+use super::key::{RowKey, virtual_partition};
+use super::states::{KeptState, States};
+use super::timers::Timers;
+use super::told::Told;
+
+const STATES: &str = "states";
+const TIMERS: &str = "timers";
+const CLOCK_TIMERS: &str = "clock_timers";
+const USED: &str = "used_ms";
+const TIME: &str = "time_ms";
+
+/// What of an operator is kept.
+pub(super) struct KeptParts<'a, K, S> {
+    pub states: &'a mut States<K, S>,
+    pub timers: &'a mut Timers<K>,
+    pub clock_timers: &'a mut Timers<K>,
+}
+
+/// How keys and states of an operator stand in tables.
+pub(super) struct ToldKeyed<K, S> {
+    keys: Arc<Told<K>>,
+    states: Told<S>,
+}
+
+impl<K: RowKey, S: RowState> ToldKeyed<K, S> {
+    /// Finds out how the types are told.
+    pub(super) fn new() -> Self {
+        ToldKeyed { keys: Arc::new(Told::new("key")), states: Told::new("state") }
+    }
+
+    /// Tells everything, or of the states what has changed. States are written at once, timers later.
+    ///
+    /// # Errors
+    /// If a key or a state cannot be written.
+    pub(super) fn capture(&self, extent: Extent, kept: KeptParts<'_, K, S>) -> Result<Captured> {
+        let mut captured = Captured::default();
+        self.capture_states(extent, kept.states, &mut captured)?;
+        self.capture_timers(TIMERS, kept.timers, &mut captured);
+        self.capture_timers(CLOCK_TIMERS, kept.clock_timers, &mut captured);
+        Ok(captured)
+    }
+
+    fn capture_states(
+        &self,
+        extent: Extent,
+        states: &mut States<K, S>,
+        captured: &mut Captured,
+    ) -> Result<()> {
+        let meant = states.mean(extent);
+        let rows = meant.kept.chunks(KEPT_ROWS_MAX).map(|kept| self.state_rows(kept));
+        let rows = rows.collect::<Result<_>>()?;
+        let gone: Vec<&K> = meant.gone.iter().collect();
+        let removed = gone.chunks(KEPT_ROWS_MAX).map(|gone| keyed(&self.keys, gone, Vec::new()));
+        let rows = TableRows { rows, removed: removed.collect::<Result<_>>()? };
+        captured.tables.push(CapturedTable {
+            name: STATES,
+            schema: self.states_schema(),
+            extent: meant.extent,
+            identity_columns: 1 + self.keys.fields().len(),
+            kept_from: None,
+            rows: Box::new(move || Ok(rows)),
+        });
+        Ok(())
+    }
+
+    fn states_schema(&self) -> SchemaRef {
+        let used = Field::new(USED, Arrow::Int64, true);
+        state_schema(self.keys.fields().into_iter().chain([used]).chain(self.states.fields()))
+    }
+
+    fn state_rows(&self, kept: &[KeptState<'_, K, S>]) -> Result<RecordBatch> {
+        let keys: Vec<&K> = kept.iter().map(|(key, ..)| *key).collect();
+        let states: Vec<&S> = kept.iter().map(|(_, state, _)| *state).collect();
+        let used: Int64Array = kept.iter().map(|(.., used_ms)| *used_ms).collect();
+        let fields = self.states.fields().into_iter().zip(self.states.columns(&states)?);
+        let used = (Field::new(USED, Arrow::Int64, true), Arc::new(used) as ArrayRef);
+        keyed(&self.keys, &keys, std::iter::once(used).chain(fields).collect())
+    }
+
+    fn capture_timers(&self, name: &'static str, timers: &Timers<K>, captured: &mut Captured) {
+        let (times, keys): (Vec<i64>, Vec<K>) =
+            timers.all().map(|(time_ms, key)| (time_ms, key.clone())).unzip();
+        let time = Field::new(TIME, Arrow::Int64, true);
+        let schema = state_schema(self.keys.fields().into_iter().chain([time.clone()]));
+        let told = Arc::clone(&self.keys);
+        let rows = move || {
+            let batch = |(times, keys): (&[i64], &[K])| {
+                let keys: Vec<&K> = keys.iter().collect();
+                let times: ArrayRef = Arc::new(Int64Array::from(times.to_vec()));
+                keyed(&told, &keys, vec![(time.clone(), times)])
+            };
+            let parts = times.chunks(KEPT_ROWS_MAX).zip(keys.chunks(KEPT_ROWS_MAX));
+            let rows = parts.map(batch).collect::<Result<_>>()?;
+            Ok(TableRows { rows, removed: Vec::new() })
+        };
+        captured.add_later(name, schema, Box::new(rows));
+    }
+
+    /// Takes back what was told.
+    ///
+    /// # Errors
+    /// If it is of other types, or damaged.
+    pub(super) fn restore(&self, restored: &Restored, kept: KeptParts<'_, K, S>) -> Result<()> {
+        for batch in restored.table(STATES) {
+            let states = self.states.values(batch)?;
+            let used = numbers_of::<Int64Type>(batch, USED)?;
+            for ((key, state), &used_ms) in self.keys_of(batch)?.into_iter().zip(states).zip(used) {
+                kept.states.recall(key, state, used_ms);
+            }
+        }
+        kept.states.recalled();
+        for (name, timers) in [(TIMERS, kept.timers), (CLOCK_TIMERS, kept.clock_timers)] {
+            for batch in restored.table(name) {
+                let times = numbers_of::<Int64Type>(batch, TIME)?;
+                for (key, &time_ms) in self.keys_of(batch)?.into_iter().zip(times) {
+                    timers.recall(time_ms, key);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn keys_of(&self, batch: &RecordBatch) -> Result<Vec<K>> {
+        let keys = self.keys.values(batch)?;
+        let owners = numbers_of::<UInt8Type>(batch, PARTITION_COLUMN)?;
+        match keys.iter().zip(owners).all(|(key, owner)| virtual_partition(key) == *owner) {
+            true => Ok(keys),
+            false => Err(does_not_fit("keys hash otherwise than they did".to_owned())),
+        }
+    }
+}
+
+/// Rows of keys: their virtual partitions, the keys, and more columns.
+fn keyed<K: RowKey>(
+    told: &Told<K>,
+    keys: &[&K],
+    more: Vec<(Field, ArrayRef)>,
+) -> Result<RecordBatch> {
+    let owners = UInt8Array::from_iter_values(keys.iter().map(|key| virtual_partition(*key)));
+    let (fields, columns): (Vec<Field>, Vec<ArrayRef>) = more.into_iter().unzip();
+    let schema = state_schema(told.fields().into_iter().chain(fields));
+    let owners = std::iter::once(Arc::new(owners) as ArrayRef);
+    let columns = owners.chain(told.columns(keys)?).chain(columns);
+    Ok(RecordBatch::try_new(schema, columns.collect())?)
+}

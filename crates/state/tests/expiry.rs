@@ -1,0 +1,158 @@
+//! Rows that expire are forgotten by whole files, without being named, and without the table being written anew.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, UInt8Type};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt8Array};
+use arrow_schema::{DataType, Field, SchemaRef};
+use common::request;
+use thalweg_core::shim::SplitMix64;
+use thalweg_core::snapshot::{CapturedTable, TableRows, partition_of_virtual, state_schema};
+use thalweg_core::{Captured, ErrorKind, Extent};
+use thalweg_state::SnapshotStore;
+
+/// Virtual partition, time and number of a row; the first two and the number name it.
+type Row = (u8, i64, i64);
+
+const PARTITIONS: usize = 3;
+
+fn schema() -> SchemaRef {
+    state_schema(["time", "number", "value"].map(|name| Field::new(name, DataType::Int64, true)))
+}
+
+fn batch(rows: &[(Row, i64)]) -> RecordBatch {
+    let owners = UInt8Array::from_iter_values(rows.iter().map(|(row, _)| row.0));
+    let numbers = |of: &dyn Fn(&(Row, i64)) -> i64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(rows.iter().map(of)))
+    };
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(owners),
+        numbers(&|(row, _)| row.1),
+        numbers(&|(row, _)| row.2),
+        numbers(&|(_, value)| *value),
+    ];
+    RecordBatch::try_new(schema(), columns).expect("four columns")
+}
+
+fn told(batches: &[RecordBatch]) -> BTreeMap<Row, i64> {
+    let mut all = BTreeMap::new();
+    for batch in batches {
+        let column = |at: usize| batch.column(at).as_primitive::<Int64Type>();
+        let owners = batch.column(0).as_primitive::<UInt8Type>();
+        for row in 0..batch.num_rows() {
+            let key = (owners.value(row), column(1).value(row), column(2).value(row));
+            assert_eq!(all.insert(key, column(3).value(row)), None, "a row comes once");
+        }
+    }
+    all
+}
+
+fn table(extent: Extent, made: TableRows, kept_from: Option<i64>) -> CapturedTable {
+    let rows = Box::new(move || Ok(made));
+    CapturedTable { name: "parts", schema: schema(), extent, identity_columns: 3, kept_from, rows }
+}
+
+/// One row in this many is of another's place: it is told again with another value.
+const AGAIN: u64 = 7;
+
+#[test]
+fn what_has_expired_is_not_there_and_its_files_go() {
+    for seed in 0..12 {
+        let random = &mut SplitMix64::new(seed);
+        let location = format!("memory://expiry-{seed}");
+        let mut store = SnapshotStore::open(&location, "job").expect("a place");
+        let mut live: BTreeMap<Row, i64> = BTreeMap::new();
+        let mut floors = [i64::MIN; PARTITIONS];
+        let (mut now, mut number, mut merged) = (0, 0, 0);
+        for step in 1..=60_u64 {
+            let mut fresh: BTreeMap<Row, i64> = BTreeMap::new();
+            for _ in 0..random.below(120) {
+                number += 1;
+                let own = (random.below(256) as u8, now + random.below(30) as i64, number);
+                let again = live.keys().nth(random.below(live.len() as u64 + 1) as usize).copied();
+                let is_again = random.below(AGAIN) == 0;
+                fresh.insert(again.filter(|_| is_again).unwrap_or(own), random.below(9) as i64);
+            }
+            live.extend(fresh.clone());
+            now += random.below(8) as i64;
+            floors.iter_mut().for_each(|floor| {
+                if random.below(4) > 0 {
+                    *floor = now;
+                }
+            });
+            let of = |row: &Row| partition_of_virtual(row.0, PARTITIONS);
+            live.retain(|row, _| row.1 >= floors[of(row)]);
+            fresh.retain(|row, _| row.1 >= floors[of(row)]);
+            let is_whole = step == 1;
+            let capture = |partition: usize| {
+                let (extent, all) = match is_whole || (seed + step + partition as u64) % 11 == 0 {
+                    true => (Extent::Whole, &live),
+                    false => (Extent::Changes, &fresh),
+                };
+                let own = all.iter().filter(|(row, _)| of(row) == partition);
+                let rows: Vec<(Row, i64)> = own.map(|(row, value)| (*row, *value)).collect();
+                let made = TableRows { rows: vec![batch(&rows)], removed: Vec::new() };
+                Captured { tables: vec![table(extent, made, Some(floors[partition]))] }
+            };
+            let state = (0..PARTITIONS).map(capture).collect();
+            let base = (!is_whole).then(|| step - 1);
+            merged += store.write(request(state, step, base)).expect("written").merged_tables;
+            store.retain(1).expect("retained");
+            let read = store.read(step).expect("read");
+            assert_eq!(
+                told(read.cut.stages[1].state.table("parts")),
+                live,
+                "seed {seed}, step {step}"
+            );
+        }
+        assert!(merged <= 8, "seed {seed}: {merged} tables were folded in sixty snapshots");
+    }
+}
+
+#[test]
+fn files_do_not_pile_up() {
+    let mut store = SnapshotStore::open("memory://expiry-files", "job").expect("a place");
+    let mut sizes = Vec::new();
+    for step in 1..=30_i64 {
+        let rows: Vec<(Row, i64)> =
+            (0..5000).map(|n| (((n % 256) as u8, step, n), n * step)).collect();
+        let made = TableRows { rows: vec![batch(&rows)], removed: Vec::new() };
+        let extent = if step == 1 { Extent::Whole } else { Extent::Changes };
+        let captured = Captured { tables: vec![table(extent, made, Some(step - 4))] };
+        let base = (step > 1).then(|| step as u64 - 1);
+        let written = store.write(request(vec![captured], step as u64, base)).expect("written");
+        assert_eq!(written.merged_tables, 0, "nothing is written anew");
+        store.retain(1).expect("retained");
+        sizes.push(store.header(step as u64).expect("there").bytes);
+        let read = store.read(step as u64).expect("read");
+        let kept = told(read.cut.stages[1].state.table("parts"));
+        assert_eq!(kept.len() as i64, 5000 * step.min(5), "step {step}");
+    }
+    assert!(sizes[29] <= sizes[5] + sizes[5] / 10, "{sizes:?}");
+}
+
+#[test]
+fn who_tells_of_expiry_has_a_column_of_times() {
+    let mut store = SnapshotStore::open("memory://expiry-wrong", "job").expect("a place");
+    let fields = ["time", "number"].map(|name| Field::new(name, DataType::Utf8, true));
+    let wrong = CapturedTable {
+        schema: state_schema(fields.clone()),
+        rows: Box::new(move || {
+            let schema = state_schema(fields);
+            let text = || -> ArrayRef { Arc::new(arrow_array::StringArray::from(vec!["x"])) };
+            let columns = vec![Arc::new(UInt8Array::from(vec![0])) as ArrayRef, text(), text()];
+            Ok(TableRows {
+                rows: vec![RecordBatch::try_new(schema, columns)?],
+                removed: Vec::new(),
+            })
+        }),
+        ..table(Extent::Whole, TableRows::default(), Some(1))
+    };
+    let state = vec![Captured { tables: vec![wrong] }];
+    let error = store.write(request(state, 1, None)).expect_err("no times");
+    assert_eq!(error.kind(), ErrorKind::Data, "{error}");
+}
