@@ -6,12 +6,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use thalweg_core::Result;
 
-/// How long whoever reads goes on before others may have the core.
-const TURN: Duration = Duration::from_millis(1);
+/// After so many pieces, each of a thousand rows or two, others may have the core: about a millisecond.
+const TURN_PIECES: usize = 16;
 
 /// A partition's state, and who wants it.
 pub(crate) struct Guarded<T> {
@@ -39,22 +38,21 @@ impl<T> Guarded<T> {
     /// # Errors
     /// Those of reading.
     pub(crate) fn read(&self, mut some: impl FnMut(&mut T) -> Result<bool>) -> Result<()> {
-        let mut since = Instant::now();
-        loop {
+        for piece in 1_usize.. {
             // Another thread of the job may wait for the core. Not after each piece: where all cores are busy,
             // who yields has his next turn when everybody else has had one.
-            if since.elapsed() >= TURN {
+            if piece.is_multiple_of(TURN_PIECES) {
                 std::thread::yield_now();
-                since = Instant::now();
             }
             // The lock is not fair: without this the partition might wait for long.
             while self.is_wanted.load(Ordering::Relaxed) {
                 std::thread::yield_now();
             }
             if !some(&mut locked(&self.state))? {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 }
 

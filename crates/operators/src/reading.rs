@@ -17,7 +17,7 @@ use thalweg_core::bundle::batch_bytes;
 use crate::guarded::locked;
 
 /// Bits of places, by number; those beyond the end are not set.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Bits {
     words: Vec<u64>,
 }
@@ -61,13 +61,6 @@ impl Bits {
         was_set
     }
 
-    /// The bits that are set here and there.
-    pub(crate) fn and(mut self, other: &Bits) -> Self {
-        self.words.truncate(other.words.len());
-        self.words.iter_mut().zip(&other.words).for_each(|(own, other)| *own &= other);
-        self
-    }
-
     pub(crate) fn bytes(&self) -> usize {
         self.words.capacity() * 8
     }
@@ -89,6 +82,12 @@ impl Unread {
     /// False once all places have been taken in their turn.
     pub(crate) fn may_have_any(&self) -> bool {
         !self.bits.words.is_empty()
+    }
+
+    /// True if this place has yet to be read; it counts as read now.
+    #[inline]
+    pub(crate) fn take_one(&mut self, id: u32) -> bool {
+        self.bits.clear(id)
     }
 
     /// Those of these places that have yet to be read, each once; they count as read now.
@@ -133,9 +132,10 @@ pub(crate) struct HandOver {
 }
 
 impl HandOver {
-    /// Hands over to there.
-    pub(crate) fn new(told: &ToldRows) -> Self {
-        HandOver { told: Arc::downgrade(told), bytes: 0 }
+    /// Both ends of a hand-over.
+    pub(crate) fn begin() -> (HandOver, ToldRows) {
+        let told = ToldRows::default();
+        (HandOver { told: Arc::downgrade(&told), bytes: 0 }, told)
     }
 
     /// True while somebody is interested.
@@ -179,14 +179,12 @@ mod tests {
         changed.grow(130);
         [129, 0].into_iter().for_each(|id| changed.set(id));
         assert_eq!(Unread::new(changed).take(usize::MAX), [0, 129]);
-        assert_eq!(Unread::new(Bits::all(67).and(&Bits::all(3))).take(usize::MAX), [0, 1, 2]);
         assert_eq!(Unread::new(Bits::all(128)).take(usize::MAX).len(), 128);
     }
 
     #[test]
     fn what_nobody_wants_is_not_kept() {
-        let told = ToldRows::default();
-        let mut hand_over = HandOver::new(&told);
+        let (mut hand_over, told) = HandOver::begin();
         let rows = RecordBatch::new_empty(Arc::new(arrow_schema::Schema::empty()));
         hand_over.put(rows.clone());
         assert!(hand_over.is_to(&told) && hand_over.is_wanted());

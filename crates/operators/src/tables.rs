@@ -16,7 +16,6 @@ use thalweg_core::snapshot::state_schema;
 use thalweg_core::{Captured, Error, Restored, Result, TableSchema};
 
 use crate::join::bounded::chunks::own_text;
-use crate::join::regular::arena::{Arena, Place};
 
 /// The virtual partition of keys with this hash: the one that [`partition_of`](crate::keys::partition_of)
 /// gives to a range.
@@ -112,7 +111,7 @@ pub(crate) fn typed<'a, T: ArrowPrimitiveType>(
 /// A number that is wanted at each row of a table.
 ///
 /// # Errors
-/// As [`typed`], and if there is a NULL.
+/// If there is no such column of this type, or it holds a NULL.
 pub fn numbers_of<'a, T: ArrowPrimitiveType>(
     batch: &'a RecordBatch,
     name: &str,
@@ -192,6 +191,67 @@ pub(crate) fn kept_columns(
     Ok(columns[columns.len() - rows..].to_vec())
 }
 
+/// A table of rows of keys, which go by their keys: those stand first, then columns of the operator's own,
+/// then the other columns of the rows.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyedTable {
+    schema: SchemaRef,
+    /// The columns of the rows in the order of the table, as far as they are behind the keys.
+    others: Vec<usize>,
+    keys: Vec<usize>,
+    own: usize,
+}
+
+impl KeyedTable {
+    /// A table of such rows, with these key columns. Names that are taken are as in [`kept_schema`].
+    pub(crate) fn new(own: &[(&str, Arrow)], rows: &TableSchema, keys: &[usize]) -> Self {
+        let others: Vec<usize> = (0..rows.len()).filter(|column| !keys.contains(column)).collect();
+        let named = kept_schema(own, rows);
+        // The partition, the operator's own, and the columns of the rows.
+        let behind = 1 + own.len();
+        let order = keys.iter().map(|key| behind + key).chain(1..behind);
+        let order = order.chain(others.iter().map(|column| behind + column));
+        let schema = state_schema(order.map(|at| named.field(at).clone()));
+        KeyedTable { schema, others, keys: keys.to_vec(), own: own.len() }
+    }
+
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// Rows of the table. Texts are copied, so that they hold on to no others.
+    ///
+    /// # Errors
+    /// If the columns do not fit the table.
+    pub(crate) fn batch(
+        &self,
+        owners: ArrayRef,
+        own: Vec<ArrayRef>,
+        columns: Vec<ArrayRef>,
+    ) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(owners.len()));
+        let column = |&at: &usize| own_text(ArrayRef::clone(&columns[at]));
+        let told = std::iter::once(owners).chain(self.keys.iter().map(column)).chain(own);
+        let told = told.chain(self.others.iter().map(column)).collect();
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), told, &options)?)
+    }
+
+    /// The columns of the rows.
+    ///
+    /// # Errors
+    /// If the table's columns are others. Names may differ.
+    pub(crate) fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        let told = kept_columns(batch, &self.schema, self.schema.fields().len() - 1)?;
+        let behind = self.keys.len() + self.own;
+        let of_keys = self.keys.iter().copied().zip(&told);
+        let of_others = self.others.iter().copied().zip(&told[behind..]);
+        let mut columns: Vec<(usize, &ArrayRef)> = of_keys.chain(of_others).collect();
+        columns.sort_by_key(|(at, _)| *at);
+        columns.dedup_by_key(|(at, _)| *at);
+        Ok(columns.into_iter().map(|(_, column)| ArrayRef::clone(column)).collect())
+    }
+}
+
 /// Rows that are for the only partition, or for all, as batches of a table with a schema of
 /// [`kept_schema`] without columns of its own.
 ///
@@ -208,45 +268,6 @@ pub(crate) fn kept_parts(
         kept_batch(schema, for_all(count), Vec::new(), columns)
     };
     (0..rows).step_by(KEPT_ROWS_MAX).map(part).collect()
-}
-
-/// Rows of an arena that are to be told.
-#[derive(Default)]
-pub(crate) struct ToldPlaces {
-    /// Their virtual partitions.
-    pub(crate) owners: Vec<u8>,
-    /// Where they lie.
-    pub(crate) places: Vec<Place>,
-}
-
-impl ToldPlaces {
-    /// Adds a row of a key with this hash.
-    pub(crate) fn push(&mut self, hash: u64, place: Place) {
-        self.owners.push(virtual_partition(hash));
-        self.places.push(place);
-    }
-
-    /// The rows as a table with a schema of [`kept_schema`]; `own` are its own columns, as long as there
-    /// are rows.
-    ///
-    /// # Errors
-    /// If the columns do not fit the schema.
-    pub(crate) fn batches(
-        &self,
-        schema: &SchemaRef,
-        own: &[ArrayRef],
-        arena: &Arena,
-    ) -> Result<Vec<RecordBatch>> {
-        let columns: Vec<usize> = (0..schema.fields().len() - 1 - own.len()).collect();
-        let batch = |from: usize| {
-            let range = from..self.places.len().min(from + KEPT_ROWS_MAX);
-            let owners = UInt8Array::from(self.owners[range.clone()].to_vec());
-            let own = own.iter().map(|column| column.slice(from, range.len())).collect();
-            let rows = arena.gather(&self.places[range], &[], &columns)?;
-            kept_batch(schema, Arc::new(owners), own, rows)
-        };
-        (0..self.places.len()).step_by(KEPT_ROWS_MAX).map(batch).collect()
-    }
 }
 
 /// A number that a table holds once for each partition that wrote it, or not at all.

@@ -89,10 +89,11 @@ fn what_has_expired_is_not_there_and_its_files_go() {
             fresh.retain(|row, _| row.1 >= floors[of(row)]);
             let is_whole = step == 1;
             let capture = |partition: usize| {
-                let (extent, all) = match is_whole || (seed + step + partition as u64) % 11 == 0 {
-                    true => (Extent::Whole, &live),
-                    false => (Extent::Changes, &fresh),
-                };
+                let (extent, all) =
+                    match is_whole || (seed + step + partition as u64).is_multiple_of(11) {
+                        true => (Extent::Whole, &live),
+                        false => (Extent::Changes, &fresh),
+                    };
                 let own = all.iter().filter(|(row, _)| of(row) == partition);
                 let rows: Vec<(Row, i64)> = own.map(|(row, value)| (*row, *value)).collect();
                 let made = TableRows { rows: vec![batch(&rows)], removed: Vec::new() };

@@ -165,7 +165,7 @@ fn advice(arguments: &UpgradeArguments, found: &Found) -> String {
     }
     if let Some(stage) = found.comparison.unfed.first() {
         return format!(
-            "it cannot go on: an input of {} had ended, and nothing of it would come again. Begin anew\n",
+            "it cannot go on: an input of {} had ended, and nothing of it would come again. Run what is new as a job of its own, or begin anew\n",
             stage.name
         );
     }

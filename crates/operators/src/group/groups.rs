@@ -5,7 +5,7 @@
 //!
 //! A group is told as a row of a table of state: its key, `$rows`, the states of its aggregates, and
 //! `$written_ms` where keys expire. What was changed and what a capture still has to read is known to
-//! [`Watch`], once there has been one.
+//! [`KeyWatch`], once there has been one.
 //!
 //! Invariant between pieces: the keys in the table are those with at least one row; the states of
 //! all other numbers are empty.
@@ -18,16 +18,15 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::SchemaRef;
-use thalweg_core::{Error, Extent, Output, Piece, Result, RowKind};
+use thalweg_core::{DataType, Error, Output, Piece, Result, RowKind};
 
 use super::GroupSpec;
 use super::changes::{Changes, Run};
 use crate::aggregate::{RunInput, RunningAggregate, StateColumns, StateRows, Step};
 use crate::expiry::Expiry;
 use crate::keys::{KeyTable, ToldKeys};
-use crate::reading::{Bits, ToldRows};
 use crate::tables::{does_not_fit, numbers_of, state_batch, unique_names};
-use crate::watch::{Begun, Watch};
+use crate::watch::keys::{KeyWatch, KeyedState};
 
 /// How many rows are taken at once: results then stay in the cache until they are put together.
 const RUN_ROWS: usize = 8 * 1024;
@@ -45,6 +44,8 @@ struct Admitted {
 /// How many rows a group has, and when its state was written, in tables of state.
 const ROWS: &str = "$rows";
 const WRITTEN_MS: &str = "$written_ms";
+/// The only table.
+pub(super) const GROUPS: usize = 0;
 
 /// The groups of one partition.
 pub(super) struct Groups {
@@ -59,7 +60,7 @@ pub(super) struct Groups {
     told_keys: ToldKeys,
     told_aggregates: Vec<String>,
     /// Set once there has been a capture.
-    watch: Option<Watch>,
+    watch: Option<KeyWatch>,
     /// The group of each row of the piece.
     ids: Vec<u32>,
     /// Groups that may have been left without rows.
@@ -105,7 +106,7 @@ impl Groups {
         self.counts.resize(groups, 0);
         self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(groups));
         let ids = std::mem::take(&mut self.ids);
-        self.touch(&ids)?;
+        self.touch(GROUPS, &ids)?;
         self.ids = ids;
         if let Some(expiry) = &mut self.expiry {
             let over = expiry.reach(&self.ids, &self.counts, output.wall_ms());
@@ -229,8 +230,8 @@ impl Groups {
 
     /// Gives these keys back, which have no rows and no state.
     fn release(&mut self, ids: &[u32]) -> Result<()> {
-        if let (Some(watch), [_, ..]) = (&mut self.watch, ids) {
-            watch.go(self.keys.len(), || self.keys.take_keys(ids))?;
+        if let Some(watch) = &mut self.watch {
+            watch.go(&self.keys, ids)?;
         }
         ids.iter().for_each(|&id| self.keys.release(id));
         Ok(())
@@ -253,62 +254,15 @@ impl Groups {
         if let Some(expiry) = &mut self.expiry {
             let has_rows = |id: u32| self.counts[id as usize] > 0;
             let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_rows);
-            self.touch(&over)?;
+            self.touch(GROUPS, &over)?;
             self.forget(&over);
             self.release(&over)?;
         }
         Ok(())
     }
 
-    /// Notes that these groups are about to change; tells those first that a capture has yet to read.
-    fn touch(&mut self, ids: &[u32]) -> Result<()> {
-        let Some(watch) = &mut self.watch else { return Ok(()) };
-        let unread = watch.touch(ids, self.counts.len());
-        self.read(unread)
-    }
-
-    /// Tells groups to the capture that is under way.
-    fn read(&mut self, mut ids: Vec<u32>) -> Result<()> {
-        ids.retain(|&id| self.counts[id as usize] > 0);
-        if !ids.is_empty() {
-            let told = self.tell(&ids)?;
-            self.watch.iter_mut().for_each(|watch| watch.hand_over(told.clone()));
-        }
-        Ok(())
-    }
-
-    /// True while this capture is under way.
-    pub(super) fn is_reading(&self, told: &ToldRows) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.is_reading(told))
-    }
-
-    /// Tells the capture that is under way about some groups that it has not read yet. False once
-    /// there are none.
-    pub(super) fn read_some(&mut self, most: usize) -> Result<bool> {
-        let Some(watch) = &mut self.watch else { return Ok(false) };
-        let unread = watch.take_unread(most);
-        let is_more = !unread.is_empty();
-        self.read(unread)?;
-        Ok(is_more)
-    }
-
-    /// How keys are told.
-    pub(super) fn told_keys(&self) -> &ToldKeys {
-        &self.told_keys
-    }
-
-    /// Begins a capture; one that is under way is read to its end.
-    pub(super) fn begin(&mut self, extent: Extent) -> Result<Begun> {
-        while self.read_some(usize::MAX)? {}
-        let watch = match &mut self.watch {
-            Some(watch) => watch,
-            none => none.insert(Watch::new(self.spec.key_types())?),
-        };
-        watch.begin(extent, Bits::all(self.counts.len()))
-    }
-
     /// These groups, as rows of the table of state.
-    pub(super) fn tell(&self, ids: &[u32]) -> Result<RecordBatch> {
+    fn tell_groups(&self, ids: &[u32]) -> Result<RecordBatch> {
         let (owners, mut told) = self.told_keys.tell(&self.keys, ids)?;
         let rows = ids.iter().map(|&id| self.counts[id as usize]);
         told.push((ROWS.to_owned(), Arc::new(Int64Array::from_iter_values(rows))));
@@ -331,7 +285,7 @@ impl Groups {
         self.counts.reserve(groups);
     }
 
-    /// Takes groups back that [`Groups::tell`] has told.
+    /// Takes groups back that [`Groups::tell_groups`] has told.
     pub(super) fn recall(&mut self, told: &RecordBatch) -> Result<()> {
         let known = self.keys.len() - usize::from(self.spec.keys.is_empty());
         let mut ids = Vec::with_capacity(told.num_rows());
@@ -362,8 +316,26 @@ impl Groups {
         let scratch = self.ids.capacity() + self.ended.capacity() + self.places.capacity();
         let aggregates: usize = self.aggregates.iter().map(|aggregate| aggregate.bytes()).sum();
         let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);
-        let watch = self.watch.as_ref().map_or(0, Watch::bytes);
+        let watch = self.watch.as_ref().map_or(0, KeyWatch::bytes);
         self.keys.bytes() + self.counts.capacity() * 8 + aggregates + expiry + watch + scratch * 4
+    }
+}
+
+impl KeyedState for Groups {
+    fn keys(&self) -> &KeyTable {
+        &self.keys
+    }
+    fn key_types(&self) -> Vec<DataType> {
+        self.spec.key_types()
+    }
+    fn has(&self, _: usize, id: u32) -> bool {
+        self.counts.get(id as usize).is_some_and(|&count| count > 0)
+    }
+    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+        self.tell_groups(ids)
+    }
+    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
+        &mut self.watch
     }
 }
 

@@ -45,13 +45,9 @@ impl ToldKeys {
         keys: &KeyTable,
         ids: &[u32],
     ) -> Result<(ArrayRef, Vec<(String, ArrayRef)>)> {
-        let named = self.named(keys.take_keys(ids)?).collect();
+        let columns = keys.take_keys(ids)?;
+        let named = self.names.iter().cloned().zip(columns).collect();
         Ok((owners(ids.iter().map(|&id| keys.hash_of(id))), named))
-    }
-
-    /// Columns of keys, with their names.
-    pub(crate) fn named(&self, columns: Vec<ArrayRef>) -> impl Iterator<Item = (String, ArrayRef)> {
-        self.names.iter().cloned().zip(columns)
     }
 
     /// The key columns of some rows of a table.

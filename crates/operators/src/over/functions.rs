@@ -15,7 +15,7 @@ use crate::tables::unique_names;
 enum Part {
     /// The aggregate with this number.
     Aggregate(usize),
-    Lag(Lag),
+    Lag(Box<Lag>),
     Numbers(Numbers),
     /// A row behind, for which others wait.
     Lead,
@@ -47,7 +47,7 @@ impl Functions {
             let numbers = |numbering| Part::Numbers(Numbers::new(numbering, has_peers));
             parts.push(match call.function {
                 OverFunction::Lag { column, offset, default } => {
-                    Part::Lag(Lag::new(spec, column, offset, default)?)
+                    Part::Lag(Box::new(Lag::new(spec, column, offset, default)?))
                 }
                 OverFunction::Rank => numbers(Numbering::Rank),
                 OverFunction::DenseRank => numbers(Numbering::DenseRank),

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use arrow_array::RecordBatch;
+use arrow_arith::boolean::not;
+use arrow_array::{BooleanArray, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_select::filter::filter_record_batch;
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::snapshot::CapturedTable;
 use thalweg_core::{Extent, Operator, Result};
@@ -142,6 +144,26 @@ fn apply(tables: &mut Tables, table: CapturedTable) -> Result<()> {
         });
     }
     Ok(())
+}
+
+/// The same rows in an order in which they may stand when changes have been put together: those of one
+/// identity as they were, others anyhow.
+pub(super) fn folded(rows: Vec<RecordBatch>, width: usize) -> Result<Vec<RecordBatch>> {
+    if width == 0 {
+        return Ok(rows);
+    }
+    let (mut older, mut newer) = (Vec::new(), Vec::new());
+    for batch in rows {
+        let sum = |text: &str| text.bytes().fold(0_u8, |sum, byte| sum.rotate_left(1) ^ byte);
+        let identities = texts(std::slice::from_ref(&batch), width)?;
+        let is_new = identities.iter().map(|(identity, _)| Some(sum(identity) % 2 == 0));
+        let is_new: BooleanArray = is_new.collect();
+        newer.push(filter_record_batch(&batch, &is_new)?);
+        older.push(filter_record_batch(&batch, &not(&is_new)?)?);
+    }
+    older.extend(newer);
+    older.retain(|batch| batch.num_rows() > 0);
+    Ok(older)
 }
 
 fn texts(batches: &[RecordBatch], width: usize) -> Result<Vec<(String, String)>> {

@@ -344,7 +344,7 @@ pub fn told(partitions: &mut [Box<dyn Partition>]) -> Result<Restored> {
             let rows = (table.rows)()?.rows;
             let is_declared = rows.iter().all(|batch| batch.schema() == table.schema);
             assert!(is_declared, "table {} has another schema", table.name);
-            restored.add(table.name, rows);
+            restored.add(table.name, captures::folded(rows, table.identity_columns)?);
         }
     }
     Ok(restored)

@@ -18,14 +18,16 @@
 //! - what leaves never says `-U`: a table by key knows what it holds;
 //! - with `state_ttl_ms` a key is forgotten, without a change, when its last row came so long ago. A row
 //!   that is taken back without being there is ignored, as in Flink.
+//!
+//! Captures tell all rows of the keys that rows have reached ([`crate::watch`]).
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, DataType, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece,
-    Progress, Restored, Result, Route, RowKind, TableSchema,
+    Bundle, DataType, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress,
+    Restored, Result, Route, RowKind, TableSchema,
 };
 
 use super::changes::Changes;
@@ -34,12 +36,13 @@ use super::store::Store;
 use super::told::Told;
 use super::{check_columns, route_by_keys, types_of};
 use crate::expiry::Expiry;
-use crate::join::regular::arena::Place;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
+use crate::watch::keys::{KeyWatch, KeyedState, Watched};
 
-/// The table of state: the rows of each key, the oldest first.
-const ROWS: &str = "rows";
+/// The tables of state: the rows of each key, the oldest first.
+const TABLES: [&str; 1] = ["rows"];
+const ROWS: usize = 0;
 
 /// No row.
 const NONE: u32 = u32::MAX;
@@ -95,7 +98,8 @@ impl Operator for Materialize {
         route_by_keys(bundle, &self.spec.keys, partitions)
     }
     fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
-        Ok(Box::new(MaterializePartition::new(Arc::clone(&self.spec))?))
+        let partition = MaterializePartition::new(Arc::clone(&self.spec))?;
+        Ok(Box::new(Watched::new(partition, &TABLES)))
     }
 }
 
@@ -109,6 +113,8 @@ struct MaterializePartition {
     older: Vec<u32>,
     changes: Changes,
     expiry: Option<Expiry>,
+    told: Told,
+    watch: Option<KeyWatch>,
     ids: Vec<u32>,
     /// Keys that may have no row.
     emptied: Vec<u32>,
@@ -117,13 +123,16 @@ struct MaterializePartition {
 impl MaterializePartition {
     fn new(spec: Arc<MaterializeSpec>) -> Result<Self> {
         let schema = spec.input.arrow();
+        let ttl_ms = spec.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0);
         Ok(MaterializePartition {
             keys: KeyTable::new(&spec.key_types())?,
             store: Store::new(Arc::clone(&schema)),
             newest: Vec::new(),
             older: Vec::new(),
             changes: Changes::new(schema, spec.input.len(), false),
-            expiry: spec.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0).map(Expiry::new),
+            expiry: ttl_ms.map(Expiry::new),
+            told: Told::rows(&spec.input, &spec.keys, ttl_ms.is_some()),
+            watch: None,
             ids: Vec::new(),
             emptied: Vec::new(),
             spec,
@@ -136,6 +145,7 @@ impl MaterializePartition {
         let mut ids = std::mem::take(&mut self.ids);
         rows::intern(&mut self.keys, &self.spec.keys, batch, chosen, &mut ids)?;
         self.grow();
+        self.touch(ROWS, &ids)?;
         let (columns, now_ms) = (batch.columns(), output.wall_ms());
         for (position, &id) in ids.iter().enumerate() {
             let row = rows::row_at(chosen, position);
@@ -233,31 +243,16 @@ impl MaterializePartition {
         self.emptied.push(id);
     }
 
-    /// All rows with their keys, those of a key from the oldest on.
-    fn kept_rows(&self) -> Vec<(u32, Place)> {
-        let mut rows = Vec::new();
-        for (id, &newest) in (0..).zip(&self.newest) {
-            let first = rows.len();
-            let mut row = newest;
-            while row != NONE {
-                rows.push((id, self.store.place(row)));
-                row = self.older[row as usize];
-            }
-            rows[first..].reverse();
-        }
-        rows
-    }
-
     /// Ends a piece: rows that stay move into the arena, and keys without rows are forgotten.
     fn finish(&mut self, columns: &[ArrayRef]) -> Result<()> {
         self.store.keep(columns)?;
         self.emptied.sort_unstable();
         self.emptied.dedup();
-        for id in self.emptied.drain(..) {
-            if self.newest[id as usize] == NONE {
-                self.keys.release(id);
-            }
+        self.emptied.retain(|&id| self.newest[id as usize] == NONE);
+        if let Some(watch) = &mut self.watch {
+            watch.go(&self.keys, &self.emptied)?;
         }
+        self.emptied.drain(..).for_each(|id| self.keys.release(id));
         Ok(())
     }
 }
@@ -275,6 +270,7 @@ impl Partition for MaterializePartition {
         if over.is_empty() {
             return Ok(());
         }
+        self.touch(ROWS, &over)?;
         over.into_iter().for_each(|id| self.forget(id));
         self.finish(&[])
     }
@@ -292,21 +288,14 @@ impl Partition for MaterializePartition {
             + self.store.bytes()
             + self.changes.bytes()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
             + numbers * size_of::<u32>()
-    }
-
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        let mut captured = Captured::default();
-        let rows = self.kept_rows().into_iter();
-        let told = Told::new(ROWS, &self.spec.input, &self.expiry);
-        told.tell_rows(&mut captured, &self.keys, &self.expiry, &self.store.arena, rows);
-        Ok(captured)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let spec = Arc::clone(&self.spec);
-        for batch in restored.table(ROWS) {
-            let told = Told::new(ROWS, &spec.input, &self.expiry).take_back(batch)?;
+        for batch in restored.table(TABLES[ROWS]) {
+            let told = self.told.take_back(batch)?;
             let mut ids = Vec::new();
             rows::intern(&mut self.keys, &spec.keys, &told.rows, None, &mut ids)?;
             self.grow();
@@ -317,5 +306,35 @@ impl Partition for MaterializePartition {
             self.finish(told.rows.columns())?;
         }
         Ok(())
+    }
+}
+
+impl KeyedState for MaterializePartition {
+    fn keys(&self) -> &KeyTable {
+        &self.keys
+    }
+    fn key_types(&self) -> Vec<DataType> {
+        self.spec.key_types()
+    }
+    fn has(&self, _: usize, id: u32) -> bool {
+        self.newest.get(id as usize).is_some_and(|&newest| newest != NONE)
+    }
+    /// The rows of a key from the oldest on.
+    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+        let (mut keys, mut places) = (Vec::new(), Vec::new());
+        for &id in ids {
+            let first = places.len();
+            let mut row = self.newest[id as usize];
+            while row != NONE {
+                keys.push(id);
+                places.push(self.store.place(row));
+                row = self.older[row as usize];
+            }
+            places[first..].reverse();
+        }
+        self.told.tell_rows(&self.keys, &self.expiry, &self.store.arena, (&keys, &places))
+    }
+    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
+        &mut self.watch
     }
 }

@@ -51,6 +51,7 @@ use thalweg_core::{
 
 use crate::keys::{KeyTable, route_by_keys};
 use crate::sort::{KeyEncoder, SortKey};
+use crate::watch::keys::Watched;
 
 use partition::TopNPartition;
 
@@ -230,7 +231,8 @@ impl Operator for TopN {
         route_by_keys(bundle, &self.shared.spec.keys, partitions)
     }
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
-        Ok(Box::new(TopNPartition::new(Arc::clone(&self.shared), opening)?))
+        let partition = TopNPartition::new(Arc::clone(&self.shared), opening)?;
+        Ok(Box::new(Watched::new(partition, &snapshot::TABLES)))
     }
     fn judges_lateness(&self) -> bool {
         self.shared.spec.window_end.is_some()

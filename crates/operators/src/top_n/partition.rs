@@ -21,8 +21,10 @@ use super::incoming::Incoming;
 use super::ordered::{Cursor, Entry, Ordered, Prefix};
 use super::ranks::{RankChange, Ranks};
 use super::row_numbers::RowNumbers;
+use super::snapshot::ROWS;
 use super::sort_keys::SortKeys;
 use super::store::Store;
+use super::told::Told;
 use super::unique::Unique;
 use super::windows::Windows;
 use super::{RankFunction, Shared, TopNSpec};
@@ -30,6 +32,7 @@ use crate::expiry::Expiry;
 use crate::join::regular::arena::Place;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
+use crate::watch::keys::{KeyWatch, KeyedState};
 
 /// Rows of windows leave in batches of about so many.
 const WINDOW_ROWS: usize = 8192;
@@ -55,6 +58,8 @@ pub(super) struct TopNPartition {
     pub store: Store,
     pub unique: Option<Unique>,
     pub expiry: Option<Expiry>,
+    pub told: Told,
+    pub watch: Option<KeyWatch>,
     windows: Option<Windows>,
     changes: Changes,
     /// The last rank that leaves.
@@ -83,6 +88,8 @@ impl TopNPartition {
             store: Store::new(Arc::new(Schema::new(fields))),
             unique: Unique::new(spec)?,
             expiry: spec.ttl_ms().map(Expiry::new),
+            told: Told::rows(&spec.input, &spec.keys, spec.ttl_ms().is_some()),
+            watch: None,
             windows: spec.window_end.map(window).transpose()?,
             changes: Changes::new(shared.output.arrow(), spec.input.len(), has_ranks),
             to: usize::try_from(spec.to).unwrap_or(usize::MAX),
@@ -112,6 +119,7 @@ impl TopNPartition {
         self.ids.clear();
         self.keys.intern_rows(&columns, chosen, batch.num_rows(), &mut self.ids)?;
         self.grow();
+        self.touch_reached(&incoming)?;
         if let Some(unique) = &mut self.unique {
             unique.begin(batch, chosen)?;
         }
@@ -131,6 +139,21 @@ impl TopNPartition {
         if let Some(expiry) = &mut self.expiry {
             expiry.grow(limit);
         }
+    }
+
+    /// Captures learn of the keys that these rows may change.
+    fn touch_reached(&mut self, incoming: &Incoming<'_>) -> Result<()> {
+        if !self.is_watched() {
+            return Ok(());
+        }
+        let may_change = |position: usize| {
+            // With a life time a key may begin anew, and has no limit then.
+            self.expiry.is_some()
+                || incoming.prefixes[position] <= self.limits[self.ids[position] as usize]
+        };
+        let reached = (0..incoming.len()).filter(|&position| may_change(position));
+        let reached: Vec<u32> = reached.map(|position| self.ids[position]).collect();
+        self.touch(ROWS, &reached)
     }
 
     /// Windows learn of the keys that they have got.
@@ -502,15 +525,27 @@ impl TopNPartition {
         }
         self.emptied.sort_unstable();
         self.emptied.dedup();
+        self.emptied.retain(|&id| self.ordered[id as usize].len() == 0);
+        if let Some(watch) = &mut self.watch {
+            watch.go(&self.keys, &self.emptied)?;
+        }
         for id in self.emptied.drain(..) {
             let ordered = &mut self.ordered[id as usize];
-            if ordered.len() == 0 {
-                self.ordered_bytes -= ordered.bytes();
-                *ordered = Ordered::default();
-                self.keys.release(id);
-            }
+            self.ordered_bytes -= ordered.bytes();
+            *ordered = Ordered::default();
+            self.keys.release(id);
         }
         Ok(())
+    }
+
+    /// Captures learn of the keys of the window that leaves.
+    fn touch_closing(&mut self) -> Result<()> {
+        if !self.is_watched() {
+            return Ok(());
+        }
+        let closing = self.windows.as_ref().and_then(|windows| windows.closing.as_ref());
+        let ids = closing.map_or_else(Vec::new, |closing| closing.keys.clone());
+        self.touch(ROWS, &ids)
     }
 
     /// Sends the first rows of some keys of the window that leaves; true once it has left.
@@ -561,6 +596,7 @@ impl Partition for TopNPartition {
             let has_state = |id: u32| ordered[id as usize].len() > 0;
             let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
             if !over.is_empty() {
+                self.touch(ROWS, &over)?;
                 over.into_iter().for_each(|id| self.forget(id));
                 self.finish(&[])?;
             }
@@ -579,6 +615,7 @@ impl Partition for TopNPartition {
                 if !windows.close_next(call.watermark.0, &self.keys, is_live)? {
                     return Ok(Progress::Done);
                 }
+                self.touch_closing()?;
             }
             is_closing = !self.close_some(output)?;
             self.finish(&[])?;
@@ -596,12 +633,13 @@ impl Partition for TopNPartition {
             + self.store.bytes()
             + self.unique.as_ref().map_or(0, Unique::bytes)
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
             + self.windows.as_ref().map_or(0, Windows::bytes)
             + self.changes.bytes()
             + (self.ids.capacity() + self.emptied.capacity()) * 4
     }
     fn capture(&mut self, _: Extent) -> Result<Captured> {
-        Ok(self.tell())
+        Ok(self.tell_all())
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

@@ -1,26 +1,29 @@
 //! How what is kept for keys is told: rows that lie in an arena, and keys alone. Where state is kept for a
 //! limited time, `$written` says when that of the key was last written, in milliseconds since 1970.
+//!
+//! Columns of the key stand first ([`KeyedTable`]).
 
 use std::sync::Arc;
 
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
-use arrow_schema::{DataType as Arrow, Schema, SchemaRef};
-use thalweg_core::snapshot::TableRows;
-use thalweg_core::{Captured, Result, TableSchema};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt8Array};
+use arrow_schema::{DataType as Arrow, SchemaRef};
+use thalweg_core::snapshot::{CapturedTable, TableRows};
+use thalweg_core::{Extent, Result, TableSchema};
 
 use crate::expiry::Expiry;
 use crate::join::regular::arena::{Arena, Place};
 use crate::keys::KeyTable;
-use crate::tables::{ToldPlaces, kept_batch, kept_columns, kept_schema, numbers_of, owners, tell};
+use crate::tables::{KEPT_ROWS_MAX, KeyedTable, numbers_of, owners, virtual_partition};
 
 const WRITTEN: &str = "$written";
 
 /// The shape of a table.
-pub(super) struct Told<'a> {
-    name: &'static str,
-    /// The columns of the rows, or of the keys.
-    columns: &'a TableSchema,
+#[derive(Clone)]
+pub(super) struct Told {
+    table: KeyedTable,
+    /// The rows, or the keys.
+    schema: SchemaRef,
     expires: bool,
 }
 
@@ -40,61 +43,94 @@ impl TakenBack<'_> {
     }
 }
 
-impl<'a> Told<'a> {
-    /// A table of such rows, or keys.
-    pub fn new(name: &'static str, columns: &'a TableSchema, expiry: &Option<Expiry>) -> Self {
-        Told { name, columns, expires: expiry.is_some() }
-    }
-
-    fn schema(&self) -> SchemaRef {
+impl Told {
+    /// A table of such rows with these key columns.
+    pub fn rows(columns: &TableSchema, keys: &[usize], expires: bool) -> Self {
         let own = [(WRITTEN, Arrow::Int64)];
-        kept_schema(if self.expires { &own } else { &[] }, self.columns)
+        let table = KeyedTable::new(if expires { &own } else { &[] }, columns, keys);
+        Told { table, schema: columns.arrow(), expires }
     }
 
-    /// Tells rows of keys, which are put together later.
+    /// A table of keys alone.
+    pub fn keys(columns: &TableSchema, expires: bool) -> Self {
+        let all: Vec<usize> = (0..columns.len()).collect();
+        Told::rows(columns, &all, expires)
+    }
+
+    /// Rows of keys, as rows of the table.
+    ///
+    /// # Errors
+    /// If they do not fit the table.
     pub fn tell_rows(
         &self,
-        captured: &mut Captured,
+        keys: &KeyTable,
+        expiry: &Option<Expiry>,
+        arena: &Arena,
+        (ids, places): (&[u32], &[Place]),
+    ) -> Result<RecordBatch> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        self.tell(keys, expiry, ids, arena.gather(places, &[], &all)?)
+    }
+
+    /// Tells rows of keys whole: their places are noted now, and they are put together later.
+    pub fn tell_later(
+        &self,
+        name: &'static str,
         keys: &KeyTable,
         expiry: &Option<Expiry>,
         arena: &Arena,
         rows: impl Iterator<Item = (u32, Place)>,
-    ) {
-        let (mut told, mut written_ms) = (ToldPlaces::default(), Vec::new());
+    ) -> CapturedTable {
+        let (mut owners, mut places, mut written_ms) = (Vec::new(), Vec::new(), Vec::new());
         for (id, place) in rows {
-            told.push(keys.hash_of(id), place);
+            owners.push(virtual_partition(keys.hash_of(id)));
+            places.push(place);
             written_ms.extend(expiry.as_ref().map(|expiry| expiry.written_ms(id)));
         }
-        let (schema, arena) = (self.schema(), arena.frozen());
-        let (of_table, expires) = (Arc::clone(&schema), self.expires);
+        let (told, arena) = (self.clone(), arena.frozen());
         let make = move || {
-            let written: ArrayRef = Arc::new(Int64Array::from(written_ms));
-            let own = if expires { vec![written] } else { Vec::new() };
-            Ok(TableRows { rows: told.batches(&of_table, &own, &arena)?, removed: Vec::new() })
+            let all: Vec<usize> = (0..told.schema.fields().len()).collect();
+            let batch = |from: usize| {
+                let range = from..places.len().min(from + KEPT_ROWS_MAX);
+                let owners = UInt8Array::from(owners[range.clone()].to_vec());
+                let written = || Int64Array::from(written_ms[range.clone()].to_vec());
+                let own = told.expires.then(|| -> ArrayRef { Arc::new(written()) });
+                let columns = arena.gather(&places[range.clone()], &[], &all)?;
+                told.table.batch(Arc::new(owners), own.into_iter().collect(), columns)
+            };
+            let rows = (0..places.len()).step_by(KEPT_ROWS_MAX).map(batch);
+            Ok(TableRows { rows: rows.collect::<Result<_>>()?, removed: Vec::new() })
         };
-        captured.add_later(self.name, schema, Box::new(make));
+        let (schema, extent, rows) = (self.table.schema(), Extent::Whole, Box::new(make));
+        CapturedTable { name, schema, extent, identity_columns: 0, kept_from: None, rows }
     }
 
-    /// Tells keys.
+    /// Keys, as rows of the table.
     ///
     /// # Errors
     /// If they cannot be decoded.
     pub fn tell_keys(
         &self,
-        captured: &mut Captured,
         keys: &KeyTable,
         expiry: &Option<Expiry>,
         ids: &[u32],
-    ) -> Result<()> {
-        let written_ms = expiry.iter().map(|expiry| -> ArrayRef {
+    ) -> Result<RecordBatch> {
+        self.tell(keys, expiry, ids, keys.take_keys(ids)?)
+    }
+
+    fn tell(
+        &self,
+        keys: &KeyTable,
+        expiry: &Option<Expiry>,
+        ids: &[u32],
+        columns: Vec<ArrayRef>,
+    ) -> Result<RecordBatch> {
+        let written_ms = expiry.iter().filter(|_| self.expires).map(|expiry| -> ArrayRef {
             let times = ids.iter().map(|&id| expiry.written_ms(id));
             Arc::new(Int64Array::from_iter_values(times))
         });
         let owners = owners(ids.iter().map(|&id| keys.hash_of(id)));
-        let columns = keys.take_keys(ids)?;
-        let batch = kept_batch(&self.schema(), owners, written_ms.collect(), columns)?;
-        tell(captured, self.name, batch);
-        Ok(())
+        self.table.batch(owners, written_ms.collect(), columns)
     }
 
     /// What a batch of the table says.
@@ -102,14 +138,13 @@ impl<'a> Told<'a> {
     /// # Errors
     /// If it is not one of this table.
     pub fn take_back<'b>(&self, batch: &'b RecordBatch) -> Result<TakenBack<'b>> {
-        let columns = kept_columns(batch, &self.schema(), self.columns.len())?;
+        let columns = self.table.columns(batch)?;
         let written_ms = match self.expires {
             true => Some(numbers_of::<Int64Type>(batch, WRITTEN)?),
             false => None,
         };
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let fields = batch.schema_ref().fields().iter().skip(batch.num_columns() - columns.len());
-        let schema = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
+        let schema = Arc::clone(&self.schema);
         let rows = RecordBatch::try_new_with_options(schema, columns, &options)?;
         Ok(TakenBack { rows, written_ms })
     }

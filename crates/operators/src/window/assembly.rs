@@ -276,15 +276,16 @@ impl Assembly {
     }
 
     /// Begins a capture of what changes with each slice; one that is under way is read to its end.
-    pub(super) fn begin_running(&mut self, told: &ToldRows, slices: &Slices) -> Result<()> {
+    pub(super) fn begin_running(&mut self, slices: &Slices) -> Result<ToldRows> {
         while self.read_running(slices, usize::MAX)? {}
-        let Current::Slice { slice, .. } = &mut self.current else { return Ok(()) };
+        let Current::Slice { slice, .. } = &mut self.current else {
+            return Ok(ToldRows::default());
+        };
         self.read_leave = match slice.keys.is_empty() {
             true => i64::MIN,
             false => self.spec.slice(self.last_end.saturating_sub(1)).leave,
         };
-        self.reader.begin(told, std::iter::once(slice));
-        Ok(())
+        Ok(self.reader.begin(std::iter::once(slice)))
     }
 
     /// Tells this capture some keys of what changes with each slice; false once all have been told.

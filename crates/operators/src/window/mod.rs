@@ -18,7 +18,6 @@
 //! | `tree` | sliding windows of aggregates that cannot subtract |
 //! | `aligned`, `sessions` | the two operators |
 //! | `session_table` | which sessions there are, and what rows do to them |
-//! | `session_watch` | what captures have yet to read of sessions, and what has changed |
 //! | `tumbling` | the partitions of windows that do not overlap |
 //! | `spreading` | whether their rows are scattered by key |
 //! | `count` | windows of so many rows of a key |
@@ -36,7 +35,6 @@ mod partition;
 mod parts;
 mod reader;
 mod session_table;
-mod session_watch;
 mod sessions;
 mod slices;
 mod snapshot;

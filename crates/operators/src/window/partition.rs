@@ -21,8 +21,8 @@ use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
 use super::slices::{Partial, RowsOf, Slices};
 use super::snapshot::{
-    ENTERED, PartRows, SLICES, bounds, part_marks, recall_entered, recall_slices, tell_later,
-    tell_next, tell_parts,
+    ENTERED, PartRows, SLICES, TAKEN, bounds, part_marks, recall_entered, recall_slices,
+    tell_later, tell_next, tell_parts,
 };
 use crate::guarded::Guarded;
 use crate::keys::{CanonicalOrder, KeyTable, partition_of};
@@ -96,11 +96,18 @@ impl Partition for WindowPartition {
         let mut windows = self.windows.own();
         let calls = Arc::clone(&windows.shared.calls);
         let mut captured = Captured::default();
-        let (told, shared) = (windows.begin_slices()?, Arc::clone(&self.windows));
+        let (owned, foreign) = windows.begin_slices()?;
         let none = calls.tell_none(bounds(SliceKey { enter: 0, leave: 0 }, 0))?;
-        tell_later(&mut captured, SLICES, &none, told, move |told| {
-            shared.read(|windows| windows.read_slices(told))
+        let shared = Arc::clone(&self.windows);
+        tell_later(&mut captured, SLICES, &none, owned, move |told| {
+            shared.read(|windows| windows.owned.read_some(told, READ_KEYS))
         });
+        if let Some(told) = foreign {
+            let shared = Arc::clone(&self.windows);
+            tell_later(&mut captured, TAKEN, &none, told, move |told| {
+                shared.read(|windows| windows.read_foreign(told))
+            });
+        }
         match windows.assembly.entered()? {
             Entered::Changing => {
                 let (told, shared) = (windows.begin_running()?, Arc::clone(&self.windows));
@@ -172,30 +179,24 @@ impl Windows {
         self.owned.bytes() + foreign + self.assembly.bytes()
     }
 
-    /// Begins to capture the slices that are in no window so far.
-    fn begin_slices(&mut self) -> Result<ToldRows> {
+    /// Begins to capture the slices that are in no window so far: of keys that are owned, and of rows that
+    /// were taken at hand.
+    fn begin_slices(&mut self) -> Result<(ToldRows, Option<ToldRows>)> {
         if !self.inbox.is_empty() {
             return Err(Error::internal("a window was asked for its state in a watermark"));
         }
-        let told = ToldRows::default();
-        self.owned.begin_capture(&told)?;
-        self.foreign.iter_mut().try_for_each(|foreign| foreign.begin_capture(&told))?;
-        Ok(told)
+        let foreign = self.foreign.as_mut().map(Slices::begin_capture).transpose()?;
+        Ok((self.owned.begin_capture()?, foreign))
     }
 
-    fn read_slices(&mut self, told: &ToldRows) -> Result<bool> {
-        if self.owned.read_some(told, READ_KEYS)? {
-            return Ok(true);
-        }
+    fn read_foreign(&mut self, told: &ToldRows) -> Result<bool> {
         let foreign = self.foreign.as_mut();
         foreign.map_or(Ok(false), |foreign| foreign.read_some(told, READ_KEYS))
     }
 
     /// Begins to capture what has entered windows that cumulate.
     fn begin_running(&mut self) -> Result<ToldRows> {
-        let told = ToldRows::default();
-        self.assembly.begin_running(&told, &self.owned)?;
-        Ok(told)
+        self.assembly.begin_running(&self.owned)
     }
 
     fn read_running(&mut self, told: &ToldRows) -> Result<bool> {

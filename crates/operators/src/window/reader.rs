@@ -26,17 +26,14 @@ pub(super) struct SliceReader {
 }
 
 impl SliceReader {
-    /// Begins a capture of these slices, whose rows are handed over there. One that is under way must
-    /// have been read to its end.
-    pub(super) fn begin<'a>(
-        &mut self,
-        told: &ToldRows,
-        slices: impl Iterator<Item = &'a mut Slice>,
-    ) {
-        self.hand_over = HandOver::new(told);
+    /// Begins a capture of these slices. One that is under way must have been read to its end.
+    pub(super) fn begin<'a>(&mut self, slices: impl Iterator<Item = &'a mut Slice>) -> ToldRows {
         for slice in slices {
             slice.unread = Unread::new(Bits::all(slice.counts.len()));
         }
+        let (hand_over, told) = HandOver::begin();
+        self.hand_over = hand_over;
+        told
     }
 
     /// True if this is the capture that is under way.

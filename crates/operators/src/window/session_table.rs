@@ -8,30 +8,29 @@
 //! aggregate depends on the order of rows and the sequence is promised, all rows before it enter
 //! their sessions first, so that rounding errors are those of one row at a time.
 //!
-//! What has changed, and what a capture has yet to read, is known to [`SessionWatch`], once there has been a
-//! capture. Whoever brings rows says first which keys they have ([`Sessions::touch_keys`]).
+//! What has changed, and what a capture has yet to read, is known to a [`RowWatch`], once there has been a
+//! capture: a session is a row with a serial, which it keeps when it begins earlier. Whoever brings rows says
+//! first which keys they have ([`Sessions::touch_keys`]).
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Int64Type, UInt64Type};
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::{Extent, Result};
 
-use super::session_watch::SessionWatch;
 use super::slices::{Calls, RowsOf, update_accumulators};
 use super::snapshot::{States, mark};
 use crate::aggregate::Accumulator;
 use crate::keys::{CanonicalOrder, KeyTable};
-use crate::reading::ToldRows;
-use crate::tables::{does_not_fit, numbers_of};
-use crate::watch::Begun;
+use crate::tables::{does_not_fit, numbers_of, virtual_partition};
+use crate::watch::rows::{RowWatch, RowsBegun, SERIAL};
 
 /// Sessions emitted at a time.
 const CHUNK_SESSIONS: usize = 8 * 1024;
 /// When a session begins, and where the gap behind its last row ends, in milliseconds.
-pub(super) const START: &str = "$start";
+const START: &str = "$start";
 const END: &str = "$end";
 /// The end of a list of sessions.
 const NONE: u32 = u32::MAX;
@@ -61,7 +60,7 @@ pub(super) struct Sessions {
     pub(super) counts: Vec<i64>,
     pub(super) accumulators: Vec<Box<dyn Accumulator>>,
     /// Set once there has been a capture.
-    watch: Option<SessionWatch>,
+    watch: Option<RowWatch>,
 }
 
 /// The rows of a bundle that were taken, and the sessions they joined.
@@ -150,9 +149,6 @@ impl Sessions {
             self.join(key, oldest, (row_start, row_end), closed, joined);
         }
         let session = &mut self.all[oldest as usize];
-        if let (Some(watch), true) = (&mut self.watch, session.start != start) {
-            watch.rename(oldest, session);
-        }
         (session.start, session.end) = (start, end);
         Some(oldest)
     }
@@ -172,9 +168,7 @@ impl Sessions {
             let session = self.all[number as usize];
             if number != oldest && session.touches(start, end, closed) {
                 joined.push((number, oldest));
-                if let Some(watch) = &mut self.watch {
-                    watch.end(number, &session);
-                }
+                self.note_end(number);
                 self.unlink(key, previous, session.next);
                 // Only when the bundle is done is the number free: its states still stand.
                 self.all[number as usize].generation += 1;
@@ -207,7 +201,7 @@ impl Sessions {
         self.first[key as usize] = number;
         self.by_end.push(Reverse((end, number, generation)));
         if let Some(watch) = &mut self.watch {
-            watch.begin_session(number);
+            watch.add(number);
         }
         number
     }
@@ -313,10 +307,7 @@ impl Sessions {
     /// Forgets closed sessions, and keys without sessions.
     pub(super) fn forget(&mut self, calls: &Calls, closed: &[u32]) -> Result<()> {
         self.touch(calls, closed)?;
-        if let Some(watch) = &mut self.watch {
-            closed.iter().for_each(|&number| watch.end(number, &self.all[number as usize]));
-        }
-        self.name_gone()?;
+        closed.iter().for_each(|&number| self.note_end(number));
         closed.iter().for_each(|&number| self.counts[number as usize] = 0);
         self.accumulators.iter_mut().for_each(|own| own.reset(closed));
         for &number in closed {
@@ -354,38 +345,42 @@ impl Sessions {
     /// These sessions change; tells those first that a capture has yet to read.
     fn touch(&mut self, calls: &Calls, numbers: &[u32]) -> Result<()> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
-        let unread = watch.touch(numbers, self.all.len());
+        watch.end_piece();
+        let unread = numbers.iter().copied().filter(|&number| watch.touch(number)).collect();
         self.read(calls, unread)
     }
 
-    /// Names the sessions that have gone or begin earlier now. Their keys must still be there.
-    pub(super) fn name_gone(&mut self) -> Result<()> {
-        match &mut self.watch {
-            Some(watch) => watch.name_gone(&self.keys, self.all.len() - self.free.len()),
-            None => Ok(()),
+    /// A session is about to go, which has been touched.
+    fn note_end(&mut self, number: u32) {
+        let Some(watch) = &mut self.watch else { return };
+        if let Some(serial) = watch.remove(number) {
+            let hash = self.keys.hash_of(self.all[number as usize].key);
+            let name = (virtual_partition(hash), serial);
+            watch.gone(std::iter::once(name), self.all.len() - self.free.len());
         }
     }
 
     /// Begins a capture; one that is under way is read to its end.
-    pub(super) fn begin_capture(&mut self, calls: &Calls, extent: Extent) -> Result<Begun> {
+    pub(super) fn begin_capture(&mut self, calls: &Calls, extent: Extent) -> Result<RowsBegun> {
         while self.read_some(calls, usize::MAX)? {}
-        let watch = match &mut self.watch {
-            Some(watch) => watch,
-            none => none.insert(SessionWatch::new(calls, &self.all)?),
-        };
-        watch.begin(extent)
+        let watch = self.watch.get_or_insert_with(|| {
+            let live = (0..).zip(&self.all).filter(|(_, session)| session.is_live());
+            RowWatch::of(live.map(|(number, _)| number))
+        });
+        Ok(watch.begin(extent, self.all.len()))
     }
 
     /// True while this capture is under way.
-    pub(super) fn is_reading(&self, told: &ToldRows) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.is_reading(told))
+    pub(super) fn is_reading(&self, begun: &RowsBegun) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.is_reading(begun))
     }
 
     /// Tells the capture under way some sessions that it has yet to read; false once there are none.
     pub(super) fn read_some(&mut self, calls: &Calls, most: usize) -> Result<bool> {
         let Some(watch) = &mut self.watch else { return Ok(false) };
-        let unread = watch.take_unread(most);
+        let mut unread = watch.take_unread(most, self.all.len());
         let is_more = !unread.is_empty();
+        unread.retain(|&number| self.all[number as usize].is_live());
         self.read(calls, unread)?;
         Ok(is_more)
     }
@@ -408,14 +403,19 @@ impl Sessions {
             counts: &self.counts,
             accumulators: &self.accumulators,
         };
+        let serial_of = |&number: &u32| self.watch.as_ref().map_or(0, |watch| watch.serial(number));
+        let serial = mark::<UInt64Type>(SERIAL, numbers.iter().map(serial_of));
         let start = mark::<Int64Type>(START, numbers.iter().map(|number| of(number).start));
         let end = mark::<Int64Type>(END, numbers.iter().map(|number| of(number).end));
-        calls.tell_with(&self.keys, vec![start], &states, vec![end])
+        calls.tell(&self.keys, vec![serial, start, end], &states)
     }
 
     /// Takes sessions back that another run told. One may touch another one of its key, if a row came
     /// for which that one was closed.
     pub(super) fn resume(&mut self, calls: &Calls, rows: &RecordBatch) -> Result<()> {
+        // Serials are given anew, since several partitions may have given the same; but without them rows are
+        // not those of sessions.
+        numbers_of::<UInt64Type>(rows, SERIAL)?;
         let (starts, ends) =
             (numbers_of::<Int64Type>(rows, START)?, numbers_of::<Int64Type>(rows, END)?);
         let mut keys = Vec::new();
@@ -436,13 +436,13 @@ impl Sessions {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
         let lists = (self.first.capacity() + self.free.capacity()) * 4;
         let sessions = self.all.capacity() * size_of::<Session>() + self.counts.capacity() * 8;
-        let watch = self.watch.as_ref().map_or(0, SessionWatch::bytes);
+        let watch = self.watch.as_ref().map_or(0, RowWatch::bytes);
         self.keys.bytes() + lists + sessions + self.by_end.capacity() * 16 + states + watch
     }
 }
 
 impl Session {
-    pub(super) fn is_live(&self) -> bool {
+    fn is_live(&self) -> bool {
         self.generation % 2 == 1
     }
 

@@ -11,14 +11,13 @@
 //! Gaps are measured between instants also for `TIMESTAMP_LTZ`; the zone only shows start and end.
 //!
 //! Sessions stand behind a lock ([`Guarded`]), since captures read them while rows go on; they are told in
-//! changes, by key and start.
+//! changes, each with a serial ([`crate::watch::rows`]).
 
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
-use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{
     Bundle, Captured, Error, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece,
     Place, Progress, Restored, Result, Route, TableSchema, Watermark,
@@ -27,17 +26,13 @@ use thalweg_core::{
 use super::aligned::{check_columns, key_columns, row_order, scatter};
 use super::output::{LatePolicy, output_schema, result_batch, row_times, treat_late};
 use super::session_table::{Sessions, Taken};
-use super::session_watch::gone_sessions;
 use super::slices::{Calls, RowsOf};
-use super::snapshot::packed;
 use super::zone::Zone;
 use crate::aggregate::AggregateCall;
-use crate::guarded::{Guarded, locked};
+use crate::guarded::Guarded;
 use crate::keys::CanonicalOrder;
-use crate::watch::Begun;
+use crate::watch::READ_ROWS;
 
-/// So many sessions are read at once while rows wait.
-const READ_SESSIONS: usize = 1024;
 /// The table of state: a row is a session of a key, from its first row to where the gap behind its last
 /// row ends, in milliseconds.
 const SESSIONS: &str = "sessions";
@@ -162,7 +157,6 @@ impl SessionState {
             next = self.place(piece, times, next);
             self.sessions.apply(&shared.calls, of, &mut self.taken, self.in_order)?;
         }
-        self.sessions.name_gone()?;
         self.release_keys_of_late_rows();
         output.accepted += (self.ids.len() - self.late.len()) as u64;
         treat_late(spec.late, &self.late, piece, spec.rowtime, output)
@@ -248,17 +242,6 @@ struct SessionPartition {
     state: Arc<Guarded<SessionState>>,
 }
 
-/// Reads what a capture has yet to read; its rows.
-fn read(state: &Guarded<SessionState>, calls: &Calls, begun: Begun) -> Result<TableRows> {
-    let Begun { told, gone, .. } = begun;
-    state.read(|state| {
-        Ok(state.sessions.is_reading(&told) && state.sessions.read_some(calls, READ_SESSIONS)?)
-    })?;
-    let rows = std::mem::take(&mut *locked(&told));
-    let removed = gone_sessions(calls, &gone, &rows)?;
-    Ok(TableRows { rows: packed(rows)?, removed })
-}
-
 impl Partition for SessionPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
         self.state.own().rows(&piece, output)
@@ -281,13 +264,11 @@ impl Partition for SessionPartition {
         let schema = state.sessions.tell(&calls, &[])?.schema();
         let begun = state.sessions.begin_capture(&calls, extent)?;
         let shared = Arc::clone(&self.state);
-        // The virtual partition, the start, and the key.
-        let identity_columns = 2 + calls.told_keys.width();
-        let extent = begun.extent;
-        let rows = Box::new(move || read(&shared, &calls, begun));
-        // When a session goes depends on its end, which is no part of its name.
-        let (name, kept_from) = (SESSIONS, None);
-        let table = CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
+        let table = begun.table(SESSIONS, schema, move |begun| {
+            shared.read(|SessionState { sessions, .. }| {
+                Ok(sessions.is_reading(begun) && sessions.read_some(&calls, READ_ROWS)?)
+            })
+        });
         Ok(Captured { tables: vec![table] })
     }
 

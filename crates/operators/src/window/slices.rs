@@ -388,10 +388,9 @@ impl Slices {
     }
 
     /// Begins a capture of the open slices; one that is under way is read to its end.
-    pub(super) fn begin_capture(&mut self, told: &ToldRows) -> Result<()> {
+    pub(super) fn begin_capture(&mut self) -> Result<ToldRows> {
         while self.read_open(usize::MAX)? {}
-        self.reader.begin(told, self.open.values_mut());
-        Ok(())
+        Ok(self.reader.begin(self.open.values_mut()))
     }
 
     /// Tells this capture some keys of open slices; false once all have been told.

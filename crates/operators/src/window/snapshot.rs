@@ -21,13 +21,17 @@
 //! Parts of hopping windows never change ([`super::parts`]). So `entered` is told in changes, in which the
 //! rows of a part have one identity: its virtual partition, end and place. Parts expire with their last window
 //! (`kept_from`), and are named as removed only where one takes the place of another. The table is read while
-//! rows go on; until that is done the numbers of keys hold ([`super::slices::Slices::hold_keys`]). `slices`, and
-//! `entered` where windows cumulate, are read while rows go on too, but told whole ([`super::reader`]).
+//! rows go on; until that is done the numbers of keys hold ([`super::slices::Slices::hold_keys`]). `slices` and
+//! `taken`, and `entered` where windows cumulate, are read while rows go on too, but told whole
+//! ([`super::reader`]).
 //!
 //! Windows that share no slice are told in the same way, each as one slice; so it does not matter which
 //! of the implementations goes on with them. They do not count rows that no result counts: a key then
 //! has one row. They are read while rows go on ([`super::watched`]): `slices` in changes, in which virtual
-//! partition, ends and key name a row, and rows expire with their window; `taken` whole, since several partitions may tell the same key.
+//! partition, ends and key name a row, and rows expire with their window; `taken` whole, since several
+//! partitions may tell the same key.
+//!
+//! Sessions are told in changes in a table of their own, each named by its serial ([`crate::watch::rows`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -122,17 +126,6 @@ impl Calls {
         marks: Marks,
         states: &States<'_>,
     ) -> Result<RecordBatch> {
-        self.tell_with(keys, marks, states, Vec::new())
-    }
-
-    /// The same, with columns behind those of the keys that name no row.
-    pub(super) fn tell_with(
-        &self,
-        keys: &KeyTable,
-        marks: Marks,
-        states: &States<'_>,
-        beside: Marks,
-    ) -> Result<RecordBatch> {
         let (owners, named) = self.told_keys.tell(keys, states.keys)?;
         let count = |&place: &u32| states.counts.get(place as usize).copied().unwrap_or(1);
         let counts = states.places.iter().map(count);
@@ -144,7 +137,6 @@ impl Calls {
         }
         let mut columns = marks;
         columns.extend(named);
-        columns.extend(beside);
         columns.push((ROWS.to_owned(), counts));
         columns.extend(told.finish());
         state_batch(owners, columns)

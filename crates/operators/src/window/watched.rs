@@ -71,8 +71,8 @@ impl Watch {
             let keys = table.len();
             table.watched.begin(keys, is_whole);
         }
-        let told = ToldRows::default();
-        self.hand_over = HandOver::new(&told);
+        let (hand_over, told) = HandOver::begin();
+        self.hand_over = hand_over;
         Begun { extent: if is_whole { Extent::Whole } else { Extent::Changes }, told }
     }
 

@@ -12,7 +12,9 @@ use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_schema::DataType as Arrow;
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
-use thalweg_core::{Result, TableSchema};
+use thalweg_core::{Extent, Result, TableSchema};
+
+use super::told::{ChunkWatch, Notes, ToldChunk, ToldChunks};
 
 /// Where a row is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,10 +35,14 @@ impl RowRef {
 
 struct Chunk {
     columns: Vec<ArrayRef>,
+    rows: usize,
     holds: usize,
     first_arrival: u64,
+    notes: Notes,
     /// One bit for each row that has found a partner; empty where nobody asks.
     matched: Vec<u64>,
+    /// These bits at the last capture, if others have been set since. Empty otherwise.
+    matched_before: Vec<u64>,
     bytes: usize,
 }
 
@@ -47,22 +53,30 @@ pub(crate) struct Chunks {
     free: Vec<u32>,
     arrivals: u64,
     bytes: usize,
+    /// Rows of all chunks.
+    rows: usize,
+    /// Set once there has been a capture of changes.
+    watch: Option<Box<ChunkWatch>>,
 }
 
 impl Chunks {
     /// No rows yet, of these columns.
     pub(crate) fn new(schema: &TableSchema) -> Self {
         let types = schema.columns.iter().map(|c| c.column_type.data_type.arrow()).collect();
-        Chunks { types, slots: Vec::new(), free: Vec::new(), arrivals: 0, bytes: 0 }
+        let (slots, free) = (Vec::new(), Vec::new());
+        Chunks { types, slots, free, arrivals: 0, bytes: 0, rows: 0, watch: None }
     }
 
     /// The same rows under the same names, for reading only: they stay while these go on.
     pub(crate) fn frozen(&self) -> Chunks {
         let freeze = |chunk: &Chunk| Chunk {
             columns: chunk.columns.clone(),
+            rows: chunk.rows,
             holds: 0,
             first_arrival: chunk.first_arrival,
+            notes: Notes::default(),
             matched: Vec::new(),
+            matched_before: Vec::new(),
             bytes: 0,
         };
         Chunks {
@@ -71,6 +85,8 @@ impl Chunks {
             free: Vec::new(),
             arrivals: self.arrivals,
             bytes: 0,
+            rows: self.rows,
+            watch: None,
         }
     }
 
@@ -82,14 +98,81 @@ impl Chunks {
             + matched.len() * 8
             + size_of::<Chunk>();
         self.bytes += bytes;
-        let chunk = Chunk { columns, holds: 1, first_arrival: self.arrivals, matched, bytes };
+        let (first_arrival, notes, matched_before) = (self.arrivals, Notes::default(), Vec::new());
+        let chunk =
+            Chunk { columns, rows, holds: 1, first_arrival, notes, matched, matched_before, bytes };
         self.arrivals += rows as u64;
-        if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = Some(chunk);
-            return slot;
+        self.rows += rows;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[slot as usize] = Some(chunk);
+        if let Some(watch) = &mut self.watch {
+            watch.come(slot, self.slots.len());
         }
-        self.slots.push(Some(chunk));
-        self.slots.len() as u32 - 1
+        slot
+    }
+
+    /// What is to be known of rows of a chunk when they are told.
+    pub(crate) fn note(&mut self, chunk: u32, notes: Notes) {
+        let of_chunk = self.at_mut(chunk);
+        let before = of_chunk.notes.bytes();
+        of_chunk.notes.left_out.extend(notes.left_out);
+        of_chunk.notes.reaches.extend(notes.reaches);
+        of_chunk.notes.dues.extend(notes.dues);
+        let more = of_chunk.notes.bytes() - before;
+        of_chunk.bytes += more;
+        self.bytes += more;
+    }
+
+    /// Captures all rows, or what has changed. `keys` are the key columns.
+    pub(crate) fn capture(&mut self, extent: Extent, keys: &[usize]) -> ToldChunks {
+        let watch = self.watch.get_or_insert_with(|| Box::new(ChunkWatch::new(keys)));
+        let told = watch.told.replace(self.arrivals).filter(|_| extent == Extent::Changes);
+        let mut fresh = std::mem::take(&mut watch.fresh);
+        let rematched = std::mem::take(&mut watch.rematched);
+        let gone = std::mem::take(&mut watch.gone);
+        let extent = if told.is_some() { Extent::Changes } else { Extent::Whole };
+        if told.is_none() {
+            fresh = (0..self.slots.len() as u32).collect();
+        }
+        // A number that is used again stands there twice.
+        fresh.sort_unstable();
+        fresh.dedup();
+        let mut chunks: Vec<ToldChunk> = fresh.iter().filter_map(|&at| self.told(at)).collect();
+        let changed = rematched.iter().filter_map(|&at| self.told_matches(at));
+        chunks.extend(changed.collect::<Vec<_>>().into_iter().filter(|_| told.is_some()));
+        chunks.sort_by_key(|chunk| chunk.first);
+        let gone = if told.is_some() { gone } else { Vec::new() };
+        ToldChunks { extent, chunks, gone }
+    }
+
+    /// A chunk as it is.
+    fn told(&mut self, slot: u32) -> Option<ToldChunk> {
+        let chunk = self.slots.get_mut(slot as usize)?.as_mut()?;
+        chunk.matched_before = Vec::new();
+        Some(ToldChunk {
+            columns: chunk.columns.clone(),
+            rows: chunk.rows,
+            first: chunk.first_arrival,
+            notes: chunk.notes.clone(),
+            matched: chunk.matched.clone(),
+            wanted: None,
+        })
+    }
+
+    /// The rows of a chunk that have found their first partner since the last capture.
+    fn told_matches(&mut self, slot: u32) -> Option<ToldChunk> {
+        let chunk = self.slots.get_mut(slot as usize)?.as_mut()?;
+        let before = std::mem::take(&mut chunk.matched_before);
+        let pairs = before.iter().zip(&chunk.matched);
+        let wanted: Vec<u64> = pairs.map(|(before, now)| now & !before).collect();
+        // The number may have been used again, for a chunk that is told as a new one.
+        (!wanted.is_empty())
+            .then(|| self.told(slot))
+            .flatten()
+            .map(|told| ToldChunk { wanted: Some(wanted), ..told })
     }
 
     /// Adds holds on rows of a chunk.
@@ -102,8 +185,13 @@ impl Chunks {
         let of_chunk = self.at_mut(chunk);
         of_chunk.holds -= count;
         if of_chunk.holds == 0 {
-            self.bytes -= of_chunk.bytes;
-            self.slots[chunk as usize] = None;
+            let (bytes, rows) = (of_chunk.bytes, of_chunk.rows);
+            self.bytes -= bytes;
+            self.rows -= rows;
+            let freed = self.slots[chunk as usize].take();
+            if let (Some(watch), Some(freed)) = (&mut self.watch, freed) {
+                watch.gone(&freed.columns, freed.first_arrival, freed.rows, self.rows);
+            }
             self.free.push(chunk);
             if self.free.len() == self.slots.len() {
                 (self.slots, self.free) = (Vec::new(), Vec::new());
@@ -124,7 +212,18 @@ impl Chunks {
 
     /// The row has found a partner.
     pub(crate) fn set_matched(&mut self, row: RowRef) {
-        self.at_mut(row.chunk).matched[row.row as usize / 64] |= 1 << (row.row % 64);
+        let (word, bit) = (row.row as usize / 64, 1 << (row.row % 64));
+        let chunk = self.slots[row.chunk as usize].as_mut();
+        let chunk = chunk.expect("whoever names a chunk holds it");
+        if let Some(watch) = &mut self.watch
+            && chunk.matched_before.is_empty()
+            && chunk.matched[word] & bit == 0
+            && watch.told.is_some_and(|told| chunk.first_arrival < told)
+        {
+            chunk.matched_before = chunk.matched.clone();
+            watch.rematched.push(row.chunk);
+        }
+        chunk.matched[word] |= bit;
     }
 
     /// These rows, as columns of the side; NULL where there is no row.
@@ -183,7 +282,9 @@ impl Chunks {
 
     /// About how many bytes the rows take.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes + self.slots.capacity() * size_of::<Option<Chunk>>() + self.free.capacity() * 4
+        let watch = self.watch.as_ref().map_or(0, |watch| watch.bytes());
+        let slots = self.slots.capacity() * size_of::<Option<Chunk>>();
+        self.bytes + slots + self.free.capacity() * 4 + watch
     }
 
     fn at(&self, chunk: u32) -> &Chunk {
@@ -192,6 +293,19 @@ impl Chunks {
     fn at_mut(&mut self, chunk: u32) -> &mut Chunk {
         self.slots[chunk as usize].as_mut().expect("whoever names a chunk holds it")
     }
+}
+
+/// Some rows of a chunk.
+///
+/// # Errors
+/// None that is expected.
+pub(crate) fn take_rows(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>> {
+    let is_whole = columns.first().is_some_and(|column| column.len() == rows.len());
+    if is_whole {
+        return Ok(columns.to_vec());
+    }
+    let indices = UInt32Array::from(rows.to_vec());
+    columns.iter().map(|column| Ok(take(column, &indices, None)?)).collect()
 }
 
 /// The same texts in buffers that hold no others.

@@ -4,6 +4,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `chunks` | rows that are kept: batches, counted by who still needs them |
+//! | `told` | what captures tell of them |
 //! | `pieces` | the rows of a piece by side, with times, hashes and the NULLs among their keys |
 //! | `joined` | the columns that leave, and which pairs really belong together |
 //! | `waiting` | what waits for a time |
@@ -15,6 +16,7 @@ pub(super) mod fixture;
 pub(super) mod joined;
 pub(crate) mod order;
 pub(crate) mod pieces;
+pub(crate) mod told;
 pub(crate) mod waiting;
 
 /// Pairs of rows that are looked at together; also the most rows of a batch that leaves.

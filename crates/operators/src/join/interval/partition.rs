@@ -27,6 +27,7 @@ use crate::join::bounded::PAIRS_MAX;
 use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::order::KeyRanks;
 use crate::join::bounded::pieces::{self, SideRows, Stretch};
+use crate::join::bounded::told::Notes;
 use crate::join::bounded::waiting::Waiting;
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
@@ -127,13 +128,6 @@ impl IntervalPartition {
         })
     }
 
-    pub(super) fn kept_of(&self, side: Side) -> &Kept {
-        match side {
-            Side::Left => &self.left,
-            Side::Right => &self.right,
-        }
-    }
-
     pub(super) fn kept(&mut self, side: Side) -> &mut Kept {
         match side {
             Side::Left => &mut self.left,
@@ -222,13 +216,14 @@ impl IntervalPartition {
         let bounds = self.shared.bounds;
         let (watermark, side) = (self.watermark, arrived.side);
         let kept = self.kept(side);
-        let mut holds = 0;
+        let (mut holds, mut notes) = (0, Notes::default());
         for place in from..to {
             if (place - from).is_multiple_of(BLOCK_ROWS) {
                 kept.timeline.warm(&arrived.hashes[place..to.min(place + BLOCK_ROWS)]);
             }
             let (time, before) = (arrived.times[place], arrived.before(place));
             if bounds.is_late(side, time, before) {
+                notes.left_out.push(place as u32);
                 continue;
             }
             let row = RowRef { chunk: arrived.chunk, row: place as u32 };
@@ -236,13 +231,19 @@ impl IntervalPartition {
             if kept.pads {
                 kept.waiting.push(done_at, row);
                 holds += 1;
+                if done_at <= watermark {
+                    // It leaves at the next watermark, whatever its time says.
+                    notes.dues.push((row.row, watermark.saturating_add(1)));
+                }
             }
             if arrived.joins(place) && done_at > watermark {
                 let reach = (time <= before).then(|| bounds.reach(side, time, before));
+                notes.reaches.extend(reach.map(|reach| (row.row, reach)));
                 kept.timeline.insert(arrived.hashes[place], time, row, reach);
                 holds += 1;
             }
         }
+        kept.chunks.note(arrived.chunk, notes);
         kept.chunks.hold(arrived.chunk, holds);
     }
 
@@ -522,8 +523,8 @@ impl Partition for IntervalPartition {
             + self.leaving.capacity() * size_of::<Leaving>()
             + self.chains.bytes()
     }
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        self.tell()
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        self.tell(extent)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

@@ -1,55 +1,72 @@
 //! What an interval join tells of its state: the rows of each side that somebody can still meet or that
-//! may leave without a partner, in the order in which they came, and the watermark it has seen.
+//! may leave without a partner, and the watermark it has seen.
 //!
 //! | column | |
 //! |---|---|
+//! | `$serial` | names a row, and goes up in the order in which rows came |
 //! | `$reach` | the lowest time of a partner, of rows that came behind the watermark; else NULL |
+//! | `$due` | where rows leave without a partner: the watermark at which it has left, if it came when its own time was over; else NULL |
 //! | `$matched` | whether it has found a partner, where that matters |
 //! | the columns of the side | |
 //!
-//! A side whose columns nobody reads has `$time` and `$hash` (that of its key) in the place of these.
+//! Rows go with their chunk (`bounded::told`), so there are also rows that are done. They meet nobody
+//! (`bounds`), have left, and are not taken back. Whether a row is in the index, when it leaves, and which
+//! rows are before which, follows from the columns, the watermark and the order. Nothing leaves while this
+//! is asked, and no pair waits. All partitions have seen one watermark, and each is higher than the one
+//! before.
 //!
-//! Rows that are done stay in the index until their bucket is dropped. They meet nobody (`bounds`) and
-//! are not told. Whether a row is in the index, when it leaves, and which rows are before which, follows
-//! from the columns, the watermark and the order. Nothing leaves while this is asked, and no pair waits.
+//! Rows do not change but for `$matched`, so captures take chunks as they are. A side whose columns nobody
+//! reads has none in its chunks: it has `$time` and `$hash` (that of its key) in their place, no serial, and
+//! is told whole each time, from the index.
 
 use std::sync::Arc;
 
 use arrow_array::types::{Int64Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt64Array};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, UInt64Array,
+};
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType as Arrow, SchemaRef};
-use hashbrown::HashMap;
-use thalweg_core::snapshot::TableRows;
-use thalweg_core::{Captured, Restored, Result, TableSchema};
+use arrow_select::coalesce::BatchCoalescer;
+use thalweg_core::snapshot::{CapturedTable, TableRows};
+use thalweg_core::{Captured, Extent, Restored, Result, TableSchema};
 
 use super::Shared;
 use super::partition::{IntervalPartition, Kept};
-use crate::join::bounded::chunks::{Chunks, RowRef};
+use crate::join::bounded::chunks::{RowRef, take_rows};
 use crate::join::bounded::pieces;
+use crate::join::bounded::told::{Notes, ToldChunk};
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
 use crate::tables::{
     KEPT_ROWS_MAX, flags, for_all, kept_batch, kept_columns, kept_schema, numbers, numbers_of,
     owners, state_batch, tell, typed,
 };
+use crate::watch::rows::{SERIAL, SERIAL_IDENTITY, by_serial, removed};
 
 /// The tables of state, by side, and that of the watermark.
 const TABLES: [&str; 2] = ["left", "right"];
 const WATERMARK: &str = "watermark";
 const REACH: &str = "$reach";
+const DUE: &str = "$due";
 const MATCHED: &str = "$matched";
 const TIME: &str = "$time";
 const HASH: &str = "$hash";
 
-/// A row to be told.
+/// A row of a side whose columns nobody reads.
 struct Told {
     row: RowRef,
-    /// Only read where the columns of the side are not there.
     hash: u64,
     time: i64,
     reach: Option<i64>,
-    is_matched: bool,
+}
+
+/// How a side is told.
+#[derive(Clone, Copy)]
+struct Shape {
+    side: Side,
+    marks: bool,
+    pads: bool,
 }
 
 /// What is read of a told row.
@@ -69,15 +86,23 @@ impl Shared {
         }
     }
 
-    fn state_schema(&self, side: Side, marks: bool) -> SchemaRef {
-        let mut own = vec![(REACH, Arrow::Int64)];
-        if marks {
+    fn state_schema(&self, shape: Shape) -> SchemaRef {
+        let reads = self.joined.reads(shape.side);
+        let mut own = Vec::new();
+        if reads {
+            own.push((SERIAL, Arrow::UInt64));
+        }
+        own.push((REACH, Arrow::Int64));
+        if shape.pads {
+            own.push((DUE, Arrow::Int64));
+        }
+        if shape.marks {
             own.push((MATCHED, Arrow::Boolean));
         }
-        if !self.joined.reads(side) {
+        if !reads {
             own.extend([(TIME, Arrow::Int64), (HASH, Arrow::UInt64)]);
         }
-        kept_schema(&own, &self.told_columns(side))
+        kept_schema(&own, &self.told_columns(shape.side))
     }
 
     fn keys(&self, side: Side) -> &[usize] {
@@ -94,49 +119,56 @@ impl Shared {
         }
     }
 
-    /// The rows as a table.
-    fn told(
+    /// Rows of a chunk as rows of the table; none if they are not told.
+    fn chunk_batch(
         &self,
-        side: Side,
-        marks: bool,
-        chunks: &Chunks,
-        mut rows: Vec<Told>,
-    ) -> Result<Vec<RecordBatch>> {
-        rows.sort_unstable_by_key(|told| chunks.arrival(told.row));
-        let schema = self.state_schema(side, marks);
-        let batch = |rows: &[Told]| self.told_batch(side, marks, &schema, chunks, rows);
-        rows.chunks(KEPT_ROWS_MAX).map(batch).collect()
-    }
-
-    fn told_batch(
-        &self,
-        side: Side,
-        marks: bool,
+        shape: Shape,
         schema: &SchemaRef,
-        chunks: &Chunks,
-        rows: &[Told],
+        chunk: &ToldChunk,
     ) -> Result<RecordBatch> {
-        let mut own: Vec<ArrayRef> =
-            vec![Arc::new(rows.iter().map(|told| told.reach).collect::<Int64Array>())];
+        let Shape { side, marks, pads } = shape;
+        let keys = pieces::keys_of(&chunk.columns, self.keys(side));
+        let joinable = if pads { None } else { pieces::joinable(&keys) };
+        let mut is_told = vec![true; chunk.rows];
+        chunk.notes.left_out.iter().for_each(|&row| is_told[row as usize] = false);
+        let is_set = |bits: &[u64], row: usize| bits[row / 64] >> (row % 64) & 1 == 1;
+        let is_wanted = |&row: &u32| {
+            let row = row as usize;
+            is_told[row]
+                && joinable.as_ref().is_none_or(|joinable| joinable.is_valid(row))
+                && chunk.wanted.as_ref().is_none_or(|wanted| is_set(wanted, row))
+        };
+        let rows: Vec<u32> = (0..chunk.rows as u32).filter(is_wanted).collect();
+        let serials = rows.iter().map(|&row| chunk.first + u64::from(row));
+        let mut own: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from_iter_values(serials))];
+        own.push(noted(&chunk.notes.reaches, &rows, chunk.rows));
+        if pads {
+            own.push(noted(&chunk.notes.dues, &rows, chunk.rows));
+        }
         if marks {
-            let matched = rows.iter().map(|told| Some(told.is_matched));
+            let matched = rows.iter().map(|&row| Some(is_set(&chunk.matched, row as usize)));
             own.push(Arc::new(matched.collect::<BooleanArray>()));
         }
-        if !self.joined.reads(side) {
-            let hashes = || rows.iter().map(|told| told.hash);
-            own.push(Arc::new(Int64Array::from_iter_values(rows.iter().map(|told| told.time))));
-            own.push(Arc::new(UInt64Array::from_iter_values(hashes())));
-            return kept_batch(schema, owners(hashes()), own, Vec::new());
-        }
-        let refs: Vec<RowRef> = rows.iter().map(|told| told.row).collect();
-        let columns = chunks.gather(&refs)?;
+        let columns = take_rows(&chunk.columns, &rows)?;
         let hashes = hash_keys(&pieces::keys_of(&columns, self.keys(side)), rows.len())?;
         kept_batch(schema, owners(hashes.into_iter()), own, columns)
     }
 
-    fn rows_of(&self, side: Side, marks: bool, batch: &RecordBatch) -> Result<Rows> {
+    /// Rows of a side whose columns nobody reads.
+    fn unread_batch(&self, schema: &SchemaRef, rows: &[Told]) -> Result<RecordBatch> {
+        let hashes = || rows.iter().map(|told| told.hash);
+        let own: Vec<ArrayRef> = vec![
+            Arc::new(rows.iter().map(|told| told.reach).collect::<Int64Array>()),
+            Arc::new(Int64Array::from_iter_values(rows.iter().map(|told| told.time))),
+            Arc::new(UInt64Array::from_iter_values(hashes())),
+        ];
+        kept_batch(schema, owners(hashes()), own, Vec::new())
+    }
+
+    fn rows_of(&self, shape: Shape, batch: &RecordBatch) -> Result<Rows> {
+        let side = shape.side;
         let count = self.told_columns(side).len();
-        let columns = kept_columns(batch, &self.state_schema(side, marks), count)?;
+        let columns = kept_columns(batch, &self.state_schema(shape), count)?;
         if !self.joined.reads(side) {
             let times = numbers_of::<Int64Type>(batch, TIME)?.to_vec().into();
             let hashes = numbers_of::<UInt64Type>(batch, HASH)?.to_vec();
@@ -149,50 +181,88 @@ impl Shared {
     }
 }
 
+/// What is noted of these rows of a chunk with so many, and NULL for the others.
+fn noted(notes: &[(u32, i64)], rows: &[u32], all: usize) -> ArrayRef {
+    if notes.is_empty() {
+        return Arc::new(Int64Array::new_null(rows.len()));
+    }
+    let mut values = vec![None; all];
+    notes.iter().for_each(|&(row, value)| values[row as usize] = Some(value));
+    Arc::new(rows.iter().map(|&row| values[row as usize]).collect::<Int64Array>())
+}
+
 impl Kept {
-    /// The rows that matter from this watermark on.
-    fn told_rows(&self, shared: &Shared, side: Side, watermark: i64) -> Vec<Told> {
-        let is_done = |time| shared.bounds.done_at(side, time) <= watermark;
-        let is_matched = |row| self.marks && self.chunks.is_matched(row);
-        if !self.pads {
-            let rows = self.timeline.rows().filter(|indexed| !is_done(indexed.time));
-            return rows
-                .map(|indexed| Told {
-                    row: indexed.row,
-                    hash: indexed.hash,
-                    time: indexed.time,
-                    reach: indexed.reach,
-                    is_matched: is_matched(indexed.row),
-                })
-                .collect();
+    fn shape(&self, side: Side) -> Shape {
+        Shape { side, marks: self.marks, pads: self.pads }
+    }
+
+    /// Tells a side as its chunks are.
+    fn tell(&mut self, shared: &Arc<Shared>, side: Side, extent: Extent) -> CapturedTable {
+        let (shape, shared) = (self.shape(side), Arc::clone(shared));
+        let told = self.chunks.capture(extent, shared.keys(side));
+        let (schema, extent) = (shared.state_schema(shape), told.extent);
+        let of_table = Arc::clone(&schema);
+        let rows = Box::new(move || {
+            // Few rows come together as a rule.
+            let mut rows = BatchCoalescer::new(Arc::clone(&of_table), KEPT_ROWS_MAX);
+            let mut batches = Vec::new();
+            for chunk in &told.chunks {
+                rows.push_batch(shared.chunk_batch(shape, &of_table, chunk)?)?;
+                batches.extend(rows.next_completed_batch());
+            }
+            rows.finish_buffered_batch()?;
+            while let Some(batch) = rows.next_completed_batch() {
+                batches.push(batch);
+            }
+            Ok(TableRows { rows: batches, removed: removed(&told.gone)? })
+        });
+        let name = TABLES[side as usize];
+        CapturedTable {
+            name,
+            schema,
+            extent,
+            identity_columns: SERIAL_IDENTITY,
+            kept_from: None,
+            rows,
         }
-        // All rows wait; those behind the watermark are few.
-        let behind = self.timeline.rows().filter_map(|i| i.reach.map(|reach| (i.row, reach)));
-        let behind: HashMap<RowRef, i64> = behind.collect();
-        let told = |(_, row): (i64, RowRef)| {
-            let reach = behind.get(&row).copied();
-            Told { row, hash: 0, time: 0, reach, is_matched: is_matched(row) }
+    }
+
+    /// Tells a side whose columns nobody reads: the rows that matter from this watermark on.
+    fn tell_unread(&self, shared: &Arc<Shared>, side: Side, watermark: i64) -> CapturedTable {
+        let is_done = |time| shared.bounds.done_at(side, time) <= watermark;
+        let rows = self.timeline.rows().filter(|indexed| !is_done(indexed.time));
+        let told = |indexed: super::index::Indexed| {
+            let super::index::Indexed { hash, time, row, reach } = indexed;
+            Told { row, hash, time, reach }
         };
-        self.waiting.iter().map(told).collect()
+        let mut rows: Vec<Told> = rows.map(told).collect();
+        let (shared, chunks) = (Arc::clone(shared), self.chunks.frozen());
+        let schema = shared.state_schema(self.shape(side));
+        let of_table = Arc::clone(&schema);
+        let make = Box::new(move || {
+            rows.sort_unstable_by_key(|told| chunks.arrival(told.row));
+            let batch = |rows: &[Told]| shared.unread_batch(&of_table, rows);
+            let rows = rows.chunks(KEPT_ROWS_MAX).map(batch).collect::<Result<_>>()?;
+            Ok(TableRows { rows, removed: Vec::new() })
+        });
+        let (name, extent) = (TABLES[side as usize], Extent::Whole);
+        CapturedTable { name, schema, extent, identity_columns: 0, kept_from: None, rows: make }
     }
 }
 
 impl IntervalPartition {
     /// Tells both sides.
-    pub(super) fn tell(&self) -> Result<Captured> {
+    pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
         let mut captured = Captured::default();
+        let (shared, watermark) = (Arc::clone(&self.shared), self.watermark);
         for side in [Side::Left, Side::Right] {
-            let kept = self.kept_of(side);
-            let (rows, marks) = (kept.told_rows(&self.shared, side, self.watermark), kept.marks);
-            let (chunks, shared) = (kept.chunks.frozen(), Arc::clone(&self.shared));
-            let schema = shared.state_schema(side, marks);
-            let make = move || {
-                let rows = shared.told(side, marks, &chunks, rows)?;
-                Ok(TableRows { rows, removed: Vec::new() })
-            };
-            captured.add_later(TABLES[side as usize], schema, Box::new(make));
+            let kept = self.kept(side);
+            captured.tables.push(match shared.joined.reads(side) {
+                true => kept.tell(&shared, side, extent),
+                false => kept.tell_unread(&shared, side, watermark),
+            });
         }
-        let watermark: ArrayRef = Arc::new(Int64Array::from(vec![self.watermark]));
+        let watermark: ArrayRef = Arc::new(Int64Array::from(vec![watermark]));
         let columns = vec![(WATERMARK.to_owned(), watermark)];
         tell(&mut captured, WATERMARK, state_batch(for_all(1), columns)?);
         Ok(captured)
@@ -203,39 +273,53 @@ impl IntervalPartition {
         let told = numbers::<Int64Type>(restored, WATERMARK, WATERMARK)?;
         self.watermark = told.into_iter().max().unwrap_or(i64::MIN);
         for side in [Side::Left, Side::Right] {
-            for batch in restored.table(TABLES[side as usize]) {
-                self.take_back_rows(side, batch)?;
-            }
+            let table = restored.table(TABLES[side as usize]);
+            let in_order = match self.shared.joined.reads(side) {
+                true => by_serial(table)?,
+                false => table.to_vec(),
+            };
+            in_order.iter().try_for_each(|batch| self.take_back_rows(side, batch))?;
         }
         Ok(())
     }
 
     fn take_back_rows(&mut self, side: Side, batch: &RecordBatch) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let rows = shared.rows_of(side, self.kept_of(side).marks, batch)?;
-        let reaches = typed::<Int64Type>(batch, REACH)?;
-        let watermark = self.watermark;
+        let (shared, watermark) = (Arc::clone(&self.shared), self.watermark);
         let kept = self.kept(side);
+        let rows = shared.rows_of(kept.shape(side), batch)?;
+        let reaches = typed::<Int64Type>(batch, REACH)?;
+        let dues = if kept.pads { Some(typed::<Int64Type>(batch, DUE)?) } else { None };
         let matched = if kept.marks { Some(flags(batch, MATCHED)?) } else { None };
         let chunk = kept.chunks.add(rows.columns, batch.num_rows(), kept.marks);
-        let mut holds = 0;
+        let value = |values: &PrimitiveArray<Int64Type>, place: usize| {
+            values.is_valid(place).then(|| values.value(place))
+        };
+        let (mut holds, mut notes) = (0, Notes::default());
         for (place, (&time, &hash)) in rows.times.iter().zip(&rows.hashes).enumerate() {
             let row = RowRef { chunk, row: place as u32 };
+            let done_at = shared.bounds.done_at(side, time);
+            let due = dues.and_then(|dues| value(dues, place));
+            if due.unwrap_or(done_at) <= watermark {
+                notes.left_out.push(row.row);
+                continue;
+            }
+            notes.dues.extend(due.map(|due| (row.row, due)));
             if matched.is_some_and(|matched| matched.is_valid(place) && matched.value(place)) {
                 kept.chunks.set_matched(row);
             }
-            let done_at = shared.bounds.done_at(side, time);
             if kept.pads {
                 kept.waiting.push(done_at, row);
                 holds += 1;
             }
             let joins = rows.joinable.as_ref().is_none_or(|nulls| nulls.is_valid(place));
             if joins && done_at > watermark {
-                let reach = reaches.is_valid(place).then(|| reaches.value(place));
+                let reach = value(reaches, place);
+                notes.reaches.extend(reach.map(|reach| (row.row, reach)));
                 kept.timeline.insert(hash, time, row, reach);
                 holds += 1;
             }
         }
+        kept.chunks.note(chunk, notes);
         kept.chunks.hold(chunk, holds);
         kept.chunks.release(chunk, 1);
         Ok(())

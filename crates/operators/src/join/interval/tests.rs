@@ -9,7 +9,8 @@ use crate::join::bounded::fixture::{
 use crate::join::sides::Side;
 use crate::reference::Value;
 use crate::test_kit::{
-    DriveOptions, assert_same_rows, check_damaged_state, check_operator, drive, rows_of,
+    DriveOptions, assert_same_rows, check_captures, check_damaged_state, check_operator, drive,
+    rows_of,
 };
 use crate::window::LatePolicy;
 
@@ -260,6 +261,10 @@ fn random_rows_give_what_plain_loops_give() {
         let script = script(keys, &steps, 1 + seed as u32 % 2);
         check_damaged_state(&operator, &script);
         let driven = check_operator(&operator, &script);
+        for (partitions, bundle_rows) in [(1, 1), (2, 5), (3, 40)] {
+            let options = DriveOptions { partitions, bundle_rows, seed, ..DriveOptions::default() };
+            check_captures(&operator, &script, &options);
+        }
         assert_same_rows(&driven.changes(), &expected.changes, &what);
         let options = DriveOptions { bundle_rows: 1, refuse: true, ..DriveOptions::default() };
         let single = drive(&operator, &script, &options).unwrap();

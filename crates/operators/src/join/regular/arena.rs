@@ -243,13 +243,13 @@ impl Arena {
         piece: &[ArrayRef],
         columns: &[usize],
     ) -> Result<Vec<ArrayRef>> {
-        if places.iter().all(|place| place.segment == PIECE) {
-            let rows: Vec<u32> = places.iter().map(|place| place.row).collect();
-            return columns.iter().map(|&n| take_rows(&piece[n], &rows)).collect();
-        }
         let type_of = |n: usize| self.schema.field(n).data_type();
         if places.iter().all(|place| place.segment == NOTHING) {
             return Ok(columns.iter().map(|&n| new_null_array(type_of(n), places.len())).collect());
+        }
+        if places.iter().all(|place| place.segment == PIECE) {
+            let rows: Vec<u32> = places.iter().map(|place| place.row).collect();
+            return columns.iter().map(|&n| take_rows(&piece[n], &rows)).collect();
         }
         let (sources, picks) = self.picks(places);
         let column = |&n: &usize| -> Result<ArrayRef> {

@@ -89,6 +89,11 @@ impl<'a> Arrivals<'a> {
         self.sides[side as usize].columns
     }
 
+    /// The keys of the rows of a side that can have partners.
+    pub fn keys(&self, side: Side) -> &[u32] {
+        &self.sides[side as usize].keys
+    }
+
     /// The hash of all columns of a row that has a key.
     pub fn hash(&self, arrival: Arrival) -> Result<u64> {
         let OfSide { columns, rows, hashes, .. } = &self.sides[arrival.side as usize];

@@ -7,14 +7,17 @@ use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{Captured, Extent, Output, Partition, Piece, Progress, Restored, Result};
 use thalweg_expr::EvalContext;
 
-use super::arena::{Arena, Place};
+use super::arena::Place;
 use super::changes::Changes;
 use super::expiry::Expiry;
 use super::incoming::{Arrival, Arrivals, adds};
 use super::settle::{Candidates, Settlement, Step};
+use super::snapshot::tell;
 use super::state::{Chain, Incoming, SideState};
 use super::{NIL, Plan, Side};
+use crate::guarded::Guarded;
 use crate::keys::KeyTable;
+use crate::watch::keys::{KeyWatch, KeyedState};
 
 /// Candidates are settled when they are so many: that bounds memory, and keeps them in the cache.
 const CANDIDATES_MAX: usize = 1 << 15;
@@ -36,26 +39,29 @@ impl Slot {
 }
 
 /// The rows of both sides of one key range.
-pub(super) struct JoinPartition {
+pub(super) struct JoinState {
     pub plan: Arc<Plan>,
     pub keys: KeyTable,
     pub slots: Vec<Slot>,
     pub sides: [SideState; 2],
     /// Keys that may have no row left at the end of the piece.
     emptied: Vec<u32>,
+    /// Where one side is only counted: set once there has been a capture.
+    pub lengths: Option<KeyWatch>,
+    /// Keys that may have no row of that side left at the end of the piece. Only filled for captures.
+    uncounted: Vec<u32>,
     steps: Vec<Step>,
     candidates: Candidates,
     changes: Changes,
 }
 
-impl JoinPartition {
+impl JoinState {
     pub fn new(plan: Arc<Plan>) -> Result<Self> {
         let state = |side, is_unique| {
-            let arena = Arena::new(plan.spec.sides.schema(side).arrow());
             let expiry = plan.ttl_ms(side).map(Expiry::new);
-            SideState::new(arena, is_unique, plan.counts(side), expiry)
+            SideState::new(plan.side_table(side), is_unique, expiry)
         };
-        Ok(JoinPartition {
+        Ok(JoinState {
             keys: KeyTable::new(&plan.key_types)?,
             slots: Vec::new(),
             sides: [
@@ -63,6 +69,8 @@ impl JoinPartition {
                 state(Side::Right, plan.spec.right_unique),
             ],
             emptied: Vec::new(),
+            lengths: None,
+            uncounted: Vec::new(),
             steps: Vec::new(),
             candidates: Candidates::default(),
             changes: Changes::default(),
@@ -105,6 +113,9 @@ impl JoinPartition {
             (false, false) => {
                 step.flag = chain.length == 1;
                 chain.length = chain.length.saturating_sub(1);
+                if self.lengths.is_some() && chain.length == 0 {
+                    self.uncounted.push(key);
+                }
             }
         }
         let other = slot.chains[side.other() as usize];
@@ -145,7 +156,7 @@ impl JoinPartition {
             let mask = self.partners(arrivals, output.wall_ms())?;
             self.keep_partners(&mask);
         }
-        let JoinPartition { plan, sides, candidates, changes, .. } = self;
+        let JoinState { plan, sides, candidates, changes, .. } = self;
         Settlement { plan, sides, candidates, changes }.settle(&self.steps);
         self.steps.clear();
         self.candidates.truncate(0);
@@ -201,10 +212,18 @@ impl JoinPartition {
     fn finish(&mut self, arrivals: &Arrivals<'_>) -> Result<()> {
         let bundle_rows = arrivals.piece.bundle.num_rows();
         for side in [Side::Left, Side::Right] {
-            self.sides[side as usize].keep(arrivals.columns(side), bundle_rows)?;
+            self.sides[side as usize].keep(arrivals.columns(side), bundle_rows, &self.keys)?;
         }
+        self.end_watch()?;
         self.release_keys();
         Ok(())
+    }
+
+    /// Captures learn of the keys of which there is nothing left to count.
+    fn end_watch(&mut self) -> Result<()> {
+        let mut gone = std::mem::take(&mut self.uncounted);
+        gone.retain(|&key| !self.has(Side::Right as usize, key));
+        self.lengths.as_mut().map_or(Ok(()), |watch| watch.go(&self.keys, &gone))
     }
 
     fn release_keys(&mut self) {
@@ -230,7 +249,7 @@ impl JoinPartition {
             }
             while let Some((row, key)) = state.expiry.as_mut().and_then(Expiry::next_expired) {
                 let slot = &mut self.slots[key as usize];
-                state.expire(&mut slot.chains[side], row)?;
+                state.expire(&mut slot.chains[side], row, key)?;
                 if !slot.is_listed && slot.is_empty() {
                     slot.is_listed = true;
                     self.emptied.push(key);
@@ -241,14 +260,14 @@ impl JoinPartition {
                     break;
                 }
             }
-            state.keep(&[], 0)?;
+            state.keep(&[], 0, &self.keys)?;
         }
         self.release_keys();
         Ok(progress)
     }
 }
 
-impl Partition for JoinPartition {
+impl JoinState {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
         output.accepted += piece.num_rows() as u64;
         let _ = self.expire(output.wall_ms(), || false)?;
@@ -258,6 +277,9 @@ impl Partition for JoinPartition {
         let plan = Arc::clone(&self.plan);
         let arrivals = Arrivals::new(&plan, piece, &mut self.keys)?;
         self.slots.resize(self.keys.id_limit(), Slot::EMPTY);
+        if !plan.keeps(Side::Right) {
+            self.touch(Side::Right as usize, arrivals.keys(Side::Right))?;
+        }
         for arrival in arrivals.iter() {
             self.take(&arrivals, arrival)?;
             if self.candidates.places.len() >= CANDIDATES_MAX {
@@ -268,10 +290,6 @@ impl Partition for JoinPartition {
         self.finish(&arrivals)
     }
 
-    fn watermark(&mut self, _call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        self.expire(output.wall_ms(), || output.time_is_up())
-    }
-
     fn state_bytes(&self) -> usize {
         let work = self.steps.capacity() * size_of::<Step>()
             + self.candidates.places.capacity() * size_of::<Place>()
@@ -280,14 +298,40 @@ impl Partition for JoinPartition {
         self.keys.bytes()
             + self.slots.capacity() * size_of::<Slot>()
             + self.sides.iter().map(SideState::bytes).sum::<usize>()
+            + self.lengths.as_ref().map_or(0, KeyWatch::bytes)
             + work
     }
+}
 
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        self.tell()
+/// The state of one key range, which captures read while rows go on.
+pub(super) struct JoinPartition {
+    state: Arc<Guarded<JoinState>>,
+}
+
+impl JoinPartition {
+    pub fn new(plan: Arc<Plan>) -> Result<Self> {
+        Ok(JoinPartition { state: Arc::new(Guarded::new(JoinState::new(plan)?)) })
+    }
+}
+
+impl Partition for JoinPartition {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        self.state.own().rows(piece, output)
+    }
+
+    fn watermark(&mut self, _call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        self.state.own().expire(output.wall_ms(), || output.time_is_up())
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.state.own().state_bytes()
+    }
+
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        tell(&self.state, extent)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.take_back(restored)
+        self.state.own().take_back(restored)
     }
 }

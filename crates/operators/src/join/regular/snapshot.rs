@@ -2,35 +2,40 @@
 //!
 //! | column | |
 //! |---|---|
+//! | `$serial` | names a row, and goes up in the order of arrival |
 //! | `$partners` | how many partners a row has, where rows count theirs |
 //! | `$written` | when it was last written, in milliseconds since 1970, where state is kept for a limited time |
 //! | the columns of the side | |
 //!
-//! The rows of a key stand in the order of their arrival. A side of which nothing but the number of rows
-//! of each key is kept has the columns of the key and `$rows`. Everything else follows: chains, what they
-//! are searched by, and the queue of times come again with the rows. Between two pieces, when this is
-//! asked, no candidate and no change waits.
+//! The rows of a key come back in the order of their serials, however they stand in the table. A side of
+//! which nothing but the number of rows of each key is kept has the columns of the key and `$rows`.
+//! Everything else follows: chains, what they are searched by, and the queue of times come again with the
+//! rows. Between two pieces, when this is asked, no candidate and no change waits.
 //!
-//! While the job is held, links and places are copied; rows are put together later from the segments
-//! that they lie in, which never change.
+//! Rows are told in changes, and read while rows go on ([`crate::watch`]). A row that counts its partners
+//! is told again when their number has changed.
 
 use std::sync::Arc;
 
-use arrow_array::types::{Int64Type, UInt32Type};
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
+use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{DataType as Arrow, SchemaRef};
-use thalweg_core::snapshot::TableRows;
-use thalweg_core::{Captured, Column, Error, Restored, Result, TableSchema};
+use thalweg_core::snapshot::CapturedTable;
+use thalweg_core::{Captured, Column, DataType, Error, Extent, Restored, Result, TableSchema};
 
+use super::Plan;
 use super::arena::{Arena, Place};
 use super::expiry::Expiry;
-use super::partition::{JoinPartition, Slot};
-use super::state::Incoming;
-use super::{NIL, Plan};
+use super::partition::{JoinState, Slot};
+use crate::guarded::Guarded;
 use crate::join::sides::Side;
+use crate::keys::{KeyTable, hash_keys};
 use crate::tables::{
-    ToldPlaces, does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners, tell,
+    KeyedTable, does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners,
 };
+use crate::watch::READ_ROWS;
+use crate::watch::keys::{KeyWatch, KeyedState, capture};
+use crate::watch::rows::{RowsBegun, SERIAL};
 
 /// The tables of state, by side.
 const TABLES: [&str; 2] = ["left", "right"];
@@ -38,131 +43,182 @@ const PARTNERS: &str = "$partners";
 const WRITTEN: &str = "$written";
 const ROWS: &str = "$rows";
 
-/// The rows of one side at the time of a capture.
-pub(super) struct FrozenSide {
-    /// By row: the next one of its chain, and where it lies.
-    pub nodes: Vec<(u32, Place)>,
-    pub counts: Option<Vec<u32>>,
-    pub written_ms: Option<Vec<i64>>,
-    pub arena: Arena,
+/// A row at the time of a capture.
+pub(super) struct ToldRow {
+    pub serial: u64,
+    pub place: Place,
+    pub partners: u32,
+    pub written_ms: i64,
 }
 
-impl FrozenSide {
-    /// The rows, each chain from its head on. `chains` are hashes of keys and heads.
-    fn rows(&self, chains: &[(u64, u32)], schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
-        let (mut told, mut rows) = (ToldPlaces::default(), Vec::new());
-        for &(hash, head) in chains {
-            let mut row = head;
-            while row != NIL {
-                let (next, place) = self.nodes[row as usize];
-                told.push(hash, place);
-                rows.push(row);
-                row = next;
-            }
+/// How the rows of a side are told.
+pub(super) struct SideTable {
+    schema: SchemaRef,
+    rows: SchemaRef,
+    keys: Vec<usize>,
+    /// Rows count their partners.
+    pub is_counted: bool,
+    expires: bool,
+}
+
+impl SideTable {
+    /// The columns of the rows.
+    pub fn rows_schema(&self) -> SchemaRef {
+        Arc::clone(&self.rows)
+    }
+
+    /// These rows, as rows of the table.
+    pub fn batch(&self, told: &[ToldRow], arena: &Arena) -> Result<RecordBatch> {
+        let places: Vec<Place> = told.iter().map(|row| row.place).collect();
+        let all: Vec<usize> = (0..self.rows.fields().len()).collect();
+        let columns = arena.gather(&places, &[], &all)?;
+        let keys: Vec<ArrayRef> =
+            self.keys.iter().map(|&key| ArrayRef::clone(&columns[key])).collect();
+        let hashes = hash_keys(&keys, told.len())?;
+        let serials = told.iter().map(|row| row.serial);
+        let mut own: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from_iter_values(serials))];
+        if self.is_counted {
+            let partners = told.iter().map(|row| row.partners);
+            own.push(Arc::new(UInt32Array::from_iter_values(partners)));
         }
-        let mut own: Vec<ArrayRef> = Vec::new();
-        if let Some(counts) = &self.counts {
-            let counts = rows.iter().map(|&row| counts[row as usize]);
-            own.push(Arc::new(UInt32Array::from_iter_values(counts)));
-        }
-        if let Some(written_ms) = &self.written_ms {
-            let times = rows.iter().map(|&row| written_ms[row as usize]);
+        if self.expires {
+            let times = told.iter().map(|row| row.written_ms);
             own.push(Arc::new(Int64Array::from_iter_values(times)));
         }
-        told.batches(schema, &own, &self.arena)
+        kept_batch(&self.schema, owners(hashes.into_iter()), own, columns)
     }
 }
 
 impl Plan {
-    /// The schema of the table of a side.
-    fn state_schema(&self, side: Side) -> SchemaRef {
-        if !self.keeps(side) {
-            return kept_schema(&[(ROWS, Arrow::UInt32)], &self.key_schema(side));
-        }
-        let mut own = Vec::new();
-        if self.counts(side) {
+    /// How the rows of a side are told.
+    pub fn side_table(&self, side: Side) -> SideTable {
+        let (is_counted, expires) = (self.counts(side), self.ttl_ms(side).is_some());
+        let mut own = vec![(SERIAL, Arrow::UInt64)];
+        if is_counted {
             own.push((PARTNERS, Arrow::UInt32));
         }
-        if self.ttl_ms(side).is_some() {
+        if expires {
             own.push((WRITTEN, Arrow::Int64));
         }
-        kept_schema(&own, self.spec.sides.schema(side))
+        let columns = self.spec.sides.schema(side);
+        let schema = kept_schema(&own, columns);
+        let keys = self.keys(side).to_vec();
+        SideTable { schema, rows: columns.arrow(), keys, is_counted, expires }
     }
 
-    /// The columns of the rows that are told of a side, or of their keys.
-    fn told_columns(&self, side: Side, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
-        let count = match self.keeps(side) {
-            true => self.spec.sides.schema(side).len(),
-            false => self.keys(side).len(),
-        };
-        kept_columns(batch, &self.state_schema(side), count)
-    }
-
-    /// The key columns of a side.
-    fn key_schema(&self, side: Side) -> TableSchema {
+    /// How the numbers of rows of a side are told.
+    fn lengths_table(&self, side: Side) -> KeyedTable {
         let columns = &self.spec.sides.schema(side).columns;
-        TableSchema::new(self.keys(side).iter().map(|&key| Column::clone(&columns[key])).collect())
+        let keys = self.keys(side).iter().map(|&key| Column::clone(&columns[key])).collect();
+        let keys = TableSchema::new(keys);
+        let all: Vec<usize> = (0..keys.len()).collect();
+        KeyedTable::new(&[(ROWS, Arrow::UInt32)], &keys, &all)
     }
 }
 
-impl JoinPartition {
-    /// Tells both sides.
-    pub fn tell(&self) -> Result<Captured> {
-        let mut captured = Captured::default();
-        for side in [Side::Left, Side::Right] {
-            match self.plan.keeps(side) {
-                true => self.tell_rows(side, &mut captured),
-                false => self.tell_lengths(side, &mut captured)?,
-            }
-        }
-        Ok(captured)
-    }
+/// Tells both sides.
+pub(super) fn tell(state: &Arc<Guarded<JoinState>>, extent: Extent) -> Result<Captured> {
+    let plan = Arc::clone(&state.own().plan);
+    let table = |side: Side| match plan.keeps(side) {
+        true => tell_rows(state, side, extent),
+        false => capture(state, side as usize, TABLES[side as usize], extent),
+    };
+    Ok(Captured { tables: vec![table(Side::Left)?, table(Side::Right)?] })
+}
 
-    fn tell_rows(&self, side: Side, captured: &mut Captured) {
-        let chain = |(id, slot): (usize, &Slot)| {
-            let head = slot.chains[side as usize].head;
-            (head != NIL).then(|| (self.keys.hash_of(id as u32), head))
-        };
-        let chains: Vec<(u64, u32)> = self.slots.iter().enumerate().filter_map(chain).collect();
-        let frozen = self.sides[side as usize].frozen();
-        let schema = self.plan.state_schema(side);
-        let of_table = Arc::clone(&schema);
-        let make =
-            move || Ok(TableRows { rows: frozen.rows(&chains, &of_table)?, removed: Vec::new() });
-        captured.add_later(TABLES[side as usize], schema, Box::new(make));
-    }
+fn tell_rows(
+    shared: &Arc<Guarded<JoinState>>,
+    side: Side,
+    extent: Extent,
+) -> Result<CapturedTable> {
+    let mut state = shared.own();
+    let JoinState { sides, slots, .. } = &mut *state;
+    let of_side = &mut sides[side as usize];
+    while of_side.read_some(usize::MAX)? {}
+    of_side.begin_watch(slots.iter().map(|slot| &slot.chains[side as usize]));
+    let limit = of_side.limit();
+    let begin = |watch: &mut crate::watch::rows::RowWatch| watch.begin(extent, limit);
+    let begun: Option<RowsBegun> = of_side.watch.as_mut().map(begin);
+    let begun = begun.ok_or_else(|| Error::internal("rows are not watched"))?;
+    let schema = Arc::clone(&of_side.table.schema);
+    drop(state);
+    let shared = Arc::clone(shared);
+    Ok(begun.table(TABLES[side as usize], schema, move |begun| {
+        shared.read(|state| {
+            let of_side = &mut state.sides[side as usize];
+            let is_reading = of_side.watch.as_ref().is_some_and(|watch| watch.is_reading(begun));
+            Ok(is_reading && of_side.read_some(READ_ROWS)?)
+        })
+    }))
+}
 
-    fn tell_lengths(&self, side: Side, captured: &mut Captured) -> Result<()> {
-        let length = |id: u32| self.slots[id as usize].chains[side as usize].length;
-        let ids: Vec<u32> = (0..self.slots.len() as u32).filter(|&id| length(id) > 0).collect();
-        let lengths = UInt32Array::from_iter_values(ids.iter().map(|&id| length(id)));
+/// What is counted of one side: the right one, where it is not kept.
+impl KeyedState for JoinState {
+    fn keys(&self) -> &KeyTable {
+        &self.keys
+    }
+    fn key_types(&self) -> Vec<DataType> {
+        self.plan.key_types.clone()
+    }
+    fn has(&self, side: usize, id: u32) -> bool {
+        self.slots.get(id as usize).is_some_and(|slot| slot.chains[side].length > 0)
+    }
+    fn tell(&self, side: usize, ids: &[u32]) -> Result<RecordBatch> {
+        let lengths = ids.iter().map(|&id| self.slots[id as usize].chains[side].length);
+        let lengths: ArrayRef = Arc::new(UInt32Array::from_iter_values(lengths));
         let owners = owners(ids.iter().map(|&id| self.keys.hash_of(id)));
-        let (schema, keys) = (self.plan.state_schema(side), self.keys.take_keys(&ids)?);
-        let batch = kept_batch(&schema, owners, vec![Arc::new(lengths)], keys)?;
-        tell(captured, TABLES[side as usize], batch);
-        Ok(())
+        let table = self.plan.lengths_table(Side::Right);
+        table.batch(owners, vec![lengths], self.keys.take_keys(ids)?)
     }
+    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
+        &mut self.lengths
+    }
+}
 
+impl JoinState {
     /// Takes back what partitions have told.
     pub fn take_back(&mut self, restored: &Restored) -> Result<()> {
         for side in [Side::Left, Side::Right] {
-            for batch in restored.table(TABLES[side as usize]) {
-                match self.plan.keeps(side) {
-                    true => self.take_back_rows(side, batch)?,
-                    false => self.take_back_lengths(side, batch)?,
-                }
+            let batches = restored.table(TABLES[side as usize]);
+            if !self.plan.keeps(side) {
+                batches.iter().try_for_each(|batch| self.take_back_lengths(side, batch))?;
+                continue;
             }
+            let mut taken = Vec::new();
+            for batch in batches {
+                self.take_back_rows(side, batch, &mut taken)?;
+            }
+            self.link(side, taken);
             self.sides[side as usize].expiry.as_mut().map(Expiry::put_in_order);
         }
         Ok(())
     }
 
-    fn take_back_rows(&mut self, side: Side, batch: &RecordBatch) -> Result<()> {
-        let columns = self.plan.told_columns(side, batch)?;
+    /// Puts rows, given as serials, keys and numbers, into the chains of their keys.
+    fn link(&mut self, side: Side, mut taken: Vec<(u64, u32, u32)>) {
+        if !taken.is_sorted_by_key(|(serial, ..)| *serial) {
+            taken.sort_unstable_by_key(|(serial, ..)| *serial);
+        }
+        let state = &mut self.sides[side as usize];
+        for &(_, key, row) in &taken {
+            state.link(&mut self.slots[key as usize].chains[side as usize], row);
+        }
+        state.begin_watch_of(taken.into_iter().map(|(.., row)| row));
+    }
+
+    fn take_back_rows(
+        &mut self,
+        side: Side,
+        batch: &RecordBatch,
+        taken: &mut Vec<(u64, u32, u32)>,
+    ) -> Result<()> {
+        let count = self.spec_columns(side);
+        let columns = kept_columns(batch, &self.sides[side as usize].table.schema, count)?;
         let keys: Vec<ArrayRef> =
             self.plan.keys(side).iter().map(|&key| ArrayRef::clone(&columns[key])).collect();
         let ids = self.intern(&keys, batch.num_rows())?;
         let state = &mut self.sides[side as usize];
+        let serials = numbers_of::<UInt64Type>(batch, SERIAL)?;
         let partners = match state.counts() {
             true => Some(numbers_of::<UInt32Type>(batch, PARTNERS)?),
             false => None,
@@ -171,18 +227,20 @@ impl JoinPartition {
             Some(_) => Some(numbers_of::<Int64Type>(batch, WRITTEN)?),
             None => None,
         };
-        let hash = || Err(Error::internal("a chain without an index is not searched by hash"));
         for (row, &key) in ids.iter().enumerate() {
-            let chain = &mut self.slots[key as usize].chains[side as usize];
-            let incoming = Incoming { columns: &columns, row: row as u32, key, hash: &hash };
-            let number = state.add(chain, &incoming)?;
+            let number = state.take_in(row as u32, key);
             state.set_known(number, partners.map(|p| p[row]), written_ms.map(|w| w[row]));
+            taken.push((serials[row], key, number));
         }
-        state.keep(&columns, batch.num_rows())
+        state.keep(&columns, batch.num_rows(), &self.keys)
+    }
+
+    fn spec_columns(&self, side: Side) -> usize {
+        self.plan.spec.sides.schema(side).len()
     }
 
     fn take_back_lengths(&mut self, side: Side, batch: &RecordBatch) -> Result<()> {
-        let keys = self.plan.told_columns(side, batch)?;
+        let keys = self.plan.lengths_table(side).columns(batch)?;
         let lengths = numbers_of::<UInt32Type>(batch, ROWS)?;
         if lengths.contains(&0) {
             return Err(does_not_fit("a key without rows is told".to_owned()));

@@ -18,8 +18,10 @@ use super::arena::{Arena, Place, take_all};
 use super::contents::Contents;
 use super::equal::same_row;
 use super::expiry::Expiry;
-use super::snapshot::FrozenSide;
-use crate::keys::hash_keys;
+use super::snapshot::{SideTable, ToldRow};
+use crate::keys::{KeyTable, hash_keys};
+use crate::tables::virtual_partition;
+use crate::watch::rows::RowWatch;
 
 /// The rows of one key on one side. Where rows are only counted, only the length counts.
 #[derive(Clone, Copy, Debug)]
@@ -69,10 +71,19 @@ pub(super) struct SideState {
     is_unique: bool,
     pub arena: Arena,
     pub expiry: Option<Expiry>,
+    /// How rows are told.
+    pub table: SideTable,
+    /// Set once there has been a capture.
+    pub watch: Option<RowWatch>,
+    /// Rows as they were at the capture that is under way, which this piece has changed or removed.
+    changed: Vec<ToldRow>,
+    /// Keys and serials of told rows that this piece has removed.
+    gone: Vec<(u32, u64)>,
 }
 
 impl SideState {
-    pub fn new(arena: Arena, is_unique: bool, is_counted: bool, expiry: Option<Expiry>) -> Self {
+    pub fn new(table: SideTable, is_unique: bool, expiry: Option<Expiry>) -> Self {
+        let (arena, is_counted) = (Arena::new(table.rows_schema()), table.is_counted);
         SideState {
             nodes: Vec::new(),
             counts: is_counted.then(Vec::new),
@@ -83,6 +94,10 @@ impl SideState {
             is_unique,
             arena,
             expiry,
+            table,
+            watch: None,
+            changed: Vec::new(),
+            gone: Vec::new(),
         }
     }
 
@@ -100,22 +115,36 @@ impl SideState {
 
     /// Appends a row to the chain of its key; returns its number.
     pub fn add(&mut self, chain: &mut Chain, incoming: &Incoming<'_>) -> Result<u32> {
-        let node = Node { previous: chain.tail, next: NIL, place: Place::of_piece(incoming.row) };
-        let row = self.number(node);
+        let row = self.take_in(incoming.row, incoming.key);
+        self.link(chain, row);
+        if chain.is_indexed {
+            self.index(incoming, row)?;
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.add(row);
+        }
+        Ok(row)
+    }
+
+    /// Takes a row of the bundle in that stands in no chain yet; returns its number.
+    pub fn take_in(&mut self, of_bundle: u32, key: u32) -> u32 {
+        let row = self.number(Node { previous: NIL, next: NIL, place: Place::of_piece(of_bundle) });
+        self.arrived.push(row);
+        if let Some(expiry) = &mut self.expiry {
+            expiry.add(row, key);
+        }
+        row
+    }
+
+    /// Puts a row at the end of a chain.
+    pub fn link(&mut self, chain: &mut Chain, row: u32) {
         match chain.tail {
             NIL => chain.head = row,
             tail => self.nodes[tail as usize].next = row,
         }
+        self.nodes[row as usize].previous = chain.tail;
         chain.tail = row;
         chain.length += 1;
-        self.arrived.push(row);
-        if chain.is_indexed {
-            self.index(incoming, row)?;
-        }
-        if let Some(expiry) = &mut self.expiry {
-            expiry.add(row, incoming.key);
-        }
-        Ok(row)
     }
 
     fn number(&mut self, node: Node) -> u32 {
@@ -147,7 +176,7 @@ impl SideState {
         if found == NIL {
             return Ok(false);
         }
-        self.unlink(chain, found);
+        self.unlink(chain, found, incoming.key);
         Ok(true)
     }
 
@@ -193,7 +222,10 @@ impl SideState {
     }
 
     /// Takes a row out of its chain. Its number stays until the end of the piece.
-    fn unlink(&mut self, chain: &mut Chain, row: u32) {
+    fn unlink(&mut self, chain: &mut Chain, row: u32, key: u32) {
+        self.touch(row);
+        let told = self.watch.as_mut().and_then(|watch| watch.remove(row));
+        self.gone.extend(told.map(|serial| (key, serial)));
         let Node { previous, next, place } = self.nodes[row as usize];
         match previous {
             NIL => chain.head = next,
@@ -218,30 +250,69 @@ impl SideState {
     }
 
     /// Removes a row whose time is over: between two pieces, the oldest of its equals.
-    pub fn expire(&mut self, chain: &mut Chain, row: u32) -> Result<()> {
+    pub fn expire(&mut self, chain: &mut Chain, row: u32, key: u32) -> Result<()> {
         if chain.is_indexed {
             let (columns, at) = self.arena.find(self.place(row), &[]);
             let columns = take_all(columns, &[at as u32])?;
             self.contents.remove(hash_keys(&columns, 1)?[0], row);
         }
-        self.unlink(chain, row);
+        self.unlink(chain, row, key);
         Ok(())
     }
 
-    /// The rows as they are between two pieces, for reading only.
-    pub fn frozen(&self) -> FrozenSide {
-        let expiry = self.expiry.as_ref();
-        let written_ms = |expiry: &Expiry| {
-            let is_live = |row: u32| self.place(row).is_kept();
-            let rows = 0..self.nodes.len() as u32;
-            rows.map(|row| if is_live(row) { expiry.written_ms(row) } else { 0 }).collect()
-        };
-        FrozenSide {
-            nodes: self.nodes.iter().map(|node| (node.next, node.place)).collect(),
-            counts: self.counts.clone(),
-            written_ms: expiry.map(written_ms),
-            arena: self.arena.frozen(),
+    /// A row is about to change: it is told as it is if a capture has yet to read it.
+    #[inline]
+    fn touch(&mut self, row: u32) {
+        let Some(watch) = &mut self.watch else { return };
+        if watch.touch(row) {
+            self.changed.push(self.told(row));
         }
+    }
+
+    /// What is told of a row.
+    fn told(&self, row: u32) -> ToldRow {
+        ToldRow {
+            serial: self.watch.as_ref().map_or(0, |watch| watch.serial(row)),
+            place: self.place(row),
+            partners: self.counts.as_ref().map_or(0, |counts| counts[row as usize]),
+            written_ms: self.expiry.as_ref().map_or(0, |expiry| expiry.written_ms(row)),
+        }
+    }
+
+    /// Tells the capture that is under way about some rows; false once there are none left. Between two
+    /// pieces.
+    pub fn read_some(&mut self, most: usize) -> Result<bool> {
+        let Some(watch) = &mut self.watch else { return Ok(false) };
+        let unread = watch.take_unread(most, self.nodes.len());
+        let is_more = !unread.is_empty();
+        let live = unread.into_iter().filter(|&row| self.place(row).is_kept());
+        let told: Vec<ToldRow> = live.map(|row| self.told(row)).collect();
+        self.hand_over(&told)?;
+        Ok(is_more)
+    }
+
+    fn hand_over(&mut self, told: &[ToldRow]) -> Result<()> {
+        if let (Some(watch), [_, ..]) = (&mut self.watch, told) {
+            watch.hand_over(self.table.batch(told, &self.arena)?);
+        }
+        Ok(())
+    }
+
+    /// Begins to watch rows, which are those of these chains.
+    pub fn begin_watch<'a>(&mut self, chains: impl Iterator<Item = &'a Chain>) {
+        if self.watch.is_none() {
+            self.watch = Some(RowWatch::of(chains.flat_map(|chain| self.chain(chain))));
+        }
+    }
+
+    /// Begins to watch rows, which are these, in this order.
+    pub fn begin_watch_of(&mut self, rows: impl Iterator<Item = u32>) {
+        self.watch = Some(RowWatch::of(rows));
+    }
+
+    /// How many numbers rows have.
+    pub fn limit(&self) -> usize {
+        self.nodes.len()
     }
 
     /// What is known of the row that was added last, where that is not what a new row has.
@@ -262,15 +333,22 @@ impl SideState {
     /// How many partners a row has, where rows count their own.
     pub fn count_mut(&mut self, row: u32) -> Option<&mut u32> {
         let is_live = self.place(row) != Place::NONE;
-        if let Some(expiry) = self.expiry.as_mut().filter(|_| is_live) {
-            expiry.touch(row);
+        if is_live {
+            self.touch(row);
+            self.expiry.iter_mut().for_each(|expiry| expiry.touch(row));
         }
         self.counts.as_mut().map(|counts| &mut counts[row as usize])
     }
 
     /// Ends a piece: moves the rows that it brought into the arena, and frees the numbers of those that
     /// it took. `bundle_rows` is the length of the columns.
-    pub fn keep(&mut self, columns: &[ArrayRef], bundle_rows: usize) -> Result<()> {
+    pub fn keep(
+        &mut self,
+        columns: &[ArrayRef],
+        bundle_rows: usize,
+        keys: &KeyTable,
+    ) -> Result<()> {
+        self.end_watch(keys)?;
         let SideState { nodes, arena, arrived, .. } = self;
         let mut rows = Vec::with_capacity(arrived.len());
         let mut owners = Vec::with_capacity(arrived.len());
@@ -289,7 +367,25 @@ impl SideState {
         Ok(())
     }
 
+    /// What a capture asks of a piece, while the rows that it took still lie where they were.
+    fn end_watch(&mut self, keys: &KeyTable) -> Result<()> {
+        if self.watch.is_none() {
+            return Ok(());
+        }
+        let changed = std::mem::take(&mut self.changed);
+        self.hand_over(&changed)?;
+        let live = self.nodes.len() - self.free.len();
+        if let Some(watch) = &mut self.watch {
+            let name = |(key, serial): (u32, u64)| (virtual_partition(keys.hash_of(key)), serial);
+            watch.gone(self.gone.drain(..).map(name), live);
+            watch.end_piece();
+        }
+        Ok(())
+    }
+
     pub fn bytes(&self) -> usize {
+        let watch = self.watch.as_ref().map_or(0, RowWatch::bytes)
+            + self.gone.capacity() * size_of::<(u32, u64)>();
         let numbers = self.free.capacity() + self.released.capacity() + self.arrived.capacity();
         self.nodes.capacity() * size_of::<Node>()
             + self.counts.as_ref().map_or(0, |counts| counts.capacity() * size_of::<u32>())
@@ -297,6 +393,7 @@ impl SideState {
             + self.contents.bytes()
             + self.arena.bytes()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + watch
     }
 }
 

@@ -37,6 +37,7 @@ use thalweg_expr::Expr;
 use super::JoinKind;
 use super::bounded::joined::{Joined, key_types};
 use super::sides::Sides;
+use crate::watch::keys::Watched;
 use partition::TemporalPartition;
 
 /// What is joined.
@@ -117,7 +118,8 @@ impl Operator for TemporalJoin {
         spec.sides.route(bundle, &spec.left_keys, &spec.right_keys, partitions)
     }
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
-        Ok(Box::new(TemporalPartition::new(Arc::clone(&self.shared), opening)?))
+        let partition = TemporalPartition::new(Arc::clone(&self.shared), opening)?;
+        Ok(Box::new(Watched::new(partition, &snapshot::TABLES)))
     }
     /// Rows of the time that the watermark has just reached still wait.
     fn output_watermark(&self, input: Watermark) -> Option<Watermark> {

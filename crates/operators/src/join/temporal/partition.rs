@@ -16,6 +16,7 @@ use thalweg_core::{
 };
 
 use super::Shared;
+use super::snapshot::VERSIONS;
 use super::versions::Versions;
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
@@ -25,6 +26,7 @@ use crate::join::bounded::pieces::{self, SideRows, Split};
 use crate::join::bounded::waiting::Waiting;
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
+use crate::watch::keys::{KeyWatch, KeyedState};
 
 /// How many keys are pruned between two looks at the clock.
 const PRUNED_AT_ONCE: usize = 1024;
@@ -60,6 +62,7 @@ pub(super) struct TemporalPartition {
     left_already: usize,
     /// Keys whose older versions are no longer needed.
     to_prune: Vec<u32>,
+    pub(super) watch: Option<KeyWatch>,
 }
 
 impl TemporalPartition {
@@ -77,6 +80,7 @@ impl TemporalPartition {
             leaving: Vec::new(),
             left_already: 0,
             to_prune: Vec::new(),
+            watch: None,
             shared,
         })
     }
@@ -126,6 +130,9 @@ impl TemporalPartition {
         let schema = spec.sides.schema(Side::Right);
         let times = pieces::times(&of_side.columns, spec.right_time, schema)?;
         let joins = self.intern(&of_side.columns, &spec.right_keys, of_side.rows.len())?;
+        let ids = std::mem::take(&mut self.ids);
+        self.touch(VERSIONS, &ids)?;
+        self.ids = ids;
         let chunk = self.versions.add_rows(of_side.columns.clone(), of_side.rows.len());
         let mut unused = Vec::new();
         for (place, &row) in of_side.rows.iter().enumerate() {
@@ -248,11 +255,21 @@ impl TemporalPartition {
     /// Drops versions, until time is up.
     fn prune(&mut self, watermark: i64, output: &Output) -> Result<Progress> {
         while !self.to_prune.is_empty() {
-            for _ in 0..PRUNED_AT_ONCE {
-                let Some(key) = self.to_prune.pop() else { break };
-                self.versions.prune(key, watermark.saturating_sub(1));
-                self.forget_if_unused(key);
+            let from = self.to_prune.len().saturating_sub(PRUNED_AT_ONCE);
+            let keys = self.to_prune.split_off(from);
+            self.touch(VERSIONS, &keys)?;
+            let mut gone = Vec::new();
+            for &key in &keys {
+                let is_empty = self.versions.prune(key, watermark.saturating_sub(1));
+                // Named twice, it may have been forgotten already.
+                if is_empty && self.is_known[key as usize] {
+                    gone.push(key);
+                }
             }
+            if let Some(watch) = &mut self.watch {
+                watch.go(&self.keys, &gone)?;
+            }
+            gone.into_iter().for_each(|key| self.forget_if_unused(key));
             self.versions.merge_sparse()?;
             if !self.to_prune.is_empty() && output.time_is_up() {
                 return Ok(Progress::More);
@@ -300,7 +317,9 @@ impl Partition for TemporalPartition {
             + self.fresh.bytes()
             + self.leaving.capacity() * size_of::<(i64, Left)>()
             + self.to_prune.capacity() * 4
+            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
     }
+    /// Without keys, all at once.
     fn capture(&mut self, _: Extent) -> Result<Captured> {
         self.tell()
     }

@@ -9,6 +9,10 @@
 //! | | `$deleted` | the key has no version from this time on: only key and time are there |
 //! | | the columns of the right side | the versions of a key stand from the earliest to the latest |
 //!
+//! In `versions` the columns of the key stand first. Captures tell all versions of the keys that have got or
+//! lost one ([`crate::watch`]), but where there is no key: then all are told each time, as are the rows that
+//! wait, which are few.
+//!
 //! Taken back in that order, versions of equal times lie as they did. A key whose older versions have
 //! been dropped is looked at once more, which finds nothing. Nothing leaves while this is asked.
 
@@ -19,21 +23,26 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, Int64Array, RecordBa
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use arrow_select::interleave::interleave;
 use thalweg_core::snapshot::TableRows;
-use thalweg_core::{Captured, Restored, Result, RowKind};
+use thalweg_core::{Captured, DataType, Restored, Result, RowKind};
 
 use super::Shared;
 use super::partition::{Left, TemporalPartition};
 use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::pieces;
 use crate::join::sides::Side;
+use crate::keys::KeyTable;
 use crate::tables::{
-    KEPT_ROWS_MAX, does_not_fit, flags, kept_batch, kept_columns, kept_schema, numbers_of, owners,
+    KEPT_ROWS_MAX, KeyedTable, does_not_fit, flags, kept_batch, kept_columns, kept_schema,
+    numbers_of, owners,
 };
+use crate::watch::keys::{KeyWatch, KeyedState};
 
 const WAITING: &str = "waiting";
 const DUE: &str = "$due";
 const KIND: &str = "$kind";
-const VERSIONS: &str = "versions";
+/// The tables that are told by key.
+pub(super) const TABLES: [&str; 1] = ["versions"];
+pub(super) const VERSIONS: usize = 0;
 const SEEN_FROM: &str = "$seen_from";
 const DELETED: &str = "$deleted";
 
@@ -59,9 +68,9 @@ impl Shared {
         kept_schema(&own, self.spec.sides.schema(Side::Left))
     }
 
-    fn versions_schema(&self) -> SchemaRef {
+    fn versions_table(&self) -> KeyedTable {
         let own = [(SEEN_FROM, Arrow::Int64), (DELETED, Arrow::Boolean)];
-        kept_schema(&own, self.spec.sides.schema(Side::Right))
+        KeyedTable::new(&own, self.spec.sides.schema(Side::Right), &self.spec.right_keys)
     }
 
     fn waiting_batch(&self, rows: &[ToldRow], chunks: &Chunks) -> Result<RecordBatch> {
@@ -92,7 +101,7 @@ impl Shared {
             Arc::new(deleted.collect::<BooleanArray>()),
         ];
         let owners = owners(versions.iter().map(|version| version.hash));
-        kept_batch(&self.versions_schema(), owners, own, columns)
+        self.versions_table().batch(owners, own, columns)
     }
 
     /// Gives deletions, which have no row, key and time.
@@ -121,6 +130,32 @@ impl Shared {
     }
 }
 
+impl KeyedState for TemporalPartition {
+    fn keys(&self) -> &KeyTable {
+        &self.keys
+    }
+    fn key_types(&self) -> Vec<DataType> {
+        self.shared.key_types.clone()
+    }
+    fn has(&self, _: usize, id: u32) -> bool {
+        !self.versions.is_empty(id)
+    }
+    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+        let (versions, keys) = self.told_versions(ids)?;
+        self.shared.versions_batch(&versions, &keys, self.versions.rows())
+    }
+    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
+        &mut self.watch
+    }
+    fn tells_at_once(&self) -> bool {
+        self.shared.key_types.is_empty()
+    }
+    fn tell_others(&self, captured: &mut Captured) -> Result<()> {
+        self.tell_waiting(captured);
+        Ok(())
+    }
+}
+
 impl TemporalPartition {
     /// Tells what waits, and the versions.
     pub(super) fn tell(&self) -> Result<Captured> {
@@ -144,11 +179,11 @@ impl TemporalPartition {
         captured.add_later(WAITING, self.shared.waiting_schema(), Box::new(make));
     }
 
-    fn tell_versions(&self, captured: &mut Captured) -> Result<()> {
-        let (mut versions, mut ids) = (Vec::new(), Vec::new());
-        for id in (0..self.keys.id_limit() as u32).filter(|&id| !self.versions.is_empty(id)) {
+    /// The versions of these keys, those of a key from the earliest to the latest, and the keys.
+    fn told_versions(&self, ids: &[u32]) -> Result<(Vec<ToldVersion>, Vec<ArrayRef>)> {
+        let mut versions = Vec::new();
+        for (key, &id) in (0..).zip(ids) {
             let (first, hash) = (versions.len(), self.keys.hash_of(id));
-            let key = ids.len() as u32;
             versions.extend(self.versions.of_key(id).map(|(time, seen_from, row)| ToldVersion {
                 key,
                 hash,
@@ -157,22 +192,28 @@ impl TemporalPartition {
                 row,
             }));
             versions[first..].reverse();
-            ids.push(id);
         }
-        let keys = self.keys.take_keys(&ids)?;
-        let (shared, chunks) = (Arc::clone(&self.shared), self.versions.frozen_rows());
+        Ok((versions, self.keys.take_keys(ids)?))
+    }
+
+    fn tell_versions(&self, captured: &mut Captured) -> Result<()> {
+        let ids = 0..self.keys.id_limit() as u32;
+        let ids: Vec<u32> = ids.filter(|&id| !self.versions.is_empty(id)).collect();
+        let (versions, keys) = self.told_versions(&ids)?;
+        let (shared, chunks) = (Arc::clone(&self.shared), self.versions.rows().frozen());
         let make = move || {
             let batch = |some: &[ToldVersion]| shared.versions_batch(some, &keys, &chunks);
             let batches = versions.chunks(KEPT_ROWS_MAX).map(batch);
             Ok(TableRows { rows: batches.collect::<Result<_>>()?, removed: Vec::new() })
         };
-        captured.add_later(VERSIONS, self.shared.versions_schema(), Box::new(make));
+        let schema = self.shared.versions_table().schema();
+        captured.add_later(TABLES[VERSIONS], schema, Box::new(make));
         Ok(())
     }
 
     /// Takes back what partitions have told.
     pub(super) fn take_back(&mut self, restored: &Restored) -> Result<()> {
-        for batch in restored.table(VERSIONS) {
+        for batch in restored.table(TABLES[VERSIONS]) {
             self.take_back_versions(batch)?;
         }
         for batch in restored.table(WAITING) {
@@ -209,7 +250,7 @@ impl TemporalPartition {
         let shared = Arc::clone(&self.shared);
         let (spec, rows) = (&shared.spec, batch.num_rows());
         let schema = spec.sides.schema(Side::Right);
-        let columns = kept_columns(batch, &shared.versions_schema(), schema.len())?;
+        let columns = shared.versions_table().columns(batch)?;
         let times = pieces::times(&columns, spec.right_time, schema)?;
         let seen = numbers_of::<Int64Type>(batch, SEEN_FROM)?;
         let deleted = flags(batch, DELETED)?;

@@ -8,7 +8,9 @@ use crate::join::bounded::fixture::{
 };
 use crate::join::sides::Side;
 use crate::reference::Value;
-use crate::test_kit::{DriveOptions, assert_same_rows, check_damaged_state, check_operator, drive};
+use crate::test_kit::{
+    DriveOptions, assert_same_rows, check_captures, check_damaged_state, check_operator, drive,
+};
 
 fn join(keys: Keys, kind: JoinKind, has_residual: bool) -> TemporalJoin {
     let spec = TemporalJoinSpec {
@@ -187,6 +189,10 @@ fn random_rows_give_what_plain_loops_give() {
         let script = script(keys, &steps, 1 + seed as u32 % 2);
         check_damaged_state(&operator, &script);
         let driven = check_operator(&operator, &script);
+        for (partitions, bundle_rows) in [(1, 1), (2, 5), (3, 40)] {
+            let options = DriveOptions { partitions, bundle_rows, seed, ..DriveOptions::default() };
+            check_captures(&operator, &script, &options);
+        }
         let rows = |changes: Vec<Vec<Value>>| changes;
         assert_same_rows(&rows(driven.changes()), &expected, &what);
         let options = DriveOptions { bundle_rows: 1, refuse: true, ..DriveOptions::default() };

@@ -100,9 +100,9 @@ impl Versions {
         all.map(|version| (version.time, version.seen_from, version.row))
     }
 
-    /// The rows of all versions, for reading only.
-    pub(super) fn frozen_rows(&self) -> Chunks {
-        self.chunks.frozen()
+    /// The rows of all versions.
+    pub(super) fn rows(&self) -> &Chunks {
+        &self.chunks
     }
 
     /// A key has a version from a time on, or none; it came behind all others.

@@ -7,6 +7,9 @@
 //!
 //! Keys whose row has left are kept (for ever, or as long as the state lives): they tell that a row is
 //! not the first.
+//!
+//! Captures tell both tables in changes ([`crate::watch`]): a key goes from one to the other when its row
+//! leaves. Times and the order in which rows leave follow from the rows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,20 +20,23 @@ use arrow_schema::SchemaRef;
 use arrow_select::take::take_record_batch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Captured, Error, Extent, Opening, Output, Partition, Piece, Place, Progress, Restored, Result,
+    DataType, Error, Opening, Output, Partition, Piece, Place, Progress, Restored, Result,
     Watermark,
 };
 
 use super::kept::KeptRows;
 use super::{DeduplicateSpec, rows};
 use crate::expiry::Expiry;
+use crate::join::regular::arena::Place as KeptPlace;
 use crate::keys::{CanonicalOrder, KeyTable};
 use crate::top_n::told::Told;
+use crate::watch::keys::{KeyWatch, KeyedState};
 use crate::window::LatePolicy;
 
 /// The tables of state: the rows that wait, and the keys whose row has left.
-const WAITING: &str = "waiting";
-const LEFT: &str = "left";
+pub(super) const TABLES: [&str; 2] = ["waiting", "left"];
+const WAITING: usize = 0;
+const LEFT: usize = 1;
 
 /// The most rows of one batch.
 const BATCH_ROWS_MAX: usize = 8192;
@@ -51,6 +57,9 @@ pub(super) struct EarliestRows {
     leaving: (Vec<u32>, usize),
     canonical: Option<CanonicalOrder>,
     expiry: Option<Expiry>,
+    /// By table.
+    told: [Told; 2],
+    watch: [Option<KeyWatch>; 2],
     ids: Vec<u32>,
 }
 
@@ -69,6 +78,11 @@ impl EarliestRows {
             leaving: (Vec::new(), 0),
             canonical: CanonicalOrder::wanted(opening.order, &spec.key_types())?,
             expiry: spec.ttl_ms().map(Expiry::new),
+            told: [
+                Told::rows(&spec.input, &spec.keys, false),
+                Told::keys(&spec.key_schema(), spec.ttl_ms().is_some()),
+            ],
+            watch: [None, None],
             ids: Vec::new(),
             spec,
         })
@@ -96,6 +110,7 @@ impl EarliestRows {
         rows::intern(&mut self.keys, &self.spec.keys, batch, Some(&on_time), &mut ids)?;
         self.grow();
         let now_ms = output.wall_ms();
+        self.touch_reached(&ids, now_ms)?;
         for (&id, &row) in ids.iter().zip(&on_time) {
             self.take_row(id, row, times[row as usize], now_ms);
         }
@@ -103,6 +118,25 @@ impl EarliestRows {
         self.kept.keep(rows, batch.columns())?;
         self.ids = ids;
         Ok(())
+    }
+
+    /// Captures learn of the keys that may wait with another row now, and of those that begin again.
+    fn touch_reached(&mut self, ids: &[u32], now_ms: i64) -> Result<()> {
+        if !self.is_watched() {
+            return Ok(());
+        }
+        let is_over = |id: u32| self.expiry.as_ref().is_some_and(|e| e.is_over(id, now_ms));
+        let waits = |&id: &u32| !self.sent[id as usize] || is_over(id);
+        let waiting: Vec<u32> = ids.iter().copied().filter(waits).collect();
+        let over: Vec<u32> = waiting.iter().copied().filter(|&id| self.sent[id as usize]).collect();
+        self.touch(WAITING, &waiting)?;
+        self.touch(LEFT, &over)?;
+        self.go(LEFT, &over)
+    }
+
+    /// Keys go from a table.
+    fn go(&mut self, table: usize, ids: &[u32]) -> Result<()> {
+        self.watch[table].as_mut().map_or(Ok(()), |watch| watch.go(&self.keys, ids))
     }
 
     fn grow(&mut self) {
@@ -180,34 +214,41 @@ impl EarliestRows {
 
     /// Sends some of the rows that are let go.
     fn send(&mut self, output: &mut Output) -> Result<()> {
-        let (ids, next) = &mut self.leaving;
-        let some = &ids[*next..ids.len().min(*next + BATCH_ROWS_MAX)];
+        let (ids, next) = &self.leaving;
+        let some = ids[*next..ids.len().min(*next + BATCH_ROWS_MAX)].to_vec();
+        self.touch(WAITING, &some)?;
+        self.touch(LEFT, &some)?;
         let mut ends = Vec::with_capacity(some.len());
         let mut places = Vec::with_capacity(some.len());
-        for &id in some {
+        for &id in &some {
             ends.push(self.times[id as usize].saturating_add(1));
             places.extend(self.kept.remove(id));
             if let Some(expiry) = &mut self.expiry {
                 expiry.write(id, output.wall_ms());
             }
         }
-        *next += some.len();
+        self.leaving.1 += some.len();
+        self.go(WAITING, &some)?;
         let columns = self.kept.arena.gather(&places, &[], &self.columns)?;
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
         output.emit_at(batch, Place::WindowEnds(ends));
         self.kept.keep(std::iter::empty(), &[])
     }
 
-    fn sweep(&mut self, rows: usize, now_ms: i64) {
-        let Some(expiry) = &mut self.expiry else { return };
+    fn sweep(&mut self, rows: usize, now_ms: i64) -> Result<()> {
+        let Some(expiry) = &mut self.expiry else { return Ok(()) };
         let (sent, kept) = (&self.sent, &self.kept);
         // A row that still leaves is in the way of its key's end.
         let has_left = |id: u32| sent[id as usize] && !kept.has(id);
-        for id in expiry.sweep(rows, now_ms, has_left) {
+        let over = expiry.sweep(rows, now_ms, has_left);
+        self.touch(LEFT, &over)?;
+        self.go(LEFT, &over)?;
+        for id in over {
             if std::mem::take(&mut self.sent[id as usize]) {
                 self.keys.release(id);
             }
         }
+        Ok(())
     }
 }
 
@@ -216,8 +257,7 @@ impl Partition for EarliestRows {
         if piece.num_rows() > 0 {
             self.take(&piece, output)?;
         }
-        self.sweep(piece.num_rows(), output.wall_ms());
-        Ok(())
+        self.sweep(piece.num_rows(), output.wall_ms())
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
@@ -241,6 +281,7 @@ impl Partition for EarliestRows {
             + self.sent.capacity()
             + self.waiting.capacity() * size_of::<Reverse<(i64, u32)>>()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + self.watch.iter().flatten().map(KeyWatch::bytes).sum::<usize>()
             + (self.ids.capacity() + self.leaving.0.capacity()) * 4
     }
 
@@ -250,26 +291,12 @@ impl Partition for EarliestRows {
         }
         self.waiting.peek().map_or(Watermark::END, |&Reverse((time, _))| Watermark(time))
     }
-    /// Times and the order in which rows leave follow from the rows. Nothing leaves meanwhile: a key that
-    /// is known waits with a row, or its row has left.
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        let mut captured = Captured::default();
-        let (arena, rows) = (&self.kept.arena, self.kept.iter());
-        let waiting = Told::new(WAITING, &self.spec.input, &None);
-        waiting.tell_rows(&mut captured, &self.keys, &None, arena, rows);
-        let ids = 0..self.sent.len() as u32;
-        let ids: Vec<u32> = ids.filter(|&id| self.sent[id as usize]).collect();
-        let columns = self.spec.key_schema();
-        let left = Told::new(LEFT, &columns, &self.expiry);
-        left.tell_keys(&mut captured, &self.keys, &self.expiry, &ids)?;
-        Ok(captured)
-    }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let spec = Arc::clone(&self.spec);
         let mut ids = Vec::new();
-        for batch in restored.table(WAITING) {
-            let told = Told::new(WAITING, &spec.input, &None).take_back(batch)?;
+        for batch in restored.table(TABLES[WAITING]) {
+            let told = self.told[WAITING].take_back(batch)?;
             let times = rows::times(&told.rows, self.time_column)?;
             rows::intern(&mut self.keys, &spec.keys, &told.rows, None, &mut ids)?;
             self.grow();
@@ -278,9 +305,8 @@ impl Partition for EarliestRows {
             }
             self.kept.keep(ids.iter().copied().zip(0..), told.rows.columns())?;
         }
-        let columns = spec.key_schema();
-        for batch in restored.table(LEFT) {
-            let told = Told::new(LEFT, &columns, &self.expiry).take_back(batch)?;
+        for batch in restored.table(TABLES[LEFT]) {
+            let told = self.told[LEFT].take_back(batch)?;
             ids.clear();
             let rows = told.rows.num_rows();
             self.keys.intern_rows(told.rows.columns(), None, rows, &mut ids)?;
@@ -291,5 +317,32 @@ impl Partition for EarliestRows {
             }
         }
         Ok(())
+    }
+}
+
+impl KeyedState for EarliestRows {
+    fn keys(&self) -> &KeyTable {
+        &self.keys
+    }
+    fn key_types(&self) -> Vec<DataType> {
+        self.spec.key_types()
+    }
+    /// A row that the watermark lets go waits until it has been sent.
+    fn has(&self, table: usize, id: u32) -> bool {
+        let waits = self.kept.place(id).is_kept();
+        match table {
+            WAITING => waits,
+            _ => !waits && self.sent.get(id as usize).is_some_and(|&sent| sent),
+        }
+    }
+    fn tell(&self, table: usize, ids: &[u32]) -> Result<RecordBatch> {
+        if table == LEFT {
+            return self.told[LEFT].tell_keys(&self.keys, &self.expiry, ids);
+        }
+        let places: Vec<KeptPlace> = ids.iter().map(|&id| self.kept.place(id)).collect();
+        self.told[WAITING].tell_rows(&self.keys, &None, &self.kept.arena, (ids, &places))
+    }
+    fn watch(&mut self, table: usize) -> &mut Option<KeyWatch> {
+        &mut self.watch[table]
     }
 }

@@ -1,19 +1,23 @@
 //! The first row of each key by arrival: a set of keys. Nothing of the rows is kept.
+//!
+//! Captures tell keys that are new, and those that have been forgotten ([`crate::watch`]).
 
 use std::sync::Arc;
 
-use arrow_array::UInt32Array;
+use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Captured, Extent, Output, Partition, Piece, Place, Progress, Restored, Result};
+use thalweg_core::{DataType, Output, Partition, Piece, Place, Progress, Restored, Result};
 
 use super::{DeduplicateSpec, rows};
 use crate::expiry::Expiry;
 use crate::keys::KeyTable;
 use crate::top_n::told::Told;
+use crate::watch::keys::{KeyWatch, KeyedState};
 
-/// The table of state: the keys whose row has left.
-const KEYS: &str = "keys";
+/// The tables of state: the keys whose row has left.
+pub(super) const TABLES: [&str; 1] = ["keys"];
+const KEYS: usize = 0;
 
 pub(super) struct FirstArrivals {
     spec: Arc<DeduplicateSpec>,
@@ -21,6 +25,8 @@ pub(super) struct FirstArrivals {
     /// By key: true if its row has left.
     seen: Vec<bool>,
     expiry: Option<Expiry>,
+    told: Told,
+    watch: Option<KeyWatch>,
     ids: Vec<u32>,
 }
 
@@ -30,6 +36,8 @@ impl FirstArrivals {
             keys: KeyTable::new(&spec.key_types())?,
             seen: Vec::new(),
             expiry: spec.ttl_ms().map(Expiry::new),
+            told: Told::keys(&spec.key_schema(), spec.ttl_ms().is_some()),
+            watch: None,
             ids: Vec::new(),
             spec,
         })
@@ -42,6 +50,32 @@ impl FirstArrivals {
         }
     }
 
+    /// Captures learn of the keys that this piece writes.
+    fn touch_new(&mut self, now_ms: i64) -> Result<()> {
+        if !self.is_watched() {
+            return Ok(());
+        }
+        let is_over = |id: u32| self.expiry.as_ref().is_some_and(|e| e.is_over(id, now_ms));
+        let is_written = |&id: &u32| !self.seen[id as usize] || is_over(id);
+        let written: Vec<u32> = self.ids.iter().copied().filter(is_written).collect();
+        self.touch(KEYS, &written)
+    }
+
+    /// Forgets these keys.
+    fn forget(&mut self, over: &[u32]) -> Result<()> {
+        self.touch(KEYS, over)?;
+        if let Some(watch) = &mut self.watch {
+            watch.go(&self.keys, over)?;
+        }
+        for &id in over {
+            // A sweep may go round and name a key twice.
+            if std::mem::take(&mut self.seen[id as usize]) {
+                self.keys.release(id);
+            }
+        }
+        Ok(())
+    }
+
     fn take(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
         rows::inserts_only(piece)?;
         let batch = &piece.bundle.batch;
@@ -49,6 +83,7 @@ impl FirstArrivals {
         rows::intern(&mut self.keys, &self.spec.keys, batch, chosen, &mut self.ids)?;
         self.grow();
         let now_ms = output.wall_ms();
+        self.touch_new(now_ms)?;
         let mut first = Vec::new();
         for (position, &id) in self.ids.iter().enumerate() {
             let seen = std::mem::replace(&mut self.seen[id as usize], true);
@@ -81,12 +116,8 @@ impl Partition for FirstArrivals {
         if let Some(expiry) = &mut self.expiry {
             let seen = &self.seen;
             let has_state = |id: u32| seen[id as usize];
-            for id in expiry.sweep(piece.num_rows(), output.wall_ms(), has_state) {
-                // A sweep may go round and name a key twice.
-                if std::mem::take(&mut self.seen[id as usize]) {
-                    self.keys.release(id);
-                }
-            }
+            let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
+            self.forget(&over)?;
         }
         Ok(())
     }
@@ -97,22 +128,13 @@ impl Partition for FirstArrivals {
 
     fn state_bytes(&self) -> usize {
         let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);
-        self.keys.bytes() + self.seen.capacity() + expiry + self.ids.capacity() * 4
-    }
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        let mut captured = Captured::default();
-        let ids = 0..self.seen.len() as u32;
-        let ids: Vec<u32> = ids.filter(|&id| self.seen[id as usize]).collect();
-        let columns = self.spec.key_schema();
-        let told = Told::new(KEYS, &columns, &self.expiry);
-        told.tell_keys(&mut captured, &self.keys, &self.expiry, &ids)?;
-        Ok(captured)
+        let watch = self.watch.as_ref().map_or(0, KeyWatch::bytes);
+        self.keys.bytes() + self.seen.capacity() + expiry + watch + self.ids.capacity() * 4
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        let columns = self.spec.key_schema();
-        for batch in restored.table(KEYS) {
-            let told = Told::new(KEYS, &columns, &self.expiry).take_back(batch)?;
+        for batch in restored.table(TABLES[KEYS]) {
+            let told = self.told.take_back(batch)?;
             let mut ids = Vec::new();
             let rows = told.rows.num_rows();
             self.keys.intern_rows(told.rows.columns(), None, rows, &mut ids)?;
@@ -123,5 +145,23 @@ impl Partition for FirstArrivals {
             }
         }
         Ok(())
+    }
+}
+
+impl KeyedState for FirstArrivals {
+    fn keys(&self) -> &KeyTable {
+        &self.keys
+    }
+    fn key_types(&self) -> Vec<DataType> {
+        self.spec.key_types()
+    }
+    fn has(&self, _: usize, id: u32) -> bool {
+        self.seen.get(id as usize).is_some_and(|&seen| seen)
+    }
+    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+        self.told.tell_keys(&self.keys, &self.expiry, ids)
+    }
+    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
+        &mut self.watch
     }
 }

@@ -51,10 +51,9 @@ impl KeptRows {
         self.places[id as usize] != Place::NONE
     }
 
-    /// The numbers of the keys with a row, and where it lies. Between two pieces.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, Place)> + '_ {
-        let rows = (0..).zip(self.places.iter().copied());
-        rows.filter(|(_, place)| place.is_kept())
+    /// Where the row of a key lies; [`Place::NONE`] without one.
+    pub fn place(&self, id: u32) -> Place {
+        self.places.get(id as usize).copied().unwrap_or(Place::NONE)
     }
 
     /// Ends a piece: `rows` are the numbers of its keys and its rows, as they came.

@@ -1,13 +1,13 @@
 //! The last row of each key, as a changelog: of rows that only come, or of upserts.
+//!
+//! Captures tell the rows of keys that rows have reached, and those that have gone ([`crate::watch`]).
 
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{
-    Captured, Extent, Output, Partition, Piece, Progress, Restored, Result, RowKind,
-};
+use thalweg_core::{DataType, Output, Partition, Piece, Progress, Restored, Result, RowKind};
 
 use super::kept::KeptRows;
 use super::{DeduplicateBy, DeduplicateSpec, rows};
@@ -17,9 +17,11 @@ use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
 use crate::top_n::changes::Changes;
 use crate::top_n::told::Told;
+use crate::watch::keys::{KeyWatch, KeyedState};
 
-/// The table of state: the row of each key.
-const ROWS: &str = "rows";
+/// The tables of state: the row of each key.
+pub(super) const TABLES: [&str; 1] = ["rows"];
+const ROWS: usize = 0;
 
 pub(super) struct LastRows {
     spec: Arc<DeduplicateSpec>,
@@ -29,6 +31,8 @@ pub(super) struct LastRows {
     times: Vec<i64>,
     changes: Changes,
     expiry: Option<Expiry>,
+    told: Told,
+    watch: Option<KeyWatch>,
     ids: Vec<u32>,
     /// Keys that may have no row.
     emptied: Vec<u32>,
@@ -43,6 +47,8 @@ impl LastRows {
             times: Vec::new(),
             changes: Changes::new(schema, spec.input.len(), false),
             expiry: spec.ttl_ms().map(Expiry::new),
+            told: Told::rows(&spec.input, &spec.keys, spec.ttl_ms().is_some()),
+            watch: None,
             ids: Vec::new(),
             emptied: Vec::new(),
             spec,
@@ -60,6 +66,7 @@ impl LastRows {
         let mut ids = std::mem::take(&mut self.ids);
         rows::intern(&mut self.keys, &self.spec.keys, batch, chosen, &mut ids)?;
         self.grow(times.is_some());
+        self.touch(ROWS, &ids)?;
         let now_ms = output.wall_ms();
         for (position, &id) in ids.iter().enumerate() {
             let row = rows::row_at(chosen, position);
@@ -75,8 +82,7 @@ impl LastRows {
         let rows = ids.iter().enumerate().map(|(n, &id)| (id, rows::row_at(chosen, n)));
         self.kept.keep(rows, batch.columns())?;
         self.ids = ids;
-        self.release_emptied();
-        Ok(())
+        self.release_emptied()
     }
 
     /// The row times, if they matter.
@@ -119,14 +125,24 @@ impl LastRows {
     }
 
     /// Forgets keys that have no row.
-    fn release_emptied(&mut self) {
-        self.emptied.sort_unstable();
-        self.emptied.dedup();
-        for id in self.emptied.drain(..) {
-            if !self.kept.has(id) {
-                self.keys.release(id);
-            }
+    fn release_emptied(&mut self) -> Result<()> {
+        let mut emptied = std::mem::take(&mut self.emptied);
+        emptied.sort_unstable();
+        emptied.dedup();
+        emptied.retain(|&id| !self.kept.has(id));
+        self.release(&emptied)?;
+        emptied.clear();
+        self.emptied = emptied;
+        Ok(())
+    }
+
+    /// Forgets these keys, whose rows have gone.
+    fn release(&mut self, ids: &[u32]) -> Result<()> {
+        if let Some(watch) = &mut self.watch {
+            watch.go(&self.keys, ids)?;
         }
+        ids.iter().for_each(|&id| self.keys.release(id));
+        Ok(())
     }
 
     fn grow(&mut self, has_times: bool) {
@@ -177,16 +193,14 @@ impl Partition for LastRows {
         }
         let Some(expiry) = &mut self.expiry else { return Ok(()) };
         let kept = &self.kept;
-        let over = expiry.sweep(piece.num_rows(), output.wall_ms(), |id| kept.has(id));
-        for &id in &over {
-            // A sweep may go round and name a key twice.
-            if self.kept.remove(id).is_some() {
-                self.keys.release(id);
-            }
-        }
+        let mut over = expiry.sweep(piece.num_rows(), output.wall_ms(), |id| kept.has(id));
         if over.is_empty() {
             return Ok(());
         }
+        self.touch(ROWS, &over)?;
+        // A sweep may go round and name a key twice.
+        over.retain(|&id| self.kept.remove(id).is_some());
+        self.release(&over)?;
         let nothing: &[ArrayRef] = &[];
         self.kept.keep(std::iter::empty(), nothing)
     }
@@ -201,21 +215,15 @@ impl Partition for LastRows {
             + self.times.capacity() * 8
             + self.changes.bytes()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
             + (self.ids.capacity() + self.emptied.capacity()) * 4
     }
-    /// Row times follow from the rows.
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        let mut captured = Captured::default();
-        let told = Told::new(ROWS, &self.spec.input, &self.expiry);
-        let (arena, rows) = (&self.kept.arena, self.kept.iter());
-        told.tell_rows(&mut captured, &self.keys, &self.expiry, arena, rows);
-        Ok(captured)
-    }
 
+    /// Row times follow from the rows.
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let spec = Arc::clone(&self.spec);
-        for batch in restored.table(ROWS) {
-            let told = Told::new(ROWS, &spec.input, &self.expiry).take_back(batch)?;
+        for batch in restored.table(TABLES[ROWS]) {
+            let told = self.told.take_back(batch)?;
             let times = self.row_times(&told.rows)?;
             let mut ids = Vec::new();
             rows::intern(&mut self.keys, &spec.keys, &told.rows, None, &mut ids)?;
@@ -231,5 +239,24 @@ impl Partition for LastRows {
             self.kept.keep(rows, told.rows.columns())?;
         }
         Ok(())
+    }
+}
+
+impl KeyedState for LastRows {
+    fn keys(&self) -> &KeyTable {
+        &self.keys
+    }
+    fn key_types(&self) -> Vec<DataType> {
+        self.spec.key_types()
+    }
+    fn has(&self, _: usize, id: u32) -> bool {
+        self.kept.place(id).is_kept()
+    }
+    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+        let places: Vec<Place> = ids.iter().map(|&id| self.kept.place(id)).collect();
+        self.told.tell_rows(&self.keys, &self.expiry, &self.kept.arena, (ids, &places))
+    }
+    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
+        &mut self.watch
     }
 }

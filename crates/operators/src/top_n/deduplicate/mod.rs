@@ -33,6 +33,7 @@ use thalweg_core::{
 
 use super::{check_columns, route_by_keys, types_of};
 use crate::keys::KeyTable;
+use crate::watch::keys::Watched;
 use crate::window::LatePolicy;
 use earliest::EarliestRows;
 use first::FirstArrivals;
@@ -170,12 +171,12 @@ impl Operator for Deduplicate {
         let spec = Arc::clone(&self.spec);
         Ok(match (spec.keep, spec.by) {
             (Keep::First, DeduplicateBy::Arrival | DeduplicateBy::Upserts) => {
-                Box::new(FirstArrivals::new(spec)?)
+                Box::new(Watched::new(FirstArrivals::new(spec)?, &first::TABLES))
             }
             (Keep::First, DeduplicateBy::EventTime(column)) => {
-                Box::new(EarliestRows::new(spec, column, opening)?)
+                Box::new(Watched::new(EarliestRows::new(spec, column, opening)?, &earliest::TABLES))
             }
-            (Keep::Last, _) => Box::new(LastRows::new(spec)?),
+            (Keep::Last, _) => Box::new(Watched::new(LastRows::new(spec)?, &last::TABLES)),
         })
     }
     fn judges_lateness(&self) -> bool {

@@ -8,7 +8,7 @@ use thalweg_core::shim::SplitMix64;
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{DataType, ErrorKind, RowKind, TableSchema};
 
-use super::{SEQUENCES, batch, changes, in_sequence, inserts, lines, table};
+use super::{SEQUENCES, batch, changes, check_changes, in_sequence, inserts, lines, table};
 use crate::test_kit::{DriveOptions, check_damaged_state, check_operator, drive, stamped};
 use crate::top_n::{Deduplicate, DeduplicateBy, DeduplicateSpec, Keep};
 use crate::window::LatePolicy;
@@ -89,6 +89,7 @@ fn the_first_by_time_leaves_when_none_can_come_before() {
             let operator = operator(Keep::First, BY_TIME, LatePolicy::Emit);
             check_damaged_state(&operator, &script);
             let driven = check_operator(&operator, &script);
+            check_changes(&operator, &script);
             assert_eq!(driven.late, late, "seed {seed}");
             assert_eq!(
                 driven.late_rows.iter().map(RecordBatch::num_rows).sum::<usize>(),
@@ -136,6 +137,7 @@ fn the_first_and_the_last_follow_each_row() {
             let script = inserts(&columns(&rows));
             check_damaged_state(&operator, &script);
             check_operator(&operator, &script);
+            check_changes(&operator, &script);
             for (bundle_rows, restores) in SEQUENCES {
                 let options = in_sequence(bundle_rows, restores);
                 let driven = drive(&operator, &script, &options).expect("a run");

@@ -9,7 +9,7 @@ use arrow_array::{
 use arrow_select::take::take_record_batch;
 use thalweg_core::{DataType, Operator, TableSchema};
 
-use super::{batch, inserts, lines, numbered, operator, spec, table};
+use super::{batch, check_changes, inserts, lines, numbered, operator, spec, table};
 use crate::sort::SortKey;
 use crate::test_kit::{DriveOptions, Event, check_operator, drive, stamped};
 use crate::top_n::{
@@ -226,6 +226,7 @@ fn dedup_first_rowtime() {
         let script = stamped(&rows, &watermarks, epoch_rows);
         check(&first, &script, &expected);
         let driven = check_operator(&first, &script);
+        check_changes(&first, &script);
         assert_eq!((driven.accepted, driven.late), (9, 1), "the row at 20.000");
     }
 }

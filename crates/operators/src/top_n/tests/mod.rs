@@ -8,11 +8,11 @@ mod state;
 mod upserts;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use thalweg_core::{Column, DataType, TableSchema};
+use thalweg_core::{Column, DataType, Operator, TableSchema};
 
 use super::{RankFunction, TopN, TopNSpec};
 use crate::sort::SortKey;
-use crate::test_kit::{DriveOptions, changes, inserts, lines, lines_of};
+use crate::test_kit::{DriveOptions, Event, changes, check_captures, inserts, lines, lines_of};
 
 /// One partition, so that what leaves has a sequence, with restores or without.
 fn in_sequence(bundle_rows: usize, restores: bool) -> DriveOptions {
@@ -22,6 +22,15 @@ fn in_sequence(bundle_rows: usize, restores: bool) -> DriveOptions {
 /// How many rows a bundle has, and whether there are restores.
 const SEQUENCES: [(usize, bool); 6] =
     [(1, false), (7, false), (64, false), (usize::MAX, false), (7, true), (64, true)];
+
+/// Captures of what has changed, read while rows come, are the whole.
+fn check_changes(operator: &dyn Operator, script: &[Event]) {
+    for (partitions, bundle_rows) in [(1, 1), (2, 5), (3, 20)] {
+        let seed = bundle_rows as u64;
+        let options = DriveOptions { partitions, bundle_rows, seed, ..DriveOptions::default() };
+        check_captures(operator, script, &options);
+    }
+}
 
 fn table(columns: &[(&str, DataType)]) -> TableSchema {
     let column =

@@ -7,7 +7,7 @@ use thalweg_core::shim::SplitMix64;
 use thalweg_core::{DataType, RowKind, TableSchema};
 
 use super::reference::{Reference, Row};
-use super::{batch, changes, in_sequence, inserts, lines, operator, spec, table};
+use super::{batch, changes, check_changes, in_sequence, inserts, lines, operator, spec, table};
 use crate::sort::SortKey;
 use crate::test_kit::{check_damaged_state, check_operator, drive};
 use crate::top_n::{RankFunction, TopNSpec};
@@ -181,6 +181,7 @@ fn check(case: &Case, changelog: &[(RowKind, Row)], everywhere: bool, what: &str
     if everywhere {
         check_damaged_state(&top, &script);
         check_operator(&top, &script);
+        check_changes(&top, &script);
     }
 }
 

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{DataType, RowKind, TableSchema};
 
-use super::{SEQUENCES, batch, changes, in_sequence, lines, table};
+use super::{SEQUENCES, batch, changes, check_changes, in_sequence, lines, table};
 use crate::test_kit::{DriveOptions, check_damaged_state, check_operator, drive};
 use crate::top_n::{
     Deduplicate, DeduplicateBy, DeduplicateSpec, Keep, Materialize, MaterializeSpec,
@@ -93,6 +93,7 @@ fn upserts_leave_as_full_changes() {
         let script = changes(&columns(&rows), &kinds);
         check_damaged_state(&normalize(None), &script);
         check_operator(&normalize(None), &script);
+        check_changes(&normalize(None), &script);
         for (bundle_rows, restores) in SEQUENCES {
             let options = in_sequence(bundle_rows, restores);
             let driven = drive(&normalize(None), &script, &options).expect("a run");
@@ -132,6 +133,7 @@ fn the_last_row_that_was_not_taken_back_counts() {
         let script = changes(&columns(&rows), &kinds);
         check_damaged_state(&materialize(None), &script);
         check_operator(&materialize(None), &script);
+        check_changes(&materialize(None), &script);
         for (bundle_rows, restores) in SEQUENCES {
             let options = in_sequence(bundle_rows, restores);
             let driven = drive(&materialize(None), &script, &options).expect("a run");

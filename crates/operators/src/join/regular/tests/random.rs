@@ -7,7 +7,7 @@ use super::reference::Naive;
 use super::{Change, JoinKind, Row, row, script, spec};
 use crate::join::regular::{JoinSpec, RegularJoin};
 use crate::join::sides::Side;
-use crate::test_kit::{DriveOptions, assert_same_rows, check_operator, drive};
+use crate::test_kit::{DriveOptions, assert_same_rows, check_captures, check_operator, drive};
 
 pub(super) const KINDS: [JoinKind; 6] = [
     JoinKind::Inner,
@@ -156,6 +156,28 @@ fn unique_keys_make_the_same_changes() {
                 ..spec(kind, &[0], false, seed == 30)
             };
             check(unique, &changes, &format!("{kind:?}, seed {seed}"));
+        }
+    }
+}
+
+/// Rows that come and go while captures are read: put together, changes are the whole.
+#[test]
+fn changes_put_together_are_the_whole() {
+    for seed in 40..44 {
+        let mut random = SplitMix64::new(seed);
+        for kind in KINDS {
+            for (residual, ttl_ms) in [(false, None), (true, None), (false, Some(1000))] {
+                let shape = Shape { changes: 300, keys: 6, numbers: 3, is_unique: false };
+                let script = script(&changes(shape, &mut random));
+                let keys: &[usize] = [&[0, 2][..], &[0], &[]][seed as usize % 3];
+                let spec = spec(kind, keys, seed % 2 == 0, residual);
+                let join = RegularJoin::new(JoinSpec { state_ttl_ms: (ttl_ms, ttl_ms), ..spec });
+                let partitions = 1 + seed as usize % 3;
+                let bundle_rows = [1, 7, 30][random.below(3) as usize];
+                let options =
+                    DriveOptions { partitions, bundle_rows, seed, ..DriveOptions::default() };
+                check_captures(&join.unwrap(), &script, &options);
+            }
         }
     }
 }

@@ -1,0 +1,259 @@
+//! State that is something for each key: captures of it, and of what has changed.
+//!
+//! A table of such state ([`KeyedState`]) has the columns of the key right behind that of the partition, and
+//! one row or several for each key; those of a key are told together, and take the place of all that were
+//! told of it before.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::snapshot::{CapturedTable, TableRows};
+use thalweg_core::{
+    Captured, DataType, Extent, Output, Partition, Piece, Progress, Restored, Result, Watermark,
+};
+
+use super::{GONE_MIN, Noted, READ_ROWS, ToldRows, compact};
+use crate::guarded::Guarded;
+use crate::keys::{ABSENT, KeyTable};
+use crate::tables::owners;
+
+/// What a capture begins with.
+struct Begun {
+    extent: Extent,
+    /// Where its rows are handed over.
+    told: ToldRows,
+    /// Keys that have gone since the capture before, and perhaps come again.
+    gone: KeyTable,
+}
+
+/// What is known of one table between captures.
+pub(crate) struct KeyWatch {
+    key_types: Vec<DataType>,
+    noted: Noted,
+    gone: KeyTable,
+    /// Too many keys have gone, or there has been no capture.
+    is_lost: bool,
+}
+
+impl KeyWatch {
+    /// Nothing is known yet of keys of these types, so the first capture tells everything.
+    fn new(key_types: Vec<DataType>) -> Result<Self> {
+        let gone = KeyTable::new(&key_types)?;
+        Ok(KeyWatch { key_types, noted: Noted::default(), gone, is_lost: true })
+    }
+
+    fn begin(&mut self, extent: Extent, limit: usize) -> Result<Begun> {
+        // Without keys there is one row, and no name by which it could be told that it has gone.
+        let is_whole = extent == Extent::Whole || self.is_lost || self.key_types.is_empty();
+        let told = self.noted.begin(is_whole, limit);
+        let mut gone = std::mem::replace(&mut self.gone, KeyTable::new(&self.key_types)?);
+        if is_whole {
+            // What is told whole says by itself what is not there.
+            gone = KeyTable::new(&self.key_types)?;
+        }
+        self.is_lost = false;
+        let extent = if is_whole { Extent::Whole } else { Extent::Changes };
+        Ok(Begun { extent, told, gone })
+    }
+
+    /// Keys go from the table. They must have been touched.
+    ///
+    /// # Errors
+    /// If keys cannot be decoded.
+    pub(crate) fn go(&mut self, keys: &KeyTable, ids: &[u32]) -> Result<()> {
+        if self.is_lost || self.key_types.is_empty() || ids.is_empty() {
+            return Ok(());
+        }
+        self.gone.intern(&keys.take_keys(ids)?, None, &mut Vec::new())?;
+        if self.gone.len() > keys.len().max(GONE_MIN) {
+            self.is_lost = true;
+            self.gone = KeyTable::new(&self.key_types)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.noted.bytes() + self.gone.bytes()
+    }
+}
+
+/// Tables of state with something for each key; an operator with one table passes their number over.
+pub(crate) trait KeyedState: Sized {
+    /// The keys, numbered.
+    fn keys(&self) -> &KeyTable;
+    /// Their types.
+    fn key_types(&self) -> Vec<DataType>;
+    /// True if a table has something of this key.
+    fn has(&self, table: usize, id: u32) -> bool;
+    /// What a table has of these keys, the keys right behind the partition.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    fn tell(&self, table: usize, ids: &[u32]) -> Result<RecordBatch>;
+    /// What is known of a table; `None` until there is a capture.
+    fn watch(&mut self, table: usize) -> &mut Option<KeyWatch>;
+
+    /// True if the partition's own capture is asked, since there may be too much for one key.
+    fn tells_at_once(&self) -> bool {
+        false
+    }
+
+    /// Tells what stands in other tables.
+    ///
+    /// # Errors
+    /// Those of telling.
+    fn tell_others(&self, captured: &mut Captured) -> Result<()> {
+        let _ = captured;
+        Ok(())
+    }
+
+    /// True once there has been a capture: only then it matters what is touched.
+    fn is_watched(&mut self) -> bool {
+        self.watch(0).is_some()
+    }
+
+    /// What these keys have in a table is about to change; what a capture has yet to read of them is told
+    /// first. Nothing without captures.
+    ///
+    /// # Errors
+    /// Those of telling.
+    #[inline]
+    fn touch(&mut self, table: usize, ids: &[u32]) -> Result<()> {
+        if self.watch(table).is_none() {
+            return Ok(());
+        }
+        let limit = self.keys().id_limit();
+        let Some(watch) = self.watch(table) else { return Ok(()) };
+        watch.noted.prepare(limit);
+        let unread = ids.iter().copied().filter(|&id| watch.noted.touch(id)).collect();
+        tell_some(self, table, unread)
+    }
+}
+
+/// A partition whose state is told by key, in these tables. Captures read it while rows go on.
+pub(crate) struct Watched<T> {
+    state: Arc<Guarded<T>>,
+    tables: &'static [&'static str],
+}
+
+impl<T: Partition + KeyedState> Watched<T> {
+    pub(crate) fn new(state: T, tables: &'static [&'static str]) -> Self {
+        Watched { state: Arc::new(Guarded::new(state)), tables }
+    }
+}
+
+impl<T: Partition + KeyedState + 'static> Partition for Watched<T> {
+    fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
+        self.state.own().rows(piece, output)
+    }
+
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        self.state.own().watermark(call, output)
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.state.own().state_bytes()
+    }
+
+    fn wakes_at(&self) -> Watermark {
+        self.state.own().wakes_at()
+    }
+
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        let mut state = self.state.own();
+        if state.tells_at_once() {
+            return state.capture(extent);
+        }
+        let mut captured = Captured::default();
+        state.tell_others(&mut captured)?;
+        drop(state);
+        for (table, name) in self.tables.iter().enumerate() {
+            captured.tables.push(capture(&self.state, table, name, extent)?);
+        }
+        Ok(captured)
+    }
+
+    fn restore(&mut self, restored: &Restored) -> Result<()> {
+        self.state.own().restore(restored)
+    }
+}
+
+/// Tells keys to the capture that is under way.
+fn tell_some(state: &mut impl KeyedState, table: usize, mut ids: Vec<u32>) -> Result<()> {
+    ids.retain(|&id| state.has(table, id));
+    if !ids.is_empty() {
+        let told = state.tell(table, &ids)?;
+        state.watch(table).iter_mut().for_each(|watch| watch.noted.hand_over(told.clone()));
+    }
+    Ok(())
+}
+
+/// Tells the capture that is under way about some keys; false once there are none left.
+fn read_some(state: &mut impl KeyedState, table: usize, most: usize) -> Result<bool> {
+    let limit = state.keys().id_limit();
+    let Some(watch) = state.watch(table) else { return Ok(false) };
+    let unread = watch.noted.take_unread(most, limit);
+    let is_more = !unread.is_empty();
+    tell_some(state, table, unread)?;
+    Ok(is_more)
+}
+
+/// Captures a table. One that is under way is read to its end.
+///
+/// # Errors
+/// Those of telling.
+pub(crate) fn capture<T: KeyedState + Send + 'static>(
+    shared: &Arc<Guarded<T>>,
+    table: usize,
+    name: &'static str,
+    extent: Extent,
+) -> Result<CapturedTable> {
+    let mut state = shared.own();
+    let schema = state.tell(table, &[])?.schema();
+    while read_some(&mut *state, table, usize::MAX)? {}
+    let (key_types, limit) = (state.key_types(), state.keys().id_limit());
+    let identity_columns = 1 + key_types.len();
+    let watch = match state.watch(table) {
+        Some(watch) => watch,
+        none => none.insert(KeyWatch::new(key_types)?),
+    };
+    let begun = watch.begin(extent, limit)?;
+    drop(state);
+    let (extent, shared) = (begun.extent, Arc::clone(shared));
+    let told_schema = Arc::clone(&schema);
+    let rows = Box::new(move || {
+        shared.read(|state| {
+            let watch = state.watch(table).as_ref();
+            let is_reading = watch.is_some_and(|watch| watch.noted.is_reading(&begun.told));
+            Ok(is_reading && read_some(state, table, READ_ROWS)?)
+        })?;
+        let rows = compact(&begun.told)?;
+        let identity: Vec<usize> = (0..identity_columns).collect();
+        let none = RecordBatch::new_empty(told_schema).project(&identity)?;
+        Ok(TableRows { removed: removed(&begun.gone, &rows, &none)?, rows })
+    });
+    let kept_from = None;
+    Ok(CapturedTable { name, schema, extent, identity_columns, kept_from, rows })
+}
+
+/// The keys that have gone and are not among these rows: those have come again. `none` has the columns.
+fn removed(gone: &KeyTable, rows: &[RecordBatch], none: &RecordBatch) -> Result<Vec<RecordBatch>> {
+    let width = none.num_columns();
+    let mut is_there = vec![width == 1; gone.len()];
+    let mut ids = Vec::new();
+    let rows = if is_there.contains(&false) { rows } else { &[] };
+    for batch in rows {
+        ids.clear();
+        gone.find(&batch.columns()[1..width], batch.num_rows(), &mut ids)?;
+        let found = ids.iter().filter(|&&id| id != ABSENT);
+        found.for_each(|&id| is_there[id as usize] = true);
+    }
+    let removed: Vec<u32> = (0..gone.len() as u32).filter(|&id| !is_there[id as usize]).collect();
+    if removed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut columns = vec![owners(removed.iter().map(|&id| gone.hash_of(id)))];
+    columns.extend(gone.take_keys(&removed)?);
+    Ok(vec![RecordBatch::try_new(none.schema(), columns)?])
+}

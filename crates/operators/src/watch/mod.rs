@@ -1,0 +1,100 @@
+//! What of an operator's state has changed since the last capture, and what a capture has yet to read.
+//!
+//! # How a capture is read
+//! A capture only notes which keys or rows it means, one bit for each number, and the job goes on. They are
+//! told later, some at a time, by a thread that has time ([`crate::guarded`]). One that is about to change
+//! before its turn has come is told then, as it was. So the job stands still for as long as it takes to note
+//! the bits, a row is copied once for each capture that means it, and nothing is copied for others.
+//!
+//! # What has changed
+//! One bit for each number, set by the first change after a capture. What has gone is kept by name until the
+//! next capture; if that is more than what is there, the next capture tells everything instead.
+//!
+//! | module | for state that is |
+//! |---|---|
+//! | [`keys`] | something for each key, told with the key as its identity |
+//! | [`rows`] | rows, each told with a serial as its identity |
+//!
+//! All of it is made by the first capture: without captures nothing of this is done.
+
+pub(crate) mod keys;
+pub(crate) mod rows;
+
+use arrow_array::RecordBatch;
+use arrow_select::concat::concat_batches;
+use thalweg_core::Result;
+
+use crate::guarded::locked;
+use crate::reading::{Bits, HandOver, ToldRows, Unread};
+
+/// How much is read at once while rows wait.
+pub(crate) const READ_ROWS: usize = 1024;
+/// Up to so many names of what has gone are kept, however little is there.
+pub(crate) const GONE_MIN: usize = 64 * 1024;
+
+/// Which numbers have changed, and which are yet to be read.
+#[derive(Default)]
+struct Noted {
+    changed: Bits,
+    unread: Unread,
+    told: HandOver,
+}
+
+impl Noted {
+    /// Begins a capture of all, or of what has changed, below this number. One that is under way must have
+    /// been read to its end.
+    fn begin(&mut self, is_whole: bool, limit: usize) -> ToldRows {
+        let changed = std::mem::replace(&mut self.changed, Bits::none(limit));
+        self.unread = Unread::new(if is_whole { Bits::all(limit) } else { changed });
+        let (told, reader) = HandOver::begin();
+        self.told = told;
+        reader
+    }
+
+    /// Makes room for numbers below this one, and forgets a capture that nobody reads any more.
+    fn prepare(&mut self, limit: usize) {
+        self.changed.grow(limit);
+        if !self.told.is_wanted() {
+            self.unread = Unread::default();
+        }
+    }
+
+    /// This one is about to change; true if a capture has yet to read it.
+    #[inline]
+    fn touch(&mut self, id: u32) -> bool {
+        self.changed.set(id);
+        self.unread.take_one(id)
+    }
+
+    /// True if this is the capture that is under way.
+    fn is_reading(&self, told: &ToldRows) -> bool {
+        self.told.is_to(told)
+    }
+
+    /// Some numbers below `limit` that the capture under way has yet to read; none once there are none left.
+    fn take_unread(&mut self, most: usize, limit: usize) -> Vec<u32> {
+        let mut ids = self.unread.take(most);
+        ids.retain(|&id| (id as usize) < limit);
+        ids
+    }
+
+    /// Rows of the capture that is under way.
+    fn hand_over(&mut self, rows: RecordBatch) {
+        self.told.put(rows);
+    }
+
+    fn bytes(&self) -> usize {
+        self.changed.bytes() + self.unread.bytes() + self.told.bytes()
+    }
+}
+
+/// What a capture was told, without small batches: some have been told one by one, when they changed.
+fn compact(told: &ToldRows) -> Result<Vec<RecordBatch>> {
+    let rows = std::mem::take(&mut *locked(told));
+    let (mut rows, small): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|rows| rows.num_rows() >= READ_ROWS);
+    if let Some(first) = small.first() {
+        rows.push(concat_batches(&first.schema(), &small)?);
+    }
+    Ok(rows)
+}

@@ -1,0 +1,193 @@
+//! Rows with numbers that are used again: captures of them, and of what has changed.
+//!
+//! Each row has a serial, which no other row of the partition has or had, and which goes up in the order in
+//! which rows came. A row is told with it, is named by it when it has gone, and is put into its place by it
+//! when it comes back. Serials are given by the first capture, and by taking state back.
+
+use std::sync::Arc;
+
+use arrow_array::types::UInt64Type;
+use arrow_array::{PrimitiveArray, RecordBatch, UInt8Array};
+use arrow_schema::{DataType as Arrow, Field, SchemaRef};
+use arrow_select::interleave::interleave_record_batch;
+use thalweg_core::snapshot::{CapturedTable, TableRows, state_schema};
+use thalweg_core::{Extent, Result};
+
+use super::{GONE_MIN, Noted, ToldRows, compact};
+use crate::tables::{KEPT_ROWS_MAX, numbers_of};
+
+/// The column of serials, the second of a table of such rows.
+pub(crate) const SERIAL: &str = "$serial";
+/// The partition and the serial name a row.
+pub(crate) const SERIAL_IDENTITY: usize = 2;
+
+/// What names a row in a table of state: its virtual partition, and its serial.
+pub(crate) type RowName = (u8, u64);
+
+/// What a capture begins with.
+pub(crate) struct RowsBegun {
+    /// How much it tells.
+    extent: Extent,
+    told: ToldRows,
+    gone: Vec<RowName>,
+}
+
+impl RowsBegun {
+    /// The table that the capture tells; `read` reads what has yet to be read, when its rows are wanted.
+    pub(crate) fn table(
+        self,
+        name: &'static str,
+        schema: SchemaRef,
+        read: impl FnOnce(&Self) -> Result<()> + Send + 'static,
+    ) -> CapturedTable {
+        let extent = self.extent;
+        let rows = Box::new(move || {
+            read(&self)?;
+            Ok(TableRows { rows: compact(&self.told)?, removed: removed(&self.gone)? })
+        });
+        let (identity_columns, kept_from) = (SERIAL_IDENTITY, None);
+        CapturedTable { name, schema, extent, identity_columns, kept_from, rows }
+    }
+}
+
+/// The names of rows that have gone, as a table has them.
+///
+/// # Errors
+/// None that is expected.
+pub(crate) fn removed(gone: &[RowName]) -> Result<Vec<RecordBatch>> {
+    if gone.is_empty() {
+        return Ok(Vec::new());
+    }
+    let schema = state_schema([Field::new(SERIAL, Arrow::UInt64, true)]);
+    let owners = UInt8Array::from_iter_values(gone.iter().map(|&(owner, _)| owner));
+    let serials = gone.iter().map(|&(_, serial)| serial);
+    let serials = PrimitiveArray::<UInt64Type>::from_iter_values(serials);
+    Ok(vec![RecordBatch::try_new(schema, vec![Arc::new(owners), Arc::new(serials)])?])
+}
+
+/// The rows of a table in the order of their serials.
+///
+/// # Errors
+/// If there is no such column, or the batches do not fit each other.
+pub(crate) fn by_serial(batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+    let mut rows: Vec<(u64, usize, usize)> = Vec::new();
+    for (at, batch) in batches.iter().enumerate() {
+        let serials = numbers_of::<UInt64Type>(batch, SERIAL)?;
+        rows.extend(serials.iter().enumerate().map(|(row, &serial)| (serial, at, row)));
+    }
+    if rows.is_sorted() {
+        return Ok(batches.to_vec());
+    }
+    rows.sort_unstable();
+    let sources: Vec<&RecordBatch> = batches.iter().collect();
+    let sorted = rows.chunks(KEPT_ROWS_MAX).map(|rows| {
+        let picks: Vec<(usize, usize)> = rows.iter().map(|&(_, at, row)| (at, row)).collect();
+        Ok(interleave_record_batch(&sources, &picks)?)
+    });
+    sorted.collect()
+}
+
+/// What is known of rows between captures.
+#[derive(Default)]
+pub(crate) struct RowWatch {
+    /// By number.
+    serials: Vec<u64>,
+    next: u64,
+    noted: Noted,
+    /// Rows with lower serials were told by the last capture; `None` if the next tells everything.
+    told: Option<u64>,
+    gone: Vec<RowName>,
+}
+
+impl RowWatch {
+    /// Rows with these numbers are there, in this order.
+    pub(crate) fn of(rows: impl Iterator<Item = u32>) -> Self {
+        let mut watch = RowWatch::default();
+        rows.for_each(|row| watch.add(row));
+        watch
+    }
+
+    /// Forgets a capture that nobody reads any more: worth asking once for many rows.
+    pub(crate) fn end_piece(&mut self) {
+        self.noted.prepare(0);
+    }
+
+    /// A row has come, with this number.
+    pub(crate) fn add(&mut self, row: u32) {
+        let at = row as usize;
+        if self.serials.len() <= at {
+            self.serials.resize(at + 1, 0);
+        }
+        self.serials[at] = self.next;
+        self.next += 1;
+        self.noted.changed.grow(at + 1);
+        // The capture that is under way does not mean it: the row that it meant has gone.
+        self.noted.touch(row);
+    }
+
+    /// A row is about to change or to go; true if a capture has yet to read it.
+    #[inline]
+    pub(crate) fn touch(&mut self, row: u32) -> bool {
+        self.noted.touch(row)
+    }
+
+    /// A row goes, which has been touched. Its serial, if a capture has told it.
+    pub(crate) fn remove(&mut self, row: u32) -> Option<u64> {
+        self.noted.changed.clear(row);
+        let serial = self.serial(row);
+        self.told.is_some_and(|told| serial < told).then_some(serial)
+    }
+
+    /// Rows that a capture has told have gone, and so many are there.
+    pub(crate) fn gone(&mut self, names: impl Iterator<Item = RowName>, live: usize) {
+        if self.told.is_none() {
+            return;
+        }
+        self.gone.extend(names);
+        if self.gone.len() > live.max(GONE_MIN) {
+            self.told = None;
+            self.gone = Vec::new();
+        }
+    }
+
+    /// The serial of a row.
+    #[inline]
+    pub(crate) fn serial(&self, row: u32) -> u64 {
+        self.serials[row as usize]
+    }
+
+    /// True while this capture is under way.
+    pub(crate) fn is_reading(&self, begun: &RowsBegun) -> bool {
+        self.noted.is_reading(&begun.told)
+    }
+
+    /// Some numbers below `limit` that the capture under way has yet to read, perhaps of no row; none once
+    /// there are none left.
+    pub(crate) fn take_unread(&mut self, most: usize, limit: usize) -> Vec<u32> {
+        self.noted.take_unread(most, limit)
+    }
+
+    /// Rows of the capture that is under way.
+    pub(crate) fn hand_over(&mut self, rows: RecordBatch) {
+        self.noted.hand_over(rows);
+    }
+
+    /// Begins a capture of rows with numbers below `limit`. One that is under way must have been read to its
+    /// end.
+    pub(crate) fn begin(&mut self, extent: Extent, limit: usize) -> RowsBegun {
+        let is_whole = extent == Extent::Whole || self.told.is_none();
+        let gone = std::mem::take(&mut self.gone);
+        self.told = Some(self.next);
+        let told = self.noted.begin(is_whole, limit);
+        match is_whole {
+            // What is told whole says by itself what is not there.
+            true => RowsBegun { extent: Extent::Whole, told, gone: Vec::new() },
+            false => RowsBegun { extent, told, gone },
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let gone = self.gone.capacity() * size_of::<RowName>();
+        self.serials.capacity() * size_of::<u64>() + self.noted.bytes() + gone
+    }
+}
