@@ -117,7 +117,7 @@ fn run_job(settings: &Settings, pool: &Pool) -> Result<Outcome> {
          WHERE place <= {ROWS_PER_SLIDE};",
         settings.keys
     );
-    let options = SessionOptions { pool: Some(pool.clone()), ..SessionOptions::default() };
+    let options = SessionOptions { pool: Some(pool.clone()), workers: Some(1), ..SessionOptions::default() };
     let mut watch = Watch {
         told: Arc::new(Mutex::new(Told { ages: ages(), slides: HashMap::new() })),
         warm_up: settings.warm_up,

@@ -472,6 +472,8 @@ pub fn start_from(
         Some(pool) => pool,
         None => Pool::new(options.workers, options.pin_workers, options.spin)?,
     };
+    options.workers = options.workers.min(pool.workers());
+    options.partitions = Some(options.partitions());
     options.workers = pool.workers();
     let mut receivers = Vec::new();
     let around = Surroundings {

@@ -132,8 +132,8 @@ pub struct RunOptions {
     /// How long an idle worker looks for news before it parks: news find it at once then, but it takes a
     /// core meanwhile. Default: not at all.
     pub spin: Duration,
-    /// Workers that other jobs have as well, in the place of its own; they have their own number, places
-    /// and way to wait.
+    /// Workers that other jobs have as well, in the place of its own; they have their own places and way to
+    /// wait. `workers` says over how many of them keyed operators are spread; any of them works.
     pub pool: Option<Pool>,
     /// The order in which bundles are taken.
     pub scheduler: SchedulerPolicy,

@@ -22,7 +22,8 @@ pub struct SessionOptions {
     pub settings: Vec<(String, String)>,
     /// Worker threads; wins over `pipeline.workers`.
     pub workers: Option<usize>,
-    /// Workers that jobs of several sessions share; wins over numbers of workers.
+    /// Workers that jobs of several sessions share. A number of workers says over how many of them
+    /// a job is spread: with many small jobs, one each costs least.
     pub pool: Option<Pool>,
     /// Everything that a job may keep in memory, such as `4gb` or `50%`; wins over `memory.limit`.
     pub memory_limit: Option<String>,

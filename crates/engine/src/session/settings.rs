@@ -28,10 +28,7 @@ pub(super) fn run_options(settings: &Settings, session: &SessionOptions) -> Resu
         None => settings.memory_limit(),
     };
     Ok(RunOptions {
-        workers: match &session.pool {
-            Some(pool) => pool.workers(),
-            None => session.workers.or(settings.workers()).unwrap_or_else(cores),
-        },
+        workers: session.workers.or(settings.workers()).unwrap_or_else(cores),
         spin: settings.spin(),
         pool: session.pool.clone(),
         scheduler: match settings.scheduler() {

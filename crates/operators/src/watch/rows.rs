@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use arrow_array::types::UInt64Type;
 use arrow_array::{PrimitiveArray, RecordBatch, UInt8Array};
-use arrow_schema::{DataType as Arrow, Field};
+use arrow_schema::{DataType as Arrow, Field, SchemaRef};
 use arrow_select::interleave::interleave_record_batch;
-use thalweg_core::snapshot::state_schema;
+use thalweg_core::snapshot::{CapturedTable, TableRows, state_schema};
 use thalweg_core::{Extent, Result};
 
 use super::{GONE_MIN, Noted, ToldRows, compact};
@@ -27,26 +27,26 @@ pub(crate) type RowName = (u8, u64);
 /// What a capture begins with.
 pub(crate) struct RowsBegun {
     /// How much it tells.
-    pub(crate) extent: Extent,
+    extent: Extent,
     told: ToldRows,
     gone: Vec<RowName>,
 }
 
 impl RowsBegun {
-    /// What the capture was told, once it has been read.
-    ///
-    /// # Errors
-    /// If rows do not fit each other.
-    pub(crate) fn rows(&self) -> Result<Vec<RecordBatch>> {
-        compact(&self.told)
-    }
-
-    /// The names of rows that have gone.
-    ///
-    /// # Errors
-    /// None that is expected.
-    pub(crate) fn removed(&self) -> Result<Vec<RecordBatch>> {
-        removed(&self.gone)
+    /// The table that the capture tells; `read` reads what has yet to be read, when its rows are wanted.
+    pub(crate) fn table(
+        self,
+        name: &'static str,
+        schema: SchemaRef,
+        read: impl FnOnce(&Self) -> Result<()> + Send + 'static,
+    ) -> CapturedTable {
+        let extent = self.extent;
+        let rows = Box::new(move || {
+            read(&self)?;
+            Ok(TableRows { rows: compact(&self.told)?, removed: removed(&self.gone)? })
+        });
+        let (identity_columns, kept_from) = (SERIAL_IDENTITY, None);
+        CapturedTable { name, schema, extent, identity_columns, kept_from, rows }
     }
 }
 

@@ -18,7 +18,8 @@
 //! A window is emitted in chunks; between chunks the work can be interrupted and taken up again.
 //!
 //! What has entered a hopping window stands in [`Part`]s, which never change: a capture shares them and
-//! reads them later, and the next one tells those only that came since.
+//! reads them later, and the next one tells those only that came since. What has entered a cumulating one is
+//! read later too, and told before it changes ([`SliceReader`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,10 +29,12 @@ use thalweg_core::{Error, Extent, Output, Place, Progress, Result};
 use super::output::WindowRows;
 use crate::aggregate::Accumulator;
 use crate::keys::CanonicalOrder;
+use crate::reading::ToldRows;
 
 use super::parts::{Part, Parts, PartsSince};
+use super::reader::{SliceReader, Telling};
 use super::slices::{Partial, Slice, Slices};
-use super::snapshot::States;
+use super::snapshot::{Marks, part_marks};
 use super::spec::WindowSpec;
 use super::top::TopChooser;
 use super::tree::Tree;
@@ -76,13 +79,18 @@ pub(super) struct Assembly {
     /// Of the window that is being emitted, where not all groups are wanted: the places of those that are.
     chosen: Option<Vec<u32>>,
     parts: Parts,
+    /// What the parts of the current window take, added up as they come and go: there may be thousands, and
+    /// the memory is asked for with each bundle.
+    part_bytes: usize,
+    reader: SliceReader,
+    /// In the capture that the reader reads for, the end of the last window of what has entered.
+    read_leave: i64,
 }
 
 /// What the window that leaves next has so far.
-pub(super) enum Entered<'a> {
-    /// States that change with each slice: the end of their last window, and they. `None` where nothing has
-    /// entered.
-    Changing(Option<(i64, States<'a>)>),
+pub(super) enum Entered {
+    /// States that change with each slice ([`Assembly::begin_running`]).
+    Changing,
     /// Parts that never change, in the order in which they were added up.
     Parts(Vec<Part>),
 }
@@ -139,6 +147,9 @@ impl Assembly {
             sorted: Sorted::default(),
             chosen: None,
             parts: Parts::default(),
+            part_bytes: 0,
+            reader: SliceReader::default(),
+            read_leave: i64::MIN,
         })
     }
 
@@ -199,13 +210,13 @@ impl Assembly {
 
     /// Adds the slices that are part of the window with this end, and of none before.
     fn enter(&mut self, end: i64, slices: &mut Slices) -> Result<()> {
-        while let Some((key, mut entering)) = slices.pop_entered(end) {
+        while let Some((key, mut entering)) = slices.pop_entered(end)? {
             match &mut self.current {
                 Current::Slice { slice, held } if slice.keys.is_empty() => {
                     std::mem::swap(slice, &mut entering);
                     held.extend_from_slice(&slice.keys);
                 }
-                _ => self.put(key.leave, entering.take_all()?, slices.keys.id_limit())?,
+                _ => self.put(key.leave, entering.take_all()?, slices)?,
             }
             slices.recycle(entering);
         }
@@ -214,9 +225,12 @@ impl Assembly {
 
     /// Adds states of which the last window has this end. They come by the ends of the first and the last
     /// window that they are part of.
-    fn put(&mut self, leave: i64, partial: Partial, groups: usize) -> Result<()> {
+    fn put(&mut self, leave: i64, partial: Partial, slices: &Slices) -> Result<()> {
+        let groups = slices.keys.id_limit();
         match &mut self.current {
             Current::Slice { slice, held } => {
+                let telling = telling(slices, self.read_leave);
+                self.reader.touch(&telling, slice, &partial.ids)?;
                 slice.grow(groups);
                 slice.merge(&partial, |_| ())?;
                 held.extend_from_slice(&partial.ids);
@@ -224,6 +238,7 @@ impl Assembly {
             Current::Running { slice, leaving } => {
                 slice.grow(groups);
                 slice.merge(&partial, |_| ())?;
+                self.part_bytes += partial.bytes();
                 leaving.entry(leave).or_default().push(self.parts.part(leave, Arc::new(partial)));
             }
             Current::Tree { tree, leaving } => {
@@ -231,12 +246,15 @@ impl Assembly {
                 let leaf = tree.add(self.spec.ends().index(leave), partial, groups)?;
                 if let Some((before, before_ids)) = leaving.remove(&leave) {
                     self.parts.replace(&before);
+                    self.part_bytes -= ids_bytes(&before_ids);
                     ids.extend(before_ids);
                 }
+                self.part_bytes += ids_bytes(&ids);
                 leaving.insert(leave, (self.parts.part(leave, leaf), ids));
             }
-            Current::InOrder { slices, .. } => {
-                slices.push(self.parts.part(leave, Arc::new(partial)));
+            Current::InOrder { slices: parts, .. } => {
+                self.part_bytes += partial.bytes();
+                parts.push(self.parts.part(leave, Arc::new(partial)));
             }
         }
         Ok(())
@@ -254,17 +272,12 @@ impl Assembly {
     ///
     /// # Errors
     /// If a window is on its way out.
-    pub(super) fn entered(&self) -> Result<Entered<'_>> {
+    pub(super) fn entered(&self) -> Result<Entered> {
         if self.emitting.is_some() {
             return Err(Error::internal("a window was asked for its state while it leaves"));
         }
         Ok(match &self.current {
-            Current::Slice { slice, .. } if slice.keys.is_empty() => Entered::Changing(None),
-            Current::Slice { slice, .. } => {
-                let leave = self.spec.slice(self.last_end.saturating_sub(1)).leave;
-                let Slice { keys, counts, accumulators } = slice;
-                Entered::Changing(Some((leave, States::by_key(keys, counts, accumulators))))
-            }
+            Current::Slice { .. } => Entered::Changing,
             Current::Running { leaving, .. } => {
                 Entered::Parts(leaving.values().flatten().cloned().collect())
             }
@@ -285,6 +298,34 @@ impl Assembly {
         self.parts.begin_capture(extent, self.last_end.saturating_add(1))
     }
 
+    /// Begins a capture of what changes with each slice; one that is under way is read to its end.
+    pub(super) fn begin_running(&mut self, slices: &Slices) -> Result<ToldRows> {
+        while self.read_running(slices, usize::MAX)? {}
+        let Current::Slice { slice, .. } = &mut self.current else {
+            return Ok(ToldRows::default());
+        };
+        self.read_leave = match slice.keys.is_empty() {
+            true => i64::MIN,
+            false => self.spec.slice(self.last_end.saturating_sub(1)).leave,
+        };
+        Ok(self.reader.begin(std::iter::once(slice)))
+    }
+
+    /// Tells this capture some keys of what changes with each slice; false once all have been told.
+    pub(super) fn read_some(
+        &mut self,
+        told: &ToldRows,
+        slices: &Slices,
+        most: usize,
+    ) -> Result<bool> {
+        Ok(self.reader.is_reading(told) && self.read_running(slices, most)?)
+    }
+
+    fn read_running(&mut self, slices: &Slices, most: usize) -> Result<bool> {
+        let Current::Slice { slice, .. } = &mut self.current else { return Ok(false) };
+        self.reader.read_some(&telling(slices, self.read_leave), slice, most)
+    }
+
     /// Takes back what the window with this end has so far. The keys have their references.
     pub(super) fn resume(
         &mut self,
@@ -294,7 +335,7 @@ impl Assembly {
     ) -> Result<()> {
         self.last_end = next_end.saturating_sub(self.spec.step_ms());
         for (leave, partial) in parts {
-            self.put(leave, partial, slices.keys.id_limit())?;
+            self.put(leave, partial, slices)?;
         }
         self.settle()
     }
@@ -343,7 +384,7 @@ impl Assembly {
                 return Some(Groups { ids, counts, accumulators, is_dense: true });
             }
         };
-        let Slice { keys: ids, counts, accumulators } = slice;
+        let Slice { keys: ids, counts, accumulators, .. } = slice;
         Some(Groups { ids, counts, accumulators, is_dense })
     }
 
@@ -408,6 +449,7 @@ impl Assembly {
                     _ => true,
                 };
                 if over {
+                    self.reader.finish(&telling(slices, self.read_leave), slice)?;
                     slice.clear();
                     slices.release(held);
                     held.clear();
@@ -416,6 +458,7 @@ impl Assembly {
             Current::Running { slice, leaving } => {
                 while let Some(entry) = leaving.first_entry().filter(|entry| *entry.key() <= end) {
                     for part in entry.remove() {
+                        self.part_bytes -= part.states.bytes();
                         slice.subtract(&part.states)?;
                         slices.release(&part.states.ids);
                     }
@@ -424,6 +467,7 @@ impl Assembly {
             Current::Tree { tree, leaving } => {
                 while let Some(entry) = leaving.first_entry().filter(|entry| *entry.key() <= end) {
                     let (leave, (_, ids)) = entry.remove_entry();
+                    self.part_bytes -= ids_bytes(&ids);
                     tree.remove(self.spec.ends().index(leave));
                     slices.release(&ids);
                 }
@@ -432,6 +476,7 @@ impl Assembly {
                 total.clear();
                 *added = 0;
                 for part in parts.iter().filter(|part| part.leave <= end) {
+                    self.part_bytes -= part.states.bytes();
                     slices.release(&part.states.ids);
                 }
                 parts.retain(|part| part.leave > end);
@@ -441,18 +486,28 @@ impl Assembly {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        match &self.current {
+        self.reader.bytes() + self.part_bytes + self.current.bytes()
+    }
+}
+
+/// How what changes with each slice is told, the end of whose last window is this.
+fn telling(slices: &Slices, leave: i64) -> Telling<'_, impl Fn(usize) -> Marks + use<>> {
+    let marks = move |rows| part_marks(leave, 0, rows);
+    Telling { calls: &slices.calls, keys: &slices.keys, marks }
+}
+
+fn ids_bytes(ids: &[u32]) -> usize {
+    size_of_val(ids)
+}
+
+impl Current {
+    /// Without the parts.
+    fn bytes(&self) -> usize {
+        match self {
             Current::Slice { slice, held } => slice.bytes() + held.capacity() * 4,
-            Current::Running { slice, leaving } => {
-                let parts = leaving.values().flatten();
-                slice.bytes() + parts.map(|part| part.states.bytes()).sum::<usize>()
-            }
-            Current::Tree { tree, leaving } => {
-                tree.bytes() + leaving.values().map(|(_, ids)| ids.capacity() * 4).sum::<usize>()
-            }
-            Current::InOrder { slices, total, .. } => {
-                total.bytes() + slices.iter().map(|part| part.states.bytes()).sum::<usize>()
-            }
+            Current::Running { slice, .. } => slice.bytes(),
+            Current::Tree { tree, .. } => tree.bytes(),
+            Current::InOrder { total, .. } => total.bytes(),
         }
     }
 }

@@ -14,8 +14,10 @@
 //! | `watched` | what captures have yet to read of those tables, and what has changed |
 //! | `assembly` | windows from slices: sums that slide, sums that grow, the tree |
 //! | `parts` | what has entered hopping windows, by number |
+//! | `reader` | what captures have yet to read of slices |
 //! | `tree` | sliding windows of aggregates that cannot subtract |
 //! | `aligned`, `sessions` | the two operators |
+//! | `session_table` | which sessions there are, and what rows do to them |
 //! | `tumbling` | the partitions of windows that do not overlap |
 //! | `spreading` | whether their rows are scattered by key |
 //! | `count` | windows of so many rows of a key |
@@ -31,6 +33,8 @@ mod judge;
 mod output;
 mod partition;
 mod parts;
+mod reader;
+mod session_table;
 mod sessions;
 mod slices;
 mod snapshot;

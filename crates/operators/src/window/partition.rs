@@ -4,8 +4,8 @@
 //! any partition takes any row, those of the rows that it took stand in `foreign` until a watermark hands
 //! them to the owners.
 //!
-//! All stands behind a lock ([`Guarded`]), since the parts of the window that leaves next are told while rows
-//! go on (`snapshot.rs`).
+//! All stands behind a lock ([`Guarded`]), since captures read slices, and the parts of the window that leaves
+//! next, while rows go on (`reader.rs`, `snapshot.rs`).
 
 use std::sync::Arc;
 
@@ -21,10 +21,15 @@ use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
 use super::slices::{Partial, RowsOf, Slices};
 use super::snapshot::{
-    PartRows, recall_entered, recall_slices, tell_entered, tell_next, tell_parts, tell_slices,
+    ENTERED, PartRows, SLICES, TAKEN, bounds, part_marks, recall_entered, recall_slices,
+    tell_later, tell_next, tell_parts,
 };
 use crate::guarded::Guarded;
 use crate::keys::{CanonicalOrder, KeyTable, partition_of};
+use crate::reading::ToldRows;
+
+/// So many keys are read at once while rows wait.
+const READ_KEYS: usize = 1024;
 
 /// The states of one slice for one owner.
 struct Parcel {
@@ -89,12 +94,31 @@ impl Partition for WindowPartition {
     /// rows alone, and between two watermarks no parcel waits.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         let mut windows = self.windows.own();
-        let mut captured = windows.tell_slices()?;
+        let calls = Arc::clone(&windows.shared.calls);
+        let mut captured = Captured::default();
+        let (owned, foreign) = windows.begin_slices()?;
+        let none = calls.tell_none(bounds(SliceKey { enter: 0, leave: 0 }, 0))?;
+        let shared = Arc::clone(&self.windows);
+        tell_later(&mut captured, SLICES, &none, owned, move |told| {
+            shared.read(|windows| windows.owned.read_some(told, READ_KEYS))
+        });
+        if let Some(told) = foreign {
+            let shared = Arc::clone(&self.windows);
+            tell_later(&mut captured, TAKEN, &none, told, move |told| {
+                shared.read(|windows| windows.read_foreign(told))
+            });
+        }
         match windows.assembly.entered()? {
-            Entered::Changing(states) => tell_entered(&mut captured, &windows.owned, states)?,
+            Entered::Changing => {
+                let (told, shared) = (windows.begin_running()?, Arc::clone(&self.windows));
+                let none = calls.tell_none(part_marks(0, 0, 0))?;
+                tell_later(&mut captured, ENTERED, &none, told, move |told| {
+                    shared.read(|windows| windows.read_running(told))
+                });
+            }
             Entered::Parts(parts) => {
                 let since = windows.assembly.begin_capture(extent);
-                let (held, calls) = (windows.owned.hold_keys(), Arc::clone(&windows.shared.calls));
+                let held = windows.owned.hold_keys();
                 let shared = Arc::clone(&self.windows);
                 let read = move |some: &mut dyn FnMut(&KeyTable) -> Result<bool>| {
                     shared.read(|windows| some(&windows.owned.keys))?;
@@ -155,14 +179,28 @@ impl Windows {
         self.owned.bytes() + foreign + self.assembly.bytes()
     }
 
-    fn tell_slices(&self) -> Result<Captured> {
+    /// Begins to capture the slices that are in no window so far: of keys that are owned, and of rows that
+    /// were taken at hand.
+    fn begin_slices(&mut self) -> Result<(ToldRows, Option<ToldRows>)> {
         if !self.inbox.is_empty() {
             return Err(Error::internal("a window was asked for its state in a watermark"));
         }
-        let mut captured = Captured::default();
-        let all = std::iter::once(&self.owned).chain(&self.foreign);
-        tell_slices(&mut captured, &self.shared.calls, all.flat_map(Slices::states))?;
-        Ok(captured)
+        let foreign = self.foreign.as_mut().map(Slices::begin_capture).transpose()?;
+        Ok((self.owned.begin_capture()?, foreign))
+    }
+
+    fn read_foreign(&mut self, told: &ToldRows) -> Result<bool> {
+        let foreign = self.foreign.as_mut();
+        foreign.map_or(Ok(false), |foreign| foreign.read_some(told, READ_KEYS))
+    }
+
+    /// Begins to capture what has entered windows that cumulate.
+    fn begin_running(&mut self) -> Result<ToldRows> {
+        self.assembly.begin_running(&self.owned)
+    }
+
+    fn read_running(&mut self, told: &ToldRows) -> Result<bool> {
+        self.assembly.read_some(told, &self.owned, READ_KEYS)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
@@ -189,7 +227,7 @@ impl Windows {
     ) -> Result<Progress> {
         let Some(slices) = &mut self.foreign else { return Ok(Progress::Done) };
         // Reached are the slices whose first window ends at or before the watermark + 1.
-        while let Some((key, mut slice)) = slices.pop_entered(watermark.saturating_add(1)) {
+        while let Some((key, mut slice)) = slices.pop_entered(watermark.saturating_add(1))? {
             let mut shares: Vec<Vec<u32>> = vec![Vec::new(); self.opening.partitions];
             for id in std::mem::take(&mut slice.keys) {
                 shares[partition_of(slices.keys.hash_of(id), self.opening.partitions)].push(id);

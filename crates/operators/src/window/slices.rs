@@ -5,6 +5,8 @@
 //! same time. [`Slices`] holds the slices that still take rows, the table of their keys, and how
 //! many slices (or partial states made from them) refer to each key, so that a key is forgotten
 //! one window after the last of them. Emptied slices are kept for their memory.
+//!
+//! Captures read open slices while rows go on ([`SliceReader`]); a slice that leaves has been read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -14,9 +16,11 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use thalweg_core::{DataType, Error, Result, TableSchema};
 
 use super::judge::SliceKey;
-use super::snapshot::States;
+use super::reader::{SliceReader, Telling};
+use super::snapshot::{Marks, bounds};
 use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
 use crate::keys::{KeyTable, ToldKeys};
+use crate::reading::{ToldRows, Unread};
 
 /// How many emptied slices are kept.
 const SPARE_SLICES: usize = 4;
@@ -148,6 +152,8 @@ pub(super) struct Slice {
     /// The keys that have rows, in the order in which they came.
     pub(super) keys: Vec<u32>,
     pub(super) accumulators: Vec<Box<dyn Accumulator>>,
+    /// Keys that a capture has yet to read.
+    pub(super) unread: Unread,
 }
 
 /// A bundle's columns, and where it stands in arrival order.
@@ -159,7 +165,12 @@ pub(super) struct RowsOf<'a> {
 
 impl Slice {
     pub(super) fn new(calls: &Calls) -> Result<Self> {
-        Ok(Slice { counts: Vec::new(), keys: Vec::new(), accumulators: calls.accumulators()? })
+        Ok(Slice {
+            counts: Vec::new(),
+            keys: Vec::new(),
+            accumulators: calls.accumulators()?,
+            unread: Unread::default(),
+        })
     }
 
     pub(super) fn grow(&mut self, groups: usize) {
@@ -243,7 +254,7 @@ impl Slice {
 
     pub(super) fn bytes(&self) -> usize {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
-        self.counts.capacity() * 8 + self.keys.capacity() * 4 + states
+        self.counts.capacity() * 8 + self.keys.capacity() * 4 + states + self.unread.bytes()
     }
 }
 
@@ -309,9 +320,10 @@ pub(super) struct Slices {
     forgotten: u64,
     /// Somebody holds the other end while keys are not to be forgotten.
     held: Weak<()>,
-    pub(super) open: BTreeMap<SliceKey, Slice>,
+    open: BTreeMap<SliceKey, Slice>,
     spare: Vec<Slice>,
     ids: Vec<u32>,
+    reader: SliceReader,
 }
 
 impl Slices {
@@ -329,6 +341,7 @@ impl Slices {
             open: BTreeMap::new(),
             spare: Vec::new(),
             ids: Vec::new(),
+            reader: SliceReader::default(),
         })
     }
 
@@ -355,7 +368,9 @@ impl Slices {
         rows: Option<&[u32]>,
     ) -> Result<()> {
         let slice = open_slice(&mut self.open, &mut self.spare, &self.calls, key)?;
-        slice.update(&self.calls, of, &self.ids[range], rows, &mut self.references)
+        let ids = &self.ids[range];
+        self.reader.touch(&telling(&self.calls, &self.keys, key), slice, ids)?;
+        slice.update(&self.calls, of, ids, rows, &mut self.references)
     }
 
     /// Adds another partition's states, whose keys are these columns.
@@ -368,6 +383,7 @@ impl Slices {
         self.intern(keys, None, from.counts.len())?;
         from.ids.clone_from(&self.ids);
         let slice = open_slice(&mut self.open, &mut self.spare, &self.calls, key)?;
+        self.reader.touch(&telling(&self.calls, &self.keys, key), slice, &from.ids)?;
         slice.grow(self.references.len());
         let references = &mut self.references;
         slice.merge(&from, |id| references[id as usize] += 1)
@@ -382,17 +398,31 @@ impl Slices {
         Ok(from)
     }
 
-    /// What the open slices hold.
-    pub(super) fn states(&self) -> impl Iterator<Item = (SliceKey, &KeyTable, States<'_>)> {
-        self.open.iter().map(|(&key, slice)| {
-            let states = States::by_key(&slice.keys, &slice.counts, &slice.accumulators);
-            (key, &self.keys, states)
-        })
+    /// Begins a capture of the open slices; one that is under way is read to its end.
+    pub(super) fn begin_capture(&mut self) -> Result<ToldRows> {
+        while self.read_open(usize::MAX)? {}
+        Ok(self.reader.begin(self.open.values_mut()))
+    }
+
+    /// Tells this capture some keys of open slices; false once all have been told.
+    pub(super) fn read_some(&mut self, told: &ToldRows, most: usize) -> Result<bool> {
+        Ok(self.reader.is_reading(told) && self.read_open(most)?)
+    }
+
+    fn read_open(&mut self, most: usize) -> Result<bool> {
+        for (&key, slice) in &mut self.open {
+            let telling = telling(&self.calls, &self.keys, key);
+            if self.reader.read_some(&telling, slice, most)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Keeps an emptied slice for its memory.
-    pub(super) fn recycle(&mut self, slice: Slice) {
+    pub(super) fn recycle(&mut self, mut slice: Slice) {
         debug_assert!(slice.keys.is_empty(), "only emptied slices are used again");
+        slice.unread = Unread::default();
         // One that was sized for many more keys than live now would hold on to their memory.
         let oversized = slice.counts.len() > 1024 && slice.counts.len() / 64 > self.keys.len();
         if self.spare.len() < SPARE_SLICES && !oversized {
@@ -444,9 +474,13 @@ impl Slices {
     }
 
     /// The oldest slice, if the first of its windows ends at or before this time.
-    pub(super) fn pop_entered(&mut self, end: i64) -> Option<(SliceKey, Slice)> {
-        let entry = self.open.first_entry()?;
-        (entry.key().enter <= end).then(|| entry.remove_entry())
+    pub(super) fn pop_entered(&mut self, end: i64) -> Result<Option<(SliceKey, Slice)>> {
+        let entry = self.open.first_entry().filter(|entry| entry.key().enter <= end);
+        let Some((key, mut slice)) = entry.map(|entry| entry.remove_entry()) else {
+            return Ok(None);
+        };
+        self.reader.finish(&telling(&self.calls, &self.keys, key), &mut slice)?;
+        Ok(Some((key, slice)))
     }
 
     /// The end of the first window that an open slice is part of.
@@ -457,8 +491,18 @@ impl Slices {
     pub(super) fn bytes(&self) -> usize {
         let slices = self.open.values().chain(&self.spare).map(Slice::bytes).sum::<usize>();
         let lists = self.idle.capacity() + self.long_idle.capacity() + self.ids.capacity();
-        self.keys.bytes() + self.references.capacity() * 12 + lists * 4 + slices
+        let told = self.reader.bytes();
+        self.keys.bytes() + self.references.capacity() * 12 + lists * 4 + slices + told
     }
+}
+
+/// How an open slice is told.
+fn telling<'a>(
+    calls: &'a Calls,
+    keys: &'a KeyTable,
+    key: SliceKey,
+) -> Telling<'a, impl Fn(usize) -> Marks + use<>> {
+    Telling { calls, keys, marks: move |rows| bounds(key, rows) }
 }
 
 fn open_slice<'a>(

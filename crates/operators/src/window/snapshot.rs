@@ -21,12 +21,17 @@
 //! Parts of hopping windows never change ([`super::parts`]). So `entered` is told in changes, in which the
 //! rows of a part have one identity: its virtual partition, end and place. Parts expire with their last window
 //! (`kept_from`), and are named as removed only where one takes the place of another. The table is read while
-//! rows go on; until that is done the numbers of keys hold ([`Slices::hold_keys`]).
+//! rows go on; until that is done the numbers of keys hold ([`super::slices::Slices::hold_keys`]). `slices` and
+//! `taken`, and `entered` where windows cumulate, are read while rows go on too, but told whole
+//! ([`super::reader`]).
 //!
 //! Windows that share no slice are told in the same way, each as one slice; so it does not matter which
 //! of the implementations goes on with them. They do not count rows that no result counts: a key then
 //! has one row. They are read while rows go on ([`super::watched`]): `slices` in changes, in which virtual
-//! partition, ends and key name a row; `taken` whole, since several partitions may tell the same key.
+//! partition, ends and key name a row, and rows expire with their window; `taken` whole, since several
+//! partitions may tell the same key.
+//!
+//! Sessions are told in changes in a table of their own, each named by its serial ([`crate::watch::rows`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -42,9 +47,11 @@ use thalweg_core::{Captured, Opening, Restored, Result};
 
 use super::judge::SliceKey;
 use super::parts::{Part, PartName, PartsSince};
-use super::slices::{Calls, Partial, Slices};
+use super::slices::{Calls, Partial};
 use crate::aggregate::{Accumulator, StateColumns, StateRows};
+use crate::guarded::locked;
 use crate::keys::KeyTable;
+use crate::reading::ToldRows;
 use crate::tables::{does_not_fit, for_all, numbers_of, state_batch};
 
 /// The table of slices that are in no window so far.
@@ -52,7 +59,7 @@ pub(super) const SLICES: &str = "slices";
 /// The table of slices of rows that were taken at hand.
 pub(super) const TAKEN: &str = "taken";
 /// The table of what the window consists of that leaves next.
-const ENTERED: &str = "entered";
+pub(super) const ENTERED: &str = "entered";
 /// The table of the end of the window that leaves next.
 const NEXT: &str = "next";
 
@@ -211,23 +218,24 @@ pub(super) fn bounds(key: SliceKey, rows: usize) -> Marks {
     vec![of(FIRST_END, key.enter), of(LAST_END, key.leave)]
 }
 
-/// Tells the slices that are in no window so far, each with the table of its keys.
-pub(super) fn tell_slices<'a>(
+/// Tells a table whose rows are read later, in batches like this one without rows: `read` hands them over.
+pub(super) fn tell_later(
     captured: &mut Captured,
-    calls: &Calls,
-    slices: impl Iterator<Item = (SliceKey, &'a KeyTable, States<'a>)>,
-) -> Result<()> {
-    let mut batches = Vec::new();
-    for (key, keys, states) in slices {
-        batches.push(calls.tell(keys, bounds(key, states.keys.len()), &states)?);
-    }
-    let none = calls.tell_none(bounds(SliceKey { enter: 0, leave: 0 }, 0))?;
-    tell_rows(captured, SLICES, &none, batches);
-    Ok(())
+    name: &'static str,
+    none: &RecordBatch,
+    told: ToldRows,
+    read: impl FnOnce(&ToldRows) -> Result<()> + Send + 'static,
+) {
+    let make = move || {
+        read(&told)?;
+        let rows = packed(std::mem::take(&mut *locked(&told)))?;
+        Ok(TableRows { rows, removed: Vec::new() })
+    };
+    captured.add_later(name, none.schema(), Box::new(make));
 }
 
 /// What a row of `entered` says of its part.
-fn part_marks(leave: i64, number: u64, rows: usize) -> Marks {
+pub(super) fn part_marks(leave: i64, number: u64, rows: usize) -> Marks {
     vec![
         mark::<Int64Type>(LAST_END, std::iter::repeat_n(leave, rows)),
         mark::<UInt64Type>(PLACE, std::iter::repeat_n(number, rows)),
@@ -282,22 +290,6 @@ fn gone_parts(gone: &[PartName], opening: Opening) -> Result<Vec<RecordBatch>> {
 pub(super) fn tell_next(captured: &mut Captured, next_end: i64) -> Result<()> {
     let rows = state_batch(for_all(1), vec![mark::<Int64Type>(NEXT_END, [next_end])])?;
     captured.add(NEXT, rows.schema(), vec![rows]);
-    Ok(())
-}
-
-/// Tells what the window that leaves next consists of, where that changes with each slice: the end of the
-/// last window that holds it, and the states.
-pub(super) fn tell_entered(
-    captured: &mut Captured,
-    slices: &Slices,
-    entered: Option<(i64, States<'_>)>,
-) -> Result<()> {
-    let none = slices.calls.tell_none(part_marks(0, 0, 0))?;
-    let tell = |(leave, states): (i64, States<'_>)| {
-        slices.calls.tell(&slices.keys, part_marks(leave, 0, states.keys.len()), &states)
-    };
-    let rows = entered.map(tell).transpose()?;
-    tell_rows(captured, ENTERED, &none, rows.into_iter().collect());
     Ok(())
 }
 

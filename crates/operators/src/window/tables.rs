@@ -254,9 +254,10 @@ impl Tables {
     }
 
     fn absorb_whole(&mut self, end: i64, mut table: WindowTable) -> Result<()> {
-        if let Entry::Vacant(free) = self.open.entry(end) {
+        if let Entry::Vacant(place) = self.open.entry(end) {
+            // What another partition knew of it means nothing here.
             table.watched = Watched::default();
-            free.insert(table);
+            place.insert(table);
             return Ok(());
         }
         let every: Vec<u32> = (0..table.len() as u32).collect();
@@ -285,7 +286,7 @@ impl Tables {
     /// Begins a capture; one that is under way is read to its end.
     pub(super) fn begin(&mut self, extent: Extent) -> Result<Begun> {
         while self.read_some(usize::MAX)? {}
-        let watch = self.watch.get_or_insert_with(Watch::new);
+        let watch = self.watch.get_or_insert_default();
         Ok(watch.begin(extent, self.open.values_mut()))
     }
 
@@ -333,26 +334,10 @@ impl Tables {
         }
     }
 
-    /// These keys of a window that has been taken out go.
-    pub(super) fn go(&mut self, end: i64, table: &WindowTable, ids: &[u32]) -> Result<()> {
-        match &mut self.watch {
-            Some(watch) => watch.go(&self.calls, end, table, ids),
-            None => Ok(()),
-        }
-    }
-
     /// The oldest window, if this watermark closes it.
     pub(super) fn pop_closed(&mut self, watermark: i64) -> Option<(i64, WindowTable)> {
         let entry = self.open.first_entry()?;
-        if entry.key().saturating_sub(1) > watermark {
-            return None;
-        }
-        let (end, table) = entry.remove_entry();
-        if let Some(watch) = &mut self.watch {
-            let left = self.open.values().map(|table| table.watched.told()).sum();
-            watch.close(table.watched.told(), left);
-        }
-        Some((end, table))
+        (entry.key().saturating_sub(1) <= watermark).then(|| entry.remove_entry())
     }
 
     /// Takes a table back whose window is over.

@@ -23,6 +23,15 @@ enum Node {
     Own(Arc<Partial>),
 }
 
+impl Node {
+    fn bytes(&self) -> usize {
+        match self {
+            Node::Own(partial) => partial.bytes(),
+            _ => 0,
+        }
+    }
+}
+
 pub(super) struct Tree {
     /// Node 0 is the root, the children of `n` begin at `4n + 1`; leaves stand behind all others.
     nodes: Vec<Node>,
@@ -31,6 +40,8 @@ pub(super) struct Tree {
     scratch: Slice,
     /// Leaves that have changed.
     changed: Vec<usize>,
+    /// What the states of all nodes take, added up as they come and go.
+    own_bytes: usize,
 }
 
 impl Tree {
@@ -46,6 +57,7 @@ impl Tree {
             leaves: full,
             scratch: Slice::new(calls)?,
             changed: Vec::new(),
+            own_bytes: 0,
         })
     }
 
@@ -62,7 +74,7 @@ impl Tree {
     ) -> Result<Arc<Partial>> {
         let place = self.place(number);
         self.scratch.grow(groups);
-        let merged = match std::mem::replace(&mut self.nodes[place], Node::Empty) {
+        let merged = match self.put(place, Node::Empty) {
             Node::Own(before) => {
                 self.scratch.merge(&before, |_| ())?;
                 self.scratch.merge(&partial, |_| ())?;
@@ -71,7 +83,7 @@ impl Tree {
             _ => partial,
         };
         let merged = Arc::new(merged);
-        self.nodes[place] = Node::Own(Arc::clone(&merged));
+        self.put(place, Node::Own(Arc::clone(&merged)));
         self.changed.push(place);
         Ok(merged)
     }
@@ -79,8 +91,16 @@ impl Tree {
     /// Empties the leaf with this number.
     pub(super) fn remove(&mut self, number: i64) {
         let place = self.place(number);
-        self.nodes[place] = Node::Empty;
+        self.put(place, Node::Empty);
         self.changed.push(place);
+    }
+
+    /// Puts a node in its place; the one that was there.
+    fn put(&mut self, place: usize, node: Node) -> Node {
+        self.own_bytes += node.bytes();
+        let before = std::mem::replace(&mut self.nodes[place], node);
+        self.own_bytes -= before.bytes();
+        before
     }
 
     /// Brings the nodes above changed leaves up to date.
@@ -91,7 +111,8 @@ impl Tree {
             level.sort_unstable();
             level.dedup();
             for &place in &level {
-                self.nodes[place] = self.join(FAN_OUT * place + 1)?;
+                let joined = self.join(FAN_OUT * place + 1)?;
+                self.put(place, joined);
             }
         }
         level.clear();
@@ -134,10 +155,6 @@ impl Tree {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let nodes = self.nodes.iter().map(|node| match node {
-            Node::Own(partial) => partial.bytes(),
-            _ => 0,
-        });
-        self.scratch.bytes() + nodes.sum::<usize>() + self.nodes.capacity() * size_of::<Node>()
+        self.scratch.bytes() + self.own_bytes + self.nodes.capacity() * size_of::<Node>()
     }
 }

@@ -73,6 +73,8 @@ struct Windows {
     sealing: Option<Sealing>,
     emitting: Option<Emitting>,
     inbox: Vec<WindowParcel>,
+    /// Windows with ends before this have closed, and no row opens them again.
+    kept_from: i64,
     /// The emptied tables that count as this partition's.
     spare: Vec<Spare>,
     /// Set in ordered contracts.
@@ -91,20 +93,30 @@ impl TumblingPartition {
         Ok(TumblingPartition { windows: Arc::new(Guarded::new(windows)) })
     }
 
-    /// A table of some of the windows, which are read later.
-    fn table(&self, name: &'static str, windows: &Windows, begun: Begun) -> Result<CapturedTable> {
+    /// A table of some of the windows, which are read later: of those of keys that are owned, which expire, or
+    /// of those of rows that were taken at hand.
+    fn table(
+        &self,
+        name: &'static str,
+        windows: &Windows,
+        begun: Begun,
+        kept_from: Option<i64>,
+    ) -> Result<CapturedTable> {
         let calls = &windows.shared.calls;
         let marks = bounds(SliceKey { enter: 0, leave: 0 }, 0);
-        let identity_columns = 1 + marks.len() + calls.told_keys.width();
+        let identity_columns = match kept_from {
+            Some(_) => 1 + marks.len() + calls.told_keys.width(),
+            // Several partitions may have taken rows of one key.
+            None => 0,
+        };
         let schema = calls.tell_none(marks)?.schema();
         let shared = Arc::clone(&self.windows);
-        let Begun { extent, told, gone: removed } = begun;
+        let Begun { extent, told } = begun;
         let rows = Box::new(move || {
             shared.read(|windows| windows.read_some(&told, READ_KEYS))?;
             let rows = packed(std::mem::take(&mut *locked(&told)))?;
-            Ok(TableRows { rows, removed })
+            Ok(TableRows { rows, removed: Vec::new() })
         });
-        let kept_from = None;
         Ok(CapturedTable { name, schema, extent, identity_columns, kept_from, rows })
     }
 }
@@ -130,6 +142,7 @@ impl Windows {
             sealing: None,
             emitting: None,
             inbox: Vec::new(),
+            kept_from: i64::MIN,
             canonical: CanonicalOrder::wanted(order, &shared.calls.key_types)?,
             judge: Judge::new(shared.spec.zone),
             shared,
@@ -156,7 +169,8 @@ impl Windows {
             if self.shared.spec.keys.is_empty() {
                 let Sealing { end, mut table, .. } = sealing;
                 foreign.touch(end, &mut table, &[0])?;
-                exchange.put(0, Box::new(WindowParcel::Whole { end, table: Box::new(table) }));
+                let table = Box::new(table);
+                exchange.put(0, Box::new(WindowParcel::Whole { end, table }));
             } else if sealing.hand_over(foreign, self.partitions, exchange)? {
                 foreign.recycle(sealing.end, sealing.table);
             } else {
@@ -191,6 +205,8 @@ impl Windows {
                 Some(unfinished) => unfinished,
                 None => {
                     let Some((end, table)) = self.owned.pop_closed(watermark) else {
+                        // A window closes a millisecond before its end.
+                        self.kept_from = self.kept_from.max(watermark.saturating_add(2));
                         return Ok(Progress::Done);
                     };
                     self.emitting(end, table)?
@@ -198,7 +214,7 @@ impl Windows {
             };
             let zone = &mut self.judge.zone;
             let mut rows = WindowRows { schema: &self.shared.arrow, zone, top: None };
-            if emitting.emit(&self.shared, &mut rows, &mut self.owned, output)? {
+            if emitting.emit(&self.shared, &mut rows, output)? {
                 self.owned.recycle(emitting.end, emitting.table);
             } else {
                 self.emitting = Some(emitting);
@@ -352,7 +368,6 @@ impl Emitting {
         &mut self,
         shared: &Shared,
         rows: &mut WindowRows<'_>,
-        owned: &mut Tables,
         output: &mut Output,
     ) -> Result<bool> {
         let to = self.table.len().min(self.from + CHUNK_KEYS);
@@ -367,7 +382,6 @@ impl Emitting {
             rows.batch(keys, results, ids.len(), start, self.end)?,
             Place::WindowEnd(self.end),
         );
-        owned.go(self.end, &self.table, &ids)?;
         self.from = to;
         Ok(to == self.table.len())
     }
@@ -393,9 +407,9 @@ impl Partition for TumblingPartition {
         let mut windows = self.windows.own();
         let (owned, taken) = windows.begin(extent)?;
         let mut captured = Captured::default();
-        captured.tables.push(self.table(SLICES, &windows, owned)?);
+        captured.tables.push(self.table(SLICES, &windows, owned, Some(windows.kept_from))?);
         if let Some(taken) = taken {
-            captured.tables.push(self.table(TAKEN, &windows, taken)?);
+            captured.tables.push(self.table(TAKEN, &windows, taken, None)?);
         }
         Ok(captured)
     }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{DataType as Arrow, SchemaRef};
-use thalweg_core::snapshot::{CapturedTable, TableRows};
+use thalweg_core::snapshot::CapturedTable;
 use thalweg_core::{Captured, Column, DataType, Error, Extent, Restored, Result, TableSchema};
 
 use super::Plan;
@@ -35,7 +35,7 @@ use crate::tables::{
 };
 use crate::watch::READ_ROWS;
 use crate::watch::keys::{KeyWatch, KeyedState, capture};
-use crate::watch::rows::{RowsBegun, SERIAL, SERIAL_IDENTITY};
+use crate::watch::rows::{RowsBegun, SERIAL};
 
 /// The tables of state, by side.
 const TABLES: [&str; 2] = ["left", "right"];
@@ -142,18 +142,14 @@ fn tell_rows(
     let begun = begun.ok_or_else(|| Error::internal("rows are not watched"))?;
     let schema = Arc::clone(&of_side.table.schema);
     drop(state);
-    let (extent, shared) = (begun.extent, Arc::clone(shared));
-    let rows = Box::new(move || {
+    let shared = Arc::clone(shared);
+    Ok(begun.table(TABLES[side as usize], schema, move |begun| {
         shared.read(|state| {
             let of_side = &mut state.sides[side as usize];
-            let is_reading = of_side.watch.as_ref().is_some_and(|watch| watch.is_reading(&begun));
+            let is_reading = of_side.watch.as_ref().is_some_and(|watch| watch.is_reading(begun));
             Ok(is_reading && of_side.read_some(READ_ROWS)?)
-        })?;
-        Ok(TableRows { rows: begun.rows()?, removed: begun.removed()? })
-    });
-    let name = TABLES[side as usize];
-    let (identity_columns, kept_from) = (SERIAL_IDENTITY, None);
-    Ok(CapturedTable { name, schema, extent, identity_columns, kept_from, rows })
+        })
+    }))
 }
 
 /// What is counted of one side: the right one, where it is not kept.
