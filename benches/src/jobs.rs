@@ -106,7 +106,7 @@ fn run_job(settings: &Settings, pool: &Pool) -> Result<Outcome> {
     let rate = settings.rate / settings.jobs;
     let events = rate * (settings.warm_up + settings.lasts).as_secs();
     let script = format!(
-        "CREATE TABLE bid (auction BIGINT, `dateTime` TIMESTAMP(3), WATERMARK FOR `dateTime` AS `dateTime`)
+        "CREATE TABLE bid (auction BIGINT, `dateTime` TIMESTAMP(3), WATERMARK FOR `dateTime` AS `dateTime` - INTERVAL '0.001' SECOND)
            WITH ('connector' = 'nexmark', 'kind' = 'bid', 'preset' = 'jet', 'keys' = '{}',
                  'events' = '{events}', 'rate' = '{rate}');
          SELECT window_end, bids, place FROM (
@@ -117,7 +117,8 @@ fn run_job(settings: &Settings, pool: &Pool) -> Result<Outcome> {
          WHERE place <= {ROWS_PER_SLIDE};",
         settings.keys
     );
-    let options = SessionOptions { pool: Some(pool.clone()), workers: Some(1), ..SessionOptions::default() };
+    let options =
+        SessionOptions { pool: Some(pool.clone()), workers: Some(1), ..SessionOptions::default() };
     let mut watch = Watch {
         told: Arc::new(Mutex::new(Told { ages: ages(), slides: HashMap::new() })),
         warm_up: settings.warm_up,
@@ -128,6 +129,7 @@ fn run_job(settings: &Settings, pool: &Pool) -> Result<Outcome> {
     let job = done.jobs.pop().ok_or_else(|| Error::internal("a script without a job"))?;
     let told = watch.told.lock().expect("the sink does not panic");
     told.check();
+    assert_eq!(job.report.metrics.late(), 0, "rows of a millisecond come together");
     Ok(Outcome { rows_in: job.report.metrics.rows_in(), ages: told.ages.clone() })
 }
 
