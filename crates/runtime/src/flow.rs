@@ -64,7 +64,7 @@ impl Job {
         }
         stage.metrics.queued.fetch_add(1, Ordering::Relaxed);
         container.put(bundle);
-        self.sleep.notify();
+        self.news.notify();
         Ok(())
     }
 
@@ -282,7 +282,7 @@ impl Job {
         if self.calls_cells() {
             cell.mailbox.add(item);
             self.ready.list(stage, place);
-            self.sleep.notify();
+            self.news.notify();
         } else if cell.mailbox.post(item) {
             self.list_cell(stage, place, cell);
         }
@@ -296,7 +296,7 @@ impl Job {
         } else {
             self.ready.list(stage, place);
         }
-        self.sleep.notify();
+        self.news.notify();
     }
 
     /// All cells have finished a barrier: completes it and any that wait behind it, in order.

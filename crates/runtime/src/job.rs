@@ -18,7 +18,6 @@ use std::time::Duration;
 use thalweg_core::graph::Graph;
 use thalweg_core::snapshot::RestoredCut;
 use thalweg_core::{Error, Result, Watermark};
-use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Queue};
 
 use crate::dispatcher::ReadyCells;
@@ -27,6 +26,7 @@ use crate::memory::MemoryAccount;
 use crate::metrics::{
     LatencyHistogram, LatencyPercentiles, MetricsSnapshot, SnapshotMetrics, StageRole,
 };
+use crate::news::News;
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
 use crate::pool::Pool;
@@ -51,7 +51,8 @@ pub struct Job {
     pub(crate) sources: Vec<usize>,
     pub(crate) options: RunOptions,
     pub(crate) memory: MemoryAccount,
-    pub(crate) sleep: Arc<Sleep>,
+    /// Whether workers may find something to do.
+    pub(crate) news: Arc<News>,
     /// Cells with a watermark in their mailbox, each owned by whoever pops it.
     pub(crate) urgent: Queue<(usize, usize)>,
     /// Other cells with something in their mailbox.
@@ -132,7 +133,7 @@ impl Job {
 
     fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
-        self.sleep.notify_all();
+        self.news.notify_all();
         self.signal();
     }
 
@@ -155,7 +156,7 @@ impl Job {
                 }
             }
         }
-        self.sleep.notify();
+        self.news.notify();
     }
 
     /// An operator has taken a watermark in all its partitions. The last one opens its gates.
@@ -173,7 +174,7 @@ impl Job {
             }
         }
         if !sources.is_empty() {
-            self.sleep.notify_all();
+            self.news.notify_all();
         }
     }
 
@@ -602,7 +603,7 @@ impl Job {
                 source.ready.store(true, Ordering::SeqCst);
             }
         }
-        self.sleep.notify_all();
+        self.news.notify_all();
     }
 
     pub(crate) fn sink_finished(&self) {

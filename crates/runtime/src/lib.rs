@@ -22,7 +22,7 @@
 //! | [`scheduler`] | the heuristics `lp`, `ct`, `et`, `qst`, and what they measure |
 //! | [`task`] | what a worker does with a task |
 //! | [`job`] | start, wait, cancel, fail |
-//! | [`pool`] | workers, and how they spread over the jobs that share them |
+//! | [`pool`] | workers, and how they spread over the jobs that share them; `news`: which jobs may have work |
 //! | [`metrics`] | what is counted |
 //! | `snapshots` | cuts are taken, and jobs go on from them; `presence`: how a cut knows that nothing is under way |
 //! | `waiting` | bundles of stages that wait for the outside |
@@ -40,6 +40,7 @@ pub mod joint;
 pub mod lane;
 pub mod memory;
 pub mod metrics;
+mod news;
 pub mod options;
 pub mod ordered;
 pub mod pool;

@@ -17,6 +17,8 @@
 //! - All jobs of a pool post their work to one [`Sleep`], and a worker looks at every job between announcing
 //!   that it sleeps and parking: no wake-up is lost, as argued there. A job that joins is such a post.
 //!
+//! - A worker passes over jobs without news ([`crate::news`]), and now and then looks at all.
+//!
 //! What it does not do: it gives no job more than another, and it does not know memory: each job has its own
 //! limit.
 
@@ -37,6 +39,8 @@ use crate::topology::Topology;
 const PARK_MS: u64 = 50;
 /// How often an idle worker looks before it parks.
 const SPINS: usize = 64;
+/// The same where it looks at many jobs each time.
+const SPINS_MIN: usize = 4;
 /// After how many tasks a worker looks who waits for the clock.
 const TASKS_PER_TICK: usize = 16;
 /// How long a worker stays at a job while others may have work.
@@ -212,6 +216,7 @@ impl<'a> Worker<'a> {
             if self.is_outdated() {
                 self.refresh();
             }
+            let spins = self.spins();
             let look = |_| {
                 let task = self.next_task();
                 if task.is_none() {
@@ -219,11 +224,15 @@ impl<'a> Worker<'a> {
                 }
                 task
             };
-            match (0..SPINS).find_map(look) {
+            match (0..spins).find_map(look) {
                 Some(task) => self.execute(task),
                 None => self.rest(),
             }
         }
+    }
+
+    fn spins(&self) -> usize {
+        (SPINS / self.jobs.len().max(1)).max(SPINS_MIN)
     }
 
     fn is_closing(&self) -> bool {
@@ -266,10 +275,15 @@ impl<'a> Worker<'a> {
         let jobs = self.jobs.len();
         for step in 1..=jobs {
             let at = (self.turn + step) % jobs;
-            if !self.enter(at) {
+            let has_news = jobs == 1 || self.jobs[at].news.take();
+            if !has_news || !self.enter(at) {
                 continue;
             }
             if let Some(task) = self.jobs[at].next_task(self.place) {
+                if jobs > 1 {
+                    // There may be more of it, for others.
+                    self.jobs[at].news.notify();
+                }
                 (self.turn, self.since) = (at, Instant::now());
                 return Some(task);
             }
@@ -302,6 +316,9 @@ impl<'a> Worker<'a> {
         let at = self.at.expect("a task is of the job at which it was found");
         let job = &self.jobs[at];
         job.execute(task, self.place);
+        if self.jobs.len() > 1 {
+            job.news.mark();
+        }
         self.tasks += 1;
         // Where all are busy somebody has to look as well.
         if self.tasks.is_multiple_of(TASKS_PER_TICK) {
@@ -316,10 +333,13 @@ impl<'a> Worker<'a> {
         }
         self.looked_around = now;
         for at in 0..self.jobs.len() {
-            if self.enter(at)
-                && let Err(error) = self.jobs[at].look_around()
-            {
-                self.jobs[at].fail(error);
+            if !self.enter(at) {
+                continue;
+            }
+            let job = &self.jobs[at];
+            job.news.mark();
+            if let Err(error) = job.look_around() {
+                job.fail(error);
             }
         }
     }

@@ -11,24 +11,24 @@ use std::collections::VecDeque;
 
 use thalweg_core::operator::{Done, Finish};
 use thalweg_core::{Bundle, Result, Transform, Watermark};
-use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::{Arc, Queue};
 
 use crate::container::Container;
 use crate::dispatcher::WorkerPlace;
 use crate::job::Job;
 use crate::metrics::StageMetrics;
+use crate::news::News;
 use crate::ordered::Passage;
 
 /// Bundles that can go on.
 pub(crate) struct Returned {
     queue: Queue<Continued>,
-    sleep: Arc<Sleep>,
+    news: Arc<News>,
 }
 
 impl Returned {
-    pub(crate) fn new(sleep: Arc<Sleep>) -> Self {
-        Returned { queue: Queue::new(), sleep }
+    pub(crate) fn new(news: Arc<News>) -> Self {
+        Returned { queue: Queue::new(), news }
     }
 
     /// The next one.
@@ -75,7 +75,7 @@ impl Job {
         let returned = Arc::clone(&self.returned);
         let done: Done = Box::new(move |finish| {
             returned.queue.push(Continued { stage, finish, home });
-            returned.sleep.notify();
+            returned.news.notify();
         });
         transform.begin(bundle, done);
     }

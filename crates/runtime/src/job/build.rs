@@ -21,6 +21,7 @@ use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, StageMetrics};
+use crate::news::News;
 use crate::options::{RunOptions, SnapshotMode};
 use crate::ordered::OrderedFlow;
 use crate::presence::Presence;
@@ -62,11 +63,12 @@ pub(crate) fn build(
     let cells: Vec<usize> = stages.iter().map(StageRun::num_cells).collect();
     let (scheme, of_stages) = (options.partitioning(), options.scheduler.chooses_stages());
     let ready = ReadyCells::new(scheme, &cells, options.workers, of_stages);
-    let returned = Arc::new(Returned::new(Arc::clone(&sleep)));
+    let news = Arc::new(News::new(sleep));
+    let returned = Arc::new(Returned::new(Arc::clone(&news)));
     let mut job = Job {
         sources,
         memory: MemoryAccount::new(options.memory_limit_bytes, options.workers),
-        sleep,
+        news,
         urgent: Queue::new(),
         ready,
         ticks: ordered.is_none() && has_operator(&stages, |operator| operator.goes_by_the_clock()),
@@ -379,7 +381,7 @@ fn open_all(job: &Arc<Job>, restored: Option<&RestoredCut>) -> Result<()> {
             let Some(job) = weak.upgrade() else { return };
             if let StageRunKind::Source(run) = &job.stages[place].kind {
                 run.ready.store(true, Ordering::SeqCst);
-                job.sleep.notify();
+                job.news.notify();
             }
         });
         let mut state = run.state.lock().expect("nobody else runs yet");

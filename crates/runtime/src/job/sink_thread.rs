@@ -148,6 +148,6 @@ fn write(job: &Job, stage: usize, sink: &mut dyn Sink, rows: &SinkBatch) -> Resu
     }
     job.memory.add_in_flight(-(rows.bytes as i64));
     // A source may have been waiting for room.
-    job.sleep.notify();
+    job.news.notify();
     Ok(())
 }

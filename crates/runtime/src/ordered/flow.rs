@@ -100,7 +100,7 @@ impl Job {
             StageRunKind::Transform(_) | StageRunKind::Operator(_) => {
                 self.stages[stage].metrics.queued.fetch_add(1, Ordering::Relaxed);
                 flow.stages[stage].work.push(element);
-                self.sleep.notify();
+                self.news.notify();
                 Ok(())
             }
         }
@@ -260,7 +260,7 @@ impl Job {
             .routed
             .send(place, routed, |routed| self.dispatch(flow, stage, operator, routed))?;
         if room == Room::Wanted {
-            self.sleep.notify_all();
+            self.news.notify_all();
         }
         Ok(())
     }
@@ -278,7 +278,7 @@ impl Job {
         let room = exit.send(place, outcome, |outcome| self.pass_on(flow, stage, outcome))?;
         self.memory.add_in_flight(-(bytes as i64));
         if room == Room::Wanted {
-            self.sleep.notify_all();
+            self.news.notify_all();
             if let StageRunKind::Operator(operator) = &self.stages[stage].kind {
                 self.dispatch_more(flow, stage, operator)?;
             }

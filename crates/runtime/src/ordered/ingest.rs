@@ -114,7 +114,7 @@ impl Job {
                 self.enter(flow, source, element)?;
             }
             // The input that is asked may be another one now.
-            self.sleep.notify();
+            self.news.notify();
             Ok(())
         })
     }

@@ -134,7 +134,7 @@ impl Job {
     /// Sources are asked again.
     pub(crate) fn release(&self) {
         self.holding.store(false, Ordering::SeqCst);
-        self.sleep.notify_all();
+        self.news.notify_all();
     }
 
     /// True if no row and no watermark is in a queue, but for rows that wait for a sink's thread, or in a
