@@ -179,7 +179,8 @@ impl Assembly {
             }
             if from == 0 {
                 self.sort_groups(slices)?;
-                self.choose_groups(slices, rows.top)?;
+                self.chosen = None;
+                self.chosen = self.choose_groups(slices, rows.top)?;
             }
             let to = self.emit(end, from, slices, rows, output)?;
             if let Some(to) = to {
@@ -388,25 +389,30 @@ impl Assembly {
         Some(Groups { ids, counts, accumulators, is_dense })
     }
 
-    /// Where not all groups of the window are wanted: finds out which are.
-    fn choose_groups(&mut self, slices: &Slices, top: Option<&TopChooser>) -> Result<()> {
-        self.chosen = None;
-        let (Some(top), Some(groups)) = (top, self.groups()) else { return Ok(()) };
+    /// Where not all groups of the window are wanted: the places of those that are.
+    fn choose_groups(&self, slices: &Slices, top: Option<&TopChooser>) -> Result<Option<Vec<u32>>> {
+        let (Some(top), Some(groups)) = (top, self.groups()) else { return Ok(None) };
         if top.takes_all(groups.ids.len()) {
-            return Ok(());
+            return Ok(None);
         }
-        let places = self.places(0, groups.ids.len());
-        let ids: Vec<u32> = places.iter().map(|&place| groups.ids[place as usize]).collect();
-        let states = if groups.is_dense { &places } else { &ids };
+        let Groups { ids, counts, accumulators, is_dense } = groups;
         let keys = slices.calls.key_types.len();
-        let Groups { counts, accumulators, .. } = groups;
+        // Where groups leave as they stand, and states by their numbers, nothing has to be put together.
+        if let (None, false, Some(result)) = (&self.canonical, is_dense, slices.calls.row_count()) {
+            let counts = ids.iter().map(|&id| counts[id as usize]);
+            if let Some(chosen) = top.choose_by_count(keys + result, counts) {
+                return Ok(Some(chosen));
+            }
+        }
+        let places = self.places(0, ids.len());
+        let ids: Vec<u32> = places.iter().map(|&place| ids[place as usize]).collect();
+        let states = if is_dense { &places } else { &ids };
         let column = |&column: &usize| match column.checked_sub(keys) {
             None => Ok(slices.keys.take_keys(&ids)?.swap_remove(column)),
             Some(result) => slices.calls.evaluate_result(result, counts, accumulators, states),
         };
         let chosen = top.choose(top.columns.iter().map(column).collect::<Result<_>>()?)?;
-        self.chosen = Some(chosen.into_iter().map(|place| places[place as usize]).collect());
-        Ok(())
+        Ok(Some(chosen.into_iter().map(|place| places[place as usize]).collect()))
     }
 
     /// The places of groups in the order in which they leave.

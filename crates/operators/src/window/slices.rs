@@ -121,6 +121,11 @@ impl Calls {
         (0..self.results.len()).map(column).collect()
     }
 
+    /// The result that is the number of rows of a group.
+    pub(super) fn row_count(&self) -> Option<usize> {
+        self.results.iter().position(|result| matches!(result, ResultOf::RowCount))
+    }
+
     /// One result column of these groups.
     pub(super) fn evaluate_result(
         &self,

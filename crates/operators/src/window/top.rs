@@ -60,6 +60,17 @@ impl TopChooser {
         Ok(TopChooser { keys, columns, schema, descending, rows: top.rows })
     }
 
+    /// The places of the first of groups whose numbers of rows are these, if those decide. `column` is where
+    /// they stand in the result.
+    pub(super) fn choose_by_count(
+        &self,
+        column: usize,
+        counts: impl Iterator<Item = i64>,
+    ) -> Option<Vec<u32>> {
+        let descending = self.descending.filter(|_| self.columns == [column])?;
+        Some(first(counts.map(|count| flipped(count, descending)), self.rows))
+    }
+
     /// True if a window with so many groups gives all of them.
     pub(super) fn takes_all(&self, groups: usize) -> bool {
         groups <= self.rows
@@ -74,9 +85,8 @@ impl TopChooser {
         let numbers = columns[0].as_primitive_opt::<Int64Type>();
         let chosen = match (self.descending, numbers) {
             (Some(descending), Some(numbers)) if numbers.null_count() == 0 => {
-                let flip = if descending { -1 } else { 0 };
-                // The complement of a number is below another's exactly where the number is above it.
-                first(numbers.values().iter().map(|&number| number ^ flip), self.rows)
+                let numbers = numbers.values().iter().map(|&number| flipped(number, descending));
+                first(numbers, self.rows)
             }
             _ => {
                 let encoded =
@@ -91,16 +101,24 @@ impl TopChooser {
     }
 }
 
+/// A number that is low where a high one comes first.
+#[inline]
+fn flipped(number: i64, descending: bool) -> i64 {
+    // The complement of a number is below another's exactly where the number is above it.
+    if descending { !number } else { number }
+}
+
 /// The places of the lowest values, the first ones among equals, ascending.
-fn first<T: Ord>(values: impl Iterator<Item = T>, most: usize) -> Vec<u32> {
-    let mut kept: BinaryHeap<(T, u32)> = BinaryHeap::with_capacity(most.min(1 << 16) + 1);
-    for (place, value) in values.enumerate() {
-        if kept.len() < most {
-            kept.push((value, place as u32));
-        } else if let Some(mut last) = kept.peek_mut()
-            && value < last.0
-        {
-            *last = (value, place as u32);
+fn first<T: Ord + Copy>(values: impl Iterator<Item = T>, most: usize) -> Vec<u32> {
+    let mut values = values.zip(0u32..);
+    let mut kept: BinaryHeap<(T, u32)> = values.by_ref().take(most).collect();
+    let Some(mut last) = kept.peek().map(|&(value, _)| value) else { return Vec::new() };
+    // Most values are not among the first, and take one comparison.
+    for (value, place) in values {
+        if value < last {
+            kept.pop();
+            kept.push((value, place));
+            last = kept.peek().map_or(value, |&(value, _)| value);
         }
     }
     let mut places: Vec<u32> = kept.into_iter().map(|(_, place)| place).collect();
