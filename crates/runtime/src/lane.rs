@@ -13,9 +13,10 @@
 //! `link` holds the reader lock upstream while it takes the writer lock downstream. Stages are in
 //! topological order and nothing locks the other way round, so there is no cycle.
 
+use thalweg_core::Watermark;
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, Ordering, RwLock};
 
-use crate::container::{Container, ContainerList};
+use crate::container::{Container, ContainerList, ContainerState};
 
 /// The containers of one input of one stage.
 pub struct Lane {
@@ -85,6 +86,28 @@ impl Lane {
         Arc::clone(linked)
     }
 
+    /// Counts a bundle into the youngest container, or into a new one if that is not open, and says which place
+    /// it has there. Only for lanes whose containers [`Lane::close_open`] closes.
+    pub(crate) fn count_into_open(&self) -> (Arc<Container>, u64) {
+        let mut list = self.list.write().expect("no panic under a list lock");
+        let open = self.open_locked(&mut list);
+        let place = open.count_in();
+        (open, place)
+    }
+
+    /// Closes the container into which bundles are counted.
+    pub(crate) fn close_open(&self, end: Watermark, ingest_ns: u64) {
+        let mut list = self.list.write().expect("no panic under a list lock");
+        self.open_locked(&mut list).close(Some(end), ingest_ns);
+    }
+
+    fn open_locked(&self, list: &mut std::collections::VecDeque<Arc<Container>>) -> Arc<Container> {
+        match list.back() {
+            Some(youngest) if youngest.state() == ContainerState::Open => Arc::clone(youngest),
+            _ => self.append_locked(list),
+        }
+    }
+
     /// The oldest container, if any.
     pub fn front(&self) -> Option<Arc<Container>> {
         self.list.read().expect("no panic under a list lock").front().cloned()
@@ -120,7 +143,6 @@ impl Lane {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use thalweg_core::Watermark;
 
     #[test]
     fn linking_a_young_container_makes_the_older_ones_first() {
