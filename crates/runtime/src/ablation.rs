@@ -83,15 +83,18 @@ impl Ablated {
 }
 
 impl Job {
-    /// Walks from the oldest container to the youngest until `visit` returns something. In order only the oldest
+    /// Walks from the oldest container that may have bundles to claim to the youngest until `visit` returns
+    /// something. In order only the oldest
     /// one is looked at, and only if it is complete.
     pub(crate) fn walk<T>(
         &self,
         lane: &Lane,
         mut visit: impl FnMut(&Arc<Container>) -> Option<T>,
     ) -> Option<T> {
-        if !self.ablated.is(Ablation::InOrderEpochs) {
-            return lane.walk(visit);
+        match self.ablated.what {
+            Ablation::Nothing | Ablation::NoPriority => return lane.walk_unclaimed(visit),
+            Ablation::IgnoreEpochBoundaries => return lane.walk(visit),
+            Ablation::InOrderEpochs => {}
         }
         let front = lane.front()?;
         let is_held = front.state() == ContainerState::Open;

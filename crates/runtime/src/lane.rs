@@ -23,6 +23,9 @@ pub struct Lane {
     list: ContainerList,
     /// Containers ever made here. Written under the writer lock.
     made: AtomicU64,
+    /// Every container with a smaller index is complete and has nothing left to claim. Since nothing is put into
+    /// a complete container, that stays so; whoever looks may raise it.
+    claimed: AtomicU64,
     /// Output edges of the owning stage that hang on this lane's containers.
     edges: usize,
     numa_nodes: usize,
@@ -36,6 +39,7 @@ impl Lane {
         Lane {
             list: RwLock::default(),
             made: AtomicU64::new(0),
+            claimed: AtomicU64::new(0),
             edges,
             numa_nodes,
             idle: AtomicBool::new(false),
@@ -133,6 +137,27 @@ impl Lane {
         self.list.read().expect("no panic under a list lock").len()
     }
 
+    /// Walks from the oldest to the youngest container that may have something to claim until `visit` returns
+    /// something. However many older ones wait for their last bundles, they are not looked at again. Not for
+    /// lanes with [`Lane::close_open`], where a bundle that is counted may be put after the end.
+    pub fn walk_unclaimed<T>(
+        &self,
+        mut visit: impl FnMut(&Arc<Container>) -> Option<T>,
+    ) -> Option<T> {
+        let list = self.list.read().expect("no panic under a list lock");
+        // Relaxed: whatever somebody has found to be claimed is so for good.
+        let claimed = self.claimed.load(Ordering::Relaxed).saturating_sub(list.front()?.index);
+        let mut containers = list.range(list.len().min(claimed as usize)..).peekable();
+        let is_claimed = |container: &&Arc<Container>| {
+            // In this order: in a complete container whatever was put is seen.
+            container.state() != ContainerState::Open && container.is_claimed()
+        };
+        while let Some(container) = containers.next_if(is_claimed) {
+            self.claimed.fetch_max(container.index + 1, Ordering::Relaxed);
+        }
+        containers.find_map(&mut visit)
+    }
+
     /// Walks from the oldest to the youngest container until `visit` returns something.
     pub fn walk<T>(&self, visit: impl FnMut(&Arc<Container>) -> Option<T>) -> Option<T> {
         self.list.read().expect("no panic under a list lock").iter().find_map(visit)
@@ -152,6 +177,36 @@ mod tests {
         assert_eq!(third.index, 2);
         assert_eq!(down.open_containers(), 3);
         assert_eq!(up.link(&containers[0], 0, &down).index, 0);
+    }
+
+    #[test]
+    fn what_is_claimed_is_not_looked_at_again() {
+        let lane = Lane::new(0, 1);
+        let containers: Vec<_> = (0..4).map(|_| lane.append()).collect();
+        let visited = || {
+            let mut visited = Vec::new();
+            lane.walk_unclaimed(|container| {
+                visited.push(container.index);
+                None::<()>
+            });
+            visited
+        };
+        assert_eq!(visited(), [0, 1, 2, 3], "open ones may get something");
+        for index in [0, 1, 3] {
+            containers[index].close(Some(Watermark(index as i64)), 0);
+        }
+        assert_eq!(visited(), [2, 3]);
+        assert_eq!(lane.claimed.load(Ordering::Relaxed), 2);
+        for index in 0..2 {
+            assert!(containers[index].retrieve());
+            containers[index].mark_consumed();
+        }
+        lane.drop_finished();
+        assert_eq!(visited(), [2, 3], "places move, indices stay");
+        containers[2].close(None, 0);
+        assert!(visited().is_empty());
+        lane.append();
+        assert_eq!(visited(), [4]);
     }
 
     proptest! {
