@@ -89,7 +89,8 @@ impl Variant<'_> {
 /// Measures everything.
 pub fn run(arguments: &Arguments) -> CommandResult {
     println!(
-        "benchmark | variant | workers | million records per second: wall, CPU | latency of results, ms: median, 99 % | to the first variant"
+        "benchmark | variant | workers | million records per second: wall, CPU | latency of results, ms: \
+         median, 99 % | to the first variant"
     );
     let mut figures = Vec::new();
     for benchmark in Benchmark::ALL {
@@ -97,42 +98,10 @@ pub fn run(arguments: &Arguments) -> CommandResult {
             let plain = Variation::with_records(1_000_000, arguments.millions);
             table(benchmark, &Variation { early_percent, ..plain })
         });
-        let [records, ..] = &tables;
-        let variant = |name: &str, workers| Variant {
-            name: name.to_owned(),
-            benchmark,
-            records,
-            watermark_step_ms: None,
-            ablation: Ablation::Nothing,
-            workers,
-            measured: Measured::default(),
-            latencies_ms: Vec::new(),
-            sum: None,
-        };
-        let designs = |workers| {
-            DESIGNS.map(|(name, ablation)| Variant { ablation, ..variant(name, workers) })
-        };
-        let rates = |workers| {
-            EPOCHS.map(|(name, step)| Variant { watermark_step_ms: step, ..variant(name, workers) })
-        };
-        let early = |workers| {
-            let of = |(percent, records)| Variant {
-                records,
-                ..variant(&format!("{percent} %"), workers)
-            };
-            EARLY_PERCENT.into_iter().zip(&tables).map(of).collect::<Vec<_>>()
-        };
-        let name = benchmark.name();
-        let workers = &arguments.workers;
-        let all =
-            |of: &dyn Fn(usize) -> Vec<Variant<'_>>| workers.iter().flat_map(|&w| of(w)).collect();
-        let groups: [(&str, String, Vec<Variant<'_>>); 3] = [
-            ("9-10", format!("{name}: decisions taken back"), all(&|w| designs(w).into())),
-            ("11", format!("{name}: records in an epoch"), all(&|w| rates(w).into())),
-            ("7", format!("{name}: records that come early"), all(&early)),
-        ];
-        for (number, title, mut variants) in groups {
+        for (number, title, mut variants) in groups(benchmark, &tables, &arguments.workers) {
             measure(arguments, &mut variants)?;
+            let name = benchmark.name();
+            let title = format!("{name}: {title}");
             figures.push(figure(&format!("streambox-{number}-{name}"), &title, &variants));
         }
     }
@@ -140,6 +109,40 @@ pub fn run(arguments: &Arguments) -> CommandResult {
         Some(path) => Ok(write_figures(path, &figures)?),
         None => Ok(()),
     }
+}
+
+/// The variants of a benchmark, by the paper's figures.
+fn groups<'a>(
+    benchmark: Benchmark,
+    tables: &'a [Table; 3],
+    workers: &[usize],
+) -> [(&'static str, &'static str, Vec<Variant<'a>>); 3] {
+    let variant = |name: &str, workers| Variant {
+        name: name.to_owned(),
+        benchmark,
+        records: &tables[0],
+        watermark_step_ms: None,
+        ablation: Ablation::Nothing,
+        workers,
+        measured: Measured::default(),
+        latencies_ms: Vec::new(),
+        sum: None,
+    };
+    let (mut designs, mut rates, mut early) = (Vec::new(), Vec::new(), Vec::new());
+    for &workers in workers {
+        let of = |(name, ablation)| Variant { ablation, ..variant(name, workers) };
+        designs.extend(DESIGNS.map(of));
+        let of = |(name, step)| Variant { watermark_step_ms: step, ..variant(name, workers) };
+        rates.extend(EPOCHS.map(of));
+        for (percent, records) in EARLY_PERCENT.into_iter().zip(tables) {
+            early.push(Variant { records, ..variant(&format!("{percent} %"), workers) });
+        }
+    }
+    [
+        ("9-10", "decisions taken back", designs),
+        ("11", "records in an epoch", rates),
+        ("7", "records that come early", early),
+    ]
 }
 
 /// Runs variants alternating and prints what they took.
