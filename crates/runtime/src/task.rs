@@ -38,6 +38,10 @@ const SMALL_ROWS: usize = 64;
 /// After so many rows a partition's state is measured, also between watermarks.
 const REPORT_ROWS: usize = 8 * 1024;
 
+/// So many rows wait for no others. Putting them together copies them, and nobody else can ask the source
+/// meanwhile: with many cores that is what all wait for.
+const GATHERED_ROWS: usize = 16 * 1024;
+
 /// The smallest bundle that is asked of a source that keeps up.
 const BUNDLE_ROWS_MIN: usize = 1024;
 
@@ -448,7 +452,8 @@ impl Job {
         }
         let linger_ns = self.options.bundle_linger.as_nanos() as u64;
         let is_busy = self.memory.in_flight_bytes() > 0;
-        let waits = state.gather.should_wait(wanted, is_busy, now_ns, linger_ns);
+        let company = wanted.min(GATHERED_ROWS);
+        let waits = state.gather.should_wait(company, is_busy, now_ns, linger_ns);
         let until_ns = if waits { now_ns + linger_ns } else { 0 };
         run.gathers_until_ns.store(until_ns, Ordering::Relaxed);
         if waits {

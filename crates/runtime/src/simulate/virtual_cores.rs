@@ -10,7 +10,7 @@
 //!   other; a partition belongs to one worker; a watermark is passed on by the last one that finishes.
 //! - *Time of a task*: it must be known before it is executed. It is what tasks of that stage and kind have
 //!   cost lately, by rows; what that was wrong by is made up for before the worker's next task, so no time is
-//!   lost or won in all.
+//!   lost or won in all. What polls were wrong by the source makes up for, since it is asked one at a time.
 //! - *Not simulated*: caches, memory bandwidth and the way to memory of another node; contention for locks and
 //!   cache lines (a lock is held within a task, and no two tasks run at once); frequency; the scheduler
 //!   of the operating system. All virtual cores share the caches of the real one, which [`Costs`] can
@@ -133,6 +133,15 @@ struct Worker {
     idle_since_ns: u64,
 }
 
+/// What is known of the time of a source, which is asked once at a time.
+#[derive(Clone, Copy, Default)]
+struct SourceBooks {
+    /// When it can be asked again.
+    free_ns: u64,
+    /// Time planned for polls that they did not need.
+    credit_ns: u64,
+}
+
 /// A sink's thread.
 struct SinkThread {
     stage: usize,
@@ -149,6 +158,8 @@ struct VirtualCores {
     /// By time; ties by chance.
     agenda: BinaryHeap<Reverse<(u64, u64, Actor)>>,
     workers: Vec<Worker>,
+    /// By stage.
+    sources: Vec<SourceBooks>,
     places: Vec<WorkerPlace>,
     parked: Vec<usize>,
     sinks: Vec<SinkThread>,
@@ -181,6 +192,7 @@ impl VirtualCores {
         let mut cores = VirtualCores {
             sinks: receivers.iter().map(thread).collect(),
             workers: (0..count).map(|_| Worker::default()).collect(),
+            sources: vec![SourceBooks::default(); job.stages.len()],
             places: (0..count).map(place).collect(),
             random: SplitMix64::new(machine.seed),
             machine: machine.clone(),
@@ -242,10 +254,15 @@ impl VirtualCores {
         self.count_bundle(worker, &task);
         let planned_ns = self.ledger.expect(key, rows);
         let books = &mut self.workers[worker];
-        let paid_ns = books.credit_ns.min(planned_ns);
-        books.credit_ns -= paid_ns;
+        let source = &mut self.sources[key.0];
+        let (free_ns, credit_ns) = match key.1 {
+            Work::Poll => (source.free_ns, &mut source.credit_ns),
+            _ => (0, &mut books.credit_ns),
+        };
+        let paid_ns = planned_ns.min(*credit_ns);
+        *credit_ns -= paid_ns;
         books.busy_ns += asking_ns;
-        let began_ns = self.now_ns + asking_ns;
+        let began_ns = free_ns.max(self.now_ns + asking_ns);
         books.running = Some(Running { task, key, rows, began_ns, planned_ns });
         self.plan(began_ns + planned_ns - paid_ns, Actor::Worker(worker));
         true
@@ -267,10 +284,15 @@ impl VirtualCores {
             },
         };
         self.ledger.add(key, rows, done, taken_ns);
-        let books = &mut self.workers[worker];
-        books.busy_ns += taken_ns;
-        books.credit_ns += planned_ns.saturating_sub(taken_ns);
         let late_ns = taken_ns.saturating_sub(planned_ns);
+        let credit_ns = planned_ns.saturating_sub(taken_ns);
+        self.workers[worker].busy_ns += taken_ns;
+        if key.1 == Work::Poll {
+            self.sources[key.0].free_ns = self.now_ns + late_ns;
+            self.sources[key.0].credit_ns += credit_ns;
+        } else {
+            self.workers[worker].credit_ns += credit_ns;
+        }
         self.plan(self.now_ns + late_ns, Actor::Worker(worker));
         self.wake();
     }

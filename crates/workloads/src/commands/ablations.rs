@@ -15,6 +15,9 @@ use super::{CommandResult, Measured, bars};
 /// Options of `ablations`.
 #[derive(clap::Args)]
 pub struct Arguments {
+    /// Which: wordcount, counts, netmon.
+    #[arg(long, value_delimiter = ',')]
+    benchmarks: Vec<String>,
     /// Numbers of workers.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     workers: Vec<usize>,
@@ -93,12 +96,13 @@ pub fn run(arguments: &Arguments) -> CommandResult {
          median, 99 % | to the first variant"
     );
     let mut figures = Vec::new();
-    for benchmark in Benchmark::ALL {
-        let tables = EARLY_PERCENT.map(|early_percent| {
-            let plain = Variation::with_records(1_000_000, arguments.millions);
-            table(benchmark, &Variation { early_percent, ..plain })
-        });
-        for (number, title, mut variants) in groups(benchmark, &tables, &arguments.workers) {
+    for benchmark in Benchmark::of_names(&arguments.benchmarks) {
+        let how = Variation::with_records(1_000_000, arguments.millions);
+        let plain = table(benchmark, &how);
+        let tables = EARLY_PERCENT
+            .map(|percent| table(benchmark, &Variation { early_percent: Some(percent), ..how }));
+        let groups = groups(benchmark, (&plain, &tables), &arguments.workers);
+        for (number, title, mut variants) in groups {
             measure(arguments, &mut variants)?;
             let name = benchmark.name();
             let title = format!("{name}: {title}");
@@ -114,13 +118,13 @@ pub fn run(arguments: &Arguments) -> CommandResult {
 /// The variants of a benchmark, by the paper's figures.
 fn groups<'a>(
     benchmark: Benchmark,
-    tables: &'a [Table; 3],
+    (plain, tables): (&'a Table, &'a [Table; 3]),
     workers: &[usize],
 ) -> [(&'static str, &'static str, Vec<Variant<'a>>); 3] {
     let variant = |name: &str, workers| Variant {
         name: name.to_owned(),
         benchmark,
-        records: &tables[0],
+        records: plain,
         watermark_step_ms: None,
         ablation: Ablation::Nothing,
         workers,

@@ -67,11 +67,8 @@ pub fn run(arguments: &Arguments) -> CommandResult {
          asking | poll, bundle, rows, watermark (shares of the work) | longest task, ms | an answer, ns | near"
     );
     let mut series = Vec::new();
-    for benchmark in Benchmark::ALL {
-        let is_asked = arguments.benchmarks.iter().any(|name| name == benchmark.name());
-        if is_asked || arguments.benchmarks.is_empty() {
-            series.push(Series::over_numbers(benchmark.name(), one(arguments, benchmark)?));
-        }
+    for benchmark in Benchmark::of_names(&arguments.benchmarks) {
+        series.push(Series::over_numbers(benchmark.name(), one(arguments, benchmark)?));
     }
     let Some(path) = &arguments.figures else { return Ok(()) };
     let note = std::env::args().skip(1).collect::<Vec<_>>().join(" ");

@@ -6,8 +6,8 @@
 //! | `counts` | 10,000 integers | 10 s sliding by 2 s |
 //! | `netmon` | 200,000 pairs of hosts | 1 s |
 //!
-//! Every record carries, in its last column, how far time had come when it was sent (`clock`); the watermark
-//! follows that column. So a record can come early (figure 7): its row time is moved into a later epoch, and
+//! Records may carry, in their last column, how far time had come when they were sent (`clock`); the watermark
+//! follows that column then. So a record can come early (figure 7): its row time is moved into a later epoch, and
 //! nothing else becomes late.
 //!
 //! Invariant: which records are early depends on the seed and their numbers alone. Inputs longer than what is
@@ -35,6 +35,8 @@ use crate::random::Random;
 const STREAM_EARLY: u64 = 0xB1;
 const STREAM_KEY: u64 = 0xB2;
 
+const CLOCK: &str = "clock";
+
 /// An epoch of event time, as in the paper.
 pub const EPOCH_MS: i64 = 1000;
 
@@ -52,6 +54,13 @@ pub enum Benchmark {
 impl Benchmark {
     /// Those that there are.
     pub const ALL: [Benchmark; 3] = [Benchmark::WordCount, Benchmark::Counts, Benchmark::NetMon];
+
+    /// Those with these names; all if there are no names.
+    pub fn of_names(names: &[String]) -> impl Iterator<Item = Benchmark> {
+        let is_asked =
+            |of: &Benchmark| names.is_empty() || names.iter().any(|name| name == of.name());
+        Benchmark::ALL.into_iter().filter(is_asked)
+    }
 
     /// What it is called.
     pub fn name(self) -> &'static str {
@@ -82,8 +91,9 @@ pub struct Variation {
     pub laps: u64,
     /// Records in a millisecond of event time.
     pub records_per_ms: u64,
-    /// How many of a hundred records come early, by 1 to [`Variation::early_epochs`] epochs.
-    pub early_percent: u64,
+    /// How many of a hundred records come early, by 1 to [`Variation::early_epochs`] epochs. Without a number
+    /// there is no clock either, and the watermark follows the row time.
+    pub early_percent: Option<u64>,
     /// See above.
     pub early_epochs: u64,
 }
@@ -92,11 +102,11 @@ impl Variation {
     /// So many records, a million in a second, none of them early.
     pub fn with_records(records: u64, laps: u64) -> Self {
         let records_per_ms = RECORDS_PER_MS;
-        Variation { seed: 7, records, laps, records_per_ms, early_percent: 0, early_epochs: 3 }
+        Variation { seed: 7, records, laps, records_per_ms, early_percent: None, early_epochs: 3 }
     }
 }
 
-/// The records of a benchmark, the last column being `clock`.
+/// The records of a benchmark; the last column is `clock` where records may come early.
 pub fn table(benchmark: Benchmark, how: &Variation) -> Table {
     let Variation { seed, records, records_per_ms, .. } = *how;
     let plain = match benchmark {
@@ -110,7 +120,9 @@ pub fn table(benchmark: Benchmark, how: &Variation) -> Table {
         }
     };
     let mut schema = plain.schema.clone();
-    schema.columns.push(Column::new("clock", DataType::Timestamp(3).not_null()));
+    if how.early_percent.is_some() {
+        schema.columns.push(Column::new(CLOCK, DataType::Timestamp(3).not_null()));
+    }
     let arrow = schema.arrow();
     // The next lap begins where this one ends.
     let span_ms = records.div_ceil(records_per_ms) as i64;
@@ -124,7 +136,9 @@ pub fn table(benchmark: Benchmark, how: &Variation) -> Table {
             let mut columns = batch.columns().to_vec();
             columns[0] = times(early);
             number += clock.len() as u64;
-            columns.push(times(clock.into_iter()));
+            if how.early_percent.is_some() {
+                columns.push(times(clock.into_iter()));
+            }
             batches.push(RecordBatch::try_new(arrow.clone(), columns).expect("columns fit"));
         }
     }
@@ -134,11 +148,9 @@ pub fn table(benchmark: Benchmark, how: &Variation) -> Table {
 impl Variation {
     /// How much later than its epoch the row time of a record is.
     fn early_ms(&self, number: u64) -> i64 {
-        if self.early_percent == 0 {
-            return 0;
-        }
+        let Some(percent) = self.early_percent.filter(|&percent| percent > 0) else { return 0 };
         let mut random = Random::new(self.seed, STREAM_EARLY, number);
-        let is_early = random.below(100) < self.early_percent;
+        let is_early = random.below(100) < percent;
         if is_early { (1 + random.below(self.early_epochs)) as i64 * EPOCH_MS } else { 0 }
     }
 }
@@ -170,7 +182,8 @@ pub fn graph(
     let pipeline = Pipeline::new();
     let source = MemorySource::new(records.schema.clone(), records.batches.clone());
     let rows = pipeline.read(records.name, source, records.schema.clone());
-    let rows = rows.watermark_from("ts", "clock", records.delay_ms)?;
+    let has_clock = records.schema.columns.iter().any(|column| column.name == CLOCK);
+    let rows = rows.watermark_from("ts", if has_clock { CLOCK } else { "ts" }, records.delay_ms)?;
     results(benchmark, rows)?.write("results", sink);
     let mut graph = pipeline.graph();
     if let Some(step_ms) = watermark_step_ms {

@@ -108,7 +108,7 @@ fn words_are_counted_as_the_oracle_counts() {
 #[test]
 fn words_are_counted_however_the_input_varies_and_whatever_is_taken_back() {
     let plain = Variation { records_per_ms: 1, ..Variation::with_records(1200, 2) };
-    for early_percent in [0, 40] {
+    for early_percent in [None, Some(0), Some(40)] {
         let how = Variation { early_percent, ..plain };
         let table = pipelines::table(Benchmark::WordCount, &how);
         let mut expected = oracles::wordcount(&read(&table.batches));
@@ -120,10 +120,10 @@ fn words_are_counted_however_the_input_varies_and_whatever_is_taken_back() {
                 RunOptions { workers: 3, bundle_rows_max: 100, ablation, ..RunOptions::default() };
             let graph = graph.expect("the table fits");
             let report = start(graph, options).and_then(|job| job.wait()).expect("the job runs");
-            assert_eq!(report.metrics.late(), 0, "{early_percent} %, {ablation:?}, {step:?}");
+            assert_eq!(report.metrics.late(), 0, "{early_percent:?} %, {ablation:?}, {step:?}");
             let mut got = rows_of(&results.batches());
             got.sort();
-            assert!(got == expected, "{early_percent} %, {ablation:?}, {step:?}: other rows");
+            assert!(got == expected, "{early_percent:?} %, {ablation:?}, {step:?}: other rows");
         }
     }
 }
