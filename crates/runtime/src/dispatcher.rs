@@ -22,6 +22,7 @@
 use thalweg_core::{Bundle, Watermark};
 use thalweg_ordering::sync::{Arc, Ordering};
 
+use crate::ablation::Ablation;
 use crate::container::{Container, ContainerState};
 use crate::job::Job;
 use crate::memory::Pressure;
@@ -85,6 +86,10 @@ pub struct WorkerPlace {
 impl Job {
     /// The next task for a worker, if there is any.
     pub fn next_task(&self, place: WorkerPlace) -> Option<Task> {
+        if self.ablated.is(Ablation::NoPriority) {
+            let continued = self.returned.pop().map(Task::Continue);
+            return continued.or_else(|| self.without_priority(place));
+        }
         if let Some((stage, cell)) = self.urgent.pop() {
             return Some(Task::Cell { stage, cell });
         }
@@ -164,7 +169,7 @@ impl Job {
         let mut best: Option<(Watermark, usize, usize, Arc<Container>)> = None;
         for stage in (0..self.stages.len()).rev().filter(|&stage| self.has_queued(stage)) {
             for (lane, containers) in self.stages[stage].lanes.iter().enumerate() {
-                let closed = containers.walk(|container| {
+                let closed = self.walk(containers, |container| {
                     let is_closed = container.state() == ContainerState::WatermarkAssigned;
                     (is_closed && !container.is_claimed()).then(|| Arc::clone(container))
                 });
@@ -210,7 +215,7 @@ impl Job {
 
     fn oldest_bundle(&self, stage: usize, place: WorkerPlace) -> Option<Task> {
         for (lane, containers) in self.stages[stage].lanes.iter().enumerate() {
-            let found = containers.walk(|container| {
+            let found = self.walk(containers, |container| {
                 container.claim(place.numa_node).map(|bundle| (Arc::clone(container), bundle))
             });
             if let Some((container, bundle)) = found {
@@ -239,9 +244,27 @@ impl Job {
             || self.stages[source].ended.load(Ordering::SeqCst)
     }
 
-    /// A source that may bring rows: any that is ready while memory is plentiful, else only the
-    /// one that is furthest behind in event time.
-    fn next_poll(&self) -> Option<Task> {
+    /// A task for a source that may bring rows.
+    pub(crate) fn next_poll(&self) -> Option<Task> {
+        // Each turn somebody else has come first and the source is not to be had any more.
+        while let Some(stage) = self.pollable() {
+            if let Some(task) = self.claim_poll(stage) {
+                return Some(task);
+            }
+        }
+        None
+    }
+
+    /// The right to ask a source, which one worker has at a time. Whoever has it gives it back when the task is
+    /// done.
+    fn claim_poll(&self, stage: usize) -> Option<Task> {
+        let StageRunKind::Source(source) = &self.stages[stage].kind else { return None };
+        (!source.is_asked.swap(true, Ordering::SeqCst)).then_some(Task::Poll { stage })
+    }
+
+    /// A source that may bring rows and that nobody is at: any that is ready while memory is plentiful, else
+    /// only the one that is furthest behind in event time.
+    fn pollable(&self) -> Option<usize> {
         // SeqCst: a worker that has entered after a cut began to hold asks no source.
         if self.holding.load(Ordering::SeqCst) {
             return None;
@@ -251,6 +274,7 @@ impl Job {
             // SeqCst: the waker's store comes before its notify, see the sleep protocol.
             StageRunKind::Source(source) => {
                 source.ready.load(Ordering::SeqCst)
+                    && !source.is_asked.load(Ordering::SeqCst)
                     && self.is_in_turn(stage)
                     && self.may_be_asked(stage)
             }
@@ -264,16 +288,16 @@ impl Job {
         }
         match (pressure, candidates.len()) {
             (_, 0) => None,
-            (_, 1) => Some(Task::Poll { stage: candidates[0] }),
+            (_, 1) => Some(candidates[0]),
             (Pressure::High, _) => {
                 candidates.sort_by_key(|&stage| {
                     (!self.gates.is_awaited(stage), self.stages[stage].metrics.watermark())
                 });
-                Some(Task::Poll { stage: candidates[0] })
+                Some(candidates[0])
             }
             (_, count) => {
                 let turn = self.turn.fetch_add(1, Ordering::Relaxed) % count;
-                Some(Task::Poll { stage: candidates[turn] })
+                Some(candidates[turn])
             }
         }
     }

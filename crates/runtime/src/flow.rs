@@ -12,6 +12,7 @@ use thalweg_core::operator::Emitted;
 use thalweg_core::{Bundle, OperatorClass, Result, Route, Stamps, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::{Arc, Ordering};
 
+use crate::ablation::Ablation;
 use crate::barrier::{Barrier, BarrierRequest};
 use crate::container::{Container, ContainerState};
 use crate::job::Job;
@@ -38,6 +39,18 @@ impl Job {
             bundle.stamps.epoch = container.index;
             bundle.stamps.ordinal = place;
         }
+        self.deposit_counted(from, edge, lane, container, bundle)
+    }
+
+    /// The same for a bundle that is counted in and has its place.
+    pub(crate) fn deposit_counted(
+        &self,
+        from: usize,
+        edge: &Edge,
+        lane: usize,
+        container: &Arc<Container>,
+        mut bundle: Bundle,
+    ) -> Result<()> {
         bundle.stamps.lane = lane as u32;
         let bytes = bundle.memory_bytes();
         self.memory.add_in_flight(bytes as i64);
@@ -93,6 +106,7 @@ impl Job {
         ingest_ns: u64,
     ) -> Result<()> {
         container.close(end, ingest_ns);
+        self.release_epoch();
         self.advance(edge.to.0, lane)
     }
 
@@ -118,7 +132,11 @@ impl Job {
             }
             let end = front.end();
             run.metrics.set_watermark(end);
-            self.close_links(stage, lane, &front, None)?;
+            if self.ablated.is(Ablation::IgnoreEpochBoundaries) {
+                self.close_open(stage, lane, end, front.end_ingest_ns())?;
+            } else {
+                self.close_links(stage, lane, &front, None)?;
+            }
             front.mark_consumed();
             self.drop_finished(stage, lane)?;
         }
@@ -145,6 +163,7 @@ impl Job {
     fn drop_finished(&self, stage: usize, lane: usize) -> Result<()> {
         let run = &self.stages[stage];
         let dropped = run.lanes[lane].drop_finished();
+        self.release_epoch();
         let is_merged = |c: &&Arc<Container>| c.state() == ContainerState::WatermarkCancelled;
         for container in dropped.iter().filter(is_merged) {
             for (place, edge) in run.edges.iter().enumerate() {
@@ -291,7 +310,9 @@ impl Job {
     /// Lists a cell that the caller owns for some worker to go on with.
     pub(crate) fn list_cell(&self, stage: usize, place: usize, cell: &Cell) {
         // Relaxed: a hint about urgency; a cell in the wrong list is handled all the same.
-        if self.calls_cells() || cell.barriers.load(Ordering::Relaxed) > 0 {
+        let has_barrier = cell.barriers.load(Ordering::Relaxed) > 0;
+        let is_urgent = has_barrier && !self.ablated.is(Ablation::NoPriority);
+        if self.calls_cells() || is_urgent {
             self.urgent.push((stage, place));
         } else {
             self.ready.list(stage, place);

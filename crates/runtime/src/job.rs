@@ -20,6 +20,7 @@ use thalweg_core::snapshot::RestoredCut;
 use thalweg_core::{Error, Result, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Queue};
 
+use crate::ablation::Ablated;
 use crate::dispatcher::ReadyCells;
 use crate::gates::Gates;
 use crate::memory::MemoryAccount;
@@ -57,6 +58,8 @@ pub struct Job {
     pub(crate) urgent: Queue<(usize, usize)>,
     /// Other cells with something in their mailbox.
     pub(crate) ready: ReadyCells,
+    /// What of the design is taken back.
+    pub(crate) ablated: Ablated,
     /// The flow of the ordered contracts, where one is promised.
     pub(crate) ordered: Option<OrderedFlow>,
     /// Sources that wait for others to end.
@@ -620,6 +623,7 @@ pub(crate) use build::{
     Surroundings as JobSurroundings, build as build_job, open as open_job, report as report_job,
     stop_sources,
 };
+pub(crate) use sink_thread::handle as handle_message;
 
 impl Job {
     /// True once every sink has finished.

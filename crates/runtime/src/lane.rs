@@ -13,15 +13,19 @@
 //! `link` holds the reader lock upstream while it takes the writer lock downstream. Stages are in
 //! topological order and nothing locks the other way round, so there is no cycle.
 
+use thalweg_core::Watermark;
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, Ordering, RwLock};
 
-use crate::container::{Container, ContainerList};
+use crate::container::{Container, ContainerList, ContainerState};
 
 /// The containers of one input of one stage.
 pub struct Lane {
     list: ContainerList,
     /// Containers ever made here. Written under the writer lock.
     made: AtomicU64,
+    /// Every container with a smaller index is complete and has nothing left to claim. Since nothing is put into
+    /// a complete container, that stays so; whoever looks may raise it.
+    claimed: AtomicU64,
     /// Output edges of the owning stage that hang on this lane's containers.
     edges: usize,
     numa_nodes: usize,
@@ -35,6 +39,7 @@ impl Lane {
         Lane {
             list: RwLock::default(),
             made: AtomicU64::new(0),
+            claimed: AtomicU64::new(0),
             edges,
             numa_nodes,
             idle: AtomicBool::new(false),
@@ -85,6 +90,28 @@ impl Lane {
         Arc::clone(linked)
     }
 
+    /// Counts a bundle into the youngest container, or into a new one if that is not open, and says which place
+    /// it has there. Only for lanes whose containers [`Lane::close_open`] closes.
+    pub(crate) fn count_into_open(&self) -> (Arc<Container>, u64) {
+        let mut list = self.list.write().expect("no panic under a list lock");
+        let open = self.open_locked(&mut list);
+        let place = open.count_in();
+        (open, place)
+    }
+
+    /// Closes the container into which bundles are counted.
+    pub(crate) fn close_open(&self, end: Watermark, ingest_ns: u64) {
+        let mut list = self.list.write().expect("no panic under a list lock");
+        self.open_locked(&mut list).close(Some(end), ingest_ns);
+    }
+
+    fn open_locked(&self, list: &mut std::collections::VecDeque<Arc<Container>>) -> Arc<Container> {
+        match list.back() {
+            Some(youngest) if youngest.state() == ContainerState::Open => Arc::clone(youngest),
+            _ => self.append_locked(list),
+        }
+    }
+
     /// The oldest container, if any.
     pub fn front(&self) -> Option<Arc<Container>> {
         self.list.read().expect("no panic under a list lock").front().cloned()
@@ -110,6 +137,27 @@ impl Lane {
         self.list.read().expect("no panic under a list lock").len()
     }
 
+    /// Walks from the oldest to the youngest container that may have something to claim until `visit` returns
+    /// something. However many older ones wait for their last bundles, they are not looked at again. Not for
+    /// lanes with [`Lane::close_open`], where a bundle that is counted may be put after the end.
+    pub fn walk_unclaimed<T>(
+        &self,
+        mut visit: impl FnMut(&Arc<Container>) -> Option<T>,
+    ) -> Option<T> {
+        let list = self.list.read().expect("no panic under a list lock");
+        // Relaxed: whatever somebody has found to be claimed is so for good.
+        let claimed = self.claimed.load(Ordering::Relaxed).saturating_sub(list.front()?.index);
+        let mut containers = list.range(list.len().min(claimed as usize)..).peekable();
+        let is_claimed = |container: &&Arc<Container>| {
+            // In this order: in a complete container whatever was put is seen.
+            container.state() != ContainerState::Open && container.is_claimed()
+        };
+        while let Some(container) = containers.next_if(is_claimed) {
+            self.claimed.fetch_max(container.index + 1, Ordering::Relaxed);
+        }
+        containers.find_map(&mut visit)
+    }
+
     /// Walks from the oldest to the youngest container until `visit` returns something.
     pub fn walk<T>(&self, visit: impl FnMut(&Arc<Container>) -> Option<T>) -> Option<T> {
         self.list.read().expect("no panic under a list lock").iter().find_map(visit)
@@ -120,7 +168,6 @@ impl Lane {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use thalweg_core::Watermark;
 
     #[test]
     fn linking_a_young_container_makes_the_older_ones_first() {
@@ -130,6 +177,36 @@ mod tests {
         assert_eq!(third.index, 2);
         assert_eq!(down.open_containers(), 3);
         assert_eq!(up.link(&containers[0], 0, &down).index, 0);
+    }
+
+    #[test]
+    fn what_is_claimed_is_not_looked_at_again() {
+        let lane = Lane::new(0, 1);
+        let containers: Vec<_> = (0..4).map(|_| lane.append()).collect();
+        let visited = || {
+            let mut visited = Vec::new();
+            lane.walk_unclaimed(|container| {
+                visited.push(container.index);
+                None::<()>
+            });
+            visited
+        };
+        assert_eq!(visited(), [0, 1, 2, 3], "open ones may get something");
+        for index in [0, 1, 3] {
+            containers[index].close(Some(Watermark(index as i64)), 0);
+        }
+        assert_eq!(visited(), [2, 3]);
+        assert_eq!(lane.claimed.load(Ordering::Relaxed), 2);
+        for container in &containers[..2] {
+            assert!(container.retrieve());
+            container.mark_consumed();
+        }
+        lane.drop_finished();
+        assert_eq!(visited(), [2, 3], "places move, indices stay");
+        containers[2].close(None, 0);
+        assert!(visited().is_empty());
+        lane.append();
+        assert_eq!(visited(), [4]);
     }
 
     proptest! {

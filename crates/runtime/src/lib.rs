@@ -26,8 +26,10 @@
 //! | [`metrics`] | what is counted |
 //! | `snapshots` | cuts are taken, and jobs go on from them; `presence`: how a cut knows that nothing is under way |
 //! | `waiting` | bundles of stages that wait for the outside |
+//! | [`ablation`] | decisions of the design taken back, for benchmarks |
 //! | [`topology`] | NUMA nodes and cores |
 
+pub mod ablation;
 pub mod barrier;
 pub mod container;
 pub mod dispatcher;
@@ -54,6 +56,7 @@ pub mod task;
 pub mod topology;
 mod waiting;
 
+pub use ablation::Ablation;
 pub use job::{JobControl, Report, RunningJob, start, start_from};
 pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};
 pub use options::{PartitionScheme, ReorderScheme, RunOptions, SchedulerPolicy, SnapshotMode};

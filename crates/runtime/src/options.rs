@@ -8,6 +8,7 @@ use std::time::Duration;
 use thalweg_core::shim::{SharedClock, SystemClock};
 use thalweg_core::{Error, OrderContract};
 
+use crate::ablation::Ablation;
 use crate::interleaving::{Replay, StepRecorder};
 use crate::memory;
 use crate::pool::Pool;
@@ -164,6 +165,8 @@ pub struct RunOptions {
     pub record: Option<StepRecorder>,
     /// Contract `arrival`: the sequence in which inputs have to come in.
     pub replay: Option<Replay>,
+    /// For benchmarks: a decision of the design that is taken back. Contract `epoch` only.
+    pub ablation: Ablation,
     /// Snapshots are taken, and this is what they promise of the output.
     pub snapshots: Option<SnapshotMode>,
     /// The clock.
@@ -200,6 +203,7 @@ impl Default for RunOptions {
             partitions: None,
             record: None,
             replay: None,
+            ablation: Ablation::default(),
             snapshots: None,
             clock: Arc::new(SystemClock::new()),
         }

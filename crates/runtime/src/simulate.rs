@@ -5,8 +5,13 @@
 //! a manual clock nothing depends on real time, so a seed reproduces a run; a failing test prints
 //! its seed.
 //!
+//! [`run_on`] runs the same on the virtual cores of a made-up machine and tells how long that takes.
+//!
 //! Only bounded sources that are always ready (memory, datagen) can be simulated: a source on a
 //! thread of its own brings back the timing that a simulation is there to remove.
+
+mod costs;
+mod virtual_cores;
 
 use std::sync::Arc;
 
@@ -20,6 +25,9 @@ use thalweg_ordering::sync::Ordering;
 use crate::dispatcher::WorkerPlace;
 use crate::job::{self, Job, JobControl, Report};
 use crate::options::RunOptions;
+
+pub use costs::{AssumedCosts, Costs, RowCosts, Total, Work};
+pub use virtual_cores::{VirtualMachine, VirtualReport, run_on};
 
 /// Steps without a task after which a simulation that is not done counts as stuck. A source that
 /// is refused for want of memory makes empty steps too, but never without work in between.

@@ -105,6 +105,9 @@ pub struct SourceRun {
     pub state: Mutex<SourceState>,
     /// True if polling may bring something. Set by the source's waker, cleared before a poll.
     pub ready: AtomicBool,
+    /// True while a worker is at it or on its way, so that others do other things meanwhile. Set by the
+    /// dispatcher, cleared by that worker.
+    pub is_asked: AtomicBool,
     /// True once the last epoch is closed.
     pub finished: AtomicBool,
     /// True if the input ends by itself.

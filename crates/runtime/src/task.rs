@@ -12,6 +12,7 @@ use thalweg_core::{
 };
 use thalweg_ordering::sync::{Arc, Ordering};
 
+use crate::ablation::Ablation;
 use crate::container::Container;
 use crate::dispatcher::{Task, WorkerPlace};
 use crate::job::Job;
@@ -36,6 +37,10 @@ const SMALL_ROWS: usize = 64;
 
 /// After so many rows a partition's state is measured, also between watermarks.
 const REPORT_ROWS: usize = 8 * 1024;
+
+/// So many rows wait for no others. Putting them together copies them, and nobody else can ask the source
+/// meanwhile: with many cores that is what all wait for.
+const GATHERED_ROWS: usize = 16 * 1024;
 
 /// The smallest bundle that is asked of a source that keeps up.
 const BUNDLE_ROWS_MIN: usize = 1024;
@@ -175,6 +180,10 @@ impl Job {
     ) -> Result<()> {
         let run = &self.stages[stage];
         for (edge_place, edge) in run.edges.iter().enumerate() {
+            if self.ablated.is(Ablation::IgnoreEpochBoundaries) {
+                self.deposit_in_open(stage, edge_place, lane, result.clone())?;
+                continue;
+            }
             let down_lane = edge.lane_base + lane;
             let down = &self.stages[edge.to.0].lanes[down_lane];
             let linked = run.lanes[lane].link(container, edge_place, down);
@@ -288,13 +297,31 @@ impl Job {
 
     // --- sources ---
 
-    /// Asks a source for a bundle, and as long as bundles are small for the next ones. Says how many
-    /// came.
-    fn run_poll(&self, stage: usize, place: WorkerPlace, mut pace: Pace) -> Result<u64> {
+    /// Asks a source, and lets others ask it.
+    fn run_poll(&self, stage: usize, place: WorkerPlace, pace: Pace) -> Result<u64> {
         let StageRunKind::Source(run) = &self.stages[stage].kind else {
             unreachable!("only sources are polled")
         };
-        // Another worker is at it: there is nothing to wait for.
+        let done = self.poll_while_small(stage, run, place, pace);
+        // SeqCst on both sides: either this sees that the source is ready, or whoever makes it ready notifies
+        // after the mark is gone. Who parked because of the mark is woken here.
+        run.is_asked.store(false, Ordering::SeqCst);
+        if run.ready.load(Ordering::SeqCst) {
+            self.news.notify();
+        }
+        done
+    }
+
+    /// Asks a source for a bundle, and as long as bundles are small for the next ones. Says how many
+    /// came.
+    fn poll_while_small(
+        &self,
+        stage: usize,
+        run: &SourceRun,
+        place: WorkerPlace,
+        mut pace: Pace,
+    ) -> Result<u64> {
+        // Somebody looks whether it is idle: there is nothing to wait for.
         let Ok(mut state) = run.state.try_lock() else {
             return Ok(1);
         };
@@ -425,7 +452,8 @@ impl Job {
         }
         let linger_ns = self.options.bundle_linger.as_nanos() as u64;
         let is_busy = self.memory.in_flight_bytes() > 0;
-        let waits = state.gather.should_wait(wanted, is_busy, now_ns, linger_ns);
+        let company = wanted.min(GATHERED_ROWS);
+        let waits = state.gather.should_wait(company, is_busy, now_ns, linger_ns);
         let until_ns = if waits { now_ns + linger_ns } else { 0 };
         run.gathers_until_ns.store(until_ns, Ordering::Relaxed);
         if waits {

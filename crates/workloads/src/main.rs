@@ -8,7 +8,7 @@ mod commands;
 
 use clap::Parser;
 
-use commands::{linear_road, rating, streambox, tpcx_bb, viper};
+use commands::{ablations, linear_road, rating, streambox, tpcx_bb, viper, virtual_cores};
 
 /// The published workloads of ordered stream processing, on Thalweg.
 ///
@@ -26,6 +26,10 @@ enum Command {
     /// StreamBox's six benchmarks beside loops written by hand: records per second and core.
     #[command(name = "streambox")]
     StreamBox(streambox::Arguments),
+    /// StreamBox's decisions taken back one at a time, its watermark rates and its early records.
+    Ablations(ablations::Arguments),
+    /// Virtual machines of many cores: where the engine would stop scaling.
+    VirtualCores(virtual_cores::Arguments),
     /// Viper's operators over injectors and instances: merge in the channel against a merge operator.
     Viper(viper::Arguments),
 }
@@ -36,6 +40,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Command::LinearRoad(arguments) => linear_road::run(&arguments),
         Command::Rating(arguments) => rating::run(&arguments),
         Command::StreamBox(arguments) => streambox::run(&arguments),
+        Command::Ablations(arguments) => ablations::run(&arguments),
+        Command::VirtualCores(arguments) => virtual_cores::run(&arguments),
         Command::Viper(arguments) => viper::run(&arguments),
     }
 }

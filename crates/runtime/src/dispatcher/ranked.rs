@@ -28,10 +28,7 @@ impl Job {
             Pressure::Low | Pressure::High => self.options.scheduler,
             Pressure::Full => SchedulerPolicy::LastInPipeline,
         };
-        let pollable = match self.next_poll() {
-            Some(Task::Poll { stage }) if meter(stage).workers() == 0 => Some(stage),
-            _ => None,
-        };
+        let pollable = self.pollable();
         let mut views: Vec<StageView> = (0..self.stages.len()).map(|s| self.view(s)).collect();
         if let Some(source) = pollable.filter(|&source| !self.waits_for_company(source, now_ns)) {
             views[source].queued = 1;
@@ -45,13 +42,13 @@ impl Job {
         let all = (0..self.stages.len()).rev();
         let left_over = all.filter(|&stage| !self.is_source(stage));
         let mut left_over = left_over.filter_map(|stage| self.waiting_at(stage, place));
-        left_over.next().or(pollable.map(|stage| Task::Poll { stage }))
+        left_over.next().or_else(|| self.claim_poll(pollable?))
     }
 
     /// Something to do at a stage: a cell first, then whatever came first.
-    fn waiting_at(&self, stage: usize, place: WorkerPlace) -> Option<Task> {
+    pub(crate) fn waiting_at(&self, stage: usize, place: WorkerPlace) -> Option<Task> {
         if self.is_source(stage) {
-            return Some(Task::Poll { stage });
+            return self.claim_poll(stage);
         }
         if let Some(cell) = self.ready_cell_at(stage, place) {
             return Some(Task::Cell { stage, cell });

@@ -14,6 +14,7 @@ use thalweg_ordering::sync::{
 use thalweg_ordering::{Mailbox, Sleep};
 
 use super::{Job, Report, SinkReceivers};
+use crate::ablation::{Ablated, Ablation};
 use crate::barrier::{Completions, Joint};
 use crate::dispatcher::ReadyCells;
 use crate::gates::Gates;
@@ -62,6 +63,8 @@ pub(crate) fn build(
     let inputs = stages.iter().map(|stage| stage.inputs.clone()).collect();
     let cells: Vec<usize> = stages.iter().map(StageRun::num_cells).collect();
     let (scheme, of_stages) = (options.partitioning(), options.scheduler.chooses_stages());
+    let ablated = Ablated::new(&options, &stages);
+    let of_stages = of_stages || ablated.is(Ablation::NoPriority);
     let ready = ReadyCells::new(scheme, &cells, options.workers, of_stages);
     let news = Arc::new(News::new(sleep));
     let returned = Arc::new(Returned::new(Arc::clone(&news)));
@@ -71,6 +74,7 @@ pub(crate) fn build(
         news,
         urgent: Queue::new(),
         ready,
+        ablated,
         ticks: ordered.is_none() && has_operator(&stages, |operator| operator.goes_by_the_clock()),
         ordered,
         gates,
@@ -305,6 +309,7 @@ fn source_run(
             buffered_bytes: 0,
         }),
         ready: AtomicBool::new(true),
+        is_asked: AtomicBool::new(false),
         finished: AtomicBool::new(false),
         last_rows_ns: AtomicU64::new(options.clock.now_ns()),
         gathers_until_ns: AtomicU64::new(0),

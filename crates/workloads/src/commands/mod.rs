@@ -1,11 +1,14 @@
 //! One module per command, and what they measure with.
 
+pub mod ablations;
 pub mod linear_road;
 mod paced;
 pub mod rating;
 pub mod streambox;
+mod totals;
 pub mod tpcx_bb;
 pub mod viper;
+pub mod virtual_cores;
 
 use std::time::Instant;
 

@@ -1,18 +1,14 @@
 //! `streambox`: the six benchmarks in every variant, alternating with loops written by hand, whose
 //! checksums the results must have.
 
-use std::sync::{Arc, Mutex};
-
-use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type};
-use thalweg::{OrderContract, Report, Result, RowKind, RunOptions, Sink};
+use thalweg::{OrderContract, Report, Result, RunOptions};
 use thalweg_workloads::streambox::grep::{self, Output, RECORD_BYTES, Search};
 use thalweg_workloads::streambox::join::{self, Keys};
 use thalweg_workloads::streambox::{
     Job, RunSettings, Table, distinct, floors, netmon, tweets, wordcount,
 };
 
+use super::totals::{ROWS, Totals};
 use super::{CommandResult, Measured};
 
 const NAMES: [&str; 9] = [
@@ -46,55 +42,6 @@ pub struct Arguments {
     #[arg(long, default_value_t = 5)]
     repeat: usize,
 }
-
-/// Adds up a column of the results.
-#[derive(Clone)]
-struct Totals {
-    column: &'static str,
-    sum: Arc<Mutex<u64>>,
-}
-
-impl Totals {
-    fn of(column: &'static str) -> Self {
-        Totals { column, sum: Arc::default() }
-    }
-    fn sum(&self) -> u64 {
-        *self.sum.lock().expect("the sink does not panic")
-    }
-}
-
-impl Sink for Totals {
-    fn name(&self) -> String {
-        "totals".to_owned()
-    }
-    fn open(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn write(&mut self, batch: &RecordBatch, _: Option<&[RowKind]>) -> Result<()> {
-        let sum = match batch.column_by_name(self.column) {
-            None => batch.num_rows() as i64,
-            Some(column) => match column.as_primitive_opt::<Int64Type>() {
-                Some(longs) => longs.values().iter().sum(),
-                None => {
-                    let ints = column.as_primitive::<Int32Type>().values();
-                    ints.iter().copied().map(i64::from).sum()
-                }
-            },
-        };
-        *self.sum.lock().expect("the sink does not panic") += sum as u64;
-        Ok(())
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn abort(&mut self) {}
-}
-
-/// The column that stands for the number of rows.
-const ROWS: &str = "";
 
 type Floor<'a> = Box<dyn Fn() -> u64 + 'a>;
 type Run<'a> = Box<dyn Fn(RunSettings, Totals) -> Result<Report> + 'a>;

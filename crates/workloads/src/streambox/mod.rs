@@ -10,6 +10,7 @@
 //! | [`netmon`] | mean latency by pair of hosts | 1 s |
 //! | [`tweets`] | windows in which the mood turns, with their most frequent words | 1 s |
 //!
+//! [`pipelines`] has three of them as pipelines whose input can be varied: rows that come early, more watermarks.
 //! [`floors`] has the same by hand, [`text`] has the words, [`words`] splits them, [`job`] runs what the modules describe.
 //!
 //! Invariants: every record depends on the seed and its number alone; a second of event time has a
@@ -24,6 +25,7 @@ pub mod grep;
 pub mod job;
 pub mod join;
 pub mod netmon;
+pub mod pipelines;
 pub mod text;
 pub mod tweets;
 pub mod wordcount;

@@ -14,10 +14,19 @@ use common::{Combination, combinations, scale};
 use rows::{Cell, Row, read, rows_of};
 use thalweg::OrderContract::{self, Arrival, Epoch, EventTime};
 use thalweg::pipeline::Collect;
-use thalweg::{Report, Result};
+use thalweg::{Report, Result, RunOptions};
+use thalweg_runtime::{Ablation, start};
 use thalweg_workloads::streambox::grep::{self, Output, Search};
 use thalweg_workloads::streambox::join::{self, Keys};
+use thalweg_workloads::streambox::pipelines::{self, Benchmark, Variation};
 use thalweg_workloads::streambox::{Job, RunSettings, distinct, netmon, tweets, wordcount};
+
+const ABLATIONS: [Ablation; 4] = [
+    Ablation::Nothing,
+    Ablation::InOrderEpochs,
+    Ablation::IgnoreEpochBoundaries,
+    Ablation::NoPriority,
+];
 
 /// So many workers, and bundles of so many rows.
 fn combination(workers: usize, bundle_rows: usize) -> Combination {
@@ -94,6 +103,29 @@ fn words_are_counted_as_the_oracle_counts() {
     check(expected, &[Arrival, EventTime], |how, order, results| {
         wordcount::run(&table, how.options(order), results.sink())
     });
+}
+
+#[test]
+fn words_are_counted_however_the_input_varies_and_whatever_is_taken_back() {
+    let plain = Variation { records_per_ms: 1, ..Variation::with_records(1200, 2) };
+    for early_percent in [None, Some(0), Some(40)] {
+        let how = Variation { early_percent, ..plain };
+        let table = pipelines::table(Benchmark::WordCount, &how);
+        let mut expected = oracles::wordcount(&read(&table.batches));
+        expected.sort();
+        for (ablation, step) in ABLATIONS.into_iter().flat_map(|a| [(a, None), (a, Some(10))]) {
+            let results = Collect::new();
+            let graph = pipelines::graph(Benchmark::WordCount, &table, step, results.sink());
+            let options =
+                RunOptions { workers: 3, bundle_rows_max: 100, ablation, ..RunOptions::default() };
+            let graph = graph.expect("the table fits");
+            let report = start(graph, options).and_then(|job| job.wait()).expect("the job runs");
+            assert_eq!(report.metrics.late(), 0, "{early_percent:?} %, {ablation:?}, {step:?}");
+            let mut got = rows_of(&results.batches());
+            got.sort();
+            assert!(got == expected, "{early_percent:?} %, {ablation:?}, {step:?}: other rows");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,164 @@
+//! What tasks cost on a virtual core, and the clock that goes with it.
+//!
+//! Rows cost what they cost when they were measured, or what is assumed; the time of a task whose work does not
+//! follow from its rows (a watermark) is measured while it runs. A machine whose costs are assumed depends on
+//! its seed alone.
+
+use std::collections::HashMap;
+
+use thalweg_core::shim::{Clock, SharedClock};
+use thalweg_ordering::sync::{Arc, AtomicU64, Ordering};
+
+/// What kind of work a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Work {
+    /// A source is asked.
+    Poll,
+    /// A bundle is transformed, routed, or taken at hand.
+    Bundle,
+    /// A partition takes rows.
+    Rows,
+    /// A partition takes a watermark.
+    Watermark,
+    /// A bundle goes on that waited for the outside.
+    Continue,
+}
+
+/// Costs that are assumed, the same for all stages.
+#[derive(Clone, Copy, Debug)]
+pub struct AssumedCosts {
+    /// To ask the dispatcher.
+    pub ask_ns: u64,
+    /// Of any task.
+    pub task_ns: u64,
+    /// Of a row that a source brings.
+    pub polled_row_ns: u64,
+    /// Of a row that any other stage takes or makes.
+    pub row_ns: u64,
+}
+
+/// Measured nanoseconds per row by stage and kind of work.
+pub type RowCosts = HashMap<(usize, Work), f64>;
+
+/// Where costs come from.
+#[derive(Clone)]
+pub enum Costs {
+    /// From a table, and nothing is measured.
+    Assumed(AssumedCosts),
+    /// Measured by a clock that counts the processor time of the calling thread. Work by rows takes the time of
+    /// the table instead, where there is one: all virtual cores share the caches of the one that runs them,
+    /// and many of them would pay for that.
+    Measured(SharedClock, Arc<RowCosts>),
+}
+
+/// The clock of the job: that of the virtual core that is being run.
+pub(crate) struct VirtualClock {
+    began_ns: AtomicU64,
+    meter: Option<Meter>,
+}
+
+/// What measures.
+struct Meter {
+    clock: SharedClock,
+    mark: AtomicU64,
+    /// What it costs to look at the clock, which is not the engine's.
+    look_ns: u64,
+}
+
+impl Meter {
+    fn new(clock: SharedClock) -> Self {
+        let look = |_| {
+            let before = clock.now_ns();
+            clock.now_ns() - before
+        };
+        let look_ns = (0..100).map(look).min().unwrap_or(0);
+        Meter { clock, mark: AtomicU64::new(0), look_ns }
+    }
+}
+
+impl VirtualClock {
+    pub(crate) fn new(costs: &Costs) -> Self {
+        let meter = match costs {
+            Costs::Assumed(_) => None,
+            Costs::Measured(clock, _) => Some(Meter::new(clock.clone())),
+        };
+        VirtualClock { began_ns: AtomicU64::new(0), meter }
+    }
+
+    /// Something begins at this time.
+    pub(crate) fn begin(&self, at_ns: u64) {
+        // Relaxed throughout: one thread runs the simulation.
+        self.began_ns.store(at_ns, Ordering::Relaxed);
+        if let Some(meter) = &self.meter {
+            meter.mark.store(meter.clock.now_ns(), Ordering::Relaxed);
+        }
+    }
+
+    /// What it has taken so far; nothing where nothing is measured.
+    pub(crate) fn taken_ns(&self) -> u64 {
+        let Some(meter) = &self.meter else { return 0 };
+        let taken_ns = meter.clock.now_ns() - meter.mark.load(Ordering::Relaxed);
+        taken_ns.saturating_sub(meter.look_ns)
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now_ns(&self) -> u64 {
+        self.began_ns.load(Ordering::Relaxed) + self.taken_ns()
+    }
+    fn wall_ms(&self) -> i64 {
+        (self.now_ns() / 1_000_000) as i64
+    }
+}
+
+/// How much of older tasks stays in an expectation when another one is added.
+const REMAINS: f64 = 0.8;
+/// What a task is expected to cost before any was seen.
+const FIRST_GUESS_NS: f64 = 10_000.0;
+
+/// What tasks have cost, and what is expected of the next ones.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    expected: HashMap<(usize, Work), f64>,
+    totals: HashMap<(usize, Work), Total>,
+}
+
+/// What the tasks of a stage and kind have cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Total {
+    /// How many.
+    pub tasks: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Their time.
+    pub ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+}
+
+impl Ledger {
+    /// What a task of so many rows, if that is known, is expected to cost.
+    pub(crate) fn expect(&self, key: (usize, Work), rows: Option<u64>) -> u64 {
+        let per_unit = self.expected.get(&key).copied();
+        per_unit.map_or(FIRST_GUESS_NS, |cost| cost * rows.unwrap_or(1).max(1) as f64) as u64
+    }
+
+    /// A task is done. `known` says how many rows the expectation went by.
+    pub(crate) fn add(&mut self, key: (usize, Work), known: Option<u64>, rows: u64, ns: u64) {
+        let per_unit = ns as f64 / known.unwrap_or(1).max(1) as f64;
+        let expected = self.expected.entry(key).or_insert(per_unit);
+        *expected = *expected * REMAINS + per_unit * (1.0 - REMAINS);
+        let total = self.totals.entry(key).or_default();
+        total.tasks += 1;
+        total.rows += rows;
+        total.ns += ns;
+        total.longest_ns = total.longest_ns.max(ns);
+    }
+
+    /// What was done by stage and kind, in this order.
+    pub(crate) fn totals(&self) -> Vec<((usize, Work), Total)> {
+        let mut totals: Vec<_> = self.totals.iter().map(|(&key, &total)| (key, total)).collect();
+        totals.sort_unstable_by_key(|&(key, _)| key);
+        totals
+    }
+}

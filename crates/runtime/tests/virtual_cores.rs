@@ -1,0 +1,95 @@
+//! Virtual cores: a seed reproduces a run, more cores are faster until something serial stops them, and
+//! bundles stay on their NUMA node where they can.
+
+mod common;
+
+use common::*;
+use thalweg_core::OperatorClass;
+use thalweg_runtime::RunOptions;
+use thalweg_runtime::simulate::{AssumedCosts, Costs, VirtualMachine, VirtualReport, Work, run_on};
+use thalweg_runtime::topology::Topology;
+
+/// So many nodes of so many cores.
+fn machine(nodes: usize, cores: usize, seed: u64) -> VirtualMachine {
+    let node = |node: usize| (node * cores..(node + 1) * cores).collect();
+    let costs = AssumedCosts { ask_ns: 200, task_ns: 1_000, polled_row_ns: 2, row_ns: 500 };
+    VirtualMachine {
+        topology: Topology { nodes: (0..nodes).map(node).collect() },
+        costs: Costs::Assumed(costs),
+        wake_ns: 5_000,
+        seed,
+    }
+}
+
+/// Counts rows of seven keys on a machine and checks the result.
+fn count(machine: &VirtualMachine, rows: usize) -> VirtualReport {
+    let rows: Vec<_> = (0..rows as i64).map(|n| (n / 10, n % 7)).collect();
+    let (expected, _) = reference(&rows, 1, 100);
+    let count = Count { size: 100, class: OperatorClass::Commuting, cancel_between: false };
+    let (graph, results, _) = counting(vec![(Rows::boxed(rows), Delay::boxed(1, 100))], count);
+    let options = RunOptions { bundle_rows_max: 64, ..RunOptions::default() };
+    let report = run_on(machine, graph, options).expect("the job runs");
+    assert_eq!(results.sorted(), expected, "seed {}", machine.seed);
+    report
+}
+
+#[test]
+fn a_seed_reproduces_a_run() {
+    let run = |seed| {
+        let report = count(&machine(2, 8, seed), 8_000);
+        (report.elapsed_ns, report.asked, report.bundles, report.busy_ns)
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn more_cores_are_faster_until_the_source_is_not() {
+    let elapsed = |cores| count(&machine(1, cores, 3), 16_000).elapsed_ns as f64;
+    let [one, four, sixteen] = [1, 4, 16].map(elapsed);
+    assert!((3.0..=4.01).contains(&(one / four)), "{}", one / four);
+    assert!((6.0..=16.01).contains(&(one / sixteen)), "{}", one / sixteen);
+    let report = count(&machine(1, 128, 3), 16_000);
+    // A source brings a row in 2 ns, of which all others make a microsecond and more of work, and a poll costs
+    // a microsecond: it is the bound.
+    assert!(report.spent_ns(Work::Poll) <= report.elapsed_ns);
+    assert!(report.utilization() < 1.0);
+}
+
+#[test]
+fn a_source_is_asked_by_one_worker_at_a_time() {
+    for seed in 0..5 {
+        let mut machine = machine(1, 32, seed);
+        let costs = AssumedCosts { ask_ns: 100, task_ns: 1_000, polled_row_ns: 1_000, row_ns: 10 };
+        machine.costs = Costs::Assumed(costs);
+        let report = count(&machine, 20_000);
+        let polls_ns = report.spent_ns(Work::Poll);
+        assert!(polls_ns <= report.elapsed_ns, "{polls_ns} of {}", report.elapsed_ns);
+        // The rest is the end, when the last watermark goes through all partitions.
+        assert!(polls_ns * 4 > report.elapsed_ns * 3, "{polls_ns} of {}", report.elapsed_ns);
+        assert!(report.asked.1 < 4 * report.asked.0, "nobody spins: {:?}", report.asked);
+    }
+}
+
+#[test]
+fn bundles_stay_on_their_node_where_they_can() {
+    for (nodes, seed) in [2, 4].into_iter().flat_map(|nodes| (0..5).map(move |s| (nodes, s))) {
+        let report = count(&machine(nodes, 4, seed), 16_000);
+        let (near, far) = report.bundles;
+        let share = near as f64 / (near + far) as f64;
+        let by_chance = 1.0 / nodes as f64;
+        assert!(share > by_chance * 1.3, "{nodes} nodes, seed {seed}: {share}");
+        assert!(far > 0, "nobody waits for what is near: {nodes} nodes, seed {seed}");
+    }
+}
+
+#[test]
+fn no_node_starves() {
+    for (nodes, seed) in [2, 4].into_iter().flat_map(|nodes| (0..5).map(move |s| (nodes, s))) {
+        let report = count(&machine(nodes, 2, seed), 16_000);
+        let of_node = |node: usize| -> u64 { report.busy_ns[node * 2..node * 2 + 2].iter().sum() };
+        let busy: Vec<u64> = (0..nodes).map(of_node).collect();
+        let (least, most) = (busy.iter().min().expect("nodes"), busy.iter().max().expect("nodes"));
+        assert!(least * 2 > *most, "{nodes} nodes, seed {seed}: {busy:?}");
+    }
+}

@@ -1,0 +1,179 @@
+//! `virtual-cores`: three of StreamBox's benchmarks on machines that do not exist, with costs that were measured
+//! on this one. See `thalweg_runtime::simulate` for what is simulated and what is not.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cpu_time::ThreadTime;
+use thalweg::{Clock, RunOptions};
+use thalweg_runtime::simulate::{Costs, RowCosts, VirtualMachine, VirtualReport, Work, run_on};
+use thalweg_runtime::topology::Topology;
+use thalweg_workloads::plot::{Figure, Kind, Scale, Series, write_figures};
+use thalweg_workloads::streambox::Table;
+use thalweg_workloads::streambox::pipelines::{Benchmark, Variation, graph, table};
+
+use super::CommandResult;
+use super::totals::Totals;
+
+/// Options of `virtual-cores`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Which: wordcount, counts, netmon.
+    #[arg(long, value_delimiter = ',')]
+    benchmarks: Vec<String>,
+    /// Numbers of cores.
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16,56,128")]
+    cores: Vec<usize>,
+    /// Numbers of NUMA nodes; those that do not divide the cores are left out.
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    nodes: Vec<usize>,
+    /// Million records of each run.
+    #[arg(long, default_value_t = 8)]
+    millions: u64,
+    /// The most rows of a bundle.
+    #[arg(long, default_value_t = 65_536)]
+    bundle_rows: usize,
+    /// Ends an epoch every so many milliseconds of event time, a thousand records each.
+    #[arg(long)]
+    watermark_step_ms: Option<i64>,
+    /// Tells the work of each stage.
+    #[arg(long)]
+    stages: bool,
+    /// Adds figures to this file, for the example `plot`.
+    #[arg(long)]
+    figures: Option<PathBuf>,
+}
+
+/// The processor time of the calling thread.
+struct ThreadClock;
+
+impl Clock for ThreadClock {
+    fn now_ns(&self) -> u64 {
+        ThreadTime::now().as_duration().as_nanos() as u64
+    }
+    fn wall_ms(&self) -> i64 {
+        0
+    }
+}
+
+/// Cores that costs by row are measured on: few enough for their tables to be in the caches, and more than one,
+/// so that rows are spread as on many.
+const CALIBRATED_ON: usize = 4;
+
+/// Runs every benchmark on every machine.
+pub fn run(arguments: &Arguments) -> CommandResult {
+    println!(
+        "benchmark | cores x nodes | million records/s | speed-up | busy | source busy | sink busy | \
+         asking | poll, bundle, rows, watermark (shares of the work) | longest task, ms | an answer, ns | near"
+    );
+    let mut series = Vec::new();
+    for benchmark in Benchmark::of_names(&arguments.benchmarks) {
+        series.push(Series::over_numbers(benchmark.name(), one(arguments, benchmark)?));
+    }
+    let Some(path) = &arguments.figures else { return Ok(()) };
+    let note = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let figure = Figure {
+        name: "virtual-cores".to_owned(),
+        title: "Speed-up on virtual cores, without caches and memory bandwidth".to_owned(),
+        x: "Virtual cores".to_owned(),
+        y: "Times the rate of one".to_owned(),
+        x_scale: Scale::Log,
+        y_scale: Scale::Log,
+        kind: Kind::Lines,
+        series,
+        note: format!("costs measured on one core; {note}"),
+    };
+    Ok(write_figures(path, &[figure])?)
+}
+
+/// Runs a benchmark on every machine. Says the speed-up of each on one node.
+fn one(
+    arguments: &Arguments,
+    benchmark: Benchmark,
+) -> Result<Vec<(f64, f64)>, Box<dyn std::error::Error>> {
+    let records = table(benchmark, &Variation::with_records(1_000_000, arguments.millions));
+    let nothing = Arc::new(RowCosts::new());
+    let calibrated = measure(arguments, benchmark, &records, (CALIBRATED_ON, 1), nothing)?;
+    let costs = Arc::new(calibrated.row_costs());
+    let mut first = None;
+    let mut points = Vec::new();
+    for &nodes in &arguments.nodes {
+        for &cores in arguments.cores.iter().filter(|&&cores| cores % nodes == 0) {
+            let machine = (cores, nodes);
+            let report = measure(arguments, benchmark, &records, machine, costs.clone())?;
+            let rate = records.num_rows() as f64 * 1e3 / report.elapsed_ns as f64;
+            let times = rate / *first.get_or_insert(rate);
+            tell(benchmark, machine, &report, rate, times);
+            if arguments.stages {
+                tell_stages(&report);
+            }
+            if nodes == 1 {
+                points.push((cores as f64, times));
+            }
+        }
+    }
+    Ok(points)
+}
+
+fn measure(
+    arguments: &Arguments,
+    benchmark: Benchmark,
+    records: &Table,
+    (cores, nodes): (usize, usize),
+    row_costs: Arc<RowCosts>,
+) -> thalweg::Result<VirtualReport> {
+    let graph =
+        graph(benchmark, records, arguments.watermark_step_ms, Totals::of(benchmark.checked()))?;
+    let each = cores / nodes;
+    let node = |node: usize| (node * each..(node + 1) * each).collect();
+    let machine = VirtualMachine {
+        topology: Topology { nodes: (0..nodes).map(node).collect() },
+        costs: Costs::Measured(Arc::new(ThreadClock), row_costs),
+        wake_ns: 5_000,
+        seed: 1,
+    };
+    let options = RunOptions { bundle_rows_max: arguments.bundle_rows, ..RunOptions::default() };
+    run_on(&machine, graph, options)
+}
+
+fn tell(
+    benchmark: Benchmark,
+    (cores, nodes): (usize, usize),
+    report: &VirtualReport,
+    rate: f64,
+    times: f64,
+) {
+    let of_time = |ns: u64| 100.0 * ns as f64 / report.elapsed_ns as f64;
+    let all_ns: u64 = report.busy_ns.iter().sum();
+    let of_work = |work: Work| 100.0 * report.spent_ns(work) as f64 / all_ns as f64;
+    let longest_ns = report.work.iter().map(|(.., total)| total.longest_ns).max().unwrap_or(0);
+    let (near, far) = report.bundles;
+    println!(
+        "{} | {cores} x {nodes} | {rate:.2} | {times:.1} | {:.0} % | {:.0} % | {:.0} % | {:.1} % | \
+         {:.0} %, {:.0} %, {:.0} %, {:.0} % | {:.2} | {} | {:.0} %",
+        benchmark.name(),
+        100.0 * report.utilization(),
+        of_time(report.spent_ns(Work::Poll)),
+        of_time(report.sinks_ns),
+        100.0 * report.asking_ns as f64 / all_ns as f64,
+        of_work(Work::Poll),
+        of_work(Work::Bundle),
+        of_work(Work::Rows),
+        of_work(Work::Watermark),
+        longest_ns as f64 / 1e6,
+        report.asking_ns / (report.asked.0 - report.asked.1).max(1),
+        100.0 * near as f64 / (near + far).max(1) as f64,
+    );
+}
+
+fn tell_stages(report: &VirtualReport) {
+    for (name, _, work, total) in &report.work {
+        println!(
+            "  {name} | {work:?} | {} tasks | {} rows | {:.1} ms | longest {:.2} ms",
+            total.tasks,
+            total.rows,
+            total.ns as f64 / 1e6,
+            total.longest_ns as f64 / 1e6
+        );
+    }
+}
