@@ -578,8 +578,9 @@ impl Job {
     }
 }
 
-/// Puts batches that one call emitted by the same port together, so that a watermark which closes
-/// many small windows sends few bundles downstream. Changelogs keep their batches.
+/// Puts small batches that one call emitted by the same port together, so that a watermark which closes
+/// many small windows sends few bundles downstream. Large ones are bundles as they are: copying them costs more
+/// than a bundle does. Changelogs keep their batches.
 fn coalesce(emitted: Vec<Emitted>) -> Result<Vec<Emitted>> {
     let mut together: Vec<(Emitted, Vec<RecordBatch>)> = Vec::new();
     for next in emitted {
@@ -589,6 +590,7 @@ fn coalesce(emitted: Vec<Emitted>) -> Result<Vec<Emitted>> {
             Some((first, batches))
                 if first.kinds.is_none()
                     && next.kinds.is_none()
+                    && first.batch.num_rows().max(next.batch.num_rows()) < COALESCED_ROWS_MIN
                     && next.batch.num_rows() + rows_of(batches) <= COALESCED_ROWS_MAX =>
             {
                 batches.push(next.batch);
@@ -607,6 +609,9 @@ fn coalesce(emitted: Vec<Emitted>) -> Result<Vec<Emitted>> {
     };
     together.into_iter().map(join).collect()
 }
+
+/// Batches of so many rows are not small.
+const COALESCED_ROWS_MIN: usize = 1024;
 
 /// The largest bundle that is put together from small results.
 const COALESCED_ROWS_MAX: usize = 64 * 1024;
