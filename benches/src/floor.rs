@@ -1,8 +1,8 @@
 //! The floors: single-thread loops by hand over the same Arrow data, compiled with the same flags.
 
-use arrow_array::{Array, RecordBatch};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
+use arrow_array::{Array, RecordBatch};
 use hashbrown::HashTable;
 use thalweg_core::shim::mix64;
 
@@ -105,7 +105,6 @@ pub fn count_per_key(batches: &[RecordBatch], laps: usize) -> (u64, u64) {
 #[cfg(feature = "datafusion")]
 pub fn count_per_key_datafusion(batches: &[RecordBatch], laps: usize) -> (u64, u64) {
     use std::sync::Arc;
-
 
     use arrow_schema::{DataType, Field, Schema};
     use datafusion_expr::EmitTo;
