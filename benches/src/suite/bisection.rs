@@ -12,6 +12,9 @@ use serde_json::Value;
 /// The bounds, in milliseconds.
 pub const BOUNDS_MS: [u64; 3] = [50, 500, 1000];
 
+/// Rates under this part of the capacity are not tried.
+const HOPELESS: u64 = 300;
+
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
@@ -74,8 +77,8 @@ impl Search {
         held.max_by_key(|step| step.events_per_second).copied()
     }
 
-    /// The rate to try next for a bound; `None` when it is known closely enough, or when not even a
-    /// hundredth of the capacity holds.
+    /// The rate to try next for a bound; `None` when it is known closely enough, or when only
+    /// hopelessly low ones are left.
     pub fn next(&self, bound_ms: u64) -> Option<u64> {
         let held = self.best(bound_ms).map(|step| step.events_per_second);
         let failed = self
@@ -91,7 +94,7 @@ impl Search {
             (Some(held), None) => Some(between(held, self.capacity)),
             (None, Some(failed)) => {
                 let lower = failed / 3;
-                (lower > self.capacity / 100).then_some(lower)
+                (lower > self.capacity / HOPELESS).then_some(lower)
             }
             (Some(held), Some(failed)) => {
                 (held as f64 * self.precision < failed as f64).then(|| between(held, failed))

@@ -16,7 +16,7 @@ use thalweg::{Error, Result, Sink};
 
 use super::ages::{Began, RowAges, WindowAges, WindowColumns, nothing};
 use super::folder::Folder;
-use super::job::{FORGETS, Measured, Script, Timing, generator_cost, session};
+use super::job::{FORGETS, Measured, Script, Timing, generator_cost, session, with_short_auctions};
 use super::oracle::{self, BASE_MS, KEYS, Sum};
 use super::percentiles::Percentiles;
 use super::point::Point;
@@ -97,6 +97,7 @@ fn script(query: &Query, events: u64, rate: Option<u64>) -> String {
         .replace("${persons}", &options(PERSONS_PERCENT))
         .replace("${auctions}", &options(100 - PERSONS_PERCENT))
         .replace("${side_input}", "side_input.csv");
+    let text = with_short_auctions(&text);
     if query.forgets { format!("{FORGETS}{text}") } else { text }
 }
 

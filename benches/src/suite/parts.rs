@@ -87,7 +87,7 @@ pub fn parts(mode: Mode) -> Vec<Part> {
         Part {
             name: "burst",
             about: "ten times the rate for a second, and overload",
-            work: points(bursts(mode), mode.pick(1, 2, 3)),
+            work: points(bursts(mode), mode.pick(1, 1, 3)),
         },
         Part {
             name: "idle",
@@ -147,7 +147,7 @@ pub fn parts(mode: Mode) -> Vec<Part> {
 }
 
 fn latency_q5(mode: Mode) -> Vec<Point> {
-    let (warm_up_s, measured_s) = mode.pick((2, 3), (12, 15), (20, 240));
+    let (warm_up_s, measured_s) = mode.pick((2, 3), (11, 12), (20, 240));
     let mut points = Vec::new();
     for rate in [100_000, 500_000, 1_000_000, 5_000_000, 20_000_000] {
         let point = Point::new("latency-q5", Kind::Latency, "q5", rate);

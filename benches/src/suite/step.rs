@@ -5,8 +5,8 @@
 //! queries without windows: the row that causes the result) until the result is written (StreamBox, §9). Rows
 //! that wait in front of the engine are overdue and count.
 //!
-//! StreamBox's records lie in memory and come again and again, a million of them in a second of event time
-//! whatever the rate; NEXMark's events are made while the query runs, and what that costs is in the row
+//! StreamBox's records lie in memory and come again and again, a million of them in a second of event time (at
+//! lower rates as many as come in a second, so that windows close all the time); NEXMark's events are made while the query runs, and what that costs is in the row
 //! (`generator_ns_per_row`). Results are not compared here: the same queries are in the parts that do.
 
 use std::sync::Arc;
@@ -24,7 +24,9 @@ use thalweg_workloads::streambox::{Job, Table, distinct, grep, join, netmon, twe
 
 use super::ages::{Began, nothing};
 use super::folder::Folder;
-use super::job::{FORGETS, Measured, Script, Timing, Watch, generator_cost, session};
+use super::job::{
+    FORGETS, Measured, Script, Timing, Watch, generator_cost, session, with_short_auctions,
+};
 use super::paced::PacedReplay;
 use super::point::Point;
 use super::schedule::Schedule;
@@ -74,25 +76,45 @@ fn timing(point: &Point) -> Timing {
     }
 }
 
-/// Records of a benchmark, as many as fit into a few hundred megabytes.
-fn job(name: &str) -> Job {
+/// Records of a benchmark, as many as fit into a few hundred megabytes, at a rate for each of its tables.
+fn job(name: &str, rate: u64) -> Job {
+    let per_ms = |usual: u64| records_per_ms(usual, rate);
     match name {
         "grep" => {
             let settings = grep::Settings { laps: 1, ..grep::Settings::default() };
+            let records_per_ms = per_ms(settings.records_per_ms);
+            let settings = grep::Settings { records_per_ms, ..settings };
             grep::job(grep::table(&settings), Search::Literal, Output::Counts)
         }
         "join" => {
             let settings = join::Settings::unique(2_000_000);
+            let records_per_ms = per_ms(settings.records_per_ms);
+            let settings = join::Settings { records_per_ms, ..settings };
             join::job(join::tables(&settings), &settings)
         }
-        "distinct" => distinct::job(distinct::table(&distinct::Settings::with_records(4_000_000))),
-        "netmon" => netmon::job(netmon::table(&netmon::Settings::with_records(4_000_000))),
+        "distinct" => {
+            let settings = distinct::Settings::with_records(4_000_000);
+            let records_per_ms = per_ms(settings.records_per_ms);
+            distinct::job(distinct::table(&distinct::Settings { records_per_ms, ..settings }))
+        }
+        "netmon" => {
+            let settings = netmon::Settings::with_records(4_000_000);
+            let records_per_ms = per_ms(settings.records_per_ms);
+            netmon::job(netmon::table(&netmon::Settings { records_per_ms, ..settings }))
+        }
         _ => {
             let settings = tweets::Settings::with_records(1_000_000);
-            let settings = tweets::Settings { windows_of_mood: 3, ..settings };
+            let records_per_ms = per_ms(settings.records_per_ms);
+            let settings = tweets::Settings { windows_of_mood: 3, records_per_ms, ..settings };
             tweets::job(tweets::table(&settings), &settings)
         }
     }
+}
+
+/// Records in a millisecond of event time: as many as usual, but at low rates fewer, so that a second of event
+/// time never takes longer than a second and windows close all the time.
+fn records_per_ms(usual: u64, rate: u64) -> u64 {
+    usual.min(rate / 1000).max(1)
 }
 
 /// The event time that one lap of a table takes.
@@ -105,14 +127,15 @@ fn period_ms(table: &Table) -> i64 {
 }
 
 fn streambox(point: &Point) -> Result<Measured> {
-    let job = job(&point.workload);
+    let tables = if point.workload == "join" { 2 } else { 1 };
+    let rate = point.events_per_second / tables;
+    let job = job(&point.workload, rate);
     let folder = Folder::new().map_err(|error| Error::io(error.to_string()))?;
     let mut session = session(point.workers, folder.path())?;
     job.functions.iter().for_each(|function| session.register_function(function.clone()));
     let began = Began::default();
     // All tables move on together.
     let period_ms = job.tables.iter().map(period_ms).max().unwrap_or(1);
-    let rate = point.events_per_second / job.tables.len() as u64;
     let mut text = String::new();
     for table in &job.tables {
         text += &table.declaration();
@@ -129,7 +152,9 @@ fn streambox(point: &Point) -> Result<Measured> {
 
 /// Word count is a pipeline: its split is a function over batches.
 fn words(point: &Point) -> Result<Measured> {
-    let table = wordcount::table(&wordcount::Settings::with_records(1_000_000));
+    let settings = wordcount::Settings::with_records(1_000_000);
+    let records_per_ms = records_per_ms(settings.records_per_ms, point.events_per_second);
+    let table = wordcount::table(&wordcount::Settings { records_per_ms, ..settings });
     let (period_ms, began) = (period_ms(&table), Began::default());
     let replay = Replay::new(Arc::new(table.batches), period_ms, usize::MAX);
     let schedule = Schedule::constant(point.events_per_second);
@@ -159,7 +184,7 @@ fn nexmark(point: &Point) -> Result<(Measured, f64)> {
     let text = |options: &str| {
         let forgets = matches!(point.workload.as_str(), "q3" | "q4");
         let text = query.text.replace("${events}", options);
-        let text = text.replace("${side_input}", "side_input.csv");
+        let text = with_short_auctions(&text.replace("${side_input}", "side_input.csv"));
         if forgets { format!("{FORGETS}{text}") } else { text }
     };
     let seconds = point.warm_up_s + point.measured_s + 2;
