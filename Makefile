@@ -10,12 +10,14 @@ SANITIZE_TARGET := $(abspath target/sanitize)
 SANITIZE_HOST := x86_64-unknown-linux-gnu
 SANITIZE_TEST = CARGO_TARGET_DIR=$(SANITIZE_TARGET) $(CARGO) +nightly test --locked --target $(SANITIZE_HOST)
 
-.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
+.PHONY: help check test fmt clippy doc unit depcheck tidy deny venv bench bench-full bench-blocks loom miri sanitize sweep workloads nexmark-check fuzz examples book clean-outputs kills
 
 help:
 	@echo "make test      what CI runs: format, lints, tests, doctests, loom, crate table, tidy"
 	@echo "make check     the same, the documentation, and cargo-deny"
-	@echo "make bench     the benchmarks, as a table and JSON lines (release build)"
+	@echo "make bench     all benchmarks in at most 45 minutes: JSON lines, tables and plots in benches/results"
+	@echo "make bench-full  the same to the letter, for hours; goes on where it was stopped"
+	@echo "make bench-blocks  the building blocks alone, beside loops by hand"
 	@echo "make loom      the lock-free pieces under the model checker"
 	@echo "make miri      the same pieces interpreted, for undefined behaviour (needs nightly and miri)"
 	@echo "make sanitize  the same under the thread and address sanitizers (needs nightly and rust-src)"
@@ -67,8 +69,16 @@ $(VENV)/ready: scripts/requirements.txt
 	$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -r scripts/requirements.txt
 	touch $@
 
+# benches/README.md says what is measured, and how to choose parts.
+BENCH := $(CARGO) run --release --locked --manifest-path benches/Cargo.toml --target-dir target/benches --
 bench:
-	$(CARGO) run --release --locked --manifest-path benches/Cargo.toml --target-dir target/benches
+	$(BENCH) suite
+
+bench-full:
+	$(BENCH) suite --full
+
+bench-blocks:
+	$(BENCH)
 
 # A target folder of its own: the flag changes every crate.
 loom:

@@ -4,6 +4,7 @@
 //! cargo run --release --manifest-path benches/Cargo.toml [-- WORKLOAD…] [--repeat N] [--scale F]
 //! cargo run --release --manifest-path benches/Cargo.toml -- nexmark [QUERY…]      see [`nexmark`]
 //! cargo run --release --manifest-path benches/Cargo.toml -- jobs                  see [`jobs`]
+//! cargo run --release --manifest-path benches/Cargo.toml -- suite [--only PART]   see [`suite`]
 //! ```
 //! Every run alternates: the floor, the engine with one worker, the engine with two. Each line of
 //! the output is a JSON object of one measurement; a table of medians follows. Rates are input
@@ -17,8 +18,10 @@ mod jobs;
 mod latency;
 mod nexmark;
 mod source;
+mod suite;
 
 use std::collections::BTreeMap;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,6 +42,7 @@ struct Measured {
 }
 
 fn measure(run: impl FnOnce() -> (u64, u64)) -> Measured {
+    suite::forget_resident_peak();
     let (cpu, wall) = (ProcessTime::now(), Instant::now());
     let (events, check) = run();
     Measured { events, cpu: cpu.elapsed(), wall: wall.elapsed(), check }
@@ -67,14 +71,25 @@ fn settings() -> Settings {
     settings
 }
 
-fn main() {
+fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).peekable();
-    if arguments.next_if(|first| first == "nexmark").is_some() {
-        return nexmark::main(arguments);
+    match arguments.peek().map(String::as_str) {
+        Some("nexmark") => nexmark::main(arguments.skip(1)),
+        Some("jobs") => jobs::main(arguments.skip(1)),
+        Some("suite") => return suite::main(arguments.skip(1)),
+        Some(suite::CHILD) => {
+            let point = arguments.nth(1).unwrap_or_default();
+            if let Err(problem) = suite::child(&point) {
+                eprintln!("{problem}");
+                return ExitCode::FAILURE;
+            }
+        }
+        _ => building_blocks(),
     }
-    if arguments.next_if(|first| first == "jobs").is_some() {
-        return jobs::main(arguments);
-    }
+    ExitCode::SUCCESS
+}
+
+fn building_blocks() {
     let settings = settings();
     let wanted = |name: &str| {
         settings.workloads.is_empty() || settings.workloads.iter().any(|workload| workload == name)
@@ -319,6 +334,7 @@ fn report(settings: &Settings, workload: &str, unit: &str, variants: Vec<Variant
                 "million_per_cpu_second": (cpu * 100.0).round() / 100.0,
                 "million_per_second": (wall * 100.0).round() / 100.0,
                 "cpu_seconds": measured.cpu.as_secs_f64(), "seconds": measured.wall.as_secs_f64(),
+                "resident_peak_bytes": suite::resident_peak_bytes("self"),
             });
             println!("{line}");
         }

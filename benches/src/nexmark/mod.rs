@@ -199,6 +199,7 @@ fn report(query: &str, variant: &str, rows_in: u64, outcome: Outcome, spent: Spe
         "workload": query, "variant": variant, "rows_in": rows_in,
         "rows_out": outcome.rows_out, "rows_left": outcome.rows_left,
         "seconds": spent.wall.as_secs_f64(), "cpu_seconds": spent.processor.as_secs_f64(),
+        "resident_peak_bytes": crate::suite::resident_peak_bytes("self"),
     });
     println!("{line}");
 }

@@ -427,6 +427,11 @@ impl JobControl {
     pub fn metrics(&self) -> MetricsSnapshot {
         self.0.metrics()
     }
+    /// The latency of results since it was last taken, which is no longer part of the report then: a
+    /// measurement that begins behind a warm-up takes it twice.
+    pub fn take_latency(&self) -> Option<LatencyPercentiles> {
+        self.0.latency.take()
+    }
 }
 
 /// What a job did.

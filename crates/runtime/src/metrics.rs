@@ -222,7 +222,16 @@ impl LatencyHistogram {
     }
     /// Count, p50, p90, p99, p99.9, p99.99 and maximum, in microseconds; `None` without results.
     pub fn percentiles(&self) -> Option<LatencyPercentiles> {
-        let histogram = self.0.lock().expect("no panic under this lock");
+        Self::percentiles_of(&self.0.lock().expect("no panic under this lock"))
+    }
+    /// The same, and begins anew: the next answer is about what comes from now on.
+    pub fn take(&self) -> Option<LatencyPercentiles> {
+        let mut histogram = self.0.lock().expect("no panic under this lock");
+        let percentiles = Self::percentiles_of(&histogram);
+        histogram.reset();
+        percentiles
+    }
+    fn percentiles_of(histogram: &Histogram<u64>) -> Option<LatencyPercentiles> {
         (!histogram.is_empty()).then(|| LatencyPercentiles {
             count: histogram.len(),
             p50_us: histogram.value_at_quantile(0.5),

@@ -26,7 +26,8 @@ impl Table {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
-    fn declaration(&self) -> String {
+    /// Its CREATE TABLE: rows come from a registered source of its name.
+    pub fn declaration(&self) -> String {
         let column = |c: &thalweg::Column| format!("{} {}", c.name, c.column_type);
         let columns: Vec<String> = self.schema.columns.iter().map(column).collect();
         format!(

@@ -1,0 +1,261 @@
+//! A job at a rate, measured from behind its warm-up on: SQL through a session, or a pipeline.
+//!
+//! The clock starts when the engine starts the source of events, a moment before the source's own clock does:
+//! what is measured is never too small. Sources that pace themselves (connector `nexmark` with a rate) are
+//! wrapped to see that moment.
+
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use thalweg::session::{JobDescription, Observer, ResultTable, Session, SessionOptions, Tz};
+use thalweg::{Error, Report, Result, Sink, Source};
+use thalweg_core::SourcePoll;
+use thalweg_core::connector::Waker;
+use thalweg_core::graph::{Graph, StageKind};
+use thalweg_runtime::JobControl;
+
+use super::ages::Began;
+use super::percentiles::Percentiles;
+use super::process::{Mark, Spent, forget_resident_peak};
+
+/// Tables whose sources have the clock.
+const EVENTS: [&str; 3] = ["person", "auction", "bid"];
+
+/// What to measure of a job.
+#[derive(Clone, Copy)]
+pub struct Timing {
+    pub warm_up: Duration,
+    pub measured: Duration,
+    /// The job is stopped then; else it runs to its end.
+    pub stops_then: bool,
+}
+
+/// What was measured.
+pub struct Measured {
+    /// In the measured time.
+    pub spent: Spent,
+    /// Rows that were read in it.
+    pub rows_in: u64,
+    /// Rows that were written in it.
+    pub rows_out: u64,
+    /// Rows that had been read at its end.
+    pub rows_read: u64,
+    /// Rows that were late for their windows.
+    pub late: u64,
+    /// By the engine's own clock: from when the first row of a bundle was due to when a result of it, or of
+    /// the watermark that came with it, was written.
+    pub latency: Option<Percentiles>,
+}
+
+/// Watches a job from a thread of its own, which sleeps but for a few moments.
+pub struct Watch {
+    measured: JoinHandle<Option<Measured>>,
+}
+
+impl Watch {
+    /// From the start of the job.
+    pub fn new(control: JobControl, began: Began, timing: Timing) -> Watch {
+        Watch { measured: thread::spawn(move || watch(&control, &began, timing)) }
+    }
+
+    /// What it saw; `None` if the job ended before its time.
+    pub fn measured(self) -> Option<Measured> {
+        self.measured.join().ok().flatten()
+    }
+}
+
+fn watch(control: &JobControl, began: &Began, timing: Timing) -> Option<Measured> {
+    let started = began.start();
+    let until = |at: Duration| {
+        thread::sleep(at.saturating_sub(started.elapsed()));
+        !control.is_over()
+    };
+    if !until(timing.warm_up) {
+        return None;
+    }
+    forget_resident_peak();
+    let (mark, before) = (Mark::now(), control.metrics());
+    control.take_latency();
+    if !until(timing.warm_up + timing.measured) {
+        return None;
+    }
+    let (spent, latency, after) = (mark.spent(), control.take_latency(), control.metrics());
+    if timing.stops_then {
+        control.cancel();
+    }
+    Some(Measured {
+        spent,
+        rows_in: after.rows_in() - before.rows_in(),
+        rows_out: after.rows_out() - before.rows_out(),
+        rows_read: after.rows_in(),
+        late: after.late(),
+        latency: latency.map(Percentiles::from),
+    })
+}
+
+/// A script whose last statement is a SELECT, and what it needs.
+pub struct Script {
+    pub text: String,
+    pub sink: Box<dyn Sink>,
+    pub began: Began,
+    pub timing: Timing,
+}
+
+impl Script {
+    /// Runs it in a session, which may know sources and functions.
+    ///
+    /// # Errors
+    /// Of the job; that it ended too early.
+    pub fn run(self, session: &mut Session) -> Result<(Measured, Report)> {
+        let mut observer =
+            Watching { sink: Some(self.sink), began: self.began, timing: self.timing, watch: None };
+        let mut report = session.run_script(&self.text, &mut observer)?;
+        let job = report.jobs.pop().ok_or_else(|| Error::plan("the script has no SELECT"))?;
+        let measured = observer.watch.and_then(Watch::measured);
+        let measured = measured.ok_or_else(|| {
+            Error::internal("the job ended before it was measured: give it more events")
+        })?;
+        Ok((measured, job.report))
+    }
+}
+
+/// In front of queries that join without windows: a side that is kept for ever outgrows any memory at a rate.
+/// Auctions last 1,666 events, so ten seconds lose nothing at the rates of the suite; the Jet paper does the same.
+pub const FORGETS: &str = "SET 'table.exec.state.ttl' = '10 s';\n";
+
+/// Query 6 waits a minute for bids on an auction. At the rates of the suite an auction is over within
+/// milliseconds, and a second does as well; with a minute a short run would see no result.
+pub fn with_short_auctions(text: &str) -> String {
+    text.replace("INTERVAL '1' MINUTE", "INTERVAL '1' SECOND")
+}
+
+/// A session with so many workers that may read one folder.
+///
+/// # Errors
+/// If the options are not valid.
+pub fn session(workers: usize, folder: &std::path::Path) -> Result<Session> {
+    Session::new(SessionOptions {
+        base_dir: folder.to_owned(),
+        allowed_roots: vec![folder.to_owned()],
+        workers: Some(workers),
+        ..SessionOptions::default()
+    })
+}
+
+struct Watching {
+    sink: Option<Box<dyn Sink>>,
+    began: Began,
+    timing: Timing,
+    watch: Option<Watch>,
+}
+
+impl Observer for Watching {
+    fn result(&mut self, _: &ResultTable, _: Tz) -> Result<Box<dyn Sink>> {
+        self.sink.take().ok_or_else(|| Error::plan("the script has two SELECTs"))
+    }
+    fn explanation(&mut self, _: &str) -> Result<()> {
+        Ok(())
+    }
+    fn starting(&mut self, _: &JobDescription, graph: &mut Graph) {
+        for stage in &mut graph.stages {
+            // Other tables (files) start at another moment, and have no clock; sources of the suite start it.
+            if let StageKind::Source { source, .. } = &mut stage.kind
+                && EVENTS.contains(&source.name().as_str())
+            {
+                let inner = std::mem::replace(source, Box::new(NoSource));
+                *source = Box::new(Starting { inner, began: self.began.clone() });
+            }
+        }
+    }
+    fn started(&mut self, _: &JobDescription, control: &JobControl) {
+        self.watch = Some(Watch::new(control.clone(), self.began.clone(), self.timing));
+    }
+}
+
+/// Starts the clock with the source.
+struct Starting {
+    inner: Box<dyn Source>,
+    began: Began,
+}
+
+impl Source for Starting {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+    fn start(&mut self, waker: Waker) -> Result<()> {
+        self.began.start();
+        self.inner.start(waker)
+    }
+    fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
+        self.inner.poll(rows_max)
+    }
+    fn is_bounded(&self) -> bool {
+        self.inner.is_bounded()
+    }
+    fn stop(&mut self) {
+        self.inner.stop();
+    }
+    fn overdue_ns(&self) -> u64 {
+        self.inner.overdue_ns()
+    }
+    fn buffered_bytes(&self) -> usize {
+        self.inner.buffered_bytes()
+    }
+}
+
+/// Stands where a source is taken out for a moment.
+struct NoSource;
+
+impl Source for NoSource {
+    fn name(&self) -> String {
+        "none".to_owned()
+    }
+    fn start(&mut self, _: Waker) -> Result<()> {
+        Ok(())
+    }
+    fn poll(&mut self, _: usize) -> Result<SourcePoll> {
+        Ok(SourcePoll::End)
+    }
+    fn is_bounded(&self) -> bool {
+        true
+    }
+}
+
+/// Reads all that a query's sources bring, without running it, and what that cost: the generator alone.
+/// Call it with a script whose events have no rate.
+pub fn generator_cost(session: &mut Session, script: &str) -> Result<(u64, Duration)> {
+    let found = Arc::new(Mutex::new((0, Duration::ZERO)));
+    let mut observer = Generating { found: Arc::clone(&found) };
+    session.run_script(script, &mut observer)?;
+    let found = *found.lock().expect("nobody panics with it");
+    Ok(found)
+}
+
+struct Generating {
+    found: Arc<Mutex<(u64, Duration)>>,
+}
+
+impl Observer for Generating {
+    fn result(&mut self, _: &ResultTable, _: Tz) -> Result<Box<dyn Sink>> {
+        Ok(Box::new(super::ages::nothing()))
+    }
+    fn explanation(&mut self, _: &str) -> Result<()> {
+        Ok(())
+    }
+    fn starting(&mut self, _: &JobDescription, graph: &mut Graph) {
+        let mark = Mark::now();
+        let mut rows = 0;
+        for stage in &mut graph.stages {
+            if let StageKind::Source { source, .. } = &mut stage.kind
+                && source.start(Arc::new(|| {})).is_ok()
+            {
+                while let Ok(SourcePoll::Batch(read)) = source.poll(65_536) {
+                    rows += read.batch.num_rows() as u64;
+                }
+                *source = Box::new(NoSource);
+            }
+        }
+        *self.found.lock().expect("nobody panics with it") = (rows, mark.spent().processor_time);
+    }
+}

@@ -1,0 +1,274 @@
+//! The parts of the suite and their points, in the short mode (`make bench`) and in the full one.
+//!
+//! Durations: the short mode as a whole stays within 45 minutes, the full one follows the rules of the papers
+//! (warm-up 20 s; 240 s and 24,000 windows for a latency; 20 s and 60 s for a step of a search, five repetitions
+//! of the step that wins).
+
+use super::disorder::{SHARES, WORKLOADS};
+use super::point::{Engine, Kind, Point};
+use super::step::{NEXMARK, STREAMBOX};
+
+/// How much time there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A few seconds for each point: to see that all works. Figures mean nothing.
+    Smoke,
+    Short,
+    Full,
+}
+
+impl Mode {
+    /// As rows name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Smoke => "smoke",
+            Mode::Short => "short",
+            Mode::Full => "full",
+        }
+    }
+
+    fn pick<T>(self, smoke: T, short: T, full: T) -> T {
+        match self {
+            Mode::Smoke => smoke,
+            Mode::Short => short,
+            Mode::Full => full,
+        }
+    }
+}
+
+/// What a part does.
+pub enum Work {
+    /// Its points in turn, so often.
+    Points { points: Vec<Point>, repetitions: usize },
+    /// For each workload the highest rates within the bounds.
+    Searches(Vec<Search>),
+}
+
+/// A search.
+pub struct Search {
+    /// A step of it; its rate is what is searched.
+    pub step: Point,
+    pub precision: f64,
+    /// How often the step that wins is measured in all.
+    pub repetitions: usize,
+    /// About so many steps.
+    pub steps: u64,
+}
+
+/// A part.
+pub struct Part {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub work: Work,
+}
+
+/// All parts, in the sequence in which they run.
+pub fn parts(mode: Mode) -> Vec<Part> {
+    let points = |points, repetitions| Work::Points { points, repetitions };
+    vec![
+        Part {
+            name: "latency-q5",
+            about: "query 5, 10 s sliding by 10 ms, 10,000 keys, all rows; beside Hazelcast",
+            work: points(latency_q5(mode), mode.pick(1, 3, 3)),
+        },
+        Part {
+            name: "latency-rows",
+            about: "queries 1, 2 and 13 at 1 M events/s: rows",
+            work: points(latency(mode, "latency-rows", &["q1", "q2", "q13"]), mode.pick(1, 2, 3)),
+        },
+        Part {
+            name: "latency-queries",
+            about: "queries 3, 4, 6, 7 and 8 at 1 M events/s",
+            work: points(
+                latency(mode, "latency-queries", &["q3", "q4", "q6", "q7", "q8"]),
+                mode.pick(1, 1, 3),
+            ),
+        },
+        Part {
+            name: "burst",
+            about: "ten times the rate for a second, and overload",
+            work: points(bursts(mode), mode.pick(1, 1, 3)),
+        },
+        Part {
+            name: "idle",
+            about: "a single event into an idle pipeline",
+            work: points(
+                vec![Point::new("idle", Kind::Idle, "filter", 0).lasting(1, mode.pick(3, 10, 60))],
+                mode.pick(1, 2, 3),
+            ),
+        },
+        Part {
+            name: "bounded-streambox",
+            about: "StreamBox's six benchmarks: the highest rate within 50 ms, 500 ms and 1 s",
+            work: Work::Searches(searches(mode, "bounded-streambox", &STREAMBOX)),
+        },
+        Part {
+            name: "bounded-nexmark",
+            about: "NEXMark's queries 0 to 8, 11 and 13: the same",
+            work: Work::Searches(searches(mode, "bounded-nexmark", &NEXMARK)),
+        },
+        Part {
+            name: "throughput-blocks",
+            about: "the building blocks beside loops by hand, one and two workers",
+            work: points(
+                throughput(
+                    "throughput-blocks",
+                    mode,
+                    &["filter-project", "count-per-key", "wordcount", "merge"],
+                    mode.pick("--scale 0.02", "--scale 0.3", "--scale 1"),
+                ),
+                1,
+            ),
+        },
+        Part {
+            name: "throughput-nexmark",
+            about: "NEXMark's queries beside loops by hand",
+            work: points(
+                throughput(
+                    "throughput-nexmark",
+                    mode,
+                    &["nexmark q0 q1 q2 q3 q4 q9 q14 q15 q17 q18 q19 q20"],
+                    mode.pick("--events 100000", "--events 1000000", "--events 5000000"),
+                ),
+                1,
+            ),
+        },
+        Part {
+            name: "throughput-peers",
+            about: "NEXMark-like queries beside Hazelcast and Flink (full mode and THALWEG_PEERS)",
+            work: points(throughput_of_peers(mode), 1),
+        },
+        Part {
+            name: "disorder",
+            about: "throughput with 0, 20 and 40 % of the records before their time",
+            work: points(disorder(), mode.pick(1, 3, 5)),
+        },
+    ]
+}
+
+fn latency_q5(mode: Mode) -> Vec<Point> {
+    let (warm_up_s, measured_s) = mode.pick((2, 3), (11, 12), (20, 240));
+    let mut points = Vec::new();
+    for rate in [100_000, 500_000, 1_000_000, 5_000_000, 20_000_000] {
+        let point = Point::new("latency-q5", Kind::Latency, "q5", rate);
+        points.push(point.clone().lasting(warm_up_s, measured_s));
+        // Above this it can't follow on two cores.
+        if rate <= 1_000_000 {
+            let peer = Point { engine: Engine::Hazelcast, ..point };
+            points.push(peer.lasting(warm_up_s, measured_s));
+        }
+    }
+    points
+}
+
+fn latency(mode: Mode, part: &str, queries: &[&str]) -> Vec<Point> {
+    let (warm_up_s, measured_s) = mode.pick((1, 2), (11, 10), (20, 240));
+    let point = |query: &&str| {
+        // Windows of ten seconds want to be full; rows have none.
+        let warm_up_s = if part == "latency-rows" { warm_up_s.min(5) } else { warm_up_s };
+        Point::new(part, Kind::Latency, query, 1_000_000).lasting(warm_up_s, measured_s)
+    };
+    queries.iter().map(point).collect()
+}
+
+fn bursts(mode: Mode) -> Vec<Point> {
+    let point = |variant| {
+        let point = Point::new("burst", Kind::Burst, "q5", mode.pick(100_000, 500_000, 500_000));
+        let (warm_up_s, measured_s) = mode.pick((1, 6), (11, 12), (20, 60));
+        point.lasting(warm_up_s, measured_s).of_variant(variant)
+    };
+    vec![point("10 for 1 s"), point("100 for 2 s")]
+}
+
+fn searches(mode: Mode, part: &str, workloads: &[&str]) -> Vec<Search> {
+    let (warm_up_s, measured_s) = mode.pick((1, 1), (5, 15), (20, 60));
+    let search = |workload: &&str| Search {
+        step: Point::new(part, Kind::Step, workload, 0).lasting(warm_up_s, measured_s),
+        precision: mode.pick(2.5, 1.6, 1.05),
+        repetitions: mode.pick(1, 1, 5),
+        steps: mode.pick(3, 3, 10),
+    };
+    workloads.iter().map(search).collect()
+}
+
+/// Arguments of this program, which are the workload of the point.
+fn throughput(part: &str, mode: Mode, workloads: &[&str], size: &str) -> Vec<Point> {
+    let repeat = mode.pick(1, 3, 5);
+    let point = |workload: &&str| {
+        Point::new(part, Kind::Throughput, workload, 0)
+            .of_variant(format!("{size} --repeat {repeat}"))
+    };
+    workloads.iter().map(point).collect()
+}
+
+fn throughput_of_peers(mode: Mode) -> Vec<Point> {
+    let workloads = ["nexmark peer-q5s500 peer-q5s10 peer-q7 peer-q8 peer-session"];
+    match mode {
+        Mode::Full => {
+            throughput("throughput-peers", mode, &workloads, "--events 20000000 --workers 2")
+        }
+        // A virtual machine for each run takes longer than the short mode has.
+        _ => Vec::new(),
+    }
+}
+
+fn disorder() -> Vec<Point> {
+    let point = |workload: &str, share| {
+        Point::new("disorder", Kind::Disorder, workload, 0).of_variant(share)
+    };
+    WORKLOADS.into_iter().flat_map(|workload| SHARES.map(|share| point(workload, share))).collect()
+}
+
+/// How long noise is listened to, before a point and after it.
+pub fn noise_s(mode: Mode) -> u64 {
+    mode.pick(1, 1, 5)
+}
+
+impl Part {
+    /// About how long it takes in seconds; with peers, if there are any.
+    pub fn estimated_s(&self, mode: Mode, has_peers: bool) -> u64 {
+        match &self.work {
+            Work::Points { points, repetitions } => {
+                let wanted = points.iter().filter(|p| has_peers || p.engine == Engine::Thalweg);
+                wanted.map(|point| estimated_s(point, mode)).sum::<u64>() * *repetitions as u64
+            }
+            Work::Searches(searches) => {
+                let step_s = |search: &Search| search.step.warm_up_s + search.step.measured_s + 2;
+                searches.iter().map(|s| step_s(s) * (s.steps + s.repetitions as u64 - 1) + 6).sum()
+            }
+        }
+    }
+}
+
+fn estimated_s(point: &Point, mode: Mode) -> u64 {
+    let listening_s = 2 * noise_s(mode);
+    match (point.kind, point.engine) {
+        // The virtual machine starts, warms up, and checks its result.
+        (_, Engine::Hazelcast) => point.warm_up_s + point.measured_s + 12 + listening_s,
+        (Kind::Throughput, _) => mode.pick(5, 40, 300),
+        (Kind::Disorder, _) => 4,
+        // Closing the last windows and checking them.
+        _ => point.warm_up_s + point.measured_s + 3 + listening_s,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_mode_fits_into_three_quarters_of_an_hour() {
+        let total: u64 =
+            parts(Mode::Short).iter().map(|part| part.estimated_s(Mode::Short, true)).sum();
+        assert!(total <= 45 * 60, "{} minutes", total / 60);
+    }
+
+    #[test]
+    fn latencies_of_the_full_mode_have_their_windows() {
+        for part in parts(Mode::Full).iter().filter(|part| part.name.starts_with("latency")) {
+            let Work::Points { points, repetitions } = &part.work else { panic!("points") };
+            assert_eq!(*repetitions, 3);
+            assert!(points.iter().all(|point| point.measured_s * 100 >= 24_000));
+        }
+    }
+}

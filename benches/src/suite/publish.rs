@@ -1,0 +1,114 @@
+//! Writes tables and pictures beside the rows, and the tables into `benches/RESULTS.md`, between two marks.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::arguments::Arguments;
+use super::record::Records;
+use super::{plots, tables};
+
+const RESULTS: &str = "benches/RESULTS.md";
+const BEGIN: &str = "<!-- suite: what stands here is written by `make bench` -->";
+const END: &str = "<!-- suite: end -->";
+
+/// Tables and pictures of all rows of this commit.
+///
+/// # Errors
+/// If a file can't be read or written.
+pub fn all(arguments: &Arguments, records: &Records) -> io::Result<()> {
+    let mode = arguments.mode.name();
+    let rows: Vec<&Value> = records.rows().filter(|row| row["mode"] == mode).collect();
+    if rows.is_empty() {
+        println!("nothing was measured by commit {} in mode {mode}", records.commit());
+        return Ok(());
+    }
+    let note = note(&rows, mode);
+    let pictures = plots::write(&arguments.results, &rows, &note)?;
+    let text = format!("{note}\n\n{}", tables::all(&rows));
+    let file = arguments.results.join("tables.md");
+    fs::write(&file, format!("# Results\n\n{text}{}", links(&pictures, "")))?;
+    println!("{} and {} pictures are written", file.display(), pictures.len());
+    if arguments.publishes {
+        let results = fs::read_to_string(RESULTS)?;
+        let section = format!("\n## The suite\n\n{text}{}\n", links(&pictures, "results/"));
+        fs::write(RESULTS, between_marks(&results, &section))?;
+    }
+    Ok(())
+}
+
+/// Commit, machine, day and mode.
+fn note(rows: &[&Value], mode: &str) -> String {
+    let machine = |key: &str| match &rows[0]["machine"][key] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let day = rows.iter().filter_map(|row| row["at"].as_i64()).max().unwrap_or(0);
+    format!(
+        "Commit {}, mode {mode}, {}, {} cores, {}, Linux {}, {} rows.",
+        rows[0]["commit"].as_str().unwrap_or("unknown"),
+        date(day / 86_400),
+        machine("cores"),
+        machine("processor"),
+        machine("kernel"),
+        rows.len()
+    )
+}
+
+/// The date of a day since 1970.
+fn date(days: i64) -> String {
+    // Years begin in March here, so that the day that leap years add is their last.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02}")
+}
+
+fn links(pictures: &[String], folder: &str) -> String {
+    let link = |name: &String| {
+        let title = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
+        format!("![{title}]({folder}{name})")
+    };
+    pictures.iter().map(link).collect::<Vec<_>>().join(" ") + "\n"
+}
+
+/// Puts a section between the marks, or at the end with marks around it.
+fn between_marks(text: &str, section: &str) -> String {
+    let marked = format!("{BEGIN}\n{section}\n{END}");
+    match (text.find(BEGIN), text.find(END)) {
+        (Some(from), Some(to)) if from < to => {
+            format!("{}{marked}{}", &text[..from], &text[to + END.len()..])
+        }
+        _ => format!("{}\n\n{marked}\n", text.trim_end()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_is_replaced_and_the_rest_stays() {
+        let first = between_marks("# Results\n\nold figures\n", "one");
+        let second = between_marks(&first, "two");
+        assert!(second.starts_with("# Results\n\nold figures\n") && second.contains("two"));
+        assert!(!second.contains("one") && second.matches(BEGIN).count() == 1);
+        assert_eq!(between_marks(&second, "two"), second);
+    }
+
+    #[test]
+    fn days_have_their_dates() {
+        assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(20_778), "2026-11-21");
+        assert_eq!(date(11_016), "2000-02-29");
+    }
+}

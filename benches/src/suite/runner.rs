@@ -1,0 +1,135 @@
+//! Runs points in processes of their own, so that memory and processor time are theirs, with the machine's own
+//! noise before and after.
+//!
+//! A child is this program (or another build of it) called as `suite-run POINT`, with the point as JSON; its last
+//! line is what it measured. A child that fails is reported, and the suite goes on.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use thalweg::Result;
+
+use super::parts::{Mode, noise_s};
+use super::peers::Peers;
+use super::point::{Engine, Kind, Point};
+use super::{burst, disorder, idle, latency, noise, step};
+
+/// The argument that makes a child of this program.
+pub const CHILD: &str = "suite-run";
+
+/// Measures a point in this process; the last line of its output is the result.
+pub fn child(point: &str) -> std::result::Result<(), String> {
+    let point: Point = serde_json::from_str(point).map_err(|error| {
+        format!("{CHILD} wants a point as JSON, as `suite` writes it into rows: {error}")
+    })?;
+    let measured = measure(&point).map_err(|error| format!("{}: {error}", point.label()))?;
+    println!("{measured}");
+    Ok(())
+}
+
+fn measure(point: &Point) -> Result<Value> {
+    match point.kind {
+        Kind::Latency => latency::run(point),
+        Kind::Burst => burst::run(point),
+        Kind::Idle => idle::run(point),
+        Kind::Step => step::run(point),
+        Kind::Disorder => disorder::run(point),
+        Kind::Noise => Ok(noise::run(point)),
+        // The parent calls the building blocks by their own arguments.
+        Kind::Throughput => Ok(json!({})),
+    }
+}
+
+/// Programs that measure.
+pub struct Runner {
+    program: PathBuf,
+    peers: Option<Peers>,
+    mode: Mode,
+}
+
+impl Runner {
+    /// This program, and other engines.
+    ///
+    /// # Errors
+    /// If the system does not tell where this program lies.
+    pub fn new(mode: Mode, peers: Option<Peers>) -> std::result::Result<Runner, String> {
+        let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+        Ok(Runner { program, peers, mode })
+    }
+
+    /// Another build in place of this one.
+    pub fn of_program(&self, program: &Path) -> Runner {
+        Runner { program: program.to_owned(), peers: None, mode: self.mode }
+    }
+
+    /// True if there are other engines.
+    pub fn has_peers(&self) -> bool {
+        self.peers.is_some()
+    }
+
+    /// Measures a point; `None` where its engine is not there.
+    pub fn measure(&self, point: &Point) -> std::result::Result<Option<Value>, String> {
+        match (point.engine, point.kind) {
+            (Engine::Hazelcast, _) => match &self.peers {
+                Some(peers) => self.between_noise(|| peers.latency(point)).map(Some),
+                None => Ok(None),
+            },
+            (_, Kind::Throughput) => self.blocks(point).map(Some),
+            (_, Kind::Step | Kind::Disorder) => self.ask(point).map(Some),
+            _ => self.between_noise(|| self.ask(point)).map(Some),
+        }
+    }
+
+    fn between_noise(
+        &self,
+        measure: impl FnOnce() -> std::result::Result<Value, String>,
+    ) -> std::result::Result<Value, String> {
+        let listen = || {
+            let point = Point::new("noise", Kind::Noise, "clock", 0).lasting(0, noise_s(self.mode));
+            self.ask(&point)
+        };
+        let before = listen()?;
+        let mut row = measure()?;
+        row["noise_before"] = before;
+        row["noise_after"] = listen()?;
+        Ok(row)
+    }
+
+    fn ask(&self, point: &Point) -> std::result::Result<Value, String> {
+        let text = json!(point).to_string();
+        let output = self.output(&[CHILD, &text])?;
+        let last = output.lines().rev().find(|line| line.starts_with('{'));
+        let row = last.and_then(|line| serde_json::from_str(line).ok());
+        row.ok_or_else(|| format!("{}: no result in\n{output}", point.label()))
+    }
+
+    /// The building blocks print a line of JSON for each run.
+    fn blocks(&self, point: &Point) -> std::result::Result<Value, String> {
+        let arguments = point.workload.split_whitespace().chain(point.variant.split_whitespace());
+        let output = self.output(&arguments.collect::<Vec<_>>())?;
+        let runs: Vec<Value> = output
+            .lines()
+            .filter(|line| line.starts_with('{'))
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        let table: Vec<&str> = output.lines().filter(|line| line.starts_with('|')).collect();
+        // Each run is compared with its oracle, and a wrong one ends the child.
+        Ok(json!({ "runs": runs, "table": table, "check": "ok" }))
+    }
+
+    fn output(&self, arguments: &[&str]) -> std::result::Result<String, String> {
+        let output = Command::new(&self.program)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .output()
+            .map_err(|error| format!("{}: {error}", self.program.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() {
+            return Ok(text);
+        }
+        let problem = String::from_utf8_lossy(&output.stderr);
+        Err(format!("{} {}: {problem}", self.program.display(), arguments.join(" ")))
+    }
+}
