@@ -65,7 +65,11 @@ pub fn histogram() -> Histogram<u64> {
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64, f64)> {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
-    Some((*sorted.get(sorted.len() / 2)?, *sorted.first()?, *sorted.last()?))
+    let (low, high) = (*sorted.first()?, *sorted.last()?);
+    let upper = sorted[sorted.len() / 2];
+    // Of an even number the two in the middle count alike.
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some(((lower + upper) / 2.0, low, high))
 }
 
 #[cfg(test)]
@@ -88,6 +92,7 @@ mod tests {
     #[test]
     fn the_median_comes_with_the_spread() {
         assert_eq!(median([3.0, 1.0, 2.0]), Some((2.0, 1.0, 3.0)));
+        assert_eq!(median([4.0, 1.0]), Some((2.5, 1.0, 4.0)));
         assert_eq!(median([]), None);
     }
 }

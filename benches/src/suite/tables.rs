@@ -372,7 +372,7 @@ mod tests {
         let rows =
             [row(Engine::Thalweg, 3.9), row(Engine::Thalweg, 3.5), row(Engine::Hazelcast, 9.0)];
         let text = all(&rows.iter().collect::<Vec<_>>());
-        assert!(text.contains("3.90 (3.50 to 3.90)"), "{text}");
+        assert!(text.contains("3.70 (3.50 to 3.90)"), "{text}");
         assert!(text.contains("≤ 4.00: met, ≤ 3.00 (a third): **missed**"), "{text}");
     }
 
