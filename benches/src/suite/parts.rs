@@ -64,7 +64,14 @@ pub struct Part {
 
 /// All parts, in the sequence in which they run.
 pub fn parts(mode: Mode) -> Vec<Part> {
-    let points = |points, repetitions| Work::Points { points, repetitions };
+    latency_parts(mode).into_iter().chain(throughput_parts(mode)).collect()
+}
+
+fn points(points: Vec<Point>, repetitions: usize) -> Work {
+    Work::Points { points, repetitions }
+}
+
+fn latency_parts(mode: Mode) -> Vec<Part> {
     vec![
         Part {
             name: "latency-q5",
@@ -97,6 +104,11 @@ pub fn parts(mode: Mode) -> Vec<Part> {
                 mode.pick(1, 2, 3),
             ),
         },
+    ]
+}
+
+fn throughput_parts(mode: Mode) -> Vec<Part> {
+    vec![
         Part {
             name: "bounded-streambox",
             about: "StreamBox's six benchmarks: the highest rate within 50 ms, 500 ms and 1 s",

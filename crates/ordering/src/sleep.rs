@@ -32,7 +32,8 @@
 //!
 //! What it does not do: it does not choose which worker wakes, and it does not count work.
 
-use std::time::{Duration, Instant};
+#[cfg(not(loom))]
+use std::time::Duration;
 
 use crate::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, fence};
 
@@ -84,10 +85,12 @@ impl Sleep {
 
     /// Waits until somebody has posted since the announcement, but not for longer than
     /// `timeout_ms` (under loom: without a limit). Returns also without a post; the caller looks
-    /// for work again in any case. For the time of `spin` it only looks again and again, which costs a
+    /// for work again in any case. As long as `spins` says so it only looks again and again, which costs a
     /// core and saves the system's wake-up: a post raises `events` for it like for any announced worker.
-    pub fn park(&self, ticket: Ticket, spin: Duration, timeout_ms: u64) {
-        self.spin(&ticket, spin);
+    pub fn park(&self, ticket: Ticket, mut spins: impl FnMut() -> bool, timeout_ms: u64) {
+        while self.events.load(Ordering::SeqCst) == ticket.0 && spins() {
+            std::hint::spin_loop();
+        }
         let mut guard = self.lock.lock().expect("nobody panics under this lock");
         while self.events.load(Ordering::SeqCst) == ticket.0 {
             #[cfg(loom)]
@@ -108,16 +111,6 @@ impl Sleep {
         }
         drop(guard);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    fn spin(&self, ticket: &Ticket, spin: Duration) {
-        if spin.is_zero() {
-            return;
-        }
-        let begin = Instant::now();
-        while self.events.load(Ordering::SeqCst) == ticket.0 && begin.elapsed() < spin {
-            std::hint::spin_loop();
-        }
     }
 
     /// Wakes one worker if any is parked or about to park. Call it after the work is visible.
@@ -170,7 +163,7 @@ mod loom_tests {
             }
             let ticket = sleep.announce();
             if queue.is_empty() {
-                sleep.park(ticket, Duration::ZERO, 0);
+                sleep.park(ticket, || false, 0);
             } else {
                 sleep.retract(ticket);
             }
@@ -225,12 +218,12 @@ mod tests {
 
     #[test]
     fn stress_no_post_is_lost() {
-        for spin_us in [0, 1, 50] {
-            no_post_is_lost(Duration::from_micros(spin_us));
+        for spins in [0, 1, 1_000] {
+            no_post_is_lost(spins);
         }
     }
 
-    fn no_post_is_lost(spin: Duration) {
+    fn no_post_is_lost(spins: usize) {
         const ITEMS: u64 = if cfg!(miri) { 100 } else { 20_000 };
         let sleep = Arc::new(Sleep::new());
         let queue = Arc::new(crate::sync::Queue::new());
@@ -246,7 +239,13 @@ mod tests {
                             None => {
                                 let ticket = sleep.announce();
                                 if queue.is_empty() {
-                                    sleep.park(ticket, spin, 60_000);
+                                    let mut left = spins;
+                                    let looks_on = || {
+                                        let goes_on = left > 0;
+                                        left = left.saturating_sub(1);
+                                        goes_on
+                                    };
+                                    sleep.park(ticket, looks_on, 60_000);
                                 } else {
                                     sleep.retract(ticket);
                                 }

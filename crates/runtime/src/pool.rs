@@ -10,14 +10,14 @@
 //! are never cut short.
 //!
 //! # Invariants
-//! - A worker is at one job at most. It has *entered* that one ([`Presence`](crate::presence)) before it looks
+//! - A worker is at one job at most. It has *entered* that one (`presence`) before it looks
 //!   for a task there and leaves before it looks at another one or parks, also when it panics.
 //! - A worker that has entered looks first whether the job is over. So once a job is over and nobody is present,
 //!   nobody touches it any more ([`Pool::leave`]): whoever enters later sees that it is over.
 //! - All jobs of a pool post their work to one [`Sleep`], and a worker looks at every job between announcing
 //!   that it sleeps and parking: no wake-up is lost, as argued there. A job that joins is such a post.
 //!
-//! - A worker passes over jobs without news ([`crate::news`]), and now and then looks at all.
+//! - A worker passes over jobs without news (`news`), and now and then looks at all.
 //!
 //! What it does not do: it gives no job more than another, and it does not know memory: each job has its own
 //! limit.
@@ -25,8 +25,9 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result};
 use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
@@ -44,9 +45,9 @@ const SPINS_MIN: usize = 4;
 /// After how many tasks a worker looks who waits for the clock.
 const TASKS_PER_TICK: usize = 16;
 /// How long a worker stays at a job while others may have work.
-const SLICE: Duration = Duration::from_micros(200);
+const SLICE_NS: u64 = 200_000;
 /// Workers of a pool with many jobs look around so often at most.
-const LOOK_AROUND: Duration = Duration::from_millis(10);
+const LOOK_AROUND_NS: u64 = 10_000_000;
 /// How often whoever ends a job looks whether workers have left it. They do after a task.
 const LEAVING: Duration = Duration::from_micros(50);
 
@@ -76,7 +77,8 @@ struct Threads {
 struct Shared {
     sleep: Arc<Sleep>,
     /// How long an idle worker looks for news before the system may put it to sleep.
-    spin: Duration,
+    spin_ns: u64,
+    clock: SystemClock,
     jobs: Mutex<Arc<[Arc<Job>]>>,
     /// Counts changes of `jobs`. Raised under its lock, read without it.
     version: AtomicU64,
@@ -93,7 +95,8 @@ impl Pool {
     pub fn new(workers: usize, pins: bool, spin: Duration) -> Result<Pool> {
         let shared = Arc::new(Shared {
             sleep: Arc::new(Sleep::new()),
-            spin,
+            spin_ns: u64::try_from(spin.as_nanos()).unwrap_or(u64::MAX),
+            clock: SystemClock::new(),
             jobs: Mutex::new(Arc::new([])),
             version: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
@@ -198,17 +201,26 @@ struct Worker<'a> {
     /// The job that it did something for last.
     turn: usize,
     /// When it came there.
-    since: Instant,
-    looked_around: Instant,
+    since_ns: u64,
+    looked_around_ns: u64,
     tasks: usize,
 }
 
 impl<'a> Worker<'a> {
     fn new(pool: &'a Shared, place: WorkerPlace) -> Self {
         let (version, jobs) = pool.jobs();
-        let now = Instant::now();
-        let (since, looked_around) = (now, now);
-        Worker { pool, place, jobs, version, at: None, turn: 0, since, looked_around, tasks: 0 }
+        let since_ns = pool.clock.now_ns();
+        Worker {
+            pool,
+            place,
+            jobs,
+            version,
+            at: None,
+            turn: 0,
+            since_ns,
+            looked_around_ns: since_ns,
+            tasks: 0,
+        }
     }
 
     fn live(&mut self) {
@@ -259,14 +271,16 @@ impl<'a> Worker<'a> {
             return;
         }
         self.leave();
-        self.pool.sleep.park(ticket, self.pool.spin, PARK_MS);
+        let Shared { clock, spin_ns, sleep, .. } = self.pool;
+        let begin_ns = clock.now_ns();
+        sleep.park(ticket, || clock.now_ns() - begin_ns < *spin_ns, PARK_MS);
         self.look_around();
     }
 
     /// A task of the job that it is at, while the slice lasts, else of the next one that has any.
     fn next_task(&mut self) -> Option<Task> {
         if let Some(at) = self.at
-            && (self.jobs.len() == 1 || self.since.elapsed() < SLICE)
+            && (self.jobs.len() == 1 || self.pool.clock.now_ns() - self.since_ns < SLICE_NS)
             && !self.jobs[at].is_over()
             && let Some(task) = self.jobs[at].next_task(self.place)
         {
@@ -284,7 +298,7 @@ impl<'a> Worker<'a> {
                     // There may be more of it, for others.
                     self.jobs[at].news.notify();
                 }
-                (self.turn, self.since) = (at, Instant::now());
+                (self.turn, self.since_ns) = (at, self.pool.clock.now_ns());
                 return Some(task);
             }
         }
@@ -327,11 +341,11 @@ impl<'a> Worker<'a> {
     }
 
     fn look_around(&mut self) {
-        let now = Instant::now();
-        if self.jobs.len() > 1 && now - self.looked_around < LOOK_AROUND {
+        let now_ns = self.pool.clock.now_ns();
+        if self.jobs.len() > 1 && now_ns - self.looked_around_ns < LOOK_AROUND_NS {
             return;
         }
-        self.looked_around = now;
+        self.looked_around_ns = now_ns;
         for at in 0..self.jobs.len() {
             if !self.enter(at) {
                 continue;

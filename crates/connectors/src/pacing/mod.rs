@@ -7,8 +7,6 @@
 
 mod timer;
 
-use std::time::Duration;
-
 use thalweg_core::Result;
 use thalweg_core::connector::Waker;
 use thalweg_core::shim::{Clock, SystemClock};
@@ -46,7 +44,7 @@ impl Pacing {
         self.clock = SystemClock::new();
         if let Some(rate) = self.rate_per_second {
             let period_ns = (SECOND_NS / rate.max(1)).min(PAUSE_MAX_NS);
-            self.ticks = Some(timer::register(waker, Duration::from_nanos(period_ns))?);
+            self.ticks = Some(timer::register(waker, period_ns)?);
         }
         Ok(())
     }
@@ -78,6 +76,7 @@ impl Pacing {
 mod tests {
     use super::*;
     use std::thread;
+    use std::time::Duration;
 
     #[test]
     fn rows_are_due_at_their_rate_and_delays_count() {

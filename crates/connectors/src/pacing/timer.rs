@@ -9,9 +9,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use thalweg_core::connector::Waker;
+use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result};
 
 /// How far ticks are apart while there are few sources: a pipeline that keeps up is asked so often at most.
@@ -23,8 +24,8 @@ static TIMER: Timer = Timer {
     state: Mutex::new(State { sources: Vec::new(), next: 0, runs: false }),
     changed: Condvar::new(),
 };
-/// Ticks are whole multiples behind this.
-static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+/// Ticks are whole multiples behind its beginning.
+static CLOCK: LazyLock<SystemClock> = LazyLock::new(SystemClock::new);
 static SOURCES: AtomicU64 = AtomicU64::new(0);
 
 struct Timer {
@@ -42,8 +43,8 @@ struct Paced {
     number: u64,
     waker: Waker,
     /// It has no use for ticks that are closer together.
-    period: Duration,
-    due: Instant,
+    period_ns: u64,
+    due_ns: u64,
 }
 
 /// A source that is woken, until this is dropped.
@@ -51,7 +52,7 @@ pub(super) struct Registration(u64);
 
 /// How long ago the last tick was.
 pub(super) fn since_tick_ns() -> u64 {
-    BEGIN.elapsed().as_nanos() as u64 % tick_ns()
+    CLOCK.now_ns() % tick_ns()
 }
 
 /// How far ticks are apart now.
@@ -64,7 +65,7 @@ fn tick_ns() -> u64 {
 ///
 /// # Errors
 /// If there is no thread for it.
-pub(super) fn register(waker: Waker, period: Duration) -> Result<Registration> {
+pub(super) fn register(waker: Waker, period_ns: u64) -> Result<Registration> {
     let mut state = TIMER.lock();
     if !state.runs {
         let thread = thread::Builder::new().name("ticks".to_owned()).spawn(|| TIMER.run());
@@ -73,7 +74,7 @@ pub(super) fn register(waker: Waker, period: Duration) -> Result<Registration> {
     }
     let number = state.next;
     state.next += 1;
-    state.sources.push(Paced { number, waker, period, due: Instant::now() });
+    state.sources.push(Paced { number, waker, period_ns, due_ns: CLOCK.now_ns() });
     SOURCES.store(state.sources.len() as u64, Ordering::Relaxed);
     TIMER.changed.notify_all();
     Ok(Registration(number))
@@ -96,10 +97,11 @@ impl Timer {
     fn run(&self) {
         let mut state = self.lock();
         while !state.sources.is_empty() {
-            let now = Instant::now();
-            let (due, next) = state.take_due(now, tick_ns());
+            let now_ns = CLOCK.now_ns();
+            let (due, next_ns) = state.take_due(now_ns, tick_ns());
             if due.is_empty() {
-                let waited = self.changed.wait_timeout(state, next.saturating_duration_since(now));
+                let wait = Duration::from_nanos(next_ns.saturating_sub(now_ns));
+                let waited = self.changed.wait_timeout(state, wait);
                 state = waited.expect("no panic under this lock").0;
                 continue;
             }
@@ -113,18 +115,18 @@ impl Timer {
 
 impl State {
     /// The wakers of sources that are due now, and when the next one is.
-    fn take_due(&mut self, now: Instant, tick_ns: u64) -> (Vec<Waker>, Instant) {
+    fn take_due(&mut self, now_ns: u64, tick_ns: u64) -> (Vec<Waker>, u64) {
         let mut due = Vec::new();
-        let ticks = now.saturating_duration_since(*BEGIN).as_nanos() as u64 / tick_ns;
+        let ticks = now_ns / tick_ns;
         for source in &mut self.sources {
-            if source.due <= now {
+            if source.due_ns <= now_ns {
                 due.push(Waker::clone(&source.waker));
-                let wait = (source.period.as_nanos() as u64).div_ceil(tick_ns).max(1);
-                source.due = *BEGIN + Duration::from_nanos((ticks + wait) * tick_ns);
+                let wait = source.period_ns.div_ceil(tick_ns).max(1);
+                source.due_ns = (ticks + wait) * tick_ns;
             }
         }
-        let next = self.sources.iter().map(|source| source.due).min();
-        (due, next.unwrap_or(now))
+        let next = self.sources.iter().map(|source| source.due_ns).min();
+        (due, next.unwrap_or(now_ns))
     }
 }
 
@@ -144,7 +146,7 @@ mod tests {
                 calls.fetch_add(1, Ordering::SeqCst);
             })
         };
-        let register = |calls| register(waker(calls), Duration::from_nanos(1)).expect("a thread");
+        let register = |calls| register(waker(calls), 1).expect("a thread");
         let registered: Vec<Registration> = calls.iter().map(register).collect();
         assert!(tick_ns() >= 3 * TICK_NS, "40 sources");
         let all_were = |least| calls.iter().all(|calls| calls.load(Ordering::SeqCst) >= least);
