@@ -139,7 +139,7 @@ impl Lane {
 
     /// Walks from the oldest to the youngest container that may have something to claim until `visit` returns
     /// something. However many older ones wait for their last bundles, they are not looked at again. Not for
-    /// lanes with [`Lane::close_open`], where a bundle that is counted may be put after the end.
+    /// lanes with `Lane::close_open`, where a bundle that is counted may be put after the end.
     pub fn walk_unclaimed<T>(
         &self,
         mut visit: impl FnMut(&Arc<Container>) -> Option<T>,

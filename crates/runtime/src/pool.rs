@@ -13,7 +13,7 @@
 //! - A worker is at one job at most. It has *entered* that one (`presence`) before it looks
 //!   for a task there and leaves before it looks at another one or parks, also when it panics.
 //! - A worker that has entered looks first whether the job is over. So once a job is over and nobody is present,
-//!   nobody touches it any more ([`Pool::leave`]): whoever enters later sees that it is over.
+//!   nobody touches it any more (`Pool::leave`): whoever enters later sees that it is over.
 //! - All jobs of a pool post their work to one [`Sleep`], and a worker looks at every job between announcing
 //!   that it sleeps and parking: no wake-up is lost, as argued there. A job that joins is such a post.
 //!
