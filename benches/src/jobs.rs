@@ -22,6 +22,8 @@ use thalweg::session::{JobDescription, Observer, ResultTable, Session, SessionOp
 use thalweg::{Error, JobControl, Pool, Report, Result, RowKind, Sink};
 use thalweg_core::graph::Graph;
 
+use crate::suite::percentiles::{Percentiles, histogram};
+
 const SLIDE_MS: i64 = 10;
 const ROWS_PER_SLIDE: usize = 10;
 
@@ -75,18 +77,16 @@ pub fn main(arguments: impl Iterator<Item = String>) {
         threads.into_iter().map(join).collect()
     });
     let cores_used = cpu.elapsed().as_secs_f64() / wall.elapsed().as_secs_f64();
-    let mut ages = ages();
+    let mut ages = histogram();
     jobs.iter().for_each(|job| ages.add(&job.ages).expect("they have the same bounds"));
     let read: Vec<u64> = jobs.iter().map(|job| job.rows_in).collect();
-    let ms = |quantile| ages.value_at_quantile(quantile) as f64 / 1000.0;
-    let worst = jobs.iter().map(|job| job.ages.value_at_quantile(0.9999)).max().unwrap_or(0);
+    let latency = Percentiles::of(&ages).expect("each job has given results");
+    let worst_ms = jobs.iter().filter_map(|job| Percentiles::of(&job.ages)).map(|of| of.p99_99_ms);
     let (least, most) = (read.iter().min().unwrap_or(&0), read.iter().max().unwrap_or(&0));
     let line = serde_json::json!({
         "workload": "jobs", "jobs": settings.jobs, "rate": settings.rate, "keys": settings.keys,
-        "workers": settings.workers, "results": ages.len(), "p50_ms": ms(0.5), "p90_ms": ms(0.9),
-        "p99_ms": ms(0.99), "p99_9_ms": ms(0.999), "p99_99_ms": ms(0.9999),
-        "max_ms": ages.max() as f64 / 1000.0, "worst_job_p99_99_ms": worst as f64 / 1000.0,
-        "rows_least": least, "rows_most": most, "cores_used": cores_used,
+        "workers": settings.workers, "latency": latency,
+        "worst_job_p99_99_ms": worst_ms.fold(0.0, f64::max), "rows_least": least, "rows_most": most, "cores_used": cores_used,
     });
     println!("{line}");
 }
@@ -95,11 +95,6 @@ pub fn main(arguments: impl Iterator<Item = String>) {
 struct Outcome {
     rows_in: u64,
     ages: Histogram<u64>,
-}
-
-/// No ages yet, in microseconds.
-fn ages() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 600_000_000, 3).expect("the bounds are valid")
 }
 
 fn run_job(settings: &Settings, pool: &Pool) -> Result<Outcome> {
@@ -120,7 +115,7 @@ fn run_job(settings: &Settings, pool: &Pool) -> Result<Outcome> {
     let options =
         SessionOptions { pool: Some(pool.clone()), workers: Some(1), ..SessionOptions::default() };
     let mut watch = Watch {
-        told: Arc::new(Mutex::new(Told { ages: ages(), slides: HashMap::new() })),
+        told: Arc::new(Mutex::new(Told { ages: histogram(), slides: HashMap::new() })),
         warm_up: settings.warm_up,
         lasts: settings.warm_up + settings.lasts,
         began: Instant::now(),
@@ -197,7 +192,7 @@ impl AgeSink {
         let due = Duration::from_millis((end_ms - first_ms) as u64);
         if (self.warm_up..self.lasts).contains(&due) {
             let age = self.began.elapsed().saturating_sub(due);
-            ages.saturating_record((age.as_micros() as u64).max(1));
+            ages.saturating_record((age.as_nanos() as u64).max(1));
         }
     }
 }

@@ -38,7 +38,7 @@ mod oracle;
 mod paced;
 mod parts;
 mod peers;
-mod percentiles;
+pub mod percentiles;
 mod plots;
 mod point;
 mod process;

@@ -16,7 +16,6 @@
 //!   nobody touches it any more (`Pool::leave`): whoever enters later sees that it is over.
 //! - All jobs of a pool post their work to one [`Sleep`], and a worker looks at every job between announcing
 //!   that it sleeps and parking: no wake-up is lost, as argued there. A job that joins is such a post.
-//!
 //! - A worker passes over jobs without news (`news`), and now and then looks at all.
 //!
 //! What it does not do: it gives no job more than another, and it does not know memory: each job has its own
@@ -135,10 +134,15 @@ impl Pool {
         self.0.shared.change(|jobs| jobs.push(Arc::clone(job)));
     }
 
-    /// Workers look at this job no more, which must be over. Returns when none of them is at it.
+    /// Workers look at this job no more, which must be over. Returns when none of them is at it. Nothing
+    /// happens if they have left it before.
     pub(crate) fn leave(&self, job: &Arc<Job>) {
         debug_assert!(job.is_over());
-        self.0.shared.change(|jobs| jobs.retain(|other| !Arc::ptr_eq(other, job)));
+        let is_same = |other: &Arc<Job>| Arc::ptr_eq(other, job);
+        if !self.0.shared.jobs().1.iter().any(is_same) {
+            return;
+        }
+        self.0.shared.change(|jobs| jobs.retain(|other| !is_same(other)));
         while !job.presence.is_quiet(|| true) {
             std::thread::sleep(LEAVING);
         }

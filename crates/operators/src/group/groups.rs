@@ -26,7 +26,7 @@ use crate::aggregate::{RunInput, RunningAggregate, StateColumns, StateRows, Step
 use crate::expiry::Expiry;
 use crate::keys::{KeyTable, ToldKeys};
 use crate::tables::{does_not_fit, numbers_of, state_batch, unique_names};
-use crate::watch::keys::{KeyWatch, KeyedState};
+use crate::watch::keys::{KeyWatch, KeyedState, release, retain_empty};
 
 /// How many rows are taken at once: results then stay in the cache until they are put together.
 const RUN_ROWS: usize = 8 * 1024;
@@ -218,22 +218,9 @@ impl Groups {
 
     /// Gives the keys back that a piece has left without rows.
     fn release_ended(&mut self) -> Result<()> {
-        let mut ended = std::mem::take(&mut self.ended);
-        ended.sort_unstable();
-        ended.dedup();
-        ended.retain(|&id| self.counts[id as usize] == 0);
-        self.release(&ended)?;
-        ended.clear();
-        self.ended = ended;
-        Ok(())
-    }
-
-    /// Gives these keys back, which have no rows and no state.
-    fn release(&mut self, ids: &[u32]) -> Result<()> {
-        if let Some(watch) = &mut self.watch {
-            watch.go(&self.keys, ids)?;
-        }
-        ids.iter().for_each(|&id| self.keys.release(id));
+        retain_empty(&mut self.ended, |id| self.counts[id as usize] == 0);
+        release(&mut self.watch, &mut self.keys, &self.ended)?;
+        self.ended.clear();
         Ok(())
     }
 
@@ -256,7 +243,7 @@ impl Groups {
             let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_rows);
             self.touch(GROUPS, &over)?;
             self.forget(&over);
-            self.release(&over)?;
+            release(&mut self.watch, &mut self.keys, &over)?;
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ use super::{check_columns, route_by_keys, types_of};
 use crate::expiry::Expiry;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
-use crate::watch::keys::{KeyWatch, KeyedState, Watched};
+use crate::watch::keys::{KeyWatch, KeyedState, Watched, release, retain_empty};
 
 /// The tables of state: the rows of each key, the oldest first.
 const TABLES: [&str; 1] = ["rows"];
@@ -246,13 +246,9 @@ impl MaterializePartition {
     /// Ends a piece: rows that stay move into the arena, and keys without rows are forgotten.
     fn finish(&mut self, columns: &[ArrayRef]) -> Result<()> {
         self.store.keep(columns)?;
-        self.emptied.sort_unstable();
-        self.emptied.dedup();
-        self.emptied.retain(|&id| self.newest[id as usize] == NONE);
-        if let Some(watch) = &mut self.watch {
-            watch.go(&self.keys, &self.emptied)?;
-        }
-        self.emptied.drain(..).for_each(|id| self.keys.release(id));
+        retain_empty(&mut self.emptied, |id| self.newest[id as usize] == NONE);
+        release(&mut self.watch, &mut self.keys, &self.emptied)?;
+        self.emptied.clear();
         Ok(())
     }
 }

@@ -32,7 +32,7 @@ use crate::expiry::Expiry;
 use crate::join::regular::arena::Place;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
-use crate::watch::keys::{KeyWatch, KeyedState};
+use crate::watch::keys::{KeyWatch, KeyedState, release, retain_empty};
 
 /// Rows of windows leave in batches of about so many.
 const WINDOW_ROWS: usize = 8192;
@@ -523,17 +523,12 @@ impl TopNPartition {
         if let Some(unique) = &mut self.unique {
             unique.finish();
         }
-        self.emptied.sort_unstable();
-        self.emptied.dedup();
-        self.emptied.retain(|&id| self.ordered[id as usize].len() == 0);
-        if let Some(watch) = &mut self.watch {
-            watch.go(&self.keys, &self.emptied)?;
-        }
+        retain_empty(&mut self.emptied, |id| self.ordered[id as usize].len() == 0);
+        release(&mut self.watch, &mut self.keys, &self.emptied)?;
         for id in self.emptied.drain(..) {
             let ordered = &mut self.ordered[id as usize];
             self.ordered_bytes -= ordered.bytes();
             *ordered = Ordered::default();
-            self.keys.release(id);
         }
         Ok(())
     }

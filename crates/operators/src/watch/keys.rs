@@ -78,6 +78,29 @@ impl KeyWatch {
     }
 }
 
+/// Forgets these keys, of which nothing is left; captures learn of it.
+///
+/// # Errors
+/// If keys cannot be decoded.
+pub(crate) fn release(
+    watch: &mut Option<KeyWatch>,
+    keys: &mut KeyTable,
+    ids: &[u32],
+) -> Result<()> {
+    if let Some(watch) = watch {
+        watch.go(keys, ids)?;
+    }
+    ids.iter().for_each(|&id| keys.release(id));
+    Ok(())
+}
+
+/// Leaves those keys of a list of which nothing is left, each once.
+pub(crate) fn retain_empty(ids: &mut Vec<u32>, is_empty: impl Fn(u32) -> bool) {
+    ids.sort_unstable();
+    ids.dedup();
+    ids.retain(|&id| is_empty(id));
+}
+
 /// Tables of state with something for each key; an operator with one table passes their number over.
 pub(crate) trait KeyedState: Sized {
     /// The keys, numbered.

@@ -17,7 +17,7 @@ use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
 use crate::top_n::changes::Changes;
 use crate::top_n::told::Told;
-use crate::watch::keys::{KeyWatch, KeyedState};
+use crate::watch::keys::{KeyWatch, KeyedState, release, retain_empty};
 
 /// The tables of state: the row of each key.
 pub(super) const TABLES: [&str; 1] = ["rows"];
@@ -126,22 +126,9 @@ impl LastRows {
 
     /// Forgets keys that have no row.
     fn release_emptied(&mut self) -> Result<()> {
-        let mut emptied = std::mem::take(&mut self.emptied);
-        emptied.sort_unstable();
-        emptied.dedup();
-        emptied.retain(|&id| !self.kept.has(id));
-        self.release(&emptied)?;
-        emptied.clear();
-        self.emptied = emptied;
-        Ok(())
-    }
-
-    /// Forgets these keys, whose rows have gone.
-    fn release(&mut self, ids: &[u32]) -> Result<()> {
-        if let Some(watch) = &mut self.watch {
-            watch.go(&self.keys, ids)?;
-        }
-        ids.iter().for_each(|&id| self.keys.release(id));
+        retain_empty(&mut self.emptied, |id| !self.kept.has(id));
+        release(&mut self.watch, &mut self.keys, &self.emptied)?;
+        self.emptied.clear();
         Ok(())
     }
 
@@ -200,7 +187,7 @@ impl Partition for LastRows {
         self.touch(ROWS, &over)?;
         // A sweep may go round and name a key twice.
         over.retain(|&id| self.kept.remove(id).is_some());
-        self.release(&over)?;
+        release(&mut self.watch, &mut self.keys, &over)?;
         let nothing: &[ArrayRef] = &[];
         self.kept.keep(std::iter::empty(), nothing)
     }
