@@ -1,6 +1,7 @@
 //! Tumbling, hopping and cumulating windows with aggregates, keyed or global.
 //!
-//! Where all aggregates are exact the operator is `Commuting`: any partition takes any row, and a
+//! Where all aggregates are exact the operator is `Commuting`: any partition takes any bundle (or each
+//! row goes to the owner of its key, if that is cheaper: `spreading`), and a
 //! watermark has two phases. In the first each partition hands the states of slices that no row
 //! can reach any more to the partitions that own their keys; in the second each owner merges what
 //! it got and emits the windows that close. With one partition, or where an aggregate depends on
@@ -195,10 +196,7 @@ impl Operator for WindowAggregate {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         let Shared { spec, exact, spreading, .. } = self.shared.as_ref();
         match exact {
-            true if spec.window.shares_no_slice() => {
-                spreading.route(bundle, &spec.keys, partitions)
-            }
-            true => Ok(Route::Any),
+            true => spreading.route(bundle, &spec.keys, partitions),
             false => scatter(bundle, &spec.keys, partitions),
         }
     }

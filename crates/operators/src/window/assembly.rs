@@ -21,6 +21,7 @@
 //! reads them later, and the next one tells those only that came since. What has entered a cumulating one is
 //! read later too, and told before it changes ([`SliceReader`]).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -399,8 +400,7 @@ impl Assembly {
         let keys = slices.calls.key_types.len();
         // Where groups leave as they stand, and states by their numbers, nothing has to be put together.
         if let (None, false, Some(result)) = (&self.canonical, is_dense, slices.calls.row_count()) {
-            let counts = ids.iter().map(|&id| counts[id as usize]);
-            if let Some(chosen) = top.choose_by_count(keys + result, counts) {
+            if let Some(chosen) = top.choose_by_count(keys + result, counts, ids) {
                 return Ok(Some(chosen));
             }
         }
@@ -436,9 +436,16 @@ impl Assembly {
         let Some(groups) = self.groups() else { return Ok(None) };
         let all = self.chosen.as_ref().map_or(groups.ids.len(), Vec::len);
         let to = all.min(from + CHUNK_ROWS);
-        let places = self.places(from, to);
-        let ids: Vec<u32> = places.iter().map(|&place| groups.ids[place as usize]).collect();
-        let states = if groups.is_dense { &places } else { &ids };
+        let as_they_stand = self.chosen.is_none() && self.canonical.is_none();
+        let places = match as_they_stand && !groups.is_dense {
+            true => Vec::new(),
+            false => self.places(from, to),
+        };
+        let ids: Cow<'_, [u32]> = match as_they_stand {
+            true => Cow::Borrowed(&groups.ids[from..to]),
+            false => places.iter().map(|&place| groups.ids[place as usize]).collect(),
+        };
+        let states = if groups.is_dense { &places[..] } else { &ids };
         let columns = slices.calls.evaluate(groups.counts, groups.accumulators, states)?;
         let keys_of_chunk = slices.keys.take_keys(&ids)?;
         let batch = rows.batch(keys_of_chunk, columns, ids.len(), self.spec.start_of(end), end)?;

@@ -54,7 +54,7 @@ impl Before<'_> {
     }
 }
 
-/// A run of rows of one slice: a range of [`Judged::rows`].
+/// A run of rows of one slice: a range of those that are in any ([`Judged::taken`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) key: SliceKey,
@@ -65,10 +65,12 @@ pub(super) struct Run {
 /// The verdict over a bundle. Kept between bundles for its memory.
 #[derive(Default)]
 pub(super) struct Judged {
-    /// True if the rows given are all of one run, in their order; `rows` is then empty.
-    pub(super) as_given: bool,
+    /// True if the runs are ranges of the rows as they were given; `rows` is then empty.
+    as_given: bool,
     /// Rows by slice, in bundle order within each.
-    pub(super) rows: Vec<u32>,
+    rows: Vec<u32>,
+    /// The numbers from 0, as many as were ever needed: the rows of a bundle that is cut into runs.
+    numbers: Vec<u32>,
     /// The runs, one per slice.
     pub(super) runs: Vec<Run>,
     /// Rows that are late for all their windows, in order.
@@ -119,6 +121,19 @@ impl Judged {
         }
         // Nothing can be closed where nothing is late, so no row's own watermark is looked at.
         let before = if none_late { Before::All(i64::MIN) } else { before };
+        self.as_given = match rows {
+            None => self.cut(spec, times.len(), |place| (times[place], before.at(place))),
+            Some(rows) => self.cut(spec, rows.len(), |place| {
+                let row = rows[place] as usize;
+                (times[row], before.at(row))
+            }),
+        };
+        if self.as_given {
+            if rows.is_none() && self.runs.len() > 1 {
+                self.numbers.extend(self.numbers.len() as u32..times.len() as u32);
+            }
+            return;
+        }
         self.places.clear();
         self.taken.clear();
         self.slots.clear();
@@ -127,6 +142,48 @@ impl Judged {
             Some(rows) => self.place(spec, times, before, rows.iter().copied()),
         }
         self.group();
+    }
+
+    /// Cuts rows that come slice after slice, none of them late, into runs. False if they do not, and
+    /// then there are none.
+    fn cut(
+        &mut self,
+        spec: &WindowSpec,
+        rows: usize,
+        time_and_watermark: impl Fn(usize) -> (i64, i64),
+    ) -> bool {
+        let mut from = 0;
+        while from < rows {
+            let slice = spec.slice(time_and_watermark(from).0);
+            let key = SliceKey { enter: slice.enter, leave: slice.leave };
+            let is_next = self.runs.last().is_none_or(|before| before.key < key);
+            let in_slice = |&place: &usize| {
+                let (time, watermark) = time_and_watermark(place);
+                slice.holds(time) && !is_closed(slice.enter, watermark)
+            };
+            let to = from + (from..rows).take_while(in_slice).count();
+            if !is_next || key.enter > key.leave || to == from {
+                self.runs.clear();
+                return false;
+            }
+            self.runs.push(Run { key, from, to });
+            from = to;
+        }
+        true
+    }
+
+    /// The rows that are in any run, where these were judged; `None` for all, as they stand.
+    pub(super) fn taken<'a>(&'a self, given: Option<&'a [u32]>) -> Option<&'a [u32]> {
+        if self.as_given { given } else { Some(&self.rows) }
+    }
+
+    /// The rows of a run, where these were judged; `None` if it is the only one, of all as they stand.
+    pub(super) fn rows_of<'a>(&'a self, run: &Run, given: Option<&'a [u32]>) -> Option<&'a [u32]> {
+        let all = match self.taken(given) {
+            None if self.runs.len() > 1 => Some(&self.numbers[..]),
+            taken => taken,
+        };
+        all.map(|rows| &rows[run.from..run.to])
     }
 
     /// Finds each row's slot, which is the place of its run.
@@ -299,6 +356,29 @@ mod tests {
         judged.judge(&HOP, &[1, 2, 4], None, Before::All(3), None);
         assert!(judged.as_given);
         assert_eq!(judged.runs, [Run { key: SliceKey { enter: 5, leave: 10 }, from: 0, to: 3 }]);
+    }
+
+    #[test]
+    fn rows_that_come_slice_after_slice_stay_as_they_are() {
+        let mut judged = Judged::default();
+        let watermarks = [3, 4, 6, 9, 14];
+        let times = [1, 7, 8, 12, 17];
+        let key = |enter| SliceKey { enter, leave: enter + 5 };
+        let runs = [(5, 0, 1), (10, 1, 3), (15, 3, 4), (20, 4, 5)];
+        let runs = runs.map(|(enter, from, to)| Run { key: key(enter), from, to });
+        judged.judge(&HOP, &times, None, Before::Rows(&watermarks), None);
+        assert!(judged.as_given);
+        assert_eq!(judged.runs, runs);
+        assert_eq!(judged.taken(None), None);
+        assert_eq!(judged.rows_of(&runs[1], None), Some(&[1, 2][..]));
+        let some = [1, 2, 4];
+        judged.judge(&HOP, &times, Some(&some), Before::Rows(&watermarks), None);
+        assert_eq!(judged.rows_of(&judged.runs[1], Some(&some)), Some(&[4][..]));
+        // The last row is of a slice before, in another bundle it is late.
+        judged.judge(&HOP, &[1, 7, 2], None, Before::All(3), None);
+        assert!(!judged.as_given);
+        judged.judge(&HOP, &[1, 7], None, Before::Rows(&[3, 14]), None);
+        assert_eq!((judged.as_given, &judged.late[..]), (false, &[1][..]));
     }
 
     #[test]

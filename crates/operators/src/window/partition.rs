@@ -1,8 +1,8 @@
 //! A partition of windows that share slices: hopping and cumulating ones.
 //!
 //! Slices of the keys that the partition owns stand in `owned`, from where [`Assembly`] takes them; where
-//! any partition takes any row, those of the rows that it took stand in `foreign` until a watermark hands
-//! them to the owners.
+//! any partition takes any bundle, those of the bundles that it took stand in `foreign` until a watermark hands
+//! them to the owners. Which way rows come is chosen as in `spreading.rs`.
 //!
 //! All stands behind a lock ([`Guarded`]), since captures read slices, and the parts of the window that leaves
 //! next, while rows go on (`reader.rs`, `snapshot.rs`).
@@ -49,6 +49,16 @@ struct Windows {
     assembly: Assembly,
     inbox: Vec<Parcel>,
     judge: Judge,
+    /// What slices of each kind got since the watermark before.
+    seen_at_hand: Seen,
+    seen_of_owned: Seen,
+}
+
+/// How many rows slices got, and how often a key was new to one.
+#[derive(Default)]
+struct Seen {
+    rows: u64,
+    keys: usize,
 }
 
 /// A range of keys, or what any partition took of them.
@@ -72,7 +82,18 @@ impl WindowPartition {
         };
         let judge = Judge::new(shared.spec.zone);
         let inbox = Vec::new();
-        let windows = Windows { shared, opening, owned, foreign, assembly, inbox, judge };
+        let (seen_at_hand, seen_of_owned) = Default::default();
+        let windows = Windows {
+            shared,
+            opening,
+            owned,
+            foreign,
+            assembly,
+            inbox,
+            judge,
+            seen_at_hand,
+            seen_of_owned,
+        };
         Ok(WindowPartition { windows: Arc::new(Guarded::new(windows)) })
     }
 }
@@ -147,13 +168,17 @@ impl Windows {
             return Ok(());
         }
         let keys = key_columns(piece.bundle, &spec.keys);
-        let rows = if judged.as_given { piece.rows } else { Some(&judged.rows[..]) };
-        let slices = self.foreign.as_mut().unwrap_or(&mut self.owned);
-        slices.intern(&keys, rows, piece.bundle.num_rows())?;
+        let (slices, seen) = match &mut self.foreign {
+            Some(foreign) if piece.rows.is_none() => (foreign, &mut self.seen_at_hand),
+            _ => (&mut self.owned, &mut self.seen_of_owned),
+        };
+        slices.intern(&keys, judged.taken(piece.rows), piece.bundle.num_rows())?;
         let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
         for run in &judged.runs {
-            let rows = rows.map(|rows| &rows[run.from..run.to]);
-            slices.update(run.key, of, run.from..run.to, rows)?;
+            let rows = judged.rows_of(run, piece.rows);
+            let new_keys = slices.update(run.key, of, run.from..run.to, rows)?;
+            seen.rows += (run.to - run.from) as u64;
+            seen.keys += new_keys;
         }
         Ok(())
     }
@@ -162,7 +187,10 @@ impl Windows {
         let watermark = self.judge.zone.local_watermark(call.watermark.0);
         let exchanges = self.foreign.is_some();
         match call.phase {
-            0 if exchanges => self.seal(watermark, call, output),
+            0 if exchanges => {
+                self.compare_ways();
+                self.seal(watermark, call, output)
+            }
             0 if self.shared.exact => Ok(Progress::Done),
             _ => {
                 if exchanges {
@@ -244,7 +272,24 @@ impl Windows {
                 return Ok(Progress::More);
             }
         }
+        if self.shared.spreading.is_by_key() && slices.first_end().is_none() {
+            // Rows may go to the owners of their keys for long: keys that came here would never be forgotten.
+            slices.sweep();
+        }
         Ok(Progress::Done)
+    }
+
+    /// Tells what rows and keys came, at hand and to their owner, for choosing between the ways.
+    fn compare_ways(&mut self) {
+        let spreading = &self.shared.spreading;
+        let at_hand = std::mem::take(&mut self.seen_at_hand);
+        let of_owned = std::mem::take(&mut self.seen_of_owned);
+        if at_hand.rows > 0 {
+            spreading.handed_over(at_hand.rows, at_hand.keys);
+        }
+        if of_owned.rows > 0 {
+            spreading.scattered(of_owned.rows, of_owned.keys, self.opening.partitions);
+        }
     }
 
     fn receive(&mut self, parcels: Vec<Box<dyn std::any::Any + Send>>) -> Result<()> {

@@ -224,14 +224,20 @@ impl Slice {
 
     /// Takes states out that were merged before, and drops keys without rows.
     pub(super) fn subtract(&mut self, from: &Partial) -> Result<()> {
+        let mut is_any_gone = false;
         for (&id, &fewer) in from.ids.iter().zip(&from.counts) {
-            self.counts[id as usize] -= fewer;
+            let count = &mut self.counts[id as usize];
+            *count -= fewer;
+            is_any_gone |= *count == 0;
         }
         for (own, other) in self.accumulators.iter_mut().zip(&from.accumulators) {
             own.subtract(&from.ids, other.as_ref())?;
         }
-        let counts = &self.counts;
-        self.keys.retain(|&id| counts[id as usize] > 0);
+        // Of a window that slides often, most keys have rows in other slices, and there are many of them.
+        if is_any_gone {
+            let counts = &self.counts;
+            self.keys.retain(|&id| counts[id as usize] > 0);
+        }
         Ok(())
     }
 
@@ -364,18 +370,20 @@ impl Slices {
         Ok(())
     }
 
-    /// Adds rows to a slice: those interned last, from one place to another.
+    /// Adds rows to a slice: those interned last, from one place to another. How many keys were new to it.
     pub(super) fn update(
         &mut self,
         key: SliceKey,
         of: RowsOf<'_>,
         range: std::ops::Range<usize>,
         rows: Option<&[u32]>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let slice = open_slice(&mut self.open, &mut self.spare, &self.calls, key)?;
+        let before = slice.keys.len();
         let ids = &self.ids[range];
         self.reader.touch(&telling(&self.calls, &self.keys, key), slice, ids)?;
-        slice.update(&self.calls, of, ids, rows, &mut self.references)
+        slice.update(&self.calls, of, ids, rows, &mut self.references)?;
+        Ok(slice.keys.len() - before)
     }
 
     /// Adds another partition's states, whose keys are these columns.

@@ -29,6 +29,10 @@ const MANY_ROWS: u64 = 2 * FEW_ROWS;
 /// A window with so many keys is not waited for if most of its rows still bring new ones.
 const MANY_KEYS: usize = 64 * 1024;
 
+/// A bundle with fewer rows for each partition is taken at hand: each partition that gets a part of it is a task
+/// of its own, which costs more than what scattering saves.
+const SCATTERED_ROWS_MIN: usize = 32;
+
 /// What was seen before counts less by one part in so many with each window of a partition.
 const MEMORY: u64 = 8;
 
@@ -51,7 +55,8 @@ impl Spreading {
         keys: &[usize],
         partitions: usize,
     ) -> Result<Route> {
-        if keys.is_empty() || partitions == 1 || !self.is_by_key() {
+        let is_small = bundle.num_rows() < partitions * SCATTERED_ROWS_MIN;
+        if keys.is_empty() || partitions == 1 || is_small || !self.is_by_key() {
             return Ok(Route::Any);
         }
         let route = route_by_keys(bundle, keys, partitions)?;

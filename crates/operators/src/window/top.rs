@@ -60,15 +60,17 @@ impl TopChooser {
         Ok(TopChooser { keys, columns, schema, descending, rows: top.rows })
     }
 
-    /// The places of the first of groups whose numbers of rows are these, if those decide. `column` is where
-    /// they stand in the result.
+    /// The places of the first of these groups, if their numbers of rows decide, which stand at the places
+    /// that `ids` says. `column` is where they stand in the result.
     pub(super) fn choose_by_count(
         &self,
         column: usize,
-        counts: impl Iterator<Item = i64>,
+        counts: &[i64],
+        ids: &[u32],
     ) -> Option<Vec<u32>> {
         let descending = self.descending.filter(|_| self.columns == [column])?;
-        Some(first(counts.map(|count| flipped(count, descending)), self.rows))
+        let count = |place: usize| flipped(counts[ids[place] as usize], descending);
+        Some(first(ids.len(), count, self.rows))
     }
 
     /// True if a window with so many groups gives all of them.
@@ -85,15 +87,16 @@ impl TopChooser {
         let numbers = columns[0].as_primitive_opt::<Int64Type>();
         let chosen = match (self.descending, numbers) {
             (Some(descending), Some(numbers)) if numbers.null_count() == 0 => {
-                let numbers = numbers.values().iter().map(|&number| flipped(number, descending));
-                first(numbers, self.rows)
+                let numbers = numbers.values();
+                first(numbers.len(), |place| flipped(numbers[place], descending), self.rows)
             }
             _ => {
                 let encoded =
                     self.keys.encode(&RecordBatch::try_new(self.schema.arrow(), columns)?, None)?;
+                let prefixes = &encoded.prefixes;
                 match &encoded.bytes {
-                    None => first(encoded.prefixes.iter().copied(), self.rows),
-                    Some(bytes) => first(bytes.iter(), self.rows),
+                    None => first(prefixes.len(), |place| prefixes[place], self.rows),
+                    Some(bytes) => first(bytes.len(), |place| bytes.value(place), self.rows),
                 }
             }
         };
@@ -108,22 +111,38 @@ fn flipped(number: i64, descending: bool) -> i64 {
     if descending { !number } else { number }
 }
 
+/// So many values are compared with the last of the first ones for one branch.
+const COMPARED: usize = 16;
+
 /// The places of the lowest values, the first ones among equals, ascending.
-fn first<T: Ord + Copy>(values: impl Iterator<Item = T>, most: usize) -> Vec<u32> {
-    let mut values = values.zip(0u32..);
-    let mut kept: BinaryHeap<(T, u32)> = values.by_ref().take(most).collect();
-    let Some(mut last) = kept.peek().map(|&(value, _)| value) else { return Vec::new() };
-    // Most values are not among the first, and take one comparison.
-    for (value, place) in values {
-        if value < last {
-            kept.pop();
-            kept.push((value, place));
-            last = kept.peek().map_or(value, |&(value, _)| value);
+fn first<T: Ord>(values: usize, value: impl Fn(usize) -> T, most: usize) -> Vec<u32> {
+    let mut kept: BinaryHeap<(T, u32)> =
+        (0..values.min(most)).map(|place| (value(place), place as u32)).collect();
+    let mut from = kept.len();
+    while let Some((last, _)) = kept.peek()
+        && from < values
+    {
+        let to = values.min(from + COMPARED);
+        // Most values are not among the first.
+        if (from..to).fold(false, |is_any, place| is_any | (value(place) < *last)) {
+            for place in from..to {
+                keep_if_lower(&mut kept, (value(place), place as u32));
+            }
         }
+        from = to;
     }
     let mut places: Vec<u32> = kept.into_iter().map(|(_, place)| place).collect();
     places.sort_unstable();
     places
+}
+
+/// Puts a value into the place of the last one, if it is lower. Equal ones that came before stay.
+fn keep_if_lower<T: Ord>(kept: &mut BinaryHeap<(T, u32)>, offered: (T, u32)) {
+    if let Some(mut last) = kept.peek_mut()
+        && offered.0 < last.0
+    {
+        *last = offered;
+    }
 }
 
 #[cfg(test)]

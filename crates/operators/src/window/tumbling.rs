@@ -253,10 +253,9 @@ impl Windows {
             _ => (&mut self.owned, false),
         };
         let keys = key_columns(piece.bundle, &spec.keys);
-        let rows = if judged.as_given { piece.rows } else { Some(&judged.rows[..]) };
         let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
         for run in &judged.runs {
-            let rows = rows.map(|rows| &rows[run.from..run.to]);
+            let rows = judged.rows_of(run, piece.rows);
             let (after, before) = tables.update(run.key.leave, of, &keys, rows)?;
             if is_foreign {
                 self.shared.spreading.taken(run.to - run.from, after, after - before);

@@ -1,4 +1,4 @@
-//! Windows that share no slice: the ways in which rows get to partitions, and what memory follows.
+//! The ways in which rows get to partitions, and windows that share no slice: what memory follows.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,16 @@ use crate::window::{LatePolicy, WindowAggregate, WindowAggregateSpec, WindowSpec
 const SIZE_MS: i64 = 10;
 
 fn tumbling(keys: &[usize], aggregates: Vec<AggregateCall>) -> Result<WindowAggregate> {
+    windows(WindowSpec::Tumble { size_ms: SIZE_MS, offset_ms: 0 }, keys, aggregates)
+}
+
+fn windows(
+    window: WindowSpec,
+    keys: &[usize],
+    aggregates: Vec<AggregateCall>,
+) -> Result<WindowAggregate> {
     WindowAggregate::new(WindowAggregateSpec {
-        window: WindowSpec::Tumble { size_ms: SIZE_MS, offset_ms: 0 },
+        window,
         rowtime: TIME,
         zone: None,
         keys: keys.to_vec(),
@@ -30,15 +38,15 @@ fn bundle_of(rows: &[Row], ordinal: u64, watermark: i64) -> Bundle {
     Bundle::new(batch(rows, &input_schema(DataType::Timestamp(3))), stamps)
 }
 
-/// The rows of a window in bundles of 100: by turns each of its own key, of ten keys, most of one key.
+/// The rows of a window in bundles of 300: by turns each of its own key, of ten keys, most of one key.
 fn habits(window: i64, random: &mut SplitMix64) -> Vec<Vec<Row>> {
     let mut row = |place: u64| {
         let key = match window / 6 % 3 {
-            0 => window * 1000 + place as i64,
+            0 => window * 10_000 + place as i64,
             1 => random.below(10) as i64,
             _ => {
                 if place.is_multiple_of(4) {
-                    window * 1000 + place as i64
+                    window * 10_000 + place as i64
                 } else {
                     5
                 }
@@ -48,17 +56,22 @@ fn habits(window: i64, random: &mut SplitMix64) -> Vec<Vec<Row>> {
         let number = Some(random.below(20) as i32);
         Row { time, key: Some(key), number, ..Row::default() }
     };
-    (0..10).map(|bundle| (0..100).map(|n| row(bundle * 100 + n)).collect()).collect()
+    (0..10).map(|bundle| (0..300).map(|n| row(bundle * 300 + n)).collect()).collect()
 }
 
-/// What a loop gives: COUNT, SUM and COUNT(DISTINCT) of the numbers by window and key.
-#[derive(Default)]
-struct Expected(BTreeMap<(i64, i64), Vec<i64>>);
+/// What a loop gives: COUNT, SUM and COUNT(DISTINCT) of the numbers by window and key. Windows last as long as
+/// so many of those of `habits`, and begin with each of them.
+struct Expected {
+    lasts: i64,
+    numbers: BTreeMap<(i64, i64), Vec<i64>>,
+}
 
 impl Expected {
     fn add(&mut self, window: i64, row: &Row) {
         let (key, number) = (row.key.expect("a key"), row.number.expect("a number"));
-        self.0.entry((window, key)).or_default().push(number.into());
+        for first in window - self.lasts + 1..=window {
+            self.numbers.entry((first, key)).or_default().push(number.into());
+        }
     }
 
     fn lines(self) -> Vec<String> {
@@ -66,10 +79,10 @@ impl Expected {
             let (count, sum) = (numbers.len(), numbers.iter().sum::<i64>());
             numbers.sort_unstable();
             numbers.dedup();
-            let (start, end) = (window * SIZE_MS, (window + 1) * SIZE_MS);
+            let (start, end) = (window * SIZE_MS, (window + self.lasts) * SIZE_MS);
             format!("{key}|{count}|{sum}|{}|{start}|{end}|{}", numbers.len(), end - 1)
         };
-        let mut lines: Vec<String> = self.0.into_iter().map(line).collect();
+        let mut lines: Vec<String> = self.numbers.into_iter().map(line).collect();
         lines.sort_unstable();
         lines
     }
@@ -78,17 +91,23 @@ impl Expected {
 /// Which way rows take changes with the data, and results are those of a loop.
 #[test]
 fn rows_are_spread_as_their_keys_ask_for_and_results_stay() -> Result<()> {
-    for (seed, hurried) in [(1, false), (2, true)] {
+    for (seed, hurried, lasts) in [(1, false, 1), (2, true, 1), (3, false, 3), (4, true, 3)] {
         println!("seed {seed}");
         let aggregates = vec![
             call("COUNT", false, None, None),
             call("SUM", false, Some(NUMBER), None),
             call("COUNT", true, Some(NUMBER), None),
         ];
-        let operator = tumbling(&[KEY], aggregates)?;
+        let operator = match lasts {
+            1 => tumbling(&[KEY], aggregates)?,
+            _ => {
+                let (slide_ms, size_ms) = (SIZE_MS, lasts * SIZE_MS);
+                windows(WindowSpec::Hop { slide_ms, size_ms, offset_ms: 0 }, &[KEY], aggregates)?
+            }
+        };
         let mut random = SplitMix64::new(seed);
         let mut driver = Driver::new(&operator, 8, hurried);
-        let mut expected = Expected::default();
+        let mut expected = Expected { lasts, numbers: BTreeMap::new() };
         let (mut at_hand, mut by_key, mut ordinal) = (0, 0, 0);
         for window in 0..36 {
             for rows in habits(window, &mut random) {
