@@ -188,12 +188,13 @@ impl IntegerTable {
         }
     }
 
-    #[cold]
     /// Makes room for so many more keys.
     pub(super) fn reserve(&mut self, more: usize) {
         self.table.reserve(more, |entry| probe(entry.key));
+        self.keys.reserve(more);
     }
 
+    #[cold]
     #[inline(never)]
     fn insert(&mut self, ids: &mut Ids, key: i64) -> u32 {
         let id = ids.assign(mix64(key as u64));
