@@ -80,7 +80,12 @@ pub(super) struct Judged {
     places: Vec<u32>,
     taken: Vec<u32>,
     slots: HashMap<SliceKey, u32>,
+    /// The slices that were asked for last, and their slots.
+    recent: Vec<(Slice, u32)>,
 }
+
+/// To look through so many slices costs less than to find a slot by its key.
+const RECENT_SLICES: usize = 8;
 
 /// Rows that lie in no window (between hops shorter than the slide).
 const NO_SLOT: u32 = u32::MAX;
@@ -196,11 +201,11 @@ impl Judged {
     ) {
         let mut slice = Slice { start: 0, end: 0, enter: 0, leave: 0 };
         let mut slot = NO_SLOT;
+        self.recent.clear();
         for row in rows {
             let time = times[row as usize];
             if !slice.holds(time) {
-                slice = spec.slice(time);
-                slot = self.slot(slice.enter, slice.leave);
+                (slice, slot) = self.slice(spec, time);
             }
             let watermark = before.at(row as usize);
             let own = if !is_closed(slice.enter, watermark) || slot == NO_SLOT {
@@ -221,6 +226,21 @@ impl Judged {
                 self.taken.push(row);
             }
         }
+    }
+
+    /// The slice of a time and its slot. Where rows come out of order they go to and fro between few slices.
+    fn slice(&mut self, spec: &WindowSpec, time: i64) -> (Slice, u32) {
+        if let Some(&known) = self.recent.iter().find(|(slice, _)| slice.holds(time)) {
+            return known;
+        }
+        let slice = spec.slice(time);
+        let known = (slice, self.slot(slice.enter, slice.leave));
+        if self.recent.len() == RECENT_SLICES {
+            self.recent.rotate_left(1);
+            self.recent.pop();
+        }
+        self.recent.push(known);
+        known
     }
 
     fn slot(&mut self, enter: i64, leave: i64) -> u32 {
@@ -379,6 +399,25 @@ mod tests {
         assert!(!judged.as_given);
         judged.judge(&HOP, &[1, 7], None, Before::Rows(&[3, 14]), None);
         assert_eq!((judged.as_given, &judged.late[..]), (false, &[1][..]));
+    }
+
+    #[test]
+    fn rows_that_go_to_and_fro_are_put_together_by_slice() {
+        let mut random = thalweg_core::shim::SplitMix64::new(7);
+        let mut judged = Judged::default();
+        for slices in [2, 3, 8, 9, 20] {
+            let times: Vec<i64> = (0..500).map(|_| random.below(5 * slices) as i64).collect();
+            judged.judge(&HOP, &times, None, Before::All(-10), None);
+            let mut found = 0;
+            for run in &judged.runs {
+                let rows = judged.rows_of(run, None).expect("rows of several slices");
+                let is_in = |&row: &u32| times[row as usize] / 5 == run.key.enter / 5 - 1;
+                let expected: Vec<u32> = (0..500).filter(is_in).collect();
+                assert_eq!(rows, expected);
+                found += 1;
+            }
+            assert_eq!(found, slices, "each slice has rows, and one run");
+        }
     }
 
     #[test]
