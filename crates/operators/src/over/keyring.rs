@@ -138,12 +138,14 @@ impl Keyring {
         while let Some((_, ids)) =
             self.fired.pop_front_if(|(newest, _)| newest.saturating_add(reach) < time)
         {
-            beyond.extend(ids);
+            let is_over = |&id: &u32| {
+                let key = self.keys[id as usize];
+                key.is_live && key.waiting == 0 && self.is_beyond_reach(id, time)
+            };
+            beyond.extend(ids.into_iter().filter(is_over));
         }
-        retain_empty(&mut beyond, |id| {
-            let key = self.keys[id as usize];
-            key.is_live && key.waiting == 0 && self.is_beyond_reach(id, time)
-        });
+        beyond.sort_unstable();
+        beyond.dedup();
         beyond
     }
 
