@@ -71,22 +71,6 @@ pub fn tell(captured: &mut Captured, name: &'static str, batch: RecordBatch) {
     captured.add(name, batch.schema(), vec![batch]);
 }
 
-/// Tells a table of such things, of so many at a time as make a batch.
-///
-/// # Errors
-/// Those of making batches.
-pub(crate) fn tell_batches<T>(
-    captured: &mut Captured,
-    name: &'static str,
-    things: &[T],
-    batch: impl Fn(&[T]) -> Result<RecordBatch>,
-) -> Result<()> {
-    let schema = batch(&[])?.schema();
-    let rows = things.chunks(KEPT_ROWS_MAX).map(batch).collect::<Result<_>>()?;
-    captured.add(name, schema, rows);
-    Ok(())
-}
-
 /// The column of a table with this name.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ use thalweg_core::{DataType, Result};
 
 use crate::keys::{KeyTable, ToldKeys};
 use crate::tables::{does_not_fit, numbers_of, typed};
+use crate::watch::keys::{KeyWatch, release, retain_empty};
 
 /// Columns of tables of state: the time of a key's newest row that was fired, NULL without one, and when
 /// a row last came.
@@ -66,14 +67,29 @@ impl Keyring {
         })
     }
 
-    /// The ids of the keys of rows.
+    /// The ids of the keys of rows, which [`Keyring::enliven`] has yet to let live.
     pub(super) fn intern(&mut self, columns: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(rows);
         self.table.intern_rows(columns, None, rows, &mut ids)?;
         let free = Key { waiting: 0, is_live: false, newest: NEVER };
         self.keys.resize(self.table.id_limit().max(self.keys.len()), free);
-        ids.iter().for_each(|&id| self.keys[id as usize].is_live = true);
         Ok(ids)
+    }
+
+    /// These keys live from now on.
+    pub(super) fn enliven(&mut self, ids: &[u32]) {
+        ids.iter().for_each(|&id| self.keys[id as usize].is_live = true);
+    }
+
+    /// True if it lives.
+    pub(super) fn is_live(&self, id: u32) -> bool {
+        self.keys.get(id as usize).is_some_and(|key| key.is_live)
+    }
+
+    /// Those of these keys of which something changes because rows reach them.
+    pub(super) fn changed_by_reach(&self, ids: &[u32]) -> Vec<u32> {
+        let is_changed = |&id: &u32| self.ttl_ms.is_some() || !self.is_live(id);
+        ids.iter().copied().filter(is_changed).collect()
     }
 
     /// How long a column of state must be.
@@ -122,14 +138,14 @@ impl Keyring {
         while let Some((_, ids)) =
             self.fired.pop_front_if(|(newest, _)| newest.saturating_add(reach) < time)
         {
-            for id in ids {
+            let is_over = |&id: &u32| {
                 let key = self.keys[id as usize];
-                if key.is_live && key.waiting == 0 && self.is_beyond_reach(id, time) {
-                    self.keys[id as usize].is_live = false;
-                    beyond.push(id);
-                }
-            }
+                key.is_live && key.waiting == 0 && self.is_beyond_reach(id, time)
+            };
+            beyond.extend(ids.into_iter().filter(is_over));
         }
+        beyond.sort_unstable();
+        beyond.dedup();
         beyond
     }
 
@@ -162,39 +178,34 @@ impl Keyring {
         let Some(ttl_ms) = self.ttl_ms else { return over };
         for _ in 0..(SWEPT_MIN + rows).min(self.reached_ms.len()) {
             self.cursor = (self.cursor + 1) % self.reached_ms.len();
-            let key = &mut self.keys[self.cursor];
+            let key = self.keys[self.cursor];
             let is_over = now_ms.saturating_sub(self.reached_ms[self.cursor]) >= ttl_ms;
             if key.is_live && key.waiting == 0 && is_over {
-                key.is_live = false;
                 over.push(self.cursor as u32);
             }
         }
         over
     }
 
-    /// Those of these keys that were only looked at.
-    pub(super) fn take_unused(&mut self, ids: &[u32]) -> Vec<u32> {
-        let mut unused = Vec::new();
-        for &id in ids {
-            let key = &mut self.keys[id as usize];
-            if key.is_live && key.waiting == 0 && key.newest == NEVER {
-                key.is_live = false;
-                unused.push(id);
-            }
-        }
-        unused
+    /// Leaves those of these keys that were only looked at, each once.
+    pub(super) fn retain_unused(&self, ids: &mut Vec<u32>) {
+        retain_empty(ids, |id| {
+            let key = self.keys[id as usize];
+            key.is_live && key.waiting == 0 && key.newest == NEVER
+        });
     }
 
-    /// Gives the ids of forgotten keys back.
-    pub(super) fn release(&mut self, ids: &[u32]) {
+    /// Forgets keys and gives their ids back. Captures learn of it.
+    pub(super) fn release(&mut self, ids: &[u32], watch: &mut Option<KeyWatch>) -> Result<()> {
         for &id in ids {
             self.forget(id);
-            self.table.release(id);
+            self.keys[id as usize].is_live = false;
         }
+        release(watch, &mut self.table, ids)
     }
 
     /// The keys that live.
-    pub(super) fn live(&self) -> Vec<u32> {
+    fn live(&self) -> Vec<u32> {
         (0..self.keys.len() as u32).filter(|&id| self.keys[id as usize].is_live).collect()
     }
 
@@ -216,6 +227,7 @@ impl Keyring {
     pub(super) fn recall(&mut self, told: &RecordBatch, told_keys: &ToldKeys) -> Result<Vec<u32>> {
         let known = self.keys.iter().filter(|key| key.is_live).count();
         let ids = self.intern(&told_keys.columns(told)?, told.num_rows())?;
+        self.enliven(&ids);
         if self.keys.iter().filter(|key| key.is_live).count() != known + ids.len() {
             return Err(does_not_fit("a key is there twice".to_owned()));
         }

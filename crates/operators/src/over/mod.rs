@@ -63,6 +63,7 @@ use thalweg_core::{
 pub use spec::{Frame, OverCall, OverFunction, OverSpec, OverTime};
 
 use crate::keys::route_by_keys;
+use crate::watch::keys::Watched;
 use crate::window::LatePolicy;
 use functions::Functions;
 use lead::Held;
@@ -127,7 +128,8 @@ impl Operator for OverAggregate {
     }
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         let (spec, schema) = (Arc::clone(&self.spec), self.schema.arrow());
-        Ok(Box::new(OverPartition::new(spec, schema, opening)?))
+        let partition = OverPartition::new(spec, schema, opening)?;
+        Ok(Box::new(Watched::new(partition, &snapshot::TABLES)))
     }
     /// Rows that LEAD holds back leave behind any watermark, so none but the last is passed on.
     fn output_watermark(&self, input: Watermark) -> Option<Watermark> {

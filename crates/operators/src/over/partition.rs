@@ -16,14 +16,14 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Captured, Extent, Opening, Output, Partition, Piece, Place, Progress, Restored, Result,
-    Watermark,
+    Opening, Output, Partition, Piece, Place, Progress, Restored, Result, Watermark,
 };
 
 use super::fired::Fired;
 use super::functions::Functions;
 use super::keyring::Keyring;
 use super::lead::Held;
+use super::snapshot::KEYS;
 use super::spec::{OverSpec, OverTime};
 use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::order::KeyRanks;
@@ -31,6 +31,7 @@ use crate::join::bounded::pieces::{inserts_only, times, treat_late};
 use crate::join::bounded::waiting::Waiting;
 use crate::keys::ToldKeys;
 use crate::limit::rows_of;
+use crate::watch::keys::{KeyWatch, KeyedState};
 
 /// About how many rows are fired at once: results stay in the cache until they are put together.
 const FIRE_ROWS: usize = 8 * 1024;
@@ -61,6 +62,7 @@ pub(super) struct OverPartition {
     passed: i64,
     /// The latest processing time that was seen.
     pub(super) wall_ms: i64,
+    pub(super) watch: Option<KeyWatch>,
 }
 
 impl OverPartition {
@@ -79,6 +81,7 @@ impl OverPartition {
             ready: VecDeque::new(),
             passed: i64::MIN,
             wall_ms: i64::MIN,
+            watch: None,
             schema,
             spec,
         })
@@ -90,6 +93,10 @@ impl OverPartition {
         let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
         let ids = self.keys.intern(&columns, batch.num_rows())?;
         self.grow();
+        if self.is_watched() {
+            self.touch(KEYS, &self.keys.changed_by_reach(&ids))?;
+        }
+        self.keys.enliven(&ids);
         let over = self.keys.reach(&ids, output.wall_ms());
         self.functions.reset(&over)?;
         Ok(ids)
@@ -105,11 +112,12 @@ impl OverPartition {
 
     /// Forgets keys and gives their ids back.
     fn release(&mut self, ids: &[u32]) -> Result<()> {
-        if !ids.is_empty() {
-            self.functions.reset(ids)?;
-            self.keys.release(ids);
+        if ids.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        self.touch(KEYS, ids)?;
+        self.functions.reset(ids)?;
+        self.keys.release(ids, &mut self.watch)
     }
 
     /// Lets rows wait for their time. `rows` are those of the bundle, dense in the batch.
@@ -147,8 +155,8 @@ impl OverPartition {
         }
         self.rows.release(chunk, 1);
         output.accepted += held;
-        let unused = self.keys.take_unused(&late_ids);
-        self.keys.release(&unused);
+        self.keys.retain_unused(&mut late_ids);
+        self.release(&late_ids)?;
         treat_late(self.spec.late, &late, piece, output)
     }
 
@@ -162,6 +170,7 @@ impl OverPartition {
             }
         }
         if self.keys.is_beyond_reach(id, watermark) {
+            self.touch(KEYS, &[id])?;
             self.functions.reset(&[id])?;
             self.keys.forget(id);
         }
@@ -198,6 +207,7 @@ impl OverPartition {
         }
         let ids: Vec<u32> = entries.iter().map(|entry| entry.id).collect();
         let times: Vec<i64> = entries.iter().map(|entry| entry.time).collect();
+        self.touch(KEYS, &ids)?;
         self.keys.fire(&ids, &times, true);
         Ok(Some(Fired { columns, ids, times }))
     }
@@ -215,9 +225,11 @@ impl OverPartition {
 
     /// At the end of the input nothing is held back any more.
     fn finish(&mut self, output: &mut Output) -> Result<Progress> {
-        let Some(held) = &mut self.held else { return Ok(Progress::Done) };
+        let Some(held) = &self.held else { return Ok(Progress::Done) };
         let ids = self.ranks.sorted(&self.keys.table, &held.keys())?;
         for ids in ids.chunks(FIRE_ROWS) {
+            self.touch(KEYS, ids)?;
+            let Some(held) = &mut self.held else { break };
             let (batch, times) = held.finish(ids)?;
             output.emit_at(batch, Place::WindowEnds(times));
         }
@@ -235,6 +247,7 @@ impl OverPartition {
         let beyond = self.keys.pop_beyond_reach(self.wall_ms);
         self.release(&beyond)?;
         let ids = self.intern(batch, output)?;
+        self.touch(KEYS, &ids)?;
         output.accepted += ids.len() as u64;
         for from in (0..ids.len()).step_by(FIRE_ROWS) {
             let to = ids.len().min(from + FIRE_ROWS);
@@ -313,11 +326,8 @@ impl Partition for OverPartition {
             + self.held.as_ref().map_or(0, Held::bytes)
             + self.rows.bytes()
             + self.waiting.bytes()
+            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
             + ready
-    }
-
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        self.tell()
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

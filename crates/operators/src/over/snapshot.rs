@@ -7,6 +7,10 @@
 //! | `ready` | row with its results that leaves at the next watermark |
 //!
 //! How far the partition has been shown watermarks is not told: what waits is due behind them.
+//!
+//! Captures tell the keys that rows have reached or changed, and those that have been forgotten
+//! ([`crate::watch`]). What waits and what is ready changes all over between two captures as a rule: where it
+//! lies is noted, and it is put together later.
 
 use std::sync::Arc;
 
@@ -15,20 +19,24 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
 use arrow_schema::DataType as Arrow;
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
-use thalweg_core::{Captured, Restored, Result};
+use thalweg_core::snapshot::TableRows;
+use thalweg_core::{Captured, DataType, Restored, Result};
 
 use super::partition::{Entry, OverPartition};
 use super::spec::OverTime;
 use crate::aggregate::{StateColumns, StateRows};
 use crate::join::bounded::chunks::RowRef;
 use crate::join::bounded::pieces::{keys_of, times};
-use crate::keys::hash_keys;
+use crate::join::bounded::told::{WaitingRow, tell_waiting};
+use crate::keys::{KeyTable, hash_keys};
 use crate::tables::{
     does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners, state_batch,
-    tell_batches,
 };
+use crate::watch::keys::{KeyWatch, KeyedState};
 
-const KEYS: &str = "keys";
+/// The table that is told by key.
+pub(super) const TABLES: [&str; 1] = ["keys"];
+pub(super) const KEYS: usize = 0;
 const WAITING: &str = "waiting";
 const READY: &str = "ready";
 /// Rows that LEAD holds back, among the columns of keys.
@@ -37,23 +45,31 @@ const HELD: &str = "$held";
 const DUE_MS: &str = "$due_ms";
 /// When a row that is ready leaves.
 const LEAVES_MS: &str = "$leaves_ms";
-impl OverPartition {
-    /// Tells what it keeps.
-    pub(super) fn tell(&self) -> Result<Captured> {
-        let mut captured = Captured::default();
-        let live = self.keys.live();
-        tell_batches(&mut captured, KEYS, &live, |ids| self.tell_keys(ids))?;
-        let waiting: Vec<(i64, Entry)> = self.waiting.iter().collect();
-        tell_batches(&mut captured, WAITING, &waiting, |rows| self.tell_waiting(rows))?;
-        let mut ready = Vec::with_capacity(self.ready.len());
-        for (batch, times) in &self.ready {
-            ready.push(self.tell_ready(batch, times)?);
-        }
-        let empty = self.tell_ready(&RecordBatch::new_empty(Arc::clone(&self.schema)), &[])?;
-        captured.add(READY, empty.schema(), ready);
-        Ok(captured)
-    }
 
+impl KeyedState for OverPartition {
+    fn keys(&self) -> &KeyTable {
+        &self.keys.table
+    }
+    fn key_types(&self) -> Vec<DataType> {
+        self.spec.key_types()
+    }
+    fn has(&self, _: usize, id: u32) -> bool {
+        self.keys.is_live(id)
+    }
+    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+        self.tell_keys(ids)
+    }
+    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
+        &mut self.watch
+    }
+    fn tell_others(&self, captured: &mut Captured) -> Result<()> {
+        self.tell_waiting(captured);
+        self.tell_ready(captured);
+        Ok(())
+    }
+}
+
+impl OverPartition {
     fn tell_keys(&self, ids: &[u32]) -> Result<RecordBatch> {
         let (owners, mut told) = self.told_keys.tell(&self.keys.table, ids)?;
         told.extend(self.keys.tell(ids));
@@ -67,27 +83,39 @@ impl OverPartition {
         state_batch(owners, told)
     }
 
-    fn tell_waiting(&self, waiting: &[(i64, Entry)]) -> Result<RecordBatch> {
-        let rows: Vec<RowRef> = waiting.iter().map(|(_, entry)| entry.row).collect();
-        let hashes = waiting.iter().map(|(_, entry)| self.keys.table.hash_of(entry.id));
-        let due = waiting.iter().map(|&(due, _)| due);
-        let own: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(due))];
+    fn tell_waiting(&self, captured: &mut Captured) {
+        let waits = |(due, entry): (i64, Entry)| WaitingRow {
+            due,
+            row: entry.row,
+            hash: self.keys.table.hash_of(entry.id),
+        };
+        let waiting = self.waiting.iter().map(waits).collect();
         let schema = kept_schema(&[(DUE_MS, Arrow::Int64)], &self.spec.input);
-        kept_batch(&schema, owners(hashes), own, self.rows.gather(&rows)?)
+        captured.tables.push(tell_waiting(WAITING, schema, &self.rows, waiting, |rows| {
+            vec![Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.due)))]
+        }));
     }
 
-    fn tell_ready(&self, batch: &RecordBatch, times: &[i64]) -> Result<RecordBatch> {
-        let keys = keys_of(batch.columns(), &self.spec.keys);
-        let hashes = hash_keys(&keys, batch.num_rows())?;
-        let leaves = Int64Array::from_iter_values(times.iter().copied());
+    fn tell_ready(&self, captured: &mut Captured) {
+        let ready: Vec<(RecordBatch, Vec<i64>)> = self.ready.iter().cloned().collect();
         let schema = kept_schema(&[(LEAVES_MS, Arrow::Int64)], &self.spec.output());
-        let columns = batch.columns().to_vec();
-        kept_batch(&schema, owners(hashes.into_iter()), vec![Arc::new(leaves)], columns)
+        let (spec, of_table) = (Arc::clone(&self.spec), Arc::clone(&schema));
+        let make = move || {
+            let rows = ready.iter().map(|(batch, times)| {
+                let keys = keys_of(batch.columns(), &spec.keys);
+                let hashes = hash_keys(&keys, batch.num_rows())?;
+                let leaves: ArrayRef = Arc::new(Int64Array::from(times.clone()));
+                let columns = batch.columns().to_vec();
+                kept_batch(&of_table, owners(hashes.into_iter()), vec![leaves], columns)
+            });
+            Ok(TableRows { rows: rows.collect::<Result<_>>()?, removed: Vec::new() })
+        };
+        captured.add_later(READY, schema, Box::new(make));
     }
 
-    /// Takes back what [`OverPartition::tell`] has told.
+    /// Takes back what partitions have told.
     pub(super) fn recall(&mut self, restored: &Restored) -> Result<()> {
-        for told in restored.table(KEYS) {
+        for told in restored.table(TABLES[KEYS]) {
             let ids = self.keys.recall(told, &self.told_keys)?;
             self.grow();
             self.functions.recall(&ids, told)?;
@@ -114,6 +142,7 @@ impl OverPartition {
         let times = times(&columns, rowtime, &self.spec.input)?;
         let keys = keys_of(&columns, &self.spec.keys);
         let ids = self.keys.intern(&keys, told.num_rows())?;
+        self.keys.enliven(&ids);
         self.grow();
         let chunk = self.rows.add(columns, ids.len(), false);
         self.rows.hold(chunk, ids.len());

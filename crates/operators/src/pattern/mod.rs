@@ -49,6 +49,7 @@ pub use spec::{
 };
 
 use crate::keys::route_by_keys;
+use crate::watch::keys::Watched;
 use crate::window::LatePolicy;
 use partition::MatchPartition;
 
@@ -98,7 +99,8 @@ impl Operator for MatchRecognize {
     }
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         let (spec, schema) = (Arc::clone(&self.spec), self.schema.arrow());
-        Ok(Box::new(MatchPartition::new(spec, schema, opening)?))
+        let partition = MatchPartition::new(spec, schema, opening)?;
+        Ok(Box::new(Watched::new(partition, &snapshot::TABLES)))
     }
     fn judges_lateness(&self) -> bool {
         true

@@ -16,12 +16,12 @@ use arrow_schema::SchemaRef;
 use arrow_select::take::take_record_batch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Captured, Extent, Opening, Output, Partition, Piece, Place, Progress, Restored, Result,
-    Watermark,
+    Opening, Output, Partition, Piece, Place, Progress, Restored, Result, Watermark,
 };
 
 use super::machine::{Fired, Machine};
 use super::runs::Key;
+use super::snapshot::KEYS;
 use super::spec::MatchSpec;
 use super::values::batch_of;
 use crate::join::bounded::chunks::{Chunks, RowRef};
@@ -31,6 +31,7 @@ use crate::join::bounded::waiting::Waiting;
 use crate::keys::{KeyTable, ToldKeys};
 use crate::limit::rows_of;
 use crate::sort::KeyEncoder;
+use crate::watch::keys::{KeyWatch, KeyedState};
 
 /// About how many rows are taken at once.
 const FIRE_ROWS: usize = 8 * 1024;
@@ -63,6 +64,7 @@ pub(super) struct MatchPartition {
     pub(super) rows: Chunks,
     pub(super) waiting: Waiting<Entry>,
     alarms: Waiting<u32>,
+    pub(super) watch: Option<KeyWatch>,
 }
 
 impl MatchPartition {
@@ -81,6 +83,7 @@ impl MatchPartition {
             rows: Chunks::new(&spec.input),
             waiting: Waiting::new(),
             alarms: Waiting::new(),
+            watch: None,
             input: spec.input.arrow(),
             schema,
             spec,
@@ -182,23 +185,45 @@ impl MatchPartition {
     fn take(&mut self, due: Due, wall_ms: i64) -> Result<(RecordBatch, Vec<i64>)> {
         let Due { entries, alarms, until } = due;
         let fired = self.fire(entries)?;
+        let mut reached = fired.ids.clone();
+        reached.dedup();
+        reached.extend(&alarms);
+        reached.sort_unstable();
+        reached.dedup();
+        let busy = self.touch_busy(&reached)?;
         self.machine.advance(&fired, &alarms, until, wall_ms)?;
         let (columns, times, ids) = self.machine.take_matches(wall_ms)?;
         let found = self.in_order(columns, times, &ids)?;
-        let mut touched = fired.ids;
-        touched.dedup();
-        touched.extend(alarms);
-        touched.sort_unstable();
-        touched.dedup();
-        for &id in &touched {
-            if self.machine.settle(id) {
-                self.table.release(id);
-            } else {
-                self.set_alarm(id);
+        let mut idle = Vec::new();
+        for id in reached {
+            match self.machine.settle(id) {
+                true => idle.push(id),
+                false => self.set_alarm(id),
             }
         }
+        self.note_emptied(busy)?;
+        idle.into_iter().for_each(|id| self.table.release(id));
         self.machine.compact()?;
         Ok(found)
+    }
+
+    /// Captures learn that these keys may change. Those of them with runs or matches.
+    fn touch_busy(&mut self, ids: &[u32]) -> Result<Vec<u32>> {
+        if !self.is_watched() {
+            return Ok(Vec::new());
+        }
+        self.touch(KEYS, ids)?;
+        Ok(ids.iter().copied().filter(|&id| self.has(KEYS, id)).collect())
+    }
+
+    /// Captures learn which of the keys that had runs or matches have none any more. A key may live on, since
+    /// rows of it wait.
+    fn note_emptied(&mut self, mut busy: Vec<u32>) -> Result<()> {
+        busy.retain(|&id| !self.has(KEYS, id));
+        match &mut self.watch {
+            Some(watch) => watch.go(&self.table, &busy),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn set_alarm(&mut self, id: u32) {
@@ -274,10 +299,7 @@ impl Partition for MatchPartition {
             + self.rows.bytes()
             + self.waiting.bytes()
             + self.alarms.bytes()
-    }
-
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        self.tell()
+            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

@@ -5,54 +5,72 @@
 //! | `keys` | key with runs or matches: the rows that they may ask for, the runs and the matches as lists |
 //! | `waiting` | row that waits for its time, first in first |
 //!
+//! Captures tell the keys that rows and alarms have reached, and those that have no runs and matches any
+//! more ([`crate::watch`]). What waits changes all over between two captures as a rule: where it lies is
+//! noted, and it is put together later.
+//!
 //! Alarms follow from the runs. The aggregates of conditions are not told: a run that has none takes its
 //! rows in anew, in the same sequence.
 
 use arrow_array::RecordBatch;
-use thalweg_core::{Captured, Restored, Result};
+use thalweg_core::{Captured, DataType, Restored, Result};
 
 use super::machine::Machine;
 use super::partition::{Entry, MatchPartition};
 use super::runs::{Key, Runs};
 use crate::aggregate::{StateColumns, StateRows};
-use crate::join::bounded::chunks::RowRef;
 use crate::join::bounded::pieces::times;
-use crate::tables::{
-    does_not_fit, kept_batch, kept_columns, kept_schema, owners, state_batch, tell_batches,
-};
+use crate::join::bounded::told::{WaitingRow, tell_waiting};
+use crate::keys::KeyTable;
+use crate::tables::{does_not_fit, kept_columns, kept_schema, state_batch};
+use crate::watch::keys::{KeyWatch, KeyedState};
 
-const KEYS: &str = "keys";
+/// The table that is told by key.
+pub(super) const TABLES: [&str; 1] = ["keys"];
+pub(super) const KEYS: usize = 0;
 const WAITING: &str = "waiting";
 /// The rows of a key, its runs and its matches among its columns.
 const ROWS: &str = "$rows";
 const RUNS: &str = "$runs";
 const MATCHES: &str = "$matches";
 
-impl MatchPartition {
-    /// Tells what it keeps.
-    pub(super) fn tell(&self) -> Result<Captured> {
-        let mut captured = Captured::default();
-        let busy = self.machine.busy();
-        tell_batches(&mut captured, KEYS, &busy, |ids| {
-            let (owners, mut told) = self.told_keys.tell(&self.table, ids)?;
-            let mut states = StateColumns::default();
-            self.machine.tell(ids, &mut states)?;
-            told.extend(states.finish());
-            state_batch(owners, told)
-        })?;
-        let waiting: Vec<Entry> = self.waiting.iter().map(|(_, entry)| entry).collect();
-        let schema = kept_schema(&[], &self.spec.input);
-        tell_batches(&mut captured, WAITING, &waiting, |entries| {
-            let rows: Vec<RowRef> = entries.iter().map(|entry| entry.row).collect();
-            let hashes = entries.iter().map(|entry| self.table.hash_of(entry.id));
-            kept_batch(&schema, owners(hashes), Vec::new(), self.rows.gather(&rows)?)
-        })?;
-        Ok(captured)
+impl KeyedState for MatchPartition {
+    fn keys(&self) -> &KeyTable {
+        &self.table
     }
+    fn key_types(&self) -> Vec<DataType> {
+        self.spec.key_types()
+    }
+    fn has(&self, _: usize, id: u32) -> bool {
+        self.machine.is_busy(id)
+    }
+    fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
+        let (owners, mut told) = self.told_keys.tell(&self.table, ids)?;
+        let mut states = StateColumns::default();
+        self.machine.tell(ids, &mut states)?;
+        told.extend(states.finish());
+        state_batch(owners, told)
+    }
+    fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
+        &mut self.watch
+    }
+    fn tell_others(&self, captured: &mut Captured) -> Result<()> {
+        let waits = |(due, entry): (i64, Entry)| WaitingRow {
+            due,
+            row: entry.row,
+            hash: self.table.hash_of(entry.id),
+        };
+        let waiting = self.waiting.iter().map(waits).collect();
+        let schema = kept_schema(&[], &self.spec.input);
+        captured.tables.push(tell_waiting(WAITING, schema, &self.rows, waiting, |_| Vec::new()));
+        Ok(())
+    }
+}
 
-    /// Takes back what [`MatchPartition::tell`] has told.
+impl MatchPartition {
+    /// Takes back what partitions have told.
     pub(super) fn recall(&mut self, restored: &Restored) -> Result<()> {
-        for told in restored.table(KEYS) {
+        for told in restored.table(TABLES[KEYS]) {
             let known = self.table.len() - usize::from(self.spec.pattern.keys.is_empty());
             let mut ids = Vec::with_capacity(told.num_rows());
             self.told_keys.intern(told, &mut self.table, &mut ids)?;
@@ -76,10 +94,9 @@ impl MatchPartition {
 }
 
 impl Machine {
-    /// The keys that have runs or matches.
-    fn busy(&self) -> Vec<u32> {
-        let is_busy = |key: &Key| key.runs.len() + key.matches.len() > 0;
-        (0..self.keys.len() as u32).filter(|&id| is_busy(&self.keys[id as usize])).collect()
+    /// True if it has runs or matches.
+    fn is_busy(&self, id: u32) -> bool {
+        self.keys.get(id as usize).is_some_and(|key| key.runs.len() + key.matches.len() > 0)
     }
 
     fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {

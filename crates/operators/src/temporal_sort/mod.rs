@@ -38,6 +38,7 @@ use thalweg_core::{
 use crate::limit::route_to_first;
 use crate::sort::{EMIT_ROWS, KeyEncoder, SortKey};
 use crate::window::LatePolicy;
+use snapshot::Told;
 use store::{Place, Store};
 
 /// `ORDER BY rowtime [, …]`.
@@ -94,6 +95,7 @@ impl Operator for TemporalSort {
             ready: VecDeque::new(),
             arrivals: 0,
             sent_on: None,
+            told: Told::default(),
         }))
     }
     fn judges_lateness(&self) -> bool {
@@ -120,6 +122,7 @@ struct TemporalSortPartition {
     arrivals: u64,
     /// The time of the last row made ready.
     sent_on: Option<i64>,
+    told: Told,
 }
 
 impl TemporalSortPartition {
@@ -141,6 +144,12 @@ impl TemporalSortPartition {
                 a.time.cmp(&b.time).then_with(|| store.compare_keys(a.place, b.place))
             });
         }
+    }
+
+    /// The time of the first row that has not left.
+    fn first_time(&self) -> Option<i64> {
+        let waiting = self.waiting.peek().map(|entry| entry.0.time);
+        self.ready.iter().map(|entry| entry.time).chain(waiting).min()
     }
 
     fn is_late(&self, time: i64, before: Watermark, lanes: usize) -> bool {
@@ -225,9 +234,11 @@ impl Partition for TemporalSortPartition {
                 .take_while(|entry| entry.time <= call.watermark.0)
                 .count();
             if count == 0 {
+                self.told.passes(call.watermark.0, self.first_time());
                 return Ok(Progress::Done);
             }
-            let places: Vec<Place> = self.ready.drain(..count).map(|entry| entry.place).collect();
+            let leaving = self.ready.drain(..count);
+            let places = leaving.map(|entry| self.told.leaves(entry)).collect::<Vec<Place>>();
             output.emit(self.store.take(&places)?);
             if !self.ready.is_empty() && output.time_is_up() {
                 return Ok(Progress::More);
@@ -239,8 +250,8 @@ impl Partition for TemporalSortPartition {
         let entries = self.waiting.capacity() + self.ready.capacity();
         self.store.bytes() + entries * size_of::<Entry>()
     }
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        self.tell()
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        self.tell(extent)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

@@ -1,65 +1,133 @@
-//! What a sort by time tells of its state: the rows that are ready, in their order, then those that wait,
-//! in the order in which they came, and the last time that has been sent on.
+//! What a sort by time tells of its state: the rows that have not left, and the last time that has been sent
+//! on.
+//!
+//! | column of `rows` | |
+//! |---|---|
+//! | `$expires` | the time of the row, or later if it came when this time was over |
+//! | `$serial` | names a row, and goes up in the order in which rows came |
+//! | `$ready` | the watermark before some row has passed this one |
+//! | the columns of the row | |
+//!
+//! Captures tell the rows that have come since the one before, and those that are ready, which are few; where
+//! they lie is noted, and they are put together later. Those that have left expire ([`Told`]).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array,
+};
 use arrow_schema::{DataType as Arrow, SchemaRef};
-use thalweg_core::snapshot::TableRows;
-use thalweg_core::{Captured, Restored, Result};
+use thalweg_core::snapshot::{CapturedTable, TableRows};
+use thalweg_core::{Captured, Extent, Restored, Result};
 
 use super::store::{Place, Store};
 use super::{Entry, TemporalSortPartition};
 use crate::tables::{
     KEPT_ROWS_MAX, flags, for_all, kept_batch, kept_columns, kept_schema, state_batch, tell, typed,
 };
+use crate::watch::rows::{SERIAL, by_serial};
 
 const ROWS: &str = "rows";
+const EXPIRES: &str = "$expires";
+/// The partition, when it expires, and the serial name a row.
+const IDENTITY: usize = 3;
 /// The watermark before some row has passed this one.
 const READY: &str = "$ready";
 const PROGRESS: &str = "progress";
 const SENT_ON: &str = "sent_on";
 
-/// The rows at these places; so many of the first are ready.
+/// A row that is told, and whether it is ready.
+type ToldRow = (Entry, bool);
+
+/// What captures know of rows that were told, and of those that have left.
+pub(super) struct Told {
+    /// Rows with lower serials were told by the last capture; `None` if the next tells all.
+    told: Option<u64>,
+    /// All rows of lower times have left, but for those that came later.
+    kept_from: i64,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Told { told: None, kept_from: i64::MIN }
+    }
+}
+
+impl Told {
+    /// A row leaves. If it came when its time was over it has been told as if it expired later.
+    pub(super) fn leaves(&mut self, row: Entry) -> Place {
+        if row.time < self.kept_from {
+            self.told = None;
+        }
+        row.place
+    }
+
+    /// All rows up to this watermark have left; the time of the first that has not.
+    pub(super) fn passes(&mut self, watermark: i64, first: Option<i64>) {
+        let left = watermark.saturating_add(1).min(first.unwrap_or(i64::MAX));
+        self.kept_from = self.kept_from.max(left);
+        if self.kept_from == i64::MAX {
+            // Nothing is later, so nothing would expire.
+            self.told = None;
+        }
+    }
+}
+
+/// Rows as batches of the table. Rows of times below `kept_from` came when these were over.
 fn batches(
-    places: &[Place],
-    ready: usize,
+    rows: &[ToldRow],
+    kept_from: i64,
     store: &Store,
     schema: &SchemaRef,
 ) -> Result<Vec<RecordBatch>> {
-    let batch = |(number, places): (usize, &[Place])| {
-        let from = number * KEPT_ROWS_MAX;
-        let is_ready = (from..from + places.len()).map(|place| Some(place < ready));
-        let own: ArrayRef = Arc::new(is_ready.collect::<BooleanArray>());
-        let columns = store.read(places)?.columns().to_vec();
-        kept_batch(schema, for_all(places.len()), vec![own], columns)
+    let batch = |rows: &[ToldRow]| {
+        let expires = rows.iter().map(|(row, _)| row.time.max(kept_from));
+        let own: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values(expires)),
+            Arc::new(UInt64Array::from_iter_values(rows.iter().map(|(row, _)| row.arrival))),
+            Arc::new(rows.iter().map(|&(_, is_ready)| Some(is_ready)).collect::<BooleanArray>()),
+        ];
+        let places: Vec<Place> = rows.iter().map(|(row, _)| row.place).collect();
+        kept_batch(schema, for_all(rows.len()), own, store.read(&places)?.columns().to_vec())
     };
-    places.chunks(KEPT_ROWS_MAX).enumerate().map(batch).collect()
+    rows.chunks(KEPT_ROWS_MAX).map(batch).collect()
+}
+
+/// False for rows as earlier versions told them: those that are ready in their order, then the others.
+fn has_serials(batch: &RecordBatch) -> bool {
+    batch.schema_ref().fields().get(1).is_some_and(|field| field.name() == EXPIRES)
 }
 
 impl TemporalSortPartition {
-    fn state_schema(&self) -> SchemaRef {
-        kept_schema(&[(READY, Arrow::Boolean)], &self.schema)
+    fn state_schema(&self, has_serials: bool) -> SchemaRef {
+        let mut own = vec![(READY, Arrow::Boolean)];
+        if has_serials {
+            own.splice(..0, [(EXPIRES, Arrow::Int64), (SERIAL, Arrow::UInt64)]);
+        }
+        kept_schema(&own, &self.schema)
     }
 
     /// Tells the rows and how far they have been sent on.
-    pub(super) fn tell(&self) -> Result<Captured> {
-        let mut waiting: Vec<Entry> = self.waiting.iter().map(|entry| entry.0).collect();
-        let ready: Vec<Place> = self.ready.iter().map(|entry| entry.place).collect();
-        let (schema, store) = (self.state_schema(), self.store.frozen());
-        let of_table = Arc::clone(&schema);
-        let make = move || {
-            waiting.sort_unstable_by_key(|entry| entry.arrival);
-            let mut places = ready;
-            let count = places.len();
-            places.extend(waiting.iter().map(|entry| entry.place));
-            let rows = batches(&places, count, &store, &of_table)?;
+    pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
+        let told = self.told.told.replace(self.arrivals).filter(|_| extent == Extent::Changes);
+        let extent = if told.is_some() { Extent::Changes } else { Extent::Whole };
+        let waiting = self.waiting.iter().map(|entry| (entry.0, false));
+        let fresh = waiting.filter(|(row, _)| told.is_none_or(|told| row.arrival >= told));
+        let ready = self.ready.iter().map(|&row| (row, true));
+        let mut fresh: Vec<ToldRow> = fresh.chain(ready).collect();
+        let (schema, store) = (self.state_schema(true), self.store.frozen());
+        let (of_table, kept_from) = (Arc::clone(&schema), self.told.kept_from);
+        let rows = Box::new(move || {
+            fresh.sort_unstable_by_key(|(row, _)| row.arrival);
+            let rows = batches(&fresh, kept_from, &store, &of_table)?;
             Ok(TableRows { rows, removed: Vec::new() })
-        };
+        });
+        let (name, identity_columns, kept_from) = (ROWS, IDENTITY, Some(kept_from));
         let mut captured = Captured::default();
-        captured.add_later(ROWS, schema, Box::new(make));
+        let table = CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
+        captured.tables.push(table);
         let sent_on: ArrayRef = Arc::new(Int64Array::from(vec![self.sent_on]));
         let columns = vec![(SENT_ON.to_owned(), sent_on)];
         tell(&mut captured, PROGRESS, state_batch(for_all(1), columns)?);
@@ -72,14 +140,23 @@ impl TemporalSortPartition {
             let sent_on = typed::<Int64Type>(batch, SENT_ON)?.iter().flatten().max();
             self.sent_on = self.sent_on.max(sent_on);
         }
-        for batch in restored.table(ROWS) {
-            self.take_back_rows(batch)?;
-        }
+        let batches = restored.table(ROWS);
+        let batches = match batches.first().is_some_and(has_serials) {
+            true => by_serial(batches)?,
+            false => batches.to_vec(),
+        };
+        batches.iter().try_for_each(|batch| self.take_back_rows(batch))?;
+        // A row is made ready when all that sort before it are, so times and keys say in which order.
+        let store = &self.store;
+        self.ready
+            .make_contiguous()
+            .sort_by(|a, b| a.time.cmp(&b.time).then_with(|| store.compare_keys(a.place, b.place)));
         Ok(())
     }
 
     fn take_back_rows(&mut self, batch: &RecordBatch) -> Result<()> {
-        let columns = kept_columns(batch, &self.state_schema(), self.schema.len())?;
+        let columns =
+            kept_columns(batch, &self.state_schema(has_serials(batch)), self.schema.len())?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let rows = RecordBatch::try_new_with_options(self.schema.arrow(), columns, &options)?;
         let ready = flags(batch, READY)?;

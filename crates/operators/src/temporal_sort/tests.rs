@@ -1,14 +1,21 @@
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
-use thalweg_core::shim::SplitMix64;
-use thalweg_core::{Column, DataType, ErrorKind, TableSchema, Watermark, WatermarkBefore};
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::shim::{ManualClock, SplitMix64};
+use thalweg_core::{
+    Bundle, Column, DataType, ErrorKind, Exchange, Extent, Opening, Operator, Output, Partition,
+    Piece, Progress, Stamps, TableSchema, Watermark, WatermarkBefore,
+};
 
 use super::TemporalSort;
 use crate::reference::Value;
 use crate::sort::SortKey;
 use crate::test_kit::{
-    DriveOptions, Event, check_damaged_state, check_operator, drive, rows_of, stamped,
+    DriveOptions, Event, check_captures, check_damaged_state, check_operator, drive, rows_of,
+    stamped,
 };
 use crate::window::LatePolicy;
 
@@ -69,6 +76,10 @@ fn random_rows_leave_in_order_and_none_is_lost() {
         let (kept, late) = naive(&rows, &watermarks);
         assert_eq!(pairs(&driven.emitted), kept);
         assert_eq!(pairs(&driven.late_rows), late);
+        for (seed, bundle_rows) in [(1, 1), (2, 5), (3, 40)] {
+            let options = DriveOptions { bundle_rows, seed, ..DriveOptions::default() };
+            check_captures(&operator, &script, &options);
+        }
     }
 }
 
@@ -123,4 +134,56 @@ fn several_lanes_are_judged_by_their_own_watermarks() {
     let driven = check_operator(&by_time(LatePolicy::Drop, Vec::new()), &script);
     assert_eq!(pairs(&driven.emitted), [(3, 1), (8, 3), (10, 0)]);
     assert_eq!(driven.late, 1);
+}
+
+/// One partition, and what its captures of changes tell.
+struct Captured {
+    partition: Box<dyn Partition>,
+    exchange: Exchange,
+}
+
+impl Captured {
+    /// Rows of these times, each with this watermark before it, and then perhaps another watermark. How many rows the
+    /// next capture tells, below which time nothing is left, and whether that is all.
+    fn go_on(
+        &mut self,
+        times: std::ops::Range<i64>,
+        before: i64,
+        watermark: Option<i64>,
+    ) -> (usize, i64, Extent) {
+        let rows: Vec<(i64, i64)> = times.map(|time| (time, time)).collect();
+        let stamps =
+            Stamps { watermark_before: WatermarkBefore::All(Watermark(before)), ..Stamps::first() };
+        let bundle = Bundle::new(batch(&rows), stamps);
+        let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
+        self.partition.rows(Piece { bundle: &bundle, rows: None, lanes: 2 }, &mut output).unwrap();
+        if let Some(watermark) = watermark.map(Watermark) {
+            let call = WatermarkCall { watermark, phase: 0, exchange: &self.exchange };
+            assert_eq!(self.partition.watermark(&call, &mut output).unwrap(), Progress::Done);
+        }
+        let captured = self.partition.capture(Extent::Changes).unwrap();
+        let table = captured.tables.into_iter().find(|table| table.name == "rows").unwrap();
+        let (kept_from, extent) = (table.kept_from.unwrap(), table.extent);
+        let told = (table.rows)().unwrap();
+        assert!(told.removed.is_empty(), "rows expire");
+        let expires = |rows: &RecordBatch| rows.column(1).as_primitive::<Int64Type>().clone();
+        assert!(
+            told.rows.iter().all(|rows| expires(rows).values().iter().all(|&e| e >= kept_from))
+        );
+        (told.rows.iter().map(RecordBatch::num_rows).sum(), kept_from, extent)
+    }
+}
+
+#[test]
+fn only_rows_that_have_come_are_told_and_those_that_left_expire() {
+    let partition = by_time(LatePolicy::Drop, Vec::new()).open(Opening::only()).unwrap();
+    let mut sort = Captured { partition, exchange: Exchange::new(1) };
+    let min = i64::MIN;
+    assert_eq!(sort.go_on(100..5100, min, Some(50)), (5000, 51, Extent::Whole), "the first");
+    assert_eq!(sort.go_on(300..400, 50, Some(60)), (100, 61, Extent::Changes), "rows that came");
+    assert_eq!(sort.go_on(0..0, 60, Some(4000)), (0, 4001, Extent::Changes), "rows have left");
+    assert_eq!(sort.go_on(3000..3010, 70, None), (10, 4001, Extent::Changes), "a lane was idle");
+    assert_eq!(sort.go_on(0..0, 60, Some(4000)), (1099, 4001, Extent::Whole), "they have left");
+    assert_eq!(sort.go_on(6000..6005, 4000, Some(4001)), (5, 4002, Extent::Changes), "it goes on");
+    assert_eq!(sort.go_on(0..0, 4001, Some(i64::MAX)), (0, i64::MAX, Extent::Whole), "the end");
 }

@@ -1,6 +1,7 @@
 //! Captures that tell changes only, and that are read while the job goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use arrow_arith::boolean::not;
 use arrow_array::{BooleanArray, RecordBatch};
@@ -13,6 +14,9 @@ use thalweg_core::{Extent, Operator, Result};
 use super::input::{self, Action, Cut};
 use super::{DriveOptions, Driver, Event};
 
+/// How long an event takes at most.
+const PASSED_MS_MAX: u64 = 8;
+
 /// Rows as texts: that of their identity and that of all.
 type Rows = BTreeSet<(String, String)>;
 /// The tables of one partition by name.
@@ -20,7 +24,7 @@ type Tables = BTreeMap<&'static str, Rows>;
 
 /// Runs an operator twice side by side. One is captured whole now and then, and read at once. The other is
 /// captured at the same places, often for changes only, and read some steps later: put together that must
-/// be the same.
+/// be the same. The time of the clock passes.
 ///
 /// # Panics
 /// If it is not, or if a run fails.
@@ -73,7 +77,9 @@ impl<'a> Pair<'a> {
                 self.read()?;
                 self.capture()?;
             }
+            let passed = Duration::from_millis(self.random.below(PASSED_MS_MAX));
             for driver in [&mut self.at_once, &mut self.later] {
+                driver.clock.advance(passed);
                 match &action {
                     Action::Rows(bundle) => driver.rows(bundle)?,
                     Action::Watermark(watermark) => driver.watermark(*watermark, Vec::new())?,

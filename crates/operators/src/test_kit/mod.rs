@@ -177,7 +177,7 @@ struct Driver<'a> {
     exchange: Exchange,
     lanes: usize,
     random: SplitMix64,
-    clock: SharedClock,
+    clock: Arc<ManualClock>,
     deadline_ns: u64,
     keeps_partitions: bool,
     driven: Driven,
@@ -198,7 +198,7 @@ impl<'a> Driver<'a> {
             exchange: Exchange::new(count),
             lanes: lanes.max().unwrap_or(1),
             random: SplitMix64::new(options.seed),
-            clock: Arc::new(ManualClock::default()),
+            clock: Arc::default(),
             deadline_ns: if options.refuse { 0 } else { u64::MAX },
             keeps_partitions: options.keeps_partitions,
             driven: Driven::default(),
@@ -219,7 +219,7 @@ impl<'a> Driver<'a> {
     }
 
     fn output(&self) -> Output {
-        Output::new(self.clock.clone(), self.deadline_ns)
+        Output::new(Arc::clone(&self.clock) as SharedClock, self.deadline_ns)
     }
 
     fn rows(&mut self, bundle: &Bundle) -> Result<()> {

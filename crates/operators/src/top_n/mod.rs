@@ -233,7 +233,7 @@ impl Operator for TopN {
     }
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         let partition = TopNPartition::new(Arc::clone(&self.shared), opening)?;
-        Ok(Box::new(Watched::new(partition, &snapshot::TABLES)))
+        Ok(Box::new(Watched::new(partition, snapshot::Tables::by_key(&self.shared.spec))))
     }
     fn judges_lateness(&self) -> bool {
         self.shared.spec.window_end.is_some()

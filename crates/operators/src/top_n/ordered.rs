@@ -124,12 +124,6 @@ impl Ordered {
         })
     }
 
-    /// Adds an entry that stands behind all others.
-    pub fn push(&mut self, entry: Entry) {
-        let chunk = self.others.len();
-        self.insert(Cursor { chunk, at: self.chunk(chunk).len() }, entry);
-    }
-
     pub fn insert(&mut self, cursor: Cursor, entry: Entry) {
         self.len += 1;
         let chunk = self.chunk_mut(cursor.chunk);

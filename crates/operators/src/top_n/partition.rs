@@ -11,9 +11,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, Schema};
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{
-    Captured, Extent, Opening, Output, Partition, Piece, Progress, Restored, Result,
-};
+use thalweg_core::{Opening, Output, Partition, Piece, Progress, Restored, Result};
 
 use super::changes::Changes;
 use super::compare::{Compare, Sought};
@@ -21,10 +19,9 @@ use super::incoming::Incoming;
 use super::ordered::{Cursor, Entry, Ordered, Prefix};
 use super::ranks::{RankChange, Ranks};
 use super::row_numbers::RowNumbers;
-use super::snapshot::ROWS;
+use super::snapshot::{BY_KEY, Tables};
 use super::sort_keys::SortKeys;
 use super::store::Store;
-use super::told::Told;
 use super::unique::Unique;
 use super::windows::Windows;
 use super::{RankFunction, Shared, TopNSpec};
@@ -58,7 +55,7 @@ pub(super) struct TopNPartition {
     pub store: Store,
     pub unique: Option<Unique>,
     pub expiry: Option<Expiry>,
-    pub told: Told,
+    pub tables: Tables,
     pub watch: Option<KeyWatch>,
     windows: Option<Windows>,
     changes: Changes,
@@ -68,6 +65,8 @@ pub(super) struct TopNPartition {
     pub ids: Vec<u32>,
     /// Keys that may have no row.
     emptied: Vec<u32>,
+    /// Rows that have gone since the piece began, by key and serial. Only filled for captures.
+    pub gone: Vec<(u32, u64)>,
 }
 
 impl TopNPartition {
@@ -88,13 +87,14 @@ impl TopNPartition {
             store: Store::new(Arc::new(Schema::new(fields))),
             unique: Unique::new(spec)?,
             expiry: spec.ttl_ms().map(Expiry::new),
-            told: Told::rows(&spec.input, &spec.keys, spec.ttl_ms().is_some()),
+            tables: Tables::new(spec),
             watch: None,
             windows: spec.window_end.map(window).transpose()?,
             changes: Changes::new(shared.output.arrow(), spec.input.len(), has_ranks),
             to: usize::try_from(spec.to).unwrap_or(usize::MAX),
             ids: Vec::new(),
             emptied: Vec::new(),
+            gone: Vec::new(),
             sort,
             shared,
         })
@@ -153,7 +153,7 @@ impl TopNPartition {
         };
         let reached = (0..incoming.len()).filter(|&position| may_change(position));
         let reached: Vec<u32> = reached.map(|position| self.ids[position]).collect();
-        self.touch(ROWS, &reached)
+        self.touch(BY_KEY, &reached)
     }
 
     /// Windows learn of the keys that they have got.
@@ -238,13 +238,19 @@ impl TopNPartition {
     fn forget(&mut self, id: u32) {
         let ordered = self.change(id, std::mem::take);
         for entry in ordered.iter_from(0) {
-            self.store.remove(entry.row);
+            self.remove_row(id, entry.row);
             if let Some(unique) = &mut self.unique {
                 unique.forget(entry.row);
             }
         }
         self.limits[id as usize] = Prefix::MAX;
         self.emptied.push(id);
+    }
+
+    /// Lets a row of a key go.
+    fn remove_row(&mut self, id: u32, row: u32) {
+        let told = self.store.remove(row);
+        self.gone.extend(told.map(|serial| (id, serial)));
     }
 
     /// Changes the rows of a key.
@@ -288,12 +294,21 @@ impl TopNPartition {
     }
 
     /// Where a row of the piece goes: behind those that sort alike.
-    fn spot_for(&self, id: u32, incoming: &Incoming<'_>, position: usize) -> (Cursor, Spot) {
-        let prefix = incoming.prefixes[position];
-        let sought = Sought { prefix, piece_row: incoming.row(position) };
+    pub fn cursor_for(&self, id: u32, incoming: &Incoming<'_>, position: usize) -> Cursor {
+        let sought =
+            Sought { prefix: incoming.prefixes[position], piece_row: incoming.row(position) };
         let compare = self.compare(incoming);
         let ordered = &self.ordered[id as usize];
-        let cursor = ordered.find(|entry| compare.order(entry, sought) != Ordering::Greater);
+        ordered.find(|entry| compare.order(entry, sought) != Ordering::Greater)
+    }
+
+    /// Where a row of the piece goes, and at which positions that is.
+    fn spot_for(&self, id: u32, incoming: &Incoming<'_>, position: usize) -> (Cursor, Spot) {
+        let cursor = self.cursor_for(id, incoming, position);
+        let sought =
+            Sought { prefix: incoming.prefixes[position], piece_row: incoming.row(position) };
+        let compare = self.compare(incoming);
+        let ordered = &self.ordered[id as usize];
         let at = ordered.position(cursor, self.position_max());
         let first = match self.shared.spec.function {
             RankFunction::RowNumber => at,
@@ -401,7 +416,7 @@ impl TopNPartition {
         };
         self.change(id, |ordered| ordered.remove(cursor));
         self.removed(id, spot, behind, place, incoming, position);
-        self.store.remove(old.row);
+        self.remove_row(id, old.row);
         if let Some(unique) = &mut self.unique {
             unique.forget(old.row);
         }
@@ -445,7 +460,10 @@ impl TopNPartition {
         if self.windows.is_none() {
             self.row_numbers(id, incoming.cause(position)).replaced(from.at, place, to);
         }
-        self.store.remove(old.row);
+        match stays {
+            true => self.store.replace(old.row, row),
+            false => self.remove_row(id, old.row),
+        }
     }
 
     fn row_numbers(&mut self, id: u32, cause: u32) -> RowNumbers<'_> {
@@ -519,6 +537,7 @@ impl TopNPartition {
     /// Ends a piece of rows of these columns: those that stay move into the arena, and keys without rows
     /// are forgotten.
     pub fn finish(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        self.end_watch()?;
         self.store.keep(columns)?;
         if let Some(unique) = &mut self.unique {
             unique.finish();
@@ -540,7 +559,7 @@ impl TopNPartition {
         }
         let closing = self.windows.as_ref().and_then(|windows| windows.closing.as_ref());
         let ids = closing.map_or_else(Vec::new, |closing| closing.keys.clone());
-        self.touch(ROWS, &ids)
+        self.touch(BY_KEY, &ids)
     }
 
     /// Sends the first rows of some keys of the window that leaves; true once it has left.
@@ -591,7 +610,7 @@ impl Partition for TopNPartition {
             let has_state = |id: u32| ordered[id as usize].len() > 0;
             let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
             if !over.is_empty() {
-                self.touch(ROWS, &over)?;
+                self.touch(BY_KEY, &over)?;
                 over.into_iter().for_each(|id| self.forget(id));
                 self.finish(&[])?;
             }
@@ -632,9 +651,7 @@ impl Partition for TopNPartition {
             + self.windows.as_ref().map_or(0, Windows::bytes)
             + self.changes.bytes()
             + (self.ids.capacity() + self.emptied.capacity()) * 4
-    }
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        Ok(self.tell_all())
+            + self.gone.capacity() * size_of::<(u32, u64)>()
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

@@ -3,24 +3,76 @@
 //! Sort keys are encoded anew, and limits, upsert keys and windows follow from the rows: in the same
 //! order, so that ties are broken as before. Between two pieces no change waits and no window leaves.
 //!
-//! Captures tell all rows of the keys that rows have reached, without those that are passed over
-//! ([`crate::watch`]). Where rows are taken back all rows of a key are kept, and there may be very many: then
-//! everything is told each time, places at once and rows later.
+//! | rows are | table | tells |
+//! |---|---|---|
+//! | never taken back | `rows` | all rows of the keys that rows have reached, without those that are passed over |
+//! | taken back or replaced | `numbered` | each row that has come, by its `$serial`: of those that sort alike the lower one comes first |
+//! | the same, and kept for a limited time | `written` | when keys were last written |
+//!
+//! All rows that may be taken back are kept, and a key may have very many. All of it is read while rows go on
+//! ([`crate::watch`]).
+
+use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use thalweg_core::{Bundle, Captured, DataType, Piece, Restored, Result, Stamps};
+use thalweg_core::{
+    Bundle, Captured, Column, DataType, Error, Extent, Piece, Restored, Result, Stamps, TableSchema,
+};
 
+use super::TopNSpec;
 use super::incoming::Incoming;
 use super::ordered::Entry;
 use super::partition::TopNPartition;
-use super::told::TakenBack;
+use super::store::ToldRow;
+use super::told::{NumberedRows, TakenBack, Told};
+use crate::guarded::Guarded;
 use crate::join::regular::arena::Place;
 use crate::keys::KeyTable;
+use crate::tables::{does_not_fit, virtual_partition};
+use crate::watch::READ_ROWS;
 use crate::watch::keys::{KeyWatch, KeyedState};
+use crate::watch::rows::RowWatch;
 
-/// The tables of state.
-pub(super) const TABLES: [&str; 1] = ["rows"];
-pub(super) const ROWS: usize = 0;
+const ROWS: &str = "rows";
+const NUMBERED: &str = "numbered";
+const WRITTEN: &str = "written";
+/// The table that is told by key.
+pub(super) const BY_KEY: usize = 0;
+
+/// How the state is told.
+pub(super) enum Tables {
+    /// The rows, by key.
+    Rows(Told),
+    /// The rows one by one, and the keys.
+    Numbered {
+        rows: NumberedRows,
+        keys: Told,
+        /// Rows as snapshots of earlier versions tell them: by key, in their order.
+        by_key: Told,
+    },
+}
+
+impl Tables {
+    pub fn new(spec: &TopNSpec) -> Self {
+        let expires = spec.ttl_ms().is_some();
+        let by_key = Told::rows(&spec.input, &spec.keys, expires);
+        if !spec.keeps_all() {
+            return Tables::Rows(by_key);
+        }
+        let keys = spec.keys.iter().map(|&key| Column::clone(&spec.input.columns[key]));
+        let keys = Told::keys(&TableSchema::new(keys.collect()), expires);
+        Tables::Numbered { rows: NumberedRows::new(&spec.input, &spec.keys), keys, by_key }
+    }
+
+    /// The tables that are told by key.
+    pub fn by_key(spec: &TopNSpec) -> &'static [&'static str] {
+        match (spec.keeps_all(), spec.ttl_ms()) {
+            (false, _) => &[ROWS],
+            (true, Some(_)) => &[WRITTEN],
+            (true, None) => &[],
+        }
+    }
+}
 
 impl KeyedState for TopNPartition {
     fn keys(&self) -> &KeyTable {
@@ -33,14 +85,41 @@ impl KeyedState for TopNPartition {
         self.ordered.get(id as usize).is_some_and(|ordered| ordered.len() > 0)
     }
     fn tell(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
-        let (ids, places): (Vec<u32>, Vec<Place>) = self.places(ids.iter().copied()).unzip();
-        self.told.tell_rows(&self.keys, &self.expiry, &self.store.arena, (&ids, &places))
+        match &self.tables {
+            Tables::Numbered { keys, .. } => keys.tell_keys(&self.keys, &self.expiry, ids),
+            Tables::Rows(rows) => {
+                let (ids, places): (Vec<u32>, Vec<Place>) =
+                    self.places(ids.iter().copied()).unzip();
+                rows.tell_rows(&self.keys, &self.expiry, &self.store.arena, (&ids, &places))
+            }
+        }
     }
     fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
         &mut self.watch
     }
-    fn tells_at_once(&self) -> bool {
-        self.shared.spec.keeps_all()
+    fn tell_rows(
+        shared: &Arc<Guarded<Self>>,
+        extent: Extent,
+        captured: &mut Captured,
+    ) -> Result<()> {
+        let mut state = shared.own();
+        let Tables::Numbered { rows, .. } = &state.tables else { return Ok(()) };
+        let schema = rows.schema();
+        while state.read_some(usize::MAX)? {}
+        state.begin_watch();
+        let limit = state.store.limit();
+        let begun = state.store.watch.as_mut().map(|watch| watch.begin(extent, limit));
+        let begun = begun.ok_or_else(|| Error::internal("rows are not watched"))?;
+        drop(state);
+        let shared = Arc::clone(shared);
+        captured.tables.push(begun.table(NUMBERED, schema, move |begun| {
+            shared.read(|state| {
+                let watch = state.store.watch.as_ref();
+                let is_reading = watch.is_some_and(|watch| watch.is_reading(begun));
+                Ok(is_reading && state.read_some(READ_ROWS)?)
+            })
+        }));
+        Ok(())
     }
 }
 
@@ -53,46 +132,87 @@ impl TopNPartition {
         })
     }
 
-    /// Tells all rows, the places of which are noted now.
-    pub fn tell_all(&self) -> Captured {
-        let rows = self.places(0..self.ordered.len() as u32);
-        let arena = &self.store.arena;
-        let table = self.told.tell_later(TABLES[ROWS], &self.keys, &self.expiry, arena, rows);
-        Captured { tables: vec![table] }
+    /// Begins to watch rows: those of a key in their order.
+    fn begin_watch(&mut self) {
+        if self.store.watch.is_none() {
+            let rows = self.ordered.iter().flat_map(|ordered| ordered.iter_from(0));
+            self.store.watch = Some(RowWatch::of(rows.map(|entry| entry.row)));
+        }
     }
 
-    /// Takes back what partitions have told.
-    pub fn take_back(&mut self, restored: &Restored) -> Result<()> {
-        let table = self.told.clone();
-        for batch in restored.table(TABLES[ROWS]) {
-            let told = table.take_back(batch)?;
-            self.take_back_rows(&told)?;
+    /// Tells the capture that is under way about some rows; false once there are none left. Between two
+    /// pieces.
+    fn read_some(&mut self, most: usize) -> Result<bool> {
+        let Some(unread) = self.store.take_unread(most) else { return Ok(false) };
+        self.hand_over(&unread)?;
+        Ok(true)
+    }
+
+    fn hand_over(&mut self, told: &[ToldRow]) -> Result<()> {
+        let Tables::Numbered { rows, .. } = &self.tables else { return Ok(()) };
+        if let (Some(watch), [_, ..]) = (&mut self.store.watch, told) {
+            watch.hand_over(rows.tell(told, &self.store.arena)?);
         }
         Ok(())
     }
 
-    fn take_back_rows(&mut self, told: &TakenBack<'_>) -> Result<()> {
-        let bundle = Bundle::new(told.rows.clone(), Stamps::first());
+    /// Ends a piece for captures: rows still lie where they did, and keys are still known.
+    pub fn end_watch(&mut self) -> Result<()> {
+        let untold = self.store.take_untold();
+        self.hand_over(&untold)?;
+        let (live, keys) = (self.store.live(), &self.keys);
+        if let Some(watch) = &mut self.store.watch {
+            let name = |(id, serial): (u32, u64)| (virtual_partition(keys.hash_of(id)), serial);
+            watch.gone(self.gone.drain(..).map(name), live);
+            watch.end_piece();
+        }
+        Ok(())
+    }
+
+    /// Takes back what partitions have told.
+    pub fn take_back(&mut self, restored: &Restored) -> Result<()> {
+        let tables = Tables::new(&self.shared.spec);
+        let (Tables::Rows(by_key) | Tables::Numbered { by_key, .. }) = &tables;
+        for batch in restored.table(ROWS) {
+            let told = by_key.take_back(batch)?;
+            self.take_back_rows(&told.rows, Some(&told))?;
+        }
+        if let Tables::Numbered { rows, keys, .. } = &tables {
+            for rows in rows.take_back(restored.table(NUMBERED))? {
+                self.take_back_rows(&rows, None)?;
+            }
+            for batch in restored.table(WRITTEN) {
+                self.take_back_written(&keys.take_back(batch)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes rows back: those of a key in their order, or at least those that sort alike.
+    fn take_back_rows(&mut self, rows: &RecordBatch, told: Option<&TakenBack<'_>>) -> Result<()> {
+        let bundle = Bundle::new(rows.clone(), Stamps::first());
         let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
         let incoming = Incoming::new(&piece, None, &self.sort)?;
-        let rows = told.rows.num_rows();
-        let column = |&key: &usize| ArrayRef::clone(told.rows.column(key));
+        let column = |&key: &usize| ArrayRef::clone(rows.column(key));
         let columns: Vec<ArrayRef> = self.shared.spec.keys.iter().map(column).collect();
         self.ids.clear();
-        self.keys.intern_rows(&columns, None, rows, &mut self.ids)?;
+        self.keys.intern_rows(&columns, None, rows.num_rows(), &mut self.ids)?;
         self.grow();
         if let Some(unique) = &mut self.unique {
-            unique.begin(&told.rows, None)?;
+            unique.begin(rows, None)?;
         }
-        for position in 0..rows {
+        for position in 0..rows.num_rows() {
             let id = self.ids[position];
+            let cursor = self.cursor_for(id, &incoming, position);
             let row = self.store.add(position as u32);
             let entry = Entry { prefix: incoming.prefixes[position], row };
-            self.change(id, |ordered| ordered.push(entry));
+            self.change(id, |ordered| ordered.insert(cursor, entry));
             if let Some(unique) = &mut self.unique {
                 unique.set(position, entry);
             }
-            told.write(&mut self.expiry, id, position);
+            if let Some(told) = told {
+                told.write(&mut self.expiry, id, position);
+            }
         }
         if !self.shared.spec.keeps_all() {
             let mut ids = self.ids.clone();
@@ -101,5 +221,19 @@ impl TopNPartition {
         }
         self.note_windows(&piece, &incoming)?;
         self.finish(&incoming.columns)
+    }
+
+    /// Takes back when keys were last written.
+    fn take_back_written(&mut self, told: &TakenBack<'_>) -> Result<()> {
+        let mut ids = Vec::with_capacity(told.rows.num_rows());
+        self.keys.intern_rows(told.rows.columns(), None, told.rows.num_rows(), &mut ids)?;
+        self.grow();
+        for (row, &id) in ids.iter().enumerate() {
+            if !self.has(BY_KEY, id) {
+                return Err(does_not_fit("a key without rows is told".to_owned()));
+            }
+            told.write(&mut self.expiry, id, row);
+        }
+        Ok(())
     }
 }

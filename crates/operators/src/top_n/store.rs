@@ -3,12 +3,16 @@
 //! Rows of the piece in hand lie in it until [`Store::keep`] moves those that stay into the arena.
 //! Until then every place that was named stays good, also of rows that are removed: changes may
 //! still have to send them. Numbers are used again only after that, too.
+//!
+//! Where rows are told one by one, captures learn here which of them come, go and take the place of others
+//! ([`crate::watch`]).
 
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use thalweg_core::Result;
 
 use crate::join::regular::arena::{Arena, Place};
+use crate::watch::rows::RowWatch;
 
 pub(super) struct Store {
     pub arena: Arena,
@@ -18,7 +22,14 @@ pub(super) struct Store {
     released: Vec<u32>,
     /// Numbers of the rows of the piece.
     arrived: Vec<u32>,
+    /// Where rows are told one by one: set once there has been a capture.
+    pub watch: Option<RowWatch>,
+    /// Rows that have gone since the piece began, and that the capture under way has yet to be told.
+    untold: Vec<ToldRow>,
 }
+
+/// A row at the time of a capture: its serial, and where it lies.
+pub(super) type ToldRow = (u64, Place);
 
 impl Store {
     pub fn new(schema: SchemaRef) -> Self {
@@ -28,6 +39,8 @@ impl Store {
             free: Vec::new(),
             released: Vec::new(),
             arrived: Vec::new(),
+            watch: None,
+            untold: Vec::new(),
         }
     }
 
@@ -39,7 +52,28 @@ impl Store {
         });
         self.places[row as usize] = Place::of_piece(piece_row);
         self.arrived.push(row);
+        if let Some(watch) = &mut self.watch {
+            watch.add(row);
+        }
         row
+    }
+
+    /// Removes a row whose place in the order another one has taken; to captures they are one.
+    pub fn replace(&mut self, old: u32, new: u32) {
+        self.touch(old);
+        if let Some(watch) = &mut self.watch {
+            watch.replace(old, new);
+        }
+        self.release(old);
+    }
+
+    /// A row is about to go: it is told as it is if a capture has yet to read it.
+    fn touch(&mut self, row: u32) {
+        if let Some(watch) = &mut self.watch
+            && watch.touch(row)
+        {
+            self.untold.push((watch.serial(row), self.places[row as usize]));
+        }
     }
 
     #[inline]
@@ -47,7 +81,15 @@ impl Store {
         self.places[row as usize]
     }
 
-    pub fn remove(&mut self, row: u32) {
+    /// Removes a row. Its serial, if a capture has told it.
+    pub fn remove(&mut self, row: u32) -> Option<u64> {
+        self.touch(row);
+        let told = self.watch.as_mut().and_then(|watch| watch.remove(row));
+        self.release(row);
+        told
+    }
+
+    fn release(&mut self, row: u32) {
         let place = std::mem::replace(&mut self.places[row as usize], Place::NONE);
         if place.is_kept() {
             self.arena.remove(place);
@@ -58,6 +100,30 @@ impl Store {
     /// The columns of a row, and its number in them.
     pub fn find<'a>(&'a self, row: u32, piece: &'a [ArrayRef]) -> (&'a [ArrayRef], usize) {
         self.arena.find(self.place(row), piece)
+    }
+
+    /// Some rows that the capture under way has yet to read; `None` once there are none left.
+    pub fn take_unread(&mut self, most: usize) -> Option<Vec<ToldRow>> {
+        let watch = self.watch.as_mut()?;
+        let unread = watch.take_unread(most, self.places.len());
+        let told = |&row: &u32| (watch.serial(row), self.places[row as usize]);
+        let live = unread.iter().filter(|&&row| self.places[row as usize].is_kept());
+        (!unread.is_empty()).then(|| live.map(told).collect())
+    }
+
+    /// Rows that have gone since the piece began, and that the capture under way has yet to be told.
+    pub fn take_untold(&mut self) -> Vec<ToldRow> {
+        std::mem::take(&mut self.untold)
+    }
+
+    /// Numbers are below this.
+    pub fn limit(&self) -> usize {
+        self.places.len()
+    }
+
+    /// How many rows there are.
+    pub fn live(&self) -> usize {
+        self.places.len() - self.free.len() - self.released.len()
     }
 
     /// Ends a piece of rows of these columns.
@@ -83,6 +149,10 @@ impl Store {
 
     pub fn bytes(&self) -> usize {
         let numbers = self.free.capacity() + self.released.capacity() + self.arrived.capacity();
-        self.arena.bytes() + self.places.capacity() * size_of::<Place>() + numbers * 4
+        self.arena.bytes()
+            + self.places.capacity() * size_of::<Place>()
+            + numbers * 4
+            + self.untold.capacity() * size_of::<ToldRow>()
+            + self.watch.as_ref().map_or(0, RowWatch::bytes)
     }
 }

@@ -1,20 +1,21 @@
 //! How what is kept for keys is told: rows that lie in an arena, and keys alone. Where state is kept for a
 //! limited time, `$written` says when that of the key was last written, in milliseconds since 1970.
 //!
-//! Columns of the key stand first ([`KeyedTable`]).
+//! Columns of the key stand first ([`KeyedTable`]), but where rows are told one by one ([`NumberedRows`]).
 
 use std::sync::Arc;
 
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt8Array};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_schema::{DataType as Arrow, SchemaRef};
-use thalweg_core::snapshot::{CapturedTable, TableRows};
-use thalweg_core::{Extent, Result, TableSchema};
+use thalweg_core::{Result, TableSchema};
 
+use super::store::ToldRow;
 use crate::expiry::Expiry;
 use crate::join::regular::arena::{Arena, Place};
-use crate::keys::KeyTable;
-use crate::tables::{KEPT_ROWS_MAX, KeyedTable, numbers_of, owners, virtual_partition};
+use crate::keys::{KeyTable, hash_keys};
+use crate::tables::{KeyedTable, kept_batch, kept_columns, kept_schema, numbers_of, owners};
+use crate::watch::rows::{SERIAL, by_serial};
 
 const WRITTEN: &str = "$written";
 
@@ -72,39 +73,6 @@ impl Told {
         self.tell(keys, expiry, ids, arena.gather(places, &[], &all)?)
     }
 
-    /// Tells rows of keys whole: their places are noted now, and they are put together later.
-    pub fn tell_later(
-        &self,
-        name: &'static str,
-        keys: &KeyTable,
-        expiry: &Option<Expiry>,
-        arena: &Arena,
-        rows: impl Iterator<Item = (u32, Place)>,
-    ) -> CapturedTable {
-        let (mut owners, mut places, mut written_ms) = (Vec::new(), Vec::new(), Vec::new());
-        for (id, place) in rows {
-            owners.push(virtual_partition(keys.hash_of(id)));
-            places.push(place);
-            written_ms.extend(expiry.as_ref().map(|expiry| expiry.written_ms(id)));
-        }
-        let (told, arena) = (self.clone(), arena.frozen());
-        let make = move || {
-            let all: Vec<usize> = (0..told.schema.fields().len()).collect();
-            let batch = |from: usize| {
-                let range = from..places.len().min(from + KEPT_ROWS_MAX);
-                let owners = UInt8Array::from(owners[range.clone()].to_vec());
-                let written = || Int64Array::from(written_ms[range.clone()].to_vec());
-                let own = told.expires.then(|| -> ArrayRef { Arc::new(written()) });
-                let columns = arena.gather(&places[range.clone()], &[], &all)?;
-                told.table.batch(Arc::new(owners), own.into_iter().collect(), columns)
-            };
-            let rows = (0..places.len()).step_by(KEPT_ROWS_MAX).map(batch);
-            Ok(TableRows { rows: rows.collect::<Result<_>>()?, removed: Vec::new() })
-        };
-        let (schema, extent, rows) = (self.table.schema(), Extent::Whole, Box::new(make));
-        CapturedTable { name, schema, extent, identity_columns: 0, kept_from: None, rows }
-    }
-
     /// Keys, as rows of the table.
     ///
     /// # Errors
@@ -147,5 +115,52 @@ impl Told {
         let schema = Arc::clone(&self.schema);
         let rows = RecordBatch::try_new_with_options(schema, columns, &options)?;
         Ok(TakenBack { rows, written_ms })
+    }
+}
+
+/// The shape of a table of rows that are told one by one, by their serials.
+pub(super) struct NumberedRows {
+    schema: SchemaRef,
+    rows: SchemaRef,
+    keys: Vec<usize>,
+}
+
+impl NumberedRows {
+    /// A table of such rows with these key columns.
+    pub fn new(columns: &TableSchema, keys: &[usize]) -> Self {
+        let schema = kept_schema(&[(SERIAL, Arrow::UInt64)], columns);
+        NumberedRows { schema, rows: columns.arrow(), keys: keys.to_vec() }
+    }
+
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// These rows, as rows of the table.
+    ///
+    /// # Errors
+    /// If they do not fit the table.
+    pub fn tell(&self, told: &[ToldRow], arena: &Arena) -> Result<RecordBatch> {
+        let places: Vec<Place> = told.iter().map(|&(_, place)| place).collect();
+        let all: Vec<usize> = (0..self.rows.fields().len()).collect();
+        let columns = arena.gather(&places, &[], &all)?;
+        let keys: Vec<ArrayRef> =
+            self.keys.iter().map(|&key| ArrayRef::clone(&columns[key])).collect();
+        let hashes = hash_keys(&keys, told.len())?;
+        let serials = UInt64Array::from_iter_values(told.iter().map(|&(serial, _)| serial));
+        kept_batch(&self.schema, owners(hashes.into_iter()), vec![Arc::new(serials)], columns)
+    }
+
+    /// The rows of batches of the table, in the order of their serials.
+    ///
+    /// # Errors
+    /// If they are not of this table.
+    pub fn take_back(&self, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
+        let rows = by_serial(batches)?.into_iter().map(|batch| {
+            let columns = kept_columns(&batch, &self.schema, self.rows.fields().len())?;
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            Ok(RecordBatch::try_new_with_options(Arc::clone(&self.rows), columns, &options)?)
+        });
+        rows.collect()
     }
 }

@@ -131,6 +131,19 @@ pub(crate) trait KeyedState: Sized {
         Ok(())
     }
 
+    /// Tells tables whose rows are watched one by one, and read while rows go on.
+    ///
+    /// # Errors
+    /// Those of telling.
+    fn tell_rows(
+        shared: &Arc<Guarded<Self>>,
+        extent: Extent,
+        captured: &mut Captured,
+    ) -> Result<()> {
+        let _ = (shared, extent, captured);
+        Ok(())
+    }
+
     /// True once there has been a capture: only then it matters what is touched.
     fn is_watched(&mut self) -> bool {
         self.watch(0).is_some()
@@ -191,6 +204,7 @@ impl<T: Partition + KeyedState + 'static> Partition for Watched<T> {
         let mut captured = Captured::default();
         state.tell_others(&mut captured)?;
         drop(state);
+        T::tell_rows(&self.state, extent, &mut captured)?;
         for (table, name) in self.tables.iter().enumerate() {
             captured.tables.push(capture(&self.state, table, name, extent)?);
         }

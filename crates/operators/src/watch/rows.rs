@@ -125,6 +125,12 @@ impl RowWatch {
         self.noted.touch(row);
     }
 
+    /// A row takes the place of another, which has been touched and is there no more: it has its serial.
+    pub(crate) fn replace(&mut self, old: u32, new: u32) {
+        self.serials[new as usize] = self.serials[old as usize];
+        self.noted.changed.clear(old);
+    }
+
     /// A row is about to change or to go; true if a capture has yet to read it.
     #[inline]
     pub(crate) fn touch(&mut self, row: u32) -> bool {

@@ -56,7 +56,7 @@ impl Zone {
     }
 
     /// The latest local time that no instant after this watermark shows again or undercuts.
-    pub(super) fn local_watermark(&mut self, watermark: i64) -> i64 {
+    pub(crate) fn local_watermark(&mut self, watermark: i64) -> i64 {
         if self.is_identity() || watermark == i64::MIN || watermark == i64::MAX {
             return watermark;
         }

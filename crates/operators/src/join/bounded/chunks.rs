@@ -202,6 +202,11 @@ impl Chunks {
         }
     }
 
+    /// The arrival of the next row.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
     /// A number that ascends in the order in which rows came.
     pub(crate) fn arrival(&self, row: RowRef) -> u64 {
         self.at(row.chunk).first_arrival + u64::from(row.row)

@@ -7,13 +7,17 @@
 //! Rows go with their chunk. Until then a table has also those that time has passed: whoever takes rows back
 //! leaves them out.
 
+use std::sync::Arc;
+
 use arrow_array::ArrayRef;
+use arrow_schema::SchemaRef;
+use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{Extent, Result};
 
-use super::chunks::Chunk;
+use super::chunks::{Chunk, Chunks, RowRef};
 use super::pieces::keys_of;
 use crate::keys::hash_keys;
-use crate::tables::virtual_partition;
+use crate::tables::{KEPT_ROWS_MAX, kept_batch, owners, virtual_partition};
 use crate::watch::GONE_MIN;
 use crate::watch::rows::RowName;
 
@@ -134,4 +138,35 @@ impl ChunkWatch {
         (self.fresh.capacity() + self.rematched.capacity()) * size_of::<u32>()
             + (self.gone.capacity() + self.gone_timed.capacity()) * size_of::<RowName>()
     }
+}
+
+/// A row that waits for its time, as it is at a capture.
+pub(crate) struct WaitingRow {
+    pub(crate) due: i64,
+    pub(crate) row: RowRef,
+    /// Of its key.
+    pub(crate) hash: u64,
+}
+
+/// A table of these rows, told whole: where they stand is known now, and they are put together later. `own`
+/// makes the columns of the table that are not theirs.
+pub(crate) fn tell_waiting(
+    name: &'static str,
+    schema: SchemaRef,
+    chunks: &Chunks,
+    waiting: Vec<WaitingRow>,
+    own: fn(&[WaitingRow]) -> Vec<ArrayRef>,
+) -> CapturedTable {
+    let (chunks, of_table) = (chunks.frozen(), Arc::clone(&schema));
+    let make = move || {
+        let batch = |rows: &[WaitingRow]| {
+            let refs: Vec<RowRef> = rows.iter().map(|waiting| waiting.row).collect();
+            let owners = owners(rows.iter().map(|waiting| waiting.hash));
+            kept_batch(&of_table, owners, own(rows), chunks.gather(&refs)?)
+        };
+        let rows = waiting.chunks(KEPT_ROWS_MAX).map(batch).collect::<Result<_>>()?;
+        Ok(TableRows { rows, removed: Vec::new() })
+    };
+    let (extent, rows) = (Extent::Whole, Box::new(make));
+    CapturedTable { name, schema, extent, identity_columns: 0, kept_from: None, rows }
 }

@@ -103,19 +103,6 @@ impl Arena {
         }
     }
 
-    /// The same rows at the same places, for reading only: they stay while this arena goes on.
-    pub fn frozen(&self) -> Arena {
-        let freeze = |segment: &Segment| Segment {
-            batch: segment.batch.clone(),
-            owners: Vec::new(),
-            live: 0,
-            bytes: 0,
-            is_thinned: false,
-        };
-        let segments = self.segments.iter().map(|segment| segment.as_ref().map(freeze)).collect();
-        Arena { segments, ..Arena::new(self.schema.clone()) }
-    }
-
     /// Appends rows of a bundle; says where each of the owners now lies.
     pub fn append(
         &mut self,

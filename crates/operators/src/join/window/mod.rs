@@ -39,6 +39,7 @@ use super::bounded::pieces;
 use super::sides::{Side, Sides};
 use crate::window::Zone;
 use closing::Closing;
+use snapshot::Told;
 use state::{Grouping, Window, WindowRows};
 
 /// What is joined.
@@ -171,6 +172,7 @@ impl Operator for WindowJoin {
             zone: Zone::new(self.shared.zone),
             ranks: KeyRanks::new(opening.order, &self.shared.key_types)?,
             grouping: Grouping::default(),
+            told: Told::default(),
             shared: Arc::clone(&self.shared),
         }))
     }
@@ -189,6 +191,7 @@ struct WindowJoinPartition {
     zone: Zone,
     ranks: KeyRanks,
     grouping: Grouping,
+    told: Told,
 }
 
 impl WindowJoinPartition {
@@ -243,6 +246,7 @@ impl WindowJoinPartition {
             return Ok(None);
         }
         let (end, window) = entry.remove_entry();
+        self.told.closes(end);
         Closing::new(end, window, &self.ranks).map(Some)
     }
 }
@@ -268,7 +272,11 @@ impl Partition for WindowJoinPartition {
             if self.closing.is_none() {
                 self.closing = self.next_closed(call.watermark.0)?;
             }
-            let Some(closing) = &mut self.closing else { return Ok(Progress::Done) };
+            let Some(closing) = &mut self.closing else {
+                let watermark = self.zone.local_watermark(call.watermark.0);
+                self.told.passes(watermark, self.windows.keys().next().copied());
+                return Ok(Progress::Done);
+            };
             if closing.emit_some(&self.shared, &self.chunks, output)? {
                 closing.release(&mut self.chunks);
                 self.closing = None;
@@ -286,8 +294,8 @@ impl Partition for WindowJoinPartition {
         windows + closing + chunks + self.grouping.bytes()
     }
 
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        self.tell()
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        self.tell(extent)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

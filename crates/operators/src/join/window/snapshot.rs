@@ -1,39 +1,83 @@
-//! What a window join tells of its state: the rows of each side, window by window, those of a window in
-//! the order in which they came.
+//! What a window join tells of its state: a table of the rows of each side.
 //!
-//! The columns are those of the side, among which are the window and the key. A side whose columns
-//! nobody reads has `$window_start` and `$window_end` in milliseconds and the columns of the key. What a
-//! window knows besides comes again with its rows. No window leaves while this is asked.
+//! | column | |
+//! |---|---|
+//! | `$expires` | the end of the window, or later for a row that came when this end was over |
+//! | `$serial` | names a row, and goes up in the order in which rows came |
+//! | the columns of the side | among them the window and the key |
+//!
+//! A side whose columns nobody reads has `$window_start` and `$window_end` in milliseconds and the columns of
+//! the key in their place. What a window knows besides comes again with its rows. No window leaves while this
+//! is asked.
+//!
+//! Rows never change, so captures tell those that have come since the one before; those of windows that have
+//! closed expire ([`Told`]). Where rows lie is noted, and they are put together later.
 
 use std::sync::Arc;
 
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use arrow_select::concat::concat_batches;
-use thalweg_core::snapshot::TableRows;
-use thalweg_core::{Captured, Column, Restored, Result, TableSchema};
+use thalweg_core::snapshot::{CapturedTable, MakeRows, TableRows};
+use thalweg_core::{Captured, Column, Extent, Restored, Result, TableSchema};
 
-use super::state::{Kept, WindowRows};
+use super::state::{Kept, Window, WindowRows};
 use super::{Shared, WindowJoinPartition};
 use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::pieces;
 use crate::join::sides::Side;
-use crate::tables::{
-    KEPT_ROWS_MAX, kept_batch, kept_columns, kept_schema, numbers_of, owners, tell,
-};
+use crate::tables::{KEPT_ROWS_MAX, kept_batch, kept_columns, kept_schema, numbers_of, owners};
+use crate::watch::rows::{SERIAL, by_serial};
 
 /// The tables of state, by side.
 const TABLES: [&str; 2] = ["left", "right"];
+const EXPIRES: &str = "$expires";
+/// The partition, when it expires, and the serial name a row.
+const IDENTITY: usize = 3;
 const WINDOW_START: &str = "$window_start";
 const WINDOW_END: &str = "$window_end";
 
 /// Windows with fewer rows share a batch. What is restored of a batch stays until its last window leaves.
 const WINDOW_ROWS_MIN: usize = KEPT_ROWS_MAX / 8;
 
-/// Rows of one window, and the hashes of their keys.
-type OfWindow = Vec<(RowRef, u64)>;
+/// A row that is told: where it lies, the hash of its key, when it expires, and its serial.
+type ToldRow = (RowRef, u64, i64, u64);
+
+/// What captures know of rows that were told, and of windows that have closed.
+pub(super) struct Told {
+    /// Of each side, rows with lower serials were told by the last capture; `None` if the next tells all.
+    told: Option<[u64; 2]>,
+    /// All windows with lower ends have closed, but for those of rows that came later.
+    kept_from: i64,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Told { told: None, kept_from: i64::MIN }
+    }
+}
+
+impl Told {
+    /// A window closes. Rows that came when its end was over have been told as if they expired later.
+    pub(super) fn closes(&mut self, end: i64) {
+        if end < self.kept_from {
+            self.told = None;
+        }
+    }
+
+    /// A watermark has passed; the first window that is open.
+    pub(super) fn passes(&mut self, watermark: i64, first: Option<i64>) {
+        // A window closes a millisecond before its end.
+        let closed = watermark.saturating_add(2).min(first.unwrap_or(i64::MAX));
+        self.kept_from = self.kept_from.max(closed);
+        if self.kept_from == i64::MAX {
+            // Nothing is later, so nothing would expire.
+            self.told = None;
+        }
+    }
+}
 
 impl Shared {
     /// The columns that are told of the rows of a side.
@@ -48,14 +92,19 @@ impl Shared {
         }
     }
 
-    fn state_schema(&self, side: Side) -> SchemaRef {
+    fn state_schema(&self, side: Side, has_serials: bool) -> SchemaRef {
+        let serials = [(EXPIRES, Arrow::Int64), (SERIAL, Arrow::UInt64)];
         let window = [(WINDOW_START, Arrow::Int64), (WINDOW_END, Arrow::Int64)];
-        let own = if self.joined.reads(side) { &[][..] } else { &window[..] };
-        kept_schema(own, &self.told_columns(side))
+        let mut own = if has_serials { serials.to_vec() } else { Vec::new() };
+        if !self.joined.reads(side) {
+            own.extend(window);
+        }
+        kept_schema(&own, &self.told_columns(side))
     }
 
     fn rows_of(&self, side: Side, batch: &RecordBatch) -> Result<(WindowRows, Vec<ArrayRef>)> {
-        let columns = kept_columns(batch, &self.state_schema(side), self.told_columns(side).len())?;
+        let schema = self.state_schema(side, has_serials(batch));
+        let columns = kept_columns(batch, &schema, self.told_columns(side).len())?;
         if self.joined.reads(side) {
             return Ok((self.window_rows(side, &columns)?, columns));
         }
@@ -68,14 +117,26 @@ impl Shared {
     }
 }
 
-/// The rows of windows as batches that begin with a window, where windows are not tiny.
+/// False for rows as earlier versions told them.
+fn has_serials(batch: &RecordBatch) -> bool {
+    batch.schema_ref().fields().get(1).is_some_and(|field| field.name() == EXPIRES)
+}
+
+/// The columns of all sides in front of those of the rows.
+fn marks(rows: &[ToldRow]) -> (ArrayRef, Vec<ArrayRef>) {
+    let expires = Int64Array::from_iter_values(rows.iter().map(|row| row.2));
+    let serials = UInt64Array::from_iter_values(rows.iter().map(|row| row.3));
+    (owners(rows.iter().map(|row| row.1)), vec![Arc::new(expires), Arc::new(serials)])
+}
+
+/// Rows of windows as batches that begin with a window, where windows are not tiny.
 fn batches(
-    windows: Vec<OfWindow>,
+    windows: Vec<Vec<ToldRow>>,
     chunks: &Chunks,
     schema: &SchemaRef,
 ) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
-    let mut open: OfWindow = Vec::new();
+    let mut open: Vec<ToldRow> = Vec::new();
     let last = windows.len();
     for (place, window) in (1..).zip(windows) {
         open.extend(window);
@@ -83,9 +144,9 @@ fn batches(
             continue;
         }
         for rows in open.chunks(KEPT_ROWS_MAX) {
-            let refs: Vec<RowRef> = rows.iter().map(|&(row, _)| row).collect();
-            let owners = owners(rows.iter().map(|&(_, hash)| hash));
-            batches.push(kept_batch(schema, owners, Vec::new(), chunks.gather(&refs)?)?);
+            let refs: Vec<RowRef> = rows.iter().map(|&(row, ..)| row).collect();
+            let (owners, own) = marks(rows);
+            batches.push(kept_batch(schema, owners, own, chunks.gather(&refs)?)?);
         }
         open.clear();
     }
@@ -94,55 +155,75 @@ fn batches(
 
 impl WindowJoinPartition {
     /// Tells both sides.
-    pub(super) fn tell(&self) -> Result<Captured> {
+    pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
+        let next = [Side::Left, Side::Right].map(|side| self.chunks[side as usize].arrivals());
+        let told = self.told.told.replace(next).filter(|_| extent == Extent::Changes);
+        let extent = if told.is_some() { Extent::Changes } else { Extent::Whole };
         let mut captured = Captured::default();
         for side in [Side::Left, Side::Right] {
-            match self.shared.joined.reads(side) {
-                true => self.tell_rows(side, &mut captured),
-                false => self.tell_keys(side, &mut captured)?,
-            }
+            let first = told.map_or(0, |told| told[side as usize]);
+            let schema = self.shared.state_schema(side, true);
+            let rows = match self.shared.joined.reads(side) {
+                true => self.tell_rows(side, first, Arc::clone(&schema)),
+                false => self.tell_keys(side, first, &schema)?,
+            };
+            let (name, kept_from) = (TABLES[side as usize], Some(self.told.kept_from));
+            let identity_columns = IDENTITY;
+            let table = CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
+            captured.tables.push(table);
         }
         Ok(captured)
     }
 
-    fn tell_rows(&self, side: Side, captured: &mut Captured) {
-        let windows = self.windows.values().map(|window| {
-            let row = |kept: &Kept| (kept.row, window.keys.hash_of(kept.key));
-            window.rows[side as usize].iter().map(row).collect()
-        });
-        let windows: Vec<OfWindow> = windows.collect();
-        let chunks = self.chunks[side as usize].frozen();
-        let schema = self.shared.state_schema(side);
-        let of_table = Arc::clone(&schema);
-        let make = move || {
-            let rows = batches(windows, &chunks, &of_table)?;
-            Ok(TableRows { rows, removed: Vec::new() })
+    /// The rows of a window from a serial on, and their keys.
+    fn rows_from(&self, side: Side, first: u64, end: i64, window: &Window) -> Vec<ToldRow> {
+        let chunks = &self.chunks[side as usize];
+        let rows = &window.rows[side as usize];
+        let from = rows.partition_point(|kept| chunks.arrival(kept.row) < first);
+        let expires = end.max(self.told.kept_from);
+        let told = |kept: &Kept| {
+            (kept.row, window.keys.hash_of(kept.key), expires, chunks.arrival(kept.row))
         };
-        captured.add_later(TABLES[side as usize], schema, Box::new(make));
+        rows[from..].iter().map(told).collect()
     }
 
-    fn tell_keys(&self, side: Side, captured: &mut Captured) -> Result<()> {
-        let schema = self.shared.state_schema(side);
+    fn tell_rows(&self, side: Side, first: u64, schema: SchemaRef) -> MakeRows {
+        let windows = self.windows.iter();
+        let windows = windows.map(|(&end, window)| self.rows_from(side, first, end, window));
+        let windows: Vec<Vec<ToldRow>> = windows.filter(|rows| !rows.is_empty()).collect();
+        let chunks = self.chunks[side as usize].frozen();
+        Box::new(move || {
+            let rows = batches(windows, &chunks, &schema)?;
+            Ok(TableRows { rows, removed: Vec::new() })
+        })
+    }
+
+    fn tell_keys(&self, side: Side, first: u64, schema: &SchemaRef) -> Result<MakeRows> {
         let mut batches = Vec::with_capacity(self.windows.len());
         for (&end, window) in &self.windows {
+            let told = self.rows_from(side, first, end, window);
             let rows = &window.rows[side as usize];
+            let rows = &rows[rows.len() - told.len()..];
             let ids: Vec<u32> = rows.iter().map(|kept| kept.key).collect();
-            let own: Vec<ArrayRef> = vec![
-                Arc::new(Int64Array::from_iter_values(rows.iter().map(|kept| kept.start))),
-                Arc::new(Int64Array::from_value(end, rows.len())),
-            ];
-            let owners = owners(ids.iter().map(|&id| window.keys.hash_of(id)));
-            batches.push(kept_batch(&schema, owners, own, window.keys.take_keys(&ids)?)?);
+            let (owners, mut own) = marks(&told);
+            let starts = Int64Array::from_iter_values(rows.iter().map(|kept| kept.start));
+            own.push(Arc::new(starts));
+            own.push(Arc::new(Int64Array::from_value(end, rows.len())));
+            batches.push(kept_batch(schema, owners, own, window.keys.take_keys(&ids)?)?);
         }
-        let rows = concat_batches(&schema, &batches)?;
-        tell(captured, TABLES[side as usize], rows);
-        Ok(())
+        let rows = vec![concat_batches(schema, &batches)?];
+        Ok(Box::new(move || Ok(TableRows { rows, removed: Vec::new() })))
     }
 
     /// Takes back what partitions have told. All rows that were kept are kept again.
     pub(super) fn take_back(&mut self, restored: &Restored) -> Result<()> {
         for side in [Side::Left, Side::Right] {
-            for batch in restored.table(TABLES[side as usize]) {
+            let batches = restored.table(TABLES[side as usize]);
+            let batches = match batches.first().is_some_and(has_serials) {
+                true => by_serial(batches)?,
+                false => batches.to_vec(),
+            };
+            for batch in &batches {
                 let (rows, columns) = self.shared.rows_of(side, batch)?;
                 self.grouping.clear();
                 for (place, &end) in rows.ends.iter().enumerate() {

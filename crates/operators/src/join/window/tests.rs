@@ -1,19 +1,26 @@
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, TimestampMillisecondArray};
 use chrono_tz::Tz;
-use thalweg_core::shim::SplitMix64;
-use thalweg_core::{Column, DataType, RowKind, TableSchema, Watermark, WatermarkBefore};
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::shim::{ManualClock, SplitMix64};
+use thalweg_core::{
+    Bundle, Column, DataType, Exchange, Extent, Opening, Operator, Output, Partition, Piece,
+    Progress, RowKind, Stamps, TableSchema, Watermark, WatermarkBefore,
+};
 
 use super::{WindowJoin, WindowJoinSpec};
 use crate::join::JoinKind;
 use crate::join::bounded::fixture::{
-    Keys, Row, Shape, Step, pair, random_steps, script, sides, smaller_on_the_left, values,
+    Keys, Row, Shape, Step, pair, random_steps, script, sides, smaller_on_the_left, tagged, values,
 };
 use crate::join::sides::{Side, Sides};
 use crate::reference::Value;
 use crate::test_kit::{
-    DriveOptions, Event, assert_same_rows, check_damaged_state, check_operator, drive, sorted,
+    DriveOptions, Event, assert_same_rows, check_captures, check_damaged_state, check_operator,
+    drive, sorted,
 };
 
 const KINDS: [JoinKind; 6] = [
@@ -166,6 +173,10 @@ fn random_rows_give_what_plain_loops_give() {
         let driven = check_operator(&operator, &script);
         assert_same_rows(&sorted(driven.changes()), &sorted(expected), &what);
         assert_eq!(driven.late, late, "{what}");
+        for (partitions, bundle_rows) in [(1, 1), (2, 7), (3, 40)] {
+            let options = DriveOptions { partitions, bundle_rows, seed, ..DriveOptions::default() };
+            check_captures(&operator, &script, &options);
+        }
         let options = DriveOptions { bundle_rows: 1, refuse: true, ..DriveOptions::default() };
         let single = drive(&operator, &script, &options).unwrap();
         assert!(driven.final_state_bytes < 16_384, "{what}: {}", driven.final_state_bytes);
@@ -248,4 +259,65 @@ fn windows_of_equal_ends_and_other_starts_are_apart() {
     let found: Vec<Vec<Value>> = driven.changes().iter().map(|row| row[..2].to_vec()).collect();
     let pair = |key, start| vec![Value::Integer(key), Value::Integer(start)];
     assert_same_rows(&found, &[pair(1, 3), pair(1, 5), pair(2, 3)], "pairs of one start");
+}
+
+/// One partition of an inner join, and what its captures of changes tell.
+struct Captured {
+    partition: Box<dyn Partition>,
+    exchange: Exchange,
+}
+
+impl Captured {
+    fn new(kind: JoinKind) -> Self {
+        let partition = join(Keys::Integer, kind, false).open(Opening::only()).unwrap();
+        Captured { partition, exchange: Exchange::new(1) }
+    }
+
+    /// Rows of both sides in the window with this end, and then perhaps a watermark. How many rows both tables tell,
+    /// below which time nothing is left, and whether that is all.
+    fn go_on(&mut self, end: i64, rows: i64, watermark: Option<i64>) -> (usize, i64, Extent) {
+        let side = |n: i64| if n % 2 == 0 { Side::Left } else { Side::Right };
+        let rows: Vec<Row> =
+            (0..rows).map(|n| row(side(n), Some(n / 2), end, n, i64::MIN)).collect();
+        let bundle = Bundle::new(tagged(Keys::Integer, &rows), Stamps::first());
+        let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
+        let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
+        self.partition.rows(piece, &mut output).unwrap();
+        if let Some(watermark) = watermark.map(Watermark) {
+            let call = WatermarkCall { watermark, phase: 0, exchange: &self.exchange };
+            assert_eq!(self.partition.watermark(&call, &mut output).unwrap(), Progress::Done);
+        }
+        let mut told = (0, 0, Extent::Whole);
+        for table in self.partition.capture(Extent::Changes).unwrap().tables {
+            (told.1, told.2) = (table.kept_from.unwrap(), table.extent);
+            let rows = (table.rows)().unwrap();
+            assert!(rows.removed.is_empty(), "rows expire");
+            let expires = |rows: &RecordBatch| rows.column(1).as_primitive::<Int64Type>().clone();
+            let is_kept = |rows| expires(rows).values().iter().all(|&expires| expires >= told.1);
+            assert!(rows.rows.iter().all(is_kept), "nothing is told that has expired");
+            told.0 += rows.rows.iter().map(RecordBatch::num_rows).sum::<usize>();
+        }
+        told
+    }
+}
+
+#[test]
+fn only_rows_that_have_come_are_told_and_windows_expire() {
+    for kind in [JoinKind::Full, JoinKind::Semi] {
+        let mut join = Captured::new(kind);
+        let first = join.go_on(1000, 5000, Some(10));
+        assert_eq!(first, (5000, 12, Extent::Whole), "the first");
+        let more = join.go_on(1000, 50, Some(20));
+        assert_eq!(more, (50, 22, Extent::Changes), "rows that came");
+        let other = join.go_on(2000, 40, Some(998));
+        assert_eq!(other, (40, 1000, Extent::Changes), "another window");
+        let closed = join.go_on(2000, 10, Some(999));
+        assert_eq!(closed, (10, 1001, Extent::Changes), "one has closed");
+        let again = join.go_on(1000, 20, None);
+        assert_eq!(again, (20, 1001, Extent::Changes), "a lane was idle");
+        let left = join.go_on(2000, 0, Some(1500));
+        assert_eq!(left, (50, 1502, Extent::Whole), "its window has left");
+        let end = join.go_on(2000, 0, Some(i64::MAX));
+        assert_eq!(end, (0, i64::MAX, Extent::Whole), "the end");
+    }
 }

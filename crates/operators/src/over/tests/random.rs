@@ -8,9 +8,9 @@ use crate::over::{Frame, OverAggregate, OverCall, OverFunction, OverSpec, OverTi
 use crate::test_kit::{DriveOptions, check_operator, drive};
 
 const SEEDS: u64 = 3;
-const DELAY_MS: i64 = 12;
+pub(super) const DELAY_MS: i64 = 12;
 
-fn random_rows(seed: u64, count: usize) -> Vec<Row> {
+pub(super) fn random_rows(seed: u64, count: usize) -> Vec<Row> {
     let mut random = SplitMix64::new(seed);
     let mut now = 0;
     let mut row = || {

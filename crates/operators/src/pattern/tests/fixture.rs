@@ -37,17 +37,20 @@ pub(super) fn input() -> TableSchema {
     ])
 }
 
-/// A script in which every row establishes its time minus `delay_ms`.
-pub(super) fn script(rows: &[Row], delay_ms: i64, epoch_rows: usize) -> Vec<Event> {
+pub(super) fn batch(rows: &[Row]) -> RecordBatch {
     let columns: Vec<ArrayRef> = vec![
         Arc::new(TimestampMillisecondArray::from_iter_values(rows.iter().map(|row| row.time))),
         Arc::new(rows.iter().map(|row| row.key.clone()).collect::<StringViewArray>()),
         Arc::new(rows.iter().map(|row| row.n).collect::<Int64Array>()),
         Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.rank))),
     ];
-    let batch = RecordBatch::try_new(input().arrow(), columns).unwrap();
+    RecordBatch::try_new(input().arrow(), columns).unwrap()
+}
+
+/// A script in which every row establishes its time minus `delay_ms`.
+pub(super) fn script(rows: &[Row], delay_ms: i64, epoch_rows: usize) -> Vec<Event> {
     let watermarks: Vec<Option<i64>> = rows.iter().map(|row| Some(row.time - delay_ms)).collect();
-    stamped(&batch, &watermarks, epoch_rows)
+    stamped(&batch(rows), &watermarks, epoch_rows)
 }
 
 /// Which rows fit a variable.

@@ -1,5 +1,6 @@
 //! Patterns against plain search, over random rows, and by hand.
 
+mod captures;
 mod fixture;
 mod search;
 

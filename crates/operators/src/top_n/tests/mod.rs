@@ -1,5 +1,6 @@
 //! What leaves for which rows, against Flink's answers and against lists that are sorted anew.
 
+mod captures;
 mod deduplicate;
 mod golden;
 mod random;

@@ -1,0 +1,124 @@
+//! Captures of what has changed, read while rows go on, are what whole ones are, and no larger than need be.
+
+use std::sync::Arc;
+
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::shim::{ManualClock, SplitMix64};
+use thalweg_core::{
+    Bundle, Exchange, Extent, Opening, Operator, Output, Partition, Piece, Progress, Stamps,
+    Watermark,
+};
+
+use super::fixture::{N, Row, aggregate, batch, function, script, spec};
+use super::random::{DELAY_MS, random_rows};
+use crate::over::{Frame, OverAggregate, OverCall, OverFunction, OverSpec, OverTime};
+use crate::test_kit::{DriveOptions, check_captures};
+
+fn lag(offset: u64) -> OverCall {
+    function(OverFunction::Lag { column: N, offset, default: None })
+}
+
+fn sums() -> Vec<OverCall> {
+    vec![aggregate("SUM", Some(N)), aggregate("MIN", Some(N)), lag(2)]
+}
+
+fn numbers() -> Vec<OverCall> {
+    let numbers = [OverFunction::RowNumber, OverFunction::Rank, OverFunction::DenseRank];
+    numbers.map(function).to_vec()
+}
+
+fn leads() -> Vec<OverCall> {
+    let lead = OverFunction::Lead { column: N, offset: 2, default: None };
+    vec![function(lead), lag(1), aggregate("COUNT", None)]
+}
+
+#[test]
+fn changes_put_together_are_the_whole() {
+    let all = Frame::Rows { preceding: None };
+    let (rows, range) =
+        (Frame::Rows { preceding: Some(3) }, Frame::Range { preceding_ms: Some(9) });
+    let limited = |spec: OverSpec| OverSpec { state_ttl_ms: Some(40), ..spec };
+    let arriving = |spec: OverSpec| OverSpec { time: OverTime::Arrival, ..spec };
+    let specs = [
+        spec(all, sums()),
+        spec(rows, sums()),
+        spec(range, sums()),
+        spec(all, numbers()),
+        spec(all, leads()),
+        limited(spec(all, sums())),
+        limited(spec(rows, numbers())),
+        arriving(spec(rows, sums())),
+        limited(arriving(spec(all, sums()))),
+        arriving(spec(range, sums())),
+        OverSpec { keys: Vec::new(), ..spec(rows, sums()) },
+    ];
+    for (place, spec) in specs.into_iter().enumerate() {
+        let operator = OverAggregate::new(spec).expect("it fits");
+        for seed in 0..6 {
+            let script = script(&random_rows(seed, 250), DELAY_MS, 0, 1 + 5 * place % 9);
+            let partitions = 1 + seed as usize % 3;
+            let bundle_rows = [1, 5, 40][place % 3];
+            let options = DriveOptions { partitions, bundle_rows, seed, ..DriveOptions::default() };
+            check_captures(&operator, &script, &options);
+        }
+    }
+}
+
+/// One partition of unbounded sums by key.
+struct Sums {
+    partition: Box<dyn Partition>,
+    exchange: Exchange,
+}
+
+impl Sums {
+    fn new() -> Self {
+        let spec = spec(Frame::Rows { preceding: None }, sums());
+        let partition = OverAggregate::new(spec).expect("it fits").open(Opening::only());
+        Sums { partition: partition.expect("a partition"), exchange: Exchange::new(1) }
+    }
+
+    /// A row at this time for each of these keys, and a watermark that fires them.
+    fn fire(&mut self, time: i64, keys: impl Iterator<Item = u64>) {
+        let row = |key| Row { time, key: Some(format!("key {key}")), n: Some(time) };
+        let rows: Vec<Row> = keys.map(row).collect();
+        let bundle = Bundle::new(batch(&rows), Stamps::first());
+        let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
+        let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
+        self.partition.rows(piece, &mut output).expect("taken");
+        let watermark = Watermark(time);
+        let call = WatermarkCall { watermark, phase: 0, exchange: &self.exchange };
+        let progress = self.partition.watermark(&call, &mut output).expect("taken");
+        assert_eq!(progress, Progress::Done, "there was time enough");
+    }
+
+    /// How many rows and bytes the keys of a capture come to, and whether they are all.
+    fn told(&mut self, extent: Extent) -> (usize, usize, Extent) {
+        let captured = self.partition.capture(extent).expect("it is captured");
+        let mut tables = captured.tables.into_iter();
+        let table = tables.find(|table| table.name == "keys").expect("a table of keys");
+        let extent = table.extent;
+        let told = (table.rows)().expect("it is read");
+        assert!(told.removed.is_empty(), "no key has gone");
+        let rows = told.rows.iter().map(|rows| rows.num_rows()).sum();
+        let bytes = told.rows.iter().map(thalweg_core::bundle::batch_bytes).sum();
+        (rows, bytes, extent)
+    }
+}
+
+#[test]
+fn what_is_told_follows_what_changes() {
+    let mut sums = Sums::new();
+    sums.fire(1, 0..20_000);
+    let (all, all_bytes, extent) = sums.told(Extent::Changes);
+    assert_eq!((all, extent), (20_000, Extent::Whole), "the first");
+    let mut random = SplitMix64::new(1);
+    for round in 2..5 {
+        sums.fire(round, (0..200).map(|_| random.below(20_000)));
+        let (rows, bytes, extent) = sums.told(Extent::Changes);
+        assert!((150..=200).contains(&rows), "{rows} rows of 200 updates");
+        assert_eq!(extent, Extent::Changes);
+        assert!(bytes * 50 < all_bytes, "{bytes} bytes, and {all_bytes} for all");
+    }
+    assert_eq!(sums.told(Extent::Changes).0, 0, "nothing has changed");
+    assert_eq!(sums.told(Extent::Whole).0, 20_000);
+}

@@ -1,0 +1,85 @@
+//! Captures of what has changed, read while rows go on, are what whole ones are, and no larger than need be.
+
+use std::sync::Arc;
+
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::shim::{ManualClock, SplitMix64};
+use thalweg_core::{
+    Bundle, Exchange, Extent, Opening, Operator, Output, Partition, Piece, Progress, Stamps,
+    Watermark,
+};
+
+use super::fixture::{Case, Fits, Row, batch, script};
+use super::{DELAY_MS, case, one, random_rows};
+use crate::pattern::{MatchRecognize, Skip};
+use crate::test_kit::{DriveOptions, check_captures};
+
+#[test]
+fn changes_put_together_are_the_whole() {
+    for seed in 0..40 {
+        let mut random = SplitMix64::new(seed);
+        let case = Case::random(&mut random);
+        let rows = random_rows(&mut random, 150, 12);
+        let operator = MatchRecognize::new(case.spec()).expect("it fits");
+        let script = script(&rows, DELAY_MS, 1 + seed as usize % 9);
+        let partitions = 1 + seed as usize % 3;
+        let bundle_rows = [1, 5, 40][seed as usize % 3];
+        let options = DriveOptions { partitions, bundle_rows, seed, ..DriveOptions::default() };
+        check_captures(&operator, &script, &options);
+    }
+}
+
+/// One partition of a pattern: 1, and some time later 2.
+struct Pairs {
+    partition: Box<dyn Partition>,
+    exchange: Exchange,
+}
+
+impl Pairs {
+    fn new() -> Self {
+        let case = case(vec![one(Fits::Is(1)), one(Fits::Is(2))], Skip::PastLastRow);
+        let operator = MatchRecognize::new(Case { by_key: true, ..case }.spec()).expect("it fits");
+        let partition = operator.open(Opening::only()).expect("a partition");
+        Pairs { partition, exchange: Exchange::new(1) }
+    }
+
+    /// A row with this number at this time for each of these keys, and a watermark that fires them.
+    fn fire(&mut self, time: i64, n: i64, keys: std::ops::Range<u64>) {
+        let row = |key| Row { time, key: Some(format!("key {key}")), n: Some(n), rank: 0 };
+        let rows: Vec<Row> = keys.map(row).collect();
+        let bundle = Bundle::new(batch(&rows), Stamps::first());
+        let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
+        let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
+        self.partition.rows(piece, &mut output).expect("taken");
+        let call = WatermarkCall { watermark: Watermark(time), phase: 0, exchange: &self.exchange };
+        let progress = self.partition.watermark(&call, &mut output).expect("taken");
+        assert_eq!(progress, Progress::Done, "there was time enough");
+    }
+
+    /// How many keys a capture of changes tells, how many it names as gone, and whether they are all.
+    fn told(&mut self) -> (usize, usize, Extent) {
+        let captured = self.partition.capture(Extent::Changes).expect("it is captured");
+        let mut tables = captured.tables.into_iter();
+        let table = tables.find(|table| table.name == "keys").expect("a table of keys");
+        let extent = table.extent;
+        let told = (table.rows)().expect("it is read");
+        let count = |rows: &[arrow_array::RecordBatch]| rows.iter().map(|b| b.num_rows()).sum();
+        (count(&told.rows), count(&told.removed), extent)
+    }
+}
+
+#[test]
+fn what_is_told_follows_what_changes() {
+    let mut pairs = Pairs::new();
+    pairs.fire(1, 1, 0..10_000);
+    assert_eq!(pairs.told(), (10_000, 0, Extent::Whole), "the first");
+    pairs.fire(2, 1, 20..120);
+    assert_eq!(pairs.told(), (100, 0, Extent::Changes), "runs that began anew");
+    pairs.fire(3, 2, 50..150);
+    assert_eq!(pairs.told(), (0, 100, Extent::Changes), "matches have left");
+    pairs.fire(4, 0, 10_000..30_000);
+    assert_eq!(pairs.told(), (0, 0, Extent::Changes), "keys that never had a run");
+    pairs.fire(5, 1, 140..160);
+    pairs.fire(6, 2, 155..158);
+    assert_eq!(pairs.told(), (17, 3, Extent::Changes), "some of each");
+}
