@@ -217,7 +217,10 @@ impl Drop for LookedAfter {
 }
 
 /// Starts the thread that takes snapshots. Where that fails the job does.
-fn look_after(mut coordinator: Coordinator, control: &JobControl) -> Option<JoinHandle<Coordinator>> {
+fn look_after(
+    mut coordinator: Coordinator,
+    control: &JobControl,
+) -> Option<JoinHandle<Coordinator>> {
     let own = control.clone();
     let body = move || {
         let looked = std::panic::catch_unwind(AssertUnwindSafe(|| coordinator.run(&own)));

@@ -117,7 +117,8 @@ impl Aggregate {
     pub(super) fn identity(&self, schema: &TableSchema) -> String {
         let distinct = if self.distinct { "DISTINCT " } else { "" };
         let column = self.column.iter().map(|name| told_column(schema, name));
-        let filter = self.filter.iter().map(|name| format!(" FILTER {}", told_column(schema, name)));
+        let filter =
+            self.filter.iter().map(|name| format!(" FILTER {}", told_column(schema, name)));
         let (column, filter): (String, String) = (column.collect(), filter.collect());
         format!("{}({distinct}{column}){filter}", self.function.to_uppercase())
     }

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
 use serde::{Deserialize, Serialize};
 use thalweg::pipeline::{CountWindow, MemorySource, Pipeline, Stream, Window, count, maximum, sum};
-use thalweg::rows::{FiredTimer, KeyContext, ProcessFunction, RowPoll, RowSource, Waker};
+use thalweg::rows::{
+    FiredTimer, KeyContext, ProcessFunction, RowPoll, RowSource, Waker, virtual_partition,
+};
 use thalweg::{Column, DataType, Result, TableSchema};
 use thalweg_core::shim::SplitMix64;
 
@@ -79,10 +81,7 @@ pub fn read(pipeline: &Pipeline, gate: &Arc<Gate>, readings: &[Reading]) -> Resu
 /// Writes rows to the folder of the output.
 pub fn write(stream: Stream, folder: &Path) -> Result<()> {
     let path = format!("{}/", folder.join("out").display());
-    stream.write_table(
-        "lines",
-        &[("connector", "filesystem"), ("format", "csv"), ("path", &path)],
-    )
+    stream.write_table("lines", &[("connector", "filesystem"), ("format", "csv"), ("path", &path)])
 }
 
 /// Columns of numbers.
@@ -183,14 +182,6 @@ fn sliding_counts_serially(readings: &[Reading]) -> Vec<String> {
     counted(readings, 10, 3)
 }
 
-/// A reading and the sum of all levels of its sensor so far.
-#[derive(Serialize, Deserialize)]
-struct Summed {
-    time_ms: i64,
-    sensor: i64,
-    sum: i64,
-}
-
 /// What is written.
 #[derive(Serialize, Deserialize)]
 struct Line {
@@ -198,28 +189,31 @@ struct Line {
     sum: i64,
 }
 
-/// The last sum of a sensor that was silent for a while.
+/// The sum of the levels of a sensor until it is silent for a while.
 struct Silence;
 
-impl ProcessFunction<i64, Summed> for Silence {
-    type State = (i64, i64);
+/// When its silence is told, and the sum so far.
+type Summed = (i64, i64);
+
+impl ProcessFunction<i64, Reading> for Silence {
+    type State = Summed;
     type Out = (i64, i64);
 
     fn on_row(
         &self,
         _: &i64,
-        state: &mut (i64, i64),
-        row: Summed,
+        state: &mut Summed,
+        reading: Reading,
         context: &mut KeyContext<(i64, i64)>,
     ) {
         context.delete_timer(state.0);
-        *state = (row.time_ms + GAP_MS, row.sum);
+        *state = (reading.time_ms + GAP_MS, state.1 + reading.level);
         context.set_timer(state.0);
     }
     fn on_timer(
         &self,
         sensor: &i64,
-        state: &mut (i64, i64),
+        state: &mut Summed,
         _: FiredTimer,
         context: &mut KeyContext<(i64, i64)>,
     ) {
@@ -270,12 +264,12 @@ fn rows(pipeline: &Pipeline, gate: &Arc<Gate>, rows: &[Reading], folder: &Path) 
     let lines = pipeline
         .read_timed_row_source("readings", source, |reading: &Reading| reading.time_ms, 0)
         .key_by(16, |reading: &Reading| reading.sensor)
-        .stateful("sum", |sensor: &i64, sum: &mut i64, reading: Reading, out| {
-            *sum += reading.level;
-            out.emit(Summed { time_ms: reading.time_ms, sensor: *sensor, sum: *sum });
-        })
-        .key_by(16, |summed: &Summed| summed.sensor)
         .process_function("silence", Silence)
+        .key_by(16, |told: &(i64, i64)| told.0)
+        .stateful("total", |sensor: &i64, total: &mut i64, (_, sum): (i64, i64), out| {
+            *total += sum;
+            out.emit((*sensor, *total));
+        })
         .singleton("number", |count: &mut i64, (sensor, sum): (i64, i64), out| {
             *count += 1;
             out.emit(Line { number: -1 - sensor, sum });
@@ -285,10 +279,9 @@ fn rows(pipeline: &Pipeline, gate: &Arc<Gate>, rows: &[Reading], folder: &Path) 
 }
 
 fn rows_serially(readings: &[Reading]) -> Vec<String> {
-    let mut sums: BTreeMap<i64, i64> = BTreeMap::new();
-    // When the silence of a sensor is told, and what.
+    // When the silence of a sensor is told, and the sum until then.
     let mut timers: BTreeMap<(i64, u8, i64), i64> = BTreeMap::new();
-    let mut ends: BTreeMap<i64, (i64, u8, i64)> = BTreeMap::new();
+    let mut totals: BTreeMap<i64, i64> = BTreeMap::new();
     let mut lines = Vec::new();
     let mut tell = |timers: &mut BTreeMap<(i64, u8, i64), i64>, until_ms: i64| {
         while let Some(first) = timers.first_entry() {
@@ -296,19 +289,16 @@ fn rows_serially(readings: &[Reading]) -> Vec<String> {
                 break;
             }
             let ((.., sensor), sum) = first.remove_entry();
-            lines.push((-1 - sensor, sum));
+            let total = totals.entry(sensor).or_default();
+            *total += sum;
+            lines.push((-1 - sensor, *total));
         }
     };
     for reading in readings {
-        let sum = sums.entry(reading.sensor).or_default();
-        *sum += reading.level;
-        if let Some(timer) = ends.get(&reading.sensor) {
-            timers.remove(timer);
-        }
-        let partition = thalweg::rows::virtual_partition(&reading.sensor);
-        let timer = (reading.time_ms + GAP_MS, partition, reading.sensor);
-        timers.insert(timer, *sum);
-        ends.insert(reading.sensor, timer);
+        let open = timers.keys().find(|(.., sensor)| *sensor == reading.sensor).copied();
+        let sum = open.and_then(|open| timers.remove(&open)).unwrap_or_default();
+        let partition = virtual_partition(&reading.sensor);
+        timers.insert((reading.time_ms + GAP_MS, partition, reading.sensor), sum + reading.level);
         // The row has moved the watermark to its own time.
         tell(&mut timers, reading.time_ms);
     }

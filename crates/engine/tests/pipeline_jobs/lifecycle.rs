@@ -318,13 +318,11 @@ fn a_job_that_fails_is_made_anew_and_gives_each_row_once() {
     let folder = folder("restarts");
     let mut job = job_in(&folder);
     job.snapshots.interval = Some(Duration::from_millis(5));
-    job.restarts =
-        RestartSettings::FixedDelay { attempts: 2, delay: Duration::from_millis(1) };
+    job.restarts = RestartSettings::FixedDelay { attempts: 2, delay: Duration::from_millis(1) };
     let failures = Arc::default();
     let mut watching = Watching::default();
-    let ran = run_with_restarts(&job, &options(EPOCH, 2), &mut watching, || {
-        failing(&failures, &folder)
-    });
+    let ran =
+        run_with_restarts(&job, &options(EPOCH, 2), &mut watching, || failing(&failures, &folder));
     ran.expect("the third run ends");
     assert_eq!((watching.runs, watching.warnings.len()), (3, 2), "{:?}", watching.warnings);
     assert!(watching.warnings[0].contains("the line was cut"), "{:?}", watching.warnings);
@@ -336,8 +334,7 @@ fn a_job_that_fails_is_made_anew_and_gives_each_row_once() {
     let mut job = JobOptions { restarts: job.restarts, ..job_in(&folder) };
     job.restarts = RestartSettings::FixedDelay { attempts: 1, delay: Duration::from_millis(1) };
     let failures = Arc::default();
-    let ran =
-        run_with_restarts(&job, &options(EPOCH, 2), &mut (), || failing(&failures, &folder));
+    let ran = run_with_restarts(&job, &options(EPOCH, 2), &mut (), || failing(&failures, &folder));
     assert!(ran.expect_err("it fails").message().contains("the line was cut"));
 }
 
@@ -401,46 +398,55 @@ fn files_are_read_on_from_where_the_last_snapshot_stands() {
         readings.iter().map(line).collect::<String>()
     };
     let readings = readings();
-    fs::create_dir_all(folder.join("in")).expect("a folder");
-    fs::write(folder.join("in/1.csv"), text(&readings[..250])).expect("a file");
-    fs::write(folder.join("in/2.csv"), text(&readings[250..])).expect("a file");
+    let add = |name: &str, readings: &[Reading]| {
+        // Files are there at once.
+        fs::write(folder.join("new"), text(readings)).expect("a file");
+        fs::create_dir_all(folder.join("in")).expect("a folder");
+        fs::rename(folder.join("new"), folder.join("in").join(name)).expect("a file");
+    };
     let path = format!("{}/", folder.join("in").display());
     let build = || -> Result<Pipeline> {
         let pipeline = Pipeline::new();
-        let files = [("connector", "filesystem"), ("format", "csv"), ("path", path.as_str())];
+        let files = [
+            ("connector", "filesystem"),
+            ("format", "csv"),
+            ("path", path.as_str()),
+            ("source.monitor-interval", "5 ms"),
+        ];
         let windows = pipeline
             .read_table("readings", schema(), &files)?
             .watermark("ts", 0)?
-            .filter("slow", |batch| {
-                std::thread::sleep(Duration::from_micros(500));
-                Ok(vec![true; batch.num_rows()].into())
-            })
             .window(Window::tumbling(100), "ts")?
             .aggregate(vec![count(), sum("level"), maximum("sensor")])?;
         let columns = thalweg::TableSchema::new(windows.schema().columns[..3].to_vec());
-        let windows =
-            windows.map("columns", columns, |batch| Ok(batch.project(&[0, 1, 2])?));
+        let windows = windows.map("columns", columns, |batch| Ok(batch.project(&[0, 1, 2])?));
         write(windows, &folder)?;
         Ok(pipeline)
     };
-    let mut job = job_in(&folder);
-    job.snapshots.interval = Some(Duration::from_millis(3));
-    job.resume = ResumeFrom::Newest;
-    let mut killed_on_the_way = 0;
-    for workers in [2, 1, 3] {
-        let running = build().and_then(|p| p.start_job(&job, options(OrderContract::Arrival, workers)));
-        let running = running.expect("it starts");
+    let job = JobOptions { resume: ResumeFrom::Newest, drains: true, ..job_in(&folder) };
+    let start = |workers| {
+        let options = options(OrderContract::Arrival, workers);
+        build().and_then(|pipeline| pipeline.start_job(&job, options)).expect("it starts")
+    };
+    let await_rows = |running: &PipelineJob, rows: u64| {
         let begun = Instant::now();
-        let taken = || running.control().metrics().snapshots.map_or(0, |own| own.taken);
-        while taken() < 2 && !running.control().is_over() {
-            assert!(begun.elapsed() < PATIENCE, "no snapshot is taken");
-            std::thread::sleep(Duration::from_micros(100));
+        while running.control().metrics().rows_in() < rows {
+            assert!(begun.elapsed() < PATIENCE, "not all rows are read");
+            std::thread::sleep(Duration::from_millis(1));
         }
-        killed_on_the_way += usize::from(!running.control().is_over());
-        drop(running);
-    }
-    let ran = build().and_then(|p| p.run_job(&job, options(OrderContract::Arrival, 2)));
-    ran.expect("it ends");
-    assert!(killed_on_the_way > 0, "no run was killed");
+    };
+    add("1.csv", &readings[..250]);
+    let running = start(2);
+    await_rows(&running, 250);
+    running.take_snapshot().expect("it is kept");
+    add("2.csv", &readings[250..500]);
+    await_rows(&running, 500);
+    drop(running);
+    let running = start(3);
+    add("3.csv", &readings[500..]);
+    // Those of the first file are not read again.
+    await_rows(&running, 350);
+    running.control().stop();
+    assert_eq!(running.wait().expect("it stops").metrics.rows_in(), 350);
     assert_eq!(visible(&folder.join("out")), (CASES[0].expected)(&readings));
 }
