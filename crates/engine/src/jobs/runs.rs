@@ -67,13 +67,16 @@ impl JobRuns {
     /// Takes the job's directory and finds out where the next run goes on.
     ///
     /// # Errors
-    /// As [`begin`].
+    /// As [`begin`]; if the run is to record or to replay.
     pub(crate) fn prepare(&mut self, graph: &Graph, options: &mut RunOptions) -> Result<Prepared> {
         let begin_ns = self.clock.now_ns();
         let Some(settings) = &self.snapshots else {
             let notes = Vec::new();
             return Ok(Prepared { cut: None, coordinator: None, ask: None, begin_ns, notes });
         };
+        if options.record.is_some() || options.replay.is_some() {
+            return Err(self.recovery.speech.no_interleaving());
+        }
         options.snapshots = Some(match settings.exactly_once {
             true => SnapshotMode::ExactlyOnce,
             false => SnapshotMode::AtLeastOnce,

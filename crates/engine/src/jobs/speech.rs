@@ -1,5 +1,7 @@
 //! How a user says what is to become of a job: hints speak as the user does.
 
+use thalweg_core::Error;
+
 /// Where jobs come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Speech {
@@ -57,6 +59,24 @@ impl Speech {
             Speech::CommandLine => "'pipeline.order' =",
             Speech::Rust => "the contract",
         }
+    }
+
+    /// Why a job that takes snapshots records and replays nothing.
+    pub(crate) fn no_interleaving(self) -> Error {
+        let (options, hint) = match self {
+            Speech::CommandLine => (
+                "--record and --replay do",
+                "RESET 'execution.checkpointing.dir' for this run, or run it without --record and --replay",
+            ),
+            Speech::Rust => (
+                "`RunOptions::record` and `replay` do",
+                "run the pipeline by `Pipeline::run`, or leave them out",
+            ),
+        };
+        Error::unsupported(format!(
+            "{options} not go with snapshots: a recording begins where a job begins, and not in its middle"
+        ))
+        .hint(hint)
     }
 
     /// What is run.

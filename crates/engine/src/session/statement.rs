@@ -279,7 +279,7 @@ impl Session {
         runs.name.clone_into(&mut job.name);
         let mut graph = plan.graph;
         if runs.snapshots.is_some() && (self.recording.is_some() || self.replays.is_some()) {
-            return Err(no_interleaving());
+            return Err(runs.recovery.speech.no_interleaving());
         }
         self.follow_interleaving(&job, &graph, &mut options)?;
         let prepared = runs.prepare(&graph, &mut options)?;
@@ -346,13 +346,6 @@ fn no_place() -> Error {
     Error::plan("there is no place for snapshots to go on from").hint(
         "say where they are kept: SET 'execution.checkpointing.dir' = '…', or --set execution.checkpointing.dir=…",
     )
-}
-
-fn no_interleaving() -> Error {
-    Error::unsupported(
-        "--record and --replay do not go with snapshots: a recording begins where a job begins, and not in its middle",
-    )
-    .hint("RESET 'execution.checkpointing.dir' for this run, or run it without --record and --replay")
 }
 
 fn only_in_arrival(order: OrderContract) -> Error {

@@ -13,7 +13,8 @@ use thalweg::pipeline::{
     run_with_restarts, sum,
 };
 use thalweg::rows::{RowPoll, RowSource};
-use thalweg::{Error, JobControl, OrderContract, Result};
+use thalweg::{Error, JobControl, OrderContract, Result, RunOptions};
+use thalweg_runtime::interleaving::Replay;
 
 use super::cases::{CASES, Reading, read, readings, schema, write};
 use super::gate::{Gate, PATIENCE};
@@ -124,6 +125,10 @@ fn snapshots_that_do_not_fit_are_refused_by_the_names_of_operators() {
         .and_then(|pipeline| pipeline.start_job(&job, options(OrderContract::Arrival, 2)));
     let error = error.err().expect("another contract");
     assert!(error.message().contains("'arrival'"), "{error}");
+    let replay = Replay { steps: [].into(), is_complete: true };
+    let replaying = RunOptions { replay: Some(replay), ..options(EPOCH, 1) };
+    let error = sums(&Gate::closed(), &folder).and_then(|p| p.start_job(&job, replaying)).err();
+    assert!(error.expect("it is refused").message().contains("replay"));
     job.resume = ResumeFrom::Snapshot(SnapshotReference::Number(4711));
     let error = refused(sums(&Gate::closed(), &folder), &job);
     assert!(error.message().contains("4711"), "{error}");
