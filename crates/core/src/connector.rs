@@ -144,7 +144,7 @@ pub trait Assign: Send {
 }
 
 /// An output. All calls come from one thread, in the order `open`, `write`…, then one of `finish`
-/// and `abort`. In a job with snapshots `use_transactions` and `recover` come before `open`, and `prepare`
+/// and `abort`. In a job with snapshots `use_transactions` (or `write_at_least_once`) and `recover` come before `open`, and `prepare`
 /// and `commit` between writes; the last commit comes before `finish`.
 pub trait Sink: Send {
     /// A short name for metrics, EXPLAIN and errors.
@@ -165,6 +165,10 @@ pub trait Sink: Send {
     fn use_transactions(&mut self) -> SinkGuarantee {
         SinkGuarantee::AtLeastOnce
     }
+    /// In place of [`Sink::use_transactions`] in a job that promises no more than that nothing is lost: what is written
+    /// becomes visible as early as the output can show it, perhaps before its snapshot is kept. What a snapshot covers
+    /// stays all the same. Called once, before [`Sink::recover`].
+    fn write_at_least_once(&mut self) {}
     /// Called in a job with snapshots before [`Sink::open`], with the handle of the snapshot that the job
     /// goes on from, or without one where it begins anew. Commits what the handle names, which may have
     /// been done already, and does away with everything else that was written and not committed.

@@ -297,9 +297,16 @@ impl Sink for FolderSink {
         delivery.guarantee()
     }
 
+    fn write_at_least_once(&mut self) {
+        if self.writing.delivery == Delivery::ExactlyOnce {
+            self.writing.delivery = Delivery::AtLeastOnce;
+        }
+        let _guarantee = self.use_transactions();
+    }
+
     fn recover(&mut self, handle: Option<&str>) -> Result<()> {
         let Mode::Transactions(transactions) = &mut self.mode else { return Ok(()) };
-        transactions.parts.recover(handle)?;
+        transactions.parts.recover(handle, transactions.delivery)?;
         if handle.is_none() && !self.writing.append && transactions.parts.has_visible()? {
             let root = transactions.parts.root().display().to_string();
             return Err(Error::user(format!(

@@ -30,6 +30,7 @@ use thalweg_core::{Error, Result};
 use super::files::{Files, sync_above};
 use super::paths::is_hidden;
 use super::writer::failed;
+use super::writing::Delivery;
 
 /// A part by its folder (relative to the table's, with `/`, or empty) and its visible name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -174,11 +175,13 @@ impl Parts {
     ///
     /// # Errors
     /// If the handle's parts are not there, or rows behind the snapshot are visible already.
-    pub fn recover(&mut self, handle: Option<&str>) -> Result<()> {
+    pub fn recover(&mut self, handle: Option<&str>, delivery: Delivery) -> Result<()> {
         let found = self.find()?;
         if let Some(handle) = handle {
             let handle = Handle::read(handle)?;
-            self.refuse_newer(&found, &handle)?;
+            if delivery == Delivery::ExactlyOnce {
+                self.refuse_newer(&found, &handle)?;
+            }
             self.publish(&handle.parts)?;
             self.next = handle.next;
         }

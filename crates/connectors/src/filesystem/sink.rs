@@ -302,6 +302,10 @@ impl Sink for FileOrParts {
         self.uses_parts = self.file.writing.delivery != Delivery::None;
         self.used().use_transactions()
     }
+    fn write_at_least_once(&mut self) {
+        self.uses_parts = self.file.writing.delivery != Delivery::None;
+        self.used().write_at_least_once();
+    }
     fn recover(&mut self, handle: Option<&str>) -> Result<()> {
         self.used().recover(handle)
     }

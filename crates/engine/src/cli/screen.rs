@@ -106,6 +106,9 @@ impl Sink for ScreenSink {
     fn use_transactions(&mut self) -> SinkGuarantee {
         self.sink.use_transactions()
     }
+    fn write_at_least_once(&mut self) {
+        self.sink.write_at_least_once();
+    }
     fn recover(&mut self, handle: Option<&str>) -> Result<()> {
         self.sink.recover(handle)
     }

@@ -12,6 +12,8 @@ use thalweg_core::snapshot::{RestoredCut, StageState};
 use thalweg_core::{Error, Restored, Result};
 use thalweg_state::{SnapshotDetails, TableSummary};
 
+use super::speech::Speech;
+
 /// A stage as a person is told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageName {
@@ -80,16 +82,17 @@ impl Comparison {
     ///
     /// # Errors
     /// Names the stages. Also if a new stage would never get anything.
-    pub fn check(&self, drop_state: bool) -> Result<()> {
+    pub fn check(&self, drop_state: bool, speech: Speech) -> Result<()> {
         if let Some(stage) = self.unfed.first() {
             return Err(Error::plan(format!(
                 "an input of {} ({}) had ended when the snapshot was taken, and nothing of it would come again",
                 stage.name, stage.id
             ))
-            .hint(
+            .hint(format!(
                 "leave what is new out of this job and run it as one of its own, which sees all rows; or begin anew, \
-                 without --resume, with outputs that are empty",
-            ));
+                 {}, with outputs that are empty",
+                speech.begin_anew()
+            )));
         }
         if self.removed.is_empty() || drop_state {
             return Ok(());
@@ -97,13 +100,11 @@ impl Comparison {
         let names: Vec<String> =
             self.removed.iter().map(|gone| format!("{} ({})", gone.name, gone.id)).collect();
         Err(Error::plan(format!(
-            "the snapshot holds state that the query has no use for: {}",
+            "the snapshot holds state that the {} has no use for: {}",
+            speech.job(),
             names.join(", ")
         ))
-        .hint(
-            "run the query that the snapshot is of; or let that state go with --drop-state \
-             (`thalweg upgrade --dry-run` shows what would be kept)",
-        ))
+        .hint(speech.drop_state()))
     }
 }
 

@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use thalweg_core::shim::SharedClock;
@@ -41,6 +42,9 @@ const WRITER_NICENESS: i32 = 10;
 /// Identifiers of stages with what goes to them.
 type ByStage = Vec<(String, String)>;
 
+/// Somebody of this process has asked for a snapshot: where its number goes.
+pub(crate) type Asked = Sender<Result<u64>>;
+
 /// Looks after one run of a job.
 pub(crate) struct Coordinator {
     pub store: SnapshotStore,
@@ -49,6 +53,7 @@ pub(crate) struct Coordinator {
     pub clock: SharedClock,
     /// A graceful stop lets windows close first.
     pub drains: bool,
+    pub asked: Receiver<Asked>,
     /// Held for as long as the job runs.
     #[expect(dead_code, reason = "held, not used")]
     pub lock: Option<JobLock>,
@@ -135,9 +140,12 @@ impl Watch<'_> {
     /// Takes a snapshot if it is time or somebody asks for one, else waits a little.
     fn look(&mut self) -> Result<()> {
         let asked = self.own.store.directory().map(requests::waiting).unwrap_or_default();
-        if !asked.is_empty() {
+        let asked_here: Vec<Asked> = self.own.asked.try_iter().collect();
+        if !asked.is_empty() || !asked_here.is_empty() {
             let taken = self.take(Kind::Manual, AfterCut::GoOn);
             requests::answer(&asked, &taken);
+            // Whoever asked may have gone away.
+            asked_here.iter().for_each(|reply| drop(reply.send(taken.clone())));
             return self.tolerate(taken);
         }
         let now_ns = self.own.clock.now_ns();

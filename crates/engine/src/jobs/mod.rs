@@ -7,6 +7,8 @@
 //! | `coordinator` | takes snapshots while a job runs, commits what they hold, ends the job |
 //! | `requests` | how another process asks for a snapshot |
 //! | `restarts` | whether and when a job that has failed is started again |
+//! | `runs` | run after run of a job, with whoever takes its snapshots beside it |
+//! | `speech` | how the user says what is to become of a job, for hints |
 //!
 //! # Protocol
 //! 1. The job directory is locked: one run of a job at a time.
@@ -23,9 +25,12 @@ mod coordinator;
 mod recovery;
 mod requests;
 mod restarts;
+mod runs;
+mod speech;
 
-pub(crate) use coordinator::Coordinator;
-pub(crate) use recovery::{Recovery, begin, newest_number, state_rows};
+pub(crate) use recovery::{Recovery, newest_number};
 pub use recovery::{ResumeFrom, SnapshotReference, open_folder};
 pub use requests::ask_for_snapshot;
-pub(crate) use restarts::Restarts;
+pub(crate) use runs::{JobRuns, LookedAfter};
+pub use speech::Speech;
+pub use thalweg_plan::catalog::{OnSnapshotFailure, RestartSettings, SnapshotSettings};

@@ -13,6 +13,7 @@ use thalweg_state::decide::{
 use thalweg_state::{Damage, JobLock, Snapshot, SnapshotStore, SnapshotSummary};
 
 use super::compatibility::Comparison;
+use super::speech::Speech;
 
 /// A snapshot as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub enum ResumeFrom {
 pub(crate) struct Recovery {
     pub resume: ResumeFrom,
     pub drop_state: bool,
+    /// How hints are to say it.
+    pub speech: Speech,
     /// This run was started again after a failure: nothing is told of what is well known.
     pub is_restart: bool,
     /// Set once the job's directory is ours and it is clear where to go on.
@@ -128,13 +131,14 @@ fn go_on(
         ResumeFrom::Nothing => {
             if let Some(newest) = store.list()?.last().filter(|_| !recovery.is_restart) {
                 let number = newest.number();
+                let resume = recovery.speech.resume();
                 notes.push(format!(
-                    "job '{job}' has snapshots up to {number} and begins anew; to go on from them use --resume"
+                    "job '{job}' has snapshots up to {number} and begins anew; to go on from them {resume}"
                 ));
             }
             None
         }
-        ResumeFrom::Newest => newest(&mut store, &mut notes)?,
+        ResumeFrom::Newest => newest(&mut store, recovery.speech, &mut notes)?,
         ResumeFrom::Snapshot(SnapshotReference::Number(number)) => Some(store.read(*number)?),
         ResumeFrom::Snapshot(SnapshotReference::Folder(folder)) => Some(read_folder(folder)?),
     };
@@ -149,7 +153,11 @@ fn go_on(
 }
 
 /// The newest snapshot that may be gone on from.
-fn newest(store: &mut SnapshotStore, notes: &mut Vec<String>) -> Result<Option<Snapshot>> {
+fn newest(
+    store: &mut SnapshotStore,
+    speech: Speech,
+    notes: &mut Vec<String>,
+) -> Result<Option<Snapshot>> {
     let found = store.newest_usable()?;
     let state = |damage: &Damage| match damage.is_newer {
         true => CandidateState::Newer,
@@ -182,9 +190,13 @@ fn newest(store: &mut SnapshotStore, notes: &mut Vec<String>) -> Result<Option<S
             Err(match from {
                 Some(number) => error.hint(format!(
                     "rows that were written since snapshot {number} would be written again: move them away \
-                     (files are named), and go on with --from {number}"
+                     (files are named), and go on with {}",
+                    speech.from(number)
                 )),
-                None => error.hint("there is none that can be read: begin anew, without --resume"),
+                None => error.hint(format!(
+                    "there is none that can be read: begin anew, {}",
+                    speech.begin_anew()
+                )),
             })
         }
         Decision::NoSuch { number } | Decision::CannotRead { number, .. } => {
@@ -231,13 +243,15 @@ fn fits(
     let header = &snapshot.header;
     if header.order != order {
         return Err(Error::plan(format!(
-            "snapshot {} was taken under 'pipeline.order' = '{}', and the job is to run under '{order}'",
-            header.number, header.order
+            "snapshot {} was taken under {} '{}', and the job is to run under '{order}'",
+            header.number,
+            recovery.speech.order(),
+            header.order
         ))
         .hint("run it under the same contract, or begin anew"));
     }
     let comparison = Comparison::of(&snapshot.cut, graph);
-    comparison.check(recovery.drop_state)?;
+    comparison.check(recovery.drop_state, recovery.speech)?;
     if recovery.is_restart {
         return Ok(());
     }

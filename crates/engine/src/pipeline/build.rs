@@ -7,11 +7,12 @@ use std::sync::Arc;
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::shim::{SharedClock, SystemClock};
-use thalweg_core::{Operator, Result, Sink, Source, TableSchema};
+use thalweg_core::{Error, Operator, Result, Sink, Source, TableSchema};
 use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
 use thalweg_operators::chain::{Chain, Step};
 use thalweg_runtime::{Report, RunOptions, RunningJob};
 
+use super::identity;
 use super::stream::Stream;
 
 /// A pipeline under construction.
@@ -25,6 +26,10 @@ pub(super) struct Node {
     pub(super) name: String,
     pub(super) kind: NodeKind,
     pub(super) inputs: Vec<Input>,
+    /// What it computes, where the builder knows it.
+    pub(super) computes: Option<String>,
+    /// Why it can't be part of a job with snapshots.
+    pub(super) refuses_snapshots: Option<Error>,
 }
 
 /// What the stage will be.
@@ -54,8 +59,21 @@ impl Pipeline {
 
     pub(super) fn add(&self, name: &str, kind: NodeKind, inputs: Vec<Input>) -> StageId {
         let mut nodes = self.nodes.borrow_mut();
-        nodes.push(Node { name: name.to_owned(), kind, inputs });
+        let name = name.to_owned();
+        nodes.push(Node { name, kind, inputs, computes: None, refuses_snapshots: None });
         StageId(nodes.len() - 1)
+    }
+
+    /// Adds a stage of which it is known what it computes.
+    pub(super) fn add_computing(
+        &self,
+        (name, computes): (&str, String),
+        kind: NodeKind,
+        input: Input,
+    ) -> StageId {
+        let stage = self.add(name, kind, vec![input]);
+        self.nodes.borrow_mut()[stage.0].computes = Some(computes);
+        stage
     }
 
     /// Runs the pipeline to the end of its inputs.
@@ -77,13 +95,14 @@ impl Pipeline {
     /// The physical graph, for runs under a driver of one's own. The pipeline is empty afterwards.
     pub fn graph(self) -> Graph {
         let nodes = std::mem::take(&mut *self.nodes.borrow_mut());
+        let identifiers = identity::identifiers(&nodes);
         let interests: Vec<_> = (0..nodes.len()).map(|node| interest(&nodes, node)).collect();
         let clock: SharedClock = Arc::new(SystemClock::new());
         let mut graph = Graph::default();
-        for (place, node) in nodes.into_iter().enumerate() {
-            let Node { name, kind, inputs } = node;
-            let kind = stage_kind(&name, kind, interests[place].clone(), &clock);
-            graph.add(format!("{place}-{name}"), name, kind, inputs);
+        for ((node, interest), id) in nodes.into_iter().zip(interests).zip(identifiers) {
+            let Node { name, kind, inputs, .. } = node;
+            let kind = stage_kind(&name, kind, interest, &clock);
+            graph.add(id, name, kind, inputs);
         }
         graph
     }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use thalweg_core::Result;
+use thalweg_core::graph::Input;
+use thalweg_core::{Operator, Result};
 use thalweg_operators::window::{CountWindowAggregate, CountWindowSpec};
 
+use super::build::NodeKind;
 use super::stream::Stream;
-use super::window::Aggregate;
+use super::window::{Aggregate, identity};
 
 /// Windows of so many rows of a key, as `countWindow` of Flink's DataStream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +34,20 @@ pub struct CountWindowedStream {
     stream: Stream,
     window: CountWindow,
     keys: Vec<usize>,
+    name: Option<String>,
 }
 
 impl CountWindowedStream {
     pub(super) fn new(stream: Stream, window: CountWindow) -> Self {
-        CountWindowedStream { stream, window, keys: Vec::new() }
+        CountWindowedStream { stream, window, keys: Vec::new(), name: None }
+    }
+
+    /// Names the windows: under this name they are found again in snapshots, where others of the pipeline compute the
+    /// same.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
     }
 
     /// Counts the rows of each key apart.
@@ -54,12 +65,17 @@ impl CountWindowedStream {
     /// # Errors
     /// If a length of the windows is 0, or an aggregate names no column or does not take its type.
     pub fn aggregate(self, aggregates: Vec<Aggregate>) -> Result<Stream> {
-        let CountWindowedStream { stream, window: CountWindow { size, slide }, keys } = self;
-        let aggregates = aggregates.iter().map(|a| a.call(&stream)).collect::<Result<Vec<_>>>()?;
-        let input = stream.schema.clone();
-        let spec = CountWindowSpec { size, slide, keys, aggregates, input };
+        let CountWindowedStream { stream, window: CountWindow { size, slide }, keys, name } = self;
+        let (pipeline, input) = (stream.pipeline.clone(), stream.schema.clone());
+        let calls = aggregates.iter().map(|a| a.call(&stream)).collect::<Result<Vec<_>>>()?;
+        let windows = format!("count {size} by {slide}");
+        let computes = identity(&windows, (&keys, &aggregates), &input);
+        let spec = CountWindowSpec { size, slide, keys, aggregates: calls, input };
         let operator = CountWindowAggregate::new(spec)?;
         let output = operator.output_schema().clone();
-        Ok(stream.operator(Arc::new(operator), output))
+        let name = name.unwrap_or_else(|| operator.name());
+        let kind = NodeKind::Operator(Arc::new(operator));
+        let from = pipeline.add_computing((&name, computes), kind, stream.flush());
+        Ok(Stream::new(pipeline, Input { from, port: 0 }, output))
     }
 }

@@ -36,16 +36,20 @@
 //!
 //! A [`Pipeline`] is a list of stages; a [`Stream`] is a handle to the rows that leave one of them.
 //! Consecutive stateless steps are fused into one stage. Nothing runs until [`Pipeline::run`] or
-//! [`Pipeline::start`].
+//! [`Pipeline::start`]; [`Pipeline::run_job`] and [`Pipeline::start_job`] take snapshots and go on from them.
 
 mod build;
 mod count_window;
+mod identity;
+mod job;
 mod memory;
 mod stream;
+mod tables;
 mod window;
 
 pub use build::Pipeline;
 pub use count_window::{CountWindow, CountWindowedStream};
+pub use job::{JobObserver, JobOptions, PipelineJob, run_with_restarts};
 pub use memory::{Changes, Collect, MemorySource};
 pub use stream::{Source as StreamSource, Stream};
 pub use window::{

@@ -113,6 +113,16 @@ impl Aggregate {
         self
     }
 
+    /// What the state of it depends on.
+    pub(super) fn identity(&self, schema: &TableSchema) -> String {
+        let distinct = if self.distinct { "DISTINCT " } else { "" };
+        let column = self.column.iter().map(|name| told_column(schema, name));
+        let filter =
+            self.filter.iter().map(|name| format!(" FILTER {}", told_column(schema, name)));
+        let (column, filter): (String, String) = (column.collect(), filter.collect());
+        format!("{}({distinct}{column}){filter}", self.function.to_uppercase())
+    }
+
     pub(super) fn call(&self, stream: &Stream) -> Result<AggregateCall> {
         let argument = self.column.as_deref().map(|name| stream.column(name)).transpose()?;
         let filter = self.filter.as_deref().map(|name| stream.column(name)).transpose()?;
@@ -131,17 +141,45 @@ impl Aggregate {
     }
 }
 
+/// A column by name and type, for what tells operators apart.
+fn told_column(schema: &TableSchema, name: &str) -> String {
+    let column = schema.columns.iter().find(|column| column.name == name);
+    let data_type = column.map(|column| column.column_type.data_type.to_string());
+    format!("{name} {}", data_type.unwrap_or_default())
+}
+
+/// What the state of windows depends on: how rows are put into them, the keys, and what is computed of each.
+pub(super) fn identity(
+    window: &str,
+    (keys, aggregates): (&[usize], &[Aggregate]),
+    schema: &TableSchema,
+) -> String {
+    let keys = keys.iter().map(|&key| told_column(schema, &schema.columns[key].name));
+    let aggregates = aggregates.iter().map(|aggregate| aggregate.identity(schema));
+    let (keys, aggregates): (Vec<_>, Vec<_>) = (keys.collect(), aggregates.collect());
+    format!("{window}\nby {}\n{}", keys.join(", "), aggregates.join(", "))
+}
+
 /// A stream with windows, not grouped by key yet.
 pub struct WindowedStream {
     stream: Stream,
     window: Window,
     rowtime: usize,
     late: LatePolicy,
+    name: Option<String>,
 }
 
 impl WindowedStream {
     pub(super) fn new(stream: Stream, window: Window, rowtime: usize) -> Self {
-        WindowedStream { stream, window, rowtime, late: LatePolicy::Drop }
+        WindowedStream { stream, window, rowtime, late: LatePolicy::Drop, name: None }
+    }
+
+    /// Names the windows: under this name they are found again in snapshots, where others of the pipeline compute the
+    /// same.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
     }
 
     /// What becomes of late rows. With [`Late::Emit`] take them from
@@ -192,15 +230,34 @@ impl KeyedWindows {
     /// # Errors
     /// If an aggregate names no column or does not take its type.
     pub fn aggregate_with_late(self, aggregates: Vec<Aggregate>) -> Result<(Stream, Stream)> {
-        let WindowedStream { stream, window, rowtime, late } = self.windows;
+        let WindowedStream { stream, window, rowtime, late, name } = self.windows;
         let calls = aggregates.iter().map(|a| a.call(&stream)).collect::<Result<Vec<_>>>()?;
         let (pipeline, input) = (stream.pipeline.clone(), stream.schema.clone());
+        let time = &input.columns[rowtime].name;
+        let windows = format!("{} of {}", told_window(window), told_column(&input, time));
+        let computes = identity(&windows, (&self.keys, &aggregates), &input);
         let (operator, output) = operator(window, rowtime, self.keys, calls, late, &input)?;
-        let name = operator.name();
-        let from = pipeline.add(&name, NodeKind::Operator(operator), vec![stream.flush()]);
+        let name = name.unwrap_or_else(|| operator.name());
+        let kind = NodeKind::Operator(operator);
+        let from = pipeline.add_computing((&name, computes), kind, stream.flush());
         let results = Stream::new(pipeline.clone(), Input { from, port: 0 }, output);
         let late = Stream::new(pipeline, Input { from, port: 1 }, input);
         Ok((results, late))
+    }
+}
+
+fn told_window(window: Window) -> String {
+    match window {
+        Window::Aligned(WindowSpec::Tumble { size_ms, offset_ms }) => {
+            format!("tumble {size_ms} from {offset_ms}")
+        }
+        Window::Aligned(WindowSpec::Hop { slide_ms, size_ms, offset_ms }) => {
+            format!("hop {size_ms} by {slide_ms} from {offset_ms}")
+        }
+        Window::Aligned(WindowSpec::Cumulate { step_ms, max_ms, offset_ms }) => {
+            format!("cumulate {max_ms} by {step_ms} from {offset_ms}")
+        }
+        Window::Session(gap_ms) => format!("session {gap_ms}"),
     }
 }
 

@@ -105,6 +105,9 @@ impl Sink for LimitSink {
     fn use_transactions(&mut self) -> SinkGuarantee {
         self.sink.use_transactions()
     }
+    fn write_at_least_once(&mut self) {
+        self.sink.write_at_least_once();
+    }
     fn recover(&mut self, handle: Option<&str>) -> Result<()> {
         self.sink.recover(handle)
     }

@@ -1,9 +1,7 @@
 //! What each kind of statement does in a session.
 
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use thalweg_core::graph::{Graph, StageKind};
@@ -14,10 +12,10 @@ use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::parser::parse_script_with_notes;
 use thalweg_plan::physical::PhysicalPlan;
 use thalweg_plan::{Planner, ResultTable};
-use thalweg_runtime::{JobControl, Report, RunOptions, RunningJob, SnapshotMode};
+use thalweg_runtime::{Report, RunOptions};
 
 use crate::interleaving::input_names;
-use crate::jobs::{self, Coordinator, Recovery, Restarts, ResumeFrom};
+use crate::jobs::{JobRuns, Recovery, ResumeFrom};
 
 use super::limit::{LimitSink, LimitSwitch};
 use super::{JobDescription, JobReport, Observer, Session, settings};
@@ -242,105 +240,56 @@ impl Session {
         what: &str,
         observer: &mut dyn Observer,
     ) -> Result<JobReport> {
-        let snapshots = self.snapshot_settings()?;
-        let name = self.own_name(what);
-        let mut restarts = Restarts::new(self.planner.settings().restarts());
-        let mut recovery = Recovery {
+        let recovery = Recovery {
             resume: self.options.resume.clone(),
             drop_state: self.options.drop_state,
-            is_restart: false,
-            begun: None,
+            ..Recovery::default()
         };
+        let snapshots = self.snapshot_settings()?;
+        let mut runs = JobRuns::new(
+            (self.own_name(what), snapshots),
+            (recovery, self.planner.settings().restarts()),
+            self.options.drain,
+            self.clock.clone(),
+        );
         loop {
             let plan = self.planner.plan_insert(inserts)?;
-            let own = (snapshots.as_ref(), &mut recovery);
-            let ran = self.run_once(plan, (what, &name), own, observer);
+            let ran = self.run_once(plan, what, &mut runs, observer);
             let Err(error) = ran else { return ran };
-            let Some(settings) = &snapshots else { return Err(error) };
-            let may_restart = !error.is_plan_error() && !observer.is_stopped();
-            let wait = if may_restart { restarts.failed(self.clock.now_ns()) } else { None };
-            let Some(wait) = wait else { return Err(error) };
-            let Some(again) = recovery.again(settings, &name)? else { return Err(error) };
-            recovery = again;
-            let message =
-                format!("{error}; started again in {wait:?} (restart {})", restarts.count());
-            observer.warning(&Error::user(message));
-            if !self.pause(wait, observer) {
+            let Some(restart) = runs.failed(&error, observer.is_stopped())? else {
+                return Err(error);
+            };
+            observer.warning(&restart.warning);
+            if !runs.pause(&restart, || observer.is_stopped()) {
                 return Err(error);
             }
         }
-    }
-
-    /// Lets time pass. False if the script is to end.
-    fn pause(&self, wait: Duration, observer: &dyn Observer) -> bool {
-        let until_ns = self.clock.now_ns().saturating_add(wait.as_nanos() as u64);
-        while self.clock.now_ns() < until_ns {
-            if observer.is_stopped() {
-                return false;
-            }
-            std::thread::sleep(wait.min(Duration::from_millis(20)));
-        }
-        true
     }
 
     /// Runs a plan once.
     fn run_once(
         &mut self,
         plan: PhysicalPlan,
-        (what, name): (&str, &str),
-        (snapshots, recovery): (Option<&SnapshotSettings>, &mut Recovery),
+        what: &str,
+        runs: &mut JobRuns,
         observer: &mut dyn Observer,
     ) -> Result<JobReport> {
         let mut options = self.run_options()?;
         let mut job = self.describe(&plan, what, &options, observer);
-        name.clone_into(&mut job.name);
+        runs.name.clone_into(&mut job.name);
         let mut graph = plan.graph;
-        if snapshots.is_some() && (self.recording.is_some() || self.replays.is_some()) {
-            return Err(no_interleaving());
+        if runs.snapshots.is_some() && (self.recording.is_some() || self.replays.is_some()) {
+            return Err(runs.recovery.speech.no_interleaving());
         }
         self.follow_interleaving(&job, &graph, &mut options)?;
-        let begin_ns = self.clock.now_ns();
-        let begun = match snapshots {
-            None => None,
-            Some(settings) => {
-                options.snapshots = Some(match settings.exactly_once {
-                    true => SnapshotMode::ExactlyOnce,
-                    false => SnapshotMode::AtLeastOnce,
-                });
-                Some(jobs::begin(settings, name, options.order, &graph, recovery)?)
-            }
-        };
-        let (cut, coordinator) = match begun.zip(snapshots) {
-            None => (None, None),
-            Some((begun, settings)) => {
-                begun.notes.iter().for_each(|note| observer.note(&Error::plan(note.clone())));
-                let coordinator = Coordinator {
-                    store: begun.store,
-                    settings: settings.clone(),
-                    order: options.order,
-                    clock: self.clock.clone(),
-                    drains: self.options.drain,
-                    lock: begun.lock,
-                };
-                (begun.cut, Some(coordinator))
-            }
-        };
+        let prepared = runs.prepare(&graph, &mut options)?;
+        prepared.notes.iter().for_each(|note| observer.note(note));
         observer.starting(&job, &mut graph);
-        let state_rows = cut.as_ref().map_or(0, jobs::state_rows);
-        let running = thalweg_runtime::start_from(graph, options, cut);
-        if state_rows > 0 && running.is_ok() && !recovery.is_restart {
-            let took_ms = (self.clock.now_ns() - begin_ns) / 1_000_000;
-            let note = format!("{state_rows} rows of state were taken back in {took_ms} ms");
-            observer.note(&Error::plan(note));
-        }
-        if running.is_err() {
-            // What a sink or a source refuses at the start it refuses again.
-            recovery.begun = None;
-        }
-        let result = running.and_then(|running| {
-            let control = running.control();
-            observer.started(&job, &control);
-            wait_with(running, coordinator, &control)
+        let started = runs.start(prepared, graph, options);
+        let result = started.and_then(|looked_after| {
+            looked_after.note.iter().for_each(|note| observer.note(note));
+            observer.started(&job, &looked_after.control());
+            looked_after.wait()
         });
         let result = self.end_recording(result);
         observer.ended(&job, &result);
@@ -393,46 +342,10 @@ fn numbered(names: &mut HashMap<String, usize>, name: String) -> String {
     if *uses == 1 { name } else { format!("{name}-{uses}") }
 }
 
-/// Waits for a job that somebody else may look after.
-fn wait_with(
-    running: RunningJob,
-    coordinator: Option<Coordinator>,
-    control: &JobControl,
-) -> Result<Report> {
-    let Some(mut coordinator) = coordinator else { return running.wait() };
-    let own = control.clone();
-    let body = move || {
-        let looked = std::panic::catch_unwind(AssertUnwindSafe(|| coordinator.run(&own)));
-        if looked.is_err() {
-            own.fail(Error::internal("whoever takes snapshots panicked"));
-        }
-        coordinator
-    };
-    let thread = std::thread::Builder::new().name("snapshots".to_owned()).spawn(body);
-    let thread = match thread {
-        Ok(thread) => thread,
-        Err(error) => {
-            control.fail(Error::io(format!("can't start the thread of snapshots: {error}")));
-            return running.wait();
-        }
-    };
-    let result = running.wait();
-    // The directory is free only when nothing is written there any more.
-    drop(thread.join());
-    result
-}
-
 fn no_place() -> Error {
     Error::plan("there is no place for snapshots to go on from").hint(
         "say where they are kept: SET 'execution.checkpointing.dir' = '…', or --set execution.checkpointing.dir=…",
     )
-}
-
-fn no_interleaving() -> Error {
-    Error::unsupported(
-        "--record and --replay do not go with snapshots: a recording begins where a job begins, and not in its middle",
-    )
-    .hint("RESET 'execution.checkpointing.dir' for this run, or run it without --record and --replay")
 }
 
 fn only_in_arrival(order: OrderContract) -> Error {

@@ -152,6 +152,19 @@ fn a_second_signal_ends_the_process_at_once_and_loses_nothing() {
 }
 
 #[test]
+fn at_least_once_loses_nothing_that_a_snapshot_covers() {
+    let workspace = workspace("at-least-once");
+    let mode = ["--set", "execution.checkpointing.mode=AT_LEAST_ONCE"];
+    for _ in 0..2 {
+        begun(&workspace, SLOW, &[&mode[..], &["--resume"]].concat()).kill();
+    }
+    workspace.succeed(&words(&[&mode[..], &["--resume"]].concat()));
+    let visible = visible(&workspace);
+    let lost: Vec<_> = expected().into_iter().filter(|row| !visible.contains(row)).collect();
+    assert!(lost.is_empty(), "{lost:?} of {visible:?}");
+}
+
+#[test]
 fn a_second_run_is_refused_and_a_dead_one_holds_nothing() {
     let workspace = workspace("lock");
     let mut first = begun(&workspace, SLOW, &[]);

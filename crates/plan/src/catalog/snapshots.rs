@@ -72,15 +72,33 @@ pub enum RestartSettings {
     },
 }
 
+impl SnapshotSettings {
+    /// Snapshots in this place (a folder, `file:///…`, `s3://bucket/prefix`), and what SQL takes where nothing is
+    /// set for all else.
+    pub fn new(location: &str) -> Self {
+        Settings::default().snapshots_in(location)
+    }
+}
+
+impl Default for RestartSettings {
+    /// What SQL takes where nothing is set.
+    fn default() -> Self {
+        Settings::default().restarts()
+    }
+}
+
 impl Settings {
     /// `execution.checkpointing.*`; `None` without a place to keep snapshots.
     pub fn snapshots(&self) -> Option<SnapshotSettings> {
+        self.text("execution.checkpointing.dir").map(|location| self.snapshots_in(location))
+    }
+
+    fn snapshots_in(&self, location: &str) -> SnapshotSettings {
         let key = |name: &str| format!("execution.checkpointing.{name}");
-        let location = self.text(&key("dir"))?.to_owned();
         let interval = self.duration(&key("interval"));
         let failures_max = self.count(&key("tolerable-failed-checkpoints")).unwrap_or(0);
-        Some(SnapshotSettings {
-            location,
+        SnapshotSettings {
+            location: location.to_owned(),
             interval: Some(interval).filter(|interval| !interval.is_zero()),
             exactly_once: !self.get(&key("mode")).eq_ignore_ascii_case("at_least_once"),
             retained: self.count(&key("num-retained")).unwrap_or(1),
@@ -93,7 +111,7 @@ impl Settings {
                 _ => OnSnapshotFailure::Fail,
             },
             incremental: self.get(&key("incremental")).eq_ignore_ascii_case("true"),
-        })
+        }
     }
 
     /// `restart-strategy.*`
@@ -141,6 +159,7 @@ mod tests {
         assert_eq!(snapshots.interval, Some(Duration::from_secs(10)));
         assert_eq!((snapshots.retained, snapshots.failures_max), (3, 3));
         assert!(snapshots.exactly_once && snapshots.incremental);
+        assert_eq!(snapshots, SnapshotSettings::new("/data/snapshots"));
         assert_eq!(snapshots.timeout, Duration::from_secs(600));
         settings.set("execution.checkpointing.interval", "0 s").expect("a duration");
         settings.set("execution.checkpointing.mode", "at_least_once").expect("a mode");
@@ -152,7 +171,7 @@ mod tests {
     fn restarts_are_those_of_flink() {
         let mut settings = Settings::default();
         assert!(matches!(
-            settings.restarts(),
+            RestartSettings::default(),
             RestartSettings::ExponentialDelay { attempts: 20, .. }
         ));
         settings.set("restart-strategy", "fixed-delay").expect("a strategy");

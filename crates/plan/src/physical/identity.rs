@@ -56,8 +56,7 @@ impl Identities {
         for node in nodes {
             hash = with(hash, self.of(node).stage);
         }
-        // 48 bits: short to read, and a handful of stages will not collide.
-        let base = format!("{kind}-{:012x}", hash >> 16);
+        let base = format!("{kind}-{}", short(hash));
         let mut id = base.clone();
         let mut copy = 2;
         while !self.given.insert(id.clone()) {
@@ -190,6 +189,16 @@ fn placed(text: &str, columns: &[u64]) -> u64 {
         hash = fnv(hash, behind.as_bytes());
     }
     hash
+}
+
+/// What tells texts apart in identifiers of stages that are not made of SQL.
+pub fn identity_of_text(text: &str) -> String {
+    short(fnv(FNV_START, text.as_bytes()))
+}
+
+/// 48 bits: short to read, and a handful of stages will not collide.
+fn short(hash: u64) -> String {
+    format!("{:012x}", hash >> 16)
 }
 
 fn with(hash: u64, more: u64) -> u64 {

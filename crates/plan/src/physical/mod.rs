@@ -26,6 +26,8 @@ mod tests;
 mod values;
 mod window;
 
+pub use identity::identity_of_text;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

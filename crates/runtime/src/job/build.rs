@@ -405,13 +405,14 @@ fn open_sink(job: &Job, run: &SinkRun, told: Option<&SinkState>) -> Result<()> {
     let sink = sink.as_mut().expect("the sink is still here");
     let guarantee = match job.options.snapshots {
         None => return sink.open(),
-        Some(SnapshotMode::AtLeastOnce) => SinkGuarantee::AtLeastOnce,
+        Some(SnapshotMode::AtLeastOnce) => {
+            sink.write_at_least_once();
+            SinkGuarantee::AtLeastOnce
+        }
         Some(SnapshotMode::ExactlyOnce) => sink.use_transactions(),
     };
     run.guarantee.get_or_init(|| guarantee);
-    if guarantee == SinkGuarantee::Transactional {
-        sink.recover(told.and_then(|told| told.handle.as_deref()))?;
-    }
+    sink.recover(told.and_then(|told| told.handle.as_deref()))?;
     sink.open()
 }
 

@@ -355,3 +355,26 @@ fn at_least_once_shows_rows_when_they_are_prepared() {
     assert_eq!(visible.len(), 1);
     sink.commit(&handle).expect("done already");
 }
+
+/// Such a run may have shown more than the snapshot covers that another goes on from.
+#[test]
+fn at_least_once_keeps_what_was_shown_behind_the_snapshot() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let request = request(dir.path(), two(), &[("path", "out/")]);
+    let mut handle = None;
+    for run in 0..3 {
+        let mut sink = Filesystem.sink(&request, Tz::UTC).expect("a sink");
+        sink.write_at_least_once();
+        sink.recover(handle.as_deref()).expect("what is there stays");
+        sink.open().expect("opened");
+        sink.write(&rows(run * 2..run * 2 + 1), None).expect("written");
+        let prepared = sink.prepare().expect("prepared");
+        handle = prepared.filter(|_| run == 0).or(handle);
+        sink.write(&rows(9..10), None).expect("written");
+        // The process dies.
+        sink.abort();
+    }
+    let visible = fs::read_dir(dir.path().join("out")).expect("a folder").flatten();
+    let names = visible.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    assert_eq!(names.filter(|name| !name.starts_with('.')).count(), 3);
+}

@@ -1,0 +1,240 @@
+//! Run after run of a job: each is prepared, started and looked after, and one that fails may be followed by another.
+//!
+//! SQL and pipelines in Rust share it: they differ in where graphs come from, and in whom they tell what happens.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use thalweg_core::graph::Graph;
+use thalweg_core::shim::SharedClock;
+use thalweg_core::snapshot::RestoredCut;
+use thalweg_core::{Error, Result};
+use thalweg_plan::catalog::{RestartSettings, SnapshotSettings};
+use thalweg_runtime::{JobControl, Report, RunOptions, RunningJob, SnapshotMode};
+
+use super::coordinator::{Asked, Coordinator};
+use super::recovery::{Recovery, begin, state_rows};
+use super::restarts::Restarts;
+
+/// How often it is looked whether a pause is to end early.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What the runs of a job have in common.
+pub(crate) struct JobRuns {
+    /// What it is called among snapshots.
+    pub name: String,
+    /// `None`: none are taken, and no run follows one that has failed.
+    pub snapshots: Option<SnapshotSettings>,
+    /// A graceful stop lets windows close first.
+    pub drains: bool,
+    pub clock: SharedClock,
+    /// What the next run is to do about earlier ones.
+    pub recovery: Recovery,
+    pub restarts: Restarts,
+}
+
+/// A run whose directory is ours, before it begins.
+pub(crate) struct Prepared {
+    cut: Option<RestoredCut>,
+    coordinator: Option<Coordinator>,
+    ask: Option<Sender<Asked>>,
+    begin_ns: u64,
+    /// To be told to the user.
+    pub notes: Vec<Error>,
+}
+
+/// A run that follows one that has failed.
+pub(crate) struct Restart {
+    /// What is told of it.
+    pub warning: Error,
+    wait: Duration,
+}
+
+impl JobRuns {
+    /// Runs of a job that have not begun.
+    pub(crate) fn new(
+        (name, snapshots): (String, Option<SnapshotSettings>),
+        (recovery, restarts): (Recovery, RestartSettings),
+        drains: bool,
+        clock: SharedClock,
+    ) -> Self {
+        let restarts = Restarts::new(restarts);
+        JobRuns { name, snapshots, drains, clock, recovery, restarts }
+    }
+
+    /// Takes the job's directory and finds out where the next run goes on.
+    ///
+    /// # Errors
+    /// As [`begin`]; if the run is to record or to replay.
+    pub(crate) fn prepare(&mut self, graph: &Graph, options: &mut RunOptions) -> Result<Prepared> {
+        let begin_ns = self.clock.now_ns();
+        let Some(settings) = &self.snapshots else {
+            let notes = Vec::new();
+            return Ok(Prepared { cut: None, coordinator: None, ask: None, begin_ns, notes });
+        };
+        if options.record.is_some() || options.replay.is_some() {
+            return Err(self.recovery.speech.no_interleaving());
+        }
+        options.snapshots = Some(match settings.exactly_once {
+            true => SnapshotMode::ExactlyOnce,
+            false => SnapshotMode::AtLeastOnce,
+        });
+        let begun = begin(settings, &self.name, options.order, graph, &mut self.recovery)?;
+        let (ask, asked) = mpsc::channel();
+        let coordinator = Coordinator {
+            store: begun.store,
+            settings: settings.clone(),
+            order: options.order,
+            clock: self.clock.clone(),
+            drains: self.drains,
+            asked,
+            lock: begun.lock,
+        };
+        Ok(Prepared {
+            cut: begun.cut,
+            coordinator: Some(coordinator),
+            ask: Some(ask),
+            begin_ns,
+            notes: begun.notes.into_iter().map(Error::plan).collect(),
+        })
+    }
+
+    /// Starts the run.
+    ///
+    /// # Errors
+    /// What a source or a sink refuses at the start.
+    pub(crate) fn start(
+        &mut self,
+        prepared: Prepared,
+        graph: Graph,
+        options: RunOptions,
+    ) -> Result<LookedAfter> {
+        let Prepared { cut, coordinator, ask, begin_ns, .. } = prepared;
+        let state_rows = cut.as_ref().map_or(0, state_rows);
+        let running = thalweg_runtime::start_from(graph, options, cut);
+        if running.is_err() {
+            // What a sink or a source refuses at the start it refuses again.
+            self.recovery.begun = None;
+        }
+        let mut looked_after = LookedAfter::new(running?, coordinator, ask);
+        if state_rows > 0 && !self.recovery.is_restart {
+            let took_ms = (self.clock.now_ns() - begin_ns) / 1_000_000;
+            let note = format!("{state_rows} rows of state were taken back in {took_ms} ms");
+            looked_after.note = Some(Error::plan(note));
+        }
+        Ok(looked_after)
+    }
+
+    /// A run has failed. How the next one comes; `None` if there is to be none.
+    ///
+    /// # Errors
+    /// If the snapshots cannot be listed.
+    pub(crate) fn failed(&mut self, error: &Error, is_stopped: bool) -> Result<Option<Restart>> {
+        let Some(settings) = &self.snapshots else { return Ok(None) };
+        if error.is_plan_error() || is_stopped {
+            return Ok(None);
+        }
+        let Some(wait) = self.restarts.failed(self.clock.now_ns()) else { return Ok(None) };
+        let Some(recovery) = self.recovery.clone().again(settings, &self.name)? else {
+            return Ok(None);
+        };
+        self.recovery = recovery;
+        let count = self.restarts.count();
+        let message = format!("{error}; started again in {wait:?} (restart {count})");
+        Ok(Some(Restart { warning: Error::user(message), wait }))
+    }
+
+    /// Lets the time before a restart pass. False if there is to be none after all.
+    pub(crate) fn pause(&self, restart: &Restart, is_stopped: impl Fn() -> bool) -> bool {
+        let until_ns = self.clock.now_ns().saturating_add(restart.wait.as_nanos() as u64);
+        while self.clock.now_ns() < until_ns {
+            if is_stopped() {
+                return false;
+            }
+            std::thread::sleep(restart.wait.min(LOOK_AGAIN));
+        }
+        true
+    }
+}
+
+/// A job that runs, and the thread that takes its snapshots, if it takes any.
+///
+/// **Invariant:** the job's directory is free only when nothing is written there any more.
+pub(crate) struct LookedAfter {
+    /// `None` once it was waited for.
+    running: Option<RunningJob>,
+    coordinator: Option<JoinHandle<Coordinator>>,
+    ask: Option<Sender<Asked>>,
+    /// To be told to the user.
+    pub note: Option<Error>,
+}
+
+impl LookedAfter {
+    fn new(running: RunningJob, own: Option<Coordinator>, ask: Option<Sender<Asked>>) -> Self {
+        let coordinator = own.and_then(|own| look_after(own, &running.control()));
+        LookedAfter { running: Some(running), coordinator, ask, note: None }
+    }
+
+    /// A handle to watch and stop it.
+    pub(crate) fn control(&self) -> JobControl {
+        self.running.as_ref().expect("only waiting takes it").control()
+    }
+
+    /// Takes a snapshot that stays until it is deleted. Its number.
+    ///
+    /// # Errors
+    /// If it fails, or the job ends before.
+    pub(crate) fn take_snapshot(&self) -> Result<u64> {
+        let over = || Error::user("the job has ended before a snapshot could be taken");
+        let (reply, taken) = mpsc::channel();
+        let ask = self.ask.as_ref().ok_or_else(over)?;
+        ask.send(reply).map_err(|_| over())?;
+        taken.recv().map_err(|_| over())?
+    }
+
+    /// Waits until the job is done, stopped or has failed.
+    pub(crate) fn wait(mut self) -> Result<Report> {
+        self.end().expect("it was not waited for yet")
+    }
+
+    fn end(&mut self) -> Option<Result<Report>> {
+        let result = self.running.take()?.wait();
+        if let Some(coordinator) = self.coordinator.take() {
+            // Its panics have failed the job.
+            drop(coordinator.join());
+        }
+        Some(result)
+    }
+}
+
+/// A job that nobody waits for any more is given up, as if it had failed: no last snapshot is taken.
+impl Drop for LookedAfter {
+    fn drop(&mut self) {
+        if let Some(running) = &self.running {
+            running.control().fail(Error::user("the job was given up"));
+            let _failure = self.end();
+        }
+    }
+}
+
+/// Starts the thread that takes snapshots. Where that fails the job does.
+fn look_after(
+    mut coordinator: Coordinator,
+    control: &JobControl,
+) -> Option<JoinHandle<Coordinator>> {
+    let own = control.clone();
+    let body = move || {
+        let looked = std::panic::catch_unwind(AssertUnwindSafe(|| coordinator.run(&own)));
+        if looked.is_err() {
+            own.fail(Error::internal("whoever takes snapshots panicked"));
+        }
+        coordinator
+    };
+    let thread = std::thread::Builder::new().name("snapshots".to_owned()).spawn(body);
+    let failed = |error| {
+        control.fail(Error::io(format!("can't start the thread of snapshots: {error}")));
+    };
+    thread.map_err(failed).ok()
+}

@@ -1,0 +1,79 @@
+//! Tables in pipelines: the connectors of SQL, with the options of its `WITH`.
+//!
+//! A program is trusted with every file that it may open: allowed roots are a matter of SQL.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use thalweg_connectors::BuiltinConnectors;
+use thalweg_core::connector::{AcceptedChanges, Connectors, TableRequest};
+use thalweg_core::graph::Input;
+use thalweg_core::{Error, Result, TableSchema};
+
+use super::build::{NodeKind, Pipeline};
+use super::stream::Stream;
+
+impl Pipeline {
+    /// Reads a table by a connector of SQL: `filesystem`, `datagen`, `nexmark`. Relative paths start from the current
+    /// folder.
+    ///
+    /// # Errors
+    /// If the options are wrong, or the table holds changes.
+    pub fn read_table(
+        &self,
+        name: &str,
+        schema: TableSchema,
+        options: &[(&str, &str)],
+    ) -> Result<Stream> {
+        let request = request(name, schema, options);
+        let connectors = BuiltinConnectors::default();
+        connectors.validate(&request, false)?;
+        if connectors.held_changes(&request) != AcceptedChanges::Inserts {
+            return Err(Error::unsupported(format!("table {name} holds changes"))
+                .hint("read it by SQL; pipelines take rows that stay"));
+        }
+        let source = connectors.source(&request)?;
+        let schema = request.delivered();
+        let kind = NodeKind::Source { source, watermark: None };
+        let from = self.add(name, kind, Vec::new());
+        self.nodes.borrow_mut()[from.0].refuses_snapshots =
+            connectors.check_snapshots(&request, false).err();
+        Ok(Stream::new(self.clone(), Input { from, port: 0 }, schema))
+    }
+}
+
+impl Stream {
+    /// Writes the rows to a table by a connector of SQL: `filesystem`, `print`, `blackhole`. Relative paths start from
+    /// the current folder. Rows that are written to a folder of files in a job with snapshots become visible with the
+    /// snapshot that covers them.
+    ///
+    /// # Errors
+    /// If the options are wrong.
+    pub fn write_table(self, name: &str, options: &[(&str, &str)]) -> Result<()> {
+        let request = request(name, self.schema().clone(), options);
+        let connectors = BuiltinConnectors::default();
+        connectors.validate(&request, true)?;
+        let sink = connectors.sink(&request)?;
+        let pipeline = self.pipeline.clone();
+        let input = self.flush();
+        let stage = pipeline.add(name, NodeKind::Sink(sink), vec![input]);
+        pipeline.nodes.borrow_mut()[stage.0].refuses_snapshots =
+            connectors.check_snapshots(&request, true).err();
+        Ok(())
+    }
+}
+
+fn request(name: &str, schema: TableSchema, options: &[(&str, &str)]) -> TableRequest {
+    let base_dir = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+    let root = base_dir.ancestors().last().map_or_else(PathBuf::new, Path::to_path_buf);
+    let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+    TableRequest {
+        table: name.to_owned(),
+        schema,
+        options: options.iter().map(owned).collect::<BTreeMap<_, _>>(),
+        base_dir,
+        allowed_roots: vec![root],
+        parallelism: std::thread::available_parallelism().map_or(1, usize::from),
+        ..TableRequest::default()
+    }
+}
