@@ -102,7 +102,8 @@ proptest! {
         let first = expected.len().saturating_sub(kept);
         for (place, expected) in expected.iter().enumerate().skip(first) {
             let number = place as u64 + 1;
-            prop_assert!(store.verify(number).expect("there").is_empty());
+            let damage = store.verify(number).expect("there");
+            prop_assert!(damage.is_empty(), "snapshot {}: {:?}", number, damage);
             let snapshot = store.read(number).expect("read");
             let rows = told(snapshot.cut.stages[1].state.table("counts"));
             prop_assert_eq!(rows.len(), expected.len());

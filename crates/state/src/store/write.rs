@@ -411,13 +411,18 @@ impl Writing<'_> {
         let folded = entry.generations.split_off(from);
         let rows = self.fold(place, schema, &folded, entry.identity_columns)?;
         let whole_of_all = folded.iter().flat_map(|generation| &generation.whole).copied();
-        let whole: BTreeSet<usize> = whole_of_all.collect();
+        let mut whole: BTreeSet<usize> = whole_of_all.collect();
         let mut removed = Vec::new();
         if from > 0 {
             // What the rest of the chain may still have. Rows that came again are among the rows.
             removed.extend(folded.iter().flat_map(|generation| generation.removed.clone()));
         }
         let Some(newest) = folded.into_iter().next_back() else { return Ok(()) };
+        if from == 0 {
+            // Of all partitions, also where the first generation had another number of them: one that nobody
+            // told stands as one.
+            whole = (0..newest.partitions).collect();
+        }
         let Generation { rows: told, removed: gone, .. } = &newest;
         self.files.withdraw(told);
         if from == 0 {
