@@ -86,6 +86,11 @@ impl Text<'_> {
         Text { text: Cow::Owned(text), foreign }
     }
 
+    /// True if any byte was not UTF-8.
+    pub fn is_repaired(&self) -> bool {
+        !self.foreign.is_empty()
+    }
+
     /// True if a byte of this range is not UTF-8.
     pub fn is_foreign(&self, start: usize, end: usize) -> bool {
         let first = self.foreign.partition_point(|&at| at < start);

@@ -1,5 +1,7 @@
-//! CSV: finding records ([`scan`]), turning fields into columns ([`values`]), and writing.
+//! CSV: finding records ([`scan`], and faster where nothing is special, [`plain`]), turning fields into
+//! columns ([`values`]), and writing.
 
+pub mod plain;
 pub mod scan;
 pub mod values;
 pub mod writer;
@@ -10,6 +12,7 @@ use arrow_array::ArrayRef;
 use thalweg_core::connector::{Origin, SourceBatch};
 use thalweg_core::{Error, Result};
 
+use self::plain::PlainRecords;
 use self::scan::{Dialect, Field, Step, Walker};
 use self::values::{BadFields, OnBad, column};
 use super::blocks::{Block, NOT_UTF8, Text};
@@ -51,6 +54,35 @@ pub struct Records {
     broken: Option<Error>,
 }
 
+/// The records of a block.
+pub enum Found<'t> {
+    /// Nothing is special.
+    Plain(PlainRecords<'t>),
+    /// As the walker found them.
+    Walked(Records),
+}
+
+impl Found<'_> {
+    /// How many there are.
+    pub fn rows(&self) -> usize {
+        match self {
+            Found::Plain(records) => records.rows(),
+            Found::Walked(records) => records.spans.len(),
+        }
+    }
+
+    /// Where a record lies.
+    fn span(&self, row: usize) -> (usize, usize) {
+        match self {
+            Found::Plain(records) => records.span(row),
+            Found::Walked(records) => {
+                let (start, end) = records.spans[row];
+                (start as usize, end as usize)
+            }
+        }
+    }
+}
+
 impl Task for CsvTask {
     fn run(self: Box<Self>, emit: &Emit<'_>) -> Result<()> {
         let Format::Csv(options) = &self.reading.format else {
@@ -70,7 +102,7 @@ impl CsvTask {
         let source = self.block.text(self.reading.on_bad)?;
         let text: &str = &source.text;
         let mut bad = Vec::new();
-        let records = self.records(&source, options, &mut bad)?;
+        let mut records = self.find(&source, options, &mut bad)?;
         let on_bad = self.reading.on_bad;
         let mut bad_fields = BadFields::new(on_bad);
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.reading.wanted.len());
@@ -84,32 +116,48 @@ impl CsvTask {
         let kinds = self.reading.take_kinds(&mut columns, &mut bad_fields)?;
         let bad_fields = bad_fields.into_rows();
         if let (OnBad::Fail, Some((row, reason))) = (on_bad, bad_fields.first()) {
-            return Err(self.bad_record(reason, records.spans[*row].0 as usize));
+            return Err(self.bad_record(reason, records.span(*row).0));
         }
-        if let Some(error) = records.broken {
+        if let Found::Walked(Records { broken, .. }) = &mut records
+            && let Some(error) = broken.take()
+        {
             return Err(error);
         }
-        let rows = records.spans.len();
+        let rows = records.rows();
         let mut batch = self.reading.batch(columns, kinds, rows, &self.block.file)?;
         for (row, reason) in &bad_fields {
-            let (start, end) = records.spans[*row];
-            bad.push(self.dead(
-                reason.clone(),
-                &text[start as usize..end as usize],
-                start as usize,
-            ));
+            let (start, end) = records.span(*row);
+            bad.push(self.dead(reason.clone(), &text[start..end], start));
         }
         if !bad_fields.is_empty() {
             batch = keep_good(&batch, bad_fields.iter().map(|(row, _)| *row))?;
             bad.sort_by_key(|row| row.line);
         }
-        let first = records.spans.first().map_or(0, |span| span.0 as usize);
+        let first = if rows > 0 { records.span(0).0 } else { 0 };
         let origin =
             Origin { file: self.block.file.label.clone(), first_row: self.block.line_at(first) };
         Ok(Decoded {
             batch: SourceBatch { batch, origin: Some(origin) },
             bad,
             end: Some(self.block.end.clone()),
+        })
+    }
+
+    /// The records of the block. One that begins with the names of the columns, or is not all UTF-8, is walked.
+    fn find<'t>(
+        &self,
+        source: &'t Text<'_>,
+        options: &CsvOptions,
+        bad: &mut Vec<BadRow>,
+    ) -> Result<Found<'t>> {
+        let begins_with_names = options.header && self.block.begins_file;
+        let plain = match begins_with_names || source.is_repaired() {
+            true => None,
+            false => PlainRecords::find(&source.text, self.reading.schema.len(), &options.dialect),
+        };
+        Ok(match plain {
+            Some(records) => Found::Plain(records),
+            None => Found::Walked(self.records(source, options, bad)?),
         })
     }
 

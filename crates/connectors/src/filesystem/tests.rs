@@ -4,6 +4,7 @@
 mod faulty;
 mod following;
 mod golden;
+mod plain;
 mod positions;
 mod round_trip;
 mod sources;

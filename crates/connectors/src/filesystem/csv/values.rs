@@ -24,7 +24,7 @@ use thalweg_core::text::{
 use thalweg_core::types::timestamp_unit;
 use thalweg_core::{Column, DataType, Error, Result};
 
-use super::{CsvOptions, Records};
+use super::{CsvOptions, Found};
 
 /// What happens to a value that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,27 +125,50 @@ fn is_scalar(data_type: &DataType) -> bool {
 /// Reads one column of all records.
 pub fn column(
     text: &str,
-    records: &Records,
+    records: &Found<'_>,
     position: usize,
     declared: &Column,
     options: &CsvOptions,
     bad: &mut BadFields,
 ) -> Result<ArrayRef> {
-    let rows = records.spans.len();
-    let width = records.fields.len().checked_div(rows).unwrap_or(0);
+    let rows = records.rows();
     let null_literal = options.null_literal.as_deref();
-    let field = |row: usize| {
-        let field = records.fields[row * width + position];
-        if field.is_missing() {
-            return None;
+    let data_type = &declared.column_type.data_type;
+    let delimiter = &options.array_delimiter;
+    match records {
+        Found::Plain(records) => {
+            let field = |row: usize| {
+                let value = records.value(row, position);
+                if null_literal == Some(&*value) { None } else { Some(value) }
+            };
+            typed(data_type, delimiter, rows, field, bad)
         }
-        let value = field.text(text, &options.dialect);
-        if null_literal == Some(&*value) { None } else { Some(value) }
-    };
-    match &declared.column_type.data_type {
+        Found::Walked(records) => {
+            let width = records.fields.len().checked_div(rows).unwrap_or(0);
+            let field = |row: usize| {
+                let field = records.fields[row * width + position];
+                if field.is_missing() {
+                    return None;
+                }
+                let value = field.text(text, &options.dialect);
+                if null_literal == Some(&*value) { None } else { Some(value) }
+            };
+            typed(data_type, delimiter, rows, field, bad)
+        }
+    }
+}
+
+/// A column of one of the types that CSV can hold.
+fn typed<'a>(
+    data_type: &DataType,
+    delimiter: &str,
+    rows: usize,
+    field: impl Fn(usize) -> Option<Cow<'a, str>>,
+    bad: &mut BadFields,
+) -> Result<ArrayRef> {
+    match data_type {
         DataType::Array(element) => {
-            let delimiter = &options.array_delimiter;
-            array(&element.data_type, &declared.column_type.data_type, delimiter, rows, field, bad)
+            array(&element.data_type, data_type, delimiter, rows, field, bad)
         }
         scalar_type => scalar(scalar_type, rows, field, &mut |row, text| bad.add(row, text)),
     }
