@@ -399,10 +399,10 @@ impl Assembly {
         let Groups { ids, counts, accumulators, is_dense } = groups;
         let keys = slices.calls.key_types.len();
         // Where groups leave as they stand, and states by their numbers, nothing has to be put together.
-        if let (None, false, Some(result)) = (&self.canonical, is_dense, slices.calls.row_count()) {
-            if let Some(chosen) = top.choose_by_count(keys + result, counts, ids) {
-                return Ok(Some(chosen));
-            }
+        if let (None, false, Some(result)) = (&self.canonical, is_dense, slices.calls.row_count())
+            && let Some(chosen) = top.choose_by_count(keys + result, counts, ids)
+        {
+            return Ok(Some(chosen));
         }
         let places = self.places(0, ids.len());
         let ids: Vec<u32> = places.iter().map(|&place| ids[place as usize]).collect();
