@@ -1,0 +1,11 @@
+-- LIMIT counts on.
+-- equality: sequence
+SET 'pipeline.order' = 'arrival';
+CREATE TABLE a (
+  id BIGINT, k STRING, v INT, price DECIMAL(10, 2), note STRING, ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts - INTERVAL '2' SECOND
+) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'a.csv', 'csv.null-literal' = '');
+CREATE TABLE result (id BIGINT, k STRING)
+WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'out/');
+INSERT INTO result
+SELECT id, k FROM a LIMIT 100;
