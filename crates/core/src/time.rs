@@ -71,25 +71,43 @@ impl Grid {
     }
 }
 
-/// The extremes of the times of a bundle, found by whoever reads them first. They belong to the
-/// very buffer that they were found in: whoever meets the same buffer again need not read it.
+/// What is known of the times of a bundle as a whole, found by whoever reads them first. It belongs to the
+/// very buffers that it was found in: whoever meets the same ones again need not read them.
 #[derive(Clone, Debug)]
 pub struct TimeExtremes {
     times: ScalarBuffer<i64>,
     lowest: i64,
     highest: i64,
+    is_ascending: bool,
+    /// Watermarks that each row is ahead of.
+    passed: Option<ScalarBuffer<i64>>,
 }
 
 impl TimeExtremes {
     /// The extremes of these times; `None` if there are none.
     pub fn of(times: &ScalarBuffer<i64>) -> Option<TimeExtremes> {
-        let (lowest, highest) = extremes(times)?;
-        Some(TimeExtremes { times: times.clone(), lowest, highest })
+        let is_ascending = is_ascending(times);
+        let (lowest, highest) = match (is_ascending, times.first(), times.last()) {
+            (true, Some(&first), Some(&last)) => (first, last),
+            _ => extremes(times)?,
+        };
+        Some(TimeExtremes { times: times.clone(), lowest, highest, is_ascending, passed: None })
     }
     /// Extremes that were found on the way.
     pub fn found(times: &ScalarBuffer<i64>, (lowest, highest): (i64, i64)) -> TimeExtremes {
         debug_assert_eq!(extremes(times), Some((lowest, highest)), "they belong to these times");
-        TimeExtremes { times: times.clone(), lowest, highest }
+        let is_ascending = is_ascending(times);
+        TimeExtremes { times: times.clone(), lowest, highest, is_ascending, passed: None }
+    }
+    /// The same, with what is found out about the watermarks before the rows.
+    #[must_use]
+    pub fn with_watermarks(self, before: &ScalarBuffer<i64>) -> TimeExtremes {
+        let is_ahead = |(times, before): (&[i64], &[i64])| {
+            times.iter().zip(before).fold(true, |all, (time, before)| all & (time > before))
+        };
+        let fits = before.len() == self.times.len();
+        let all = fits && self.times.chunks(BLOCK).zip(before.chunks(BLOCK)).all(is_ahead);
+        TimeExtremes { passed: all.then(|| before.clone()), ..self }
     }
     /// The lowest time.
     pub fn lowest(&self) -> i64 {
@@ -99,12 +117,31 @@ impl TimeExtremes {
     pub fn highest(&self) -> i64 {
         self.highest
     }
-    /// (lowest, highest), if they were found in these very times.
-    pub fn if_of(&self, times: &[i64]) -> Option<(i64, i64)> {
-        // This holds the buffer, so nobody else's can lie at the same address.
-        let is_same = std::ptr::eq(self.times.as_ref(), times);
-        is_same.then_some((self.lowest, self.highest))
+    /// True if these are the very times in which this was found.
+    // This holds the buffer, so nobody else's can lie at the same address; below too.
+    pub fn is_of(&self, times: &[i64]) -> bool {
+        std::ptr::eq(self.times.as_ref(), times)
     }
+    /// True if no time is below one before it.
+    pub fn is_ascending(&self) -> bool {
+        self.is_ascending
+    }
+    /// True if it is known of these very watermarks that each row's time is above its own.
+    pub fn is_ahead_of(&self, before: &[i64]) -> bool {
+        self.passed.as_ref().is_some_and(|passed| std::ptr::eq(passed.as_ref(), before))
+    }
+}
+
+/// So many values are looked at side by side, without a branch.
+const BLOCK: usize = 256;
+
+/// True if no value is below the one before it.
+fn is_ascending(values: &[i64]) -> bool {
+    let block_is = |from: usize| {
+        let to = values.len().min(from + BLOCK + 1);
+        values[from..to].windows(2).fold(true, |all, pair| all & (pair[0] <= pair[1]))
+    };
+    (0..values.len()).step_by(BLOCK).all(block_is)
 }
 
 /// The lowest and the highest value. Eight pairs side by side, so that no comparison waits for the
@@ -133,10 +170,10 @@ mod tests {
         let times: ScalarBuffer<i64> = (0..29).map(|n| (n * 7) % 29 - 3).collect();
         let found = TimeExtremes::of(&times).expect("there are times");
         assert_eq!((found.lowest(), found.highest()), (-3, 25));
-        assert_eq!(found.if_of(&times), Some((-3, 25)));
+        assert!(found.is_of(&times));
         let others: Vec<i64> = times.iter().copied().collect();
-        assert_eq!(found.if_of(&others), None, "equal values of another buffer");
-        assert_eq!(found.if_of(&times[1..]), None, "a part of it");
+        assert!(!found.is_of(&others), "equal values of another buffer");
+        assert!(!found.is_of(&times[1..]), "a part of it");
         assert!(TimeExtremes::of(&Vec::new().into()).is_none());
     }
 

@@ -274,7 +274,11 @@ impl Assign for WatermarkAssigner {
                 self.stamp(extremes.as_ref(), millis(&watermarks, "watermark")?)
             }
         };
-        Ok(Assigned { batch, watermark_before, time_extremes: extremes, quarantined })
+        let time_extremes = extremes.map(|extremes| match &watermark_before {
+            WatermarkBefore::All(_) => extremes,
+            WatermarkBefore::Rows(before) => extremes.with_watermarks(before),
+        });
+        Ok(Assigned { batch, watermark_before, time_extremes, quarantined })
     }
 
     fn take_watermark(&mut self) -> Option<Watermark> {

@@ -22,7 +22,7 @@ use thalweg_core::{
 };
 
 use super::judge::Rules;
-use super::output::{LatePolicy, output_schema};
+use super::output::{LatePolicy, WindowColumns, output_schema};
 use super::partition::WindowPartition;
 use super::slices::Calls;
 use super::spec::WindowSpec;
@@ -60,12 +60,16 @@ impl WindowAggregateSpec {
     }
 }
 
+/// Rows of one batch of results.
+pub(super) const CHUNK_ROWS: usize = 16 * 1024;
+
 /// What the partitions of an operator have in common.
 pub(super) struct Shared {
     pub(super) spec: WindowAggregateSpec,
     pub(super) calls: Arc<Calls>,
     output: TableSchema,
     pub(super) arrow: SchemaRef,
+    pub(super) columns: WindowColumns,
     pub(super) exact: bool,
     pub(super) invertible: bool,
     pub(super) spreading: Spreading,
@@ -94,6 +98,7 @@ impl WindowAggregate {
         let shared = Shared {
             arrow: output.arrow(),
             output,
+            columns: WindowColumns::all(),
             calls: Arc::new(calls),
             exact: spec.aggregates.iter().all(AggregateCall::is_exact),
             invertible: spec.aggregates.iter().all(AggregateCall::is_invertible),
@@ -114,6 +119,18 @@ impl WindowAggregate {
         let shared = Arc::get_mut(&mut self.shared);
         let shared = shared.ok_or_else(|| Error::internal("windows are open already"))?;
         shared.top = Some(TopChooser::new(top, &shared.output)?);
+        Ok(self)
+    }
+
+    /// The same windows, of whose columns `window_start`, `window_end` and `window_time` somebody reads only those
+    /// for which this is true. What stands in the others is not said.
+    ///
+    /// # Errors
+    /// If windows are open already.
+    pub fn of_read_columns(mut self, read: [bool; 3]) -> Result<Self> {
+        let shared = Arc::get_mut(&mut self.shared);
+        let shared = shared.ok_or_else(|| Error::internal("windows are open already"))?;
+        shared.columns = WindowColumns::some(read, CHUNK_ROWS);
         Ok(self)
     }
 

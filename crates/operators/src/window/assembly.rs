@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use thalweg_core::{Error, Extent, Output, Place, Progress, Result};
 
+use super::aligned::CHUNK_ROWS;
 use super::output::WindowRows;
 use crate::aggregate::Accumulator;
 use crate::keys::CanonicalOrder;
@@ -39,9 +40,6 @@ use super::snapshot::{Marks, part_marks};
 use super::spec::WindowSpec;
 use super::top::TopChooser;
 use super::tree::Tree;
-
-/// Rows of one output batch.
-const CHUNK_ROWS: usize = 16 * 1024;
 
 /// What the current window consists of.
 enum Current {
@@ -218,7 +216,7 @@ impl Assembly {
                     std::mem::swap(slice, &mut entering);
                     held.extend_from_slice(&slice.keys);
                 }
-                _ => self.put(key.leave, entering.take_all()?, slices)?,
+                _ => self.put(key.leave, entering.take_all(slices.lists())?, slices)?,
             }
             slices.recycle(entering);
         }
@@ -473,7 +471,7 @@ impl Assembly {
                     for part in entry.remove() {
                         self.part_bytes -= part.states.bytes();
                         slice.subtract(&part.states)?;
-                        slices.release(&part.states.ids);
+                        slices.part_left(part.states);
                     }
                 }
             }

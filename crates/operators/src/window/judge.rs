@@ -8,7 +8,8 @@
 //! whose first window is the first that is open for the row. Slices are therefore told apart by
 //! (first window end, last window end), [`SliceKey`], and that is all that assembling needs.
 //!
-//! Most bundles hold no late row and lie in one slice: both are found from the extremes.
+//! Most bundles hold no late row and lie in one slice: both are found from the extremes. Of rows that come in
+//! the order of time, as the assigner has seen, only those around the edges of slices are looked at.
 //!
 //! [`Judge`] does that for an operator's pieces: in the time of its windows, with its policy for
 //! late rows.
@@ -16,7 +17,7 @@
 use chrono_tz::Tz;
 use hashbrown::HashMap;
 use thalweg_core::time::extremes;
-use thalweg_core::{Output, Piece, Result, TableSchema, Watermark, WatermarkBefore};
+use thalweg_core::{Output, Piece, Result, TableSchema, TimeExtremes, Watermark, WatermarkBefore};
 
 use super::output::{LatePolicy, row_times, treat_late};
 use super::spec::{Slice, WindowSpec};
@@ -95,15 +96,15 @@ fn is_closed(end: i64, watermark: i64) -> bool {
 }
 
 impl Judged {
-    /// Judges the rows named (or all) by their times, which are indexed by row. The extremes of all
-    /// times may be known already.
+    /// Judges the rows named (or all) by their times, which are indexed by row. Something may be known of
+    /// all times already.
     pub(super) fn judge(
         &mut self,
         spec: &WindowSpec,
         times: &[i64],
         rows: Option<&[u32]>,
         before: Before<'_>,
-        known: Option<(i64, i64)>,
+        known: Option<Known>,
     ) {
         self.rows.clear();
         self.runs.clear();
@@ -114,10 +115,10 @@ impl Judged {
             return;
         }
         // Those of all rows do for some of them: where all lie in one slice, some do too.
-        let Some((lowest, highest)) = known.or_else(|| extremes_of(times, rows)) else { return };
-        let first = spec.slice(lowest);
-        let none_late = !is_closed(first.enter, before.highest());
-        if none_late && first.holds(highest) && first.enter <= first.leave {
+        let Some(known) = known.or_else(|| Known::of(times, rows)) else { return };
+        let first = spec.slice(known.lowest);
+        let none_late = known.is_ahead || !is_closed(first.enter, before.highest());
+        if none_late && first.holds(known.highest) && first.enter <= first.leave {
             let key = SliceKey { enter: first.enter, leave: first.leave };
             let to = rows.map_or(times.len(), <[u32]>::len);
             self.runs.push(Run { key, from: 0, to });
@@ -127,6 +128,12 @@ impl Judged {
         // Nothing can be closed where nothing is late, so no row's own watermark is looked at.
         let before = if none_late { Before::All(i64::MIN) } else { before };
         self.as_given = match rows {
+            None if none_late && known.is_ascending => {
+                self.cut_ascending(spec, times.len(), |place| times[place])
+            }
+            Some(rows) if none_late && known.is_ascending => {
+                self.cut_ascending(spec, rows.len(), |place| times[rows[place] as usize])
+            }
             None => self.cut(spec, times.len(), |place| (times[place], before.at(place))),
             Some(rows) => self.cut(spec, rows.len(), |place| {
                 let row = rows[place] as usize;
@@ -171,6 +178,28 @@ impl Judged {
                 self.runs.clear();
                 return false;
             }
+            self.runs.push(Run { key, from, to });
+            from = to;
+        }
+        true
+    }
+
+    /// The same for rows of which none is late, in the order of time: edges are searched, not walked to.
+    fn cut_ascending(
+        &mut self,
+        spec: &WindowSpec,
+        rows: usize,
+        time: impl Fn(usize) -> i64,
+    ) -> bool {
+        let mut from = 0;
+        while from < rows {
+            let slice = spec.slice(time(from));
+            if slice.enter > slice.leave {
+                self.runs.clear();
+                return false;
+            }
+            let to = first_where(from + 1..rows, |place| !slice.holds(time(place)));
+            let key = SliceKey { enter: slice.enter, leave: slice.leave };
             self.runs.push(Run { key, from, to });
             from = to;
         }
@@ -274,6 +303,51 @@ impl Judged {
     }
 }
 
+/// The first place of a range at which something holds that then holds to its end; the end if it never does.
+fn first_where(places: std::ops::Range<usize>, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (places.start, places.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}
+
+/// What is known of the times of all rows.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    lowest: i64,
+    highest: i64,
+    is_ascending: bool,
+    /// True if each is above its row's watermark.
+    is_ahead: bool,
+}
+
+impl Known {
+    /// The extremes of the rows named, or of all; `None` if there are none.
+    fn of(times: &[i64], rows: Option<&[u32]>) -> Option<Known> {
+        let (lowest, highest) = extremes_of(times, rows)?;
+        Some(Known { lowest, highest, is_ascending: false, is_ahead: false })
+    }
+
+    /// What the assigner has found in these very times.
+    fn found(found: &TimeExtremes, times: &[i64], before: &WatermarkBefore) -> Option<Known> {
+        found.is_of(times).then(|| Known {
+            lowest: found.lowest(),
+            highest: found.highest(),
+            is_ascending: found.is_ascending(),
+            is_ahead: match before {
+                WatermarkBefore::All(before) => found.lowest() > before.0,
+                WatermarkBefore::Rows(before) => found.is_ahead_of(before),
+            },
+        })
+    }
+}
+
 /// Where and how an operator's rows are judged.
 pub(super) struct Rules<'a> {
     pub(super) window: &'a WindowSpec,
@@ -318,12 +392,12 @@ impl Judge {
     fn judge(&mut self, window: &WindowSpec, piece: &Piece<'_>, instants: &[i64]) {
         let before = &piece.bundle.stamps.watermark_before;
         if self.zone.is_identity() {
+            let extremes = &piece.bundle.stamps.time_extremes;
+            let known = extremes.as_ref().and_then(|found| Known::found(found, instants, before));
             let before = match before {
                 WatermarkBefore::All(Watermark(watermark)) => Before::All(*watermark),
                 WatermarkBefore::Rows(rows) => Before::Rows(rows),
             };
-            let extremes = &piece.bundle.stamps.time_extremes;
-            let known = extremes.as_ref().and_then(|extremes| extremes.if_of(instants));
             self.judged.judge(window, instants, piece.rows, before, known);
             return;
         }
@@ -367,6 +441,7 @@ fn extremes_of(times: &[i64], rows: Option<&[u32]>) -> Option<(i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow_buffer::ScalarBuffer;
 
     const HOP: WindowSpec = WindowSpec::Hop { slide_ms: 5, size_ms: 10, offset_ms: 0 };
 
@@ -399,6 +474,51 @@ mod tests {
         assert!(!judged.as_given);
         judged.judge(&HOP, &[1, 7], None, Before::Rows(&[3, 14]), None);
         assert_eq!((judged.as_given, &judged.late[..]), (false, &[1][..]));
+    }
+
+    /// What is known changes nothing in the verdict.
+    #[test]
+    fn rows_in_the_order_of_time_are_judged_as_if_nothing_were_known() {
+        let mut random = thalweg_core::shim::SplitMix64::new(11);
+        let gaps = WindowSpec::Hop { slide_ms: 10, size_ms: 4, offset_ms: 0 };
+        for round in 0..400u64 {
+            let spec = if round % 4 == 3 { &gaps } else { &HOP };
+            let mut time = 0;
+            let mut times: Vec<i64> = (0..random.below(60) + 1)
+                .map(|_| {
+                    time += random.below(1 + round % 9) as i64;
+                    time
+                })
+                .collect();
+            if round % 5 == 0 {
+                times.rotate_left(1);
+            }
+            let delay = random.below(3) as i64;
+            let mut running = i64::MIN + 5;
+            let before = times.iter().map(|time| {
+                let next = running.max(time - delay);
+                std::mem::replace(&mut running, next)
+            });
+            let before: ScalarBuffer<i64> = before.collect();
+            let times: ScalarBuffer<i64> = times.into();
+            let found = TimeExtremes::of(&times).expect("there are times").with_watermarks(&before);
+            let known = Known::found(&found, &times, &WatermarkBefore::Rows(before.clone()))
+                .expect("the same");
+            let some: Vec<u32> = (0..times.len() as u32).filter(|_| random.below(2) == 0).collect();
+            for rows in [None, Some(&some[..])] {
+                let verdict = |known| {
+                    let mut judged = Judged::default();
+                    judged.judge(spec, &times, rows, Before::Rows(&before), known);
+                    let runs = judged.runs.iter().map(|run| {
+                        let given: Vec<u32> = (0..times.len() as u32).collect();
+                        let of_run = judged.rows_of(run, rows).unwrap_or(&given).to_vec();
+                        (run.key, of_run)
+                    });
+                    (runs.collect::<Vec<_>>(), judged.late.clone(), judged.partly_late)
+                };
+                assert_eq!(verdict(Some(known)), verdict(None), "{spec:?} {times:?} {rows:?}");
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, RecordBatch, TimestampMillisecondArray, UInt32Array};
+use arrow_buffer::ScalarBuffer;
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::{
@@ -48,9 +49,38 @@ pub(super) fn output_schema(
     TableSchema::new(keys.chain(results).chain(window).collect())
 }
 
+/// Which of window start, end and time somebody reads. A window that slides often writes them for as many rows as
+/// came in, or more. What nobody reads shares one buffer, which says nothing.
+pub(super) struct WindowColumns {
+    read: [bool; 3],
+    unread: ScalarBuffer<i64>,
+}
+
+impl WindowColumns {
+    /// All are read.
+    pub(super) fn all() -> Self {
+        WindowColumns { read: [true; 3], unread: Vec::new().into() }
+    }
+
+    /// These are read, of batches that mostly have no more rows than this.
+    pub(super) fn some(read: [bool; 3], rows: usize) -> Self {
+        let rows = if read == [true; 3] { 0 } else { rows };
+        WindowColumns { read, unread: vec![0; rows].into() }
+    }
+
+    fn fill(&self, times: [i64; 3], rows: usize) -> [ScalarBuffer<i64>; 3] {
+        let is_unread = |place: usize| !self.read[place] && rows <= self.unread.len();
+        std::array::from_fn(|place| match is_unread(place) {
+            true => self.unread.slice(0, rows),
+            false => vec![times[place]; rows].into(),
+        })
+    }
+}
+
 /// Makes result batches.
 pub(super) struct WindowRows<'a> {
     pub(super) schema: &'a SchemaRef,
+    pub(super) columns: &'a WindowColumns,
     pub(super) zone: &'a mut Zone,
     /// Where not all rows of a window are wanted.
     pub(super) top: Option<&'a TopChooser>,
@@ -67,8 +97,7 @@ impl WindowRows<'_> {
         end: i64,
     ) -> Result<RecordBatch> {
         let time = self.zone.last_instant_before(end);
-        let times = [start, end, time].map(|time| vec![time; rows]);
-        result_batch(self.schema, keys, results, times)
+        result_batch(self.schema, keys, results, self.columns.fill([start, end, time], rows))
     }
 }
 
@@ -77,14 +106,14 @@ pub(super) fn result_batch(
     schema: &SchemaRef,
     keys: Vec<ArrayRef>,
     results: Vec<ArrayRef>,
-    times: [Vec<i64>; 3],
+    times: [ScalarBuffer<i64>; 3],
 ) -> Result<RecordBatch> {
     let first_time = keys.len() + results.len();
     let mut columns = keys;
     columns.extend(results);
     for (place, values) in times.into_iter().enumerate() {
         let data_type = schema.field(first_time + place).data_type().clone();
-        let values = TimestampMillisecondArray::from(values).with_data_type(data_type);
+        let values = TimestampMillisecondArray::new(values, None).with_data_type(data_type);
         columns.push(Arc::new(values));
     }
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)

@@ -310,8 +310,9 @@ impl Windows {
                 return Ok(Progress::More);
             }
         }
-        let Shared { arrow: schema, top, .. } = self.shared.as_ref();
-        let mut rows = WindowRows { schema, zone: &mut self.judge.zone, top: top.as_ref() };
+        let Shared { arrow: schema, columns, top, .. } = self.shared.as_ref();
+        let (zone, top) = (&mut self.judge.zone, top.as_ref());
+        let mut rows = WindowRows { schema, columns, zone, top };
         self.assembly.advance(watermark, &mut self.owned, &mut rows, output)
     }
 }

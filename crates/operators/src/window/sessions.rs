@@ -232,7 +232,10 @@ impl SessionState {
             times[1].push(zone.to_local(session.end));
             times[2].push(session.end - 1);
         }
-        output.emit_at(result_batch(&self.shared.arrow, keys, results, times)?, place);
+        output.emit_at(
+            result_batch(&self.shared.arrow, keys, results, times.map(Into::into))?,
+            place,
+        );
         Ok(())
     }
 }

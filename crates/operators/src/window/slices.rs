@@ -151,6 +151,14 @@ pub(super) struct Partial {
     pub(super) accumulators: Vec<Box<dyn Accumulator>>,
 }
 
+/// Emptied lists of a [`Partial`]: where windows slide often one leaves as another comes, and memory that
+/// others had in between would have to be cleared again.
+#[derive(Default)]
+pub(super) struct Lists {
+    ids: Vec<u32>,
+    counts: Vec<i64>,
+}
+
 /// Columns of states, indexed by key id.
 pub(super) struct Slice {
     pub(super) counts: Vec<i64>,
@@ -243,16 +251,20 @@ impl Slice {
 
     /// Moves the states of these keys out; the list of keys is left to the caller.
     pub(super) fn take(&mut self, ids: Vec<u32>) -> Result<Partial> {
-        let counts = ids.iter().map(|&id| std::mem::take(&mut self.counts[id as usize])).collect();
+        self.take_into(ids, Vec::new())
+    }
+
+    /// Moves everything out, into lists that are empty.
+    pub(super) fn take_all(&mut self, lists: Lists) -> Result<Partial> {
+        let keys = std::mem::replace(&mut self.keys, lists.ids);
+        self.take_into(keys, lists.counts)
+    }
+
+    fn take_into(&mut self, ids: Vec<u32>, mut counts: Vec<i64>) -> Result<Partial> {
+        counts.extend(ids.iter().map(|&id| std::mem::take(&mut self.counts[id as usize])));
         let accumulators =
             self.accumulators.iter_mut().map(|own| own.take(&ids)).collect::<Result<_>>()?;
         Ok(Partial { ids, counts, accumulators })
-    }
-
-    /// Moves everything out.
-    pub(super) fn take_all(&mut self) -> Result<Partial> {
-        let keys = std::mem::take(&mut self.keys);
-        self.take(keys)
     }
 
     /// Empties the slice and says which keys it had.
@@ -333,6 +345,7 @@ pub(super) struct Slices {
     held: Weak<()>,
     open: BTreeMap<SliceKey, Slice>,
     spare: Vec<Slice>,
+    spare_lists: Vec<Lists>,
     ids: Vec<u32>,
     reader: SliceReader,
 }
@@ -351,6 +364,7 @@ impl Slices {
             held: Weak::new(),
             open: BTreeMap::new(),
             spare: Vec::new(),
+            spare_lists: Vec::new(),
             ids: Vec::new(),
             reader: SliceReader::default(),
         })
@@ -443,6 +457,25 @@ impl Slices {
         }
     }
 
+    /// Lists for what is taken out of a slice.
+    pub(super) fn lists(&mut self) -> Lists {
+        self.spare_lists.pop().unwrap_or_default()
+    }
+
+    /// The states of a slice have left their last window: one reference fewer to each of their keys, and the
+    /// lists are used again, unless a capture still reads them.
+    pub(super) fn part_left(&mut self, states: Arc<Partial>) {
+        self.release(&states.ids);
+        let Some(Partial { mut ids, mut counts, .. }) = Arc::into_inner(states) else { return };
+        // Those of a slice with many keys would hold on to memory that the next ones have no use for.
+        let oversized = ids.capacity() > 1024 && ids.capacity() / 4 > ids.len();
+        if self.spare_lists.len() < SPARE_SLICES && !oversized {
+            ids.clear();
+            counts.clear();
+            self.spare_lists.push(Lists { ids, counts });
+        }
+    }
+
     /// One reference fewer to each of these keys.
     pub(super) fn release(&mut self, ids: &[u32]) {
         for &id in ids {
@@ -505,6 +538,9 @@ impl Slices {
         let slices = self.open.values().chain(&self.spare).map(Slice::bytes).sum::<usize>();
         let lists = self.idle.capacity() + self.long_idle.capacity() + self.ids.capacity();
         let told = self.reader.bytes();
+        let spare = self.spare_lists.iter();
+        let lists =
+            lists + spare.map(|of| of.ids.capacity() + 2 * of.counts.capacity()).sum::<usize>();
         self.keys.bytes() + self.references.capacity() * 12 + lists * 4 + slices + told
     }
 }

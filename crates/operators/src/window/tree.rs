@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use thalweg_core::Result;
 
-use super::slices::{Calls, Partial, Slice};
+use super::slices::{Calls, Lists, Partial, Slice};
 
 /// How many children a node has: four cost a little less time than two, and half the memory.
 const FAN_OUT: usize = 4;
@@ -78,7 +78,7 @@ impl Tree {
             Node::Own(before) => {
                 self.scratch.merge(&before, |_| ())?;
                 self.scratch.merge(&partial, |_| ())?;
-                self.scratch.take_all()?
+                self.scratch.take_all(Lists::default())?
             }
             _ => partial,
         };
@@ -133,7 +133,7 @@ impl Tree {
                 self.scratch.merge(partial, |_| ())?;
             }
         }
-        Ok(Node::Own(Arc::new(self.scratch.take_all()?)))
+        Ok(Node::Own(Arc::new(self.scratch.take_all(Lists::default())?)))
     }
 
     /// The node that holds the states of this one.

@@ -26,7 +26,7 @@ use thalweg_core::{
     Restored, Result,
 };
 
-use super::aligned::{Shared, key_columns, row_order};
+use super::aligned::{CHUNK_ROWS, Shared, key_columns, row_order};
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
 use super::slices::RowsOf;
@@ -38,8 +38,6 @@ use crate::keys::{CanonicalOrder, partition_of};
 use crate::reading::ToldRows;
 use crate::tables::does_not_fit;
 
-/// So many keys are emitted in a batch, or handed over at a time.
-const CHUNK_KEYS: usize = 16 * 1024;
 /// So many keys are read at once while rows wait.
 const READ_KEYS: usize = 1024;
 
@@ -213,7 +211,8 @@ impl Windows {
                 }
             };
             let zone = &mut self.judge.zone;
-            let mut rows = WindowRows { schema: &self.shared.arrow, zone, top: None };
+            let Shared { arrow: schema, columns, .. } = self.shared.as_ref();
+            let mut rows = WindowRows { schema, columns, zone, top: None };
             if emitting.emit(&self.shared, &mut rows, output)? {
                 self.owned.recycle(emitting.end, emitting.table);
             } else {
@@ -346,7 +345,7 @@ impl Sealing {
         partitions: usize,
         exchange: &Exchange,
     ) -> Result<bool> {
-        let to = self.table.len().min(self.from + CHUNK_KEYS);
+        let to = self.table.len().min(self.from + CHUNK_ROWS);
         let ids: Vec<u32> = (self.from as u32..to as u32).collect();
         foreign.touch(self.end, &mut self.table, &ids)?;
         let mut shares: Vec<Vec<u32>> = vec![Vec::new(); partitions];
@@ -369,7 +368,7 @@ impl Emitting {
         rows: &mut WindowRows<'_>,
         output: &mut Output,
     ) -> Result<bool> {
-        let to = self.table.len().min(self.from + CHUNK_KEYS);
+        let to = self.table.len().min(self.from + CHUNK_ROWS);
         let ids: Vec<u32> = match &self.sorted {
             Some(sorted) => sorted[self.from..to].to_vec(),
             None => (self.from as u32..to as u32).collect(),

@@ -327,7 +327,13 @@ impl<'a> Grouping<'a> {
         let mut node = match stripped.carried {
             None => {
                 fields.extend(window_fields(window.id, window.is_instant));
-                let kind = LogicalKind::WindowAggregate { input, window, keys, aggregates };
+                let kind = LogicalKind::WindowAggregate {
+                    input,
+                    window,
+                    keys,
+                    aggregates,
+                    read: [true; 3],
+                };
                 LogicalPlan::node(kind, fields)
             }
             Some(ends) => {
@@ -366,7 +372,8 @@ fn by_carried_window(
         (field.name.clone(), Expr::column(at, field.column_type.clone()))
     });
     let shown = shown.collect();
-    let kind = LogicalKind::WindowAggregate { input, window: closing, keys, aggregates };
+    let kind =
+        LogicalKind::WindowAggregate { input, window: closing, keys, aggregates, read: [true; 3] };
     LogicalPlan::project(LogicalPlan::node(kind, fields), shown)
 }
 

@@ -87,7 +87,7 @@ fn input_demand(node: &LogicalPlan, own: &Demand, late: LateColumns<'_>) -> Resu
                 wanted.extend(expressions[column].columns());
             }
         }
-        LogicalKind::WindowAggregate { input, window, keys, aggregates } => {
+        LogicalKind::WindowAggregate { input, window, keys, aggregates, .. } => {
             wanted.insert(window.rowtime);
             for expr in keys.iter().chain(used_expressions(keys.len(), aggregates, own)) {
                 wanted.extend(expr.columns());

@@ -92,6 +92,8 @@ pub enum LogicalKind {
         keys: Vec<Expr>,
         /// What is computed.
         aggregates: Vec<Aggregate>,
+        /// Which of the window's three columns somebody reads.
+        read: [bool; 3],
     },
     /// Aggregates per key over all rows so far, as a changelog. Columns: the keys, the aggregates.
     Aggregate {

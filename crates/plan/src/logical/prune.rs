@@ -85,7 +85,7 @@ pub(super) fn prune(
         LogicalKind::Project { input, expressions } => {
             prune_project(of(input), expressions, fields, demand)
         }
-        LogicalKind::WindowAggregate { input, window, keys, aggregates } => {
+        LogicalKind::WindowAggregate { input, window, keys, aggregates, .. } => {
             prune_aggregate(of(input), window, keys, aggregates, fields, demand)
         }
         LogicalKind::Aggregate { input, keys, aggregates, state_ttl_ms } => {
@@ -210,7 +210,9 @@ fn prune_aggregate(
     let (keys, aggregates, mut kept) = narrow(below, keys, aggregates, demand);
     let input = below.node.clone();
     let window = below.window(window);
-    let kind = LogicalKind::WindowAggregate { input, window, keys, aggregates };
+    // Their places stay: what follows finds the window's columns behind the aggregates.
+    let read = [0, 1, 2].map(|part| demand.contains(&(first_window + part)));
+    let kind = LogicalKind::WindowAggregate { input, window, keys, aggregates, read };
     kept.extend(first_window..first_window + 3);
     select(kind, fields, &kept)
 }

@@ -392,8 +392,8 @@ impl<'a> Lowering<'a> {
                 }
                 Ok(edges)
             }
-            LogicalKind::WindowAggregate { input, window, keys, aggregates } => {
-                self.lower_window(node, input, window, keys, aggregates)
+            LogicalKind::WindowAggregate { input, window, keys, aggregates, read } => {
+                self.lower_window(node, (input, window), (keys, aggregates), *read)
             }
             LogicalKind::Aggregate { input, keys, aggregates, state_ttl_ms } => {
                 self.lower_aggregate(node, input, (keys, aggregates), *state_ttl_ms)

@@ -70,10 +70,9 @@ impl Lowering<'_> {
     pub(super) fn lower_window(
         &mut self,
         node: &Node,
-        input: &Node,
-        window: &Window,
-        keys: &[Expr],
-        aggregates: &[Aggregate],
+        (input, window): (&Node, &Window),
+        (keys, aggregates): (&[Expr], &[Aggregate]),
+        read: [bool; 3],
     ) -> Result<Edges> {
         let mut prepared = Prepared::default();
         let rowtime =
@@ -112,6 +111,7 @@ impl Lowering<'_> {
                     late: policy,
                     input: input_schema,
                 })?;
+                let windows = windows.of_read_columns(read)?;
                 match self.tops.get(&Arc::as_ptr(node)) {
                     Some(top) => Arc::new(windows.of_first_rows(top)?),
                     None => Arc::new(windows),
