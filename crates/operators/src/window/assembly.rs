@@ -28,6 +28,7 @@ use std::sync::Arc;
 use thalweg_core::{Error, Extent, Output, Place, Progress, Result};
 
 use super::aligned::CHUNK_ROWS;
+use super::most::MostRows;
 use super::output::WindowRows;
 use crate::aggregate::Accumulator;
 use crate::keys::CanonicalOrder;
@@ -74,6 +75,8 @@ pub(super) struct Assembly {
     emitting: Option<(i64, usize)>,
     /// Set in ordered contracts.
     canonical: Option<CanonicalOrder>,
+    /// Set where only the groups with most rows are wanted, of states that are subtracted.
+    most_rows: Option<MostRows>,
     sorted: Sorted,
     /// Of the window that is being emitted, where not all groups are wanted: the places of those that are.
     chosen: Option<Vec<u32>>,
@@ -143,6 +146,7 @@ impl Assembly {
             last_end: i64::MIN,
             emitting: None,
             canonical,
+            most_rows: None,
             sorted: Sorted::default(),
             chosen: None,
             parts: Parts::default(),
@@ -150,6 +154,18 @@ impl Assembly {
             reader: SliceReader::default(),
             read_leave: i64::MIN,
         })
+    }
+
+    /// The same, of which no more than what this chooses is wanted of each window.
+    pub(super) fn of_first_rows(mut self, top: Option<&TopChooser>, slices: &Slices) -> Self {
+        let is_running = matches!(self.current, Current::Running { .. });
+        if let (Some(top), Some(result), None, true) =
+            (top, slices.calls.row_count(), &self.canonical, is_running)
+        {
+            let column = slices.calls.key_types.len() + result;
+            self.most_rows = top.of_most_rows(column).map(MostRows::new);
+        }
+        self
     }
 
     /// Emits every window that this watermark (in the windows' own time) closes.
@@ -238,6 +254,9 @@ impl Assembly {
             Current::Running { slice, leaving } => {
                 slice.grow(groups);
                 slice.merge(&partial, |_| ())?;
+                if let Some(most_rows) = &mut self.most_rows {
+                    most_rows.raised(&partial.ids, slice);
+                }
                 self.part_bytes += partial.bytes();
                 leaving.entry(leave).or_default().push(self.parts.part(leave, Arc::new(partial)));
             }
@@ -389,7 +408,16 @@ impl Assembly {
     }
 
     /// Where not all groups of the window are wanted: the places of those that are.
-    fn choose_groups(&self, slices: &Slices, top: Option<&TopChooser>) -> Result<Option<Vec<u32>>> {
+    fn choose_groups(
+        &mut self,
+        slices: &Slices,
+        top: Option<&TopChooser>,
+    ) -> Result<Option<Vec<u32>>> {
+        if let (Some(most_rows), Current::Running { slice, .. }) =
+            (&mut self.most_rows, &self.current)
+        {
+            return Ok(Some(most_rows.places(slice)));
+        }
         let (Some(top), Some(groups)) = (top, self.groups()) else { return Ok(None) };
         if top.takes_all(groups.ids.len()) {
             return Ok(None);
@@ -470,7 +498,13 @@ impl Assembly {
                 while let Some(entry) = leaving.first_entry().filter(|entry| *entry.key() <= end) {
                     for part in entry.remove() {
                         self.part_bytes -= part.states.bytes();
+                        let keys = slice.keys.len();
                         slice.subtract(&part.states)?;
+                        if let Some(most_rows) = &mut self.most_rows
+                            && slice.keys.len() < keys
+                        {
+                            most_rows.keys_left();
+                        }
                         slices.part_left(part.states);
                     }
                 }
@@ -497,7 +531,8 @@ impl Assembly {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.reader.bytes() + self.part_bytes + self.current.bytes()
+        let most_rows = self.most_rows.as_ref().map_or(0, MostRows::bytes);
+        self.reader.bytes() + self.part_bytes + self.current.bytes() + most_rows
     }
 }
 

@@ -30,6 +30,7 @@ mod assembly;
 mod clock;
 mod count;
 mod judge;
+mod most;
 mod output;
 mod partition;
 mod parts;

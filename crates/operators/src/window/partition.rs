@@ -76,6 +76,7 @@ impl WindowPartition {
             (false, _) => Combining::Tree,
         };
         let assembly = Assembly::new(shared.spec.window, &owned, combining, canonical)?;
+        let assembly = assembly.of_first_rows(shared.top.as_ref(), &owned);
         let foreign = match shared.exact && opening.partitions > 1 {
             true => Some(Slices::new(Arc::clone(&shared.calls))?),
             false => None,

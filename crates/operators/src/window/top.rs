@@ -73,6 +73,12 @@ impl TopChooser {
         Some(first(ids.len(), count, self.rows))
     }
 
+    /// How many are wanted, if they are those with most rows; `column` is where the number of rows stands in the
+    /// result.
+    pub(super) fn of_most_rows(&self, column: usize) -> Option<usize> {
+        (self.descending == Some(true) && self.columns == [column]).then_some(self.rows)
+    }
+
     /// True if a window with so many groups gives all of them.
     pub(super) fn takes_all(&self, groups: usize) -> bool {
         groups <= self.rows
