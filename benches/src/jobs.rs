@@ -86,7 +86,8 @@ pub fn main(arguments: impl Iterator<Item = String>) {
     let line = serde_json::json!({
         "workload": "jobs", "jobs": settings.jobs, "rate": settings.rate, "keys": settings.keys,
         "workers": settings.workers, "latency": latency,
-        "worst_job_p99_99_ms": worst_ms.fold(0.0, f64::max), "rows_least": least, "rows_most": most, "cores_used": cores_used,
+        "worst_job_p99_99_ms": worst_ms.fold(0.0, f64::max), "rows_least": least, "rows_most": most,
+        "bundles": jobs.iter().map(|job| job.bundles).sum::<u64>(), "cores_used": cores_used,
     });
     println!("{line}");
 }
@@ -94,6 +95,8 @@ pub fn main(arguments: impl Iterator<Item = String>) {
 /// What became of a job.
 struct Outcome {
     rows_in: u64,
+    /// How many bundles its stages took.
+    bundles: u64,
     ages: Histogram<u64>,
 }
 
@@ -125,7 +128,9 @@ fn run_job(settings: &Settings, pool: &Pool) -> Result<Outcome> {
     let told = watch.told.lock().expect("the sink does not panic");
     told.check();
     assert_eq!(job.report.metrics.late(), 0, "rows of a millisecond come together");
-    Ok(Outcome { rows_in: job.report.metrics.rows_in(), ages: told.ages.clone() })
+    let metrics = &job.report.metrics;
+    let bundles = metrics.stages.iter().map(|stage| stage.bundles_in).sum();
+    Ok(Outcome { rows_in: metrics.rows_in(), bundles, ages: told.ages.clone() })
 }
 
 /// What the sink has seen.

@@ -3,10 +3,13 @@
 //! From one window to the next few counts change, and few keys are near the first ones. So ids stand in blocks, and
 //! of each block a bound is known that no count exceeds: counting up raises it, counting down leaves it where it is,
 //! and a look at the block makes it exact. Blocks whose bound is below the count of the last of the first keys
-//! are not looked at. What the first keys of the window before have now is where the search begins.
+//! are not looked at, and of those where it is the same only those that have a key in front of it: where rows are
+//! spread evenly, most keys have as many. What the first keys of the window before have now is where the search
+//! begins.
 //!
 //! **Invariants.** `bounds[id / BLOCK] >= counts[id]` for each id. Of keys that stand in the slice's list before
-//! `listed`, `places[id]` is where. A count of 0 means that the key has no rows and does not stand there.
+//! `listed`, `places[id]` is where, and `foremost[id / BLOCK] <= places[id]`. A count of 0 means that the key has no
+//! rows and does not stand there.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,6 +26,8 @@ pub(super) struct MostRows {
     bounds: Vec<i64>,
     /// Where keys stand in the list of the slice, by id.
     places: Vec<u32>,
+    /// No key of the block stands before this place.
+    foremost: Vec<u32>,
     /// Places before this one are known.
     listed: usize,
     /// The first keys of the window before.
@@ -32,8 +37,8 @@ pub(super) struct MostRows {
 impl MostRows {
     /// For the `wanted` keys with most rows.
     pub(super) fn new(wanted: usize) -> Self {
-        let (bounds, places, last) = Default::default();
-        MostRows { wanted, bounds, places, listed: 0, last }
+        let (bounds, places, foremost, last) = Default::default();
+        MostRows { wanted, bounds, places, foremost, listed: 0, last }
     }
 
     /// These keys of the slice have more rows than before.
@@ -48,25 +53,38 @@ impl MostRows {
     /// Keys have left the list of the slice: others stand at other places now.
     pub(super) fn keys_left(&mut self) {
         self.listed = 0;
+        self.foremost.fill(u32::MAX);
     }
 
     /// The places of the keys with most rows, the first ones among equals, ascending.
     pub(super) fn places(&mut self, slice: &Slice) -> Vec<u32> {
         self.list(slice);
         let counts = &slice.counts[..];
-        let least = self.least(counts);
+        let least = (self.least(counts), u32::MAX);
         let mut kept: BinaryHeap<Reverse<(i64, Reverse<u32>)>> = BinaryHeap::new();
+        let last = |kept: &BinaryHeap<_>| {
+            let last: Option<&Reverse<(i64, Reverse<u32>)>> = kept.peek();
+            let last = last.filter(|_| kept.len() == self.wanted);
+            last.map_or(least, |Reverse((count, Reverse(place)))| (*count, *place))
+        };
         for (block, bound) in self.bounds.iter_mut().enumerate() {
-            let is_full = kept.len() == self.wanted;
-            let low = kept.peek().filter(|_| is_full).map_or(least, |Reverse((count, _))| *count);
-            if *bound < low {
+            let (low, worst) = last(&kept);
+            if *bound < low || (*bound == low && self.foremost[block] > worst) {
                 continue;
             }
             let from = block * BLOCK;
             let of_block = &counts[from..counts.len().min(from + BLOCK)];
-            *bound = of_block.iter().copied().max().unwrap_or(0);
+            *bound = of_block.iter().copied().fold(0, i64::max);
+            if *bound < low {
+                continue;
+            }
             for (id, &count) in (from..).zip(of_block).filter(|&(_, &count)| count >= low) {
-                kept.push(Reverse((count, Reverse(self.places[id]))));
+                let place = self.places[id];
+                let (low, worst) = last(&kept);
+                if count < low || (count == low && place > worst) {
+                    continue;
+                }
+                kept.push(Reverse((count, Reverse(place))));
                 if kept.len() > self.wanted {
                     kept.pop();
                 }
@@ -88,14 +106,18 @@ impl MostRows {
     /// Learns the places of keys that came since.
     fn list(&mut self, slice: &Slice) {
         self.places.resize(slice.counts.len(), 0);
+        self.foremost.resize(self.bounds.len(), u32::MAX);
         for (place, &id) in slice.keys.iter().enumerate().skip(self.listed) {
             self.places[id as usize] = place as u32;
+            let foremost = &mut self.foremost[id as usize / BLOCK];
+            *foremost = (place as u32).min(*foremost);
         }
         self.listed = slice.keys.len();
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.bounds.capacity() * 8 + (self.places.capacity() + self.last.capacity()) * 4
+        let numbers = self.places.capacity() + self.foremost.capacity() + self.last.capacity();
+        self.bounds.capacity() * 8 + numbers * 4
     }
 }
 
@@ -121,6 +143,7 @@ mod tests {
     fn they_are_those_found_by_sorting() {
         let mut random = SplitMix64::new(5);
         for (wanted, keys) in [(1, 10), (10, 500), (10, 40), (64, 70), (100, 3_000), (3, 1)] {
+            let most_of_a_part = if keys == 500 { 1 } else { 3 };
             let (accumulators, unread) = (Vec::new(), Unread::default());
             let mut slice = Slice { counts: Vec::new(), keys: Vec::new(), accumulators, unread };
             let (mut most, mut parts) = (MostRows::new(wanted), Vec::new());
@@ -130,7 +153,7 @@ mod tests {
                     (0..random.below(60)).map(|_| random.below(keys) as u32).collect();
                 ids.sort_unstable();
                 ids.dedup();
-                let counts = ids.iter().map(|_| 1 + random.below(3) as i64).collect();
+                let counts = ids.iter().map(|_| 1 + random.below(most_of_a_part) as i64).collect();
                 let part = Partial { ids, counts, accumulators: Vec::new() };
                 slice.grow(keys as usize + round);
                 slice.merge(&part, |_| ()).expect("states of one kind");
