@@ -27,7 +27,10 @@ fn main() {
             let text = |n| format!("{:083}", mix64(n));
             Arc::new(StringViewArray::from_iter_values(n.map(text)))
         });
-        println!("| {keys} | {:.1} | {:.1} | {:.1} | {:.1} |", numbers.0, numbers.1, texts.0, texts.1);
+        println!(
+            "| {keys} | {:.1} | {:.1} | {:.1} | {:.1} |",
+            numbers.0, numbers.1, texts.0, texts.1
+        );
     }
 }
 

@@ -53,7 +53,11 @@ impl Records {
         }
         let point = json!(point);
         self.rows().find(|row| {
-            row["point"] == point && row["repetition"] == repetition && row["mode"] == mode
+            // What failed is tried again.
+            row["point"] == point
+                && row["repetition"] == repetition
+                && row["mode"] == mode
+                && row["failed"].is_null()
         })
     }
 
