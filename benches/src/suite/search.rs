@@ -26,12 +26,13 @@ pub fn run(suite: &mut Suite, search: &Search) -> Result<(), String> {
     }
     let mut known = bisection::Search::new(events(&search.step, capacity), search.precision);
     // The bound in the middle first: its steps tell most about the others.
-    for bound in [1, 0, 2] {
+    let searched = || [1, 0, 2].into_iter().filter(|&bound| search.repetitions[bound] > 0);
+    for bound in searched() {
         if !probe(suite, search, &mut known, BOUNDS_MS[bound])? {
             return Ok(());
         }
     }
-    for bound in [1, 0, 2] {
+    for bound in searched() {
         confirm(suite, search, &known, bound)?;
     }
     Ok(())

@@ -115,7 +115,7 @@ impl Sources {
     fn found(&self, total: &Total) -> Found {
         let given: Vec<u64> = self.until.iter().map(Until::given).collect();
         let rows = given.iter().sum();
-        let (_, floor) = self.benchmark.floor();
+        let floor = self.benchmark.floor();
         let of_lap: usize = self.benchmark.job.num_rows();
         let expected = Sum { rows, hash: self.benchmark.expected(&given) };
         Found {
