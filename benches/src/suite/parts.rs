@@ -237,7 +237,7 @@ fn searches(mode: Mode, part: &str, workloads: &[&str]) -> Vec<Search> {
         let step = Point::new(part, Kind::Step, workload, 0);
         let (warm_up_s, measured_s) = mode.pick((1, 2), (5, 15), (20, 60));
         let step = step.lasting(warm_up_s, measured_s);
-        let probe = step.clone().of_variant(PROBE).lasting(1, mode.pick(1, 3, 0));
+        let probe = step.clone().of_variant(PROBE).lasting(1, mode.pick(2, 3, 0));
         Search {
             probe: if mode == Mode::Full { step.clone() } else { probe },
             step,

@@ -110,7 +110,7 @@ impl Benchmark {
                 let records_per_ms = per_ms(usual.records_per_ms);
                 let records = whole_seconds(times(1e6), records_per_ms);
                 let settings =
-                    tweets::Settings { windows_of_mood: 3, records, records_per_ms, ..usual };
+                    tweets::Settings { windows_of_mood: 2, records, records_per_ms, ..usual };
                 threshold_per_mille = settings.threshold_per_mille;
                 stopped = stop_words(&settings);
                 tweets::job(tweets::table(&settings), &settings)

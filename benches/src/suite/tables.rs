@@ -357,6 +357,15 @@ mod tests {
     }
 
     #[test]
+    fn a_point_that_failed_shows_until_it_is_measured() {
+        let ok = row(Engine::Thalweg, 1.0);
+        let failed = json!({ "point": ok["point"], "failed": "no end within 9 s | stopped\nmore" });
+        let text = all(&[&failed]);
+        assert!(text.contains("FAILED: no end within 9 s / stopped |"), "{text}");
+        assert!(!all(&[&failed, &ok]).contains("FAILED"));
+    }
+
+    #[test]
     fn a_wrong_result_shows() {
         let mut wrong = row(Engine::Thalweg, 1.0);
         wrong["check"] = json!("WRONG: 1 rows, expected 2");
