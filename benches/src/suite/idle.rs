@@ -145,8 +145,11 @@ mod tests {
     #[test]
     fn every_event_comes_out() {
         let point = Point::new("test", super::super::point::Kind::Idle, "filter", 0).lasting(0, 1);
-        let row = run(&point).expect("it runs");
-        assert_eq!(row["check"], "ok", "{row}");
-        assert!(row["first"]["count"].as_u64().expect("a number") > 20, "{row}");
+        for variant in ["park", "spin"] {
+            let row = run(&point.clone().of_variant(variant)).expect("it runs");
+            assert_eq!(row["check"], "ok", "{row}");
+            assert!(row["first"]["count"].as_u64().expect("a number") > 20, "{row}");
+        }
+        assert!(run(&point.of_variant("sleep")).is_err());
     }
 }

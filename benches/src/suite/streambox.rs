@@ -362,7 +362,7 @@ mod tests {
         for name in ["distinct", "netmon", "tweets"] {
             let mut benchmark = Benchmark::new(name, 1_000, 0.008);
             let table = prefix(&benchmark.job.tables[0], 7_000);
-            benchmark.job.tables[0] = Table { batches: table.batches, ..table.clone() };
+            benchmark.job.tables[0] = table.clone();
             let period_ms = 7_000;
             let given = 2 * 7_000 + 3_300;
             let expected = benchmark.expected(&[given]);
