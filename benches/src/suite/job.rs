@@ -24,6 +24,12 @@ use super::process::{Mark, Spent, forget_resident_peak};
 /// Tables whose sources have the clock.
 const EVENTS: [&str; 3] = ["person", "auction", "bid"];
 
+/// Less than this part of the time that was to be measured is not enough.
+const WHOLE_MIN: f64 = 0.9;
+/// Says that, or that there was nothing to measure.
+pub const NOT_MEASURED: &str =
+    "the job ended before it was measured, or the process was stopped meanwhile: measure it again";
+
 /// What to measure of a job.
 #[derive(Clone, Copy)]
 pub struct Timing {
@@ -83,6 +89,10 @@ fn watch(control: &JobControl, began: &Began, timing: Timing) -> Option<Measured
         return None;
     }
     let (spent, latency, after) = (mark.spent(), control.take_latency(), control.metrics());
+    // If the whole process was stopped meanwhile, what is left of the time says nothing.
+    if spent.elapsed < timing.measured.mul_f64(WHOLE_MIN) {
+        return None;
+    }
     if timing.stops_then {
         control.cancel();
     }
@@ -123,9 +133,7 @@ impl Script {
         let mut report = session.run_script(&text, &mut observer)?;
         let job = report.jobs.pop().ok_or_else(|| Error::plan("the script has no SELECT"))?;
         let measured = observer.watch.and_then(Watch::measured);
-        let measured = measured.ok_or_else(|| {
-            Error::internal("the job ended before it was measured: give it more events")
-        })?;
+        let measured = measured.ok_or_else(|| Error::internal(NOT_MEASURED))?;
         Ok((measured, job.report))
     }
 }

@@ -23,7 +23,8 @@ use thalweg_workloads::streambox::words::{split, word_schema};
 use super::ages::Began;
 use super::folder::Folder;
 use super::job::{
-    FORGETS, Measured, Script, Timing, Watch, generator_cost, session, with_short_windows,
+    FORGETS, Measured, NOT_MEASURED, Script, Timing, Watch, generator_cost, session,
+    with_short_windows,
 };
 use super::oracle::Sum;
 use super::paced::{PacedReplay, Until};
@@ -174,7 +175,7 @@ fn words(point: &Point, sources: &Sources, total: &Total) -> Result<Measured> {
     let running = pipeline.start(options)?;
     let watch = Watch::new(running.control(), sources.began.clone(), timing(point));
     running.wait()?;
-    watch.measured().ok_or_else(|| Error::internal("the job ended before it was measured"))
+    watch.measured().ok_or_else(|| Error::internal(NOT_MEASURED))
 }
 
 /// One of NEXMark's queries, and what the generator takes for a row.
