@@ -143,8 +143,7 @@ impl Runner {
     fn limit(&self, point: &Point) -> Duration {
         Duration::from_secs(match point.kind {
             Kind::Throughput | Kind::Scaling | Kind::Ablations => match self.mode {
-                Mode::Smoke => 120,
-                Mode::Short => 600,
+                Mode::Smoke | Mode::Short => 600,
                 Mode::Full => 3600,
             },
             _ => point.warm_up_s + point.measured_s + BESIDES_S,
