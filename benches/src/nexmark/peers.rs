@@ -14,7 +14,12 @@ use std::process::Command;
 
 use thalweg::bench::{Benchmark, Preset, find};
 
+use crate::suite::limited;
+
 use super::{Settings, engine};
+
+/// A run of a peer that takes longer hangs.
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(600);
 
 /// What can be compared.
 pub const QUERIES: [&str; 5] = ["peer-q5s500", "peer-q5s10", "peer-q7", "peer-q8", "peer-session"];
@@ -56,6 +61,16 @@ struct Rates {
     per_core: f64,
 }
 
+impl Rates {
+    /// A row of one run.
+    fn line(self, query: &str, engine: &str, rows: u64) -> serde_json::Value {
+        serde_json::json!({
+            "peer_query": query, "engine": engine, "rows": rows, "million_per_second": self.wall,
+            "million_per_core_second": self.per_core,
+        })
+    }
+}
+
 /// Runs a query here and there in turn; lines of the table.
 pub fn measure(name: &str, settings: &Settings) -> Vec<String> {
     let query = name.trim_start_matches("peer-");
@@ -72,16 +87,17 @@ pub fn measure(name: &str, settings: &Settings) -> Vec<String> {
         let rate = |time: std::time::Duration| settings.events as f64 / time.as_secs_f64() / 1e6;
         let rates = Rates { wall: rate(run.elapsed), per_core: rate(run.processor_time) };
         own.push(rates);
-        println!("{name}: here {:.2} M events/s, {} rows", rates.wall, outcome.rows_left);
+        println!("{}", rates.line(name, "Thalweg", outcome.rows_left));
         for (peer, said) in PEERS.iter().zip(&mut theirs) {
             let Some((folder, argument)) = folder.as_ref().zip((peer.argument)(query)) else {
                 continue;
             };
             let one = ask(folder, peer, query, argument, settings);
-            println!("{name}: {} {one:?}", peer.name);
             assert_eq!(one.rows, outcome.rows_left, "{name}: rows of {}", peer.name);
             let per_core = one.million_per_second / one.cores;
-            said.push(Rates { wall: one.million_per_second, per_core });
+            let rates = Rates { wall: one.million_per_second, per_core };
+            println!("{}", rates.line(name, peer.name, one.rows));
+            said.push(rates);
         }
     }
     let here = median(&own);
@@ -113,12 +129,13 @@ fn ask(
     settings: &Settings,
 ) -> Said {
     let (events, workers) = (settings.events, settings.workers);
-    let output = Command::new(folder.join("run.sh"))
+    let mut command = Command::new(folder.join("run.sh"));
+    command
         .args([peer.class, "mode=throughput", "runs=1", argument])
         .args([format!("par={workers}"), format!("q={query}"), format!("n={events}")])
-        .arg(format!("warm={}", events / 2))
-        .output()
-        .unwrap_or_else(|error| panic!("{}: {error}", folder.join("run.sh").display()));
+        .arg(format!("warm={}", events / 2));
+    let output = limited::output(&mut command, LIMIT)
+        .unwrap_or_else(|problem| panic!("{name}: {problem}", name = peer.name));
     let text = String::from_utf8_lossy(&output.stdout);
     said(&text).unwrap_or_else(|| {
         panic!("{} said\n{text}{}", peer.name, String::from_utf8_lossy(&output.stderr))

@@ -31,9 +31,11 @@ impl Step {
     /// From the row of a step.
     pub fn of(events_per_second: u64, row: &Value) -> Step {
         let ms = |value: &Value| value.as_f64().unwrap_or(f64::INFINITY);
+        // What is wrong holds no bound, however soon it comes.
+        let is_wrong = row["check"].as_str().is_some_and(|check| check.starts_with("WRONG"));
         Step {
             events_per_second,
-            worst_ms: ms(&row["delay"]["max_ms"]),
+            worst_ms: if is_wrong { f64::INFINITY } else { ms(&row["delay"]["max_ms"]) },
             p99_ms: ms(&row["delay"]["p99_ms"]),
             behind_ms: ms(&row["behind_ms"]),
         }
@@ -89,11 +91,11 @@ impl Search {
             .filter(|&rate| held.is_none_or(|held| rate > held))
             .min();
         match (held, failed) {
-            (None, None) => Some(self.capacity * 7 / 10),
+            (None, None) => Some(whole(self.capacity as f64 * 0.7)),
             (Some(held), None) if held as f64 * self.precision >= self.capacity as f64 => None,
             (Some(held), None) => Some(between(held, self.capacity)),
             (None, Some(failed)) => {
-                let lower = failed / 3;
+                let lower = whole(failed as f64 / 3.0);
                 (lower > self.capacity / HOPELESS).then_some(lower)
             }
             (Some(held), Some(failed)) => {
@@ -103,10 +105,16 @@ impl Search {
     }
 }
 
-/// The geometric middle, in whole hundreds: rates are easier to read.
+/// The geometric middle.
 fn between(low: u64, high: u64) -> u64 {
-    let middle = (low as f64 * high as f64).sqrt() as u64;
-    if middle > 10_000 { middle / 100 * 100 } else { middle }
+    whole((low as f64 * high as f64).sqrt())
+}
+
+/// In three digits, rounded down: rates are easier to read.
+pub fn whole(rate: f64) -> u64 {
+    let rate = rate as u64;
+    let unit = 10_u64.pow(rate.max(1).ilog10().saturating_sub(2));
+    rate / unit * unit
 }
 
 #[cfg(test)]
@@ -144,6 +152,12 @@ mod tests {
         assert_eq!(search.next(50), search.next(50));
         let strict = search.best(50).map(|step| step.events_per_second);
         assert!(strict.is_none_or(|rate| rate <= 3_000_000), "{strict:?}");
+    }
+
+    #[test]
+    fn rates_have_three_digits() {
+        let rates = [1_234_567.0, 999.9, 12.0, 0.3].map(whole);
+        assert_eq!(rates, [1_230_000, 999, 12, 0]);
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub fn run(point: &Point) -> Result<Value> {
             measured: Duration::from_secs(point.measured_s),
             stops_then: false,
         },
+        ends_after: None,
+        look: None,
     };
     let (measured, report) = job.run(&mut session)?;
     let series = ages.between(point.warm_up_s * 1000, end_ms - TAIL_S * 1000);

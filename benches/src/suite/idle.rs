@@ -1,5 +1,8 @@
 //! A single event into a pipeline that has nothing to do: how long until its result is out.
 //!
+//! The variant of a point says what a worker does that has nothing to do: `park` (it goes to sleep at once, as is
+//! the default) or `spin` (it looks on for ever, and its core is busy: `cores_used` says what that costs).
+//!
 //! A thread gives an event, waits between 2 and 20 ms, and gives the next one; workers have gone to sleep by
 //! then. Time counts from when the event is given, until the sink has the row.
 
@@ -17,7 +20,7 @@ use thalweg_core::{SourceBatch, SourcePoll};
 
 use super::ages::{Began, RowAges};
 use super::folder::Folder;
-use super::job::{Script, Timing, session};
+use super::job::{Script, Timing, session_with};
 use super::oracle::Sum;
 use super::point::Point;
 use super::schedule::Schedule;
@@ -34,7 +37,9 @@ pub fn run(point: &Point) -> Result<Value> {
     let ages = RowAges::new(began.clone(), schedule, span, 1);
     let lasts = Duration::from_secs(point.warm_up_s + point.measured_s);
     let folder = Folder::new().map_err(|error| Error::io(error.to_string()))?;
-    let mut session = session(point.workers, folder.path())?;
+    let spin = spin(&point.variant)?;
+    let settings = vec![("pipeline.spin".to_owned(), spin.to_owned())];
+    let mut session = session_with(point.workers, folder.path(), settings)?;
     let (of_source, given) = (began.clone(), Arc::new(Mutex::new(Sum::default())));
     let of_giver = Arc::clone(&given);
     session.register_source("events", move || {
@@ -53,6 +58,8 @@ pub fn run(point: &Point) -> Result<Value> {
             measured: Duration::from_secs(point.measured_s).mul_f64(0.95),
             stops_then: false,
         },
+        ends_after: None,
+        look: None,
     };
     let (measured, _) = job.run(&mut session)?;
     let mut row = measured.spent.fields(measured.rows_in);
@@ -60,6 +67,15 @@ pub fn run(point: &Point) -> Result<Value> {
     row["clock"] = json!("row");
     row["check"] = ages.sum().compared(*given.lock().expect("nobody panics with it"));
     Ok(row)
+}
+
+/// For how long a worker looks on.
+fn spin(variant: &str) -> Result<&'static str> {
+    match variant {
+        "park" => Ok("0 s"),
+        "spin" => Ok("1 h"),
+        _ => Err(Error::plan(format!("'{variant}' is nothing that a worker does: 'park', 'spin'"))),
+    }
 }
 
 /// One event now and then.
@@ -129,8 +145,11 @@ mod tests {
     #[test]
     fn every_event_comes_out() {
         let point = Point::new("test", super::super::point::Kind::Idle, "filter", 0).lasting(0, 1);
-        let row = run(&point).expect("it runs");
-        assert_eq!(row["check"], "ok", "{row}");
-        assert!(row["first"]["count"].as_u64().expect("a number") > 20, "{row}");
+        for variant in ["park", "spin"] {
+            let row = run(&point.clone().of_variant(variant)).expect("it runs");
+            assert_eq!(row["check"], "ok", "{row}");
+            assert!(row["first"]["count"].as_u64().expect("a number") > 20, "{row}");
+        }
+        assert!(run(&point.of_variant("sleep")).is_err());
     }
 }

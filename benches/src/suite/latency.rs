@@ -120,6 +120,8 @@ pub fn run(point: &Point) -> Result<Value> {
             // Without a check nobody needs the rest.
             stops_then: !is_checked(&point.workload),
         },
+        ends_after: None,
+        look: None,
     };
     let (measured, _) = script_of_job.run(&mut session(point.workers, folder.path())?)?;
     let mut row = ages.row(point, &measured);

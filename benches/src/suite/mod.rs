@@ -23,16 +23,20 @@
 //! source up counts in full. Generator and sink are on the same cores. Nothing here says what a figure means on
 //! a machine that does something else meanwhile: the machine's own pauses stand beside each latency.
 
+mod ablations;
 mod ages;
 mod arguments;
 mod bisection;
+mod bounded;
 mod burst;
 mod compare;
+mod contrasts;
 mod disorder;
 mod folder;
 mod idle;
 mod job;
 mod latency;
+pub mod limited;
 mod noise;
 mod oracle;
 mod paced;
@@ -45,11 +49,14 @@ mod process;
 mod publish;
 mod record;
 mod runner;
+mod scaling;
 mod schedule;
 mod search;
 mod session;
 mod step;
+mod streambox;
 mod tables;
+mod tally;
 
 use std::process::ExitCode;
 

@@ -49,6 +49,12 @@ impl Sum {
         self.hash = self.hash.wrapping_add(hash);
     }
 
+    /// Adds rows whose hashes add up to this.
+    pub fn add_all(&mut self, rows: u64, hash: u64) {
+        self.rows += rows;
+        self.hash = self.hash.wrapping_add(hash);
+    }
+
     /// `"ok"`, or what is wrong.
     pub fn compared(self, expected: Sum) -> Value {
         if self == expected {

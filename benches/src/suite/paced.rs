@@ -2,10 +2,10 @@
 //!
 //! They come out in ticks of 250 µs, as those of the engine's own sources with a rate do; a thread wakes the
 //! job at each. What a row loses by that counts as its latency, and so does every delay
-//! ([`Source::overdue_ns`]). Sources never end: whoever measures stops the job; [`Bids`] may have an end.
+//! ([`Source::overdue_ns`]). Records in memory end at a time on the clock, bids after so many.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -77,12 +77,33 @@ impl Due {
 pub struct PacedReplay {
     replay: Replay,
     due: Due,
+    until: Until,
+}
+
+/// When a source ends, and how many rows it has given.
+#[derive(Clone)]
+pub struct Until {
+    after_ns: u64,
+    given: Arc<AtomicU64>,
+}
+
+impl Until {
+    /// So long behind the start of the clock.
+    pub fn after(time: Duration) -> Until {
+        Until { after_ns: time.as_nanos() as u64, given: Arc::default() }
+    }
+
+    /// Rows so far.
+    pub fn given(&self) -> u64 {
+        // Relaxed: read when the job is over.
+        self.given.load(Ordering::Relaxed)
+    }
 }
 
 impl PacedReplay {
     /// Records of `replay`, which has enough laps, by a schedule of its own.
-    pub fn new(replay: Replay, schedule: Schedule, began: Began) -> PacedReplay {
-        PacedReplay { replay, due: Due::new(schedule, began) }
+    pub fn new(replay: Replay, schedule: Schedule, began: Began, until: Until) -> PacedReplay {
+        PacedReplay { replay, due: Due::new(schedule, began), until }
     }
 }
 
@@ -96,17 +117,21 @@ impl Source for PacedReplay {
     }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
         let ready = self.due.ready();
+        if self.due.began.now_ns() >= self.until.after_ns {
+            return Ok(SourcePoll::End);
+        }
         if ready == 0 {
             return Ok(SourcePoll::Pending);
         }
         let polled = self.replay.poll(rows_max.min(ready as usize))?;
         if let SourcePoll::Batch(SourceBatch { batch, .. }) = &polled {
             self.due.given += batch.num_rows() as u64;
+            self.until.given.store(self.due.given, Ordering::Relaxed);
         }
         Ok(polled)
     }
     fn is_bounded(&self) -> bool {
-        false
+        true
     }
     fn overdue_ns(&self) -> u64 {
         self.due.overdue_ns

@@ -6,18 +6,22 @@
 //! one on the path where there is none. Without the folder Hazelcast is skipped, and tables say so.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::limited;
 use super::percentiles::Percentiles;
 use super::point::Point;
 use super::process::resident_peak_bytes;
 
 /// Where Java lies on most systems.
 const FOLDERS: [&str; 2] = ["/usr/lib/jvm", "/Library/Java/JavaVirtualMachines"];
+
+/// What it may take besides: starting, checking its results.
+const STARTS_S: u64 = 120;
 
 /// Other engines and what runs them.
 pub struct Peers {
@@ -41,22 +45,21 @@ impl Peers {
 
     /// Hazelcast at the rate of a point.
     pub fn latency(&self, point: &Point) -> Result<Value, String> {
-        let child = Command::new(self.folder.join("run.sh"))
+        let mut command = Command::new(self.folder.join("run.sh"));
+        command
             .args(["HzMain", "mode=latency", "q=q5s10"])
             .arg(format!("par={}", point.workers))
             .arg(format!("rates={}", point.events_per_second))
             .arg(format!("warm_s={}", point.warm_up_s))
             .arg(format!("meas_s={}", point.measured_s))
             .env("JAVA", &self.java)
-            .env("JVM_OPTS", self.options())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("{}: {error}", self.folder.join("run.sh").display()))?;
-        let process = child.id().to_string();
-        let watch = thread::spawn(move || peak_while_it_runs(&process));
-        let output = child.wait_with_output().map_err(|error| error.to_string())?;
-        let peak = watch.join().ok().flatten();
+            .env("JVM_OPTS", self.options());
+        let mut watch = None;
+        let limit = Duration::from_secs(point.warm_up_s + point.measured_s + STARTS_S);
+        let output = limited::watched(&mut command, limit, |process| {
+            watch = Some(thread::spawn(move || peak_while_it_runs(&process.to_string())));
+        })?;
+        let peak = watch.and_then(|watch| watch.join().ok().flatten());
         let text = String::from_utf8_lossy(&output.stdout);
         let mut row = said(&text).ok_or_else(|| {
             format!("Hazelcast said\n{text}{}", String::from_utf8_lossy(&output.stderr))

@@ -8,7 +8,9 @@ use std::path::Path;
 use serde_json::Value;
 use thalweg_workloads::plot::{Figure, Kind as Marks, Scale, Series, draw};
 
-use super::bisection::{BOUNDS_MS, Step};
+use super::bisection::BOUNDS_MS;
+use super::bounded::{Workload, rates};
+use super::contrasts::{self, Ablated};
 use super::percentiles::NAMES;
 use super::point::{Kind, grouped};
 use super::tables::{Measured, block_rates, group};
@@ -29,8 +31,9 @@ pub fn write(folder: &Path, rows: &[&Value], note: &str) -> io::Result<Vec<Strin
         scaling(&groups),
         disorder(&groups),
     ];
+    let figures = figures.into_iter().chain(ablations(&groups));
     let mut names = Vec::new();
-    for figure in figures.into_iter().flatten() {
+    for figure in figures.flatten() {
         let figure = Figure { note: note.to_owned(), ..figure };
         let name = format!("{}.svg", figure.name);
         fs::write(folder.join(&name), draw(&figure))?;
@@ -74,22 +77,11 @@ fn latency(groups: &[Measured<'_>], part: &str, title: &str) -> Option<Figure> {
 /// Bars of the highest rates within each bound, per core.
 fn bounded(groups: &[Measured<'_>], part: &str, title: &str) -> Option<Figure> {
     let steps = of_part(groups, part);
-    let mut workloads: Vec<&str> =
-        steps.iter().map(|group| group.point.workload.as_str()).collect();
-    workloads.dedup();
-    let best = |workload: &str, bound_ms: u64| {
-        let held = steps.iter().filter(|group| {
-            let rate = group.point.events_per_second;
-            group.point.workload == workload
-                && group.point.variant.is_empty()
-                && group.rows.iter().any(|row| Step::of(rate, row).holds(bound_ms))
-        });
-        let best = held.max_by_key(|group| group.point.events_per_second)?;
-        let (cores, ..) = best.median(|row| row["cores_used"].as_f64())?;
-        Some(best.point.events_per_second as f64 / 1e6 / cores)
-    };
+    let workloads = Workload::all(&steps);
     let series = BOUNDS_MS.map(|bound_ms| {
-        let of = |workload: &&str| Some(((*workload).to_owned(), best(workload, bound_ms)?));
+        let of = |workload: &Workload<'_, '_>| {
+            Some((workload.name.to_owned(), rates(workload.best(bound_ms)?).1))
+        };
         Series::over_names(format!("{bound_ms} ms"), workloads.iter().filter_map(of))
     });
     let figure = Figure {
@@ -131,30 +123,61 @@ fn throughput(groups: &[Measured<'_>]) -> Option<Figure> {
 
 /// Two workers against one, by the clock.
 fn scaling(groups: &[Measured<'_>]) -> Option<Figure> {
-    let groups = of_kind(groups, Kind::Throughput);
-    let runs = groups.iter().flat_map(|group| &group.rows);
-    let runs: Vec<&Value> = runs.filter_map(|row| row["runs"].as_array()).flatten().collect();
-    let rate = |workload: &str, variant: &str| {
-        let of = runs.iter().filter(|run| run["workload"] == workload && run["variant"] == variant);
-        let rates = of.filter_map(|run| Some(run["events"].as_f64()? / run["seconds"].as_f64()?));
-        super::percentiles::median(rates).map(|rate| rate.0 / 1e6)
-    };
-    let mut workloads: Vec<&str> = runs.iter().filter_map(|run| run["workload"].as_str()).collect();
-    workloads.dedup();
-    let line = |workload: &&str| {
-        let one = rate(workload, "engine, 1 worker");
-        let two = rate(workload, "engine, 2 workers");
-        let points = [(1.0, one), (2.0, two)].into_iter();
-        Series::over_numbers(*workload, points.filter_map(|(workers, rate)| Some((workers, rate?))))
-    };
+    let scaled = contrasts::scaled(&groups.iter().collect::<Vec<_>>());
+    let times = scaled.iter().map(|of| (of.workload, of.wall[1] / of.wall[0]));
     let figure = Figure {
         name: "scaling".to_owned(),
-        title: "Rows per second by workers".to_owned(),
-        x: "Workers".to_owned(),
-        y: "Million rows/s".to_owned(),
+        title: "Rows per second by two workers, to those by one".to_owned(),
+        y: "Times".to_owned(),
+        x_scale: Scale::Names,
+        kind: Marks::Bars,
         ..Figure::default()
     };
-    with_series(figure, workloads.iter().map(line).collect())
+    with_series(figure, vec![Series::over_names("2 workers : 1 worker", times)])
+}
+
+/// For each figure of the paper the rates of its variants, to the first; and how late results are without
+/// StreamBox's decisions.
+fn ablations(groups: &[Measured<'_>]) -> Vec<Option<Figure>> {
+    let all = contrasts::ablated(&of_kind(groups, Kind::Ablations));
+    let lines = |figure: &str, of: fn(&Ablated<'_>) -> f64| {
+        let of_figure: Vec<&Ablated<'_>> = all.iter().filter(|a| a.figure == figure).collect();
+        let mut workloads: Vec<&str> = of_figure.iter().map(|a| a.workload).collect();
+        workloads.dedup();
+        let line = |workload: &str| {
+            let points = of_figure.iter().filter(|a| a.workload == workload);
+            Series::over_names(workload, points.map(|a| (a.variant, of(a))))
+        };
+        workloads.into_iter().map(line).collect::<Vec<_>>()
+    };
+    let figure = |name: &str, title: &str, x: &str| Figure {
+        name: format!("ablations-{name}"),
+        title: title.to_owned(),
+        x: x.to_owned(),
+        y: "Rows per second, to the first".to_owned(),
+        x_scale: Scale::Names,
+        kind: Marks::Bars,
+        ..Figure::default()
+    };
+    let late = Figure {
+        y: "Milliseconds, 99 % of results".to_owned(),
+        y_scale: Scale::Log,
+        kind: Marks::Lines,
+        ..figure("latency", "How late results leave without StreamBox's decisions", "")
+    };
+    let rates: fn(&Ablated<'_>) -> f64 = |of| of.of_first;
+    vec![
+        with_series(figure("9-10", "StreamBox's decisions taken back", ""), lines("9-10", rates)),
+        with_series(late, lines("9-10", |of| of.latency_ms.1)),
+        with_series(
+            figure("11", "Epochs of several lengths", "Records in an epoch"),
+            lines("11", rates),
+        ),
+        with_series(
+            figure("7", "Records that come early", "Share of records that come early, %"),
+            lines("7", rates),
+        ),
+    ]
 }
 
 /// Throughput over the share of records that come early.
@@ -212,11 +235,39 @@ mod tests {
     #[test]
     fn scaling_needs_runs_with_both_numbers_of_workers() {
         let point = Point::new("throughput-blocks", Kind::Throughput, "merge", 0);
-        let run = |variant: &str, seconds: f64| json!({ "workload": "w", "variant": variant, "events": 1e6, "seconds": seconds });
-        let runs = [run("engine, 1 worker", 1.0), run("engine, 2 workers", 0.5)];
+        let run = |workload: &str, variant: &str, seconds: f64| {
+            json!({ "workload": workload, "variant": variant,
+            "events": 1e6, "seconds": seconds, "cpu_seconds": 1.0 })
+        };
+        let runs = [
+            run("w", "engine, 1 worker", 1.0),
+            run("w", "engine, 2 workers", 0.5),
+            run("one", "engine, 1 worker", 1.0),
+        ];
         let rows = [json!({ "point": point, "runs": runs })];
-        let figure = scaling(&group(&rows)).expect("a line");
-        let rates: Vec<f64> = figure.series[0].points.iter().map(|point| point.y).collect();
-        assert_eq!(rates, [1.0, 2.0]);
+        let figure = scaling(&group(&rows)).expect("bars");
+        let times: Vec<f64> = figure.series[0].points.iter().map(|point| point.y).collect();
+        assert_eq!(times, [2.0]);
+    }
+
+    #[test]
+    fn each_figure_of_the_paper_has_its_picture() {
+        let run = |figure: &str, variant: &str, seconds: f64| {
+            json!({ "figure": figure, "workload": "netmon",
+            "variant": variant, "events": 1e6, "seconds": seconds, "cpu_seconds": 1.0,
+            "latency": { "p50_ms": 1.0, "p99_ms": 2.0 } })
+        };
+        let runs = [
+            run("9-10", "as it is", 1.0),
+            run("9-10", "no priority", 2.0),
+            run("11", "1 M", 1.0),
+            run("7", "0", 1.0),
+        ];
+        let point = Point::new("ablations", Kind::Ablations, "netmon", 0);
+        let rows = [json!({ "point": point, "runs": runs })];
+        let figures: Vec<Figure> = ablations(&group(&rows)).into_iter().flatten().collect();
+        let names: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
+        assert_eq!(names, ["ablations-9-10", "ablations-latency", "ablations-11", "ablations-7"]);
+        assert_eq!(figures[0].series[0].points[1].y, 0.5);
     }
 }

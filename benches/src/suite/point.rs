@@ -41,6 +41,10 @@ pub enum Kind {
     Throughput,
     /// Throughput with records that come before their time.
     Disorder,
+    /// Throughput by one worker and by two: several runs come of it.
+    Scaling,
+    /// StreamBox's decisions taken back, epochs of several lengths, early records: several runs come of it.
+    Ablations,
     /// How long this machine keeps a thread waiting that wants to run.
     Noise,
 }

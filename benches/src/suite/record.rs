@@ -31,7 +31,12 @@ impl Records {
         files.sort();
         let mut rows = Vec::new();
         for file in files {
-            rows.extend(read(&fs::read_to_string(file)?));
+            let text = fs::read_to_string(&file)?;
+            if !text.is_empty() && !text.ends_with('\n') {
+                // A run was stopped while it wrote. The next row begins on a line of its own.
+                OpenOptions::new().append(true).open(&file)?.write_all(b"\n")?;
+            }
+            rows.extend(read(&text));
         }
         Ok(Records { folder: folder.to_owned(), commit: commit(), rows })
     }
@@ -53,7 +58,11 @@ impl Records {
         }
         let point = json!(point);
         self.rows().find(|row| {
-            row["point"] == point && row["repetition"] == repetition && row["mode"] == mode
+            // What failed is tried again.
+            row["point"] == point
+                && row["repetition"] == repetition
+                && row["mode"] == mode
+                && row["failed"].is_null()
         })
     }
 
@@ -77,7 +86,8 @@ impl Records {
         }
         let file = self.folder.join(format!("{}.jsonl", point.part));
         let mut file = OpenOptions::new().append(true).create(true).open(file)?;
-        writeln!(file, "{row}")?;
+        // In one piece: a run that is stopped leaves whole rows.
+        file.write_all(format!("{row}\n").as_bytes())?;
         self.rows.push(row);
         Ok(self.rows.last().expect("it was just added"))
     }
@@ -164,7 +174,29 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_off_is_no_row() {
+    fn a_line_that_was_cut_off_is_no_row_and_spoils_no_other() {
         assert_eq!(read("{\"a\":1}\n\n{\"a\":2}\n{\"a\":").len(), 2);
+        let folder = Folder::new().expect("a folder");
+        folder.write("idle.jsonl", "{\"point\":{\"pa").expect("writes");
+        let open = || {
+            let mut records = Records::open(folder.path()).expect("opens");
+            records.commit = "abc".to_owned();
+            records
+        };
+        let point = Point::new("idle", Kind::Idle, "filter", 0);
+        open().add(&point, 0, "short", json!({ "first": 1 })).expect("writes");
+        assert_eq!(open().find(&point, 0, "short").expect("it is there")["first"], 1);
+    }
+
+    #[test]
+    fn what_failed_is_tried_again() {
+        let folder = Folder::new().expect("a folder");
+        let mut records = Records::open(folder.path()).expect("opens");
+        records.commit = "abc".to_owned();
+        let point = Point::new("idle", Kind::Idle, "filter", 0);
+        records.add(&point, 0, "short", json!({ "failed": "no end" })).expect("writes");
+        assert!(records.find(&point, 0, "short").is_none());
+        records.add(&point, 0, "short", json!({ "first": 1 })).expect("writes");
+        assert_eq!(records.find(&point, 0, "short").expect("it is there")["first"], 1);
     }
 }

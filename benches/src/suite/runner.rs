@@ -2,10 +2,13 @@
 //! noise before and after.
 //!
 //! A child is this program (or another build of it) called as `suite-run POINT`, with the point as JSON; its last
-//! line is what it measured. A child that fails is reported, and the suite goes on.
+//! line is what it measured. A child that fails or has no end within its time is reported in its row, and the
+//! suite goes on; a child whose suite is gone ends, too.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use thalweg::Result;
@@ -13,19 +16,33 @@ use thalweg::Result;
 use super::parts::{Mode, noise_s};
 use super::peers::Peers;
 use super::point::{Engine, Kind, Point};
-use super::{burst, disorder, idle, latency, noise, step};
+use super::{ablations, burst, disorder, idle, latency, limited, noise, scaling, step};
 
 /// The argument that makes a child of this program.
 pub const CHILD: &str = "suite-run";
+/// Set for children of the suite, whose input closes when the suite is gone.
+const OF_SUITE: &str = "THALWEG_SUITE_CHILD";
+/// What a child may take besides the time that its point says: data are made, and results are checked.
+const BESIDES_S: u64 = 90;
 
 /// Measures a point in this process; the last line of its output is the result.
 pub fn child(point: &str) -> std::result::Result<(), String> {
     let point: Point = serde_json::from_str(point).map_err(|error| {
         format!("{CHILD} wants a point as JSON, as `suite` writes it into rows: {error}")
     })?;
+    if std::env::var_os(OF_SUITE).is_some() {
+        std::thread::spawn(end_with_the_suite);
+    }
     let measured = measure(&point).map_err(|error| format!("{}: {error}", point.label()))?;
     println!("{measured}");
     Ok(())
+}
+
+/// A suite that was stopped wants no results, and its next call is not to be measured beside this one.
+fn end_with_the_suite() {
+    let mut input = std::io::stdin();
+    while input.read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
+    std::process::exit(1);
 }
 
 fn measure(point: &Point) -> Result<Value> {
@@ -35,6 +52,8 @@ fn measure(point: &Point) -> Result<Value> {
         Kind::Idle => idle::run(point),
         Kind::Step => step::run(point),
         Kind::Disorder => disorder::run(point),
+        Kind::Scaling => scaling::run(point),
+        Kind::Ablations => ablations::run(point),
         Kind::Noise => Ok(noise::run(point)),
         // The parent calls the building blocks by their own arguments.
         Kind::Throughput => Ok(json!({})),
@@ -76,7 +95,9 @@ impl Runner {
                 None => Ok(None),
             },
             (_, Kind::Throughput) => self.blocks(point).map(Some),
-            (_, Kind::Step | Kind::Disorder) => self.ask(point).map(Some),
+            (_, Kind::Step | Kind::Disorder | Kind::Scaling | Kind::Ablations) => {
+                self.ask(point).map(Some)
+            }
             _ => self.between_noise(|| self.ask(point)).map(Some),
         }
     }
@@ -98,7 +119,7 @@ impl Runner {
 
     fn ask(&self, point: &Point) -> std::result::Result<Value, String> {
         let text = json!(point).to_string();
-        let output = self.output(&[CHILD, &text])?;
+        let output = self.output(point, &[CHILD, &text])?;
         let last = output.lines().rev().find(|line| line.starts_with('{'));
         let row = last.and_then(|line| serde_json::from_str(line).ok());
         row.ok_or_else(|| format!("{}: no result in\n{output}", point.label()))
@@ -107,7 +128,7 @@ impl Runner {
     /// The building blocks print a line of JSON for each run.
     fn blocks(&self, point: &Point) -> std::result::Result<Value, String> {
         let arguments = point.workload.split_whitespace().chain(point.variant.split_whitespace());
-        let output = self.output(&arguments.collect::<Vec<_>>())?;
+        let output = self.output(point, &arguments.collect::<Vec<_>>())?;
         let runs: Vec<Value> = output
             .lines()
             .filter(|line| line.starts_with('{'))
@@ -118,13 +139,21 @@ impl Runner {
         Ok(json!({ "runs": runs, "table": table, "check": "ok" }))
     }
 
-    fn output(&self, arguments: &[&str]) -> std::result::Result<String, String> {
-        let output = Command::new(&self.program)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .output()
-            .map_err(|error| format!("{}: {error}", self.program.display()))?;
+    /// How long a child may take before it is stopped.
+    fn limit(&self, point: &Point) -> Duration {
+        Duration::from_secs(match point.kind {
+            Kind::Throughput | Kind::Scaling | Kind::Ablations => match self.mode {
+                Mode::Smoke | Mode::Short => 600,
+                Mode::Full => 3600,
+            },
+            _ => point.warm_up_s + point.measured_s + BESIDES_S,
+        })
+    }
+
+    fn output(&self, point: &Point, arguments: &[&str]) -> std::result::Result<String, String> {
+        let mut command = Command::new(&self.program);
+        let output = limited::output(command.args(arguments).env(OF_SUITE, "1"), self.limit(point))
+            .map_err(|problem| format!("{}: {problem}", point.label()))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() {
             return Ok(text);

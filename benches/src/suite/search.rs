@@ -1,12 +1,15 @@
 //! Drives a search: measures the steps that it asks for, and the step that wins some more times.
 
 use super::bisection::{self, BOUNDS_MS, Step};
-use super::parts::Search;
+use super::parts::{FREE_S, Search, WITHOUT_A_BOUND};
 use super::point::Point;
 use super::session::Suite;
 
 /// A rate that no machine follows: what the source gives then is what the engine takes.
 const WITHOUT_BOUND: u64 = 1_000_000_000;
+
+/// A rate that wins in short steps may fail in the long one: so often a lower one is tried.
+const LOWER_TRIES: usize = 3;
 
 /// Measures a workload within all bounds.
 ///
@@ -14,7 +17,7 @@ const WITHOUT_BOUND: u64 = 1_000_000_000;
 /// If rows can't be written.
 pub fn run(suite: &mut Suite, search: &Search) -> Result<(), String> {
     let free = Point { events_per_second: WITHOUT_BOUND, ..search.step.clone() };
-    let free = free.lasting(2, 4).of_variant("without a bound");
+    let free = free.lasting(FREE_S.0, FREE_S.1).of_variant(WITHOUT_A_BOUND);
     let Some(row) = suite.measure(&free, 0)? else { return Ok(()) };
     let capacity = row["rows_per_second"].as_f64().unwrap_or_default() as u64;
     if capacity == 0 {
@@ -23,21 +26,61 @@ pub fn run(suite: &mut Suite, search: &Search) -> Result<(), String> {
     }
     let mut known = bisection::Search::new(events(&search.step, capacity), search.precision);
     // The bound in the middle first: its steps tell most about the others.
-    for bound_ms in [BOUNDS_MS[1], BOUNDS_MS[0], BOUNDS_MS[2]] {
-        while let Some(rate) = known.next(bound_ms) {
-            let Some(found) = step(suite, search, rate, 0)? else { return Ok(()) };
-            known.add(found);
-            if found.deserves_another_try(bound_ms)
-                && let Some(again) = step(suite, search, rate, 1)?
-            {
-                known.add(again);
+    let searched = || [1, 0, 2].into_iter().filter(|&bound| search.repetitions[bound] > 0);
+    for bound in searched() {
+        if !probe(suite, search, &mut known, BOUNDS_MS[bound])? {
+            return Ok(());
+        }
+    }
+    for bound in searched() {
+        confirm(suite, search, &known, bound)?;
+    }
+    Ok(())
+}
+
+/// Looks for the highest rate within a bound; false if a step failed, and nothing more is to be learned.
+fn probe(
+    suite: &mut Suite,
+    search: &Search,
+    known: &mut bisection::Search,
+    bound_ms: u64,
+) -> Result<bool, String> {
+    while let Some(rate) = known.next(bound_ms) {
+        let Some(found) = step(suite, &search.probe, rate, 0)? else { return Ok(false) };
+        known.add(found);
+        if found.deserves_another_try(bound_ms)
+            && let Some(again) = step(suite, &search.probe, rate, 1)?
+        {
+            known.add(again);
+        }
+    }
+    Ok(true)
+}
+
+/// Measures the rate that wins as long and as often as is asked for; where it does not hold so long, a lower one.
+fn confirm(
+    suite: &mut Suite,
+    search: &Search,
+    known: &bisection::Search,
+    bound: usize,
+) -> Result<(), String> {
+    let bound_ms = BOUNDS_MS[bound];
+    let Some(best) = known.best(bound_ms) else { return Ok(()) };
+    let mut rate = best.events_per_second;
+    for _ in 0..LOWER_TRIES {
+        let mut held = 0;
+        for repetition in 0..search.repetitions[bound] {
+            let Some(found) = step(suite, &search.step, rate, repetition)? else { return Ok(()) };
+            held += usize::from(found.holds(bound_ms));
+            // Most of them have to hold; what can't be reached any more is not waited for.
+            if (repetition + 1 - held) * 2 > search.repetitions[bound] {
+                break;
             }
         }
-        for repetition in 1..search.repetitions {
-            if let Some(best) = known.best(bound_ms) {
-                step(suite, search, best.events_per_second, repetition + 1)?;
-            }
+        if held * 2 > search.repetitions[bound] {
+            break;
         }
+        rate = bisection::whole(rate as f64 / search.precision.min(1.25));
     }
     Ok(())
 }
@@ -56,11 +99,11 @@ fn events(step: &Point, rows: u64) -> u64 {
 
 fn step(
     suite: &mut Suite,
-    search: &Search,
+    of: &Point,
     events_per_second: u64,
     repetition: usize,
 ) -> Result<Option<Step>, String> {
-    let point = Point { events_per_second, ..search.step.clone() };
+    let point = Point { events_per_second, ..of.clone() };
     let row = suite.measure(&point, repetition)?;
     Ok(row.map(|row| Step::of(events_per_second, &row)))
 }

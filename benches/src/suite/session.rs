@@ -1,6 +1,6 @@
 //! One call of the suite: which points are measured, and which are there already.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::arguments::Arguments;
 use super::parts::{Mode, Part, Work};
@@ -63,6 +63,10 @@ impl Suite {
             }
             Err(problem) => {
                 eprintln!("  {} #{repetition}: FAILED: {problem}", point.label());
+                let told = problem.lines().next().unwrap_or("it failed");
+                let failed = json!({ "failed": problem, "check": format!("FAILED: {told}") });
+                let row = self.records.add(point, repetition, mode, failed);
+                row.map_err(|error| format!("the row can't be written: {error}"))?;
                 Ok(None)
             }
         }

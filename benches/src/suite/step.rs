@@ -3,180 +3,183 @@
 //!
 //! Output delay is the engine's latency: from when the row was due whose watermark completes a window (of
 //! queries without windows: the row that causes the result) until the result is written (StreamBox, §9). Rows
-//! that wait in front of the engine are overdue and count.
+//! are due by a schedule that is fixed before the run, so those that wait in front of the engine count.
 //!
 //! StreamBox's records lie in memory and come again and again, a million of them in a second of event time (at
-//! lower rates as many as come in a second, so that windows close all the time); NEXMark's events are made while the query runs, and what that costs is in the row
-//! (`generator_ns_per_row`). Results are not compared here: the same queries are in the parts that do.
+//! lower rates as many as come in a second, so that windows close all the time); NEXMark's events are made while
+//! the query runs, and what that costs is in the row (`generator_ns_per_row`). Sources end a moment after the
+//! measured time, the job runs to its end, and its results are compared with what was read: those of StreamBox
+//! with loops by hand ([`super::streambox`]), those of NEXMark where the one says the other ([`super::tally`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampMillisecondType;
 use serde_json::{Value, json};
 use thalweg::bench::{Preset, find};
 use thalweg::pipeline::{Pipeline, Window, count};
 use thalweg::{Error, Result, RunOptions};
-use thalweg_workloads::streambox::grep::{Output, Search};
 use thalweg_workloads::streambox::words::{split, word_schema};
-use thalweg_workloads::streambox::{Job, Table, distinct, grep, join, netmon, tweets, wordcount};
 
-use super::ages::{Began, nothing};
+use super::ages::Began;
 use super::folder::Folder;
 use super::job::{
-    FORGETS, Measured, Script, Timing, Watch, generator_cost, session, with_short_auctions,
+    FORGETS, Measured, NOT_MEASURED, Script, Timing, Watch, generator_cost, session,
+    with_short_windows,
 };
-use super::paced::PacedReplay;
+use super::oracle::Sum;
+use super::paced::{PacedReplay, Until};
 use super::point::Point;
 use super::schedule::Schedule;
+use super::streambox::{Benchmark, NAMES, Total};
+use super::tally::Tally;
 use crate::source::Replay;
 
-/// StreamBox's six benchmarks.
-pub const STREAMBOX: [&str; 6] = ["grep", "wordcount", "join", "distinct", "netmon", "tweets"];
-/// Those of NEXMark's queries.
+/// NEXMark's queries that have a result all the time.
 pub const NEXMARK: [&str; 11] =
     ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q11", "q13"];
 
 const SIDE_KEYS: u64 = 10_000;
 const GENERATED: u64 = 500_000;
+const WINDOW_MS: i64 = 1000;
+/// Sources end so long behind the measured time.
+const TAIL: Duration = Duration::from_millis(200);
 
 /// Runs a point.
 pub fn run(point: &Point) -> Result<Value> {
-    let name = point.workload.as_str();
-    let mut cost = None;
-    let measured = match name {
-        "wordcount" => words(point)?,
-        _ if STREAMBOX.contains(&name) => streambox(point)?,
-        _ => {
-            let (measured, generator_ns) = nexmark(point)?;
-            cost = Some(generator_ns);
-            measured
-        }
-    };
+    let is_streambox = NAMES.contains(&point.workload.as_str());
+    let (measured, found) = if is_streambox { streambox(point)? } else { nexmark(point)? };
     let mut row = measured.spent.fields(measured.rows_in);
     let due = point.events_per_second * (point.warm_up_s + point.measured_s);
     // NEXMark's tables have a share of the events; how far a source is behind shows in the latency there.
-    let missing = if cost.is_none() { due.saturating_sub(measured.rows_read) } else { 0 };
+    let missing = if is_streambox { due.saturating_sub(measured.rows_read) } else { 0 };
     row["behind_ms"] = json!(missing as f64 * 1000.0 / point.events_per_second as f64);
     row["delay"] = json!(measured.latency);
     row["rows_in"] = json!(measured.rows_in);
     row["rows_out"] = json!(measured.rows_out);
     row["rows_per_second"] = json!(measured.rows_in as f64 / measured.spent.elapsed.as_secs_f64());
     row["late"] = json!(measured.late);
-    row["generator_ns_per_row"] = json!(cost);
+    row["check"] = found.check;
+    row["generator_ns_per_row"] = json!(found.generator_ns_per_row);
+    row["floor_ns_per_row"] = json!(found.floor_ns_per_row);
     Ok(row)
+}
+
+/// What is known besides.
+struct Found {
+    check: Value,
+    /// Of the generator alone, where events are made during the run.
+    generator_ns_per_row: Option<f64>,
+    /// Of the loop by hand, where there is one.
+    floor_ns_per_row: Option<f64>,
 }
 
 fn timing(point: &Point) -> Timing {
     Timing {
         warm_up: Duration::from_secs(point.warm_up_s),
         measured: Duration::from_secs(point.measured_s),
-        stops_then: true,
+        stops_then: false,
     }
 }
 
-/// Records of a benchmark, as many as fit into a few hundred megabytes, at a rate for each of its tables.
-fn job(name: &str, rate: u64) -> Job {
-    let per_ms = |usual: u64| records_per_ms(usual, rate);
-    match name {
-        "grep" => {
-            let settings = grep::Settings { laps: 1, ..grep::Settings::default() };
-            let records_per_ms = per_ms(settings.records_per_ms);
-            let settings = grep::Settings { records_per_ms, ..settings };
-            grep::job(grep::table(&settings), Search::Literal, Output::Counts)
+fn end(point: &Point) -> Duration {
+    Duration::from_secs(point.warm_up_s + point.measured_s) + TAIL
+}
+
+/// The records of a benchmark, each table with a clock of its own and a share of the rate.
+struct Sources {
+    benchmark: Benchmark,
+    rate: u64,
+    began: Began,
+    until: Vec<Until>,
+}
+
+impl Sources {
+    fn new(point: &Point) -> Sources {
+        let tables = if point.workload == "join" { 2 } else { 1 };
+        let rate = point.events_per_second / tables;
+        let benchmark = Benchmark::new(&point.workload, rate, 1.0);
+        let until = benchmark.job.tables.iter().map(|_| Until::after(end(point))).collect();
+        Sources { benchmark, rate, began: Began::default(), until }
+    }
+
+    fn source(&self, table: usize) -> impl Fn() -> PacedReplay + Send + 'static {
+        let batches = Arc::new(self.benchmark.job.tables[table].batches.clone());
+        // All tables move on together.
+        let (period_ms, rate) = (self.benchmark.period_ms(), self.rate);
+        let (began, until) = (self.began.clone(), self.until[table].clone());
+        move || {
+            let replay = Replay::new(Arc::clone(&batches), period_ms, usize::MAX);
+            PacedReplay::new(replay, Schedule::constant(rate), began.clone(), until.clone())
         }
-        "join" => {
-            let settings = join::Settings::unique(2_000_000);
-            let records_per_ms = per_ms(settings.records_per_ms);
-            let settings = join::Settings { records_per_ms, ..settings };
-            join::job(join::tables(&settings), &settings)
-        }
-        "distinct" => {
-            let settings = distinct::Settings::with_records(4_000_000);
-            let records_per_ms = per_ms(settings.records_per_ms);
-            distinct::job(distinct::table(&distinct::Settings { records_per_ms, ..settings }))
-        }
-        "netmon" => {
-            let settings = netmon::Settings::with_records(4_000_000);
-            let records_per_ms = per_ms(settings.records_per_ms);
-            netmon::job(netmon::table(&netmon::Settings { records_per_ms, ..settings }))
-        }
-        _ => {
-            let settings = tweets::Settings::with_records(1_000_000);
-            let records_per_ms = per_ms(settings.records_per_ms);
-            let settings = tweets::Settings { windows_of_mood: 3, records_per_ms, ..settings };
-            tweets::job(tweets::table(&settings), &settings)
+    }
+
+    fn found(&self, total: &Total) -> Found {
+        let given: Vec<u64> = self.until.iter().map(Until::given).collect();
+        let rows = given.iter().sum();
+        let floor = self.benchmark.floor();
+        let of_lap: usize = self.benchmark.job.num_rows();
+        let expected = Sum { rows, hash: self.benchmark.expected(&given) };
+        Found {
+            check: Sum { rows, hash: total.get() }.compared(expected),
+            generator_ns_per_row: None,
+            floor_ns_per_row: Some(floor.as_nanos() as f64 / of_lap.max(1) as f64),
         }
     }
 }
 
-/// Records in a millisecond of event time: as many as usual, but at low rates fewer, so that a second of event
-/// time never takes longer than a second and windows close all the time.
-fn records_per_ms(usual: u64, rate: u64) -> u64 {
-    usual.min(rate / 1000).max(1)
-}
-
-/// The event time that one lap of a table takes.
-fn period_ms(table: &Table) -> i64 {
-    let times = |batch: &arrow_array::RecordBatch| {
-        let times = batch.column(0).as_primitive::<TimestampMillisecondType>();
-        times.values().iter().copied().max().unwrap_or(0)
+fn streambox(point: &Point) -> Result<(Measured, Found)> {
+    let (sources, total) = (Sources::new(point), Total::of(&point.workload));
+    let measured = match point.workload.as_str() {
+        "wordcount" => words(point, &sources, &total)?,
+        _ => sql(point, &sources, &total)?,
     };
-    table.batches.iter().map(times).max().unwrap_or(0) + 1
+    let found = sources.found(&total);
+    Ok((measured, found))
 }
 
-fn streambox(point: &Point) -> Result<Measured> {
-    let tables = if point.workload == "join" { 2 } else { 1 };
-    let rate = point.events_per_second / tables;
-    let job = job(&point.workload, rate);
+fn sql(point: &Point, sources: &Sources, total: &Total) -> Result<Measured> {
     let folder = Folder::new().map_err(|error| Error::io(error.to_string()))?;
     let mut session = session(point.workers, folder.path())?;
+    let job = &sources.benchmark.job;
     job.functions.iter().for_each(|function| session.register_function(function.clone()));
-    let began = Began::default();
-    // All tables move on together.
-    let period_ms = job.tables.iter().map(period_ms).max().unwrap_or(1);
     let mut text = String::new();
-    for table in &job.tables {
+    for (number, table) in job.tables.iter().enumerate() {
         text += &table.declaration();
-        let (batches, began) = (Arc::new(table.batches.clone()), began.clone());
-        session.register_source(table.name, move || {
-            let replay = Replay::new(Arc::clone(&batches), period_ms, usize::MAX);
-            Ok(Box::new(PacedReplay::new(replay, Schedule::constant(rate), began.clone())))
-        });
+        let source = sources.source(number);
+        session.register_source(table.name, move || Ok(Box::new(source())));
     }
-    let script =
-        Script { text: text + &job.sql, sink: Box::new(nothing()), began, timing: timing(point) };
+    let script = Script {
+        text: text + &job.sql,
+        sink: Box::new(total.sink()),
+        began: sources.began.clone(),
+        timing: timing(point),
+        ends_after: None,
+        look: None,
+    };
     Ok(script.run(&mut session)?.0)
 }
 
 /// Word count is a pipeline: its split is a function over batches.
-fn words(point: &Point) -> Result<Measured> {
-    let settings = wordcount::Settings::with_records(1_000_000);
-    let records_per_ms = records_per_ms(settings.records_per_ms, point.events_per_second);
-    let table = wordcount::table(&wordcount::Settings { records_per_ms, ..settings });
-    let (period_ms, began) = (period_ms(&table), Began::default());
-    let replay = Replay::new(Arc::new(table.batches), period_ms, usize::MAX);
-    let schedule = Schedule::constant(point.events_per_second);
-    let source = PacedReplay::new(replay, schedule, began.clone());
+fn words(point: &Point, sources: &Sources, total: &Total) -> Result<Measured> {
+    let table = &sources.benchmark.job.tables[0];
     let (pipeline, words) = (Pipeline::new(), word_schema().arrow());
     pipeline
-        .read(table.name, source, table.schema)
+        .read(table.name, sources.source(0)(), table.schema.clone())
         .watermark("ts", table.delay_ms)?
         .flat_map("split", word_schema(), move |batch| split(batch, &words))
         .window(Window::sliding(30_000, 1000), "ts")?
         .key_by(&["word"])?
         .aggregate(vec![count().named("n")])?
-        .write("counts", nothing());
+        .write("counts", total.sink());
     let options = RunOptions { workers: point.workers, ..RunOptions::default() };
     let running = pipeline.start(options)?;
-    let watch = Watch::new(running.control(), began, timing(point));
+    let watch = Watch::new(running.control(), sources.began.clone(), timing(point));
     running.wait()?;
-    watch.measured().ok_or_else(|| Error::internal("the job ended before it was measured"))
+    watch.measured().ok_or_else(|| Error::internal(NOT_MEASURED))
 }
 
-/// One of NEXMark's queries, and what the generator takes for a row, in nanoseconds.
-fn nexmark(point: &Point) -> Result<(Measured, f64)> {
+/// One of NEXMark's queries, and what the generator takes for a row.
+fn nexmark(point: &Point) -> Result<(Measured, Found)> {
     let query = find(Preset::Nexmark, &point.workload)?;
     let folder = Folder::new().map_err(|error| Error::io(error.to_string()))?;
     let side: String = (0..SIDE_KEYS).map(|key| format!("{key},value-{key}\n")).collect();
@@ -184,24 +187,32 @@ fn nexmark(point: &Point) -> Result<(Measured, f64)> {
     let text = |options: &str| {
         let forgets = matches!(point.workload.as_str(), "q3" | "q4");
         let text = query.text.replace("${events}", options);
-        let text = with_short_auctions(&text.replace("${side_input}", "side_input.csv"));
+        let text = with_short_windows(&text.replace("${side_input}", "side_input.csv"));
         if forgets { format!("{FORGETS}{text}") } else { text }
     };
     let seconds = point.warm_up_s + point.measured_s + 2;
-    let (rate, began) = (point.events_per_second, Began::default());
+    let rate = point.events_per_second;
+    let tally = Tally::of(&point.workload, WINDOW_MS);
     let script = Script {
         text: text(&format!(
             "'events' = '{}', 'rate' = '{rate}'",
             rate.saturating_mul(seconds).min(1 << 49)
         )),
-        sink: Box::new(nothing()),
-        began,
+        sink: Box::new(tally.sink()),
+        began: Began::default(),
         timing: timing(point),
+        ends_after: Some(end(point)),
+        look: tally.look(),
     };
     let (measured, _) = script.run(&mut session(point.workers, folder.path())?)?;
     let generated = text(&format!("'events' = '{GENERATED}'"));
     let (rows, cost) = generator_cost(&mut session(point.workers, folder.path())?, &generated)?;
-    Ok((measured, cost.as_nanos() as f64 / rows.max(1) as f64))
+    let found = Found {
+        check: tally.check(),
+        generator_ns_per_row: Some(cost.as_nanos() as f64 / rows.max(1) as f64),
+        floor_ns_per_row: None,
+    };
+    Ok((measured, found))
 }
 
 #[cfg(test)]
@@ -210,11 +221,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_of_both_kinds_run() {
-        for name in ["distinct", "q1"] {
-            let point = Point::new("test", Kind::Step, name, 50_000).lasting(1, 1);
+    fn steps_of_both_kinds_are_right() {
+        for name in ["distinct", "join", "q1", "q2", "q7", "q11", "q13"] {
+            let point = Point::new("test", Kind::Step, name, 50_000).lasting(1, 2);
             let row = run(&point).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(row["rows_in"].as_u64().expect("a number") > 10_000, "{name}: {row}");
+            assert_eq!(row["check"], "ok", "{name}: {row}");
+            assert!(row["delay"]["count"].as_u64().is_some_and(|count| count > 0), "{name}: {row}");
         }
+    }
+
+    #[test]
+    fn at_a_rate_that_nobody_follows_the_delay_grows() {
+        let point = Point::new("test", Kind::Step, "distinct", 1_000_000_000).lasting(1, 2);
+        let row = run(&point).expect("it runs");
+        assert!(row["delay"]["max_ms"].as_f64().is_some_and(|ms| ms > 1_000.0), "{row}");
+        assert!(row["behind_ms"].as_f64().is_some_and(|ms| ms > 1_000.0), "{row}");
+        assert_eq!(row["check"], "ok", "{row}");
     }
 }

@@ -7,10 +7,9 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::bisection::{BOUNDS_MS, Step};
-use super::noise;
 use super::percentiles::median;
 use super::point::{Engine, Kind, Point, grouped};
+use super::{bounded, contrasts, noise};
 
 /// Within this, or what the machine itself takes and a millisecond, has p99.99 of query 5 at 1 M events/s to be.
 const Q5_MS_MAX: f64 = 4.0;
@@ -18,6 +17,8 @@ const Q5_MS_MAX: f64 = 4.0;
 const ROWS_MS_MAX: f64 = 2.0;
 /// Of an event into an idle pipeline, at p99.
 const IDLE_MS_MAX: f64 = 1.0;
+/// Of the floor, what queries 0 to 2 reach.
+const OF_FLOOR_MIN: f64 = 0.6;
 /// Results are in time again so long behind a burst.
 const BACK_MS_MAX: f64 = 2_000.0;
 
@@ -56,6 +57,12 @@ pub fn group<'a>(rows: impl IntoIterator<Item = &'a Value>) -> Vec<Measured<'a>>
             None => groups.push(Measured { point, rows: vec![row] }),
         }
     }
+    // A point that failed and then did not is measured.
+    for group in &mut groups {
+        if group.rows.iter().any(|row| row["failed"].is_null()) {
+            group.rows.retain(|row| row["failed"].is_null());
+        }
+    }
     groups
 }
 
@@ -68,9 +75,12 @@ pub fn all(rows: &[&Value]) -> String {
         latency(&of(Kind::Latency).collect::<Vec<_>>()),
         idle(&of(Kind::Idle).collect::<Vec<_>>()),
         bursts(&of(Kind::Burst).collect::<Vec<_>>()),
-        bounded(&of(Kind::Step).collect::<Vec<_>>()),
+        bounded::table(&of(Kind::Step).collect::<Vec<_>>()),
         blocks(&of(Kind::Throughput).collect::<Vec<_>>()),
+        contrasts::peers(&of(Kind::Throughput).collect::<Vec<_>>()),
+        contrasts::scaling(&groups.iter().collect::<Vec<_>>()),
         disorder(&of(Kind::Disorder).collect::<Vec<_>>()),
+        contrasts::ablations(&of(Kind::Ablations).collect::<Vec<_>>()),
     ];
     tables.into_iter().flatten().for_each(|table| text += &format!("{table}\n"));
     text
@@ -88,7 +98,7 @@ fn spread(of: Option<(f64, f64, f64)>) -> String {
     }
 }
 
-fn short(number: f64) -> String {
+pub fn short(number: f64) -> String {
     match number.abs() {
         100.0.. => format!("{number:.0}"),
         10.0.. => format!("{number:.1}"),
@@ -96,7 +106,7 @@ fn short(number: f64) -> String {
     }
 }
 
-fn megabytes(of: Option<(f64, f64, f64)>) -> String {
+pub fn megabytes(of: Option<(f64, f64, f64)>) -> String {
     of.map_or_else(|| "–".to_owned(), |(bytes, ..)| format!("{:.0}", bytes / f64::from(1 << 20)))
 }
 
@@ -109,6 +119,11 @@ fn latency(groups: &Groups<'_, '_>) -> Option<String> {
          |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for group in groups {
+        if let Some(problem) = group.rows.first().and_then(|row| row["failed"].as_str()) {
+            let problem = problem.lines().next().unwrap_or_default().replace('|', "/");
+            let _ = writeln!(text, "| {} | | | FAILED: {problem} |", group.point.label());
+            continue;
+        }
         for (row, name) in [("first", first_name(group)), ("last", "last of window")] {
             let of = |percentile: &str| group.number(&format!("/{row}/{percentile}"));
             if of("p50_ms").is_none() {
@@ -189,26 +204,29 @@ fn judged(found_ms: f64, goal_ms: f64, machine_ms: f64, why: &str) -> String {
     format!("≤ {}{why}: {outcome}", short(goal_ms))
 }
 
-fn met(is_met: bool) -> &'static str {
+pub fn met(is_met: bool) -> &'static str {
     if is_met { "met" } else { "**missed**" }
 }
 
 fn idle(groups: &Groups<'_, '_>) -> Option<String> {
     let mut text = String::from(
         "### An event into an idle pipeline\n\n\
-         | events | p50 | p99 | p99.9 | max ms | machine p99.99 | goal p99 ≤ 1 ms | result |\n|---|---|---|---|---|---|---|---|\n",
+         Workers that have nothing to do park, as is the default, or spin (`pipeline.spin`).\n\n\
+         | workers | events | p50 | p99 | p99.9 | max ms | cores used | machine p99.99 | goal p99 ≤ 1 ms | result |\n|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for group in groups {
         let of = |name: &str| group.number(&format!("/first/{name}"));
         let p99 = of("p99_ms").map_or(f64::INFINITY, |p99| p99.0);
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            group.point.variant,
             of("count").map_or(0.0, |count| count.0),
             spread(of("p50_ms")),
             spread(of("p99_ms")),
             spread(of("p99_9_ms")),
             spread(of("max_ms")),
+            spread(group.number("/cores_used")),
             group.noise_ms().map_or("–".to_owned(), short),
             met(p99 <= IDLE_MS_MAX),
             result(group),
@@ -242,46 +260,6 @@ fn bursts(groups: &Groups<'_, '_>) -> Option<String> {
     (!groups.is_empty()).then_some(text)
 }
 
-fn bounded(groups: &Groups<'_, '_>) -> Option<String> {
-    let mut text = String::from(
-        "### Throughput at a bound on the output delay\n\n\
-         Million input events per second of the clock; in brackets per core that worked for it (generator included, on the \
-         same cores). “Free” is without a bound. A step lasts as long as told in its row.\n\n\
-         | workload | free | 50 ms | 500 ms | 1 s | generator ns per row | MB |\n|---|---|---|---|---|---|---|\n",
-    );
-    let mut workloads: Vec<&str> = groups.iter().map(|g| g.point.workload.as_str()).collect();
-    workloads.dedup();
-    for workload in workloads {
-        let steps = || groups.iter().filter(|group| group.point.workload == workload);
-        let free = steps().find(|group| !group.point.variant.is_empty());
-        let best = |bound_ms: u64| {
-            let holds = |group: &&&Measured<'_>| {
-                let step = |row: &Value| Step::of(group.point.events_per_second, row);
-                group.point.variant.is_empty()
-                    && group.rows.iter().any(|row| step(row).holds(bound_ms))
-            };
-            steps().filter(holds).max_by_key(|group| group.point.events_per_second)
-        };
-        let cell = |group: &Measured<'_>| {
-            let millions = group.point.events_per_second as f64 / 1e6;
-            let cores = group.number("/cores_used").map_or(1.0, |cores| cores.0);
-            format!("{} ({})", short(millions), short(millions / cores))
-        };
-        let cells = BOUNDS_MS.map(|ms| best(ms).map_or("–".to_owned(), |group| cell(group)));
-        let rows = free.and_then(|free| free.number("/rows_per_second"));
-        let _ = writeln!(
-            text,
-            "| {workload} | {} | {} | {} | {} |",
-            rows.map_or("–".to_owned(), |rows| format!("{} rows", short(rows.0 / 1e6))),
-            cells.join(" | "),
-            free.and_then(|f| f.number("/generator_ns_per_row"))
-                .map_or("–".to_owned(), |ns| short(ns.0)),
-            megabytes(best(BOUNDS_MS[2]).and_then(|group| group.number("/resident_peak_bytes"))),
-        );
-    }
-    (!groups.is_empty()).then_some(text)
-}
-
 /// Medians of the runs of each workload and variant: (workload, variant) to millions per CPU second.
 pub fn block_rates(groups: &Groups<'_, '_>) -> BTreeMap<(String, String), (f64, f64, f64)> {
     let mut rates: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
@@ -305,26 +283,20 @@ fn blocks(groups: &Groups<'_, '_>) -> Option<String> {
         "### Throughput\n\n\
          Million input rows per second of processor time, medians of runs that alternate; floors are loops by hand over the \
          same batches in memory, compiled with the same flags.\n\n\
-         | workload | variant | rate | of the floor |\n|---|---|---|---|\n",
+         | workload | variant | rate | of the floor | goal |\n|---|---|---|---|---|\n",
     );
     for ((workload, variant), rate) in &rates {
         let floor =
             rates.iter().find(|((of, name), _)| of == workload && name.starts_with("floor"));
-        let ratio = floor.map_or("–".to_owned(), |(_, floor)| format!("{:.2}", rate.0 / floor.0));
-        let _ = writeln!(text, "| {workload} | {variant} | {} | {ratio} |", spread(Some(*rate)));
+        let share = floor.map(|(_, floor)| rate.0 / floor.0);
+        let ratio = share.map_or("–".to_owned(), |share| format!("{share:.2}"));
+        let has_goal = matches!(workload.as_str(), "q0" | "q1" | "q2") && variant == "engine";
+        let goal = share.filter(|_| has_goal).map(|share| met(share >= OF_FLOOR_MIN));
+        let goal = goal.map_or(String::new(), |met| format!("≥ {OF_FLOOR_MIN}: {met}"));
+        let rate = spread(Some(*rate));
+        let _ = writeln!(text, "| {workload} | {variant} | {rate} | {ratio} | {goal} |");
     }
-    let tables =
-        groups.iter().flat_map(|group| &group.rows).filter_map(|row| row["table"].as_array());
-    let peers = tables.flatten().filter_map(Value::as_str).filter(|line| line.contains("peer-"));
-    let peers: Vec<&str> = peers.collect();
-    if !peers.is_empty() {
-        let _ = write!(
-            text,
-            "\n| query | here, M events/s | Hazelcast | Flink |\n|---|---|---|---|\n{}\n",
-            peers.join("\n")
-        );
-    }
-    (!rates.is_empty() || !peers.is_empty()).then_some(text)
+    (!rates.is_empty()).then_some(text)
 }
 
 fn disorder(groups: &Groups<'_, '_>) -> Option<String> {
@@ -385,6 +357,15 @@ mod tests {
     }
 
     #[test]
+    fn a_point_that_failed_shows_until_it_is_measured() {
+        let ok = row(Engine::Thalweg, 1.0);
+        let failed = json!({ "point": ok["point"], "failed": "no end within 9 s | stopped\nmore" });
+        let text = all(&[&failed]);
+        assert!(text.contains("FAILED: no end within 9 s / stopped |"), "{text}");
+        assert!(!all(&[&failed, &ok]).contains("FAILED"));
+    }
+
+    #[test]
     fn a_wrong_result_shows() {
         let mut wrong = row(Engine::Thalweg, 1.0);
         wrong["check"] = json!("WRONG: 1 rows, expected 2");
@@ -398,6 +379,6 @@ mod tests {
         let row =
             json!({ "point": point, "runs": [run("floor: a loop", 0.5), run("engine", 1.0)] });
         let text = all(&[&row]);
-        assert!(text.contains("| w | engine | 1.00 | 0.50 |"), "{text}");
+        assert!(text.contains("| w | engine | 1.00 | 0.50 |  |"), "{text}");
     }
 }

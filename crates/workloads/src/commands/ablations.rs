@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use thalweg_runtime::{Ablation, RunOptions, start};
 use thalweg_workloads::plot::{Figure, Series, write_figures};
 use thalweg_workloads::streambox::Table;
-use thalweg_workloads::streambox::pipelines::{Benchmark, Variation, graph, table};
+use thalweg_workloads::streambox::pipelines::{
+    Benchmark, DESIGNS, EARLY_PERCENT, EPOCHS, Variation, graph, table,
+};
 
 use super::totals::Totals;
 use super::{CommandResult, Measured, bars};
@@ -31,19 +33,6 @@ pub struct Arguments {
     #[arg(long)]
     figures: Option<PathBuf>,
 }
-
-const DESIGNS: [(&str, Ablation); 4] = [
-    ("as it is", Ablation::Nothing),
-    ("epochs in order (fig. 9)", Ablation::InOrderEpochs),
-    ("boundaries ignored (fig. 10)", Ablation::IgnoreEpochBoundaries),
-    ("no priority (§9.2)", Ablation::NoPriority),
-];
-
-/// Records in an epoch, and the step of the watermark that makes them.
-const EPOCHS: [(&str, Option<i64>); 4] =
-    [("1 M", None), ("100 K", Some(100)), ("10 K", Some(10)), ("1 K", Some(1))];
-
-const EARLY_PERCENT: [u64; 3] = [0, 20, 40];
 
 /// A variant and what was measured of it.
 struct Variant<'a> {

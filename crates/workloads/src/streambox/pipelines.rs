@@ -25,6 +25,7 @@ use thalweg_core::connector::{Assign, Assigned};
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::snapshot::AssignerPosition;
 use thalweg_core::{Grid, SourceBatch, Watermark};
+use thalweg_runtime::Ablation;
 
 use super::words::{split, word_schema};
 use super::{
@@ -39,6 +40,21 @@ const CLOCK: &str = "clock";
 
 /// An epoch of event time, as in the paper.
 pub const EPOCH_MS: i64 = 1000;
+
+/// StreamBox's decisions taken back one at a time; nothing first.
+pub const DESIGNS: [(&str, Ablation); 4] = [
+    ("as it is", Ablation::Nothing),
+    ("epochs in order (fig. 9)", Ablation::InOrderEpochs),
+    ("boundaries ignored (fig. 10)", Ablation::IgnoreEpochBoundaries),
+    ("no priority (§9.2)", Ablation::NoPriority),
+];
+
+/// Records in an epoch, and the step of the watermark in milliseconds that makes them.
+pub const EPOCHS: [(&str, Option<i64>); 4] =
+    [("1 M", None), ("100 K", Some(100)), ("10 K", Some(10)), ("1 K", Some(1))];
+
+/// Shares of records that come early.
+pub const EARLY_PERCENT: [u64; 3] = [0, 20, 40];
 
 /// Which benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

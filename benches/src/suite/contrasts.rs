@@ -1,0 +1,251 @@
+//! Tables of runs that alternate: one worker and two, StreamBox's decisions as they are and taken back, this engine
+//! and others.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::percentiles::median;
+use super::point::Kind;
+use super::tables::{Measured, met, short};
+
+/// Two workers do so many times what one does.
+const SCALING_MIN: f64 = 1.85;
+
+fn runs<'a>(groups: &[&Measured<'a>]) -> Vec<&'a Value> {
+    let rows = groups.iter().flat_map(|group| group.rows.iter().copied());
+    rows.filter_map(|row| row["runs"].as_array()).flatten().collect()
+}
+
+/// The median over runs that have these fields.
+fn middle<'a>(
+    runs: &[&'a Value],
+    fields: &[(&str, &str)],
+    of: impl Fn(&'a Value) -> Option<f64>,
+) -> Option<f64> {
+    let has = |run: &&&Value| fields.iter().all(|(key, value)| run[*key] == **value);
+    let values = runs.iter().filter(has).filter_map(|run| of(run));
+    median(values).map(|found| found.0)
+}
+
+fn names<'a>(runs: &[&'a Value], key: &str) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for name in runs.iter().filter_map(|run| run[key].as_str()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Million rows per second of the clock.
+fn wall(run: &Value) -> Option<f64> {
+    Some(run["events"].as_f64()? / run["seconds"].as_f64()? / 1e6)
+}
+
+/// The same of processor time.
+fn processor(run: &Value) -> Option<f64> {
+    Some(run["events"].as_f64()? / run["cpu_seconds"].as_f64()? / 1e6)
+}
+
+/// A workload by one worker and by two: million rows per second, and per second of processor time.
+pub struct Scaled<'a> {
+    pub workload: &'a str,
+    pub wall: [f64; 2],
+    pub processor: [f64; 2],
+}
+
+/// Workloads that were run by both.
+pub fn scaled<'a>(groups: &[&Measured<'a>]) -> Vec<Scaled<'a>> {
+    let is_asked =
+        |group: &&&Measured<'_>| matches!(group.point.kind, Kind::Throughput | Kind::Scaling);
+    let groups: Vec<&Measured<'_>> = groups.iter().filter(is_asked).copied().collect();
+    let runs = runs(&groups);
+    let of = |workload: &'a str| {
+        let rates = |of: fn(&Value) -> Option<f64>| {
+            let by = |variant| middle(&runs, &[("workload", workload), ("variant", variant)], of);
+            Some([by("engine, 1 worker")?, by("engine, 2 workers")?])
+        };
+        Some(Scaled { workload, wall: rates(wall)?, processor: rates(processor)? })
+    };
+    names(&runs, "workload").into_iter().filter_map(of).collect()
+}
+
+/// The table of it.
+pub fn scaling(groups: &[&Measured<'_>]) -> Option<String> {
+    let scaled = scaled(groups);
+    let mut text = String::from(
+        "### One worker and two\n\n\
+         Million input rows per second of the clock over records in memory; medians of runs in turn.\n\n\
+         | workload | 1 worker | 2 workers | times | processor time for a row by two | goal 1.85 |\n|---|---|---|---|---|---|\n",
+    );
+    for Scaled { workload, wall, processor } in &scaled {
+        let times = wall[1] / wall[0];
+        let _ = writeln!(
+            text,
+            "| {workload} | {} | {} | {times:.2} | {:.2} of that by one | {} |",
+            short(wall[0]),
+            short(wall[1]),
+            processor[0] / processor[1],
+            met(times >= SCALING_MIN),
+        );
+    }
+    (!scaled.is_empty()).then_some(text)
+}
+
+/// A variant of a benchmark of StreamBox.
+pub struct Ablated<'a> {
+    pub figure: &'a str,
+    pub workload: &'a str,
+    pub variant: &'a str,
+    /// Million rows per second of the clock, and of processor time.
+    pub rates: (f64, f64),
+    /// Of results, in milliseconds: the median and 99 %.
+    pub latency_ms: (f64, f64),
+    /// The rate by the clock to that of the first variant.
+    pub of_first: f64,
+}
+
+/// All variants.
+pub fn ablated<'a>(groups: &[&Measured<'a>]) -> Vec<Ablated<'a>> {
+    let is_asked = |group: &&&Measured<'_>| group.point.kind == Kind::Ablations;
+    let runs = runs(&groups.iter().filter(is_asked).copied().collect::<Vec<_>>());
+    let mut all = Vec::new();
+    for figure in names(&runs, "figure") {
+        for workload in names(&runs, "workload") {
+            let mut first = None;
+            let is_here = |run: &&&Value| run["figure"] == figure && run["workload"] == workload;
+            let here: Vec<&Value> = runs.iter().filter(is_here).copied().collect();
+            for variant in names(&here, "variant") {
+                let of =
+                    |of: &dyn Fn(&Value) -> Option<f64>| middle(&here, &[("variant", variant)], of);
+                let latency =
+                    |key: &str| of(&|run| run["latency"][key].as_f64()).unwrap_or(f64::NAN);
+                let Some(rates) = of(&wall).zip(of(&processor)) else { continue };
+                let of_first = rates.0 / *first.get_or_insert(rates.0);
+                let latency_ms = (latency("p50_ms"), latency("p99_ms"));
+                all.push(Ablated { figure, workload, variant, rates, latency_ms, of_first });
+            }
+        }
+    }
+    all
+}
+
+/// The table of them.
+pub fn ablations(groups: &[&Measured<'_>]) -> Option<String> {
+    let all = ablated(groups);
+    let mut text = String::from(
+        "### StreamBox's decisions taken back, epochs and early records\n\n\
+         Figures are those of the paper; two workers, medians of runs in turn. Latency is how long after its last \
+         record a result leaves when records come as fast as they are taken.\n\n\
+         | figure | benchmark | variant | million rows per wall second | of the first | per second of processor time | latency ms, median | 99 % |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    for of in &all {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {:.2} | {} | {} | {} |",
+            of.figure,
+            of.workload,
+            of.variant,
+            short(of.rates.0),
+            of.of_first,
+            short(of.rates.1),
+            short(of.latency_ms.0),
+            short(of.latency_ms.1),
+        );
+    }
+    (!all.is_empty()).then_some(text)
+}
+
+/// Goals of a query beside others: million events per second and core.
+const PER_CORE_MIN: [(&str, f64); 2] = [("peer-q5s10", 30.0), ("peer-q5s500", 50.0)];
+const PEERS: [(&str, f64); 2] = [("Hazelcast", 5.0), ("Flink", 10.0)];
+
+/// This engine beside others.
+pub fn peers(groups: &[&Measured<'_>]) -> Option<String> {
+    let runs = runs(groups);
+    let queries = names(&runs, "peer_query");
+    let mut text = String::from(
+        "### Beside Hazelcast and Flink\n\n\
+         Million events per second of the clock, and per core that worked, medians of runs in turn; each makes its events \
+         itself or has them in memory, and all have the same rows.\n\n\
+         | query | here | per core | goal per core | Hazelcast per core | times, goal 5 | Flink per core | times, goal 10 |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for query in &queries {
+        let of = |engine: &str, key: &str| {
+            middle(&runs, &[("peer_query", query), ("engine", engine)], |run| run[key].as_f64())
+        };
+        let per_core = |engine: &str| of(engine, "million_per_core_second");
+        let Some(here) = per_core("Thalweg") else { continue };
+        let goal = PER_CORE_MIN.iter().find(|(name, _)| name == query);
+        let goal =
+            goal.map_or(String::new(), |(_, goal)| format!("≥ {goal}: {}", met(here >= *goal)));
+        let others = PEERS.map(|(engine, times_min)| match per_core(engine) {
+            None => "– | –".to_owned(),
+            Some(there) => {
+                let times = here / there;
+                format!("{} | {}, {}", short(there), short(times), met(times >= times_min))
+            }
+        });
+        let wall = of("Thalweg", "million_per_second").map_or("–".to_owned(), short);
+        let _ = writeln!(
+            text,
+            "| {query} | {wall} | {} | {goal} | {} |",
+            short(here),
+            others.join(" | ")
+        );
+    }
+    (!queries.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::point::Point;
+    use super::super::tables::group;
+    use super::*;
+    use serde_json::json;
+
+    fn table(of: fn(&[&Measured<'_>]) -> Option<String>, kind: Kind, runs: Value) -> String {
+        let rows = [json!({ "point": Point::new("x", kind, "w", 0), "runs": runs })];
+        let groups = group(&rows);
+        of(&groups.iter().collect::<Vec<_>>()).expect("a table")
+    }
+
+    #[test]
+    fn scaling_is_told_with_what_it_costs() {
+        let run = |variant: &str, seconds: f64, cpu_seconds: f64| {
+            json!({ "workload": "w", "variant": variant,
+            "events": 1e6, "seconds": seconds, "cpu_seconds": cpu_seconds })
+        };
+        let runs = [run("engine, 1 worker", 1.0, 1.0), run("engine, 2 workers", 0.5, 1.2)];
+        let text = table(scaling, Kind::Scaling, json!(runs));
+        assert!(text.contains("| w | 1.00 | 2.00 | 2.00 | 1.20 of that by one | met |"), "{text}");
+    }
+
+    #[test]
+    fn what_is_taken_back_stands_beside_the_first() {
+        let run = |variant: &str, seconds: f64| {
+            json!({ "figure": "11", "workload": "w", "variant": variant,
+            "events": 1e6, "seconds": seconds, "cpu_seconds": 1.0, "latency": { "p50_ms": 1.0, "p99_ms": 9.0 } })
+        };
+        let text = table(ablations, Kind::Ablations, json!([run("1 M", 1.0), run("1 K", 2.0)]));
+        assert!(text.contains("| 11 | w | 1 K | 0.50 | 0.50 | 1.00 | 1.00 | 9.00 |"), "{text}");
+    }
+
+    #[test]
+    fn peers_have_their_goals() {
+        let run = |engine: &str, rate: f64| {
+            json!({ "peer_query": "peer-q5s10", "engine": engine,
+            "million_per_second": rate, "million_per_core_second": rate })
+        };
+        let text =
+            table(peers, Kind::Throughput, json!([run("Thalweg", 31.0), run("Hazelcast", 7.0)]));
+        assert!(
+            text.contains(
+                "| peer-q5s10 | 31.0 | 31.0 | ≥ 30: met | 7.00 | 4.43, **missed** | – | – |"
+            ),
+            "{text}"
+        );
+    }
+}

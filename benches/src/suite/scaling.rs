@@ -1,0 +1,114 @@
+//! What a second worker brings: a workload over records in memory, by one worker and by two in turn, as fast as
+//! they can. The variant of a point is how many runs are measured behind one to warm up.
+//!
+//! StreamBox's results are compared with a loop by hand; those of NEXMark's queries must be the same, whoever
+//! made them (as a set of rows that is left when all changes were applied).
+
+use std::time::{Duration, Instant};
+
+use cpu_time::ProcessTime;
+use serde_json::{Value, json};
+use thalweg::bench::{BenchOptions, Benchmark as Nexmark, Preset, find};
+use thalweg::{Error, Result};
+
+use super::point::Point;
+use super::streambox::{Benchmark, NAMES};
+
+/// Numbers of workers.
+pub const WORKERS: [usize; 2] = [1, 2];
+/// NEXMark's queries whose state or output is not trivial, and one that is.
+pub const QUERIES: [&str; 7] = ["q1", "q3", "q4", "q5", "q7", "q8", "q11"];
+
+const SCALE: f64 = 3.0;
+const EVENTS: u64 = 3_000_000;
+
+/// A run.
+struct Run {
+    events: u64,
+    spent: (Duration, Duration),
+    /// Stands for the result.
+    result: u64,
+}
+
+/// Runs a point.
+pub fn run(point: &Point) -> Result<Value> {
+    let name = point.workload.as_str();
+    let repeat: usize = point
+        .variant
+        .parse()
+        .map_err(|_| Error::plan(format!("no number of runs: '{}', try '3'", point.variant)))?;
+    let (mut runs, mut results) = (Vec::new(), Vec::new());
+    let mut measure = measured(name)?;
+    for repetition in 0..=repeat {
+        for workers in WORKERS {
+            let run = measure(workers)?;
+            results.push(run.result);
+            if repetition > 0 {
+                let (wall, processor) = run.spent;
+                runs.push(json!({
+                    "workload": name, "variant": variant(workers), "events": run.events,
+                    "seconds": wall.as_secs_f64(), "cpu_seconds": processor.as_secs_f64(),
+                }));
+            }
+        }
+    }
+    let is_same = results.iter().all(|result| *result == results[0]);
+    let check = if is_same { "ok".to_owned() } else { format!("WRONG: results {results:?}") };
+    Ok(json!({ "runs": runs, "check": check }))
+}
+
+/// As the building blocks call it.
+pub fn variant(workers: usize) -> String {
+    format!("engine, {workers} worker{}", if workers == 1 { "" } else { "s" })
+}
+
+/// How a workload is run once by so many workers.
+fn measured(name: &str) -> Result<Box<dyn FnMut(usize) -> Result<Run>>> {
+    if NAMES.contains(&name) {
+        let benchmark = Benchmark::new(name, u64::MAX, SCALE);
+        let lap: Vec<u64> =
+            benchmark.job.tables.iter().map(|table| table.num_rows() as u64).collect();
+        let expected = benchmark.expected(&lap);
+        return Ok(Box::new(move |workers| {
+            let (wall, processor) = (Instant::now(), ProcessTime::now());
+            let (report, result) = benchmark.run(workers)?;
+            let spent = (wall.elapsed(), processor.elapsed());
+            if result != expected {
+                let problem = format!("the results add up to {result}, not to {expected}");
+                return Err(Error::internal(problem));
+            }
+            Ok(Run { events: report.metrics.rows_in(), spent, result })
+        }));
+    }
+    let query = find(Preset::Nexmark, name)?;
+    let prepare = |workers| {
+        let options = BenchOptions {
+            events: EVENTS,
+            workers: Some(workers),
+            check: true,
+            ..BenchOptions::default()
+        };
+        Nexmark::new(query, &options)
+    };
+    let mut by_workers = WORKERS.map(prepare).into_iter().collect::<Result<Vec<_>>>()?;
+    Ok(Box::new(move |workers| {
+        let place = WORKERS.iter().position(|&known| known == workers).unwrap_or(0);
+        let run = by_workers[place].run(&mut |_| {})?;
+        let spent = (run.elapsed, run.processor_time);
+        Ok(Run { events: run.rows_in, spent, result: run.fingerprint.unwrap_or(0) })
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::point::Kind;
+    use super::*;
+
+    #[test]
+    fn both_numbers_of_workers_run_and_agree() {
+        let point = Point::new("scaling", Kind::Scaling, "q1", 0).of_variant(1);
+        let row = run(&point).expect("it runs");
+        assert_eq!(row["check"], "ok");
+        assert_eq!(row["runs"].as_array().map(Vec::len), Some(2));
+    }
+}
