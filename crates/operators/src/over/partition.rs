@@ -319,7 +319,9 @@ impl Partition for OverPartition {
     }
 
     fn wakes_at(&self) -> Watermark {
-        if !self.ready.is_empty() {
+        // Captures want to know which rows that wait have expired.
+        let tells_time = self.watch.is_some() && !self.waiting.is_empty();
+        if !self.ready.is_empty() || tells_time {
             return Watermark::MIN;
         }
         if self.spec.time == OverTime::Arrival {

@@ -107,7 +107,8 @@ impl OverPartition {
             kind: RowKind::Insert,
         });
         let overdue: Vec<OverdueRow> = overdue.collect();
-        self.waiting_tables.tell(extent, (&mut self.rows, self.passed), &overdue, captured)
+        let wanted = (extent, !self.waiting.is_empty());
+        self.waiting_tables.tell(wanted, (&mut self.rows, self.passed), &overdue, captured)
     }
 
     fn tell_ready(&self, captured: &mut Captured) {

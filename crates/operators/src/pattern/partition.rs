@@ -303,6 +303,10 @@ impl Partition for MatchPartition {
     }
 
     fn wakes_at(&self) -> Watermark {
+        if self.watch.is_some() && !self.waiting.is_empty() {
+            // Captures want to know which rows that wait have expired.
+            return Watermark::MIN;
+        }
         let buckets = [self.waiting.first_bucket(), self.alarms.first_bucket()];
         let first = buckets.into_iter().flatten().map(|(first, _)| first).min();
         first.map_or(Watermark::END, Watermark)

@@ -59,7 +59,8 @@ impl KeyedState for MatchPartition {
             kind: RowKind::Insert,
         });
         let overdue: Vec<OverdueRow> = overdue.collect();
-        self.waiting_tables.tell(extent, (&mut self.rows, self.passed), &overdue, captured)
+        let wanted = (extent, !self.waiting.is_empty());
+        self.waiting_tables.tell(wanted, (&mut self.rows, self.passed), &overdue, captured)
     }
 }
 

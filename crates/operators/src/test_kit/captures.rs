@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use arrow_arith::boolean::not;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_select::filter::filter_record_batch;
@@ -193,42 +195,46 @@ fn apply(tables: &mut Tables, table: CapturedTable) -> Result<()> {
             assert!(width > 0, "changes go by identity");
             let (new, gone) = (identities(&told.rows, width)?, identities(&told.removed, width)?);
             assert!(gone.is_disjoint(&new), "what came again is not removed");
-            retain(kept, width, |identity| !new.contains(identity) && !gone.contains(identity))?;
+            if !(new.is_empty() && gone.is_empty()) {
+                let is_kept = |own: &str| !new.contains(own) && !gone.contains(own);
+                retain(kept, width, is_kept)?;
+            }
         }
     }
     kept.extend(told.rows);
     if let Some(kept_from) = kept_from {
-        let time = |identity: &str| identity.split('\u{1f}').nth(1).map(str::parse::<i64>);
-        retain(kept, width, |identity| {
-            time(identity).is_some_and(|t| t.is_ok_and(|t| t >= kept_from))
-        })?;
+        for batch in kept.iter_mut() {
+            let times = batch.column(1).as_primitive::<Int64Type>().values();
+            let wanted = times.iter().map(|&time| Some(time >= kept_from));
+            *batch = filter_record_batch(batch, &wanted.collect::<BooleanArray>())?;
+        }
     }
+    kept.retain(|batch| batch.num_rows() > 0);
     Ok(())
 }
 
 fn identities(batches: &[RecordBatch], width: usize) -> Result<HashSet<String>> {
-    Ok(texts(batches, width)?.into_iter().map(|(identity, _)| identity).collect())
+    Ok(texts(batches, width)?.into_iter().collect())
 }
 
 /// Leaves those rows whose identity is wanted.
 fn retain(
-    batches: &mut Vec<RecordBatch>,
+    batches: &mut [RecordBatch],
     width: usize,
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<()> {
-    for batch in batches.iter_mut() {
+    for batch in batches {
         let identities = texts(std::slice::from_ref(batch), width)?;
-        let wanted = identities.iter().map(|(identity, _)| Some(is_wanted(identity)));
+        let wanted = identities.iter().map(|identity| Some(is_wanted(identity)));
         *batch = filter_record_batch(batch, &wanted.collect::<BooleanArray>())?;
     }
-    batches.retain(|batch| batch.num_rows() > 0);
     Ok(())
 }
 
 /// All rows of all tables.
 fn all_texts(tables: &Tables) -> Result<BTreeMap<&'static str, BTreeSet<String>>> {
     let of_table = |(name, rows): (&&'static str, &Vec<RecordBatch>)| {
-        Ok((*name, texts(rows, 0)?.into_iter().map(|(_, all)| all).collect()))
+        Ok((*name, texts(rows, usize::MAX)?.into_iter().collect()))
     };
     tables.iter().map(of_table).collect()
 }
@@ -243,7 +249,7 @@ pub(super) fn folded(rows: Vec<RecordBatch>, width: usize) -> Result<Vec<RecordB
     for batch in rows {
         let sum = |text: &str| text.bytes().fold(0_u8, |sum, byte| sum.rotate_left(1) ^ byte);
         let identities = texts(std::slice::from_ref(&batch), width)?;
-        let is_new = identities.iter().map(|(identity, _)| Some(sum(identity) % 2 == 0));
+        let is_new = identities.iter().map(|identity| Some(sum(identity) % 2 == 0));
         let is_new: BooleanArray = is_new.collect();
         newer.push(filter_record_batch(&batch, &is_new)?);
         older.push(filter_record_batch(&batch, &not(&is_new)?)?);
@@ -253,16 +259,17 @@ pub(super) fn folded(rows: Vec<RecordBatch>, width: usize) -> Result<Vec<RecordB
     Ok(older)
 }
 
-fn texts(batches: &[RecordBatch], width: usize) -> Result<Vec<(String, String)>> {
+/// The first columns of rows, so many at most, as texts.
+fn texts(batches: &[RecordBatch], width: usize) -> Result<Vec<String>> {
     let options = FormatOptions::default().with_null("NULL");
     let mut texts = Vec::new();
     for batch in batches {
-        let columns = batch.columns().iter();
+        let columns = batch.columns().iter().take(width);
         let columns = columns.map(|column| ArrayFormatter::try_new(column, &options));
         let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
         for row in 0..batch.num_rows() {
             let values: Vec<String> = columns.iter().map(|c| c.value(row).to_string()).collect();
-            texts.push((values[..width].join("\u{1f}"), values.join("\u{1f}")));
+            texts.push(values.join("\u{1f}"));
         }
     }
     Ok(texts)

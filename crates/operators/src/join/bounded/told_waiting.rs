@@ -118,19 +118,22 @@ impl WaitingTables {
         time.saturating_add(self.shape.behind_ms)
     }
 
-    /// Tells the rows that wait. All that was due until `passed` has left, but for what came later.
+    /// Tells the rows that wait, if there are any. All that was due until `passed` has left, but for what
+    /// came later.
     ///
     /// # Errors
     /// None that is expected.
     pub(crate) fn tell(
         self: &Arc<Self>,
-        extent: Extent,
+        (extent, has_rows): (Extent, bool),
         (chunks, passed): (&mut Chunks, i64),
         overdue: &[OverdueRow],
         captured: &mut Captured,
     ) -> Result<()> {
-        // At the end nothing is later, so nothing would expire.
-        let extent = if passed == i64::MAX { Extent::Whole } else { extent };
+        // At the end nothing is later, so nothing would expire. And where nothing waits, no watermark need
+        // have come for long, so `passed` says little.
+        let is_whole = passed == i64::MAX || !has_rows;
+        let extent = if is_whole { Extent::Whole } else { extent };
         let kept_from = passed.saturating_add(1);
         captured.add(OVERDUE, Arc::clone(&self.schema), self.overdue(overdue, chunks)?);
         let ToldChunks { extent, chunks, .. } = chunks.capture_expiring(extent);

@@ -46,6 +46,11 @@ impl<T: Copy> Waiting<T> {
         }
     }
 
+    /// True if nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// What is due at this time, though it has been reached; in the order in which it came.
     pub(crate) fn overdue(&self, time: i64) -> impl Iterator<Item = (i64, T)> + '_ {
         let buckets = self.buckets.range(..=time >> SHIFT).flat_map(|(_, items)| items);

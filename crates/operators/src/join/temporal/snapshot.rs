@@ -152,7 +152,8 @@ impl TemporalPartition {
     fn tell_waiting(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
         let overdue = |(due, left): (i64, Left)| OverdueRow { due, row: left.row, kind: left.kind };
         let overdue: Vec<OverdueRow> = self.waiting.overdue(self.passed).map(overdue).collect();
-        self.waiting_tables.tell(extent, (&mut self.chunks, self.passed), &overdue, captured)
+        let wanted = (extent, !self.waiting.is_empty());
+        self.waiting_tables.tell(wanted, (&mut self.chunks, self.passed), &overdue, captured)
     }
 
     /// The versions of these keys, those of a key from the earliest to the latest, and the keys.
