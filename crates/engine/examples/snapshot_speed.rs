@@ -7,6 +7,9 @@
 //! - processor time and bytes of a snapshot in which one key in a hundred has changed, beside those of all of it;
 //! - how long reading and taking back takes, beside a floor: the same files decoded and their keys interned, by
 //!   as many threads; alternating, medians of three. Files are in the page cache.
+//!
+//! Behind them, for a million keys at most: OVER with COUNT(*) and SUM(BIGINT) over all rows of a key before, where one
+//! key in a hundred has had another row; and rows that wait in front of it, where one in a hundred has come since.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,18 +17,21 @@ use std::time::{Duration, Instant};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type};
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray, TimestampMillisecondArray};
 use arrow_ipc::reader::FileReader;
 use cpu_time::ProcessTime;
+use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{SystemClock, mix64};
 use thalweg_core::snapshot::{StageState, TakenCut};
 use thalweg_core::{
-    Bundle, Captured, Column, DataType, Error, Extent, Opening, Operator, OrderContract, Output,
-    Partition, Piece, Result, Route, Stamps, TableSchema,
+    Bundle, Captured, Column, DataType, Error, Exchange, Extent, Opening, Operator, OrderContract,
+    Output, Partition, Piece, Result, Route, Stamps, TableSchema, Watermark,
 };
 use thalweg_operators::aggregate::{AggregateCall, resolve};
 use thalweg_operators::group::{GroupAggregate, GroupSpec};
 use thalweg_operators::keys::KeyTable;
+use thalweg_operators::over::{Frame, OverAggregate, OverCall, OverFunction, OverSpec, OverTime};
+use thalweg_operators::window::LatePolicy;
 use thalweg_state::{Kind, SnapshotStore, WriteRequest};
 
 #[global_allocator]
@@ -35,6 +41,7 @@ const ROWS: u64 = 8192;
 const PARTITIONS: usize = 8;
 const ROUNDS: usize = 3;
 const TEXT_BYTES: usize = 83;
+const OVER_KEYS_MAX: u64 = 1_000_000;
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -43,7 +50,78 @@ fn main() -> Result<()> {
     for key_type in [DataType::BigInt, DataType::STRING] {
         measure(&folder, keys, &key_type)?;
     }
+    let keys = keys.min(OVER_KEYS_MAX);
+    measure_over(&folder, keys, true)?;
+    measure_over(&folder, keys, false)
+}
+
+/// A row for each key, then one for every hundredth; those before a snapshot leave or wait.
+fn measure_over(folder: &Path, keys: u64, leave: bool) -> Result<()> {
+    let _ = std::fs::remove_dir_all(folder);
+    let operator = over()?;
+    let mut partitions = open(&operator)?;
+    let mut store = SnapshotStore::open(&folder.to_string_lossy(), "speed")?;
+    let mut next = |time_ms: i64, keys: Vec<u64>, base| {
+        let timed = |keys: &[u64]| timed_bundle(time_ms, keys);
+        feed_each(&operator, &mut partitions, timed, keys.into_iter())?;
+        if leave {
+            pass(&mut partitions, time_ms)?;
+        }
+        write(&mut store, &mut partitions, base)
+    };
+    let all = next(1, (0..keys).collect(), None)?;
+    let few = next(2, (0..keys).step_by(100).collect(), Some(1))?;
+    let what = if leave { "keys of OVER" } else { "rows that wait in front of OVER" };
+    println!("{keys} {what}: {} bytes, {:.2} processor seconds", all.0, all.1);
+    let (bytes, time) = (few.0 as f64 / all.0 as f64, few.1 / all.1);
+    println!(
+        "  one in a hundred came since: {:.1} % of the bytes, {:.1} % of the processor time",
+        bytes * 100.0,
+        time * 100.0
+    );
     Ok(())
+}
+
+/// A watermark comes to all partitions.
+fn pass(partitions: &mut [Box<dyn Partition>], time_ms: i64) -> Result<()> {
+    let exchange = Exchange::new(PARTITIONS);
+    for partition in partitions {
+        let mut output = Output::new(Arc::new(SystemClock::new()) as _, u64::MAX);
+        let call = WatermarkCall { watermark: Watermark(time_ms), phase: 0, exchange: &exchange };
+        let _ = partition.watermark(&call, &mut output)?;
+    }
+    Ok(())
+}
+
+fn over() -> Result<OverAggregate> {
+    let of_call = |call: AggregateCall| OverCall {
+        result: call.result.clone(),
+        name: call.name.clone(),
+        function: OverFunction::Aggregate(call),
+    };
+    OverAggregate::new(OverSpec {
+        keys: vec![0],
+        time: OverTime::EventTime(2),
+        frame: Frame::Rows { preceding: None },
+        calls: vec![of_call(call("COUNT", None)), of_call(call("SUM", Some(1)))],
+        input: timed_input(),
+        state_ttl_ms: None,
+        late: LatePolicy::Drop,
+    })
+}
+
+fn timed_input() -> TableSchema {
+    let mut columns = input(&DataType::BigInt).columns;
+    columns.push(Column::new("ts", DataType::Timestamp(3).not_null()));
+    TableSchema::new(columns)
+}
+
+/// A row for each of these keys, at this time.
+fn timed_bundle(time_ms: i64, keys: &[u64]) -> Result<Bundle> {
+    let mut columns = bundle(keys, &DataType::BigInt)?.batch.columns().to_vec();
+    columns.push(Arc::new(TimestampMillisecondArray::from(vec![time_ms; keys.len()])));
+    let batch = RecordBatch::try_new(timed_input().arrow(), columns)?;
+    Ok(Bundle::new(batch, Stamps::first()))
 }
 
 fn measure(folder: &Path, keys: u64, key_type: &DataType) -> Result<()> {
@@ -51,7 +129,8 @@ fn measure(folder: &Path, keys: u64, key_type: &DataType) -> Result<()> {
     let operator = operator(key_type)?;
     let mut partitions = open(&operator)?;
     let raw_bytes = if *key_type == DataType::BigInt { 8 } else { TEXT_BYTES } + 8 + 8;
-    feed(&operator, &mut partitions, key_type, 0..keys)?;
+    let of_keys = |keys: &[u64]| bundle(keys, key_type);
+    feed_each(&operator, &mut partitions, of_keys, 0..keys)?;
     let memory: usize = partitions.iter().map(|partition| partition.state_bytes()).sum();
     let of = |bytes: u64| bytes as f64 / (keys as usize * raw_bytes) as f64;
     println!("{keys} keys of {key_type}: {raw_bytes} bytes of columns a key");
@@ -61,7 +140,7 @@ fn measure(folder: &Path, keys: u64, key_type: &DataType) -> Result<()> {
     println!("  written {:.2} of that, in {:.2} processor seconds", of(all.0), all.1);
     // Every hundredth, spread over all.
     let few = (0..keys).step_by(100);
-    feed_each(&operator, &mut partitions, key_type, few)?;
+    feed_each(&operator, &mut partitions, of_keys, few)?;
     let few = write(&mut store, &mut partitions, Some(1))?;
     let (bytes, time) = (few.0 as f64 / all.0 as f64, few.1 / all.1);
     println!(
@@ -191,23 +270,14 @@ fn opening(partition: usize) -> Opening {
     Opening { partition, partitions: PARTITIONS, order: OrderContract::Epoch }
 }
 
-fn open(operator: &GroupAggregate) -> Result<Vec<Box<dyn Partition>>> {
+fn open(operator: &dyn Operator) -> Result<Vec<Box<dyn Partition>>> {
     (0..PARTITIONS).map(|partition| operator.open(opening(partition))).collect()
 }
 
-fn feed(
-    operator: &GroupAggregate,
-    partitions: &mut [Box<dyn Partition>],
-    key_type: &DataType,
-    keys: std::ops::Range<u64>,
-) -> Result<()> {
-    feed_each(operator, partitions, key_type, keys)
-}
-
 fn feed_each(
-    operator: &GroupAggregate,
+    operator: &dyn Operator,
     partitions: &mut [Box<dyn Partition>],
-    key_type: &DataType,
+    bundle: impl Fn(&[u64]) -> Result<Bundle>,
     mut keys: impl Iterator<Item = u64>,
 ) -> Result<()> {
     let clock = Arc::new(SystemClock::new());
@@ -216,9 +286,9 @@ fn feed_each(
         if some.is_empty() {
             return Ok(());
         }
-        let bundle = bundle(&some, key_type)?;
+        let bundle = bundle(&some)?;
         let Route::Scatter(parts) = operator.route(&bundle, PARTITIONS)? else {
-            return Err(Error::internal("groups are scattered by key"));
+            return Err(Error::internal("rows are scattered by key"));
         };
         for (partition, rows) in partitions.iter_mut().zip(&parts) {
             let mut output = Output::new(Arc::clone(&clock) as _, u64::MAX);

@@ -280,8 +280,8 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
     }
 
     fn state_bytes(&self) -> usize {
-        let timers = self.timers.len() + self.clock_timers.len();
+        let timers = self.timers.bytes() + self.clock_timers.bytes();
         let states = self.states.bytes(|state| self.operator.extra_bytes(state));
-        states + timers * (size_of::<K>() + 32)
+        states + timers
     }
 }

@@ -25,7 +25,7 @@ use thalweg_operators::tables::{KEPT_ROWS_MAX, does_not_fit, numbers_of};
 use super::RowState;
 use super::key::{RowKey, virtual_partition};
 use super::states::{KeptState, States};
-use super::timers::Timers;
+use super::timers::{MeantTimers, Timers};
 use super::told::Told;
 
 const STATES: &str = "states";
@@ -53,15 +53,15 @@ impl<K: RowKey, S: RowState> ToldKeyed<K, S> {
         ToldKeyed { keys: Arc::new(Told::new("key")), states: Told::new("state") }
     }
 
-    /// Tells everything, or of the states what has changed. States are written at once, timers later.
+    /// Tells everything, or what has changed. States are written at once, timers later.
     ///
     /// # Errors
     /// If a key or a state cannot be written.
     pub(super) fn capture(&self, extent: Extent, kept: KeptParts<'_, K, S>) -> Result<Captured> {
         let mut captured = Captured::default();
         self.capture_states(extent, kept.states, &mut captured)?;
-        self.capture_timers(TIMERS, kept.timers, &mut captured);
-        self.capture_timers(CLOCK_TIMERS, kept.clock_timers, &mut captured);
+        self.capture_timers(TIMERS, extent, kept.timers, &mut captured);
+        self.capture_timers(CLOCK_TIMERS, extent, kept.clock_timers, &mut captured);
         Ok(captured)
     }
 
@@ -102,23 +102,31 @@ impl<K: RowKey, S: RowState> ToldKeyed<K, S> {
         keyed(&self.keys, &keys, std::iter::once(used).chain(fields).collect())
     }
 
-    fn capture_timers(&self, name: &'static str, timers: &Timers<K>, captured: &mut Captured) {
-        let (times, keys): (Vec<i64>, Vec<K>) =
-            timers.all().map(|(time_ms, key)| (time_ms, key.clone())).unzip();
-        let time = Field::new(TIME, Arrow::Int64, true);
-        let schema = state_schema(self.keys.fields().into_iter().chain([time.clone()]));
+    fn capture_timers(
+        &self,
+        name: &'static str,
+        extent: Extent,
+        timers: &mut Timers<K>,
+        captured: &mut Captured,
+    ) {
+        let MeantTimers { extent, set, gone } = timers.mean(extent);
+        let schema = state_schema(self.keys.fields().into_iter().chain([time_field()]));
         let told = Arc::clone(&self.keys);
         let rows = move || {
-            let batch = |(times, keys): (&[i64], &[K])| {
-                let keys: Vec<&K> = keys.iter().collect();
-                let times: ArrayRef = Arc::new(Int64Array::from(times.to_vec()));
-                keyed(&told, &keys, vec![(time.clone(), times)])
+            let batches = |timers: &[(i64, K)]| {
+                let batches = timers.chunks(KEPT_ROWS_MAX).map(|some| timer_rows(&told, some));
+                batches.collect::<Result<Vec<_>>>()
             };
-            let parts = times.chunks(KEPT_ROWS_MAX).zip(keys.chunks(KEPT_ROWS_MAX));
-            let rows = parts.map(batch).collect::<Result<_>>()?;
-            Ok(TableRows { rows, removed: Vec::new() })
+            Ok(TableRows { rows: batches(&set)?, removed: batches(&gone)? })
         };
-        captured.add_later(name, schema, Box::new(rows));
+        captured.tables.push(CapturedTable {
+            name,
+            identity_columns: schema.fields().len(),
+            schema,
+            extent,
+            kept_from: None,
+            rows: Box::new(rows),
+        });
     }
 
     /// Takes back what was told.
@@ -153,6 +161,16 @@ impl<K: RowKey, S: RowState> ToldKeyed<K, S> {
             false => Err(does_not_fit("keys hash otherwise than they did".to_owned())),
         }
     }
+}
+
+fn time_field() -> Field {
+    Field::new(TIME, Arrow::Int64, true)
+}
+
+fn timer_rows<K: RowKey>(told: &Told<K>, timers: &[(i64, K)]) -> Result<RecordBatch> {
+    let keys: Vec<&K> = timers.iter().map(|(_, key)| key).collect();
+    let times = Int64Array::from_iter_values(timers.iter().map(|(time_ms, _)| *time_ms));
+    keyed(told, &keys, vec![(time_field(), Arc::new(times))])
 }
 
 /// Rows of keys: their virtual partitions, the keys, and more columns.

@@ -23,7 +23,7 @@ const MEASURED_STATES: usize = 32;
 /// Keys that are looked at between two looks at the clock.
 const UNCHECKED_KEYS: usize = 64;
 /// Up to so many keys that have gone are noted, however few are there.
-const GONE_MIN: usize = 64 * 1024;
+pub(super) const GONE_MIN: usize = 64 * 1024;
 
 /// A state and when it was used last.
 struct Kept<S> {

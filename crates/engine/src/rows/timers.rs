@@ -6,17 +6,40 @@
 //!
 //! Setting is what happens often: timers of one time are a set without order, which is sorted once,
 //! when its time has come.
+//!
+//! From the first capture on it is known which timers were set since the last one, and which of those that it
+//! told have gone; if more have gone than are there, the next capture tells everything instead.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasherDefault;
 
 use hashbrown::HashSet;
-use thalweg_core::Watermark;
+use thalweg_core::{Extent, Watermark};
 
 use super::key::{ProbeHasher, RowKey, virtual_partition};
+use super::states::GONE_MIN;
 
 /// The time of a timer that fires at the end of the input.
 pub(super) const AT_END: i64 = i64::MAX;
+
+/// Timers in no order: the time and the key of each.
+type Unordered<K> = HashSet<(i64, K), BuildHasherDefault<ProbeHasher>>;
+
+/// What has changed since the last capture.
+struct Changes<K> {
+    /// Timers that were set; they are there.
+    set: Unordered<K>,
+    /// Those that were told, and have gone.
+    gone: Unordered<K>,
+}
+
+/// What a capture is to tell.
+pub(super) struct MeantTimers<K> {
+    pub extent: Extent,
+    pub set: Vec<(i64, K)>,
+    /// Those that have gone, among changes.
+    pub gone: Vec<(i64, K)>,
+}
 
 /// The timers that are set.
 pub(super) struct Timers<K> {
@@ -28,12 +51,14 @@ pub(super) struct Timers<K> {
     firing: Vec<(u8, K)>,
     /// Timers fire at multiples of this.
     grid_ms: Option<i64>,
+    /// `None` while nobody notes them.
+    changes: Option<Changes<K>>,
 }
 
 impl<K: RowKey> Timers<K> {
     pub(super) fn new(grid_ms: Option<i64>) -> Self {
-        let waiting = BTreeMap::new();
-        Timers { waiting, count: 0, firing_ms: None, firing: Vec::new(), grid_ms }
+        let (waiting, firing) = (BTreeMap::new(), Vec::new());
+        Timers { waiting, count: 0, firing_ms: None, firing, grid_ms, changes: None }
     }
 
     /// Sets a timer for a key at the first point of the grid at or after a time; the same one twice
@@ -50,6 +75,7 @@ impl<K: RowKey> Timers<K> {
         if !of_time.contains(key) {
             of_time.insert(key.clone());
             self.count += 1;
+            note_set(&mut self.changes, time_ms, key);
         }
     }
 
@@ -62,13 +88,16 @@ impl<K: RowKey> Timers<K> {
         let time_ms = self.on_grid(at_ms);
         if self.firing_ms == Some(time_ms) {
             // Some of its time have fired, and this one may be among those that have not.
-            let before = self.firing.len();
-            self.firing.retain(|(_, other)| other != key);
-            self.count -= before - self.firing.len();
+            if let Some(place) = self.firing.iter().position(|(_, other)| other == key) {
+                self.firing.remove(place);
+                self.count -= 1;
+                note_gone(&mut self.changes, self.count, time_ms, key);
+            }
         }
         let Some(of_time) = self.waiting.get_mut(&time_ms) else { return };
         if of_time.remove(key) {
             self.count -= 1;
+            note_gone(&mut self.changes, self.count, time_ms, key);
         }
         if of_time.is_empty() {
             self.waiting.remove(&time_ms);
@@ -90,8 +119,9 @@ impl<K: RowKey> Timers<K> {
             self.firing.sort_unstable_by(|one, other| other.cmp(one));
         }
         self.count -= 1;
-        let (_, key) = self.firing.pop()?;
-        Some((self.firing_ms?, key))
+        let (time_ms, (_, key)) = (self.firing_ms?, self.firing.pop()?);
+        note_gone(&mut self.changes, self.count, time_ms, &key);
+        Some((time_ms, key))
     }
 
     /// The watermark from which on the first timer fires.
@@ -103,23 +133,71 @@ impl<K: RowKey> Timers<K> {
         }
     }
 
+    /// Begins a capture: what it is to tell. Everything, if nobody has noted what changed.
+    pub(super) fn mean(&mut self, extent: Extent) -> MeantTimers<K> {
+        let (set, gone) = (Unordered::default(), Unordered::default());
+        match (extent, self.changes.replace(Changes { set, gone })) {
+            (Extent::Changes, Some(Changes { set, gone })) => {
+                let (set, gone) = (set.into_iter().collect(), gone.into_iter().collect());
+                MeantTimers { extent, set, gone }
+            }
+            _ => {
+                let set = self.all().map(|(time_ms, key)| (time_ms, key.clone())).collect();
+                MeantTimers { extent: Extent::Whole, set, gone: Vec::new() }
+            }
+        }
+    }
+
     /// All timers, with their times.
-    pub(super) fn all(&self) -> impl Iterator<Item = (i64, &K)> {
+    fn all(&self) -> impl Iterator<Item = (i64, &K)> {
         let waiting = self.waiting.iter();
         let waiting = waiting.flat_map(|(at_ms, keys)| keys.iter().map(move |key| (*at_ms, key)));
         let firing = self.firing.iter().map(|(_, key)| (self.firing_ms.unwrap_or(AT_END), key));
         firing.chain(waiting)
     }
 
-    /// Takes back a timer that [`Timers::all`] has told, for the time that it told.
+    /// Takes back a timer that a capture has told, for the time that it told.
     pub(super) fn recall(&mut self, time_ms: i64, key: K) {
         if self.waiting.entry(time_ms).or_default().insert(key) {
             self.count += 1;
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.count
+    }
+
+    /// About how many bytes they take.
+    pub(super) fn bytes(&self) -> usize {
+        let noted = |changes: &Changes<K>| changes.set.capacity() + changes.gone.capacity();
+        let noted = self.changes.as_ref().map_or(0, noted);
+        self.count * (size_of::<K>() + 32) + noted * (size_of::<(i64, K)>() + 1)
+    }
+}
+
+/// Notes a timer that was not there.
+fn note_set<K: RowKey>(changes: &mut Option<Changes<K>>, time_ms: i64, key: &K) {
+    let Some(Changes { set, gone }) = changes else { return };
+    let timer = (time_ms, key.clone());
+    // One that was told, has gone and has come again is as it was told.
+    if !gone.remove(&timer) {
+        set.insert(timer);
+    }
+}
+
+/// Notes that a timer has gone, of so many that are there.
+fn note_gone<K: RowKey>(changes: &mut Option<Changes<K>>, count: usize, time_ms: i64, key: &K) {
+    let Some(Changes { set, gone }) = changes else { return };
+    let timer = (time_ms, key.clone());
+    if set.remove(&timer) {
+        return;
+    }
+    match gone.len() >= GONE_MIN.max(count) {
+        true => *changes = None,
+        false => {
+            gone.insert(timer);
+        }
     }
 }
 
@@ -130,6 +208,10 @@ fn round_up(at_ms: i64, grid_ms: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use thalweg_core::shim::SplitMix64;
+
     use super::*;
 
     #[test]
@@ -207,6 +289,72 @@ mod tests {
             std::iter::from_fn(|| timers.pop(Watermark(100))).collect()
         };
         assert_eq!(rest(&mut again), rest(&mut timers));
+    }
+
+    /// What captures of changes tell, put together.
+    fn take_over(kept: &mut BTreeSet<(i64, u64)>, meant: MeantTimers<u64>) {
+        if meant.extent == Extent::Whole {
+            kept.clear();
+        }
+        for timer in &meant.gone {
+            assert!(kept.remove(timer), "only what was told goes");
+        }
+        for timer in meant.set {
+            assert!(kept.insert(timer), "only what was not told comes");
+        }
+    }
+
+    #[test]
+    fn changes_put_together_are_all_timers() {
+        for seed in 0..60 {
+            let mut random = SplitMix64::new(seed);
+            let mut timers = Timers::new(Some(1 + seed as i64 % 3));
+            let (mut kept, mut now_ms, mut captures) = (BTreeSet::new(), 0, 0);
+            for _ in 0..400 {
+                let (at_ms, key) = (now_ms - 3 + random.below(20) as i64, random.below(20));
+                match random.below(8) {
+                    0..4 => timers.add(at_ms, &key),
+                    4..6 => timers.remove(at_ms, &key),
+                    6 => {
+                        now_ms += random.below(4) as i64;
+                        (0..random.below(4)).for_each(|_| drop(timers.pop(Watermark(now_ms))));
+                    }
+                    _ => {
+                        let is_whole = captures == 0 || random.below(4) == 0;
+                        let extent = if is_whole { Extent::Whole } else { Extent::Changes };
+                        take_over(&mut kept, timers.mean(extent));
+                        let all: BTreeSet<_> = timers.all().map(|(at, key)| (at, *key)).collect();
+                        assert_eq!((&kept, kept.len()), (&all, timers.len()), "seed {seed}");
+                        captures += 1;
+                    }
+                }
+            }
+            assert!(captures > 20);
+        }
+    }
+
+    #[test]
+    fn what_is_told_follows_what_changes() {
+        let mut timers = Timers::new(Some(1));
+        let told = |timers: &mut Timers<u64>| {
+            let meant = timers.mean(Extent::Changes);
+            (meant.set.len(), meant.gone.len(), meant.extent)
+        };
+        (0..20_000).for_each(|key| timers.add(1000 + key as i64, &key));
+        assert_eq!(told(&mut timers), (20_000, 0, Extent::Whole), "nobody has noted what changed");
+        assert_eq!(told(&mut timers), (0, 0, Extent::Changes));
+        (0..10).for_each(|key| timers.remove(1000 + key as i64, &key));
+        (0..30).for_each(|key| timers.add(500, &key));
+        assert_eq!(std::iter::from_fn(|| timers.pop(Watermark(501))).count(), 30);
+        (5..10).for_each(|key| timers.add(1000 + key as i64, &key));
+        timers.add(7, &7);
+        assert_eq!(told(&mut timers), (1, 5, Extent::Changes), "one new, and five that went");
+        // More go than are left.
+        let many = 4 * GONE_MIN as u64;
+        (0..many).for_each(|key| timers.add(50_000, &key));
+        assert_eq!(told(&mut timers).2, Extent::Changes);
+        (0..many - 5).for_each(|key| timers.remove(50_000, &key));
+        assert_eq!(told(&mut timers).2, Extent::Whole, "names would be more than what is there");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Opening, Output, Partition, Piece, Place, Progress, Restored, Result, Watermark,
+    Opening, Output, Partition, Piece, Place, Progress, Restored, Result, RowKind, Watermark,
 };
 
 use super::fired::Fired;
@@ -28,6 +28,8 @@ use super::spec::{OverSpec, OverTime};
 use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::order::KeyRanks;
 use crate::join::bounded::pieces::{inserts_only, times, treat_late};
+use crate::join::bounded::told::Notes;
+use crate::join::bounded::told_waiting::WaitingTables;
 use crate::join::bounded::waiting::Waiting;
 use crate::keys::ToldKeys;
 use crate::limit::rows_of;
@@ -56,10 +58,11 @@ pub(super) struct OverPartition {
     pub(super) held: Option<Held>,
     pub(super) rows: Chunks,
     pub(super) waiting: Waiting<Entry>,
+    pub(super) waiting_tables: Arc<WaitingTables>,
     /// Rows with their results whose watermark the partition has not been shown yet.
     pub(super) ready: VecDeque<(RecordBatch, Vec<i64>)>,
-    /// What waits is due after this watermark.
-    passed: i64,
+    /// What waits is due after this watermark, but for what came when its time was over.
+    pub(super) passed: i64,
     /// The latest processing time that was seen.
     pub(super) wall_ms: i64,
     pub(super) watch: Option<KeyWatch>,
@@ -78,6 +81,7 @@ impl OverPartition {
             held: Held::new(&spec, Arc::clone(&schema))?,
             rows: Chunks::new(&spec.input),
             waiting: Waiting::new(),
+            waiting_tables: Arc::new(spec.waiting_tables()),
             ready: VecDeque::new(),
             passed: i64::MIN,
             wall_ms: i64::MIN,
@@ -135,6 +139,7 @@ impl OverPartition {
         let ids = self.intern(batch, output)?;
         let chunk = self.rows.add(batch.columns().to_vec(), batch.num_rows(), false);
         let (mut late, mut late_ids, mut held) = (Vec::new(), Vec::new(), 0);
+        let mut notes = Notes::default();
         for (place, (&time, &id)) in times.iter().zip(&ids).enumerate() {
             let row = row_of(place);
             let watermark = before.at(row as usize).0;
@@ -143,6 +148,7 @@ impl OverPartition {
                 if !by_key || self.is_late(id, time, watermark)? {
                     late.push((row, time));
                     late_ids.push(id);
+                    notes.left_out.push(place as u32);
                     continue;
                 }
                 due = watermark.saturating_add(1);
@@ -151,13 +157,21 @@ impl OverPartition {
             self.rows.hold(chunk, 1);
             self.keys.wait(id);
             let row = RowRef { chunk, row: place as u32 };
+            self.note(&mut notes, row.row, (time, due));
             self.waiting.push(due, Entry { time, row, id });
         }
+        self.rows.note(chunk, notes);
         self.rows.release(chunk, 1);
         output.accepted += held;
         self.keys.retain_unused(&mut late_ids);
         self.release(&late_ids)?;
         treat_late(self.spec.late, &late, piece, output)
+    }
+
+    /// Notes what captures have to know of a row that waits, by its time and when it is due.
+    #[inline]
+    pub(super) fn note(&self, notes: &mut Notes, row: u32, times: (i64, i64)) {
+        self.waiting_tables.note(notes, (row, RowKind::Insert), times, self.passed);
     }
 
     /// True if a row behind its watermark is late: not above the newest of its key that was fired.
@@ -305,7 +319,9 @@ impl Partition for OverPartition {
     }
 
     fn wakes_at(&self) -> Watermark {
-        if !self.ready.is_empty() {
+        // Captures want to know which rows that wait have expired.
+        let tells_time = self.watch.is_some() && !self.waiting.is_empty();
+        if !self.ready.is_empty() || tells_time {
             return Watermark::MIN;
         }
         if self.spec.time == OverTime::Arrival {

@@ -3,14 +3,14 @@
 //! | table | a row for each |
 //! |---|---|
 //! | `keys` | key that lives: its newest time, the states of calls, the rows of frames, of LAG and of LEAD as lists |
-//! | `waiting` | row that waits for its time, first in first |
+//! | `waiting`, `overdue` | row that waits for its time ([`crate::join::bounded::told_waiting`]) |
 //! | `ready` | row with its results that leaves at the next watermark |
 //!
 //! How far the partition has been shown watermarks is not told: what waits is due behind them.
 //!
 //! Captures tell the keys that rows have reached or changed, and those that have been forgotten
-//! ([`crate::watch`]). What waits and what is ready changes all over between two captures as a rule: where it
-//! lies is noted, and it is put together later.
+//! ([`crate::watch`]), and the rows that have come to wait. What is ready changes all over between two
+//! captures: where it lies is noted, and it is put together later.
 
 use std::sync::Arc;
 
@@ -20,14 +20,15 @@ use arrow_schema::DataType as Arrow;
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use thalweg_core::snapshot::TableRows;
-use thalweg_core::{Captured, DataType, Restored, Result};
+use thalweg_core::{Captured, DataType, Extent, Restored, Result, RowKind};
 
 use super::partition::{Entry, OverPartition};
-use super::spec::OverTime;
+use super::spec::{OverSpec, OverTime};
 use crate::aggregate::{StateColumns, StateRows};
 use crate::join::bounded::chunks::RowRef;
-use crate::join::bounded::pieces::{keys_of, times};
-use crate::join::bounded::told::{WaitingRow, tell_waiting};
+use crate::join::bounded::pieces::keys_of;
+use crate::join::bounded::told::Notes;
+use crate::join::bounded::told_waiting::{OverdueRow, WaitingRows, WaitingShape, WaitingTables};
 use crate::keys::{KeyTable, hash_keys};
 use crate::tables::{
     does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners, state_batch,
@@ -37,12 +38,9 @@ use crate::watch::keys::{KeyWatch, KeyedState};
 /// The table that is told by key.
 pub(super) const TABLES: [&str; 1] = ["keys"];
 pub(super) const KEYS: usize = 0;
-const WAITING: &str = "waiting";
 const READY: &str = "ready";
 /// Rows that LEAD holds back, among the columns of keys.
 const HELD: &str = "$held";
-/// When a row that waits is due.
-const DUE_MS: &str = "$due_ms";
 /// When a row that is ready leaves.
 const LEAVES_MS: &str = "$leaves_ms";
 
@@ -62,10 +60,29 @@ impl KeyedState for OverPartition {
     fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
         &mut self.watch
     }
-    fn tell_others(&self, captured: &mut Captured) -> Result<()> {
-        self.tell_waiting(captured);
+    fn tell_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+        self.tell_waiting(extent, captured)?;
         self.tell_ready(captured);
         Ok(())
+    }
+}
+
+impl OverSpec {
+    /// The tables of rows that wait for their time.
+    pub(super) fn waiting_tables(&self) -> WaitingTables {
+        let rowtime = match self.time {
+            OverTime::EventTime(rowtime) => rowtime,
+            // Nothing waits.
+            OverTime::Arrival => 0,
+        };
+        WaitingTables::new(WaitingShape {
+            input: self.input.clone(),
+            keys: self.keys.clone(),
+            rowtime,
+            behind_ms: 0,
+            has_kinds: false,
+            told_due: Some("$due_ms"),
+        })
     }
 }
 
@@ -83,17 +100,15 @@ impl OverPartition {
         state_batch(owners, told)
     }
 
-    fn tell_waiting(&self, captured: &mut Captured) {
-        let waits = |(due, entry): (i64, Entry)| WaitingRow {
+    fn tell_waiting(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+        let overdue = self.waiting.overdue(self.passed).map(|(due, entry)| OverdueRow {
             due,
             row: entry.row,
-            hash: self.keys.table.hash_of(entry.id),
-        };
-        let waiting = self.waiting.iter().map(waits).collect();
-        let schema = kept_schema(&[(DUE_MS, Arrow::Int64)], &self.spec.input);
-        captured.tables.push(tell_waiting(WAITING, schema, &self.rows, waiting, |rows| {
-            vec![Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.due)))]
-        }));
+            kind: RowKind::Insert,
+        });
+        let overdue: Vec<OverdueRow> = overdue.collect();
+        let wanted = (extent, !self.waiting.is_empty());
+        self.waiting_tables.tell(wanted, (&mut self.rows, self.passed), &overdue, captured)
     }
 
     fn tell_ready(&self, captured: &mut Captured) {
@@ -128,28 +143,29 @@ impl OverPartition {
             // Times are those of the clock, and must not go back behind what frames hold.
             self.wall_ms = newest;
         }
-        restored.table(WAITING).iter().try_for_each(|told| self.recall_waiting(told))?;
+        let waiting = self.waiting_tables.recall(restored)?;
+        waiting.into_iter().try_for_each(|rows| self.recall_waiting(rows))?;
         self.recall_ready(restored.table(READY))
     }
 
-    fn recall_waiting(&mut self, told: &RecordBatch) -> Result<()> {
-        let OverTime::EventTime(rowtime) = self.spec.time else {
+    fn recall_waiting(&mut self, told: WaitingRows) -> Result<()> {
+        let WaitingRows { columns, times, dues, .. } = told;
+        if !times.is_empty() && self.spec.time == OverTime::Arrival {
             return Err(does_not_fit("rows wait, but not for a time".to_owned()));
-        };
-        let schema = kept_schema(&[(DUE_MS, Arrow::Int64)], &self.spec.input);
-        let columns = kept_columns(told, &schema, self.spec.input.len())?;
-        let due = numbers_of::<Int64Type>(told, DUE_MS)?;
-        let times = times(&columns, rowtime, &self.spec.input)?;
-        let keys = keys_of(&columns, &self.spec.keys);
-        let ids = self.keys.intern(&keys, told.num_rows())?;
+        }
+        let ids = self.keys.intern(&keys_of(&columns, &self.spec.keys), times.len())?;
         self.keys.enliven(&ids);
         self.grow();
         let chunk = self.rows.add(columns, ids.len(), false);
         self.rows.hold(chunk, ids.len());
-        for (row, ((&id, &time), &due)) in ids.iter().zip(&times).zip(due).enumerate() {
+        let mut notes = Notes::default();
+        for (row, ((&id, &time), due)) in ids.iter().zip(&times).zip(dues).enumerate() {
+            let row = RowRef { chunk, row: row as u32 };
             self.keys.wait(id);
-            self.waiting.push(due, Entry { time, row: RowRef { chunk, row: row as u32 }, id });
+            self.note(&mut notes, row.row, (time, due));
+            self.waiting.push(due, Entry { time, row, id });
         }
+        self.rows.note(chunk, notes);
         self.rows.release(chunk, 1);
         Ok(())
     }

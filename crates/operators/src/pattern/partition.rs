@@ -16,7 +16,7 @@ use arrow_schema::SchemaRef;
 use arrow_select::take::take_record_batch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Opening, Output, Partition, Piece, Place, Progress, Restored, Result, Watermark,
+    Opening, Output, Partition, Piece, Place, Progress, Restored, Result, RowKind, Watermark,
 };
 
 use super::machine::{Fired, Machine};
@@ -27,6 +27,8 @@ use super::values::batch_of;
 use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::order::KeyRanks;
 use crate::join::bounded::pieces::{inserts_only, keys_of, times, treat_late};
+use crate::join::bounded::told::Notes;
+use crate::join::bounded::told_waiting::WaitingTables;
 use crate::join::bounded::waiting::Waiting;
 use crate::keys::{KeyTable, ToldKeys};
 use crate::limit::rows_of;
@@ -63,6 +65,9 @@ pub(super) struct MatchPartition {
     pub(super) machine: Machine,
     pub(super) rows: Chunks,
     pub(super) waiting: Waiting<Entry>,
+    pub(super) waiting_tables: Arc<WaitingTables>,
+    /// What waits is due after this watermark, but for what came when its time was over.
+    pub(super) passed: i64,
     alarms: Waiting<u32>,
     pub(super) watch: Option<KeyWatch>,
 }
@@ -82,6 +87,8 @@ impl MatchPartition {
             machine: Machine::new(Arc::clone(&spec))?,
             rows: Chunks::new(&spec.input),
             waiting: Waiting::new(),
+            waiting_tables: Arc::new(spec.waiting_tables()),
+            passed: i64::MIN,
             alarms: Waiting::new(),
             watch: None,
             input: spec.input.arrow(),
@@ -109,7 +116,7 @@ impl MatchPartition {
         treat_late(self.spec.late, &late, piece, output)
     }
 
-    /// Holds some of these rows until their times.
+    /// Holds some of these rows, in order, until their times.
     pub(super) fn hold(
         &mut self,
         columns: Vec<ArrayRef>,
@@ -123,11 +130,18 @@ impl MatchPartition {
         self.machine.keys.resize_with(limit, Key::default);
         let chunk = self.rows.add(columns, times.len(), false);
         self.rows.hold(chunk, taken.len());
+        let mut notes = Notes::default();
+        let mut next = taken.iter().peekable();
+        let late = |row: &u32| next.next_if_eq(&row).is_none();
+        notes.left_out.extend((0..times.len() as u32).filter(late));
         for (&place, &id) in taken.iter().zip(&ids) {
             let time = times[place as usize];
             self.machine.keys[id as usize].waiting += 1;
+            let row = (place, RowKind::Insert);
+            self.waiting_tables.note(&mut notes, row, (time, time), self.passed);
             self.waiting.push(time, Entry { time, row: RowRef { chunk, row: place }, id });
         }
+        self.rows.note(chunk, notes);
         self.rows.release(chunk, 1);
         Ok(())
     }
@@ -284,10 +298,15 @@ impl Partition for MatchPartition {
                 return Ok(Progress::More);
             }
         }
+        self.passed = self.passed.max(call.watermark.0);
         Ok(Progress::Done)
     }
 
     fn wakes_at(&self) -> Watermark {
+        if self.watch.is_some() && !self.waiting.is_empty() {
+            // Captures want to know which rows that wait have expired.
+            return Watermark::MIN;
+        }
         let buckets = [self.waiting.first_bucket(), self.alarms.first_bucket()];
         let first = buckets.into_iter().flatten().map(|(first, _)| first).min();
         first.map_or(Watermark::END, Watermark)

@@ -3,32 +3,30 @@
 //! | table | a row for each |
 //! |---|---|
 //! | `keys` | key with runs or matches: the rows that they may ask for, the runs and the matches as lists |
-//! | `waiting` | row that waits for its time, first in first |
+//! | `waiting`, `overdue` | row that waits for its time ([`crate::join::bounded::told_waiting`]) |
 //!
 //! Captures tell the keys that rows and alarms have reached, and those that have no runs and matches any
-//! more ([`crate::watch`]). What waits changes all over between two captures as a rule: where it lies is
-//! noted, and it is put together later.
+//! more ([`crate::watch`]), and the rows that have come to wait.
 //!
 //! Alarms follow from the runs. The aggregates of conditions are not told: a run that has none takes its
 //! rows in anew, in the same sequence.
 
 use arrow_array::RecordBatch;
-use thalweg_core::{Captured, DataType, Restored, Result};
+use thalweg_core::{Captured, DataType, Extent, Restored, Result, RowKind};
 
 use super::machine::Machine;
-use super::partition::{Entry, MatchPartition};
+use super::partition::MatchPartition;
 use super::runs::{Key, Runs};
+use super::spec::MatchSpec;
 use crate::aggregate::{StateColumns, StateRows};
-use crate::join::bounded::pieces::times;
-use crate::join::bounded::told::{WaitingRow, tell_waiting};
+use crate::join::bounded::told_waiting::{OverdueRow, WaitingRows, WaitingShape, WaitingTables};
 use crate::keys::KeyTable;
-use crate::tables::{does_not_fit, kept_columns, kept_schema, state_batch};
+use crate::tables::{does_not_fit, state_batch};
 use crate::watch::keys::{KeyWatch, KeyedState};
 
 /// The table that is told by key.
 pub(super) const TABLES: [&str; 1] = ["keys"];
 pub(super) const KEYS: usize = 0;
-const WAITING: &str = "waiting";
 /// The rows of a key, its runs and its matches among its columns.
 const ROWS: &str = "$rows";
 const RUNS: &str = "$runs";
@@ -54,16 +52,29 @@ impl KeyedState for MatchPartition {
     fn watch(&mut self, _: usize) -> &mut Option<KeyWatch> {
         &mut self.watch
     }
-    fn tell_others(&self, captured: &mut Captured) -> Result<()> {
-        let waits = |(due, entry): (i64, Entry)| WaitingRow {
+    fn tell_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+        let overdue = self.waiting.overdue(self.passed).map(|(due, entry)| OverdueRow {
             due,
             row: entry.row,
-            hash: self.table.hash_of(entry.id),
-        };
-        let waiting = self.waiting.iter().map(waits).collect();
-        let schema = kept_schema(&[], &self.spec.input);
-        captured.tables.push(tell_waiting(WAITING, schema, &self.rows, waiting, |_| Vec::new()));
-        Ok(())
+            kind: RowKind::Insert,
+        });
+        let overdue: Vec<OverdueRow> = overdue.collect();
+        let wanted = (extent, !self.waiting.is_empty());
+        self.waiting_tables.tell(wanted, (&mut self.rows, self.passed), &overdue, captured)
+    }
+}
+
+impl MatchSpec {
+    /// The tables of rows that wait for their time.
+    pub(super) fn waiting_tables(&self) -> WaitingTables {
+        WaitingTables::new(WaitingShape {
+            input: self.input.clone(),
+            keys: self.pattern.keys.clone(),
+            rowtime: self.pattern.rowtime,
+            behind_ms: 0,
+            has_kinds: false,
+            told_due: None,
+        })
     }
 }
 
@@ -81,15 +92,11 @@ impl MatchPartition {
             self.machine.recall(&ids, told)?;
             ids.into_iter().for_each(|id| self.set_alarm(id));
         }
-        restored.table(WAITING).iter().try_for_each(|told| self.recall_waiting(told))
-    }
-
-    fn recall_waiting(&mut self, told: &RecordBatch) -> Result<()> {
-        let schema = kept_schema(&[], &self.spec.input);
-        let columns = kept_columns(told, &schema, self.spec.input.len())?;
-        let times = times(&columns, self.spec.pattern.rowtime, &self.spec.input)?;
-        let rows: Vec<u32> = (0..told.num_rows() as u32).collect();
-        self.hold(columns, &times, &rows)
+        for WaitingRows { columns, times, .. } in self.waiting_tables.recall(restored)? {
+            let rows: Vec<u32> = (0..times.len() as u32).collect();
+            self.hold(columns, &times, &rows)?;
+        }
+        Ok(())
     }
 }
 

@@ -1,15 +1,18 @@
 //! Captures that tell changes only, and that are read while the job goes on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use arrow_arith::boolean::not;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_select::filter::filter_record_batch;
+use thalweg_core::bundle::batch_bytes;
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::snapshot::CapturedTable;
-use thalweg_core::{Extent, Operator, Result};
+use thalweg_core::{Extent, Operator, Partition, Restored, Result};
 
 use super::input::{self, Action, Cut};
 use super::{DriveOptions, Driver, Event};
@@ -17,10 +20,63 @@ use super::{DriveOptions, Driver, Event};
 /// How long an event takes at most.
 const PASSED_MS_MAX: u64 = 8;
 
-/// Rows as texts: that of their identity and that of all.
-type Rows = BTreeSet<(String, String)>;
 /// The tables of one partition by name.
-type Tables = BTreeMap<&'static str, Rows>;
+type Tables = BTreeMap<&'static str, Vec<RecordBatch>>;
+
+/// What partitions have told in several captures, put together as whoever keeps snapshots does.
+#[derive(Default)]
+pub(super) struct Generations(Vec<Tables>);
+
+impl Generations {
+    /// Captures what has changed; of those that were not captured before, everything.
+    pub(super) fn capture(&mut self, partitions: &mut [Box<dyn Partition>]) -> Result<()> {
+        let extent = if self.0.is_empty() { Extent::Whole } else { Extent::Changes };
+        self.0.resize_with(partitions.len(), Tables::new);
+        for (tables, partition) in self.0.iter_mut().zip(partitions) {
+            take_over(tables, partition.capture(extent)?.tables)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn restored(self) -> Restored {
+        let mut restored = Restored::default();
+        for (name, rows) in self.0.into_iter().flatten() {
+            restored.add(name, rows);
+        }
+        restored
+    }
+}
+
+/// What a capture tells of one table.
+#[derive(Debug)]
+pub struct ToldTable {
+    /// How much.
+    pub extent: Extent,
+    /// Rows that are there, or new.
+    pub rows: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// Rows that are named as gone.
+    pub removed: usize,
+    /// Below which time nothing is left.
+    pub kept_from: Option<i64>,
+}
+
+/// Captures a partition, and reads what it tells of one table.
+///
+/// # Panics
+/// If it tells no such table, or cannot tell it.
+pub fn told_table(partition: &mut dyn Partition, extent: Extent, name: &str) -> ToldTable {
+    let captured = partition.capture(extent).expect("it is captured");
+    let table = captured.tables.into_iter().find(|table| table.name == name);
+    let table = table.unwrap_or_else(|| panic!("there is no table {name}"));
+    let (extent, kept_from) = (table.extent, table.kept_from);
+    let told = (table.rows)().expect("it is read");
+    let count = |rows: &[RecordBatch]| rows.iter().map(RecordBatch::num_rows).sum();
+    let bytes = told.rows.iter().map(batch_bytes).sum();
+    let (rows, removed) = (count(&told.rows), count(&told.removed));
+    ToldTable { extent, rows, bytes, removed, kept_from }
+}
 
 /// Runs an operator twice side by side. One is captured whole now and then, and read at once. The other is
 /// captured at the same places, often for changes only, and read some steps later: put together that must
@@ -93,9 +149,7 @@ impl<'a> Pair<'a> {
         let mut expected = Vec::new();
         for partition in &mut self.at_once.partitions {
             let mut tables = Tables::new();
-            for table in partition.capture(Extent::Whole)?.tables {
-                apply(&mut tables, table)?;
-            }
+            take_over(&mut tables, partition.capture(Extent::Whole)?.tables)?;
             expected.push(tables);
         }
         let is_whole = self.kept.is_none() || self.random.below(3) == 0;
@@ -112,44 +166,77 @@ impl<'a> Pair<'a> {
         let count = unread.captured.len();
         let kept = self.kept.get_or_insert_with(|| vec![Tables::new(); count]);
         for (tables, captured) in kept.iter_mut().zip(unread.captured) {
-            // A table that is not told is empty.
-            tables.retain(|name, _| captured.iter().any(|table| table.name == *name));
-            captured.into_iter().try_for_each(|table| apply(tables, table))?;
+            take_over(tables, captured)?;
         }
-        assert_eq!(*kept, unread.expected, "what was read later");
+        let texts = |of: &[Tables]| of.iter().map(all_texts).collect::<Result<Vec<_>>>();
+        assert_eq!(texts(kept)?, texts(&unread.expected)?, "what was read later");
         Ok(())
     }
 }
 
+/// Takes over what a partition tells.
+fn take_over(tables: &mut Tables, captured: Vec<CapturedTable>) -> Result<()> {
+    // A table that is not told is empty.
+    tables.retain(|name, _| captured.iter().any(|table| table.name == *name));
+    captured.into_iter().try_for_each(|table| apply(tables, table))
+}
+
 /// Takes a table over as whoever keeps snapshots does.
 fn apply(tables: &mut Tables, table: CapturedTable) -> Result<()> {
-    let kept_from = table.kept_from;
+    let (width, kept_from) = (table.identity_columns, table.kept_from);
     let told = (table.rows)()?;
     let kept = tables.entry(table.name).or_default();
-    let width = table.identity_columns;
-    let rows = texts(&told.rows, width)?;
     match table.extent {
-        Extent::Whole => assert!(told.removed.is_empty(), "nothing is removed from what is whole"),
+        Extent::Whole => {
+            assert!(told.removed.is_empty(), "nothing is removed from what is whole");
+            kept.clear();
+        }
         Extent::Changes => {
             assert!(width > 0, "changes go by identity");
-            let new: BTreeSet<String> = rows.iter().map(|(identity, _)| identity.clone()).collect();
-            let gone = texts(&told.removed, width)?.into_iter().map(|(identity, _)| identity);
-            let gone: BTreeSet<String> = gone.collect();
+            let (new, gone) = (identities(&told.rows, width)?, identities(&told.removed, width)?);
             assert!(gone.is_disjoint(&new), "what came again is not removed");
-            kept.retain(|(identity, _)| !new.contains(identity) && !gone.contains(identity));
+            if !(new.is_empty() && gone.is_empty()) {
+                let is_kept = |own: &str| !new.contains(own) && !gone.contains(own);
+                retain(kept, width, is_kept)?;
+            }
         }
     }
-    if table.extent == Extent::Whole {
-        kept.clear();
-    }
-    kept.extend(rows);
+    kept.extend(told.rows);
     if let Some(kept_from) = kept_from {
-        let time = |identity: &str| identity.split('\u{1f}').nth(1).map(str::parse::<i64>);
-        kept.retain(|(identity, _)| {
-            time(identity).is_some_and(|t| t.is_ok_and(|t| t >= kept_from))
-        });
+        for batch in kept.iter_mut() {
+            let times = batch.column(1).as_primitive::<Int64Type>().values();
+            let wanted = times.iter().map(|&time| Some(time >= kept_from));
+            *batch = filter_record_batch(batch, &wanted.collect::<BooleanArray>())?;
+        }
+    }
+    kept.retain(|batch| batch.num_rows() > 0);
+    Ok(())
+}
+
+fn identities(batches: &[RecordBatch], width: usize) -> Result<HashSet<String>> {
+    Ok(texts(batches, width)?.into_iter().collect())
+}
+
+/// Leaves those rows whose identity is wanted.
+fn retain(
+    batches: &mut [RecordBatch],
+    width: usize,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<()> {
+    for batch in batches {
+        let identities = texts(std::slice::from_ref(batch), width)?;
+        let wanted = identities.iter().map(|identity| Some(is_wanted(identity)));
+        *batch = filter_record_batch(batch, &wanted.collect::<BooleanArray>())?;
     }
     Ok(())
+}
+
+/// All rows of all tables.
+fn all_texts(tables: &Tables) -> Result<BTreeMap<&'static str, BTreeSet<String>>> {
+    let of_table = |(name, rows): (&&'static str, &Vec<RecordBatch>)| {
+        Ok((*name, texts(rows, usize::MAX)?.into_iter().collect()))
+    };
+    tables.iter().map(of_table).collect()
 }
 
 /// The same rows in an order in which they may stand when changes have been put together: those of one
@@ -162,7 +249,7 @@ pub(super) fn folded(rows: Vec<RecordBatch>, width: usize) -> Result<Vec<RecordB
     for batch in rows {
         let sum = |text: &str| text.bytes().fold(0_u8, |sum, byte| sum.rotate_left(1) ^ byte);
         let identities = texts(std::slice::from_ref(&batch), width)?;
-        let is_new = identities.iter().map(|(identity, _)| Some(sum(identity) % 2 == 0));
+        let is_new = identities.iter().map(|identity| Some(sum(identity) % 2 == 0));
         let is_new: BooleanArray = is_new.collect();
         newer.push(filter_record_batch(&batch, &is_new)?);
         older.push(filter_record_batch(&batch, &not(&is_new)?)?);
@@ -172,16 +259,17 @@ pub(super) fn folded(rows: Vec<RecordBatch>, width: usize) -> Result<Vec<RecordB
     Ok(older)
 }
 
-fn texts(batches: &[RecordBatch], width: usize) -> Result<Vec<(String, String)>> {
+/// The first columns of rows, so many at most, as texts.
+fn texts(batches: &[RecordBatch], width: usize) -> Result<Vec<String>> {
     let options = FormatOptions::default().with_null("NULL");
     let mut texts = Vec::new();
     for batch in batches {
-        let columns = batch.columns().iter();
+        let columns = batch.columns().iter().take(width);
         let columns = columns.map(|column| ArrayFormatter::try_new(column, &options));
         let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
         for row in 0..batch.num_rows() {
             let values: Vec<String> = columns.iter().map(|c| c.value(row).to_string()).collect();
-            texts.push((values[..width].join("\u{1f}"), values.join("\u{1f}")));
+            texts.push(values.join("\u{1f}"));
         }
     }
     Ok(texts)

@@ -29,7 +29,7 @@ use thalweg_core::{
     Piece, Progress, Restored, Result, Route, RowKind, Watermark, WatermarkBefore,
 };
 
-pub use captures::check_captures;
+pub use captures::{ToldTable, check_captures, told_table};
 pub use changes::{changes, inserts, lines, lines_of};
 pub use check::{check_damaged_state, check_operator, check_transform, drive_transform};
 pub use compare::{assert_same_rows, sorted};
@@ -37,6 +37,7 @@ pub use damage::check_damaged;
 pub use input::{random_batches, split_rows, stamped};
 pub use values::{rows_of, value_at};
 
+use captures::Generations;
 use input::{Action, Cut};
 
 /// One step of a script.
@@ -84,7 +85,7 @@ pub struct DriveOptions {
     /// True if bundles without rows come in between.
     pub empty_bundles: bool,
     /// True if now and then all partitions are captured and others, more or fewer of them, go on with
-    /// what was told.
+    /// what was told: at once, or in several captures.
     pub restores: bool,
     /// True if as many partitions go on: the sequence of what leaves can then be compared.
     pub keeps_partitions: bool,
@@ -149,8 +150,12 @@ pub fn drive(operator: &dyn Operator, script: &[Event], options: &DriveOptions) 
     let each = (actions.len() / RESTORES).max(4) as u64;
     let mut actions = actions.into_iter().peekable();
     while let Some(action) = actions.next() {
-        if options.restores && driver.random.below(each) == 0 {
-            driver.restore()?;
+        if options.restores {
+            match driver.random.below(each) {
+                0 => driver.restore()?,
+                1 => driver.generations.capture(&mut driver.partitions)?,
+                _ => {}
+            }
         }
         match action {
             Action::Rows(bundle) => driver.rows(&bundle)?,
@@ -180,6 +185,8 @@ struct Driver<'a> {
     clock: Arc<ManualClock>,
     deadline_ns: u64,
     keeps_partitions: bool,
+    /// What these partitions have told.
+    generations: Generations,
     driven: Driven,
 }
 
@@ -201,6 +208,7 @@ impl<'a> Driver<'a> {
             clock: Arc::default(),
             deadline_ns: if options.refuse { 0 } else { u64::MAX },
             keeps_partitions: options.keeps_partitions,
+            generations: Generations::default(),
             driven: Driven::default(),
         })
     }
@@ -212,8 +220,15 @@ impl<'a> Driver<'a> {
             true => self.partitions.len(),
             false => 1 + self.random.below(most) as usize,
         };
-        let order = OrderContract::Epoch;
-        self.partitions = reopened(self.operator, &mut self.partitions, count, order)?;
+        let mut generations = std::mem::take(&mut self.generations);
+        let restored = match self.random.below(2) {
+            0 => told(&mut self.partitions)?,
+            _ => {
+                generations.capture(&mut self.partitions)?;
+                generations.restored()
+            }
+        };
+        self.partitions = opened(self.operator, &restored, count, OrderContract::Epoch)?;
         self.exchange = Exchange::new(count);
         Ok(())
     }
@@ -360,7 +375,15 @@ pub fn reopened(
     count: usize,
     order: OrderContract,
 ) -> Result<Vec<Box<dyn Partition>>> {
-    let restored = told(partitions)?;
+    opened(operator, &told(partitions)?, count, order)
+}
+
+fn opened(
+    operator: &dyn Operator,
+    restored: &Restored,
+    count: usize,
+    order: OrderContract,
+) -> Result<Vec<Box<dyn Partition>>> {
     let open = |partition| {
         let opening = Opening { partition, partitions: count, order };
         let mut partition = operator.open(opening)?;

@@ -7,16 +7,20 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use thalweg_core::bundle::batch_bytes;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{
     Captured, DataType, Extent, Output, Partition, Piece, Progress, Restored, Result, Watermark,
 };
 
-use super::{GONE_MIN, Noted, READ_ROWS, ToldRows, compact};
+use super::{GONE_MIN, Noted, READ_BYTES, READ_ROWS, ToldRows, compact};
 use crate::guarded::Guarded;
 use crate::keys::{ABSENT, KeyTable};
 use crate::tables::owners;
+
+/// So many keys are told at first.
+const READ_FIRST: usize = READ_ROWS / 8;
 
 /// What a capture begins with.
 struct Begun {
@@ -126,8 +130,8 @@ pub(crate) trait KeyedState: Sized {
     ///
     /// # Errors
     /// Those of telling.
-    fn tell_others(&self, captured: &mut Captured) -> Result<()> {
-        let _ = captured;
+    fn tell_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+        let _ = (extent, captured);
         Ok(())
     }
 
@@ -163,7 +167,8 @@ pub(crate) trait KeyedState: Sized {
         let Some(watch) = self.watch(table) else { return Ok(()) };
         watch.noted.prepare(limit);
         let unread = ids.iter().copied().filter(|&id| watch.noted.touch(id)).collect();
-        tell_some(self, table, unread)
+        tell_some(self, table, unread)?;
+        Ok(())
     }
 }
 
@@ -202,7 +207,7 @@ impl<T: Partition + KeyedState + 'static> Partition for Watched<T> {
             return state.capture(extent);
         }
         let mut captured = Captured::default();
-        state.tell_others(&mut captured)?;
+        state.tell_others(extent, &mut captured)?;
         drop(state);
         T::tell_rows(&self.state, extent, &mut captured)?;
         for (table, name) in self.tables.iter().enumerate() {
@@ -216,24 +221,32 @@ impl<T: Partition + KeyedState + 'static> Partition for Watched<T> {
     }
 }
 
-/// Tells keys to the capture that is under way.
-fn tell_some(state: &mut impl KeyedState, table: usize, mut ids: Vec<u32>) -> Result<()> {
+/// Tells keys to the capture that is under way; how many bytes.
+fn tell_some(state: &mut impl KeyedState, table: usize, mut ids: Vec<u32>) -> Result<usize> {
     ids.retain(|&id| state.has(table, id));
-    if !ids.is_empty() {
-        let told = state.tell(table, &ids)?;
-        state.watch(table).iter_mut().for_each(|watch| watch.noted.hand_over(told.clone()));
+    if ids.is_empty() {
+        return Ok(0);
     }
-    Ok(())
+    let told = state.tell(table, &ids)?;
+    let bytes = batch_bytes(&told);
+    state.watch(table).iter_mut().for_each(|watch| watch.noted.hand_over(told.clone()));
+    Ok(bytes)
 }
 
-/// Tells the capture that is under way about some keys; false once there are none left.
-fn read_some(state: &mut impl KeyedState, table: usize, most: usize) -> Result<bool> {
+/// Tells the capture that is under way about some keys; how many bytes, `None` once there are none left.
+fn read_some(state: &mut impl KeyedState, table: usize, most: usize) -> Result<Option<usize>> {
     let limit = state.keys().id_limit();
-    let Some(watch) = state.watch(table) else { return Ok(false) };
+    let Some(watch) = state.watch(table) else { return Ok(None) };
     let unread = watch.noted.take_unread(most, limit);
-    let is_more = !unread.is_empty();
-    tell_some(state, table, unread)?;
-    Ok(is_more)
+    if unread.is_empty() {
+        return Ok(None);
+    }
+    tell_some(state, table, unread).map(Some)
+}
+
+/// How many keys to read at once, where so many came to so many bytes.
+fn most_at_once(keys: usize, bytes: usize) -> usize {
+    (keys * READ_BYTES / bytes.max(1)).clamp(1, READ_ROWS.min(keys * 2))
 }
 
 /// Captures a table. One that is under way is read to its end.
@@ -248,7 +261,7 @@ pub(crate) fn capture<T: KeyedState + Send + 'static>(
 ) -> Result<CapturedTable> {
     let mut state = shared.own();
     let schema = state.tell(table, &[])?.schema();
-    while read_some(&mut *state, table, usize::MAX)? {}
+    while read_some(&mut *state, table, usize::MAX)?.is_some() {}
     let (key_types, limit) = (state.key_types(), state.keys().id_limit());
     let identity_columns = 1 + key_types.len();
     let watch = match state.watch(table) {
@@ -260,10 +273,15 @@ pub(crate) fn capture<T: KeyedState + Send + 'static>(
     let (extent, shared) = (begun.extent, Arc::clone(shared));
     let told_schema = Arc::clone(&schema);
     let rows = Box::new(move || {
+        let mut most = READ_FIRST;
         shared.read(|state| {
             let watch = state.watch(table).as_ref();
-            let is_reading = watch.is_some_and(|watch| watch.noted.is_reading(&begun.told));
-            Ok(is_reading && read_some(state, table, READ_ROWS)?)
+            if !watch.is_some_and(|watch| watch.noted.is_reading(&begun.told)) {
+                return Ok(false);
+            }
+            let read = read_some(state, table, most)?;
+            most = read.map_or(most, |bytes| most_at_once(most, bytes));
+            Ok(read.is_some())
         })?;
         let rows = compact(&begun.told)?;
         let identity: Vec<usize> = (0..identity_columns).collect();

@@ -23,12 +23,15 @@ pub(crate) mod rows;
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
 use thalweg_core::Result;
+use thalweg_core::bundle::batch_bytes;
 
 use crate::guarded::locked;
 use crate::reading::{Bits, HandOver, ToldRows, Unread};
 
 /// How much is read at once while rows wait.
 pub(crate) const READ_ROWS: usize = 1024;
+/// About so many bytes are told at once of keys that are long, or have long lists.
+const READ_BYTES: usize = 256 * 1024;
 /// Up to so many names of what has gone are kept, however little is there.
 pub(crate) const GONE_MIN: usize = 64 * 1024;
 
@@ -91,8 +94,9 @@ impl Noted {
 /// What a capture was told, without small batches: some have been told one by one, when they changed.
 fn compact(told: &ToldRows) -> Result<Vec<RecordBatch>> {
     let rows = std::mem::take(&mut *locked(told));
-    let (mut rows, small): (Vec<_>, Vec<_>) =
-        rows.into_iter().partition(|rows| rows.num_rows() >= READ_ROWS);
+    let is_large =
+        |rows: &RecordBatch| rows.num_rows() >= READ_ROWS || batch_bytes(rows) >= READ_BYTES / 4;
+    let (mut rows, small): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_large);
     if let Some(first) = small.first() {
         rows.push(concat_batches(&first.schema(), &small)?);
     }

@@ -485,9 +485,12 @@ fn kept_from(
 
 /// Forgets files of which every row has expired, and generations that say nothing any more.
 fn expire(generations: &mut Vec<Generation>) {
-    let lowest = generations.last().and_then(|newest| newest.kept_from.iter().min().copied());
-    let Some(lowest) = lowest else { return };
-    for generation in generations.iter_mut() {
+    let Some((newest, before)) = generations.split_last_mut() else { return };
+    // Of a partition that tells all it has nothing of before holds, whatever it says about times.
+    let changes = newest.kept_from.iter().enumerate();
+    let changes = changes.filter(|(partition, _)| !newest.whole.contains(partition));
+    let Some(lowest) = changes.map(|(_, kept_from)| *kept_from).min() else { return };
+    for generation in before {
         generation.rows.retain(|file| file.highest.is_none_or(|highest| highest >= lowest));
     }
     // What is removed from nothing need not be named.

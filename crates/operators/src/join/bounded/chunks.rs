@@ -122,6 +122,7 @@ impl Chunks {
         of_chunk.notes.left_out.extend(notes.left_out);
         of_chunk.notes.reaches.extend(notes.reaches);
         of_chunk.notes.dues.extend(notes.dues);
+        of_chunk.notes.kinds.extend(notes.kinds);
         let more = of_chunk.notes.bytes() - before;
         of_chunk.bytes += more;
         self.bytes += more;
@@ -129,6 +130,15 @@ impl Chunks {
 
     /// Captures all rows, or what has changed. `keys` are the key columns.
     pub(crate) fn capture(&mut self, extent: Extent, keys: &[usize]) -> ToldChunks {
+        self.capture_watched(extent, Some(keys))
+    }
+
+    /// Captures all rows, or those that have come, where it is known otherwise which have gone.
+    pub(crate) fn capture_expiring(&mut self, extent: Extent) -> ToldChunks {
+        self.capture_watched(extent, None)
+    }
+
+    fn capture_watched(&mut self, extent: Extent, keys: Option<&[usize]>) -> ToldChunks {
         let watch = self.watch.get_or_insert_with(|| Box::new(ChunkWatch::new(keys)));
         let told = watch.told.replace(self.arrivals).filter(|_| extent == Extent::Changes);
         let mut fresh = std::mem::take(&mut watch.fresh);

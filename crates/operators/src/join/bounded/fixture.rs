@@ -8,8 +8,12 @@ use std::sync::Arc;
 use arrow_array::{
     ArrayRef, BooleanArray, Int64Array, RecordBatch, StringViewArray, TimestampMillisecondArray,
 };
-use thalweg_core::shim::SplitMix64;
-use thalweg_core::{Column, DataType, RowKind, TableSchema, Watermark, WatermarkBefore};
+use thalweg_core::operator::WatermarkCall;
+use thalweg_core::shim::{ManualClock, SplitMix64};
+use thalweg_core::{
+    Bundle, Column, DataType, Exchange, Opening, Operator, Output, Partition, Piece, Progress,
+    RowKind, Stamps, TableSchema, Watermark, WatermarkBefore,
+};
 use thalweg_expr::{CompareOp, Expr, ExprKind};
 
 use crate::join::sides::{Side, Sides};
@@ -200,4 +204,38 @@ pub(crate) fn pair(keys: Keys, left: Option<&Row>, right: Option<&Row>) -> Vec<V
     let mut values_of_both = values(keys, Side::Left, left);
     values_of_both.extend(values(keys, Side::Right, right));
     values_of_both
+}
+
+/// One partition of a join with integer keys, fed by hand.
+pub(crate) struct Feed {
+    pub(crate) partition: Box<dyn Partition>,
+    exchange: Exchange,
+}
+
+impl Feed {
+    pub(crate) fn new(operator: &dyn Operator) -> Self {
+        let partition = operator.open(Opening::only()).unwrap();
+        Feed { partition, exchange: Exchange::new(1) }
+    }
+
+    /// Rows come, as of one of so many lanes. No watermark is before them.
+    pub(crate) fn rows(&mut self, rows: impl Iterator<Item = Row>, lanes: usize) {
+        let rows: Vec<Row> = rows.collect();
+        let mut bundle = Bundle::new(tagged(Keys::Integer, &rows), Stamps::first());
+        if rows.iter().any(|row| row.kind != RowKind::Insert) {
+            bundle.kinds = Some(rows.iter().map(|row| row.kind).collect());
+        }
+        let piece = Piece { bundle: &bundle, rows: None, lanes };
+        self.partition.rows(piece, &mut output()).unwrap();
+    }
+
+    /// A watermark comes.
+    pub(crate) fn pass(&mut self, time: i64) {
+        let call = WatermarkCall { watermark: Watermark(time), phase: 0, exchange: &self.exchange };
+        assert_eq!(self.partition.watermark(&call, &mut output()).unwrap(), Progress::Done);
+    }
+}
+
+fn output() -> Output {
+    Output::new(Arc::new(ManualClock::default()), u64::MAX)
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `chunks` | rows that are kept: batches, counted by who still needs them |
 //! | `told` | what captures tell of them |
+//! | `told_waiting` | what captures tell of those that wait for a time |
 //! | `pieces` | the rows of a piece by side, with times, hashes and the NULLs among their keys |
 //! | `joined` | the columns that leave, and which pairs really belong together |
 //! | `waiting` | what waits for a time |
@@ -17,6 +18,7 @@ pub(super) mod joined;
 pub(crate) mod order;
 pub(crate) mod pieces;
 pub(crate) mod told;
+pub(crate) mod told_waiting;
 pub(crate) mod waiting;
 
 /// Pairs of rows that are looked at together; also the most rows of a batch that leaves.

@@ -9,15 +9,15 @@
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
-use thalweg_core::snapshot::{CapturedTable, TableRows};
-use thalweg_core::{Extent, Result};
+use arrow_select::coalesce::BatchCoalescer;
+use thalweg_core::{Extent, Result, RowKind};
 
-use super::chunks::{Chunk, Chunks, RowRef};
+use super::chunks::Chunk;
 use super::pieces::keys_of;
 use crate::keys::hash_keys;
-use crate::tables::{KEPT_ROWS_MAX, kept_batch, owners, virtual_partition};
+use crate::tables::{KEPT_ROWS_MAX, virtual_partition};
 use crate::watch::GONE_MIN;
 use crate::watch::rows::RowName;
 
@@ -30,6 +30,8 @@ pub(crate) struct Notes {
     pub(crate) reaches: Vec<(u32, i64)>,
     /// The watermark at which a row has gone, where its own time does not say it.
     pub(crate) dues: Vec<(u32, i64)>,
+    /// What rows do that are not inserted.
+    pub(crate) kinds: Vec<(u32, RowKind)>,
 }
 
 impl Notes {
@@ -49,7 +51,9 @@ impl Notes {
 
     pub(crate) fn bytes(&self) -> usize {
         let timed = self.reaches.capacity() + self.dues.capacity();
-        self.left_out.capacity() * size_of::<u32>() + timed * size_of::<(u32, i64)>()
+        self.left_out.capacity() * size_of::<u32>()
+            + timed * size_of::<(u32, i64)>()
+            + self.kinds.capacity() * size_of::<(u32, RowKind)>()
     }
 }
 
@@ -81,8 +85,8 @@ pub(crate) struct ToldChunks {
 
 /// What is known of chunks between captures.
 pub(super) struct ChunkWatch {
-    /// The key columns.
-    pub(super) keys: Vec<usize>,
+    /// The key columns; `None` where rows expire and need no names when they go.
+    pub(super) keys: Option<Vec<usize>>,
     /// Rows that arrived before this one were told by the last capture; `None` if the next tells all.
     pub(super) told: Option<u64>,
     /// Chunks that were added since.
@@ -96,10 +100,11 @@ pub(super) struct ChunkWatch {
 
 impl ChunkWatch {
     /// The next capture tells everything.
-    pub(super) fn new(keys: &[usize]) -> Self {
+    pub(super) fn new(keys: Option<&[usize]>) -> Self {
         let (fresh, rematched) = (Vec::new(), Vec::new());
         let (gone, gone_timed) = (Vec::new(), Vec::new());
-        ChunkWatch { keys: keys.to_vec(), told: None, fresh, rematched, gone, gone_timed }
+        let keys = keys.map(<[usize]>::to_vec);
+        ChunkWatch { keys, told: None, fresh, rematched, gone, gone_timed }
     }
 
     /// A chunk has come; there are so many. If there have been more since the last capture, there may be no
@@ -110,7 +115,7 @@ impl ChunkWatch {
         }
         self.fresh.push(chunk);
         if self.fresh.len() > live.max(GONE_MIN) {
-            *self = ChunkWatch::new(&self.keys);
+            *self = ChunkWatch::new(self.keys.as_deref());
         }
     }
 
@@ -121,12 +126,13 @@ impl ChunkWatch {
         }
         let named = self.name(chunk);
         if named.is_err() || self.gone.len() > live.max(GONE_MIN) {
-            *self = ChunkWatch::new(&self.keys);
+            *self = ChunkWatch::new(self.keys.as_deref());
         }
     }
 
     fn name(&mut self, chunk: &Chunk) -> Result<()> {
-        let hashes = hash_keys(&keys_of(&chunk.columns, &self.keys), chunk.rows)?;
+        let Some(keys) = &self.keys else { return Ok(()) };
+        let hashes = hash_keys(&keys_of(&chunk.columns, keys), chunk.rows)?;
         let name = |row: usize| (virtual_partition(hashes[row]), chunk.first_arrival + row as u64);
         self.gone.extend((0..chunk.rows).map(name));
         let timed = chunk.notes.timed();
@@ -140,33 +146,23 @@ impl ChunkWatch {
     }
 }
 
-/// A row that waits for its time, as it is at a capture.
-pub(crate) struct WaitingRow {
-    pub(crate) due: i64,
-    pub(crate) row: RowRef,
-    /// Of its key.
-    pub(crate) hash: u64,
-}
-
-/// A table of these rows, told whole: where they stand is known now, and they are put together later. `own`
-/// makes the columns of the table that are not theirs.
-pub(crate) fn tell_waiting(
-    name: &'static str,
-    schema: SchemaRef,
-    chunks: &Chunks,
-    waiting: Vec<WaitingRow>,
-    own: fn(&[WaitingRow]) -> Vec<ArrayRef>,
-) -> CapturedTable {
-    let (chunks, of_table) = (chunks.frozen(), Arc::clone(&schema));
-    let make = move || {
-        let batch = |rows: &[WaitingRow]| {
-            let refs: Vec<RowRef> = rows.iter().map(|waiting| waiting.row).collect();
-            let owners = owners(rows.iter().map(|waiting| waiting.hash));
-            kept_batch(&of_table, owners, own(rows), chunks.gather(&refs)?)
-        };
-        let rows = waiting.chunks(KEPT_ROWS_MAX).map(batch).collect::<Result<_>>()?;
-        Ok(TableRows { rows, removed: Vec::new() })
-    };
-    let (extent, rows) = (Extent::Whole, Box::new(make));
-    CapturedTable { name, schema, extent, identity_columns: 0, kept_from: None, rows }
+/// Few rows come together as a rule: makes batches of many.
+///
+/// # Errors
+/// Those of the batches.
+pub(crate) fn together(
+    schema: &SchemaRef,
+    batches: impl Iterator<Item = Result<RecordBatch>>,
+) -> Result<Vec<RecordBatch>> {
+    let mut rows = BatchCoalescer::new(Arc::clone(schema), KEPT_ROWS_MAX);
+    let mut together = Vec::new();
+    for batch in batches {
+        rows.push_batch(batch?)?;
+        together.extend(rows.next_completed_batch());
+    }
+    rows.finish_buffered_batch()?;
+    while let Some(batch) = rows.next_completed_batch() {
+        together.push(batch);
+    }
+    Ok(together)
 }

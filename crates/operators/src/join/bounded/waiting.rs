@@ -46,10 +46,15 @@ impl<T: Copy> Waiting<T> {
         }
     }
 
-    /// What waits, with the time at which it is due; what is due at one time in the order in which it
-    /// came.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, T)> + '_ {
-        self.buckets.values().flatten().copied()
+    /// True if nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// What is due at this time, though it has been reached; in the order in which it came.
+    pub(crate) fn overdue(&self, time: i64) -> impl Iterator<Item = (i64, T)> + '_ {
+        let buckets = self.buckets.range(..=time >> SHIFT).flat_map(|(_, items)| items);
+        buckets.copied().filter(move |&(due, _)| due <= time)
     }
 
     /// The first and the last millisecond of the first bucket: nothing is due before.
@@ -86,6 +91,8 @@ mod tests {
         };
         assert_eq!(due(&mut waiting, -4), [i64::MIN]);
         assert_eq!(waiting.first_bucket(), Some((-16, -1)));
+        let overdue: Vec<i64> = waiting.overdue(5).map(|(due, _)| due).collect();
+        assert_eq!(overdue, [-3, 5, 5]);
         assert_eq!(due(&mut waiting, 5), [-3, 5, 5]);
         assert_eq!(due(&mut waiting, 14), [0; 0]);
         assert_eq!(due(&mut waiting, 15), [15]);

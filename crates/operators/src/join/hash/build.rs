@@ -13,6 +13,7 @@ use thalweg_core::{
 };
 
 use super::reload::{Reader, Reload, Reloading};
+use super::snapshot::LastTold;
 use super::table::Collected;
 use super::{Plan, Shared};
 use crate::join::bounded::pieces::inserts_only;
@@ -92,7 +93,8 @@ impl Operator for Build {
         let (plan, shared) = (Arc::clone(&self.plan), Arc::clone(&self.shared));
         let state = State::Collecting(Box::new(Collected::new(&plan)?));
         let (reload, reloading) = (self.reload.clone(), None);
-        Ok(Box::new(BuildPartition { plan, shared, state, reload, reloading }))
+        let told = LastTold::default();
+        Ok(Box::new(BuildPartition { plan, shared, state, reload, reloading, told }))
     }
     fn problem(&self) -> Option<String> {
         self.reload.as_ref()?.problem()
@@ -106,6 +108,7 @@ pub(super) struct BuildPartition {
     reload: Option<Arc<Reload>>,
     /// Ends with the partition.
     reloading: Option<Reloading>,
+    pub(super) told: LastTold,
 }
 
 pub(super) enum State {
@@ -116,6 +119,11 @@ pub(super) enum State {
 }
 
 impl BuildPartition {
+    /// True once the table is there.
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
     /// Publishes the table of the rows that have come, once.
     pub(super) fn complete(&mut self) -> Result<()> {
         let rows = match std::mem::replace(&mut self.state, State::Making) {
@@ -167,8 +175,8 @@ impl Partition for BuildPartition {
     fn wakes_at(&self) -> Watermark {
         Watermark::END
     }
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        self.tell()
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        self.tell(extent)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

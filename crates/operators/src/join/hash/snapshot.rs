@@ -1,33 +1,55 @@
 //! What the build side of a hash join tells of its state: the rows that have come, and whether it has
-//! ended. The rows of a key stand in the order in which they came. Where nobody reads the columns of the
-//! side, those of the key are told alone.
+//! ended. `$serial` names a row; the rows of a key have them in the order in which they came. Where nobody
+//! reads the columns of the side, those of the key are told alone.
 //!
-//! A table that has been published is made and published again before any row is looked up. One that is
-//! read again every so often is told as it is now.
+//! Captures tell the rows that have come since the one before, then the table once, since its rows lie
+//! otherwise. A table that has been published is made and published again before any row is looked up. One
+//! that is read again every so often is told as it is now, once.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow_schema::{Field, Schema, SchemaRef};
-use thalweg_core::snapshot::TableRows;
-use thalweg_core::{Captured, Column, Error, Restored, Result, TableSchema};
+use arrow_array::{
+    ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array,
+};
+use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
+use thalweg_core::snapshot::{CapturedTable, TableRows};
+use thalweg_core::{Captured, Column, Error, Extent, Restored, Result, TableSchema};
 
 use super::Plan;
 use super::build::{BuildPartition, State};
 use super::table::Table;
 use crate::join::bounded::pieces::keys_of;
-use crate::tables::{for_all, is_set, kept_columns, kept_parts, kept_schema, state_batch, tell};
+use crate::join::bounded::told::together;
+use crate::tables::{
+    KEPT_ROWS_MAX, for_all, is_set, kept_batch, kept_columns, kept_schema, state_batch, tell,
+};
+use crate::watch::rows::{SERIAL, SERIAL_IDENTITY, by_serial};
 
+const NUMBERED: &str = "numbered_rows";
+/// As earlier versions told them: without serials, in order.
 const ROWS: &str = "rows";
 const PROGRESS: &str = "progress";
 const IS_COMPLETE: &str = "is_complete";
 
 /// What is told of the rows.
 enum Told {
-    /// Batches as they came.
-    Batches(Vec<RecordBatch>),
+    /// Batches as they came, behind so many rows.
+    Batches(Vec<RecordBatch>, u64),
     /// The table that is looked up.
     Table(Arc<Table>),
+    /// What was told is what there is.
+    Nothing,
+}
+
+/// What the last capture has told.
+#[derive(Default)]
+pub(super) enum LastTold {
+    #[default]
+    Nothing,
+    /// So many batches, with so many rows.
+    Batches(usize, u64),
+    /// This table.
+    Table(Weak<Table>),
 }
 
 impl Plan {
@@ -45,10 +67,30 @@ impl Plan {
         TableSchema::new(keys.map(|&key| Column::clone(&schema.columns[key])).collect())
     }
 
+    fn numbered_schema(&self) -> SchemaRef {
+        kept_schema(&[(SERIAL, Arrow::UInt64)], &self.told_columns())
+    }
+
+    /// Rows of the table, the first of which has this serial.
+    fn numbered(
+        &self,
+        columns: &[ArrayRef],
+        rows: usize,
+        first: u64,
+    ) -> impl Iterator<Item = Result<RecordBatch>> {
+        let schema = self.numbered_schema();
+        (0..rows).step_by(KEPT_ROWS_MAX).map(move |from| {
+            let count = KEPT_ROWS_MAX.min(rows - from);
+            let serials = (first + from as u64..).take(count);
+            let own: ArrayRef = Arc::new(UInt64Array::from_iter_values(serials));
+            let columns = columns.iter().map(|column| column.slice(from, count)).collect();
+            kept_batch(&schema, for_all(count), vec![own], columns)
+        })
+    }
+
     /// Rows of the build side from those that are told: NULL in what nobody reads.
-    fn build_rows(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let told = self.told_columns();
-        let told = kept_columns(batch, &kept_schema(&[], &told), told.len())?;
+    fn build_rows(&self, batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+        let told = kept_columns(batch, schema, self.told_columns().len())?;
         let schema = self.spec.sides.schema(self.spec.build);
         let keys = self.keys(self.spec.build);
         let column = |(place, of): (usize, &Column)| match keys.iter().position(|&k| k == place) {
@@ -67,53 +109,94 @@ impl Plan {
 }
 
 impl Told {
-    fn rows(self, plan: &Plan, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
-        let build = plan.spec.build;
+    fn rows(self, plan: &Plan) -> Result<Vec<RecordBatch>> {
+        let (build, schema) = (plan.spec.build, plan.numbered_schema());
         match self {
-            Told::Batches(batches) => {
-                let told = |batch: &RecordBatch| match plan.is_read() {
-                    true => batch.columns().to_vec(),
-                    false => keys_of(batch.columns(), plan.keys(build)),
-                };
-                let parts =
-                    batches.iter().map(|batch| kept_parts(&told(batch), batch.num_rows(), schema));
-                Ok(parts.collect::<Result<Vec<_>>>()?.concat())
+            Told::Nothing => Ok(Vec::new()),
+            Told::Batches(batches, mut next) => {
+                let mut numbered = Vec::new();
+                for batch in &batches {
+                    let columns = match plan.is_read() {
+                        true => batch.columns().to_vec(),
+                        false => keys_of(batch.columns(), plan.keys(build)),
+                    };
+                    let rows = plan.numbered(&columns, batch.num_rows(), next);
+                    numbered.extend(rows.collect::<Result<Vec<_>>>()?);
+                    next += batch.num_rows() as u64;
+                }
+                together(&schema, numbered.into_iter().map(Ok))
             }
             Told::Table(table) if plan.is_read() => {
                 let (columns, rows) = table.columns();
-                kept_parts(columns, rows, schema)
+                plan.numbered(columns, rows, 0).collect()
             }
-            Told::Table(table) => kept_parts(&table.keys()?, table.key_count(), schema),
+            Told::Table(table) => plan.numbered(&table.keys()?, table.key_count(), 0).collect(),
         }
     }
 }
 
 impl BuildPartition {
     /// Tells the rows.
-    pub(super) fn tell(&self) -> Result<Captured> {
-        let told = match &self.state {
-            State::Collecting(rows) => Told::Batches(rows.batches().to_vec()),
-            State::Done => Told::Table(self.shared.table()?),
-            State::Making => return Err(Error::internal("a table that could not be made")),
+    pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
+        let last = match extent {
+            Extent::Whole => LastTold::Nothing,
+            Extent::Changes => std::mem::take(&mut self.told),
         };
-        let is_complete = matches!(told, Told::Table(_));
-        let is_complete: ArrayRef = Arc::new(BooleanArray::from(vec![is_complete]));
-        let schema = kept_schema(&[], &self.plan.told_columns());
-        let (plan, of_table) = (Arc::clone(&self.plan), Arc::clone(&schema));
-        let make =
-            move || Ok(TableRows { rows: told.rows(&plan, &of_table)?, removed: Vec::new() });
+        let (told, extent) = self.told_since(last)?;
+        let is_complete: ArrayRef = Arc::new(BooleanArray::from(vec![self.is_complete()]));
+        let plan = Arc::clone(&self.plan);
+        let make = move || Ok(TableRows { rows: told.rows(&plan)?, removed: Vec::new() });
         let mut captured = Captured::default();
-        captured.add_later(ROWS, schema, Box::new(make));
+        captured.tables.push(CapturedTable {
+            name: NUMBERED,
+            schema: self.plan.numbered_schema(),
+            extent,
+            identity_columns: SERIAL_IDENTITY,
+            kept_from: None,
+            rows: Box::new(make),
+        });
         let columns = vec![(IS_COMPLETE.to_owned(), is_complete)];
         tell(&mut captured, PROGRESS, state_batch(for_all(1), columns)?);
         Ok(captured)
     }
 
+    /// What is to be told where this was told last, and whether it is changes.
+    fn told_since(&mut self, last: LastTold) -> Result<(Told, Extent)> {
+        match &self.state {
+            State::Collecting(rows) => {
+                let (batches, count) = (rows.batches(), rows.count());
+                self.told = LastTold::Batches(batches.len(), count);
+                Ok(match last {
+                    LastTold::Batches(told, first) => {
+                        (Told::Batches(batches[told..].to_vec(), first), Extent::Changes)
+                    }
+                    _ => (Told::Batches(batches.to_vec(), 0), Extent::Whole),
+                })
+            }
+            State::Done => {
+                let table = self.shared.table()?;
+                self.told = LastTold::Table(Arc::downgrade(&table));
+                Ok(match last {
+                    LastTold::Table(told) if told.ptr_eq(&Arc::downgrade(&table)) => {
+                        (Told::Nothing, Extent::Changes)
+                    }
+                    _ => (Told::Table(table), Extent::Whole),
+                })
+            }
+            State::Making => Err(Error::internal("a table that could not be made")),
+        }
+    }
+
     /// Takes the rows back.
     pub(super) fn take_back(&mut self, restored: &Restored) -> Result<()> {
         if let State::Collecting(rows) = &mut self.state {
+            let unnamed = kept_schema(&[], &self.plan.told_columns());
             for batch in restored.table(ROWS) {
-                rows.add(&self.plan, self.plan.build_rows(batch)?)?;
+                rows.add(&self.plan, self.plan.build_rows(batch, &unnamed)?)?;
+            }
+            for batch in by_serial(restored.table(NUMBERED))? {
+                let schema = self.plan.numbered_schema();
+                rows.add(&self.plan, self.plan.build_rows(&batch, &schema)?)?;
             }
         }
         let is_complete = is_set(restored, PROGRESS, IS_COMPLETE)?;

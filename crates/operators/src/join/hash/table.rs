@@ -130,6 +130,11 @@ impl Collected {
         &self.batches
     }
 
+    /// How many rows these are.
+    pub(super) fn count(&self) -> u64 {
+        self.ids.len() as u64
+    }
+
     /// The table of these rows.
     pub(super) fn into_table(self, plan: &Plan) -> Result<Table> {
         let Collected { keys, ids, batches, .. } = self;

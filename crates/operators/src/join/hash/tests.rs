@@ -15,7 +15,7 @@ use thalweg_core::{
 use super::{HashJoin, HashJoinSpec, Probed};
 use crate::join::JoinKind;
 use crate::join::sides::{Side, Sides};
-use crate::test_kit::{Event, check_damaged_state, rows_of};
+use crate::test_kit::{Event, check_damaged_state, rows_of, told_table};
 
 fn schema() -> TableSchema {
     TableSchema::new(vec![
@@ -107,7 +107,7 @@ fn a_build_side_goes_on_where_it_was_and_its_table_is_there_again() {
 }
 
 fn told_rows(told: &Restored) -> usize {
-    rows_of(told.table("rows")).len()
+    rows_of(told.table("numbered_rows")).len()
 }
 
 #[test]
@@ -117,4 +117,67 @@ fn damaged_rows_are_refused() {
         let script = [Event::Rows { lane: 0, batch: rows(0, 50), watermark_before }];
         check_damaged_state(&join(kind).build(), &script);
     }
+}
+
+#[test]
+fn rows_are_told_once_and_again_when_they_lie_in_their_table() {
+    for kind in [JoinKind::Inner, JoinKind::Semi] {
+        let plain = join(kind);
+        let mut partition = plain.build().open(Opening::only()).unwrap();
+        let told = |partition: &mut Box<dyn Partition>| {
+            let told = told_table(&mut **partition, Extent::Changes, "numbered_rows");
+            (told.rows, told.removed, told.extent)
+        };
+        take(&mut *partition, rows(0, 10_000));
+        assert_eq!(told(&mut partition), (8_000, 0, Extent::Whole), "the first, without NULL");
+        take(&mut *partition, rows(10_000, 100));
+        assert_eq!(told(&mut partition), (80, 0, Extent::Changes));
+        end(&mut *partition);
+        let all = if kind == JoinKind::Semi { 7 } else { 8_080 };
+        assert_eq!(told(&mut partition), (all, 0, Extent::Whole), "they lie otherwise");
+        assert_eq!(told(&mut partition), (0, 0, Extent::Changes));
+        let mut again = plain.build().again().unwrap();
+        again.add(rows(0, 50)).unwrap();
+        again.publish().unwrap();
+        let all = if kind == JoinKind::Semi { 7 } else { 40 };
+        assert_eq!(told(&mut partition), (all, 0, Extent::Whole), "another table");
+    }
+}
+
+#[test]
+fn what_was_told_in_several_captures_is_the_table_of_a_job_that_goes_on() {
+    for kind in [JoinKind::Inner, JoinKind::Semi, JoinKind::Anti] {
+        let plain = join(kind);
+        let mut partition = plain.build().open(Opening::only()).unwrap();
+        let mut told = Restored::default();
+        for round in 0..4 {
+            take(&mut *partition, rows(round * 10, 10));
+            let captured = partition.capture(Extent::Changes).unwrap();
+            for table in captured.tables.into_iter().filter(|table| table.name != "progress") {
+                assert_eq!(table.extent == Extent::Whole, round == 0);
+                told.add(table.name, (table.rows)().unwrap().rows);
+            }
+        }
+        end(&mut *partition);
+        let again = join(kind);
+        end(&mut *restored(&again, &told));
+        assert_eq!(probed(&again), probed(&plain), "{kind:?}");
+    }
+}
+
+/// Until 0.1.0 rows were told without names.
+#[test]
+fn rows_are_taken_back_as_earlier_versions_told_them() {
+    let plain = join(JoinKind::Inner);
+    let mut partition = plain.build().open(Opening::only()).unwrap();
+    take(&mut *partition, rows(0, 40));
+    let own = partition.capture(Extent::Whole).unwrap().into_restored().unwrap();
+    end(&mut *partition);
+    let mut earlier = Restored::default();
+    let without_serials = own.table("numbered_rows").iter().map(|rows| rows.project(&[0, 2, 3]));
+    earlier.add("rows", without_serials.collect::<Result<_, _>>().unwrap());
+    earlier.add("progress", own.table("progress").to_vec());
+    let again = join(JoinKind::Inner);
+    end(&mut *restored(&again, &earlier));
+    assert_eq!(probed(&again), probed(&plain));
 }

@@ -35,6 +35,15 @@ impl Bounds {
         }
     }
 
+    /// Rows of lower times are done at this watermark.
+    pub(super) fn kept_from(&self, side: Side, watermark: i64) -> i64 {
+        let last = match side {
+            Side::Left => watermark.saturating_add(self.lower_ms),
+            Side::Right => watermark.saturating_sub(self.upper_ms),
+        };
+        last.saturating_add(1)
+    }
+
     /// The lowest and the highest time of a partner.
     #[inline]
     pub(super) fn partners(&self, side: Side, time: i64, before: i64) -> (i64, i64) {
@@ -82,6 +91,10 @@ mod tests {
                     let (low, high) = bounds.partners(side, own, before);
                     low <= other && other <= high
                 };
+                for side in [Side::Left, Side::Right] {
+                    let is_kept = l >= bounds.kept_from(side, br);
+                    assert_eq!(is_kept, bounds.done_at(side, l) > br, "{bounds:?} {l} {br}");
+                }
                 let from_left =
                     meets(Side::Left, l, bl, r) && bounds.reach(Side::Right, r, br) <= l;
                 let from_right =

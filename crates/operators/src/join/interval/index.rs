@@ -12,6 +12,8 @@
 //!
 //! It compares hashes, not keys.
 
+use thalweg_core::Extent;
+
 use super::super::bounded::chunks::RowRef;
 
 /// A row.
@@ -36,6 +38,8 @@ struct Bucket {
     reaches: Vec<i64>,
     /// How many rows of which chunk.
     holds: Vec<(u32, u32)>,
+    /// So many entries, the first ones, have been told.
+    told: usize,
 }
 
 const HEADS_MIN: usize = 16;
@@ -58,6 +62,7 @@ impl Bucket {
         self.entries.clear();
         self.reaches.clear();
         self.holds.clear();
+        self.told = 0;
     }
 
     #[inline]
@@ -298,16 +303,21 @@ impl Timeline {
         }
     }
 
-    /// All rows, in no order.
-    pub(super) fn rows(&self) -> impl Iterator<Item = Indexed> + '_ {
-        self.buckets.iter().flat_map(|(_, bucket)| {
-            bucket.entries.iter().map(|entry| Indexed {
-                hash: entry.hash,
-                time: entry.time,
-                row: RowRef { chunk: entry.chunk, row: entry.row },
-                reach: (entry.reach as usize).checked_sub(1).map(|place| bucket.reaches[place]),
-            })
-        })
+    /// Tells all rows, or those that have come since it did so last, in no order.
+    pub(super) fn tell(&mut self, extent: Extent, mut take: impl FnMut(Indexed)) {
+        for (_, bucket) in &mut self.buckets {
+            let told = std::mem::replace(&mut bucket.told, bucket.entries.len());
+            let first = if extent == Extent::Whole { 0 } else { told };
+            let reaches = &bucket.reaches;
+            bucket.entries[first..].iter().for_each(|entry| {
+                take(Indexed {
+                    hash: entry.hash,
+                    time: entry.time,
+                    row: RowRef { chunk: entry.chunk, row: entry.row },
+                    reach: (entry.reach as usize).checked_sub(1).map(|place| reaches[place]),
+                });
+            });
+        }
     }
 
     /// Drops the buckets whose last time is done, and says how many rows of which chunks were in them.

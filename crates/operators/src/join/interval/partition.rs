@@ -45,6 +45,8 @@ pub(super) struct Kept {
     pub(super) pads: bool,
     /// True if it matters who has found a partner.
     pub(super) marks: bool,
+    /// Where nobody reads the columns: a capture has told the rows that were there.
+    pub(super) is_told: bool,
 }
 
 /// Rows of one side of a piece, ready to be looked up.
@@ -110,6 +112,7 @@ impl IntervalPartition {
             waiting: Waiting::new(),
             pads,
             marks,
+            is_told: false,
         };
         let selects = matches!(kind, JoinKind::Semi | JoinKind::Anti);
         let pads_left = kind.pads_left_rows() || kind == JoinKind::Anti;

@@ -21,9 +21,17 @@
 //! is asked, and no pair waits. All partitions have seen one watermark, and each is higher than the one
 //! before.
 //!
-//! Rows do not change but for `$matched`, so captures take chunks as they are. A side whose columns nobody
-//! reads has none in its chunks: it has `$reach`, `$time` and `$hash` (that of its key) in their place, no
-//! serial, and is told whole each time, from the index.
+//! Rows do not change but for `$matched`, so captures take chunks as they are.
+//!
+//! A side whose columns nobody reads has none in its chunks. It is told from the index, in which rows of a
+//! stretch of time stand in the order in which they came; rows that are done expire:
+//!
+//! | column | |
+//! |---|---|
+//! | `$time` | the time of the row |
+//! | `$serial` | as above |
+//! | `$reach` | the lowest time of a partner, where its own time does not say it |
+//! | `$hash` | that of its key |
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,7 +40,6 @@ use arrow_array::types::{Int64Type, UInt8Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt64Array};
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType as Arrow, SchemaRef};
-use arrow_select::coalesce::BatchCoalescer;
 use thalweg_core::snapshot::{CapturedTable, PARTITION_COLUMN, TableRows};
 use thalweg_core::{Captured, Extent, Restored, Result, TableSchema};
 
@@ -40,7 +47,7 @@ use super::Shared;
 use super::partition::{IntervalPartition, Kept};
 use crate::join::bounded::chunks::{RowRef, take_rows};
 use crate::join::bounded::pieces;
-use crate::join::bounded::told::{Notes, ToldChunk, ToldChunks};
+use crate::join::bounded::told::{Notes, ToldChunk, ToldChunks, together};
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
 use crate::tables::{
@@ -59,10 +66,12 @@ const DUE: &str = "$due";
 const MATCHED: &str = "$matched";
 const TIME: &str = "$time";
 const HASH: &str = "$hash";
+/// The partition, the time and the serial name a row of a side whose columns nobody reads.
+const UNREAD_IDENTITY: usize = 3;
 
 /// A row of a side whose columns nobody reads.
 struct Told {
-    row: RowRef,
+    serial: u64,
     hash: u64,
     time: i64,
     reach: Option<i64>,
@@ -107,9 +116,16 @@ impl Shared {
             own.push((MATCHED, Arrow::Boolean));
         }
         if !reads {
-            own.extend([(REACH, Arrow::Int64), (TIME, Arrow::Int64), (HASH, Arrow::UInt64)]);
+            own.extend([(TIME, Arrow::Int64), (SERIAL, Arrow::UInt64)]);
+            own.extend([(REACH, Arrow::Int64), (HASH, Arrow::UInt64)]);
         }
         kept_schema(&own, &self.told_columns(shape.side))
+    }
+
+    /// As earlier versions told a side whose columns nobody reads: rows in the order in which they came.
+    fn unnamed_schema() -> SchemaRef {
+        let own = [(REACH, Arrow::Int64), (TIME, Arrow::Int64), (HASH, Arrow::UInt64)];
+        kept_schema(&own, &TableSchema::new(Vec::new()))
     }
 
     fn keys(&self, side: Side) -> &[usize] {
@@ -177,8 +193,9 @@ impl Shared {
     fn unread_batch(&self, schema: &SchemaRef, rows: &[Told]) -> Result<RecordBatch> {
         let hashes = || rows.iter().map(|told| told.hash);
         let own: Vec<ArrayRef> = vec![
-            Arc::new(rows.iter().map(|told| told.reach).collect::<Int64Array>()),
             Arc::new(Int64Array::from_iter_values(rows.iter().map(|told| told.time))),
+            Arc::new(UInt64Array::from_iter_values(rows.iter().map(|told| told.serial))),
+            Arc::new(rows.iter().map(|told| told.reach).collect::<Int64Array>()),
             Arc::new(UInt64Array::from_iter_values(hashes())),
         ];
         kept_batch(schema, owners(hashes()), own, Vec::new())
@@ -187,7 +204,9 @@ impl Shared {
     fn rows_of(&self, shape: Shape, batch: &RecordBatch) -> Result<Rows> {
         let side = shape.side;
         let count = self.told_columns(side).len();
-        let columns = kept_columns(batch, &self.state_schema(shape), count)?;
+        let is_named = self.joined.reads(side) || has_serials(batch);
+        let schema = if is_named { self.state_schema(shape) } else { Shared::unnamed_schema() };
+        let columns = kept_columns(batch, &schema, count)?;
         if !self.joined.reads(side) {
             let times = numbers_of::<Int64Type>(batch, TIME)?.to_vec().into();
             let hashes = numbers_of::<UInt64Type>(batch, HASH)?.to_vec();
@@ -198,6 +217,11 @@ impl Shared {
         let hashes = hash_keys(&keys, batch.num_rows())?;
         Ok(Rows { columns, times, hashes, joinable: pieces::joinable(&keys) })
     }
+}
+
+/// False for rows as earlier versions told those of a side whose columns nobody reads.
+fn has_serials(batch: &RecordBatch) -> bool {
+    batch.schema_ref().fields().get(1).is_some_and(|field| field.name() == TIME)
 }
 
 #[inline]
@@ -214,24 +238,6 @@ fn late_schema() -> SchemaRef {
 fn noted(notes: &[(u32, i64)], rows: &[u32]) -> ArrayRef {
     let notes: HashMap<u32, i64> = notes.iter().copied().collect();
     Arc::new(rows.iter().map(|row| notes.get(row).copied()).collect::<Int64Array>())
-}
-
-/// Few rows come together as a rule: makes batches of many.
-fn together(
-    schema: &SchemaRef,
-    batches: impl Iterator<Item = Result<RecordBatch>>,
-) -> Result<Vec<RecordBatch>> {
-    let mut rows = BatchCoalescer::new(Arc::clone(schema), KEPT_ROWS_MAX);
-    let mut together = Vec::new();
-    for batch in batches {
-        rows.push_batch(batch?)?;
-        together.extend(rows.next_completed_batch());
-    }
-    rows.finish_buffered_batch()?;
-    while let Some(batch) = rows.next_completed_batch() {
-        together.push(batch);
-    }
-    Ok(together)
 }
 
 impl Kept {
@@ -279,25 +285,35 @@ impl Kept {
     }
 
     /// Tells a side whose columns nobody reads: the rows that matter from this watermark on.
-    fn tell_unread(&self, shared: &Arc<Shared>, side: Side, watermark: i64) -> CapturedTable {
-        let is_done = |time| shared.bounds.done_at(side, time) <= watermark;
-        let rows = self.timeline.rows().filter(|indexed| !is_done(indexed.time));
-        let told = |indexed: super::index::Indexed| {
+    fn tell_unread(
+        &mut self,
+        shared: &Arc<Shared>,
+        side: Side,
+        watermark: i64,
+        extent: Extent,
+    ) -> CapturedTable {
+        // At the end nothing is later, so nothing would expire.
+        let is_whole = !std::mem::replace(&mut self.is_told, true) || watermark == i64::MAX;
+        let extent = if is_whole { Extent::Whole } else { extent };
+        let kept_from = shared.bounds.kept_from(side, watermark);
+        let (mut rows, chunks) = (Vec::new(), &self.chunks);
+        self.timeline.tell(extent, |indexed| {
             let super::index::Indexed { hash, time, row, reach } = indexed;
-            Told { row, hash, time, reach }
-        };
-        let mut rows: Vec<Told> = rows.map(told).collect();
-        let (shared, chunks) = (Arc::clone(shared), self.chunks.frozen());
-        let schema = shared.state_schema(self.shape(side));
+            if time >= kept_from {
+                rows.push(Told { serial: chunks.arrival(row), hash, time, reach });
+            }
+        });
+        let (shared, schema) = (Arc::clone(shared), shared.state_schema(self.shape(side)));
         let of_table = Arc::clone(&schema);
         let make = Box::new(move || {
-            rows.sort_unstable_by_key(|told| chunks.arrival(told.row));
+            rows.sort_unstable_by_key(|told| told.serial);
             let batch = |rows: &[Told]| shared.unread_batch(&of_table, rows);
             let rows = rows.chunks(KEPT_ROWS_MAX).map(batch).collect::<Result<_>>()?;
             Ok(TableRows { rows, removed: Vec::new() })
         });
-        let (name, extent) = (TABLES[side as usize], Extent::Whole);
-        CapturedTable { name, schema, extent, identity_columns: 0, kept_from: None, rows: make }
+        let (name, identity_columns) = (TABLES[side as usize], UNREAD_IDENTITY);
+        let kept_from = Some(kept_from);
+        CapturedTable { name, schema, extent, identity_columns, kept_from, rows: make }
     }
 }
 
@@ -310,7 +326,7 @@ impl IntervalPartition {
             let kept = self.kept(side);
             match shared.joined.reads(side) {
                 true => captured.tables.extend(kept.tell(&shared, side, extent)),
-                false => captured.tables.push(kept.tell_unread(&shared, side, watermark)),
+                false => captured.tables.push(kept.tell_unread(&shared, side, watermark, extent)),
             }
         }
         let watermark: ArrayRef = Arc::new(Int64Array::from(vec![watermark]));
@@ -326,10 +342,8 @@ impl IntervalPartition {
         for side in [Side::Left, Side::Right] {
             let table = restored.table(TABLES[side as usize]);
             let late = Late::told(restored.table(LATE_TABLES[side as usize]))?;
-            let in_order = match self.shared.joined.reads(side) {
-                true => by_serial(table)?,
-                false => table.to_vec(),
-            };
+            let is_named = self.shared.joined.reads(side) || table.iter().all(has_serials);
+            let in_order = if is_named { by_serial(table)? } else { table.to_vec() };
             in_order.iter().try_for_each(|batch| self.take_back_rows(side, batch, &late))?;
         }
         Ok(())

@@ -1,16 +1,18 @@
 use thalweg_core::shim::SplitMix64;
-use thalweg_core::{ErrorKind, Operator, RowKind, Watermark};
+use thalweg_core::{
+    ErrorKind, Extent, Opening, Operator, OrderContract, Partition, RowKind, Watermark,
+};
 
 use super::{IntervalJoin, IntervalJoinSpec};
 use crate::join::JoinKind;
 use crate::join::bounded::fixture::{
-    Keys, Row, Shape, Step, pair, random_steps, script, sides, smaller_on_the_left, values,
+    Feed, Keys, Row, Shape, Step, pair, random_steps, script, sides, smaller_on_the_left, values,
 };
 use crate::join::sides::Side;
 use crate::reference::Value;
 use crate::test_kit::{
     DriveOptions, assert_same_rows, check_captures, check_damaged_state, check_operator, drive,
-    rows_of,
+    reopened, rows_of, sorted, told, told_table,
 };
 use crate::window::LatePolicy;
 
@@ -317,4 +319,54 @@ fn errors_of_data_are_named() {
     let error = drive(&strict, &script, &DriveOptions::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Data);
     assert!(error.message().contains("came late"), "{error}");
+}
+
+#[test]
+fn a_side_whose_columns_nobody_reads_is_told_once() {
+    let mut feed = Feed::new(&join(Keys::Integer, JoinKind::Semi, (-100, 100), false));
+    let right = |feed: &mut Feed| told_table(&mut *feed.partition, Extent::Changes, "right");
+    let rows = |times: std::ops::Range<i64>| times.map(|n| row(Side::Right, n, n, n, i64::MIN));
+    feed.rows(rows(0..20_000), 1);
+    let all = right(&mut feed);
+    assert_eq!((all.rows, all.extent), (20_000, Extent::Whole), "the first");
+    feed.rows(rows(19_900..20_100), 1);
+    let few = right(&mut feed);
+    assert_eq!((few.rows, few.removed, few.extent), (200, 0, Extent::Changes));
+    assert!(few.bytes * 50 < all.bytes, "{} bytes, and {} for all", few.bytes, all.bytes);
+    feed.pass(10_099);
+    let none = right(&mut feed);
+    assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(10_000)), "the rest expires");
+    assert_eq!(told_table(&mut *feed.partition, Extent::Whole, "right").rows, 10_200);
+}
+
+/// Until 0.1.0 such a side was told without names of its rows.
+#[test]
+fn a_side_whose_columns_nobody_reads_is_taken_back_as_earlier_versions_told_it() {
+    let operator = join(Keys::Integer, JoinKind::Semi, (-10, 10), false);
+    let mut feed = Feed::new(&operator);
+    feed.rows((0..50).map(|n| row(Side::Right, n % 7, n / 3, n, i64::MIN)), 1);
+    feed.pass(5);
+    let mut partitions = vec![feed.partition];
+    let own = told(&mut partitions).unwrap();
+    let earlier = own.table("right").iter().map(|batch| batch.project(&[0, 3, 1, 4]).unwrap());
+    let names: Vec<String> = own.names().map(str::to_owned).collect();
+    let mut restored = thalweg_core::Restored::default();
+    for name in &names {
+        match &name[..] {
+            "right" => restored.add(name, earlier.clone().collect()),
+            _ => restored.add(name, own.table(name).to_vec()),
+        }
+    }
+    let mut earlier = operator.open(Opening::only()).unwrap();
+    earlier.restore(&restored).unwrap();
+    let mut again = reopened(&operator, &mut partitions, 1, OrderContract::Epoch).unwrap();
+    // Rows are numbered in the order in which they are taken back, which is any here.
+    let rows = |partitions: &mut [Box<dyn Partition>]| {
+        let told = told(partitions).unwrap();
+        let right = told.table("right").iter().map(|rows| rows.project(&[0, 1, 3, 4]).unwrap());
+        sorted(rows_of(&right.collect::<Vec<_>>()))
+    };
+    let expected = rows(&mut again);
+    assert!(expected.len() > 30, "{} rows prove little", expected.len());
+    assert_same_rows(&rows(&mut [earlier]), &expected, "told by an earlier version");
 }

@@ -23,6 +23,8 @@ use crate::join::bounded::PAIRS_MAX;
 use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::order::KeyRanks;
 use crate::join::bounded::pieces::{self, SideRows, Split};
+use crate::join::bounded::told::Notes;
+use crate::join::bounded::told_waiting::WaitingTables;
 use crate::join::bounded::waiting::Waiting;
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
@@ -53,6 +55,9 @@ pub(super) struct TemporalPartition {
     pub(super) is_known: Vec<bool>,
     pub(super) chunks: Chunks,
     pub(super) waiting: Waiting<Left>,
+    pub(super) waiting_tables: Arc<WaitingTables>,
+    /// What waits is due after this watermark, but for what came when its time was over.
+    pub(super) passed: i64,
     pub(super) versions: Versions,
     /// Keys with versions, by when these are seen.
     pub(super) fresh: Waiting<u32>,
@@ -74,6 +79,8 @@ impl TemporalPartition {
             is_known: Vec::new(),
             chunks: Chunks::new(shared.spec.sides.schema(Side::Left)),
             waiting: Waiting::new(),
+            waiting_tables: Arc::new(shared.waiting_tables()),
+            passed: i64::MIN,
             versions: Versions::new(shared.spec.sides.schema(Side::Right)),
             fresh: Waiting::new(),
             ranks: KeyRanks::new(opening.order, &shared.key_types)?,
@@ -110,18 +117,33 @@ impl TemporalPartition {
         let times = pieces::times(&of_side.columns, spec.left_time, spec.sides.schema(Side::Left))?;
         let joins = self.intern(&of_side.columns, &spec.left_keys, of_side.rows.len())?;
         let chunk = self.chunks.add(of_side.columns.clone(), of_side.rows.len(), false);
+        let mut notes = Notes::default();
         for (place, &row) in of_side.rows.iter().enumerate() {
             let (time, key) = (times[place], self.ids[place]);
             let kind = piece.bundle.kinds.as_ref().map_or(RowKind::Insert, |k| k[row as usize]);
             let before = piece.bundle.stamps.watermark_before.at(row as usize).0;
             let due = time.max(before).saturating_add(1);
             let row = RowRef { chunk, row: place as u32 };
-            self.waits[key as usize] += 1;
-            self.waiting.push(due, Left { time, key, row, kind, joins: joins[place] });
+            self.wait(due, Left { time, key, row, kind, joins: joins[place] }, &mut notes);
         }
-        self.chunks.hold(chunk, of_side.rows.len());
-        self.chunks.release(chunk, 1);
+        self.finish_waiting(chunk, of_side.rows.len(), notes);
         Ok(())
+    }
+
+    /// A row waits until it is due.
+    #[inline]
+    pub(super) fn wait(&mut self, due: i64, left: Left, notes: &mut Notes) {
+        let (row, times) = ((left.row.row, left.kind), (left.time, due));
+        self.waiting_tables.note(notes, row, times, self.passed);
+        self.waits[left.key as usize] += 1;
+        self.waiting.push(due, left);
+    }
+
+    /// All rows of a chunk wait.
+    pub(super) fn finish_waiting(&mut self, chunk: u32, rows: usize, notes: Notes) {
+        self.chunks.note(chunk, notes);
+        self.chunks.hold(chunk, rows);
+        self.chunks.release(chunk, 1);
     }
 
     fn take_right(&mut self, of_side: &SideRows, piece: &Piece<'_>) -> Result<()> {
@@ -303,6 +325,7 @@ impl Partition for TemporalPartition {
         if self.emit_leaving(output)? == Progress::More {
             return Ok(Progress::More);
         }
+        self.passed = self.passed.max(call.watermark.0);
         self.prune(call.watermark.0, output)
     }
 
@@ -319,9 +342,9 @@ impl Partition for TemporalPartition {
             + self.to_prune.capacity() * 4
             + self.watch.as_ref().map_or(0, KeyWatch::bytes)
     }
-    /// Without keys, all at once.
-    fn capture(&mut self, _: Extent) -> Result<Captured> {
-        self.tell()
+    /// Without keys, versions at once.
+    fn capture(&mut self, extent: Extent) -> Result<Captured> {
+        self.tell(extent)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

@@ -2,56 +2,43 @@
 //!
 //! | table | column | |
 //! |---|---|---|
-//! | `waiting` | `$due` | the watermark at which the row leaves, in milliseconds |
-//! | | `$kind` | what the row does: 0 `+I`, 1 `-U`, 2 `+U`, 3 `-D` |
-//! | | the columns of the left side | rows stand in the order in which they came |
+//! | `waiting`, `overdue` | | the rows of the left side that wait ([`crate::join::bounded::told_waiting`]) |
 //! | `versions` | `$seen_from` | the watermark from which on the version is seen, in milliseconds |
 //! | | `$deleted` | the key has no version from this time on: only key and time are there |
 //! | | the columns of the right side | the versions of a key stand from the earliest to the latest |
 //!
 //! In `versions` the columns of the key stand first. Captures tell all versions of the keys that have got or
-//! lost one ([`crate::watch`]), but where there is no key: then all are told each time, as are the rows that
-//! wait, which are few.
+//! lost one ([`crate::watch`]), and the rows that have come to wait. Where there is no key all versions are told
+//! each time: they are those that the watermark has not passed yet, and one.
 //!
 //! Taken back in that order, versions of equal times lie as they did. A key whose older versions have
 //! been dropped is looked at once more, which finds nothing. Nothing leaves while this is asked.
 
 use std::sync::Arc;
 
-use arrow_array::types::{Int8Type, Int64Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, Int64Array, RecordBatch};
-use arrow_schema::{DataType as Arrow, SchemaRef};
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use arrow_schema::DataType as Arrow;
 use arrow_select::interleave::interleave;
 use thalweg_core::snapshot::TableRows;
-use thalweg_core::{Captured, DataType, Restored, Result, RowKind};
+use thalweg_core::{Captured, DataType, Extent, Restored, Result};
 
 use super::Shared;
 use super::partition::{Left, TemporalPartition};
 use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::pieces;
+use crate::join::bounded::told::Notes;
+use crate::join::bounded::told_waiting::{OverdueRow, WaitingRows, WaitingShape, WaitingTables};
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
-use crate::tables::{
-    KEPT_ROWS_MAX, KeyedTable, does_not_fit, flags, kept_batch, kept_columns, kept_schema,
-    numbers_of, owners,
-};
+use crate::tables::{KEPT_ROWS_MAX, KeyedTable, flags, numbers_of, owners};
 use crate::watch::keys::{KeyWatch, KeyedState};
 
-const WAITING: &str = "waiting";
-const DUE: &str = "$due";
-const KIND: &str = "$kind";
 /// The tables that are told by key.
 pub(super) const TABLES: [&str; 1] = ["versions"];
 pub(super) const VERSIONS: usize = 0;
 const SEEN_FROM: &str = "$seen_from";
 const DELETED: &str = "$deleted";
-
-/// A row that waits: until when, and the hash of its key.
-struct ToldRow {
-    due: i64,
-    left: Left,
-    hash: u64,
-}
 
 /// A version: of which of the keys that are told, and its times.
 struct ToldVersion {
@@ -63,24 +50,22 @@ struct ToldVersion {
 }
 
 impl Shared {
-    fn waiting_schema(&self) -> SchemaRef {
-        let own = [(DUE, Arrow::Int64), (KIND, Arrow::Int8)];
-        kept_schema(&own, self.spec.sides.schema(Side::Left))
+    /// The tables of rows that wait for their version.
+    pub(super) fn waiting_tables(&self) -> WaitingTables {
+        WaitingTables::new(WaitingShape {
+            input: self.spec.sides.schema(Side::Left).clone(),
+            keys: self.spec.left_keys.clone(),
+            rowtime: self.spec.left_time,
+            // The first watermark beyond their time.
+            behind_ms: 1,
+            has_kinds: true,
+            told_due: Some("$due"),
+        })
     }
 
     fn versions_table(&self) -> KeyedTable {
         let own = [(SEEN_FROM, Arrow::Int64), (DELETED, Arrow::Boolean)];
         KeyedTable::new(&own, self.spec.sides.schema(Side::Right), &self.spec.right_keys)
-    }
-
-    fn waiting_batch(&self, rows: &[ToldRow], chunks: &Chunks) -> Result<RecordBatch> {
-        let refs: Vec<RowRef> = rows.iter().map(|told| told.left.row).collect();
-        let own: Vec<ArrayRef> = vec![
-            Arc::new(Int64Array::from_iter_values(rows.iter().map(|told| told.due))),
-            Arc::new(Int8Array::from_iter_values(rows.iter().map(|told| told.left.kind.code()))),
-        ];
-        let owners = owners(rows.iter().map(|told| told.hash));
-        kept_batch(&self.waiting_schema(), owners, own, chunks.gather(&refs)?)
     }
 
     /// `keys` are the key columns of the keys that are told.
@@ -150,33 +135,25 @@ impl KeyedState for TemporalPartition {
     fn tells_at_once(&self) -> bool {
         self.shared.key_types.is_empty()
     }
-    fn tell_others(&self, captured: &mut Captured) -> Result<()> {
-        self.tell_waiting(captured);
-        Ok(())
+    fn tell_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+        self.tell_waiting(extent, captured)
     }
 }
 
 impl TemporalPartition {
     /// Tells what waits, and the versions.
-    pub(super) fn tell(&self) -> Result<Captured> {
+    pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
         let mut captured = Captured::default();
-        self.tell_waiting(&mut captured);
+        self.tell_waiting(extent, &mut captured)?;
         self.tell_versions(&mut captured)?;
         Ok(captured)
     }
 
-    fn tell_waiting(&self, captured: &mut Captured) {
-        let told =
-            |(due, left): (i64, Left)| ToldRow { due, left, hash: self.keys.hash_of(left.key) };
-        let mut rows: Vec<ToldRow> = self.waiting.iter().map(told).collect();
-        let (shared, chunks) = (Arc::clone(&self.shared), self.chunks.frozen());
-        let make = move || {
-            rows.sort_unstable_by_key(|told| chunks.arrival(told.left.row));
-            let batches =
-                rows.chunks(KEPT_ROWS_MAX).map(|rows| shared.waiting_batch(rows, &chunks));
-            Ok(TableRows { rows: batches.collect::<Result<_>>()?, removed: Vec::new() })
-        };
-        captured.add_later(WAITING, self.shared.waiting_schema(), Box::new(make));
+    fn tell_waiting(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+        let overdue = |(due, left): (i64, Left)| OverdueRow { due, row: left.row, kind: left.kind };
+        let overdue: Vec<OverdueRow> = self.waiting.overdue(self.passed).map(overdue).collect();
+        let wanted = (extent, !self.waiting.is_empty());
+        self.waiting_tables.tell(wanted, (&mut self.chunks, self.passed), &overdue, captured)
     }
 
     /// The versions of these keys, those of a key from the earliest to the latest, and the keys.
@@ -216,33 +193,23 @@ impl TemporalPartition {
         for batch in restored.table(TABLES[VERSIONS]) {
             self.take_back_versions(batch)?;
         }
-        for batch in restored.table(WAITING) {
-            self.take_back_waiting(batch)?;
-        }
-        Ok(())
+        let waiting = self.waiting_tables.recall(restored)?;
+        waiting.into_iter().try_for_each(|rows| self.take_back_waiting(rows))
     }
 
-    fn take_back_waiting(&mut self, batch: &RecordBatch) -> Result<()> {
+    fn take_back_waiting(&mut self, told: WaitingRows) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        let (spec, rows) = (&shared.spec, batch.num_rows());
-        let schema = spec.sides.schema(Side::Left);
-        let columns = kept_columns(batch, &shared.waiting_schema(), schema.len())?;
-        let times = pieces::times(&columns, spec.left_time, schema)?;
-        let dues = numbers_of::<Int64Type>(batch, DUE)?;
-        let kinds = numbers_of::<Int8Type>(batch, KIND)?;
-        let joins = self.intern(&columns, &spec.left_keys, rows)?;
-        let chunk = self.chunks.add(columns, rows, false);
-        self.chunks.hold(chunk, rows);
+        let rows = told.times.len();
+        let joins = self.intern(&told.columns, &shared.spec.left_keys, rows)?;
+        let chunk = self.chunks.add(told.columns.clone(), rows, false);
+        let mut notes = Notes::default();
         for place in 0..rows {
-            let kind = RowKind::from_code(kinds[place]);
-            let unknown = || does_not_fit(format!("{} is no kind of row", kinds[place]));
-            let (time, key) = (times[place], self.ids[place]);
+            let (time, key, kind) = (told.times[place], self.ids[place], told.kind(place));
             let row = RowRef { chunk, row: place as u32 };
-            let kind = kind.ok_or_else(unknown)?;
-            self.waits[key as usize] += 1;
-            self.waiting.push(dues[place], Left { time, key, row, kind, joins: joins[place] });
+            let left = Left { time, key, row, kind, joins: joins[place] };
+            self.wait(told.dues[place], left, &mut notes);
         }
-        self.chunks.release(chunk, 1);
+        self.finish_waiting(chunk, rows, notes);
         Ok(())
     }
 

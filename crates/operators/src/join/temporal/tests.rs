@@ -1,15 +1,16 @@
 use thalweg_core::shim::SplitMix64;
-use thalweg_core::{Operator, RowKind, Watermark};
+use thalweg_core::{Extent, Operator, RowKind, Watermark};
 
 use super::{TemporalJoin, TemporalJoinSpec};
 use crate::join::JoinKind;
 use crate::join::bounded::fixture::{
-    Keys, Row, Shape, Step, pair, random_steps, script, sides, smaller_on_the_left,
+    Feed, Keys, Row, Shape, Step, pair, random_steps, script, sides, smaller_on_the_left,
 };
 use crate::join::sides::Side;
 use crate::reference::Value;
 use crate::test_kit::{
     DriveOptions, assert_same_rows, check_captures, check_damaged_state, check_operator, drive,
+    told_table,
 };
 
 fn join(keys: Keys, kind: JoinKind, has_residual: bool) -> TemporalJoin {
@@ -220,4 +221,45 @@ fn memory_follows_versions_and_waiting_rows() {
     let driven = drive(&operator, &script(Keys::Integer, &steps, 1), &options).unwrap();
     assert_eq!(driven.changes().len(), 50_000);
     assert!(driven.peak_state_bytes < 6_000_000, "{}", driven.peak_state_bytes);
+}
+
+#[test]
+fn rows_that_wait_are_told_once() {
+    let mut feed = Feed::new(&join(Keys::Integer, JoinKind::Left, false));
+    let left = |kind, time, n| Row { kind, ..row(Side::Left, n, time, n, i64::MIN) };
+    let waiting = |feed: &mut Feed| told_table(&mut *feed.partition, Extent::Changes, "waiting");
+    feed.rows((0..20_000).map(|n| left(RowKind::Insert, 100 + n % 2 * 100, n)), 1);
+    let all = waiting(&mut feed);
+    assert_eq!((all.rows, all.extent), (20_000, Extent::Whole), "the first");
+    feed.rows((0..100).map(|n| left(RowKind::Delete, 150, n)), 1);
+    let few = waiting(&mut feed);
+    assert_eq!((few.rows, few.removed, few.extent), (100, 0, Extent::Changes));
+    assert!(few.bytes * 100 < all.bytes, "{} bytes, and {} for all", few.bytes, all.bytes);
+    feed.pass(150);
+    let none = waiting(&mut feed);
+    assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(151)), "the rest expires");
+    assert_eq!(told_table(&mut *feed.partition, Extent::Whole, "waiting").rows, 10_100);
+}
+
+/// A watermark may be ahead of that of a lane: rows come when their time is over, also those with kinds.
+#[test]
+fn changes_put_together_are_the_whole_where_rows_come_when_their_time_is_over() {
+    for seed in 0..20u64 {
+        let random = &mut SplitMix64::new(seed);
+        let shape = Shape { rows: 200, keys: 5, disorder_ms: 40, delay_ms: 3 };
+        let kinds = [RowKind::Insert, RowKind::Insert, RowKind::UpdateAfter, RowKind::Delete];
+        let steps = random_steps(shape, random).into_iter().map(|step| match step {
+            Step::Row(row) => {
+                let before = if random.below(3) == 0 { i64::MIN } else { row.before };
+                Step::Row(Row { before, kind: kinds[random.below(4) as usize], ..row })
+            }
+            step => step,
+        });
+        let steps: Vec<Step> = steps.collect();
+        let operator = join(Keys::Text, JoinKind::Left, false);
+        for (partitions, bundle_rows) in [(1, 1), (3, 7)] {
+            let options = DriveOptions { partitions, bundle_rows, seed, ..DriveOptions::default() };
+            check_captures(&operator, &script(Keys::Text, &steps, 2), &options);
+        }
+    }
 }

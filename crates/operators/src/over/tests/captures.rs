@@ -12,7 +12,7 @@ use thalweg_core::{
 use super::fixture::{N, Row, aggregate, batch, function, script, spec};
 use super::random::{DELAY_MS, random_rows};
 use crate::over::{Frame, OverAggregate, OverCall, OverFunction, OverSpec, OverTime};
-use crate::test_kit::{DriveOptions, check_captures};
+use crate::test_kit::{DriveOptions, ToldTable, check_captures, told_table};
 
 fn lag(offset: u64) -> OverCall {
     function(OverFunction::Lag { column: N, offset, default: None })
@@ -79,14 +79,23 @@ impl Sums {
 
     /// A row at this time for each of these keys, and a watermark that fires them.
     fn fire(&mut self, time: i64, keys: impl Iterator<Item = u64>) {
+        self.wait(time, keys, 1);
+        self.pass(time);
+    }
+
+    /// A row at this time for each of these keys, by one of so many lanes.
+    fn wait(&mut self, time: i64, keys: impl Iterator<Item = u64>, lanes: usize) {
         let row = |key| Row { time, key: Some(format!("key {key}")), n: Some(time) };
         let rows: Vec<Row> = keys.map(row).collect();
         let bundle = Bundle::new(batch(&rows), Stamps::first());
         let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
-        let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
+        let piece = Piece { bundle: &bundle, rows: None, lanes };
         self.partition.rows(piece, &mut output).expect("taken");
-        let watermark = Watermark(time);
-        let call = WatermarkCall { watermark, phase: 0, exchange: &self.exchange };
+    }
+
+    fn pass(&mut self, time: i64) {
+        let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
+        let call = WatermarkCall { watermark: Watermark(time), phase: 0, exchange: &self.exchange };
         let progress = self.partition.watermark(&call, &mut output).expect("taken");
         assert_eq!(progress, Progress::Done, "there was time enough");
     }
@@ -121,4 +130,42 @@ fn what_is_told_follows_what_changes() {
     }
     assert_eq!(sums.told(Extent::Changes).0, 0, "nothing has changed");
     assert_eq!(sums.told(Extent::Whole).0, 20_000);
+}
+
+#[test]
+fn rows_that_wait_are_told_once() {
+    let mut sums = Sums::new();
+    let waiting = |sums: &mut Sums| told_table(&mut *sums.partition, Extent::Changes, "waiting");
+    sums.wait(100, 0..20_000, 1);
+    sums.wait(200, 0..20_000, 1);
+    let all = waiting(&mut sums);
+    assert_eq!((all.rows, all.extent), (40_000, Extent::Whole), "the first");
+    sums.wait(150, 0..100, 1);
+    let few = waiting(&mut sums);
+    assert_eq!((few.rows, few.removed, few.extent), (100, 0, Extent::Changes));
+    assert!(few.bytes * 100 < all.bytes, "{} bytes, and {} for all", few.bytes, all.bytes);
+    sums.pass(150);
+    let none = waiting(&mut sums);
+    assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(151)), "the rest expires");
+    assert_eq!(told_table(&mut *sums.partition, Extent::Whole, "waiting").rows, 20_000);
+}
+
+/// Where inputs are joined, a watermark may be ahead of that of a lane.
+#[test]
+fn rows_that_come_when_their_time_is_over_are_told_until_they_leave() {
+    let mut sums = Sums::new();
+    let told = |sums: &mut Sums, name| told_table(&mut *sums.partition, Extent::Changes, name);
+    let rows = |told: ToldTable| (told.rows, told.removed);
+    sums.wait(100, 0..10, 2);
+    assert_eq!(rows(told(&mut sums, "waiting")), (10, 0));
+    sums.pass(50);
+    sums.wait(40, 0..3, 2);
+    sums.wait(60, 0..2, 2);
+    // A capture tells both tables; what comes between two of them is told by the second.
+    assert_eq!(rows(told(&mut sums, "overdue")), (3, 0));
+    assert_eq!(rows(told(&mut sums, "waiting")), (0, 0), "told by the capture before");
+    assert_eq!(rows(told(&mut sums, "overdue")), (3, 0), "they have not left");
+    sums.pass(51);
+    assert_eq!(rows(told(&mut sums, "overdue")), (0, 0));
+    assert_eq!(told_table(&mut *sums.partition, Extent::Whole, "waiting").rows, 12);
 }

@@ -12,7 +12,7 @@ use thalweg_core::{
 use super::fixture::{Case, Fits, Row, batch, script};
 use super::{DELAY_MS, case, one, random_rows};
 use crate::pattern::{MatchRecognize, Skip};
-use crate::test_kit::{DriveOptions, check_captures};
+use crate::test_kit::{DriveOptions, check_captures, told_table};
 
 #[test]
 fn changes_put_together_are_the_whole() {
@@ -45,12 +45,21 @@ impl Pairs {
 
     /// A row with this number at this time for each of these keys, and a watermark that fires them.
     fn fire(&mut self, time: i64, n: i64, keys: std::ops::Range<u64>) {
+        self.wait(time, n, keys);
+        self.pass(time);
+    }
+
+    fn wait(&mut self, time: i64, n: i64, keys: std::ops::Range<u64>) {
         let row = |key| Row { time, key: Some(format!("key {key}")), n: Some(n), rank: 0 };
         let rows: Vec<Row> = keys.map(row).collect();
         let bundle = Bundle::new(batch(&rows), Stamps::first());
         let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
         let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
         self.partition.rows(piece, &mut output).expect("taken");
+    }
+
+    fn pass(&mut self, time: i64) {
+        let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
         let call = WatermarkCall { watermark: Watermark(time), phase: 0, exchange: &self.exchange };
         let progress = self.partition.watermark(&call, &mut output).expect("taken");
         assert_eq!(progress, Progress::Done, "there was time enough");
@@ -82,4 +91,22 @@ fn what_is_told_follows_what_changes() {
     pairs.fire(5, 1, 140..160);
     pairs.fire(6, 2, 155..158);
     assert_eq!(pairs.told(), (17, 3, Extent::Changes), "some of each");
+}
+
+#[test]
+fn rows_that_wait_are_told_once() {
+    let mut pairs = Pairs::new();
+    let waiting = |pairs: &mut Pairs| told_table(&mut *pairs.partition, Extent::Changes, "waiting");
+    pairs.wait(100, 1, 0..10_000);
+    pairs.wait(200, 1, 0..10_000);
+    let all = waiting(&mut pairs);
+    assert_eq!((all.rows, all.extent), (20_000, Extent::Whole), "the first");
+    pairs.wait(150, 1, 0..100);
+    let few = waiting(&mut pairs);
+    assert_eq!((few.rows, few.removed, few.extent), (100, 0, Extent::Changes));
+    assert!(few.bytes * 100 < all.bytes, "{} bytes, and {} for all", few.bytes, all.bytes);
+    pairs.pass(150);
+    let none = waiting(&mut pairs);
+    assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(151)), "the rest expires");
+    assert_eq!(told_table(&mut *pairs.partition, Extent::Whole, "waiting").rows, 10_000);
 }

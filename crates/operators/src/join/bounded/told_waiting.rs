@@ -1,0 +1,249 @@
+//! What captures tell of rows that wait for a time: those that have come since the last one.
+//!
+//! | column of `waiting` | |
+//! |---|---|
+//! | `$expires` | the watermark at which the row leaves |
+//! | `$serial` | names a row, and goes up in the order in which rows came |
+//! | `$kind` | where rows are changes: 0 `+I`, 1 `-U`, 2 `+U`, 3 `-D` |
+//! | the columns of the row | |
+//!
+//! Rows leave when they are due, so they expire and need no names when they go. A row that came when its time
+//! was over already leaves at the next watermark: until then it stands in `overdue`, which has the same
+//! columns and is told whole each time.
+//!
+//! A capture takes the chunks that have come as they are; they are made into rows of the table later.
+
+use std::sync::Arc;
+
+use arrow_array::types::{Int8Type, Int64Type};
+use arrow_array::{ArrayRef, Int8Array, Int64Array, RecordBatch, UInt64Array};
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::{DataType as Arrow, SchemaRef};
+use thalweg_core::snapshot::{CapturedTable, TableRows};
+use thalweg_core::{Captured, Extent, Restored, Result, RowKind, TableSchema};
+
+use super::chunks::{Chunks, RowRef, take_rows};
+use super::pieces::{keys_of, times};
+use super::told::{Notes, ToldChunk, ToldChunks, together};
+use crate::keys::hash_keys;
+use crate::tables::{does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners};
+use crate::watch::rows::{SERIAL, by_serial};
+
+const WAITING: &str = "waiting";
+const OVERDUE: &str = "overdue";
+const EXPIRES: &str = "$expires";
+const KIND: &str = "$kind";
+/// The partition, when it expires, and the serial name a row.
+const IDENTITY: usize = 3;
+
+/// What an operator lets wait.
+pub(crate) struct WaitingShape {
+    /// The columns of the rows.
+    pub(crate) input: TableSchema,
+    pub(crate) keys: Vec<usize>,
+    pub(crate) rowtime: usize,
+    /// How far behind its time a row is due, unless something else is noted.
+    pub(crate) behind_ms: i64,
+    /// Rows are changes.
+    pub(crate) has_kinds: bool,
+    /// The column in which earlier versions told when a row was due, if they did.
+    pub(crate) told_due: Option<&'static str>,
+}
+
+/// The tables of rows that wait.
+pub(crate) struct WaitingTables {
+    shape: WaitingShape,
+    schema: SchemaRef,
+    /// As earlier versions told them: without serials, those of a key in the order in which they came.
+    unnamed: SchemaRef,
+}
+
+/// A row that came when its time was over.
+pub(crate) struct OverdueRow {
+    pub(crate) due: i64,
+    pub(crate) row: RowRef,
+    pub(crate) kind: RowKind,
+}
+
+/// Rows that are taken back.
+pub(crate) struct WaitingRows {
+    pub(crate) columns: Vec<ArrayRef>,
+    pub(crate) times: ScalarBuffer<i64>,
+    pub(crate) dues: Vec<i64>,
+    /// What each does; all are inserted where it is empty.
+    kinds: Vec<RowKind>,
+}
+
+impl WaitingRows {
+    /// What the row at this place does.
+    pub(crate) fn kind(&self, place: usize) -> RowKind {
+        self.kinds.get(place).copied().unwrap_or(RowKind::Insert)
+    }
+}
+
+impl WaitingTables {
+    pub(crate) fn new(shape: WaitingShape) -> Self {
+        let kind = shape.has_kinds.then_some((KIND, Arrow::Int8));
+        let named = [(EXPIRES, Arrow::Int64), (SERIAL, Arrow::UInt64)].into_iter();
+        let named = named.chain(kind.clone());
+        let schema = kept_schema(&named.collect::<Vec<_>>(), &shape.input);
+        let due = shape.told_due.map(|due| (due, Arrow::Int64));
+        let unnamed = due.into_iter().chain(kind);
+        let unnamed = kept_schema(&unnamed.collect::<Vec<_>>(), &shape.input);
+        WaitingTables { shape, schema, unnamed }
+    }
+
+    /// Notes what a capture has to know of a row of a chunk. All that was due until `passed` has left.
+    #[inline]
+    pub(crate) fn note(
+        &self,
+        notes: &mut Notes,
+        (row, kind): (u32, RowKind),
+        (time, due): (i64, i64),
+        passed: i64,
+    ) {
+        if due <= passed {
+            notes.left_out.push(row);
+            return;
+        }
+        if due != self.due_of(time) {
+            notes.dues.push((row, due));
+        }
+        if kind != RowKind::Insert {
+            notes.kinds.push((row, kind));
+        }
+    }
+
+    fn due_of(&self, time: i64) -> i64 {
+        time.saturating_add(self.shape.behind_ms)
+    }
+
+    /// Tells the rows that wait, if there are any. All that was due until `passed` has left, but for what
+    /// came later.
+    ///
+    /// # Errors
+    /// None that is expected.
+    pub(crate) fn tell(
+        self: &Arc<Self>,
+        (extent, has_rows): (Extent, bool),
+        (chunks, passed): (&mut Chunks, i64),
+        overdue: &[OverdueRow],
+        captured: &mut Captured,
+    ) -> Result<()> {
+        // At the end nothing is later, so nothing would expire. And where nothing waits, no watermark need
+        // have come for long, so `passed` says little.
+        let is_whole = passed == i64::MAX || !has_rows;
+        let extent = if is_whole { Extent::Whole } else { extent };
+        let kept_from = passed.saturating_add(1);
+        captured.add(OVERDUE, Arc::clone(&self.schema), self.overdue(overdue, chunks)?);
+        let ToldChunks { extent, chunks, .. } = chunks.capture_expiring(extent);
+        let of_table = Arc::clone(self);
+        let rows = Box::new(move || {
+            let batches = chunks.iter().map(|chunk| of_table.batch(chunk, kept_from));
+            Ok(TableRows { rows: together(&of_table.schema, batches)?, removed: Vec::new() })
+        });
+        let (name, schema) = (WAITING, Arc::clone(&self.schema));
+        let (identity_columns, kept_from) = (IDENTITY, Some(kept_from));
+        let table = CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
+        captured.tables.push(table);
+        Ok(())
+    }
+
+    fn overdue(&self, rows: &[OverdueRow], chunks: &Chunks) -> Result<Vec<RecordBatch>> {
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let refs: Vec<RowRef> = rows.iter().map(|row| row.row).collect();
+        let serials = refs.iter().map(|&row| chunks.arrival(row));
+        let own = self.own(
+            Int64Array::from_iter_values(rows.iter().map(|row| row.due)),
+            UInt64Array::from_iter_values(serials),
+            rows.iter().map(|row| row.kind),
+        );
+        Ok(vec![self.with_owners(own, chunks.gather(&refs)?, rows.len())?])
+    }
+
+    /// The rows of a chunk that have not left.
+    fn batch(&self, chunk: &ToldChunk, kept_from: i64) -> Result<RecordBatch> {
+        let times = times(&chunk.columns, self.shape.rowtime, &self.shape.input)?;
+        let mut dues: Vec<i64> = times.iter().map(|&time| self.due_of(time)).collect();
+        let mut kinds = vec![RowKind::Insert; if self.shape.has_kinds { chunk.rows } else { 0 }];
+        let Notes { left_out, dues: noted, kinds: noted_kinds, .. } = &chunk.notes;
+        noted.iter().for_each(|&(row, due)| dues[row as usize] = due);
+        noted_kinds.iter().for_each(|&(row, kind)| kinds[row as usize] = kind);
+        let mut is_kept: Vec<bool> = dues.iter().map(|&due| due >= kept_from).collect();
+        left_out.iter().for_each(|&row| is_kept[row as usize] = false);
+        let rows: Vec<u32> = (0..chunk.rows as u32).filter(|&row| is_kept[row as usize]).collect();
+        let own = self.own(
+            Int64Array::from_iter_values(rows.iter().map(|&row| dues[row as usize])),
+            UInt64Array::from_iter_values(rows.iter().map(|&row| chunk.first + u64::from(row))),
+            rows.iter().map(|&row| kinds.get(row as usize).copied().unwrap_or(RowKind::Insert)),
+        );
+        self.with_owners(own, take_rows(&chunk.columns, &rows)?, rows.len())
+    }
+
+    fn own(
+        &self,
+        dues: Int64Array,
+        serials: UInt64Array,
+        kinds: impl Iterator<Item = RowKind>,
+    ) -> Vec<ArrayRef> {
+        let mut own: Vec<ArrayRef> = vec![Arc::new(dues), Arc::new(serials)];
+        if self.shape.has_kinds {
+            own.push(Arc::new(Int8Array::from_iter_values(kinds.map(RowKind::code))));
+        }
+        own
+    }
+
+    fn with_owners(
+        &self,
+        own: Vec<ArrayRef>,
+        columns: Vec<ArrayRef>,
+        rows: usize,
+    ) -> Result<RecordBatch> {
+        let keys = keys_of(&columns, &self.shape.keys);
+        kept_batch(&self.schema, owners(hash_keys(&keys, rows)?.into_iter()), own, columns)
+    }
+
+    /// The rows that partitions have told, in the order in which they came.
+    ///
+    /// # Errors
+    /// If the tables have other columns, or hold what no row has.
+    pub(crate) fn recall(&self, restored: &Restored) -> Result<Vec<WaitingRows>> {
+        let has_serials = |batch: &&RecordBatch| {
+            let (told, own) = (batch.schema_ref().fields(), self.schema.fields());
+            told.len() == own.len() && told[1].name() == EXPIRES
+        };
+        let told = restored.table(WAITING).iter().chain(restored.table(OVERDUE));
+        let (named, unnamed): (Vec<&RecordBatch>, Vec<&RecordBatch>) = told.partition(has_serials);
+        let named = by_serial(&named.into_iter().cloned().collect::<Vec<_>>())?;
+        let named = named.iter().map(|batch| self.rows_of(batch, &self.schema, Some(EXPIRES)));
+        let told_due = self.shape.told_due;
+        let unnamed = unnamed.into_iter().map(|batch| self.rows_of(batch, &self.unnamed, told_due));
+        named.chain(unnamed).collect()
+    }
+
+    /// `due` is the column that says when rows are due, if there is one.
+    fn rows_of(
+        &self,
+        batch: &RecordBatch,
+        schema: &SchemaRef,
+        due: Option<&str>,
+    ) -> Result<WaitingRows> {
+        let input = &self.shape.input;
+        let columns = kept_columns(batch, schema, input.len())?;
+        let times = times(&columns, self.shape.rowtime, input)?;
+        let dues = match due {
+            Some(due) => numbers_of::<Int64Type>(batch, due)?.to_vec(),
+            None => times.iter().map(|&time| self.due_of(time)).collect(),
+        };
+        let codes: &[i8] = match self.shape.has_kinds {
+            true => numbers_of::<Int8Type>(batch, KIND)?,
+            false => &[],
+        };
+        let unknown = |code: i8| does_not_fit(format!("{code} is no kind of row"));
+        let kind = |&code: &i8| RowKind::from_code(code).ok_or_else(|| unknown(code));
+        let kinds = codes.iter().map(kind).collect::<Result<_>>()?;
+        Ok(WaitingRows { columns, times, dues, kinds })
+    }
+}
