@@ -1,4 +1,5 @@
-//! The partitions of windows that share no slice: tumbling ones, and hops with gaps between them.
+//! The partitions of windows that share no slice: tumbling ones, hops with gaps between them, and the one of
+//! all rows.
 //!
 //! Each open window has a [`WindowTable`] of its own, which is emitted by walking it and then
 //! emptied as a whole. A partition has two sets of them where aggregates are exact and there are
@@ -19,6 +20,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{
@@ -31,6 +33,7 @@ use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
 use super::slices::RowsOf;
 use super::snapshot::{SLICES, SliceRows, TAKEN, bounds, packed, recall_slices};
+use super::spec::WindowSpec;
 use super::tables::{Spare, Tables, WindowParcel, WindowTable};
 use super::watched::Begun;
 use crate::guarded::{Guarded, locked};
@@ -244,7 +247,10 @@ impl Windows {
 
     fn rows(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
         let spec = &self.shared.spec;
-        let judged = self.judge.piece(&spec.rules(), piece, output)?;
+        let judged = match spec.window {
+            WindowSpec::Whole => self.judge.whole(piece, output),
+            _ => self.judge.piece(&spec.rules(), piece, output)?,
+        };
         if judged.runs.is_empty() {
             return Ok(());
         }
@@ -376,11 +382,14 @@ impl Emitting {
         };
         let results = self.table.evaluate(&shared.calls, &ids)?;
         let keys = self.table.keys.take_keys(&ids)?;
-        let start = shared.spec.window.start_of(self.end);
-        output.emit_at(
-            rows.batch(keys, results, ids.len(), start, self.end)?,
-            Place::WindowEnd(self.end),
-        );
+        let batch = match shared.spec.window {
+            WindowSpec::Whole => {
+                let columns = keys.into_iter().chain(results).collect();
+                RecordBatch::try_new(Arc::clone(rows.schema), columns)?
+            }
+            window => rows.batch(keys, results, ids.len(), window.start_of(self.end), self.end)?,
+        };
+        output.emit_at(batch, Place::WindowEnd(self.end));
         self.from = to;
         Ok(to == self.table.len())
     }
