@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::WatermarkInterest;
@@ -78,6 +78,8 @@ pub(super) struct Shared {
     pub(super) spare: Spare,
     /// Where nobody wants more than the first rows of a window.
     pub(super) top: Option<TopChooser>,
+    /// What a window of all rows gives where there are none.
+    pub(super) otherwise: Option<RecordBatch>,
 }
 
 /// Aggregates per window and key. The result has the keys, the aggregates, and
@@ -109,13 +111,15 @@ impl WindowAggregate {
             spreading: Spreading::default(),
             spare: Spare::default(),
             top: None,
+            otherwise: None,
             spec,
         };
         Ok(WindowAggregate { shared: Arc::new(shared) })
     }
 
     /// Aggregates per key over all rows of an input that ends. The result has the keys and the
-    /// aggregates; a key without rows is not there, and without keys there is no row where none came.
+    /// aggregates; a key without rows is not there, and without keys there is no row where none came (but see
+    /// [`WindowAggregate::or_else`]).
     ///
     /// # Errors
     /// If the specification does not fit together.
@@ -130,16 +134,30 @@ impl WindowAggregate {
         WindowAggregate::new(spec)
     }
 
+    /// The same, and if no rows come at all these are given: the result that an aggregate without keys has
+    /// anyway.
+    ///
+    /// # Errors
+    /// If windows are open already.
+    pub fn or_else(mut self, rows: RecordBatch) -> Result<Self> {
+        self.shared_mut()?.otherwise = Some(rows);
+        Ok(self)
+    }
+
     /// The same windows, of which each partition gives at least the first rows and may leave out
     /// others. Those that share no slice give all.
     ///
     /// # Errors
     /// If there is no order of such columns.
     pub fn of_first_rows(mut self, top: &WindowTop) -> Result<Self> {
-        let shared = Arc::get_mut(&mut self.shared);
-        let shared = shared.ok_or_else(|| Error::internal("windows are open already"))?;
+        let shared = self.shared_mut()?;
         shared.top = Some(TopChooser::new(top, &shared.output)?);
         Ok(self)
+    }
+
+    fn shared_mut(&mut self) -> Result<&mut Shared> {
+        let shared = Arc::get_mut(&mut self.shared);
+        shared.ok_or_else(|| Error::internal("windows are open already"))
     }
 
     /// The columns of the result.

@@ -25,7 +25,7 @@ use thalweg_core::operator::WatermarkCall;
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{
     Captured, Error, Exchange, Extent, Opening, Output, Partition, Piece, Place, Progress,
-    Restored, Result,
+    Restored, Result, Watermark,
 };
 
 use super::aligned::{Shared, key_columns, row_order};
@@ -33,7 +33,7 @@ use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
 use super::slices::RowsOf;
 use super::snapshot::{SLICES, SliceRows, TAKEN, bounds, packed, recall_slices};
-use super::spec::WindowSpec;
+use super::spec::{WHOLE_END, WindowSpec};
 use super::tables::{Spare, Tables, WindowParcel, WindowTable};
 use super::watched::Begun;
 use crate::guarded::{Guarded, locked};
@@ -82,6 +82,8 @@ struct Windows {
     spare: Vec<Spare>,
     /// Set in ordered contracts.
     canonical: Option<CanonicalOrder>,
+    /// What is given at the end if no window has been.
+    otherwise: Option<RecordBatch>,
     judge: Judge,
 }
 
@@ -147,6 +149,7 @@ impl Windows {
             inbox: Vec::new(),
             kept_from: i64::MIN,
             canonical: CanonicalOrder::wanted(order, &shared.calls.key_types)?,
+            otherwise: shared.otherwise.clone().filter(|_| partition == 0),
             judge: Judge::new(shared.spec.zone),
             shared,
         })
@@ -210,8 +213,10 @@ impl Windows {
                     let Some((end, table)) = self.owned.pop_closed(watermark) else {
                         // A window closes a millisecond before its end.
                         self.kept_from = self.kept_from.max(watermark.saturating_add(2));
+                        self.give_otherwise(watermark, output);
                         return Ok(Progress::Done);
                     };
+                    self.otherwise = None;
                     self.emitting(end, table)?
                 }
             };
@@ -225,6 +230,15 @@ impl Windows {
             if output.time_is_up() {
                 return Ok(Progress::More);
             }
+        }
+    }
+
+    /// At the end, where nothing has been given.
+    fn give_otherwise(&mut self, watermark: i64, output: &mut Output) {
+        if watermark == Watermark::END.0
+            && let Some(rows) = self.otherwise.take()
+        {
+            output.emit_at(rows, Place::WindowEnd(WHOLE_END));
         }
     }
 

@@ -258,3 +258,30 @@ fn results_given_once_are_what_is_left_of_changes() {
         }
     }
 }
+
+/// An aggregate without keys has a result where nothing comes, and no other.
+#[test]
+fn a_result_of_nothing_is_given_where_nothing_comes() {
+    let random = &mut SplitMix64::new(78);
+    let all = calls();
+    let (exact, others): (Vec<_>, Vec<_>) = all.into_iter().partition(AggregateCall::is_exact);
+    for calls in [exact, others] {
+        let once = || WindowAggregate::of_whole(vec![], calls.clone(), input()).expect("it fits");
+        // Any row will do: that of a few others.
+        let others = drive(&once(), &inserts(&rows(random, 5)), &DriveOptions::default());
+        let row = others.expect("a run").emitted.remove(0);
+        let otherwise = once().or_else(row.clone()).expect("no window is open");
+        let given = check_operator(&otherwise, &[]).final_rows();
+        assert_same_rows(&given, &rows_of(&[row]), "nothing came");
+        let batch = rows(random, 40);
+        let given = check_operator(&otherwise, &inserts(&batch)).final_rows();
+        let wanted = check_operator(&once(), &inserts(&batch)).final_rows();
+        assert_same_rows(&given, &wanted, "rows came");
+        assert_eq!(given.len(), 1);
+        for partitions in [1, 3] {
+            let options = DriveOptions { partitions, bundle_rows: 7, ..DriveOptions::default() };
+            check_captures(&otherwise, &inserts(&batch), &options);
+            check_captures(&otherwise, &[], &options);
+        }
+    }
+}
