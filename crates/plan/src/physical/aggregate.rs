@@ -13,6 +13,7 @@ use thalweg_operators::window::WindowAggregate;
 
 use super::lower::{Edges, Lowering};
 use super::window::{Prepared, call_of};
+use crate::catalog::RuntimeMode;
 use crate::logical::{Aggregate, Node, unit};
 
 impl Lowering<'_> {
@@ -34,7 +35,8 @@ impl Lowering<'_> {
             prepared.place("unit", &unit());
         }
         if self.gives_once(aggregates) {
-            let operator = self.aggregate_of_all(node, aggregates, key_columns, (calls, prepared.schema()))?;
+            let operator =
+                self.aggregate_of_all(node, aggregates, key_columns, (calls, prepared.schema()))?;
             let edges = self.prepare_input(input, prepared)?;
             let details = vec![node.describe(), "results: once, when the input has ended".into()];
             let kind = (input, "aggregate");
@@ -79,7 +81,7 @@ impl Lowering<'_> {
     }
 
     /// The row that an aggregate without keys has where no rows come.
-    fn result_of_nothing(
+    pub(super) fn result_of_nothing(
         &self,
         node: &Node,
         aggregates: &[Aggregate],

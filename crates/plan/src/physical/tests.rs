@@ -522,7 +522,8 @@ fn batch_mode_gives_results_of_groups_once() {
     assert_eq!(operators_in_batch_mode("", counts), ["aggregate"]);
     let all = "SELECT AVG(CAST(delay AS DOUBLE)) FROM departures";
     assert_eq!(operators_in_batch_mode("", all), ["aggregate"]);
-    let twice = "SELECT n, COUNT(*) FROM (SELECT COUNT(*) AS n FROM departures GROUP BY origin) GROUP BY n";
+    let twice =
+        "SELECT n, COUNT(*) FROM (SELECT COUNT(*) AS n FROM departures GROUP BY origin) GROUP BY n";
     assert_eq!(operators_in_batch_mode("", twice), ["aggregate"; 2]);
     // Its values are those that were new.
     let last = "SELECT origin, LAST_VALUE(DISTINCT dest) FROM departures GROUP BY origin";
