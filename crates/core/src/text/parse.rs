@@ -6,6 +6,8 @@
 
 use crate::error::{Error, Result};
 
+/// Numbers of so many digits fit 64 bits.
+const DIGITS_OF_I64: usize = 18;
 /// Numbers of so many digits are whole numbers that a DOUBLE holds exactly.
 const DIGITS_OF_F64: usize = 15;
 const POWERS_OF_TEN: [f64; DIGITS_OF_F64 + 1] =
@@ -30,6 +32,7 @@ pub fn parse_timestamp_iso(text: &str, precision: u8) -> Option<i64> {
     timestamp(text, precision, b'T')
 }
 
+#[inline]
 fn timestamp(text: &str, precision: u8, separator: u8) -> Option<i64> {
     let text = trim(text.as_bytes());
     if text.len() < 19 || text[10] != separator {
@@ -43,8 +46,11 @@ fn timestamp(text: &str, precision: u8, separator: u8) -> Option<i64> {
         _ => (1_000_000_000, 9),
     };
     let fraction = fraction(&text[19..], digits)?;
-    let kept = 10i64.pow(u32::from(digits - precision.min(digits)));
-    seconds.checked_mul(per_second)?.checked_add(fraction / kept * kept)
+    let cut = match digits.saturating_sub(precision) {
+        0 => fraction,
+        cut => fraction - fraction % 10i64.pow(u32::from(cut)),
+    };
+    seconds.checked_mul(per_second)?.checked_add(cut)
 }
 
 /// `yyyy-MM-dd`, in days since 1970-01-01. Spaces around the text are allowed.
@@ -81,6 +87,23 @@ pub fn parse_integer(text: &str) -> Option<i64> {
     if digits.is_empty() || digits.len() > 64 {
         return None;
     }
+    if digits.len() > DIGITS_OF_I64 {
+        return long_integer(negative, digits);
+    }
+    let mut value = 0i64;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value * 10 + i64::from(digit);
+    }
+    Some(if negative { -value } else { value })
+}
+
+/// An integer of so many digits that it may not fit 64 bits.
+#[cold]
+fn long_integer(negative: bool, digits: &[u8]) -> Option<i64> {
     // Negative numbers reach one further, so the sum is kept below zero.
     let mut value = 0i64;
     for byte in digits {
@@ -368,6 +391,20 @@ mod tests {
             text.insert(at, '.');
         }
         text
+    }
+
+    #[test]
+    fn integers_are_those_that_rust_takes() {
+        let mut random = SplitMix64::new(11);
+        let mut taken = [0; 2];
+        for _ in 0..100_000 {
+            let text = numbers(&mut random);
+            let number = parse_integer(&text);
+            assert_eq!(number, text.trim_matches(' ').parse().ok(), "{text:?}");
+            let is_long = text.len() > DIGITS_OF_I64 + 1;
+            taken[usize::from(is_long)] += usize::from(number.is_some());
+        }
+        assert!(taken[0] > 1_000 && taken[1] > 100, "{taken:?} numbers");
     }
 
     #[test]

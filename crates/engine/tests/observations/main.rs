@@ -15,6 +15,7 @@ use thalweg::session::{Session, SessionOptions};
 #[allow(dead_code, reason = "the other half is for random queries")]
 mod engine;
 
+mod batch;
 mod changes;
 mod expressions;
 mod texts;

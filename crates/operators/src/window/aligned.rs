@@ -8,21 +8,25 @@
 //! the order of rows (`Sequenced`: rows are scattered by key), partitions own what they take and
 //! nothing is exchanged.
 //!
+//! A window of all rows ([`WindowAggregate::of_whole`]) closes at the end of the input; that is GROUP BY
+//! where results are wanted only once, and no time is asked for.
+//!
 //! Lateness is judged row by row against `watermark_before` (see `judge`); the watermark itself
 //! only closes windows.
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
     Bundle, Error, Grid, Opening, Operator, OperatorClass, Partition, Result, Route, TableSchema,
+    Watermark,
 };
 
 use super::judge::Rules;
-use super::output::{LatePolicy, WindowColumns, output_schema};
+use super::output::{LatePolicy, WindowColumns, output_schema, whole_schema};
 use super::partition::WindowPartition;
 use super::slices::Calls;
 use super::spec::WindowSpec;
@@ -39,7 +43,8 @@ use crate::keys::{hash_keys, partition_of};
 pub struct WindowAggregateSpec {
     /// The windows.
     pub window: WindowSpec,
-    /// The column of the row time: TIMESTAMP or TIMESTAMP_LTZ of at most 3 digits.
+    /// The column of the row time: TIMESTAMP or TIMESTAMP_LTZ of at most 3 digits. Not read where there is
+    /// one window of all rows.
     pub rowtime: usize,
     /// For a row time of TIMESTAMP_LTZ: the session's zone, to whose clocks windows are aligned.
     pub zone: Option<Tz>,
@@ -77,6 +82,8 @@ pub(super) struct Shared {
     pub(super) spare: Spare,
     /// Where nobody wants more than the first rows of a window.
     pub(super) top: Option<TopChooser>,
+    /// What a window of all rows gives where there are none.
+    pub(super) otherwise: Option<RecordBatch>,
 }
 
 /// Aggregates per window and key. The result has the keys, the aggregates, and
@@ -89,12 +96,16 @@ impl WindowAggregate {
     /// An operator; an error if the specification does not fit together.
     pub fn new(spec: WindowAggregateSpec) -> Result<Self> {
         spec.window.validate()?;
-        check_columns(spec.rowtime, &spec.keys, &spec.input)?;
+        let is_whole = spec.window == WindowSpec::Whole;
+        check_columns((!is_whole).then_some(spec.rowtime), &spec.keys, &spec.input)?;
         let mut calls = Calls::new(&spec.aggregates, &spec.keys, &spec.input)?;
         if spec.window.shares_no_slice() {
             calls = calls.of_whole();
         }
-        let output = output_schema(&spec.input, &spec.keys, &spec.aggregates, spec.zone);
+        let output = match is_whole {
+            true => whole_schema(&spec.input, &spec.keys, &spec.aggregates),
+            false => output_schema(&spec.input, &spec.keys, &spec.aggregates, spec.zone),
+        };
         let shared = Shared {
             arrow: output.arrow(),
             output,
@@ -105,9 +116,37 @@ impl WindowAggregate {
             spreading: Spreading::default(),
             spare: Spare::default(),
             top: None,
+            otherwise: None,
             spec,
         };
         Ok(WindowAggregate { shared: Arc::new(shared) })
+    }
+
+    /// Aggregates per key over all rows of an input that ends. The result has the keys and the
+    /// aggregates; a key without rows is not there, and without keys there is no row where none came (but see
+    /// [`WindowAggregate::or_else`]).
+    ///
+    /// # Errors
+    /// If the specification does not fit together.
+    pub fn of_whole(
+        keys: Vec<usize>,
+        aggregates: Vec<AggregateCall>,
+        input: TableSchema,
+    ) -> Result<Self> {
+        let (window, late) = (WindowSpec::Whole, LatePolicy::Drop);
+        let spec =
+            WindowAggregateSpec { window, rowtime: 0, zone: None, keys, aggregates, late, input };
+        WindowAggregate::new(spec)
+    }
+
+    /// The same, and if no rows come at all these are given: the result that an aggregate without keys has
+    /// anyway.
+    ///
+    /// # Errors
+    /// If windows are open already.
+    pub fn or_else(mut self, rows: RecordBatch) -> Result<Self> {
+        self.shared_mut()?.otherwise = Some(rows);
+        Ok(self)
     }
 
     /// The same windows, of which each partition gives at least the first rows and may leave out
@@ -116,8 +155,7 @@ impl WindowAggregate {
     /// # Errors
     /// If there is no order of such columns.
     pub fn of_first_rows(mut self, top: &WindowTop) -> Result<Self> {
-        let shared = Arc::get_mut(&mut self.shared);
-        let shared = shared.ok_or_else(|| Error::internal("windows are open already"))?;
+        let shared = self.shared_mut()?;
         shared.top = Some(TopChooser::new(top, &shared.output)?);
         Ok(self)
     }
@@ -128,10 +166,13 @@ impl WindowAggregate {
     /// # Errors
     /// If windows are open already.
     pub fn of_read_columns(mut self, read: [bool; 3]) -> Result<Self> {
-        let shared = Arc::get_mut(&mut self.shared);
-        let shared = shared.ok_or_else(|| Error::internal("windows are open already"))?;
-        shared.columns = WindowColumns::some(read, CHUNK_ROWS);
+        self.shared_mut()?.columns = WindowColumns::some(read, CHUNK_ROWS);
         Ok(self)
+    }
+
+    fn shared_mut(&mut self) -> Result<&mut Shared> {
+        let shared = Arc::get_mut(&mut self.shared);
+        shared.ok_or_else(|| Error::internal("windows are open already"))
     }
 
     /// The columns of the result.
@@ -140,9 +181,13 @@ impl WindowAggregate {
     }
 }
 
-/// The row time and the keys must be columns of the input.
-pub(super) fn check_columns(rowtime: usize, keys: &[usize], input: &TableSchema) -> Result<()> {
-    match keys.iter().chain([&rowtime]).find(|&&column| column >= input.len()) {
+/// The row time, if there is one, and the keys must be columns of the input.
+pub(super) fn check_columns(
+    rowtime: Option<usize>,
+    keys: &[usize],
+    input: &TableSchema,
+) -> Result<()> {
+    match keys.iter().chain(rowtime.as_ref()).find(|&&column| column >= input.len()) {
         Some(column) => Err(Error::internal(format!("there is no input column {column}"))),
         None => Ok(()),
     }
@@ -198,6 +243,14 @@ impl Operator for WindowAggregate {
             WindowSpec::Tumble { .. } => "tumbling window".to_string(),
             WindowSpec::Hop { .. } => "hopping window".to_string(),
             WindowSpec::Cumulate { .. } => "cumulating window".to_string(),
+            WindowSpec::Whole => {
+                let Shared { spec, output, .. } = self.shared.as_ref();
+                let keys = output.columns[..spec.keys.len()].iter();
+                match keys.map(|key| &key.name[..]).collect::<Vec<_>>().join(", ") {
+                    keys if keys.is_empty() => "aggregate".to_string(),
+                    keys => format!("group by {keys}"),
+                }
+            }
         }
     }
     fn class(&self) -> OperatorClass {
@@ -205,6 +258,9 @@ impl Operator for WindowAggregate {
     }
     fn watermark_interest(&self) -> WatermarkInterest {
         let spec = &self.shared.spec;
+        if spec.window == WindowSpec::Whole {
+            return WatermarkInterest::EndOnly;
+        }
         WatermarkInterest::Grids(vec![closing_watermarks(spec.window, spec.zone)])
     }
     fn ports(&self) -> usize {
@@ -226,6 +282,10 @@ impl Operator for WindowAggregate {
             return Ok(Box::new(TumblingPartition::new(shared, opening)?));
         }
         Ok(Box::new(WindowPartition::new(shared, opening)?))
+    }
+    /// Of a window of all rows nothing leaves before the end of time, so nothing is promised before.
+    fn output_watermark(&self, input: Watermark) -> Option<Watermark> {
+        (self.shared.spec.window != WindowSpec::Whole || input == Watermark::END).then_some(input)
     }
     fn judges_lateness(&self) -> bool {
         true

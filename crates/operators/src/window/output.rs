@@ -28,6 +28,17 @@ pub enum LatePolicy {
     Emit,
 }
 
+/// The columns of the result of an aggregate over all rows: keys and aggregates.
+pub(super) fn whole_schema(
+    input: &TableSchema,
+    keys: &[usize],
+    aggregates: &[AggregateCall],
+) -> TableSchema {
+    let keys = keys.iter().map(|&key| input.columns[key].clone());
+    let results = aggregates.iter().map(|call| Column::new(&call.name, call.result.clone()));
+    TableSchema::new(keys.chain(results).collect())
+}
+
 /// The columns of the result: keys, aggregates, window start, end and time.
 pub(super) fn output_schema(
     input: &TableSchema,
@@ -35,8 +46,7 @@ pub(super) fn output_schema(
     aggregates: &[AggregateCall],
     zone: Option<Tz>,
 ) -> TableSchema {
-    let keys = keys.iter().map(|&key| input.columns[key].clone());
-    let results = aggregates.iter().map(|call| Column::new(&call.name, call.result.clone()));
+    let mut schema = whole_schema(input, keys, aggregates);
     let time = match zone {
         Some(_) => DataType::TimestampLtz(3),
         None => DataType::Timestamp(3),
@@ -46,7 +56,8 @@ pub(super) fn output_schema(
         Column::new("window_end", DataType::Timestamp(3).not_null()),
         Column::new("window_time", time.not_null()),
     ];
-    TableSchema::new(keys.chain(results).chain(window).collect())
+    schema.columns.extend(window);
+    schema
 }
 
 /// Which of window start, end and time somebody reads. A window that slides often writes them for as many rows as

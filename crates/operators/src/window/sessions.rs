@@ -75,7 +75,7 @@ impl SessionAggregate {
         if spec.gap_ms <= 0 {
             return Err(Error::plan("the gap of a session window must be positive"));
         }
-        check_columns(spec.rowtime, &spec.keys, &spec.input)?;
+        check_columns(Some(spec.rowtime), &spec.keys, &spec.input)?;
         let calls = Arc::new(Calls::new(&spec.aggregates, &spec.keys, &spec.input)?);
         let output = output_schema(&spec.input, &spec.keys, &spec.aggregates, spec.zone);
         let shared = Shared { arrow: output.arrow(), output, calls, spec };

@@ -31,7 +31,12 @@ pub enum WindowSpec {
         /// How far windows are shifted from the epoch.
         offset_ms: i64,
     },
+    /// A single one that holds every row, whatever its time, and closes when the input ends.
+    Whole,
 }
+
+/// The end of [`WindowSpec::Whole`].
+pub(super) const WHOLE_END: i64 = i64::MAX;
 
 /// The slice that holds a time, and the windows that hold the slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +67,7 @@ impl WindowSpec {
             WindowSpec::Cumulate { step_ms, max_ms, .. } => {
                 ([step_ms, max_ms], step_ms <= 0 || max_ms % step_ms == 0)
             }
+            WindowSpec::Whole => return Ok(()),
         };
         if lengths.iter().any(|&length| length <= 0) {
             return Err(Error::plan("the lengths of a window must be positive"));
@@ -82,6 +88,7 @@ impl WindowSpec {
             WindowSpec::Tumble { .. } => true,
             WindowSpec::Hop { slide_ms, size_ms, .. } => size_ms <= slide_ms,
             WindowSpec::Cumulate { step_ms, max_ms, .. } => step_ms == max_ms,
+            WindowSpec::Whole => true,
         }
     }
 
@@ -93,6 +100,9 @@ impl WindowSpec {
     /// assert_eq!(hop.assign(-1), [(-10, 0), (-5, 5)]);
     /// ```
     pub fn assign(&self, time: i64) -> Vec<(i64, i64)> {
+        if *self == WindowSpec::Whole {
+            return vec![(i64::MIN, WHOLE_END)];
+        }
         let slice = self.slice(time);
         let mut windows = Vec::new();
         let mut end = slice.enter;
@@ -114,6 +124,7 @@ impl WindowSpec {
             WindowSpec::Cumulate { step_ms, offset_ms, .. } => {
                 Grid { period_ms: step_ms, offset_ms }
             }
+            WindowSpec::Whole => Grid { period_ms: WHOLE_END, offset_ms: 0 },
         }
     }
 
@@ -123,6 +134,7 @@ impl WindowSpec {
             WindowSpec::Tumble { size_ms, .. } => size_ms,
             WindowSpec::Hop { slide_ms, .. } => slide_ms,
             WindowSpec::Cumulate { step_ms, .. } => step_ms,
+            WindowSpec::Whole => WHOLE_END,
         }
     }
 
@@ -131,6 +143,7 @@ impl WindowSpec {
         match *self {
             WindowSpec::Tumble { size_ms, .. } | WindowSpec::Hop { size_ms, .. } => size_ms,
             WindowSpec::Cumulate { max_ms, .. } => max_ms,
+            WindowSpec::Whole => WHOLE_END,
         }
     }
 
@@ -141,6 +154,7 @@ impl WindowSpec {
             WindowSpec::Cumulate { max_ms, offset_ms, .. } => {
                 floor(Grid { period_ms: max_ms, offset_ms }, end - 1)
             }
+            WindowSpec::Whole => i64::MIN,
         }
     }
 
@@ -171,6 +185,9 @@ impl WindowSpec {
                 let end = start.saturating_add(step_ms);
                 Slice { start, end, enter: end, leave: first.saturating_add(max_ms) }
             }
+            WindowSpec::Whole => {
+                Slice { start: i64::MIN, end: WHOLE_END, enter: WHOLE_END, leave: WHOLE_END }
+            }
         }
     }
 }
@@ -199,6 +216,7 @@ mod tests {
                     let start = n * max_ms + offset_ms;
                     (1..=max_ms / step_ms).map(|k| (start, start + k * step_ms)).collect()
                 }
+                WindowSpec::Whole => panic!("it has no start"),
             })
             .filter(|&(start, end)| start <= time && time < end)
             .collect();

@@ -1,4 +1,5 @@
-//! The partitions of windows that share no slice: tumbling ones, and hops with gaps between them.
+//! The partitions of windows that share no slice: tumbling ones, hops with gaps between them, and the one of
+//! all rows.
 //!
 //! Each open window has a [`WindowTable`] of its own, which is emitted by walking it and then
 //! emptied as a whole. A partition has two sets of them where aggregates are exact and there are
@@ -19,11 +20,12 @@
 
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{
     Captured, Error, Exchange, Extent, Opening, Output, Partition, Piece, Place, Progress,
-    Restored, Result,
+    Restored, Result, Watermark,
 };
 
 use super::aligned::{CHUNK_ROWS, Shared, key_columns, row_order};
@@ -31,6 +33,7 @@ use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
 use super::slices::RowsOf;
 use super::snapshot::{SLICES, SliceRows, TAKEN, bounds, packed, recall_slices};
+use super::spec::{WHOLE_END, WindowSpec};
 use super::tables::{Spare, Tables, WindowParcel, WindowTable};
 use super::watched::Begun;
 use crate::guarded::{Guarded, locked};
@@ -77,6 +80,8 @@ struct Windows {
     spare: Vec<Spare>,
     /// Set in ordered contracts.
     canonical: Option<CanonicalOrder>,
+    /// What is given at the end if no window has been.
+    otherwise: Option<RecordBatch>,
     judge: Judge,
 }
 
@@ -142,6 +147,7 @@ impl Windows {
             inbox: Vec::new(),
             kept_from: i64::MIN,
             canonical: CanonicalOrder::wanted(order, &shared.calls.key_types)?,
+            otherwise: shared.otherwise.clone().filter(|_| partition == 0),
             judge: Judge::new(shared.spec.zone),
             shared,
         })
@@ -205,8 +211,10 @@ impl Windows {
                     let Some((end, table)) = self.owned.pop_closed(watermark) else {
                         // A window closes a millisecond before its end.
                         self.kept_from = self.kept_from.max(watermark.saturating_add(2));
+                        self.give_otherwise(watermark, output);
                         return Ok(Progress::Done);
                     };
+                    self.otherwise = None;
                     self.emitting(end, table)?
                 }
             };
@@ -221,6 +229,15 @@ impl Windows {
             if output.time_is_up() {
                 return Ok(Progress::More);
             }
+        }
+    }
+
+    /// At the end, where nothing has been given.
+    fn give_otherwise(&mut self, watermark: i64, output: &mut Output) {
+        if watermark == Watermark::END.0
+            && let Some(rows) = self.otherwise.take()
+        {
+            output.emit_at(rows, Place::WindowEnd(WHOLE_END));
         }
     }
 
@@ -243,7 +260,10 @@ impl Windows {
 
     fn rows(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
         let spec = &self.shared.spec;
-        let judged = self.judge.piece(&spec.rules(), piece, output)?;
+        let judged = match spec.window {
+            WindowSpec::Whole => self.judge.whole(piece, output),
+            _ => self.judge.piece(&spec.rules(), piece, output)?,
+        };
         if judged.runs.is_empty() {
             return Ok(());
         }
@@ -375,11 +395,14 @@ impl Emitting {
         };
         let results = self.table.evaluate(&shared.calls, &ids)?;
         let keys = self.table.keys.take_keys(&ids)?;
-        let start = shared.spec.window.start_of(self.end);
-        output.emit_at(
-            rows.batch(keys, results, ids.len(), start, self.end)?,
-            Place::WindowEnd(self.end),
-        );
+        let batch = match shared.spec.window {
+            WindowSpec::Whole => {
+                let columns = keys.into_iter().chain(results).collect();
+                RecordBatch::try_new(Arc::clone(rows.schema), columns)?
+            }
+            window => rows.batch(keys, results, ids.len(), window.start_of(self.end), self.end)?,
+        };
+        output.emit_at(batch, Place::WindowEnd(self.end));
         self.from = to;
         Ok(to == self.table.len())
     }

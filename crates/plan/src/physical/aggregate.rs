@@ -1,14 +1,19 @@
-//! Aggregation without windows: an operator that updates its results.
+//! Aggregation without windows: an operator that updates its results, or in batch mode one that gives each once.
+//!
+//! Jobs with snapshots update them in batch mode as well, and settle that behind: so their state has one layout.
 
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use thalweg_core::Result;
+use thalweg_core::{Operator, Result, TableSchema};
 use thalweg_expr::Expr;
+use thalweg_operators::aggregate::{AggregateCall, AggregateFunction};
 use thalweg_operators::group::{GroupAggregate, GroupSpec};
+use thalweg_operators::window::WindowAggregate;
 
 use super::lower::{Edges, Lowering};
 use super::window::{Prepared, call_of};
+use crate::catalog::RuntimeMode;
 use crate::logical::{Aggregate, Node, unit};
 
 impl Lowering<'_> {
@@ -23,10 +28,19 @@ impl Lowering<'_> {
         let key_name = |i: usize| node.fields[i].name.as_str();
         let key_columns =
             keys.iter().enumerate().map(|(i, key)| prepared.place(key_name(i), key)).collect();
-        let calls = aggregates.iter().map(|a| call_of(a, &mut prepared)).collect();
+        let calls: Vec<AggregateCall> =
+            aggregates.iter().map(|a| call_of(a, &mut prepared)).collect();
         if prepared.schema().is_empty() {
             // COUNT(*) over everything reads no column, but a batch must have one to have a length.
             prepared.place("unit", &unit());
+        }
+        if self.gives_once(aggregates) {
+            let operator =
+                self.aggregate_of_all(node, aggregates, key_columns, (calls, prepared.schema()))?;
+            let edges = self.prepare_input(input, prepared)?;
+            let details = vec![node.describe(), "results: once, when the input has ended".into()];
+            let kind = (input, "aggregate");
+            return Ok(self.add_described(node, kind, operator, edges, details));
         }
         let operator = Arc::new(GroupAggregate::new(GroupSpec {
             keys: key_columns,
@@ -38,6 +52,32 @@ impl Lowering<'_> {
         })?);
         let edges = self.prepare_input(input, prepared)?;
         Ok(self.add_operator(node, input, operator, edges, "group"))
+    }
+
+    /// True if nobody is told of results that change: the window of all rows gives the same at the end, for less.
+    pub(super) fn gives_once(&self, aggregates: &[Aggregate]) -> bool {
+        // As they change, the last of distinct values is the last that was new.
+        let last_distinct =
+            |a: &Aggregate| a.distinct && matches!(a.function, AggregateFunction::LastValue);
+        self.environment.mode == RuntimeMode::Batch
+            && !self.environment.takes_snapshots
+            && !aggregates.is_empty()
+            && !aggregates.iter().any(last_distinct)
+    }
+
+    fn aggregate_of_all(
+        &self,
+        node: &Node,
+        aggregates: &[Aggregate],
+        keys: Vec<usize>,
+        (calls, input): (Vec<AggregateCall>, TableSchema),
+    ) -> Result<Arc<dyn Operator>> {
+        let is_global = keys.is_empty();
+        let mut operator = WindowAggregate::of_whole(keys, calls, input)?;
+        if is_global {
+            operator = operator.or_else(self.result_of_nothing(node, aggregates)?)?;
+        }
+        Ok(Arc::new(operator))
     }
 
     /// The row that an aggregate without keys has where no rows come.

@@ -302,7 +302,9 @@ impl<'a> Lowering<'a> {
 
     /// In batch mode what is left of a node's changes goes on, and not the changes.
     fn settle(&mut self, node: &Node, edges: Edges) -> Result<Edges> {
-        if !self.changes.is_settled(node) {
+        let is_given_once = matches!(&node.kind, LogicalKind::Aggregate { aggregates, .. }
+            if self.gives_once(aggregates));
+        if is_given_once || !self.changes.is_settled(node) {
             return Ok(edges);
         }
         let operator = FinalRows::new(node.schema())?;

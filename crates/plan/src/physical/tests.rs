@@ -505,3 +505,38 @@ fn state_with_other_columns_is_other_state() {
     assert_eq!(of_two[0], of_one[0], "the source");
     assert_ne!(of_two[1], of_one[1], "the first row of each key");
 }
+
+/// The kinds of operators of a statement in batch mode, as they are called in identifiers.
+fn operators_in_batch_mode(settings: &str, statement: &str) -> Vec<String> {
+    let batch = "SET 'execution.runtime-mode' = 'batch';\n";
+    let plan = plan(&format!("{batch}{settings}{DEPARTURES}{statement}")).expect("it plans");
+    let stages = plan.stages.iter().zip(&plan.graph.stages);
+    let operators = stages.filter(|(_, stage)| matches!(stage.kind, StageKind::Operator(_)));
+    let kind = |id: &str| id.split('-').next().unwrap_or(id).to_owned();
+    operators.map(|(described, _)| kind(&described.id)).collect()
+}
+
+#[test]
+fn batch_mode_gives_results_of_groups_once() {
+    let counts = "SELECT origin, COUNT(*) FROM departures GROUP BY origin";
+    assert_eq!(operators_in_batch_mode("", counts), ["aggregate"]);
+    let all = "SELECT AVG(CAST(delay AS DOUBLE)) FROM departures";
+    assert_eq!(operators_in_batch_mode("", all), ["aggregate"]);
+    let twice =
+        "SELECT n, COUNT(*) FROM (SELECT COUNT(*) AS n FROM departures GROUP BY origin) GROUP BY n";
+    assert_eq!(operators_in_batch_mode("", twice), ["aggregate"; 2]);
+    // Its values are those that were new.
+    let last = "SELECT origin, LAST_VALUE(DISTINCT dest) FROM departures GROUP BY origin";
+    assert_eq!(operators_in_batch_mode("", last), ["group", "final"]);
+    assert_eq!(operators_in_batch_mode("", "SELECT DISTINCT origin FROM departures"), ["group"]);
+}
+
+#[test]
+fn jobs_with_snapshots_keep_the_state_of_groups_as_it_was() {
+    let snapshots = "SET 'execution.checkpointing.dir' = 'state';\n\
+        CREATE TABLE counts (origin STRING, n BIGINT) WITH ('connector' = 'filesystem');\n";
+    let counts = "SELECT origin, COUNT(*) FROM departures GROUP BY origin";
+    let written = operators_in_batch_mode(snapshots, &format!("INSERT INTO counts {counts}"));
+    assert_eq!(written, ["group", "final"]);
+    assert_eq!(operators_in_batch_mode(snapshots, counts), ["aggregate"], "printed");
+}

@@ -19,6 +19,7 @@ use crate::group::GroupAggregate;
 use crate::test_kit::{
     DriveOptions, assert_same_rows, check_captures, check_operator, drive, rows_of,
 };
+use crate::window::WindowAggregate;
 
 fn input() -> TableSchema {
     table(&[
@@ -220,4 +221,67 @@ fn mini_batches_leave_the_same_table() {
 
 fn rows_per_batch(driven: &crate::test_kit::Driven) -> Vec<usize> {
     driven.emitted.iter().map(RecordBatch::num_rows).collect()
+}
+
+/// In batch mode results are given once: those that are left of the changes. LAST_VALUE(DISTINCT …) is not
+/// given so: here it passes over values that have come before.
+#[test]
+fn results_given_once_are_what_is_left_of_changes() {
+    let mut random = SplitMix64::new(77);
+    let mut all = calls();
+    all.retain(|call| !(call.distinct && matches!(call.function, AggregateFunction::LastValue)));
+    let (exact, others): (Vec<_>, Vec<_>) = all.into_iter().partition(AggregateCall::is_exact);
+    assert!(exact.len() > 20 && others.len() > 10);
+    for count in [0, 1, 80] {
+        let batch = rows(&mut random, count);
+        for keys in [&[][..], &[0], &[1], &[0, 1], &[2, 5]] {
+            for calls in [&exact, &others] {
+                let once = WindowAggregate::of_whole(keys.to_vec(), calls.clone(), input());
+                let once = once.expect("a valid specification");
+                let left = check_operator(&once, &inserts(&batch));
+                assert!(left.kinds.iter().all(Option::is_none), "rows that stay");
+                let changing = operator(spec(&input(), keys, calls.clone()));
+                let options = DriveOptions::default();
+                let changes = drive(&changing, &inserts(&batch), &options).expect("a run");
+                assert_same_rows(
+                    &left.final_rows(),
+                    &changes.final_rows(),
+                    &format!("{count} rows by {keys:?}"),
+                );
+                for (seed, bundle_rows) in [(1, 1), (2, 7)] {
+                    let partitions = 3;
+                    let options =
+                        DriveOptions { partitions, bundle_rows, seed, ..DriveOptions::default() };
+                    check_captures(&once, &inserts(&batch), &options);
+                }
+            }
+        }
+    }
+}
+
+/// An aggregate without keys has a result where nothing comes, and no other.
+#[test]
+fn a_result_of_nothing_is_given_where_nothing_comes() {
+    let random = &mut SplitMix64::new(78);
+    let all = calls();
+    let (exact, others): (Vec<_>, Vec<_>) = all.into_iter().partition(AggregateCall::is_exact);
+    for calls in [exact, others] {
+        let once = || WindowAggregate::of_whole(vec![], calls.clone(), input()).expect("it fits");
+        // Any row will do: that of a few others.
+        let others = drive(&once(), &inserts(&rows(random, 5)), &DriveOptions::default());
+        let row = others.expect("a run").emitted.remove(0);
+        let otherwise = once().or_else(row.clone()).expect("no window is open");
+        let given = check_operator(&otherwise, &[]).final_rows();
+        assert_same_rows(&given, &rows_of(&[row]), "nothing came");
+        let batch = rows(random, 40);
+        let given = check_operator(&otherwise, &inserts(&batch)).final_rows();
+        let wanted = check_operator(&once(), &inserts(&batch)).final_rows();
+        assert_same_rows(&given, &wanted, "rows came");
+        assert_eq!(given.len(), 1);
+        for partitions in [1, 3] {
+            let options = DriveOptions { partitions, bundle_rows: 7, ..DriveOptions::default() };
+            check_captures(&otherwise, &inserts(&batch), &options);
+            check_captures(&otherwise, &[], &options);
+        }
+    }
 }
