@@ -5,6 +5,7 @@
 //! so a window `[start, end)` is complete at `t >= end - 1`.
 
 use std::fmt;
+use std::sync::Arc;
 
 use arrow_buffer::ScalarBuffer;
 
@@ -74,7 +75,11 @@ impl Grid {
 /// What is known of the times of a bundle as a whole, found by whoever reads them first. It belongs to the
 /// very buffers that it was found in: whoever meets the same ones again need not read them.
 #[derive(Clone, Debug)]
-pub struct TimeExtremes {
+pub struct TimeExtremes(Arc<Found>);
+
+/// What was found. It goes with each copy of a bundle's stamps, so it stands apart.
+#[derive(Clone, Debug)]
+struct Found {
     times: ScalarBuffer<i64>,
     lowest: i64,
     highest: i64,
@@ -91,13 +96,16 @@ impl TimeExtremes {
             (true, Some(&first), Some(&last)) => (first, last),
             _ => extremes(times)?,
         };
-        Some(TimeExtremes { times: times.clone(), lowest, highest, is_ascending, passed: None })
+        Some(TimeExtremes::new(times, (lowest, highest), is_ascending))
     }
     /// Extremes that were found on the way.
     pub fn found(times: &ScalarBuffer<i64>, (lowest, highest): (i64, i64)) -> TimeExtremes {
         debug_assert_eq!(extremes(times), Some((lowest, highest)), "they belong to these times");
-        let is_ascending = is_ascending(times);
-        TimeExtremes { times: times.clone(), lowest, highest, is_ascending, passed: None }
+        TimeExtremes::new(times, (lowest, highest), is_ascending(times))
+    }
+    fn new(times: &ScalarBuffer<i64>, (lowest, highest): (i64, i64), is_ascending: bool) -> Self {
+        let times = times.clone();
+        TimeExtremes(Arc::new(Found { times, lowest, highest, is_ascending, passed: None }))
     }
     /// The same, with what is found out about the watermarks before the rows.
     #[must_use]
@@ -105,30 +113,32 @@ impl TimeExtremes {
         let is_ahead = |(times, before): (&[i64], &[i64])| {
             times.iter().zip(before).fold(true, |all, (time, before)| all & (time > before))
         };
-        let fits = before.len() == self.times.len();
-        let all = fits && self.times.chunks(BLOCK).zip(before.chunks(BLOCK)).all(is_ahead);
-        TimeExtremes { passed: all.then(|| before.clone()), ..self }
+        let mut found = Arc::unwrap_or_clone(self.0);
+        let fits = before.len() == found.times.len();
+        let all = fits && found.times.chunks(BLOCK).zip(before.chunks(BLOCK)).all(is_ahead);
+        found.passed = all.then(|| before.clone());
+        TimeExtremes(Arc::new(found))
     }
     /// The lowest time.
     pub fn lowest(&self) -> i64 {
-        self.lowest
+        self.0.lowest
     }
     /// The highest time.
     pub fn highest(&self) -> i64 {
-        self.highest
+        self.0.highest
     }
     /// True if these are the very times in which this was found.
     // This holds the buffer, so nobody else's can lie at the same address; below too.
     pub fn is_of(&self, times: &[i64]) -> bool {
-        std::ptr::eq(self.times.as_ref(), times)
+        std::ptr::eq(self.0.times.as_ref(), times)
     }
     /// True if no time is below one before it.
     pub fn is_ascending(&self) -> bool {
-        self.is_ascending
+        self.0.is_ascending
     }
     /// True if it is known of these very watermarks that each row's time is above its own.
     pub fn is_ahead_of(&self, before: &[i64]) -> bool {
-        self.passed.as_ref().is_some_and(|passed| std::ptr::eq(passed.as_ref(), before))
+        self.0.passed.as_ref().is_some_and(|passed| std::ptr::eq(passed.as_ref(), before))
     }
 }
 

@@ -257,6 +257,7 @@ fn told_window(window: Window) -> String {
         Window::Aligned(WindowSpec::Cumulate { step_ms, max_ms, offset_ms }) => {
             format!("cumulate {max_ms} by {step_ms} from {offset_ms}")
         }
+        Window::Aligned(WindowSpec::Whole) => "all rows".to_owned(),
         Window::Session(gap_ms) => format!("session {gap_ms}"),
     }
 }

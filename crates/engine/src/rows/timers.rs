@@ -317,7 +317,9 @@ mod tests {
                     4..6 => timers.remove(at_ms, &key),
                     6 => {
                         now_ms += random.below(4) as i64;
-                        (0..random.below(4)).for_each(|_| drop(timers.pop(Watermark(now_ms))));
+                        (0..random.below(4)).for_each(|_| {
+                            timers.pop(Watermark(now_ms));
+                        });
                     }
                     _ => {
                         let is_whole = captures == 0 || random.below(4) == 0;
