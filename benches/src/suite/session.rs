@@ -34,7 +34,11 @@ impl Suite {
                 Ok(())
             }
             Work::Searches(searches) => {
-                let wanted = |s: &&super::parts::Search| arguments.wants_workload(&s.step.workload);
+                let wanted = |search: &&super::parts::Search| {
+                    let is_named = !arguments.workloads.is_empty();
+                    arguments.wants_workload(&search.step.workload)
+                        && (is_named || !search.only_by_name)
+                };
                 searches.iter().filter(wanted).try_for_each(|wanted| search::run(self, wanted))
             }
         }
