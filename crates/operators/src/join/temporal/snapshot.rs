@@ -203,10 +203,10 @@ impl TemporalPartition {
         let joins = self.intern(&told.columns, &shared.spec.left_keys, rows)?;
         let chunk = self.chunks.add(told.columns.clone(), rows, false);
         let mut notes = Notes::default();
-        for place in 0..rows {
+        for (place, joins) in joins.into_iter().enumerate() {
             let (time, key, kind) = (told.times[place], self.ids[place], told.kind(place));
             let row = RowRef { chunk, row: place as u32 };
-            let left = Left { time, key, row, kind, joins: joins[place] };
+            let left = Left { time, key, row, kind, joins };
             self.wait(told.dues[place], left, &mut notes);
         }
         self.finish_waiting(chunk, rows, notes);
