@@ -203,7 +203,7 @@ impl TemporalPartition {
         let joins = self.intern(&told.columns, &shared.spec.left_keys, rows)?;
         let chunk = self.chunks.add(told.columns.clone(), rows, false);
         let mut notes = Notes::default();
-        for (place, &joins) in joins.iter().enumerate() {
+        for (place, joins) in joins.into_iter().enumerate() {
             let (time, key, kind) = (told.times[place], self.ids[place], told.kind(place));
             let row = RowRef { chunk, row: place as u32 };
             let left = Left { time, key, row, kind, joins };
