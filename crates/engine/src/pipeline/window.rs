@@ -216,7 +216,7 @@ pub struct KeyedWindows {
 
 impl KeyedWindows {
     /// Aggregates per window and key. The columns are the keys, the aggregates, `window_start`,
-    /// `window_end` and `window_time`.
+    /// `window_end` and `window_time`; a window of all rows ([`WindowSpec::Whole`]) has no times.
     ///
     /// # Errors
     /// If an aggregate names no column or does not take its type.
@@ -257,6 +257,7 @@ fn told_window(window: Window) -> String {
         Window::Aligned(WindowSpec::Cumulate { step_ms, max_ms, offset_ms }) => {
             format!("cumulate {max_ms} by {step_ms} from {offset_ms}")
         }
+        Window::Aligned(WindowSpec::Whole) => "all rows".to_owned(),
         Window::Session(gap_ms) => format!("session {gap_ms}"),
     }
 }
