@@ -24,7 +24,7 @@ const QUERIES: [&str; 16] = [
     "SELECT k, g, GROUPING_ID(k, g), COUNT(*) FROM t GROUP BY CUBE (k, g)",
     "SELECT n, COUNT(*) FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) GROUP BY n",
     "SELECT t.k, t.v FROM t JOIN (SELECT k, MAX(v) AS v FROM t GROUP BY k) AS m ON t.k = m.k AND t.v = m.v",
-    "SELECT k FROM t WHERE v > (SELECT AVG(v) FROM t)",
+    "SELECT k, v FROM t WHERE v IN (SELECT MIN(v) FROM t GROUP BY g)",
     "SELECT UPPER(k), COUNT(*) FROM t WHERE g <> 2 GROUP BY UPPER(k)",
 ];
 
@@ -94,18 +94,16 @@ fn results_given_once_are_what_is_left_of_a_stream() {
 #[test]
 fn results_given_once_have_one_sequence() {
     let inputs = inputs("batch-sequence", 200);
-    for order in ["arrival", "event_time"] {
-        let sequence = |workers, bundle_rows| {
-            let configuration = Configuration::new(order, workers, bundle_rows);
-            let configuration = Configuration { is_batch: true, ..configuration };
-            let outcome = inputs.run_with("SELECT v, COUNT(*) FROM t GROUP BY v", &configuration);
-            outcome.expect("it runs").sequence
-        };
-        let one = sequence(1, 1000);
-        assert!(one.len() > 100, "{} rows", one.len());
-        for (workers, bundle_rows) in [(1, 3), (2, 7), (4, 64)] {
-            assert_eq!(sequence(workers, bundle_rows), one, "{order}, {workers} workers");
-        }
+    let sequence = |workers, bundle_rows| {
+        let configuration = Configuration::new("arrival", workers, bundle_rows);
+        let configuration = Configuration { is_batch: true, ..configuration };
+        let outcome = inputs.run_with("SELECT v, COUNT(*) FROM t GROUP BY v", &configuration);
+        outcome.expect("it runs").sequence
+    };
+    let one = sequence(1, 1000);
+    assert!(one.len() > 100, "{} rows", one.len());
+    for (workers, bundle_rows) in [(1, 3), (2, 7), (4, 64)] {
+        assert_eq!(sequence(workers, bundle_rows), one, "{workers} workers");
     }
 }
 
