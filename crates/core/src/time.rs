@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use arrow_buffer::ScalarBuffer;
 
+use crate::bundle::WatermarkBefore;
+
 /// A promise that no later row has an event time at or before this many milliseconds.
 ///
 /// ```
@@ -109,7 +111,8 @@ impl TimeExtremes {
     }
     /// The same, with what is found out about the watermarks before the rows.
     #[must_use]
-    pub fn with_watermarks(self, before: &ScalarBuffer<i64>) -> TimeExtremes {
+    pub fn with_watermarks(self, before: &WatermarkBefore) -> TimeExtremes {
+        let WatermarkBefore::Rows(before) = before else { return self };
         let is_ahead = |(times, before): (&[i64], &[i64])| {
             times.iter().zip(before).fold(true, |all, (time, before)| all & (time > before))
         };
@@ -136,9 +139,16 @@ impl TimeExtremes {
     pub fn is_ascending(&self) -> bool {
         self.0.is_ascending
     }
-    /// True if it is known of these very watermarks that each row's time is above its own.
-    pub fn is_ahead_of(&self, before: &[i64]) -> bool {
-        self.0.passed.as_ref().is_some_and(|passed| std::ptr::eq(passed.as_ref(), before))
+    /// True if it is known that each row's time is above the watermark before it: of one for all rows, or of the very
+    /// ones that were looked at.
+    pub fn is_ahead_of(&self, before: &WatermarkBefore) -> bool {
+        match (before, &self.0.passed) {
+            (WatermarkBefore::All(before), _) => self.0.lowest > before.0,
+            (WatermarkBefore::Rows(rows), Some(passed)) => {
+                std::ptr::eq(passed.as_ref(), rows.as_ref())
+            }
+            (WatermarkBefore::Rows(_), None) => false,
+        }
     }
 }
 

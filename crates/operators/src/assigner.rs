@@ -204,6 +204,24 @@ impl WatermarkAssigner {
         WatermarkBefore::Rows(stamps)
     }
 
+    /// Extremes, and stamps where a row could be late for something.
+    fn stamp_if_needed(
+        &mut self,
+        batch: &RecordBatch,
+        times: &ScalarBuffer<i64>,
+        wall_ms: i64,
+    ) -> Result<(Option<TimeExtremes>, WatermarkBefore)> {
+        let extremes = TimeExtremes::of(times);
+        let before = match self.highest_of_delayed(extremes.as_ref()) {
+            Some(highest) if !self.needs_stamps(extremes.as_ref(), highest) => self.pass(highest),
+            _ => {
+                let watermarks = self.evaluate(&self.spec.watermark, batch, wall_ms)?;
+                self.stamp(extremes.as_ref(), millis(&watermarks, "watermark")?)
+            }
+        };
+        Ok((extremes, before))
+    }
+
     /// Extremes and exact stamps in one pass, where the watermark follows the row time at a constant
     /// distance; moves the running watermark. `None` where there are no rows, or where a difference
     /// does not fit (the expression itself says what is wrong then).
@@ -260,24 +278,12 @@ impl Assign for WatermarkAssigner {
         let (batch, quarantined) = self.quarantine(batch, wall_ms)?;
         let times = self.rowtime(&batch)?.values().clone();
         let exact_delay_ms = self.delay_ms.filter(|_| self.needs_exact_watermarks);
-        if let Some(delay_ms) = exact_delay_ms
-            && let Some((extremes, watermark_before)) = self.stamp_delayed(&times, delay_ms)
-        {
-            let time_extremes = Some(extremes);
-            return Ok(Assigned { batch, watermark_before, time_extremes, quarantined });
-        }
-        let extremes = TimeExtremes::of(&times);
-        let watermark_before = match self.highest_of_delayed(extremes.as_ref()) {
-            Some(highest) if !self.needs_stamps(extremes.as_ref(), highest) => self.pass(highest),
-            _ => {
-                let watermarks = self.evaluate(&self.spec.watermark, &batch, wall_ms)?;
-                self.stamp(extremes.as_ref(), millis(&watermarks, "watermark")?)
-            }
+        let stamped = exact_delay_ms.and_then(|delay_ms| self.stamp_delayed(&times, delay_ms));
+        let (extremes, watermark_before) = match stamped {
+            Some((extremes, before)) => (Some(extremes), before),
+            None => self.stamp_if_needed(&batch, &times, wall_ms)?,
         };
-        let time_extremes = extremes.map(|extremes| match &watermark_before {
-            WatermarkBefore::All(_) => extremes,
-            WatermarkBefore::Rows(before) => extremes.with_watermarks(before),
-        });
+        let time_extremes = extremes.map(|extremes| extremes.with_watermarks(&watermark_before));
         Ok(Assigned { batch, watermark_before, time_extremes, quarantined })
     }
 

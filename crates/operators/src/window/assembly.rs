@@ -498,11 +498,8 @@ impl Assembly {
                 while let Some(entry) = leaving.first_entry().filter(|entry| *entry.key() <= end) {
                     for part in entry.remove() {
                         self.part_bytes -= part.states.bytes();
-                        let keys = slice.keys.len();
-                        slice.subtract(&part.states)?;
-                        if let Some(most_rows) = &mut self.most_rows
-                            && slice.keys.len() < keys
-                        {
+                        let is_any_gone = slice.subtract(&part.states)?;
+                        if let Some(most_rows) = self.most_rows.as_mut().filter(|_| is_any_gone) {
                             most_rows.keys_left();
                         }
                         slices.part_left(part.states);

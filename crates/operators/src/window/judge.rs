@@ -128,14 +128,9 @@ impl Judged {
         // Nothing can be closed where nothing is late, so no row's own watermark is looked at.
         let before = if none_late { Before::All(i64::MIN) } else { before };
         self.as_given = match rows {
-            None if none_late && known.is_ascending => {
-                self.cut_ascending(spec, times.len(), |place| times[place])
-            }
-            Some(rows) if none_late && known.is_ascending => {
-                self.cut_ascending(spec, rows.len(), |place| times[rows[place] as usize])
-            }
-            None => self.cut(spec, times.len(), |place| (times[place], before.at(place))),
-            Some(rows) => self.cut(spec, rows.len(), |place| {
+            _ if none_late && known.is_ascending => self.cut_ascending(spec, times, rows),
+            None => self.walk(spec, times.len(), |place| (times[place], before.at(place))),
+            Some(rows) => self.walk(spec, rows.len(), |place| {
                 let row = rows[place] as usize;
                 (times[row], before.at(row))
             }),
@@ -157,23 +152,20 @@ impl Judged {
     }
 
     /// Cuts rows that come slice after slice, none of them late, into runs. False if they do not, and
-    /// then there are none.
+    /// then there are none. `end` is where the rows from a place on are no longer of its slice, or late for it.
     fn cut(
         &mut self,
         spec: &WindowSpec,
         rows: usize,
-        time_and_watermark: impl Fn(usize) -> (i64, i64),
+        time: impl Fn(usize) -> i64,
+        end: impl Fn(&Slice, usize) -> usize,
     ) -> bool {
         let mut from = 0;
         while from < rows {
-            let slice = spec.slice(time_and_watermark(from).0);
+            let slice = spec.slice(time(from));
             let key = SliceKey { enter: slice.enter, leave: slice.leave };
             let is_next = self.runs.last().is_none_or(|before| before.key < key);
-            let in_slice = |&place: &usize| {
-                let (time, watermark) = time_and_watermark(place);
-                slice.holds(time) && !is_closed(slice.enter, watermark)
-            };
-            let to = from + (from..rows).take_while(in_slice).count();
+            let to = end(&slice, from);
             if !is_next || key.enter > key.leave || to == from {
                 self.runs.clear();
                 return false;
@@ -184,26 +176,37 @@ impl Judged {
         true
     }
 
-    /// The same for rows of which none is late, in the order of time: edges are searched, not walked to.
-    fn cut_ascending(
+    /// Cuts rows with a look at each.
+    fn walk(
         &mut self,
         spec: &WindowSpec,
         rows: usize,
-        time: impl Fn(usize) -> i64,
+        time_and_watermark: impl Fn(usize) -> (i64, i64),
     ) -> bool {
-        let mut from = 0;
-        while from < rows {
-            let slice = spec.slice(time(from));
-            if slice.enter > slice.leave {
-                self.runs.clear();
-                return false;
-            }
-            let to = first_where(from + 1..rows, |place| !slice.holds(time(place)));
-            let key = SliceKey { enter: slice.enter, leave: slice.leave };
-            self.runs.push(Run { key, from, to });
-            from = to;
-        }
-        true
+        let time = |place| time_and_watermark(place).0;
+        let end = |slice: &Slice, from: usize| {
+            let in_slice = |&place: &usize| {
+                let (time, watermark) = time_and_watermark(place);
+                slice.holds(time) && !is_closed(slice.enter, watermark)
+            };
+            from + (from..rows).take_while(in_slice).count()
+        };
+        self.cut(spec, rows, time, end)
+    }
+
+    /// Cuts rows in the order of time, of which none is late: ends are searched.
+    fn cut_ascending(&mut self, spec: &WindowSpec, times: &[i64], rows: Option<&[u32]>) -> bool {
+        let Some(rows) = rows else {
+            let end = |slice: &Slice, from: usize| {
+                from + times[from..].partition_point(|&time| slice.holds(time))
+            };
+            return self.cut(spec, times.len(), |place| times[place], end);
+        };
+        let time = |&row: &u32| times[row as usize];
+        let end = |slice: &Slice, from: usize| {
+            from + rows[from..].partition_point(|row| slice.holds(time(row)))
+        };
+        self.cut(spec, rows.len(), |place| time(&rows[place]), end)
     }
 
     /// The rows that are in any run, where these were judged; `None` for all, as they stand.
@@ -303,20 +306,6 @@ impl Judged {
     }
 }
 
-/// The first place of a range at which something holds that then holds to its end; the end if it never does.
-fn first_where(places: std::ops::Range<usize>, holds: impl Fn(usize) -> bool) -> usize {
-    let (mut low, mut high) = (places.start, places.end);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if holds(middle) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    low
-}
-
 /// What is known of the times of all rows.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
@@ -340,10 +329,7 @@ impl Known {
             lowest: found.lowest(),
             highest: found.highest(),
             is_ascending: found.is_ascending(),
-            is_ahead: match before {
-                WatermarkBefore::All(before) => found.lowest() > before.0,
-                WatermarkBefore::Rows(before) => found.is_ahead_of(before),
-            },
+            is_ahead: found.is_ahead_of(before),
         })
     }
 }
@@ -515,7 +501,9 @@ mod tests {
             });
             let before: ScalarBuffer<i64> = before.collect();
             let times: ScalarBuffer<i64> = times.into();
-            let found = TimeExtremes::of(&times).expect("there are times").with_watermarks(&before);
+            let found = TimeExtremes::of(&times)
+                .expect("there are times")
+                .with_watermarks(&WatermarkBefore::Rows(before.clone()));
             let known = Known::found(&found, &times, &WatermarkBefore::Rows(before.clone()))
                 .expect("the same");
             let some: Vec<u32> = (0..times.len() as u32).filter(|_| random.below(2) == 0).collect();

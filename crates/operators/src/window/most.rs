@@ -11,10 +11,10 @@
 //! `listed`, `places[id]` is where, and `foremost[id / BLOCK] <= places[id]`. A count of 0 means that the key has no
 //! rows and does not stand there.
 
-use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::slices::Slice;
+use super::top::keep_if_lower;
 
 /// So many ids have one bound.
 const BLOCK: usize = 64;
@@ -60,37 +60,28 @@ impl MostRows {
     pub(super) fn places(&mut self, slice: &Slice) -> Vec<u32> {
         self.list(slice);
         let counts = &slice.counts[..];
-        let least = (self.least(counts), u32::MAX);
-        let mut kept: BinaryHeap<Reverse<(i64, Reverse<u32>)>> = BinaryHeap::new();
-        let last = |kept: &BinaryHeap<_>| {
-            let last: Option<&Reverse<(i64, Reverse<u32>)>> = kept.peek();
-            let last = last.filter(|_| kept.len() == self.wanted);
-            last.map_or(least, |Reverse((count, Reverse(place)))| (*count, *place))
-        };
+        // The complement of a count is low where it is high: so what comes first is what is lowest.
+        let least = (!self.least(counts), u32::MAX);
+        let mut kept: BinaryHeap<(i64, u32)> = BinaryHeap::new();
         for (block, bound) in self.bounds.iter_mut().enumerate() {
-            let (low, worst) = last(&kept);
-            if *bound < low || (*bound == low && self.foremost[block] > worst) {
+            let last = kept.peek().filter(|_| kept.len() == self.wanted);
+            let last = last.copied().unwrap_or(least);
+            if (!*bound, self.foremost[block]) > last {
                 continue;
             }
             let from = block * BLOCK;
             let of_block = &counts[from..counts.len().min(from + BLOCK)];
             *bound = of_block.iter().copied().fold(0, i64::max);
-            if *bound < low {
-                continue;
-            }
-            for (id, &count) in (from..).zip(of_block).filter(|&(_, &count)| count >= low) {
-                let place = self.places[id];
-                let (low, worst) = last(&kept);
-                if count < low || (count == low && place > worst) {
-                    continue;
-                }
-                kept.push(Reverse((count, Reverse(place))));
-                if kept.len() > self.wanted {
-                    kept.pop();
+            for (id, &count) in (from..).zip(of_block).filter(|&(_, &count)| !count <= last.0) {
+                let offered = (!count, self.places[id]);
+                if kept.len() < self.wanted {
+                    kept.push(offered);
+                } else {
+                    keep_if_lower(&mut kept, offered);
                 }
             }
         }
-        let mut places: Vec<u32> = kept.into_iter().map(|Reverse((_, Reverse(at)))| at).collect();
+        let mut places: Vec<u32> = kept.into_iter().map(|(_, place)| place).collect();
         places.sort_unstable();
         self.last.clear();
         self.last.extend(places.iter().map(|&place| slice.keys[place as usize]));
@@ -123,6 +114,8 @@ impl MostRows {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Reverse;
+
     use thalweg_core::shim::SplitMix64;
 
     use super::*;
@@ -162,9 +155,7 @@ mod tests {
                 assert_eq!(most.places(&slice), by_sorting(&slice, wanted), "{wanted} of {keys}");
                 let leaving = if round % 100 == 99 { parts.len() } else { parts.len() / 30 };
                 for part in parts.drain(..leaving) {
-                    let before = slice.keys.len();
-                    slice.subtract(&part).expect("they were merged");
-                    if slice.keys.len() < before {
+                    if slice.subtract(&part).expect("they were merged") {
                         most.keys_left();
                     }
                 }

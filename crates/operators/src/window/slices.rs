@@ -230,8 +230,8 @@ impl Slice {
         Ok(())
     }
 
-    /// Takes states out that were merged before, and drops keys without rows.
-    pub(super) fn subtract(&mut self, from: &Partial) -> Result<()> {
+    /// Takes states out that were merged before, and drops keys without rows; says whether there were any.
+    pub(super) fn subtract(&mut self, from: &Partial) -> Result<bool> {
         let mut is_any_gone = false;
         for (&id, &fewer) in from.ids.iter().zip(&from.counts) {
             let count = &mut self.counts[id as usize];
@@ -246,7 +246,7 @@ impl Slice {
             let counts = &self.counts;
             self.keys.retain(|&id| counts[id as usize] > 0);
         }
-        Ok(())
+        Ok(is_any_gone)
     }
 
     /// Moves the states of these keys out; the list of keys is left to the caller.

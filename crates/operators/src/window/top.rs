@@ -142,10 +142,10 @@ fn first<T: Ord>(values: usize, value: impl Fn(usize) -> T, most: usize) -> Vec<
     places
 }
 
-/// Puts a value into the place of the last one, if it is lower. Equal ones that came before stay.
-fn keep_if_lower<T: Ord>(kept: &mut BinaryHeap<(T, u32)>, offered: (T, u32)) {
+/// Puts a value into the place of the last one, if it is lower, or equal at a place before.
+pub(super) fn keep_if_lower<T: Ord>(kept: &mut BinaryHeap<(T, u32)>, offered: (T, u32)) {
     if let Some(mut last) = kept.peek_mut()
-        && offered.0 < last.0
+        && offered < *last
     {
         *last = offered;
     }
