@@ -128,6 +128,12 @@ pub trait Assign: Send {
     /// True if a time that matters downstream lies between these two watermarks, so that an epoch
     /// should end between them.
     fn crosses(&self, from: Watermark, to: Watermark) -> bool;
+    /// True if the epoch may end behind these rows, which come next and are not stamped yet: never false
+    /// where [`Assign::take_watermark`] would end one. Rows behind which none ends may wait for others.
+    fn may_end_epoch(&self, batch: &RecordBatch) -> bool {
+        let _ = batch;
+        true
+    }
     /// The row times of a batch that was stamped, where rows have one.
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>>;
     /// From now on each row gets its exact running watermark, also where no window needs it.

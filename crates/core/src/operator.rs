@@ -111,6 +111,11 @@ pub trait Operator: Send + Sync {
     }
     /// Which watermarks matter.
     fn watermark_interest(&self) -> WatermarkInterest;
+    /// True if nothing leaves it but at a watermark. Rows that no watermark that matters follows may come later
+    /// then, in larger bundles.
+    fn gives_at_watermarks_only(&self) -> bool {
+        false
+    }
     /// How many output ports: 1, or 2 where late rows leave by port 1.
     fn ports(&self) -> usize {
         1

@@ -307,6 +307,19 @@ impl Assign for WatermarkAssigner {
         }
     }
 
+    fn may_end_epoch(&self, batch: &RecordBatch) -> bool {
+        let (Some(delay_ms), Some(times)) = (self.delay_ms, batch.columns().get(self.spec.rowtime))
+        else {
+            // The watermark, or the row time, is computed from the rows: that is done once, when they leave.
+            return true;
+        };
+        let Some(times) = times.as_primitive_opt::<TimestampMillisecondType>() else { return true };
+        // What lies under a NULL may only make it higher.
+        let Some((_, highest_ms)) = extremes(times.values()) else { return false };
+        let highest = Watermark(highest_ms.saturating_sub(delay_ms));
+        self.crosses(self.taken, self.running.max(highest))
+    }
+
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
         Ok(Some(self.rowtime(batch)?.values().clone()))
     }

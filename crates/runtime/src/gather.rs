@@ -1,16 +1,28 @@
-//! Small batches of a source become one bundle while the pipeline is busy anyway.
+//! Small batches of a source become one bundle while nobody misses them.
 //!
 //! A source that always answers with a few rows would fill the pipeline with small bundles, each
-//! with its fixed cost. While there is other work in flight, such rows wait for company: until they
-//! are as many as were asked for, or the first of them has waited for the linger time, or the
-//! pipeline has nothing else to do. With an idle pipeline nothing ever waits.
+//! with its fixed cost. Such rows wait for company in two cases:
 //!
-//! Nobody sleeps for it: a source whose rows wait stays marked as ready, so whoever looks for work
-//! asks it again, and it is asked only when nothing more urgent is there.
+//! - **While there is other work in flight**: until they are as many as were asked for, or the first of them
+//!   has waited for the linger time, or the pipeline has nothing else to do. Nobody sleeps for it: the source
+//!   stays marked as ready, so whoever looks for work asks it again, and it is asked only when nothing more
+//!   urgent is there.
+//! - **Until the epoch ends**, where all that comes of a source's rows comes at watermarks ([`Wait::ForEpoch`]):
+//!   rows behind which no epoch ends change nothing that anybody sees. They wait until one may end, until they
+//!   are [`COMPANY_ROWS`], or for [`COMPANY_NS`]. The first bounds what is left to do when the epoch ends; the
+//!   second is for counters and memory, which should follow the input. The source is not asked meanwhile
+//!   unless it calls; workers that look around call for it when the time is over, and an input is not
+//!   declared idle while rows wait: they would be late behind the watermarks of others.
 
 use arrow_select::concat::concat_batches;
 use thalweg_core::connector::Origin;
 use thalweg_core::{Result, SourceBatch};
+
+/// So many rows wait for no watermark.
+pub const COMPANY_ROWS: usize = 512;
+
+/// For so long rows wait for a watermark.
+pub const COMPANY_NS: u64 = 10_000_000;
 
 /// Rows that were read and wait for company.
 #[derive(Default)]
@@ -18,12 +30,32 @@ pub struct Gather {
     parts: Vec<SourceBatch>,
     rows: usize,
     since_ns: u64,
+    ends_epoch: bool,
+}
+
+/// What rows that are too few for a bundle may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Others, while there is something else to do.
+    WhileBusy {
+        /// True if there is.
+        is_busy: bool,
+        /// For so long at most.
+        linger_ns: u64,
+    },
+    /// The end of the epoch.
+    ForEpoch,
 }
 
 impl Gather {
-    /// Adds a batch. One that does not belong to the same file comes back, and what is gathered
-    /// must leave first: errors name a file and a row of it.
-    pub fn add(&mut self, batch: SourceBatch, now_ns: u64) -> Option<SourceBatch> {
+    /// Adds a batch, behind which the epoch may end or not. One that does not belong to the same file comes back,
+    /// and what is gathered must leave first: errors name a file and a row of it.
+    pub fn add(
+        &mut self,
+        batch: SourceBatch,
+        ends_epoch: bool,
+        now_ns: u64,
+    ) -> Option<SourceBatch> {
         if let Some(first) = self.parts.first()
             && !self.continues(first, &batch)
         {
@@ -33,6 +65,7 @@ impl Gather {
             self.since_ns = now_ns;
         }
         self.rows += batch.batch.num_rows();
+        self.ends_epoch |= ends_epoch;
         self.parts.push(batch);
         None
     }
@@ -54,15 +87,16 @@ impl Gather {
         self.parts.is_empty()
     }
 
-    /// True if what is gathered should wait on.
-    pub fn should_wait(
-        &self,
-        rows_wanted: usize,
-        is_busy: bool,
-        now_ns: u64,
-        linger_ns: u64,
-    ) -> bool {
-        is_busy && self.rows < rows_wanted && now_ns.saturating_sub(self.since_ns) < linger_ns
+    /// Until when what is gathered should wait on, if it should.
+    pub fn waits_until_ns(&self, rows_wanted: usize, wait: Wait, now_ns: u64) -> Option<u64> {
+        let (rows_wanted, linger_ns) = match wait {
+            Wait::WhileBusy { is_busy: false, .. } => return None,
+            Wait::WhileBusy { linger_ns, .. } => (rows_wanted, linger_ns),
+            Wait::ForEpoch if self.ends_epoch => return None,
+            Wait::ForEpoch => (rows_wanted.min(COMPANY_ROWS), COMPANY_NS),
+        };
+        let until_ns = self.since_ns.saturating_add(linger_ns);
+        (self.rows < rows_wanted && now_ns < until_ns).then_some(until_ns)
     }
 
     /// Everything gathered as one batch, if there is anything.
@@ -71,7 +105,7 @@ impl Gather {
     /// If the rows do not fit into one batch (more than 2 GiB of text in one column).
     pub fn take(&mut self) -> Result<Option<SourceBatch>> {
         let parts = std::mem::take(&mut self.parts);
-        self.rows = 0;
+        (self.rows, self.ends_epoch) = (0, false);
         if parts.len() <= 1 {
             return Ok(parts.into_iter().next());
         }
@@ -83,7 +117,7 @@ impl Gather {
     /// Forgets what waits.
     pub fn clear(&mut self) {
         self.parts.clear();
-        self.rows = 0;
+        (self.rows, self.ends_epoch) = (0, false);
     }
 }
 
@@ -107,9 +141,10 @@ mod tests {
     #[test]
     fn rows_of_one_file_go_together() {
         let mut gather = Gather::default();
-        assert!(gather.add(batch(2, Some(("a", 1))), 0).is_none());
-        assert!(gather.add(batch(3, Some(("a", 3))), 5).is_none());
-        let other = gather.add(batch(1, Some(("b", 1))), 6).expect("another file comes back");
+        assert!(gather.add(batch(2, Some(("a", 1))), false, 0).is_none());
+        assert!(gather.add(batch(3, Some(("a", 3))), false, 5).is_none());
+        let other =
+            gather.add(batch(1, Some(("b", 1))), false, 6).expect("another file comes back");
         assert_eq!(other.batch.num_rows(), 1);
         let together = gather.take().expect("they fit").expect("there are some");
         assert_eq!(together.batch.num_rows(), 5);
@@ -120,10 +155,30 @@ mod tests {
     #[test]
     fn rows_wait_only_in_a_busy_pipeline_and_not_for_long() {
         let mut gather = Gather::default();
-        assert!(gather.add(batch(2, None), 100).is_none());
-        assert!(gather.should_wait(10, true, 150, 1000));
-        assert!(!gather.should_wait(10, false, 150, 1000), "nothing else to do");
-        assert!(!gather.should_wait(2, true, 150, 1000), "enough rows");
-        assert!(!gather.should_wait(10, true, 1100, 1000), "waited long enough");
+        assert!(gather.add(batch(2, None), false, 100).is_none());
+        let busy = |is_busy| Wait::WhileBusy { is_busy, linger_ns: 1000 };
+        assert_eq!(gather.waits_until_ns(10, busy(true), 150), Some(1100));
+        assert_eq!(gather.waits_until_ns(10, busy(false), 150), None, "nothing else to do");
+        assert_eq!(gather.waits_until_ns(2, busy(true), 150), None, "enough rows");
+        assert_eq!(gather.waits_until_ns(10, busy(true), 1100), None, "waited long enough");
+    }
+
+    #[test]
+    fn rows_wait_for_the_end_of_their_epoch_and_not_for_long() {
+        let mut gather = Gather::default();
+        assert!(gather.add(batch(2, None), false, 100).is_none());
+        let until = |gather: &Gather, now_ns| gather.waits_until_ns(1024, Wait::ForEpoch, now_ns);
+        assert_eq!(until(&gather, 150), Some(100 + COMPANY_NS));
+        assert_eq!(until(&gather, 100 + COMPANY_NS), None, "waited long enough");
+        assert!(gather.add(batch(COMPANY_ROWS as i64 - 3, None), false, 120).is_none());
+        assert!(until(&gather, 150).is_some());
+        assert!(gather.add(batch(1, None), false, 130).is_none());
+        assert_eq!(until(&gather, 150), None, "enough rows");
+        gather.take().expect("they fit");
+        assert!(gather.add(batch(2, None), true, 200).is_none());
+        assert_eq!(until(&gather, 250), None, "somebody waits for them");
+        gather.take().expect("they fit");
+        assert!(gather.add(batch(2, None), false, 300).is_none());
+        assert!(until(&gather, 350).is_some(), "the next epoch has not ended");
     }
 }

@@ -44,6 +44,8 @@ use build::Surroundings;
 
 /// How often the waiting thread looks at idle inputs and at the drain of a stopped job.
 const TICK: Duration = Duration::from_millis(20);
+/// So many jobs of a pool look as often as one does; more of them share what that costs.
+const JOBS_PER_TICK: usize = 16;
 
 /// Everything that the workers of a job share.
 pub struct Job {
@@ -216,9 +218,22 @@ impl Job {
     /// Does what no row causes: finds idle inputs, calls those who wait for the clock. Not during a cut.
     pub(crate) fn look_around(&self) -> Result<()> {
         let Ok(_no_cut) = self.outside.try_lock() else { return Ok(()) };
+        self.call_for_gathered_rows();
         self.look_for_idle_inputs()?;
         self.tick_cells();
         Ok(())
+    }
+
+    /// Calls for rows that have waited for the end of their epoch for long enough.
+    fn call_for_gathered_rows(&self) {
+        let now_ns = self.options.clock.now_ns();
+        for &place in &self.sources {
+            let StageRunKind::Source(source) = &self.stages[place].kind else { continue };
+            let until_ns = source.gathers_until_ns.load(Ordering::Relaxed);
+            if (1..=now_ns).contains(&until_ns) && !source.ready.swap(true, Ordering::SeqCst) {
+                self.news.notify();
+            }
+        }
     }
 
     /// Declares unbounded inputs idle that have brought nothing for the timeout.
@@ -237,9 +252,10 @@ impl Job {
                 continue;
             }
             // Not while somebody is asking it: rows that come now must be stamped before or after.
-            let Ok(_unpolled) = source.state.try_lock() else { continue };
+            let Ok(unpolled) = source.state.try_lock() else { continue };
             // One that is ready has rows and only waits for room.
             let is_waiting = source.ready.load(Ordering::SeqCst)
+                || !unpolled.gather.is_empty()
                 || source.finished.load(Ordering::SeqCst)
                 || !is_quiet();
             if is_waiting || source.idle.swap(true, Ordering::SeqCst) {
@@ -545,7 +561,8 @@ impl RunningJob {
                 return Ok(());
             }
             let guard = job.changed.0.lock().expect("no panic under this lock");
-            drop(job.changed.1.wait_timeout(guard, TICK).expect("no panic under this lock"));
+            let wait = TICK * self.pool.jobs().div_ceil(JOBS_PER_TICK).max(1) as u32;
+            drop(job.changed.1.wait_timeout(guard, wait).expect("no panic under this lock"));
             job.look_around()?;
             // Twice in a row: a task without rows may be in no queue while it is executed.
             drained_ticks =

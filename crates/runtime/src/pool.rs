@@ -124,6 +124,11 @@ impl Pool {
         self.0.handles.len()
     }
 
+    /// How many jobs they have.
+    pub(crate) fn jobs(&self) -> usize {
+        self.0.shared.jobs().1.len()
+    }
+
     /// Where idle workers wait, and whoever has work for them finds them.
     pub(crate) fn sleep(&self) -> Arc<Sleep> {
         Arc::clone(&self.0.shared.sleep)
@@ -151,8 +156,8 @@ impl Pool {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let jobs = self.0.shared.jobs().1.len();
-        f.debug_struct("Pool").field("workers", &self.workers()).field("jobs", &jobs).finish()
+        let (workers, jobs) = (self.workers(), self.jobs());
+        f.debug_struct("Pool").field("workers", &workers).field("jobs", &jobs).finish()
     }
 }
 

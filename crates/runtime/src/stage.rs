@@ -132,6 +132,8 @@ pub struct SourceState {
     pub leftover: VecDeque<SourceBatch>,
     /// Rows that were read and wait for company.
     pub gather: Gather,
+    /// True if all that comes of its rows comes at watermarks, so that rows behind which no epoch ends may wait.
+    pub waits_for_epoch: bool,
     /// A promise of the source about what comes behind the rows that were read.
     pub heartbeat_ms: Option<i64>,
     /// The source has ended; what is gathered goes first.
@@ -150,6 +152,13 @@ pub struct SourceState {
     pub ingest_ns: u64,
     /// What the source keeps back, as last reported.
     pub buffered_bytes: usize,
+}
+
+impl SourceState {
+    /// True if the epoch may end behind these rows, which it has read just now.
+    pub(crate) fn may_end_epoch(&self, batch: &SourceBatch) -> bool {
+        self.assigner.as_ref().is_none_or(|assigner| assigner.may_end_epoch(&batch.batch))
+    }
 }
 
 /// An operator and its cells.

@@ -15,6 +15,7 @@ use thalweg_ordering::sync::{Arc, Ordering};
 use crate::ablation::Ablation;
 use crate::container::Container;
 use crate::dispatcher::{Task, WorkerPlace};
+use crate::gather::Wait;
 use crate::job::Job;
 use crate::memory::Pressure;
 use crate::metrics::StageMetrics;
@@ -396,70 +397,107 @@ impl Job {
     }
 
     /// Asks the source for a bundle's worth of rows, and learns from the answer how many to ask for.
-    /// `Pending` also says that rows wait for company; the source stays ready then.
+    /// `Pending` also says that rows wait for company; the source stays ready then, or calls.
     fn read(&self, run: &SourceRun, state: &mut SourceState) -> Result<SourcePoll> {
-        let rows_max = self.options.bundle_rows_max;
         if let Some(batch) = state.leftover.pop_front() {
             return Ok(SourcePoll::Batch(batch));
         }
         if let Some(time_ms) = state.heartbeat_ms.take() {
             return Ok(SourcePoll::Heartbeat(time_ms));
         }
+        loop {
+            if let Some(answer) = self.ask(run, state)? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Asks the source once. `None` if it brought rows that wait, and may bring more at once.
+    fn ask(&self, run: &SourceRun, state: &mut SourceState) -> Result<Option<SourcePoll>> {
+        let rows_max = self.options.bundle_rows_max;
         // Cleared first: a wake-up that comes while the source is asked sets it again.
         run.ready.store(false, Ordering::SeqCst);
         let wanted = state.bundle_rows.min(rows_max);
         let answer = if state.at_end { SourcePoll::End } else { state.source.poll(wanted)? };
         let now_ns = self.options.clock.now_ns();
+        let brought_rows = matches!(answer, SourcePoll::Batch(_));
+        let waits_for_epoch = state.waits_for_epoch && !run.idle.load(Ordering::SeqCst);
         match answer {
             SourcePoll::Batch(batch) => {
                 run.ready.store(true, Ordering::SeqCst);
                 if batch.batch.num_rows() >= wanted {
                     state.bundle_rows = (wanted * 2).min(rows_max);
                 }
-                if state.gather.is_empty() {
-                    // Of what waits for company the first row counts.
-                    state.ingest_ns = now_ns.saturating_sub(state.source.overdue_ns());
-                }
-                if let Some(of_another_file) = state.gather.add(batch, now_ns) {
-                    let first = self.gathered(state)?;
-                    let rest = state.gather.add(of_another_file, now_ns);
-                    assert!(rest.is_none(), "an empty gather takes any batch");
-                    return Ok(first);
+                let ends_epoch = waits_for_epoch && state.may_end_epoch(&batch);
+                if let Some(first) = self.gather(state, batch, ends_epoch, now_ns)? {
+                    return Ok(Some(first));
                 }
             }
             SourcePoll::Pending if state.gather.is_empty() => {
+                run.gathers_until_ns.store(0, Ordering::Relaxed);
                 state.bundle_rows = (state.bundle_rows / 2).max(BUNDLE_ROWS_MIN.min(rows_max));
-                return Ok(SourcePoll::Pending);
+                return Ok(Some(SourcePoll::Pending));
             }
+            SourcePoll::Pending if waits_for_epoch => {}
             SourcePoll::Pending => run.ready.store(true, Ordering::SeqCst),
             SourcePoll::Heartbeat(time_ms) => {
                 run.ready.store(true, Ordering::SeqCst);
                 run.last_rows_ns.store(now_ns, Ordering::Relaxed);
                 if state.gather.is_empty() {
                     state.ingest_ns = now_ns;
-                    return Ok(SourcePoll::Heartbeat(time_ms));
+                    return Ok(Some(SourcePoll::Heartbeat(time_ms)));
                 }
                 // It is about what comes behind the rows that came before it.
                 state.heartbeat_ms = Some(time_ms);
-                return self.gathered(state);
+                return self.gathered(state).map(Some);
             }
-            SourcePoll::End if state.gather.is_empty() => return Ok(SourcePoll::End),
+            SourcePoll::End if state.gather.is_empty() => return Ok(Some(SourcePoll::End)),
             SourcePoll::End => {
                 state.at_end = true;
                 run.ready.store(true, Ordering::SeqCst);
-                return self.gathered(state);
+                return self.gathered(state).map(Some);
             }
         }
-        let linger_ns = self.options.bundle_linger.as_nanos() as u64;
-        let is_busy = self.memory.in_flight_bytes() > 0;
+        let wait = match waits_for_epoch {
+            true => Wait::ForEpoch,
+            false => self.wait_while_busy(),
+        };
         let company = wanted.min(GATHERED_ROWS);
-        let waits = state.gather.should_wait(company, is_busy, now_ns, linger_ns);
-        let until_ns = if waits { now_ns + linger_ns } else { 0 };
-        run.gathers_until_ns.store(until_ns, Ordering::Relaxed);
-        if waits {
-            return Ok(SourcePoll::Pending);
+        let until_ns = state.gather.waits_until_ns(company, wait, now_ns);
+        run.gathers_until_ns.store(until_ns.unwrap_or(0), Ordering::Relaxed);
+        match until_ns {
+            None => self.gathered(state).map(Some),
+            Some(_) if brought_rows && waits_for_epoch => Ok(None),
+            Some(_) => Ok(Some(SourcePoll::Pending)),
         }
-        self.gathered(state)
+    }
+
+    /// Puts a batch to those that wait. They leave first if it is of another file.
+    fn gather(
+        &self,
+        state: &mut SourceState,
+        batch: SourceBatch,
+        ends_epoch: bool,
+        now_ns: u64,
+    ) -> Result<Option<SourcePoll>> {
+        if state.gather.is_empty() {
+            // Of what waits for company the first row counts.
+            state.ingest_ns = now_ns.saturating_sub(state.source.overdue_ns());
+        }
+        let Some(of_another_file) = state.gather.add(batch, ends_epoch, now_ns) else {
+            return Ok(None);
+        };
+        let first = self.gathered(state)?;
+        let rest = state.gather.add(of_another_file, ends_epoch, now_ns);
+        assert!(rest.is_none(), "an empty gather takes any batch");
+        Ok(Some(first))
+    }
+
+    fn wait_while_busy(&self) -> Wait {
+        Wait::WhileBusy {
+            is_busy: self.memory.in_flight_bytes() > 0,
+            linger_ns: self.options.bundle_linger.as_nanos() as u64,
+        }
     }
 
     /// What is gathered, cut to the largest bundle.

@@ -263,6 +263,9 @@ impl Operator for WindowAggregate {
         }
         WatermarkInterest::Grids(vec![closing_watermarks(spec.window, spec.zone)])
     }
+    fn gives_at_watermarks_only(&self) -> bool {
+        self.shared.spec.late != LatePolicy::Emit
+    }
     fn ports(&self) -> usize {
         if self.shared.spec.late == LatePolicy::Emit { 2 } else { 1 }
     }

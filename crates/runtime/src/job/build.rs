@@ -111,6 +111,7 @@ pub(crate) fn build(
         None => {
             let by_rows = |operator: &dyn Operator| operator.rows_depend_on_watermarks();
             prepare_sources(&job, has_operator(&job.stages, by_rows));
+            let_rows_wait(&job);
             first_outputs(&job);
         }
     }
@@ -298,6 +299,7 @@ fn source_run(
             current: Vec::new(),
             leftover: VecDeque::new(),
             gather: Gather::default(),
+            waits_for_epoch: false,
             heartbeat_ms: None,
             at_end: false,
             serial: 0,
@@ -328,6 +330,28 @@ fn prepare_sources(job: &Job, stamps_exactly: bool) {
             }
         }
     }
+}
+
+/// Finds the sources whose rows nobody sees before a watermark.
+fn let_rows_wait(job: &Job) {
+    if job.options.bundle_linger.is_zero() {
+        return;
+    }
+    for &place in &job.sources {
+        if let StageRunKind::Source(source) = &job.stages[place].kind {
+            let mut state = source.state.lock().expect("nobody else has the job yet");
+            state.waits_for_epoch = state.assigner.is_some() && is_seen_at_watermarks(job, place);
+        }
+    }
+}
+
+/// True if all that a stage gives goes to operators from which nothing leaves but at a watermark.
+fn is_seen_at_watermarks(job: &Job, stage: usize) -> bool {
+    job.stages[stage].edges.iter().all(|edge| match &job.stages[edge.to.0].kind {
+        StageRunKind::Transform(_) => is_seen_at_watermarks(job, edge.to.0),
+        StageRunKind::Operator(run) => run.operator.gives_at_watermarks_only(),
+        StageRunKind::Source(_) | StageRunKind::Sink(_) => false,
+    })
 }
 
 /// Gives every operator and source its first output containers.

@@ -125,6 +125,11 @@ impl Assign for Delay {
         let grid = Grid { period_ms: self.step, offset_ms: 0 };
         to > from && (from == Watermark::MIN || grid.crossed(from.0 + 1, to.0 + 1))
     }
+    fn may_end_epoch(&self, batch: &RecordBatch) -> bool {
+        let highest = column(batch, 0).into_iter().map(|time| time - self.delay).max();
+        let highest = self.running.max(highest.unwrap_or(i64::MIN));
+        self.crosses(Watermark(self.taken), Watermark(highest))
+    }
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
         Ok(Some(column(batch, 0).into()))
     }
@@ -199,6 +204,10 @@ impl Operator for Count {
     }
     fn watermark_interest(&self) -> WatermarkInterest {
         WatermarkInterest::Grids(vec![Grid { period_ms: self.size, offset_ms: 0 }])
+    }
+    /// Late rows apart, for which no test waits.
+    fn gives_at_watermarks_only(&self) -> bool {
+        true
     }
     fn ports(&self) -> usize {
         2
