@@ -5,6 +5,8 @@
 //! cargo run --release --manifest-path benches/Cargo.toml -- jobs [--jobs 100] [--rate 1000000] [--keys 10000]
 //!     [--seconds 30] [--warm-up 15] [--workers 2]
 //! ```
+//! The suite's part `jobs` runs the same, with the machine's own noise before and after.
+//!
 //! `--rate` is that of all jobs together. A result's clock starts when the last event of its window is due, and
 //! its first row counts. What comes during the warm-up does not count: windows fill for ten seconds.
 //! Results are checked: each slide that has ended has its ten rows in order, and none is missing.
@@ -23,6 +25,7 @@ use thalweg::{Error, JobControl, Pool, Report, Result, RowKind, Sink};
 use thalweg_core::graph::Graph;
 
 use crate::suite::percentiles::{Percentiles, histogram};
+use crate::suite::point::Point;
 
 const SLIDE_MS: i64 = 10;
 const ROWS_PER_SLIDE: usize = 10;
@@ -64,12 +67,34 @@ fn settings(mut arguments: impl Iterator<Item = String>) -> Settings {
 
 /// Runs them, and prints one line of JSON.
 pub fn main(arguments: impl Iterator<Item = String>) {
-    let settings = settings(arguments);
+    println!("{}", measure(&settings(arguments)));
+}
+
+/// Runs a point, whose variant says how many jobs there are.
+///
+/// # Errors
+/// If it says nothing of the kind.
+pub fn run(point: &Point) -> Result<serde_json::Value> {
+    let jobs = point.variant.split(' ').next().and_then(|jobs| jobs.parse().ok());
+    let jobs =
+        jobs.ok_or_else(|| Error::plan(format!("'{}' is no number of jobs", point.variant)))?;
+    let settings = Settings {
+        jobs,
+        rate: point.events_per_second,
+        keys: 10_000,
+        lasts: Duration::from_secs(point.measured_s),
+        warm_up: Duration::from_secs(point.warm_up_s),
+        workers: point.workers,
+    };
+    Ok(measure(&settings))
+}
+
+fn measure(settings: &Settings) -> serde_json::Value {
     let pool = Pool::new(settings.workers, true, Duration::ZERO).expect("threads");
     let (cpu, wall) = (ProcessTime::now(), Instant::now());
     let jobs: Vec<Outcome> = std::thread::scope(|scope| {
         let threads: Vec<_> =
-            (0..settings.jobs).map(|_| scope.spawn(|| run_job(&settings, &pool))).collect();
+            (0..settings.jobs).map(|_| scope.spawn(|| run_job(settings, &pool))).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Outcome>>| {
             let outcome = thread.join().expect("no job panics");
             outcome.unwrap_or_else(|error| panic!("the engine failed: {error}"))
@@ -83,13 +108,12 @@ pub fn main(arguments: impl Iterator<Item = String>) {
     let latency = Percentiles::of(&ages).expect("each job has given results");
     let worst_ms = jobs.iter().filter_map(|job| Percentiles::of(&job.ages)).map(|of| of.p99_99_ms);
     let (least, most) = (read.iter().min().unwrap_or(&0), read.iter().max().unwrap_or(&0));
-    let line = serde_json::json!({
+    serde_json::json!({
         "workload": "jobs", "jobs": settings.jobs, "rate": settings.rate, "keys": settings.keys,
-        "workers": settings.workers, "latency": latency,
+        "workers": settings.workers, "first": latency, "check": "ok",
         "worst_job_p99_99_ms": worst_ms.fold(0.0, f64::max), "rows_least": least, "rows_most": most,
         "bundles": jobs.iter().map(|job| job.bundles).sum::<u64>(), "cores_used": cores_used,
-    });
-    println!("{line}");
+    })
 }
 
 /// What became of a job.

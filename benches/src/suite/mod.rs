@@ -11,7 +11,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `parts`, `point`, `arguments` | what is measured, for how long |
-//! | `latency`, `burst`, `idle`, `step`, `disorder`, `noise` | how |
+//! | `latency`, `burst`, `idle`, `step`, `disorder`, `noise`, [`jobs`](crate::jobs) | how |
 //! | `job`, `ages`, `schedule`, `paced`, `process`, `percentiles`, `folder` | what these are made of |
 //! | `oracle` | what results must be |
 //! | `bisection`, `search` | the highest rate within a bound |
@@ -44,7 +44,7 @@ mod parts;
 mod peers;
 pub mod percentiles;
 mod plots;
-mod point;
+pub mod point;
 mod process;
 mod publish;
 mod record;

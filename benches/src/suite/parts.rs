@@ -121,6 +121,11 @@ fn latency_parts(mode: Mode) -> Vec<Part> {
             about: "a single event into an idle pipeline, whose workers park or spin",
             work: points(idle(mode), mode.pick(1, 1, 3)),
         },
+        Part {
+            name: "jobs",
+            about: "a hundred jobs on one pool of workers, 1 M events/s in all",
+            work: points(vec![jobs(mode)], mode.pick(1, 1, 3)),
+        },
     ]
 }
 
@@ -216,6 +221,13 @@ fn latency(mode: Mode, part: &str, queries: &[&str]) -> Vec<Point> {
 fn idle(mode: Mode) -> Vec<Point> {
     let point = |variant| Point::new("idle", Kind::Idle, "filter", 0).of_variant(variant);
     ["park", "spin"].map(|variant| point(variant).lasting(1, mode.pick(3, 15, 60))).into()
+}
+
+/// Query 5 as a hundred jobs, the ten auctions with most bids of each slide.
+fn jobs(mode: Mode) -> Point {
+    let (warm_up_s, measured_s) = mode.pick((2, 3), (12, 20), (20, 240));
+    let point = Point::new("jobs", Kind::Jobs, "q5", mode.pick(100_000, 1_000_000, 1_000_000));
+    point.of_variant(mode.pick("10 jobs", "100 jobs", "100 jobs")).lasting(warm_up_s, measured_s)
 }
 
 fn bursts(mode: Mode) -> Vec<Point> {

@@ -35,6 +35,8 @@ pub enum Kind {
     Burst,
     /// Single events into a pipeline that has nothing to do.
     Idle,
+    /// Many jobs on one pool of workers.
+    Jobs,
     /// One step of the search for the highest rate within a bound.
     Step,
     /// Throughput as the building blocks measure it: several rows come of it.
@@ -66,7 +68,7 @@ pub struct Point {
     pub measured_s: u64,
     /// Worker threads.
     pub workers: usize,
-    /// What else there is to say: the factor of a burst, the share out of order in percent, a size.
+    /// What else there is to say: the factor of a burst, how many jobs, the share out of order in percent, a size.
     #[serde(default)]
     pub variant: String,
 }

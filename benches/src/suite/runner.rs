@@ -50,6 +50,7 @@ fn measure(point: &Point) -> Result<Value> {
         Kind::Latency => latency::run(point),
         Kind::Burst => burst::run(point),
         Kind::Idle => idle::run(point),
+        Kind::Jobs => crate::jobs::run(point),
         Kind::Step => step::run(point),
         Kind::Disorder => disorder::run(point),
         Kind::Scaling => scaling::run(point),

@@ -19,6 +19,10 @@ const ROWS_MS_MAX: f64 = 2.0;
 const IDLE_MS_MAX: f64 = 1.0;
 /// Of the floor, what queries 0 to 2 reach.
 const OF_FLOOR_MIN: f64 = 0.6;
+/// Of a hundred jobs, at p99.99.
+const JOBS_MS_MAX: f64 = 50.0;
+/// Of the job that read most, what the one reads that read least.
+const JOBS_SHARE_MIN: f64 = 0.9;
 /// Results are in time again so long behind a burst.
 const BACK_MS_MAX: f64 = 2_000.0;
 
@@ -74,6 +78,7 @@ pub fn all(rows: &[&Value]) -> String {
     let tables = [
         latency(&of(Kind::Latency).collect::<Vec<_>>()),
         idle(&of(Kind::Idle).collect::<Vec<_>>()),
+        jobs(&of(Kind::Jobs).collect::<Vec<_>>()),
         bursts(&of(Kind::Burst).collect::<Vec<_>>()),
         bounded::table(&of(Kind::Step).collect::<Vec<_>>()),
         blocks(&of(Kind::Throughput).collect::<Vec<_>>()),
@@ -229,6 +234,40 @@ fn idle(groups: &Groups<'_, '_>) -> Option<String> {
             spread(group.number("/cores_used")),
             group.noise_ms().map_or("–".to_owned(), short),
             met(p99 <= IDLE_MS_MAX),
+            result(group),
+        );
+    }
+    (!groups.is_empty()).then_some(text)
+}
+
+fn jobs(groups: &Groups<'_, '_>) -> Option<String> {
+    let mut text = String::from(
+        "### Many jobs on one pool\n\n\
+         Query 5, 10 s sliding by 10 ms, 10,000 keys, the ten with most bids of each slide; all jobs together. The clock starts \
+         when the last event of a window is due.\n\n\
+         | jobs | events/s in all | p50 | p99 | p99.9 | p99.99 ms | of the slowest job | machine | goal | least to most rows of a job | cores | result |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for group in groups {
+        let of = |name: &str| spread(group.number(&format!("/first/{name}")));
+        let p99_99 = group.number("/first/p99_99_ms").map_or(f64::INFINITY, |found| found.0);
+        let machine_ms = group.noise_ms().unwrap_or(0.0) + 1.0;
+        let rows = |name: &str| group.number(name).map_or(0.0, |rows| rows.0);
+        let share = rows("/rows_least") / rows("/rows_most").max(1.0);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {share:.2}, ≥ {JOBS_SHARE_MIN}: {} | {} | {} |",
+            group.point.variant,
+            grouped(group.point.events_per_second),
+            of("p50_ms"),
+            of("p99_ms"),
+            of("p99_9_ms"),
+            of("p99_99_ms"),
+            spread(group.number("/worst_job_p99_99_ms")),
+            group.noise_ms().map_or("–".to_owned(), short),
+            judged(p99_99, JOBS_MS_MAX, machine_ms, ""),
+            met(share >= JOBS_SHARE_MIN),
+            spread(group.number("/cores_used")),
             result(group),
         );
     }
