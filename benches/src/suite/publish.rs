@@ -1,5 +1,6 @@
 //! Writes tables and pictures beside the rows, and the tables into `benches/RESULTS.md`, between two marks.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -7,22 +8,22 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::arguments::Arguments;
-use super::record::Records;
+use super::record::{Records, part_of};
 use super::{plots, tables};
 
 const RESULTS: &str = "benches/RESULTS.md";
 const BEGIN: &str = "<!-- suite: what stands here is written by `make bench` -->";
 const END: &str = "<!-- suite: end -->";
 
-/// Tables and pictures of all rows of this commit.
+/// Tables and pictures of all parts, each as the commit found it that measured it last.
 ///
 /// # Errors
 /// If a file can't be read or written.
 pub fn all(arguments: &Arguments, records: &Records) -> io::Result<()> {
     let mode = arguments.mode.name();
-    let rows: Vec<&Value> = records.rows().filter(|row| row["mode"] == mode).collect();
+    let rows = records.newest(mode);
     if rows.is_empty() {
-        println!("nothing was measured by commit {} in mode {mode}", records.commit());
+        println!("nothing was measured in mode {mode}");
         return Ok(());
     }
     let note = note(&rows, mode);
@@ -39,16 +40,24 @@ pub fn all(arguments: &Arguments, records: &Records) -> io::Result<()> {
     Ok(())
 }
 
-/// Commit, machine, day and mode.
+/// Commits with what each has measured, machine, day and mode.
 fn note(rows: &[&Value], mode: &str) -> String {
     let machine = |key: &str| match &rows[0]["machine"][key] {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
     let day = rows.iter().filter_map(|row| row["at"].as_i64()).max().unwrap_or(0);
+    let mut parts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for row in rows {
+        let commit = row["commit"].as_str().unwrap_or("unknown");
+        parts.entry(commit).or_default().insert(part_of(row));
+    }
+    let told = |(commit, parts): (&&str, &BTreeSet<&str>)| {
+        format!("{commit} ({})", parts.iter().copied().collect::<Vec<_>>().join(", "))
+    };
     format!(
         "Commit {}, mode {mode}, {}, {} cores, {}, Linux {}, {} rows.",
-        rows[0]["commit"].as_str().unwrap_or("unknown"),
+        parts.iter().map(told).collect::<Vec<_>>().join("; "),
         date(day / 86_400),
         machine("cores"),
         machine("processor"),

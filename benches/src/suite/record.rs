@@ -4,6 +4,7 @@
 //! measured. A row that was made by the same program (commit without changes) at the same settings need not
 //! be measured again: [`Records::find`].
 
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -51,6 +52,20 @@ impl Records {
         self.rows.iter().filter(|row| row["commit"] == self.commit.as_str())
     }
 
+    /// What is known in a mode: of each part the rows of the commit that measured it last.
+    pub fn newest(&self, mode: &str) -> Vec<&Value> {
+        let of_mode = || self.rows.iter().filter(move |row| row["mode"] == mode);
+        let mut last: BTreeMap<&str, &Value> = BTreeMap::new();
+        for row in of_mode() {
+            let at = |row: &Value| row["at"].as_u64().unwrap_or(0);
+            let known = last.entry(part_of(row)).or_insert(row);
+            if at(row) >= at(known) {
+                *known = row;
+            }
+        }
+        of_mode().filter(|row| row["commit"] == last[part_of(row)]["commit"]).collect()
+    }
+
     /// A row of the same program and settings.
     pub fn find(&self, point: &Point, repetition: usize, mode: &str) -> Option<&Value> {
         if self.commit.ends_with(CHANGED) {
@@ -91,6 +106,11 @@ impl Records {
         self.rows.push(row);
         Ok(self.rows.last().expect("it was just added"))
     }
+}
+
+/// The part that a row belongs to.
+pub fn part_of(row: &Value) -> &str {
+    row["point"]["part"].as_str().unwrap_or_default()
 }
 
 /// The rows of a file. A last line that was cut off when a run was stopped is no row.
@@ -171,6 +191,25 @@ mod tests {
         let mut changed = open("abc+changes");
         changed.add(&point, 0, "short", json!({})).expect("writes");
         assert!(open("abc+changes").find(&point, 0, "short").is_none(), "changes have no name");
+    }
+
+    #[test]
+    fn each_part_is_told_by_the_commit_that_measured_it_last() {
+        let folder = Folder::new().expect("a folder");
+        let row = |part: &str, commit: &str, mode: &str, at: u64| json!({"point": {"part": part}, "commit": commit, "mode": mode, "at": at});
+        let rows = [
+            row("idle", "new", "short", 5),
+            row("idle", "old", "short", 1),
+            row("burst", "old", "short", 2),
+            row("burst", "old", "short", 3),
+            row("burst", "new", "full", 6),
+        ];
+        let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
+        folder.write("all.jsonl", &text).expect("writes");
+        let records = Records::open(folder.path()).expect("opens");
+        assert_eq!(records.newest("short"), [&rows[0], &rows[2], &rows[3]]);
+        assert_eq!(records.newest("full"), [&rows[4]]);
+        assert!(records.newest("smoke").is_empty());
     }
 
     #[test]

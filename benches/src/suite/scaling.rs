@@ -20,13 +20,15 @@ pub const WORKERS: [usize; 2] = [1, 2];
 /// NEXMark's queries whose state or output is not trivial, and one that is.
 pub const QUERIES: [&str; 7] = ["q1", "q3", "q4", "q5", "q7", "q8", "q11"];
 
-/// So many events of which a query reads enough for some tenths of a second: 3 and 8 read no bids.
-fn events_of(query: &str) -> u64 {
-    match query {
+/// So many events of which a query reads enough for some tenths of a second: 3 and 8 read no bids. With one run, which
+/// is to see that all works, fewer.
+fn events_of(query: &str, repeat: usize) -> u64 {
+    let events = match query {
         "q3" | "q8" => 60_000_000,
         "q4" | "q7" => 6_000_000,
         _ => 16_000_000,
-    }
+    };
+    if repeat > 1 { events } else { events / 20 }
 }
 
 const SCALE: f64 = 3.0;
@@ -48,7 +50,7 @@ pub fn run(point: &Point) -> Result<Value> {
         .parse()
         .map_err(|_| Error::plan(format!("no number of runs: '{}', try '3'", point.variant)))?;
     let (mut runs, mut results) = (Vec::new(), Vec::new());
-    let mut measure = measured(name)?;
+    let mut measure = measured(name, repeat)?;
     for repetition in 0..=repeat {
         for workers in WORKERS {
             let run = measure(workers)?;
@@ -73,7 +75,7 @@ pub fn variant(workers: usize) -> String {
 }
 
 /// How a workload is run once by so many workers.
-fn measured(name: &str) -> Result<Box<dyn FnMut(usize) -> Result<Run>>> {
+fn measured(name: &str, repeat: usize) -> Result<Box<dyn FnMut(usize) -> Result<Run>>> {
     if NAMES.contains(&name) {
         let benchmark = Benchmark::new(name, u64::MAX, SCALE);
         let lap: Vec<u64> =
@@ -104,7 +106,7 @@ fn measured(name: &str) -> Result<Box<dyn FnMut(usize) -> Result<Run>>> {
             "{WORKERS:?} workers have other results: {results:?}"
         )));
     }
-    let prepared = WORKERS.map(|workers| prepare(workers, events_of(name), false));
+    let prepared = WORKERS.map(|workers| prepare(workers, events_of(name, repeat), false));
     let mut by_workers = prepared.into_iter().collect::<Result<Vec<_>>>()?;
     Ok(Box::new(move |workers| {
         let place = WORKERS.iter().position(|&known| known == workers).unwrap_or(0);
