@@ -12,7 +12,7 @@ use thalweg::{Error, Result};
 use thalweg_runtime::{Ablation, RunOptions, start};
 use thalweg_workloads::streambox::Table;
 use thalweg_workloads::streambox::pipelines::{
-    Benchmark, DESIGNS, EARLY_PERCENT, EPOCHS, Variation, graph, table,
+    Benchmark, DESIGNS, EARLY_PERCENT, EPOCHS, Reading, Variation, graph, table,
 };
 
 use super::point::Point;
@@ -81,7 +81,8 @@ fn variants<'a>(plain: &'a Table, early: &'a [Table; 3]) -> Vec<Variant<'a>> {
 impl Variant<'_> {
     fn run(&mut self, benchmark: Benchmark, workers: usize) -> Result<Value> {
         let total = Total::of_column(benchmark.checked());
-        let graph = graph(benchmark, self.records, self.watermark_step_ms, total.sink())?;
+        let reading = Reading { watermark_step_ms: self.watermark_step_ms, ..Reading::default() };
+        let graph = graph(benchmark, self.records, reading, total.sink())?;
         let options = RunOptions { workers, ablation: self.ablation, ..RunOptions::default() };
         let (wall, processor) = (Instant::now(), ProcessTime::now());
         let report = start(graph, options)?.wait()?;

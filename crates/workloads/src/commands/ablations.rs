@@ -8,7 +8,7 @@ use thalweg_runtime::{Ablation, RunOptions, start};
 use thalweg_workloads::plot::{Figure, Series, write_figures};
 use thalweg_workloads::streambox::Table;
 use thalweg_workloads::streambox::pipelines::{
-    Benchmark, DESIGNS, EARLY_PERCENT, EPOCHS, Variation, graph, table,
+    Benchmark, DESIGNS, EARLY_PERCENT, EPOCHS, Reading, Variation, graph, table,
 };
 
 use super::totals::Totals;
@@ -50,7 +50,8 @@ struct Variant<'a> {
 impl Variant<'_> {
     fn run(&mut self, is_warm_up: bool) -> CommandResult {
         let totals = Totals::of(self.benchmark.checked());
-        let graph = graph(self.benchmark, self.records, self.watermark_step_ms, totals.clone())?;
+        let reading = Reading { watermark_step_ms: self.watermark_step_ms, ..Reading::default() };
+        let graph = graph(self.benchmark, self.records, reading, totals.clone())?;
         let Variant { workers, ablation, .. } = *self;
         let options = RunOptions { workers, ablation, ..RunOptions::default() };
         let rows = self.records.num_rows();

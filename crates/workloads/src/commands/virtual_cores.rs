@@ -10,7 +10,7 @@ use thalweg_runtime::simulate::{Costs, RowCosts, VirtualMachine, VirtualReport, 
 use thalweg_runtime::topology::Topology;
 use thalweg_workloads::plot::{Figure, Kind, Scale, Series, write_figures};
 use thalweg_workloads::streambox::Table;
-use thalweg_workloads::streambox::pipelines::{Benchmark, Variation, graph, table};
+use thalweg_workloads::streambox::pipelines::{Benchmark, Reading, Variation, graph, table};
 
 use super::CommandResult;
 use super::totals::Totals;
@@ -30,6 +30,9 @@ pub struct Arguments {
     /// Million records of each run.
     #[arg(long, default_value_t = 8)]
     millions: u64,
+    /// How many sources share the records.
+    #[arg(long, default_value_t = 1)]
+    sources: usize,
     /// The most rows of a bundle.
     #[arg(long, default_value_t = 65_536)]
     bundle_rows: usize,
@@ -122,8 +125,9 @@ fn measure(
     (cores, nodes): (usize, usize),
     row_costs: Arc<RowCosts>,
 ) -> thalweg::Result<VirtualReport> {
-    let graph =
-        graph(benchmark, records, arguments.watermark_step_ms, Totals::of(benchmark.checked()))?;
+    let Arguments { watermark_step_ms, sources, .. } = *arguments;
+    let reading = Reading { watermark_step_ms, sources };
+    let graph = graph(benchmark, records, reading, Totals::of(benchmark.checked()))?;
     let each = cores / nodes;
     let node = |node: usize| (node * each..(node + 1) * each).collect();
     let machine = VirtualMachine {

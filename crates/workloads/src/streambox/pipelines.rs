@@ -184,25 +184,47 @@ fn keys(how: &Variation) -> Table {
     Table { name: "keys", schema, batches, delay_ms: 1 }
 }
 
-/// The benchmark over these records as a graph. Sources end epochs at least every `watermark_step_ms` of event
-/// time, where that is asked for; else only where windows end.
+/// How records come in.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Sources end epochs at least every so many milliseconds of event time; else only where windows end.
+    pub watermark_step_ms: Option<i64>,
+    /// How many sources share the batches, each with a clock of its own (StreamBox §8 has one to three).
+    pub sources: usize,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Reading { watermark_step_ms: None, sources: 1 }
+    }
+}
+
+/// The benchmark over these records as a graph.
 ///
 /// # Errors
 /// None, unless the table is of another benchmark.
 pub fn graph(
     benchmark: Benchmark,
     records: &Table,
-    watermark_step_ms: Option<i64>,
+    reading: Reading,
     sink: impl Sink + 'static,
 ) -> Result<Graph> {
     let pipeline = Pipeline::new();
-    let source = MemorySource::new(records.schema.clone(), records.batches.clone());
-    let rows = pipeline.read(records.name, source, records.schema.clone());
     let has_clock = records.schema.columns.iter().any(|column| column.name == CLOCK);
-    let rows = rows.watermark_from("ts", if has_clock { CLOCK } else { "ts" }, records.delay_ms)?;
+    let clock = if has_clock { CLOCK } else { "ts" };
+    let sources = reading.sources.max(1);
+    let read = |number: usize| {
+        let batches = records.batches.iter().skip(number).step_by(sources).cloned().collect();
+        let source = MemorySource::new(records.schema.clone(), batches);
+        let rows = pipeline.read(records.name, source, records.schema.clone());
+        rows.watermark_from("ts", clock, records.delay_ms)
+    };
+    let first = read(0)?;
+    let others = (1..sources).map(read).collect::<Result<Vec<_>>>()?;
+    let rows = if others.is_empty() { first } else { first.union(others)? };
     results(benchmark, rows)?.write("results", sink);
     let mut graph = pipeline.graph();
-    if let Some(step_ms) = watermark_step_ms {
+    if let Some(step_ms) = reading.watermark_step_ms {
         more_watermarks(&mut graph, step_ms);
     }
     Ok(graph)

@@ -18,7 +18,7 @@ use thalweg::{Report, Result, RunOptions};
 use thalweg_runtime::{Ablation, start};
 use thalweg_workloads::streambox::grep::{self, Output, Search};
 use thalweg_workloads::streambox::join::{self, Keys};
-use thalweg_workloads::streambox::pipelines::{self, Benchmark, Variation};
+use thalweg_workloads::streambox::pipelines::{self, Benchmark, Reading, Variation};
 use thalweg_workloads::streambox::{Job, RunSettings, distinct, netmon, tweets, wordcount};
 
 const ABLATIONS: [Ablation; 4] = [
@@ -113,17 +113,22 @@ fn words_are_counted_however_the_input_varies_and_whatever_is_taken_back() {
         let table = pipelines::table(Benchmark::WordCount, &how);
         let mut expected = oracles::wordcount(&read(&table.batches));
         expected.sort();
-        for (ablation, step) in ABLATIONS.into_iter().flat_map(|a| [(a, None), (a, Some(10))]) {
+        let readings = [(None, 1), (Some(10), 1), (None, 3)];
+        for (ablation, (step, sources)) in
+            ABLATIONS.into_iter().flat_map(|ablation| readings.map(|reading| (ablation, reading)))
+        {
             let results = Collect::new();
-            let graph = pipelines::graph(Benchmark::WordCount, &table, step, results.sink());
+            let reading = Reading { watermark_step_ms: step, sources };
+            let graph = pipelines::graph(Benchmark::WordCount, &table, reading, results.sink());
             let options =
                 RunOptions { workers: 3, bundle_rows_max: 100, ablation, ..RunOptions::default() };
             let graph = graph.expect("the table fits");
             let report = start(graph, options).and_then(|job| job.wait()).expect("the job runs");
-            assert_eq!(report.metrics.late(), 0, "{early_percent:?} %, {ablation:?}, {step:?}");
+            let what = format!("{early_percent:?} %, {ablation:?}, {reading:?}");
+            assert_eq!(report.metrics.late(), 0, "{what}");
             let mut got = rows_of(&results.batches());
             got.sort();
-            assert!(got == expected, "{early_percent:?} %, {ablation:?}, {step:?}: other rows");
+            assert!(got == expected, "{what}: other rows");
         }
     }
 }
