@@ -14,8 +14,10 @@ use thalweg_ordering::sync::{Arc, AtomicU64, Ordering};
 pub enum Work {
     /// A source is asked.
     Poll,
-    /// A bundle is transformed, routed, or taken at hand.
+    /// A bundle is transformed, or routed.
     Bundle,
+    /// A bundle is taken into the partition that the worker has at hand.
+    AtHand,
     /// A partition takes rows.
     Rows,
     /// A partition takes a watermark.

@@ -85,7 +85,8 @@ impl VirtualReport {
     /// What a row costs by stage and kind, for a run that is to go by that.
     pub fn row_costs(&self) -> super::costs::RowCosts {
         let of_rows = self.work.iter().filter(|(_, _, work, total)| {
-            matches!(work, Work::Poll | Work::Bundle | Work::Rows) && total.rows > 0
+            let is_by_rows = matches!(work, Work::Poll | Work::Bundle | Work::AtHand | Work::Rows);
+            is_by_rows && total.rows > 0
         });
         let cost = |total: &Total| total.ns as f64 / total.rows as f64;
         of_rows.map(|(_, stage, work, total)| ((*stage, *work), cost(total))).collect()
@@ -170,6 +171,8 @@ struct VirtualCores {
     asking_ns: u64,
     asked: (u64, u64),
     bundles: (u64, u64),
+    /// By stage: its last bundle was taken at hand.
+    at_hand: Vec<bool>,
 }
 
 impl VirtualCores {
@@ -197,6 +200,7 @@ impl VirtualCores {
             sinks: receivers.iter().map(thread).collect(),
             workers: (0..count).map(|_| Worker::default()).collect(),
             sources: vec![SourceBooks::default(); job.stages.len()],
+            at_hand: vec![false; job.stages.len()],
             places: (0..count).map(place).collect(),
             random: SplitMix64::new(machine.seed),
             machine: machine.clone(),
@@ -275,11 +279,13 @@ impl VirtualCores {
     /// The time of a task is over: it is done.
     fn finish(&mut self, worker: usize, running: Running) {
         let Running { task, key, rows, began_ns, planned_ns } = running;
-        let before = self.rows_at(key);
+        let (before, taken_before) = (self.rows_at(key), self.rows_at((key.0, Work::Rows)));
         self.clock.begin(began_ns);
         self.job.execute(task, self.places[worker]);
         let measured_ns = self.clock.taken_ns();
         let done = rows.unwrap_or(self.rows_at(key) - before);
+        let is_at_hand = self.rows_at((key.0, Work::Rows)) > taken_before;
+        let key = self.bundle_kind(key, is_at_hand);
         let taken_ns = match &self.machine.costs {
             Costs::Assumed(costs) => costs.task_ns + done * costs.of_row(key.1),
             Costs::Measured(_, by_row) => match by_row.get(&key) {
@@ -370,7 +376,9 @@ impl VirtualCores {
         match task {
             Task::Poll { stage } => ((*stage, Work::Poll), None),
             Task::Bundle { stage, bundle, .. } => {
-                ((*stage, Work::Bundle), Some(bundle.num_rows() as u64))
+                // What becomes of it is known when it is done; mostly the same as of the last one.
+                let work = if self.at_hand[*stage] { Work::AtHand } else { Work::Bundle };
+                ((*stage, work), Some(bundle.num_rows() as u64))
             }
             Task::Continue(continued) => ((continued.stage, Work::Continue), None),
             Task::Element { stage, .. } => ((*stage, Work::Bundle), None),
@@ -382,6 +390,15 @@ impl VirtualCores {
                 ((*stage, if has_barrier { Work::Watermark } else { Work::Rows }), None)
             }
         }
+    }
+
+    /// What has become of a task that was taken for a bundle's.
+    fn bundle_kind(&mut self, (stage, work): (usize, Work), is_at_hand: bool) -> (usize, Work) {
+        if !matches!(work, Work::Bundle | Work::AtHand) {
+            return (stage, work);
+        }
+        self.at_hand[stage] = is_at_hand;
+        (stage, if is_at_hand { Work::AtHand } else { Work::Bundle })
     }
 
     fn count_bundle(&mut self, worker: usize, task: &Task) {
@@ -396,7 +413,7 @@ impl VirtualCores {
         let metrics = &self.job.stages[stage].metrics;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         match work {
-            Work::Poll | Work::Bundle | Work::Continue => read(&metrics.rows_in),
+            Work::Poll | Work::Bundle | Work::AtHand | Work::Continue => read(&metrics.rows_in),
             Work::Rows => read(&metrics.accepted) + read(&metrics.late),
             Work::Watermark => read(&metrics.rows_out),
         }
