@@ -174,3 +174,31 @@ fn an_idle_input_comes_back_at_the_joint_watermark() {
     let assigned = assigner.assign(rows(&some(&[50]), &some(&[45])), 0).unwrap();
     assert_eq!(stamps(&assigned), [100]);
 }
+
+#[test]
+fn rows_behind_which_no_epoch_ends_are_known_before_they_are_stamped() {
+    let mut random = SplitMix64::new(3);
+    for interest in [tens(), WatermarkInterest::Every, WatermarkInterest::EndOnly] {
+        let of_time = AssignerSpec { watermark: time_column(0), ..spec(interest.clone()) };
+        let mut assigner = WatermarkAssigner::new(of_time);
+        let (mut waited, mut ended) = (0, 0);
+        for n in 0..1000 {
+            let times: Vec<i64> =
+                (0..random.below(4)).map(|_| n - random.below(9) as i64).collect();
+            let batch = rows(&some(&times), &vec![None; times.len()]);
+            let may_end = assigner.may_end_epoch(&batch.batch);
+            assigner.assign(batch, 0).unwrap();
+            let ends = assigner.take_watermark().is_some();
+            assert_eq!(may_end, ends, "{interest:?}: {times:?}");
+            waited += usize::from(!may_end);
+            ended += usize::from(ends);
+        }
+        assert!(waited > 100 && (ended > 50 || interest == WatermarkInterest::EndOnly));
+    }
+}
+
+#[test]
+fn rows_of_which_the_watermark_is_computed_may_end_an_epoch() {
+    let assigner = WatermarkAssigner::new(spec(tens()));
+    assert!(assigner.may_end_epoch(&rows(&some(&[1]), &some(&[1])).batch));
+}

@@ -1,5 +1,5 @@
-//! Rows of a source that brings a few at a time: where nobody sees them before a watermark they wait for each
-//! other, and what comes of them is the same.
+//! How large bundles are. Rows of a source that brings a few at a time: where nobody sees them before a watermark they
+//! wait for each other, and what comes of them is the same. And rows of a source that always has more.
 
 mod common;
 
@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use thalweg_core::connector::Waker;
+use thalweg_core::graph::{Graph, Input, StageKind};
 use thalweg_core::shim::{ManualClock, SplitMix64};
-use thalweg_core::{OperatorClass, Result, Source, SourceBatch, SourcePoll};
+use thalweg_core::{Bundle, OperatorClass, Result, Source, SourceBatch, SourcePoll, Transform};
 use thalweg_runtime::simulate::simulate;
 use thalweg_runtime::{RunOptions, SchedulerPolicy, start};
 
@@ -155,4 +156,35 @@ fn rows_that_wait_when_their_input_becomes_idle_are_not_late() {
     assert_eq!(late.rows(), []);
     control.cancel();
     assert!(job.wait().expect("stopping is no failure").cancelled);
+}
+
+/// Takes five microseconds for each row.
+struct Slow;
+
+impl Transform for Slow {
+    fn name(&self) -> String {
+        "slow".into()
+    }
+    fn apply(&self, bundle: Bundle) -> Result<Bundle> {
+        std::thread::sleep(Duration::from_micros(5 * bundle.num_rows() as u64));
+        Ok(bundle)
+    }
+}
+
+#[test]
+fn a_slow_stage_gets_no_large_bundles() {
+    let rows: Vec<_> = (0..40_000).map(|n| (n, n % 5)).collect();
+    let collect = Collect::default();
+    let mut graph = Graph::default();
+    let kind = StageKind::Source { source: Rows::boxed(rows.clone()), assigner: None };
+    let source = graph.add("source", "source", kind, vec![]);
+    let kind = StageKind::Transform(Arc::new(Slow));
+    let slow = graph.add("slow", "slow", kind, vec![Input { from: source, port: 0 }]);
+    let sink = StageKind::Sink(Box::new(collect.clone()));
+    graph.add("sink", "sink", sink, vec![Input { from: slow, port: 0 }]);
+    let report = start(graph, options(1)).and_then(|job| job.wait()).expect("the job runs");
+    assert_eq!(collect.rows(), rows);
+    // A thousand rows take five milliseconds, and bundles of fewer are not asked for. Else there would be six.
+    let bundles = report.metrics.stages[1].bundles_in;
+    assert!(bundles >= 30, "{bundles} bundles");
 }
