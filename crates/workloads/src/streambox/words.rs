@@ -73,11 +73,18 @@ pub fn for_each_word(text: &[u8], mut word: impl FnMut(usize, usize)) {
     edges_of(blocks.len() * 64, word_mask(&last), &mut start, &mut carry);
 }
 
+/// True if a text has a capital letter. Text by text: their buffers may hold those of many other batches. Without
+/// branches within a text, as above.
+fn has_capitals(texts: &StringViewArray) -> bool {
+    let is_capital = |byte: u8| u8::from(byte.wrapping_sub(b'A') < 26);
+    texts.iter().flatten().any(|text| text.bytes().fold(0, |any, byte| any | is_capital(byte)) > 0)
+}
+
 /// Splits the texts of a batch (row time, text) into words (row time, word).
 pub fn split(batch: &RecordBatch, schema: &SchemaRef) -> Result<(RecordBatch, Vec<u32>)> {
     let lowered;
     let mut texts = batch.column(1).as_string_view();
-    if texts.data_buffers().iter().any(|b| b.iter().any(u8::is_ascii_uppercase)) {
+    if has_capitals(texts) {
         lowered = texts.iter().map(|t| t.map(str::to_ascii_lowercase)).collect::<StringViewArray>();
         texts = &lowered;
     }
