@@ -268,8 +268,10 @@ impl Groups {
 
     /// Makes room for so many groups.
     pub(super) fn reserve(&mut self, groups: usize) {
+        let limit = self.keys.id_limit() + groups;
         self.keys.reserve(groups);
         self.counts.reserve(groups);
+        self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(limit));
     }
 
     /// Takes groups back that [`Groups::tell_groups`] has told.

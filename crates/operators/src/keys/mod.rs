@@ -12,6 +12,7 @@
 //!
 //! It does not count references, and it is not shared between threads.
 
+mod blocks;
 mod canonical;
 mod hash;
 mod integer;
@@ -187,6 +188,23 @@ impl KeyTable {
             return Ok(());
         }
         self.intern(columns, rows, ids)
+    }
+
+    /// Like [`KeyTable::intern_rows`] for all rows of columns that nobody else needs any more: where that costs no
+    /// more memory than a copy, the table keeps theirs.
+    pub fn intern_owned(
+        &mut self,
+        columns: &[ArrayRef],
+        rows: usize,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
+        match &mut self.layout {
+            Layout::Text(table) => {
+                table.intern_owned(&mut self.ids, &columns[0], ids);
+                Ok(())
+            }
+            _ => self.intern_rows(columns, None, rows, ids),
+        }
     }
 
     /// Appends the id of each row, [`ABSENT`] where the key is not in the table. The columns have the

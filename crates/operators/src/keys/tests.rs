@@ -191,3 +191,122 @@ fn keys_are_found_without_being_added() {
         assert_eq!(table.len(), 3);
     }
 }
+
+/// A column of texts, most of them long.
+fn texts(numbers: impl Iterator<Item = u64>) -> ArrayRef {
+    let text = |number: u64| match number % 7 {
+        0 => format!("{:x}", number % (1 << 40)),
+        _ => format!("{number:0>width$}", width = 13 + number as usize % 50),
+    };
+    Arc::new(StringViewArray::from_iter_values(numbers.map(text)))
+}
+
+/// Texts are told from each other, come back as they were and give their memory back, whichever come and go.
+#[test]
+fn long_texts_come_and_go() {
+    let mut random = SplitMix64::new(7);
+    let mut table = KeyTable::new(&[DataType::STRING]).expect("strings are keys");
+    let mut expected: HashMap<String, u32> = HashMap::new();
+    let mut known: Vec<u64> = Vec::new();
+    let mut most = 0;
+    for round in 0..300u64 {
+        let fresh = (0..random.below(400)).map(|n| mix64(round << 32 | n) >> 8);
+        let asked: Vec<u64> = fresh.chain(known.iter().copied().step_by(3)).collect();
+        let column = texts(asked.iter().copied());
+        let mut ids = Vec::new();
+        match random.below(3) {
+            0 => table.intern_owned(&[ArrayRef::clone(&column)], asked.len(), &mut ids),
+            _ => table.intern(&[ArrayRef::clone(&column)], None, &mut ids),
+        }
+        .expect("interned");
+        for (text, &id) in column.as_string_view().iter().flatten().zip(&ids) {
+            assert_eq!(*expected.entry(text.to_owned()).or_insert(id), id, "{text}");
+        }
+        known.extend(&asked);
+        known.sort_unstable();
+        known.dedup();
+        most = most.max(known.len());
+        // In some rounds nearly all go, in others few.
+        let going = [1, 5, 95][random.below(3) as usize];
+        known.retain(|&number| {
+            let stays = random.below(100) >= going;
+            if !stays {
+                let column = texts(std::iter::once(number));
+                let text = column.as_string_view().value(0);
+                table.release(expected.remove(text).expect("it was there"));
+            }
+            stays
+        });
+        let column = texts(known.iter().copied());
+        let mut found = Vec::new();
+        table.find(&[ArrayRef::clone(&column)], known.len(), &mut found).expect("found");
+        assert!(!found.contains(&ABSENT), "in round {round}");
+        let kept = table.take_keys(&found).expect("keys");
+        assert_eq!(kept[0].as_string_view(), column.as_string_view(), "in round {round}");
+        assert_eq!(table.len(), expected.len());
+    }
+    assert!(most > 1000, "{most}");
+}
+
+fn text_bytes(table: &KeyTable) -> usize {
+    match &table.layout {
+        Layout::Text(table) => table.text_bytes(),
+        _ => panic!("keys are texts"),
+    }
+}
+
+#[test]
+fn long_texts_take_little_more_than_their_bytes() {
+    let column = |from: u64| -> ArrayRef {
+        let texts = (from..from + 20_000).map(|number| format!("{:0>64}", mix64(number)));
+        Arc::new(StringViewArray::from_iter_values(texts))
+    };
+    let mut table = KeyTable::new(&[DataType::STRING]).expect("strings are keys");
+    let ids = intern(&mut table, &[column(0)], None);
+    let full = text_bytes(&table);
+    assert!((64 * 20_000..80 * 20_000).contains(&full), "{full}");
+    // Every other one goes, then most of the others: what is left moves together.
+    ids.iter().filter(|&id| id % 16 != 5).for_each(|&id| table.release(id));
+    let few = text_bytes(&table);
+    assert!(few < full / 4, "{few} of {full}");
+    // Others come and go for long.
+    for round in 1..50 {
+        let ids = intern(&mut table, &[column(round * 20_000)], None);
+        assert!(text_bytes(&table) < full + full / 4, "in round {round}");
+        ids.iter().for_each(|&id| table.release(id));
+    }
+    let left: Vec<u32> = ids.iter().copied().filter(|id| id % 16 == 5).collect();
+    let expected = arrow_select::take::take(&column(0), &UInt32Array::from(left.clone()), None);
+    assert_eq!(&table.take_keys(&left).expect("keys")[0], &expected.expect("in range"));
+    table.clear();
+    assert_eq!(intern(&mut table, &[column(0)], None), (0..20_000).collect::<Vec<u32>>());
+}
+
+/// Whose memory is kept costs no copy, and a few rows do not hold on to the memory of many.
+#[test]
+fn memory_of_columns_is_taken_over_where_it_holds_little_else() {
+    let texts = (0..10_000).map(|number| format!("{:0>100}", mix64(number)));
+    let column: ArrayRef = Arc::new(StringViewArray::from_iter_values(texts));
+    let held = |column: &ArrayRef| {
+        let buffers = column.as_string_view().data_buffers().iter();
+        buffers.map(|buffer| buffer.strong_count()).max().unwrap_or(0)
+    };
+    let before = held(&column);
+    let mut ids = Vec::new();
+    let mut few = KeyTable::new(&[DataType::STRING]).expect("strings are keys");
+    few.intern_owned(&[column.slice(17, 2000)], 2000, &mut ids).expect("interned");
+    assert_eq!(held(&column), before, "copied");
+    let mut all = KeyTable::new(&[DataType::STRING]).expect("strings are keys");
+    ids.clear();
+    all.intern_owned(&[ArrayRef::clone(&column)], 10_000, &mut ids).expect("interned");
+    assert_eq!(held(&column), before + 1, "taken over");
+    // A second time it has nothing new, so it is not kept.
+    all.intern_owned(&[ArrayRef::clone(&column)], 10_000, &mut ids).expect("interned");
+    assert_eq!(held(&column), before + 1, "taken over once");
+    assert_eq!(ids[..10_000], ids[10_000..]);
+    assert_eq!(all.take_keys(&ids[..10_000]).expect("keys")[0].as_ref(), column.as_ref());
+    ids[..9000].iter().for_each(|&id| all.release(id));
+    assert_eq!(held(&column), before, "given up with most of its texts");
+    let left = all.take_keys(&ids[9000..10_000]).expect("keys");
+    assert_eq!(left[0].as_ref(), column.slice(9000, 1000).as_ref());
+}

@@ -1,17 +1,22 @@
 //! Keys of one string column. Strings of at most 12 bytes are compared as the 16 bytes of their
 //! Arrow view, which hold length and text; longer ones by length, first four bytes, hash, and then
-//! their bytes.
+//! their bytes, which lie in [`TextBlocks`].
 
 use std::sync::Arc;
 
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, StringViewArray};
-use hashbrown::HashTable;
+use hashbrown::{HashTable, hash_table};
 use thalweg_core::Result;
 
-use super::hash::{NULL_HASH, hash_bytes, hash_u128};
+use super::blocks::{TextBlocks, is_long};
+use super::hash::{NULL_HASH, hash_bytes, hash_u128, hash_view};
 use super::{ABSENT, Ids, probe_hash};
+
+/// So many rows are hashed before they are looked up: look-ups then wait for the memory together and not one
+/// after the other.
+const HASHED_ROWS: usize = 256;
 
 /// Low and high half of a view; for long strings the high half is the hash, since the place of
 /// the text in its buffer says nothing.
@@ -26,10 +31,17 @@ struct Entry {
 pub(super) struct TextTable {
     table: HashTable<Entry>,
     null: Option<u32>,
-    /// The view of each id; of a long string only the length counts.
+    /// The view of each id; 0 where there is no such key.
     views: Vec<u128>,
-    /// The text of long strings by id, as far as there are any.
-    long: Vec<Box<str>>,
+    /// What views of long strings point to.
+    blocks: TextBlocks,
+}
+
+/// The rows of a column that are interned.
+struct Column<'a> {
+    strings: &'a StringViewArray,
+    /// The first of the table's blocks that are those of the column, where they were taken over.
+    taken: Option<u32>,
 }
 
 impl TextTable {
@@ -42,29 +54,69 @@ impl TextTable {
     ) -> Result<()> {
         let strings = column.as_string_view();
         let views = strings.views();
-        match (rows, strings.nulls().filter(|nulls| nulls.null_count() > 0)) {
-            (None, None) => out.extend(
-                views.iter().enumerate().map(|(row, &view)| self.id(ids, strings, row, view)),
-            ),
-            (Some(rows), None) => out.extend(rows.iter().map(|&row| {
-                let row = row as usize;
-                self.id(ids, strings, row, views[row])
-            })),
-            (rows, Some(nulls)) => {
-                let mut one = |row: usize| {
-                    if nulls.is_valid(row) {
-                        self.id(ids, strings, row, views[row])
-                    } else {
-                        self.null_id(ids)
-                    }
-                };
-                match rows {
-                    None => out.extend((0..strings.len()).map(one)),
-                    Some(rows) => out.extend(rows.iter().map(|&row| one(row as usize))),
-                }
+        let has_nulls = strings.null_count() > 0;
+        match rows {
+            None if has_nulls || !strings.data_buffers().is_empty() => {
+                let column = Column { strings, taken: None };
+                self.intern_hashed(ids, &column, views.len(), |place| place, out);
             }
+            Some(rows) if has_nulls || !strings.data_buffers().is_empty() => {
+                let column = Column { strings, taken: None };
+                let row_at = |place: usize| rows[place] as usize;
+                self.intern_hashed(ids, &column, rows.len(), row_at, out);
+            }
+            None => {
+                out.extend(views.iter().map(|&view| self.short_id(ids, view, hash_u128(view))));
+            }
+            Some(rows) => out.extend(rows.iter().map(|&row| {
+                let view = views[row as usize];
+                self.short_id(ids, view, hash_u128(view))
+            })),
         }
         Ok(())
+    }
+
+    /// The same for all rows of a column that nobody else needs: its memory may become the table's.
+    pub(super) fn intern_owned(&mut self, ids: &mut Ids, column: &ArrayRef, out: &mut Vec<u32>) {
+        let strings = column.as_string_view();
+        let column = Column { strings, taken: self.blocks.take_over(strings) };
+        self.intern_hashed(ids, &column, strings.len(), |place| place, out);
+        if let Some(first) = column.taken {
+            self.blocks.end_take_over(first, &mut self.views);
+        }
+    }
+
+    fn intern_hashed(
+        &mut self,
+        ids: &mut Ids,
+        column: &Column<'_>,
+        rows: usize,
+        row_at: impl Fn(usize) -> usize,
+        out: &mut Vec<u32>,
+    ) {
+        let strings = column.strings;
+        let (views, nulls) = (strings.views(), strings.nulls());
+        let is_null = |row: usize| nulls.is_some_and(|nulls| nulls.is_null(row));
+        let hash_of = |row: usize| match is_null(row) {
+            true => NULL_HASH,
+            false => hash_view(views[row], || hash_bytes(strings.value(row).as_bytes())),
+        };
+        let mut hashes = [0; HASHED_ROWS];
+        out.reserve(rows);
+        for from in (0..rows).step_by(HASHED_ROWS) {
+            let places = from..rows.min(from + HASHED_ROWS);
+            for (hash, place) in hashes.iter_mut().zip(places.clone()) {
+                *hash = hash_of(row_at(place));
+            }
+            for (&hash, place) in hashes.iter().zip(places) {
+                let row = row_at(place);
+                out.push(match views[row] {
+                    _ if is_null(row) => self.null_id(ids),
+                    view if is_long(view) => self.long_id(ids, column, row, hash),
+                    view => self.short_id(ids, view, hash),
+                });
+            }
+        }
     }
 
     /// Makes room for so many more keys.
@@ -90,29 +142,27 @@ impl TextTable {
 
     #[inline(always)]
     fn find_one(&self, strings: &StringViewArray, row: usize, view: u128) -> Option<u32> {
-        if view as u32 > 12 {
-            let text = strings.value(row);
-            return self.find_long(text, hash_bytes(text.as_bytes()), view);
+        if is_long(view) {
+            let text = strings.value(row).as_bytes();
+            return self.find_long(text, hash_bytes(text), view);
         }
         let (low, high) = (view as u64, (view >> 64) as u64);
         let is_it = |entry: &Entry| entry.low == low && entry.high == high;
         self.table.find(probe_hash(hash_u128(view)), is_it).map(|entry| entry.id)
     }
 
-    fn find_long(&self, text: &str, hash: u64, view: u128) -> Option<u32> {
+    #[inline(always)]
+    fn find_long(&self, text: &[u8], hash: u64, view: u128) -> Option<u32> {
         let low = view as u64;
         let is_it = |entry: &Entry| {
-            entry.low == low && entry.high == hash && *self.long[entry.id as usize] == *text
+            let own = || self.blocks.bytes_of(self.views[entry.id as usize]);
+            entry.low == low && entry.high == hash && own() == text
         };
         self.table.find(probe_hash(hash), is_it).map(|entry| entry.id)
     }
 
     #[inline(always)]
-    fn id(&mut self, ids: &mut Ids, strings: &StringViewArray, row: usize, view: u128) -> u32 {
-        if view as u32 > 12 {
-            return self.long_id(ids, strings.value(row), view);
-        }
-        let hash = hash_u128(view);
+    fn short_id(&mut self, ids: &mut Ids, view: u128, hash: u64) -> u32 {
         let (low, high) = (view as u64, (view >> 64) as u64);
         let found =
             self.table.find(probe_hash(hash), |entry| entry.low == low && entry.high == high);
@@ -122,18 +172,26 @@ impl TextTable {
         }
     }
 
-    #[inline(never)]
-    fn long_id(&mut self, ids: &mut Ids, text: &str, view: u128) -> u32 {
-        let hash = hash_bytes(text.as_bytes());
-        if let Some(id) = self.find_long(text, hash, view) {
-            return id;
-        }
-        let entry = Entry { low: view as u64, high: hash, id: 0 };
-        let id = self.insert(ids, entry, hash, view);
-        if self.long.len() <= id as usize {
-            self.long.resize(id as usize + 1, Box::default());
-        }
-        self.long[id as usize] = text.into();
+    #[inline(always)]
+    fn long_id(&mut self, ids: &mut Ids, column: &Column<'_>, row: usize, hash: u64) -> u32 {
+        let (text, view) = (column.strings.value(row), column.strings.views()[row]);
+        let low = view as u64;
+        let is_it = |entry: &Entry| {
+            let own = || self.blocks.bytes_of(self.views[entry.id as usize]);
+            entry.low == low && entry.high == hash && own() == text.as_bytes()
+        };
+        let hash_of = |entry: &Entry| probe_hash(ids.hashes[entry.id as usize]);
+        let place = match self.table.entry(probe_hash(hash), is_it, hash_of) {
+            hash_table::Entry::Occupied(entry) => return entry.get().id,
+            hash_table::Entry::Vacant(place) => place,
+        };
+        let id = ids.assign(hash);
+        place.insert(Entry { low, high: hash, id });
+        let view = match column.taken {
+            Some(first) => self.blocks.put_taken(id, view, first),
+            None => self.blocks.put(id, text, view),
+        };
+        self.remember(id, view);
         id
     }
 
@@ -175,8 +233,9 @@ impl TextTable {
         if let Ok(entry) = self.table.find_entry(probe_hash(hash), |entry| entry.id == id) {
             entry.remove();
         }
-        if let Some(text) = self.long.get_mut(id as usize) {
-            *text = Box::default();
+        let view = std::mem::take(&mut self.views[id as usize]);
+        if is_long(view) {
+            self.blocks.remove(view, &mut self.views);
         }
     }
 
@@ -184,7 +243,7 @@ impl TextTable {
         self.table.clear();
         self.null = None;
         self.views.clear();
-        self.long.clear();
+        self.blocks.clear();
     }
 
     /// False for NULL, and the first eight bytes as a number that has their order.
@@ -194,8 +253,8 @@ impl TextTable {
         }
         let view = self.views[id as usize];
         let mut first = [0u8; 8];
-        if view as u32 > 12 {
-            first.copy_from_slice(&self.long[id as usize].as_bytes()[..8]);
+        if is_long(view) {
+            first.copy_from_slice(&self.blocks.bytes_of(view)[..8]);
         } else {
             // Behind the length stand the bytes, padded with zeros.
             first.copy_from_slice(&view.to_le_bytes()[4..12]);
@@ -209,8 +268,8 @@ impl TextTable {
             let view = self.views[id as usize];
             if self.null == Some(id) {
                 strings.append_null();
-            } else if view as u32 > 12 {
-                strings.append_value(&self.long[id as usize]);
+            } else if is_long(view) {
+                strings.append_value(self.blocks.text_of(view));
             } else {
                 let bytes = view.to_le_bytes();
                 let text = &bytes[4..4 + view as u32 as usize];
@@ -221,7 +280,11 @@ impl TextTable {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let long: usize = self.long.iter().map(|text| text.len() + 16).sum();
-        self.table.allocation_size() + self.views.capacity() * 16 + long
+        self.table.allocation_size() + self.views.capacity() * 16 + self.text_bytes()
+    }
+
+    /// What is taken by the bytes of long strings.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.blocks.memory()
     }
 }

@@ -66,7 +66,7 @@ impl ToldKeys {
         self.names.iter().zip(&self.types).map(found).collect()
     }
 
-    /// Interns the keys of some rows of a table and appends their ids.
+    /// Interns the keys of some rows of a table, which are taken back now, and appends their ids.
     ///
     /// # Errors
     /// As [`ToldKeys::columns`].
@@ -76,6 +76,6 @@ impl ToldKeys {
         keys: &mut KeyTable,
         ids: &mut Vec<u32>,
     ) -> Result<()> {
-        keys.intern_rows(&self.columns(rows)?, None, rows.num_rows(), ids)
+        keys.intern_owned(&self.columns(rows)?, rows.num_rows(), ids)
     }
 }

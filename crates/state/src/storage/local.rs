@@ -16,7 +16,7 @@
 //! checksums.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +45,11 @@ pub trait FileSystem: Send + Sync {
     fn remove_folder(&self, path: &Path) -> io::Result<()>;
     /// Reads a whole file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Reads a whole file in place of what `room` held.
+    fn read_into(&self, path: &Path, room: &mut Vec<u8>) -> io::Result<()> {
+        *room = self.read(path)?;
+        Ok(())
+    }
     /// What lies in a folder: the paths of its folders, and those of its files with their sizes.
     fn list(&self, path: &Path) -> io::Result<Vec<(PathBuf, Option<u64>)>>;
     /// True if there is something at this path.
@@ -82,6 +87,11 @@ impl FileSystem for SystemFiles {
     }
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         fs::read(path)
+    }
+    fn read_into(&self, path: &Path, room: &mut Vec<u8>) -> io::Result<()> {
+        room.clear();
+        // Makes room for all of the file first.
+        File::open(path)?.read_to_end(room).map(drop)
     }
     fn list(&self, path: &Path) -> io::Result<Vec<(PathBuf, Option<u64>)>> {
         let size = |entry: fs::DirEntry| {
@@ -206,6 +216,15 @@ impl Storage for LocalStorage {
         match self.files.read(&path) {
             Ok(bytes) => Ok(Some(bytes.into())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("read", &path, &error)),
+        }
+    }
+
+    fn get_into(&self, name: &str, room: &mut Vec<u8>) -> Result<bool> {
+        let path = self.path(name);
+        match self.files.read_into(&path, room) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(failed("read", &path, &error)),
         }
     }

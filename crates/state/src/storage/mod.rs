@@ -52,6 +52,18 @@ pub trait Storage: Send + Sync {
     /// Those of the place.
     fn get(&self, name: &str) -> Result<Option<Bytes>>;
 
+    /// The same in place of what `room` held, whose memory is used again where that can be. False if there is no
+    /// such name.
+    ///
+    /// # Errors
+    /// As [`Storage::get`].
+    fn get_into(&self, name: &str, room: &mut Vec<u8>) -> Result<bool> {
+        let found = self.get(name)?;
+        let is_there = found.is_some();
+        *room = found.unwrap_or_default().into();
+        Ok(is_there)
+    }
+
     /// Everything whose name begins with `folder/`, in order of names.
     ///
     /// # Errors

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::RecordBatch;
-use bytes::Bytes;
 use thalweg_core::snapshot::{Restored, RestoredCut, StageState};
 use thalweg_core::{Error, Result};
 
@@ -77,9 +76,9 @@ impl SnapshotStore {
             Ok(manifest) => manifest,
             Err(damage) => return Ok(vec![damage]),
         };
-        let mut found = Vec::new();
+        let (mut found, mut room) = (Vec::new(), Vec::new());
         for file in manifest.files() {
-            let loaded = load(self.storage.as_ref(), file);
+            let loaded = load(self.storage.as_ref(), file, &mut room);
             found.extend(self.told_apart(number, loaded)?.err());
         }
         Ok(found)
@@ -138,12 +137,13 @@ impl SnapshotStore {
         let storage = self.storage.as_ref();
         let fold = noted(storage, &table.generations, table.identity_columns)?;
         let files: Vec<(usize, &FileEntry)> = files_of(&table.generations).collect();
-        let read = |(place, file): &(usize, &FileEntry)| {
+        let read = |&file: &(usize, &FileEntry), room: &mut Vec<u8>| {
             let mut rows = Vec::new();
-            visit_file(storage, (*place, file), fold.as_ref(), &mut |batch| {
+            let take = &mut |batch| {
                 rows.push(batch);
                 Ok(())
-            })?;
+            };
+            visit_file(storage, file, fold.as_ref(), room, take)?;
             Ok(rows)
         };
         let parts = in_parallel(&files, read)?;
@@ -151,23 +151,25 @@ impl SnapshotStore {
     }
 }
 
-/// Does the same with each of these, on several threads. The results are in order.
+/// Does the same with each of these, on several threads, each of which has memory of its own to read files into:
+/// new memory costs about as much as what is done with it. The results are in order.
 fn in_parallel<T: Sync, R: Send>(
     all: &[T],
-    work: impl Fn(&T) -> Result<R> + Sync,
+    work: impl Fn(&T, &mut Vec<u8>) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(all.len());
     if threads < 2 {
-        return all.iter().map(work).collect();
+        let mut room = Vec::new();
+        return all.iter().map(|one| work(one, &mut room)).collect();
     }
     let next = AtomicUsize::new(0);
     let some = || {
-        let mut done = Vec::new();
+        let (mut done, mut room) = (Vec::new(), Vec::new());
         // Relaxed: it only hands out places.
         while let Some((place, one)) =
             Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|p| Some((p, all.get(p)?)))
         {
-            done.push((place, work(one)?));
+            done.push((place, work(one, &mut room)?));
         }
         Ok(done)
     };
@@ -210,7 +212,9 @@ pub(super) fn visit_rows(
     take: &mut dyn FnMut(RecordBatch) -> Result<()>,
 ) -> Result<()> {
     let fold = noted(storage, generations, identity_columns)?;
-    files_of(generations).try_for_each(|file| visit_file(storage, file, fold.as_ref(), take))
+    let mut room = Vec::new();
+    files_of(generations)
+        .try_for_each(|file| visit_file(storage, file, fold.as_ref(), &mut room, take))
 }
 
 /// What later generations say about earlier ones; `None` if there is only one.
@@ -219,12 +223,12 @@ fn noted(
     generations: &[Generation],
     identity_columns: usize,
 ) -> Result<Option<Fold>> {
-    let mut fold = Fold::new(identity_columns);
+    let (mut fold, mut room) = (Fold::new(identity_columns), Vec::new());
     generations.iter().for_each(|generation| fold.note_kept_from(&generation.kept_from));
     for (place, generation) in generations.iter().enumerate().skip(1) {
         fold.note_whole(place, &generation.whole, generation.partitions);
         for file in generation.files() {
-            for batch in batches(storage, file, Some(identity_columns))? {
+            for batch in batches(storage, file, Some(identity_columns), &mut room)? {
                 fold.note(place, &batch).map_err(|error| at(storage, file, error))?;
             }
         }
@@ -239,14 +243,15 @@ fn files_of(generations: &[Generation]) -> impl Iterator<Item = (usize, &FileEnt
     places.flat_map(|(place, generation)| generation.rows.iter().map(move |file| (place, file)))
 }
 
-/// Gives the rows of a file that hold to `take`.
+/// Gives the rows of a file, which is read into `room`, that hold to `take`.
 fn visit_file(
     storage: &dyn Storage,
     (place, file): (usize, &FileEntry),
     fold: Option<&Fold>,
+    room: &mut Vec<u8>,
     take: &mut dyn FnMut(RecordBatch) -> Result<()>,
 ) -> Result<()> {
-    for batch in batches(storage, file, None)? {
+    for batch in batches(storage, file, None, room)? {
         let rows = match fold {
             Some(fold) => fold.hold(place, &batch).map_err(|error| at(storage, file, error))?,
             None => batch,
@@ -264,9 +269,10 @@ fn batches(
     storage: &dyn Storage,
     file: &FileEntry,
     columns: Option<usize>,
+    room: &mut Vec<u8>,
 ) -> Result<Vec<RecordBatch>> {
-    let bytes = load(storage, file)?;
-    let batches = decode(&bytes, columns).map_err(|error| at(storage, file, error))?;
+    load(storage, file, room)?;
+    let batches = decode(room, columns).map_err(|error| at(storage, file, error))?;
     let rows: u64 = batches.iter().map(|batch| batch.num_rows() as u64).sum();
     if rows != file.rows {
         let message = format!("it holds {rows} rows, and the manifest says {}", file.rows);
@@ -275,26 +281,26 @@ fn batches(
     Ok(batches)
 }
 
-/// The bytes of a file, if they are those that were written.
-fn load(storage: &dyn Storage, file: &FileEntry) -> Result<Bytes> {
+/// Reads the bytes of a file into `room`, if they are those that were written.
+fn load(storage: &dyn Storage, file: &FileEntry, room: &mut Vec<u8>) -> Result<()> {
     let damaged = |what: String| {
         let error = Error::data(what).hint("use an older snapshot; nothing is deleted");
         Err(at(storage, file, error))
     };
-    let Some(bytes) = storage.get(&file.path)? else {
+    if !storage.get_into(&file.path, room)? {
         return damaged("it is missing".to_owned());
-    };
-    if bytes.len() as u64 != file.bytes {
+    }
+    if room.len() as u64 != file.bytes {
         return damaged(format!(
             "it is damaged: it has {} bytes, and {} were written",
-            bytes.len(),
+            room.len(),
             file.bytes
         ));
     }
-    if checksum::text_of(&bytes) != file.checksum {
+    if checksum::text_of(room) != file.checksum {
         return damaged("it is damaged: its bytes are not those that were written".to_owned());
     }
-    Ok(bytes)
+    Ok(())
 }
 
 fn at(storage: &dyn Storage, file: &FileEntry, error: Error) -> Error {

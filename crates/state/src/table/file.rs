@@ -153,10 +153,9 @@ fn new_file(schema: &Schema) -> Result<FileWriter<Vec<u8>>> {
 ///
 /// # Errors
 /// If it is no such file. Its checksum was compared before, so that it is what was written.
-pub(crate) fn decode(bytes: &Bytes, columns: Option<usize>) -> Result<Vec<RecordBatch>> {
+pub(crate) fn decode(bytes: &[u8], columns: Option<usize>) -> Result<Vec<RecordBatch>> {
     let projection = columns.map(|count| (0..count).collect());
     let read = || -> Result<Vec<RecordBatch>, ArrowError> {
-        let bytes: &[u8] = bytes;
         FileReader::try_new(Cursor::new(bytes), projection)?.collect()
     };
     let no_file = |why: String| Error::data(format!("it is no Arrow file that can be read: {why}"));
@@ -248,6 +247,6 @@ mod tests {
             assert!(decode(&file.slice(..length), None).is_err(), "{length}");
         }
         let backwards: Vec<u8> = file.iter().rev().copied().collect();
-        assert!(decode(&backwards.into(), None).is_err());
+        assert!(decode(&backwards, None).is_err());
     }
 }
