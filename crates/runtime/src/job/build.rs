@@ -106,16 +106,21 @@ pub(crate) fn build(
     if let Some(cut) = restored {
         restore(&mut job, cut)?;
     }
+    prepare(&job);
+    Ok(job)
+}
+
+/// What is to be done before anybody else has the job.
+fn prepare(job: &Job) {
     match &job.ordered {
-        Some(flow) => prepare_sources(&job, flow.places_watermarks),
+        Some(flow) => prepare_sources(job, flow.places_watermarks),
         None => {
             let by_rows = |operator: &dyn Operator| operator.rows_depend_on_watermarks();
-            prepare_sources(&job, has_operator(&job.stages, by_rows));
-            let_rows_wait(&job);
-            first_outputs(&job);
+            prepare_sources(job, has_operator(&job.stages, by_rows));
+            let_rows_wait(job);
+            first_outputs(job);
         }
     }
-    Ok(job)
 }
 
 /// Counts epochs from where another run was, and says where that is.
