@@ -24,8 +24,8 @@
 //! # Few results
 //! What each cell makes of a watermark may be a handful of rows. As bundles of their own they would be scattered
 //! by the next operator once more, into as many pieces as the product of both numbers of cells. So
-//! a cell that has few leaves them with the barrier ([`Barrier::gather_few`]), and whoever completes it sends
-//! them on. Nobody waits longer for it: the watermark behind them leaves at that moment as well.
+//! a cell whose last call gives few leaves them with the barrier (`Barrier::gather_few`), and whoever completes it
+//! sends them on. The watermark behind them leaves at that moment as well.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -231,8 +231,10 @@ impl Job {
         match &barrier.gather {
             Some(gather) => gather.add_of_watermark(cell, emitted),
             None => {
-                let is_alone = operator.cells.len() == 1;
-                let emitted = if is_alone { emitted } else { barrier.gather_few(emitted) };
+                // What a cell makes last: nothing of its own overtakes what waits.
+                let is_last = progress == Progress::Done && phase + 1 == operator.phases;
+                let may_wait = is_last && operator.cells.len() > 1;
+                let emitted = if may_wait { barrier.gather_few(emitted) } else { emitted };
                 self.emit_of_watermark(stage, emitted, barrier, place)?;
             }
         }
