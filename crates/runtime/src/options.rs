@@ -154,12 +154,12 @@ pub struct RunOptions {
     pub memory_limit_bytes: usize,
     /// After this long without rows an unbounded input no longer holds the joint watermark back.
     pub idle_timeout: Option<Duration>,
-    /// The most partitions of an operator that names a number of them; `None` for four per worker.
+    /// The most partitions of an operator that names a number of them; `None` for as many as others have.
     pub partitions_max: Option<usize>,
     /// Lets the clock change the sequence of an ordered contract: without it the idle timeout has no
     /// effect there.
     pub allow_nondeterministic_order: bool,
-    /// Run-time partitions per keyed operator; default about four per worker.
+    /// Run-time partitions per keyed operator; default about two per worker, four where an order is promised.
     pub partitions: Option<usize>,
     /// Contract `arrival`: where to take down in which sequence inputs came in.
     pub record: Option<StepRecorder>,
@@ -224,7 +224,7 @@ impl RunOptions {
         let wanted = match (self.partitions, self.workers) {
             (Some(partitions), _) => partitions,
             (None, 1) => 1,
-            (None, workers) => (4 * workers).next_power_of_two(),
+            (None, workers) => (self.order.partitions_of_worker() * workers).next_power_of_two(),
         };
         wanted.clamp(1, 256)
     }
@@ -248,6 +248,19 @@ mod tests {
         assert_eq!(schemes.map(|scheme| under(OrderContract::Arrival, scheme)), schemes);
         let of_epoch = schemes.map(|scheme| under(OrderContract::Epoch, scheme));
         assert_eq!(of_epoch, [cells, cells, partitioned]);
+    }
+
+    #[test]
+    fn workers_have_more_partitions_where_an_order_is_promised() {
+        let of = |order, workers, partitions| {
+            RunOptions { order, workers, partitions, ..RunOptions::default() }.partitions()
+        };
+        let by_workers = |order| [1, 2, 3, 4, 100].map(|workers| of(order, workers, None));
+        assert_eq!(by_workers(OrderContract::Epoch), [1, 4, 8, 8, 256]);
+        assert_eq!(by_workers(OrderContract::Arrival), [1, 8, 16, 16, 256]);
+        assert_eq!(by_workers(OrderContract::EventTime), [1, 8, 16, 16, 256]);
+        assert_eq!(of(OrderContract::Epoch, 1, Some(7)), 7);
+        assert_eq!(of(OrderContract::Epoch, 1, Some(1000)), 256);
     }
 
     #[test]

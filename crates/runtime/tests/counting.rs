@@ -67,6 +67,26 @@ fn simulated_schedules_equal_the_loop() {
 }
 
 #[test]
+fn few_results_of_a_watermark_leave_as_one_bundle() {
+    // Every window has each of a hundred keys, so each of the eight partitions has some.
+    let rows: Vec<_> = (0..20_000).map(|n| (n / 100, n % 100)).collect();
+    let (expected, late) = reference(&rows, 1, 20);
+    assert!(late.is_empty());
+    for class in CLASSES {
+        let count = Count { size: 20, class, cancel_between: false };
+        let input = (Rows::boxed(rows.clone()), Delay::boxed(1, 20));
+        let (graph, results, _) = counting(vec![input], count);
+        let report = start(graph, options(4, 1000, SchedulerPolicy::Nem))
+            .and_then(|job| job.wait())
+            .expect("the job runs");
+        assert_eq!(results.sorted(), expected, "{class:?}");
+        let sink = report.metrics.stages.iter().find(|stage| stage.id == "sink-0");
+        let sink = sink.expect("there is one for results");
+        assert_eq!((sink.rows_in, sink.bundles_in), (1000, 10), "{class:?}: ten windows");
+    }
+}
+
+#[test]
 fn a_union_judges_each_row_against_its_own_input() {
     // The second input lags far behind the first: the joint watermark is its, and no row is late
     // for the other's sake.

@@ -281,6 +281,7 @@ impl Operator for WindowAggregate {
     }
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         let shared = Arc::clone(&self.shared);
+        shared.spreading.opened(opening.order);
         if shared.spec.window.shares_no_slice() {
             return Ok(Box::new(TumblingPartition::new(shared, opening)?));
         }

@@ -15,7 +15,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use thalweg_core::{Bundle, Result, Route};
+use thalweg_core::{Bundle, OrderContract, Result, Route};
 
 use crate::keys::route_by_keys;
 
@@ -36,18 +36,30 @@ const SCATTERED_ROWS_MIN: usize = 32;
 /// What was seen before counts less by one part in so many with each window of a partition.
 const MEMORY: u64 = 8;
 
-/// How many partitions an operator has for each worker, unless the job says otherwise.
-const PARTITIONS_OF_WORKER: usize = 4;
-
 /// Chooses between the two ways.
 #[derive(Default)]
 pub(super) struct Spreading {
     by_key: AtomicBool,
     rows: AtomicU64,
     keys: AtomicU64,
+    is_ordered: AtomicBool,
 }
 
 impl Spreading {
+    /// A partition is opened under this contract, which says how many of them a worker has.
+    pub(super) fn opened(&self, order: OrderContract) {
+        self.is_ordered.store(order.is_ordered(), Ordering::Relaxed);
+    }
+
+    /// About how many workers share these partitions.
+    fn workers(&self, partitions: usize) -> usize {
+        let order = match self.is_ordered.load(Ordering::Relaxed) {
+            true => OrderContract::Arrival,
+            false => OrderContract::Epoch,
+        };
+        partitions.div_ceil(order.partitions_of_worker())
+    }
+
     /// Where the rows of a bundle go.
     pub(super) fn route(
         &self,
@@ -61,7 +73,7 @@ impl Spreading {
         }
         let route = route_by_keys(bundle, keys, partitions)?;
         // What one key has stays in one partition; were it most of the rows, others would wait.
-        let share = bundle.num_rows() * PARTITIONS_OF_WORKER / partitions + 16;
+        let share = bundle.num_rows() / self.workers(partitions) + 16;
         match &route {
             Route::Scatter(parts) if parts.iter().any(|part| part.len() > share) => Ok(Route::Any),
             _ => Ok(route),
@@ -95,7 +107,7 @@ impl Spreading {
         if self.is_by_key() {
             let (rows, keys) = self.add(rows, keys);
             // At hand, each worker would have had the keys.
-            let workers = partitions.div_ceil(PARTITIONS_OF_WORKER) as u64;
+            let workers = self.workers(partitions) as u64;
             self.decide(rows > keys * MANY_ROWS * workers, false);
         }
     }
@@ -131,14 +143,23 @@ mod tests {
         assert!(!by_key(), "20 rows for each key");
         spreading.handed_over(1000, 300);
         assert!(by_key(), "1875 rows of 344 keys");
-        spreading.scattered(1000, 40, 8);
+        spreading.scattered(1000, 40, 4);
         assert!(by_key(), "25 rows for each key, of which two workers would have had half");
-        spreading.scattered(3000, 40, 8);
+        spreading.scattered(3000, 40, 4);
         assert!(!by_key(), "3875 rows of 75 keys");
         spreading.taken(1000, MANY_KEYS, 400);
         spreading.taken(1000, MANY_KEYS - 1, 1000);
         assert!(!by_key(), "most rows have known keys, or the window is small");
         spreading.taken(1000, MANY_KEYS, 600);
         assert!(by_key());
+    }
+
+    #[test]
+    fn partitions_tell_how_many_workers_there_are() {
+        let spreading = Spreading::default();
+        let workers = || [1, 4, 8, 16].map(|partitions| spreading.workers(partitions));
+        assert_eq!(workers(), [1, 2, 4, 8]);
+        spreading.opened(OrderContract::EventTime);
+        assert_eq!(workers(), [1, 1, 2, 4]);
     }
 }

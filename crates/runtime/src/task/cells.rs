@@ -94,7 +94,7 @@ impl Job {
                 Taken::Tick(Progress::Done) => cell.is_ticking.store(false, Ordering::Release),
                 Taken::Barrier(barrier) => {
                     cell.barriers.fetch_sub(1, Ordering::Relaxed);
-                    self.count_down(stage, operator, barrier)?;
+                    self.count_down(stage, operator, barrier, place)?;
                 }
             }
             // Only now: the next owner may take the barrier of the very container that these rows
@@ -116,6 +116,7 @@ impl Job {
         stage: usize,
         operator: &OperatorRun,
         barrier: Arc<Barrier>,
+        place: WorkerPlace,
     ) -> Result<()> {
         match barrier.count_down(operator.cells.len(), operator.phases) {
             Countdown::Others => Ok(()),
@@ -125,7 +126,11 @@ impl Job {
             }
             Countdown::Complete => match &barrier.gather {
                 Some(gather) => self.finish_watermark(stage, operator, gather),
-                None => self.complete(stage, operator, barrier),
+                None => {
+                    // Before its containers downstream are closed.
+                    self.emit_of_watermark(stage, barrier.take_few(), &barrier, place)?;
+                    self.complete(stage, operator, barrier)
+                }
             },
         }
     }
@@ -225,7 +230,13 @@ impl Job {
         let emitted = std::mem::take(&mut output.emitted);
         match &barrier.gather {
             Some(gather) => gather.add_of_watermark(cell, emitted),
-            None => self.emit_of_watermark(stage, emitted, barrier, place)?,
+            None => {
+                // What a cell makes last: nothing of its own overtakes what waits.
+                let is_last = progress == Progress::Done && phase + 1 == operator.phases;
+                let may_wait = is_last && operator.cells.len() > 1;
+                let emitted = if may_wait { barrier.gather_few(emitted) } else { emitted };
+                self.emit_of_watermark(stage, emitted, barrier, place)?;
+            }
         }
         if output.ended {
             self.end_stage(stage);
@@ -249,6 +260,9 @@ impl Job {
         barrier: &Barrier,
         place: WorkerPlace,
     ) -> Result<()> {
+        if emitted.is_empty() {
+            return Ok(());
+        }
         let stamps = self.derived_stamps(
             barrier.ingest_ns,
             barrier.sequence,
