@@ -162,7 +162,7 @@ impl<T: Row> Rows<T> {
 
     /// Names the key of each row and the number of partitions that the keys are spread over, from 1
     /// to 256. More partitions than workers let work be shared where keys are skewed; a job makes no
-    /// more than four per worker of them ([`RunOptions::partitions_max`](crate::RunOptions)), which
+    /// more of them than other operators have ([`RunOptions::partitions_max`](crate::RunOptions)), which
     /// changes no result.
     pub fn key_by<K: RowKey>(
         self,

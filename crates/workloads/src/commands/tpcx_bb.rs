@@ -38,7 +38,7 @@ pub struct Arguments {
     /// Partitions of each keyed operator.
     #[arg(long, default_value_t = 100)]
     partitions: usize,
-    /// Makes all of these partitions instead of four per worker.
+    /// Makes all of these partitions instead of as many as the order has for each worker.
     #[arg(long)]
     all_partitions: bool,
     /// The most rows of a bundle.
