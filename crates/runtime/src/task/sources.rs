@@ -5,7 +5,7 @@
 //! # How large bundles are
 //! As many rows are asked for as came before, twice as many as long as the source always has more, half as
 //! many when it has none: a pipeline that keeps up gets what there is, and one that does not gets large bundles, whose fixed
-//! cost is spread. Nor more than a stage has done in about [`BUNDLE_NS`]. Rows that are few wait as [`Gather`](crate::gather) says.
+//! cost is spread. Nor more than a stateless stage has done in about [`BUNDLE_NS`]. Rows that are few wait as [`Gather`](crate::gather) says.
 
 use thalweg_core::{Bundle, Result, SourceBatch, SourcePoll, Stamps, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::Ordering;
@@ -25,7 +25,7 @@ const GATHERED_ROWS: usize = 16 * 1024;
 /// The smallest bundle that is asked of a source that keeps up.
 const BUNDLE_ROWS_MIN: usize = 1024;
 
-/// What a stage has to do for a bundle at once should take no longer: a bundle is not cut once it is made, whoever
+/// What a stateless stage has to do for a bundle at once should take no longer: a bundle is not cut once it is made, whoever
 /// waits for a result of it waits for the whole, and other workers can take no part of it.
 const BUNDLE_NS: u64 = 2_000_000;
 
@@ -204,21 +204,17 @@ impl Job {
         }
     }
 
-    /// How many rows no stage has to do with for longer than [`BUNDLE_NS`] in one task, going by what rows took so
-    /// far.
+    /// How many rows no stateless stage has to do with for longer than [`BUNDLE_NS`], going by what rows took so far.
+    /// Operators share a bundle among their partitions, and what they do for watermarks follows other figures than rows.
     fn rows_soon_done(&self) -> usize {
         // Relaxed: gauges that steer.
         let rows_in = |&source: &usize| self.stages[source].metrics.rows_in.load(Ordering::Relaxed);
         let rows: u64 = self.sources.iter().map(rows_in).sum();
-        let of_task_ns = |stage: &StageRun| {
-            let busy_ns = stage.metrics.busy_ns.load(Ordering::Relaxed);
-            match &stage.kind {
-                StageRunKind::Transform(_) => busy_ns,
-                StageRunKind::Operator(operator) => busy_ns / operator.cells.len() as u64,
-                StageRunKind::Source(_) | StageRunKind::Sink(_) => 0,
-            }
+        let is_stateless = |stage: &&StageRun| matches!(stage.kind, StageRunKind::Transform(_));
+        let busy_ns = |stage: &StageRun| stage.metrics.busy_ns.load(Ordering::Relaxed);
+        let Some(longest_ns) = self.stages.iter().filter(is_stateless).map(busy_ns).max() else {
+            return usize::MAX;
         };
-        let longest_ns = self.stages.iter().map(of_task_ns).max().unwrap_or(0);
         let soon_done = u128::from(BUNDLE_NS) * u128::from(rows) / u128::from(longest_ns.max(1));
         usize::try_from(soon_done).unwrap_or(usize::MAX).max(BUNDLE_ROWS_MIN)
     }
