@@ -5,8 +5,8 @@
 //!
 //! # Memory of texts that went
 //! A block whose texts have gone for more than half, by bytes, is given up: what is left of it moves to the block
-//! that is being filled. So at most half of the bytes are dead, but for one block, and each block is given up at the
-//! price of moving less than half of it.
+//! that is being filled, and so does what is left of that one itself once it has [`OPEN_BYTES_MIN`]. So at most half of
+//! the bytes are dead, but for so many, and each block is given up at the price of moving less than half of it.
 //!
 //! Blocks may also be taken over from columns ([`TextBlocks::take_over`]): then nothing is copied at all.
 
@@ -15,6 +15,9 @@ use arrow_buffer::Buffer;
 
 /// A block takes no more than this, unless it is of one text.
 const BLOCK_BYTES: usize = 128 * 1024;
+
+/// A block that is being filled and has less than this is not given up, however little of it is left.
+const OPEN_BYTES_MIN: usize = 4 * 1024;
 
 /// The longest text that lies within its view.
 pub(super) const INLINE_MAX: u32 = 12;
@@ -146,8 +149,9 @@ impl TextBlocks {
             }
             self.close(open);
         }
-        // While there is one block only, it grows with its texts.
-        let wanted = if self.blocks.is_empty() { bytes } else { bytes.max(BLOCK_BYTES) };
+        // While no other block has texts it grows with its own. (More than two have been needed at some time.)
+        let is_first = self.blocks.len() <= 2 && self.blocks.iter().all(|block| block.live == 0);
+        let wanted = if is_first { bytes } else { bytes.max(BLOCK_BYTES) };
         let number = self.empty.pop().unwrap_or_else(|| {
             self.blocks.push(Block::default());
             self.blocks.len() as u32 - 1
@@ -174,7 +178,13 @@ impl TextBlocks {
         let block = &mut self.blocks[number as usize];
         let was_mostly_dead = block.is_mostly_dead();
         block.live = block.live.saturating_sub(length(view));
-        if self.open != Some(number) && block.is_mostly_dead() && !was_mostly_dead {
+        let is_open = self.open == Some(number);
+        let is_due = match is_open {
+            true => block.bytes().len() >= OPEN_BYTES_MIN,
+            false => !was_mostly_dead,
+        };
+        if is_due && block.is_mostly_dead() {
+            self.open = self.open.filter(|_| !is_open);
             self.dead.push(number);
         }
         // What moves may fill a block that is mostly dead by then.
