@@ -34,6 +34,7 @@ use thalweg_core::{Exchange, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 use crate::container::Container;
+use crate::flow::COALESCED_ROWS_MIN;
 use crate::joint::JointWatermark;
 use crate::ordered::Gather;
 
@@ -74,9 +75,6 @@ struct Few {
     rows: usize,
     emitted: Vec<Emitted>,
 }
-
-/// A cell with so many results of one call sends them on itself.
-const FEW_ROWS_MAX: usize = 1024;
 
 /// So many results of several cells wait for no others.
 const GATHERED_ROWS_MAX: usize = 16 * 1024;
@@ -138,7 +136,7 @@ impl Barrier {
         let rows = emitted.iter().map(|of_port| of_port.batch.num_rows()).sum::<usize>();
         // The changes of a key have an order, and late rows belong to another container.
         let may_wait = |of_port: &Emitted| of_port.port == 0 && of_port.kinds.is_none();
-        if rows >= FEW_ROWS_MAX || !emitted.iter().all(may_wait) {
+        if rows >= COALESCED_ROWS_MIN || !emitted.iter().all(may_wait) {
             return emitted;
         }
         let mut few = self.few.lock().expect("no panic under this lock");

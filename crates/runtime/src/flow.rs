@@ -610,8 +610,9 @@ fn coalesce(emitted: Vec<Emitted>) -> Result<Vec<Emitted>> {
     together.into_iter().map(join).collect()
 }
 
-/// Batches of so many rows are not small.
-const COALESCED_ROWS_MIN: usize = 1024;
+/// Batches of so many rows are not small: they are bundles as they are, also where cells leave few results with a
+/// barrier.
+pub(crate) const COALESCED_ROWS_MIN: usize = 1024;
 
 /// The largest bundle that is put together from small results.
 const COALESCED_ROWS_MAX: usize = 64 * 1024;
