@@ -13,7 +13,7 @@
 //! |---|---|
 //! | `expressions`, `joins`, `winners`, `days`, `ranks` | the floors |
 //! | `stored` | what they share |
-//! | `peers` | other engines, where `THALWEG_PEERS` names the folder of their programs |
+//! | `peers`, `lines` | other engines, where `THALWEG_PEERS` names the folder of their programs |
 //! | `flink_sql`, `export` | the same texts on Flink, where `THALWEG_FLINK_SQL` names the folder of its program: queries `flink-q4` … |
 //!
 //! A floor has one thread, no watermarks (stateless queries: the largest row time), no bundles, no
@@ -24,7 +24,8 @@ mod export;
 mod expressions;
 mod flink_sql;
 mod joins;
-mod peers;
+mod lines;
+pub mod peers;
 mod ranks;
 mod stored;
 mod winners;

@@ -11,18 +11,35 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
+use cpu_time::ProcessTime;
 use thalweg::bench::{Benchmark, Preset, find};
 
+use crate::engine::{How, Input, wordcount};
 use crate::suite::limited;
 
-use super::{Settings, engine};
+use super::{Settings, engine, lines};
 
 /// A run of a peer that takes longer hangs.
-const LIMIT: std::time::Duration = std::time::Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// What can be compared.
-pub const QUERIES: [&str; 5] = ["peer-q5s500", "peer-q5s10", "peer-q7", "peer-q8", "peer-session"];
+pub const QUERIES: [&str; 9] = [
+    "peer-q0",
+    "peer-q1",
+    "peer-q2",
+    "peer-q5s500",
+    "peer-q5s10",
+    "peer-q7",
+    "peer-q8",
+    "peer-session",
+    WORDCOUNT,
+];
+
+/// Not SQL, and a tenth of the events: lines of fourteen words each.
+const WORDCOUNT: &str = "peer-wordcount";
+const EVENTS_PER_LINE: u64 = 10;
 
 /// Another engine: its class, and what it is told for a query; `None` where it has no such query.
 struct Peer {
@@ -39,7 +56,7 @@ const PEERS: [Peer; 2] = [
         // The faster of its two ways to count in sliding windows.
         argument: |query| match query {
             "q5s10" => None,
-            "q5s500" => Some("variant=twostep"),
+            "q5s500" | "wordcount" => Some("variant=twostep"),
             _ => Some("variant=window"),
         },
     },
@@ -62,6 +79,11 @@ struct Rates {
 }
 
 impl Rates {
+    fn of(events: u64, elapsed: Duration, processor: Duration) -> Rates {
+        let rate = |time: Duration| events as f64 / time.as_secs_f64() / 1e6;
+        Rates { wall: rate(elapsed), per_core: rate(processor) }
+    }
+
     /// A row of one run.
     fn line(self, query: &str, engine: &str, rows: u64) -> serde_json::Value {
         serde_json::json!({
@@ -71,29 +93,60 @@ impl Rates {
     }
 }
 
+/// What is run here.
+enum Own {
+    Query(Box<Benchmark>),
+    Wordcount(Input),
+}
+
+impl Own {
+    fn new(name: &str, query: &str, settings: &Settings) -> Own {
+        if name == WORDCOUNT {
+            return Own::Wordcount(lines::input(settings.events / EVENTS_PER_LINE));
+        }
+        let found = find(Preset::Peer, query).unwrap_or_else(|error| panic!("{error}"));
+        let benchmark = Benchmark::new(found, &settings.options(Preset::Peer));
+        Own::Query(Box::new(benchmark.unwrap_or_else(|error| panic!("{name}: {error}"))))
+    }
+
+    /// Runs it once; how many rows of its result are left.
+    fn run(&mut self, settings: &Settings) -> (Rates, u64) {
+        match self {
+            Own::Query(benchmark) => {
+                let (run, outcome) = engine(benchmark);
+                let rates = Rates::of(settings.events, run.elapsed, run.processor_time);
+                (rates, outcome.rows_left)
+            }
+            Own::Wordcount(input) => {
+                let (wall, processor) = (Instant::now(), ProcessTime::now());
+                let (_, totals) = wordcount(input, How::workers(settings.workers))
+                    .unwrap_or_else(|error| panic!("the engine failed: {error}"));
+                let lines = settings.events / EVENTS_PER_LINE;
+                (Rates::of(lines, wall.elapsed(), processor.elapsed()), totals.get().0)
+            }
+        }
+    }
+}
+
 /// Runs a query here and there in turn; lines of the table.
-pub fn measure(name: &str, settings: &Settings) -> Vec<String> {
+pub(super) fn measure(name: &str, settings: &Settings) -> Vec<String> {
     let query = name.trim_start_matches("peer-");
-    let found = find(Preset::Peer, query).unwrap_or_else(|error| panic!("{error}"));
-    let benchmark = Benchmark::new(found, &settings.options(Preset::Peer));
-    let mut benchmark = benchmark.unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut here = Own::new(name, query, settings);
     let folder = std::env::var_os("THALWEG_PEERS").map(PathBuf::from);
     let (mut own, mut theirs) = (Vec::new(), [Vec::new(), Vec::new()]);
     for repetition in 0..=settings.repeat {
-        let (run, outcome) = engine(&mut benchmark);
+        let (rates, rows) = here.run(settings);
         if repetition == 0 {
             continue;
         }
-        let rate = |time: std::time::Duration| settings.events as f64 / time.as_secs_f64() / 1e6;
-        let rates = Rates { wall: rate(run.elapsed), per_core: rate(run.processor_time) };
         own.push(rates);
-        println!("{}", rates.line(name, "Thalweg", outcome.rows_left));
+        println!("{}", rates.line(name, "Thalweg", rows));
         for (peer, said) in PEERS.iter().zip(&mut theirs) {
             let Some((folder, argument)) = folder.as_ref().zip((peer.argument)(query)) else {
                 continue;
             };
             let one = ask(folder, peer, query, argument, settings);
-            assert_eq!(one.rows, outcome.rows_left, "{name}: rows of {}", peer.name);
+            assert_eq!(one.rows, rows, "{name}: rows of {}", peer.name);
             let per_core = one.million_per_second / one.cores;
             let rates = Rates { wall: one.million_per_second, per_core };
             println!("{}", rates.line(name, peer.name, one.rows));

@@ -11,6 +11,7 @@ use super::disorder::{SHARES, WORKLOADS};
 use super::point::{Engine, Kind, Point};
 use super::step::NEXMARK;
 use super::{scaling, streambox};
+use crate::nexmark::peers;
 
 /// NEXMark's queries that the short mode searches: windows, and a join of windows. It has no time for the others,
 /// unless they are asked for by name.
@@ -273,8 +274,10 @@ fn throughput(part: &str, mode: Mode, workloads: &[&str], size: &str) -> Vec<Poi
     workloads.iter().map(point).collect()
 }
 
+/// A query is a point, so what was measured stays when a run of hours is stopped.
 fn throughput_of_peers(mode: Mode) -> Vec<Point> {
-    let workloads = ["nexmark peer-q5s500 peer-q5s10 peer-q7 peer-q8 peer-session"];
+    let workloads = peers::QUERIES.map(|query| format!("nexmark {query}"));
+    let workloads = workloads.each_ref().map(String::as_str);
     match mode {
         Mode::Full => {
             throughput("throughput-peers", mode, &workloads, "--events 20000000 --workers 2")
@@ -346,6 +349,7 @@ fn estimated_s(point: &Point, mode: Mode) -> u64 {
     match (point.kind, point.engine) {
         // The virtual machine starts, warms up, and checks its result.
         (_, Engine::Hazelcast) => point.warm_up_s + point.measured_s + 12 + listening_s,
+        // Two virtual machines for each repetition.
         (Kind::Throughput, _) => mode.pick(5, 40, 300),
         (Kind::Scaling, _) => mode.pick(5, 9, 15),
         (Kind::Ablations, _) if point.workload == "wordcount" => mode.pick(15, 75, 400),

@@ -1,10 +1,14 @@
-//! What a second worker brings: a workload over records in memory, by one worker and by two in turn, as fast as
-//! they can. The variant of a point is how many runs are measured behind one to warm up.
+//! What a second worker brings: a workload over records in memory, by one worker, by two, and by two engines of
+//! one worker each that share nothing but the machine, in turn, as fast as they can. The last is the bound: what
+//! they lose, caches and memory take, and no engine could get it back. The variant of a point is how many runs
+//! are measured behind one to warm up.
 //!
 //! StreamBox's results are compared with a loop by hand; those of NEXMark's queries must be the same, whoever
 //! made them (as a set of rows that is left when all changes were applied). These are compared in runs of their
 //! own before the others: hashing all rows takes a core as well, and would be measured.
 
+use std::sync::{Barrier, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use cpu_time::ProcessTime;
@@ -17,6 +21,8 @@ use super::streambox::{Benchmark, NAMES};
 
 /// Numbers of workers.
 pub const WORKERS: [usize; 2] = [1, 2];
+/// The variant of two engines with a worker each.
+pub const APART: &str = "two engines, 1 worker each";
 /// NEXMark's queries whose state or output is not trivial, and one that is.
 pub const QUERIES: [&str; 7] = ["q1", "q3", "q4", "q5", "q7", "q8", "q11"];
 
@@ -37,7 +43,21 @@ const CHECKED_EVENTS: u64 = 1_000_000;
 /// A run.
 struct Run {
     events: u64,
-    spent: (Duration, Duration),
+    /// By the clock.
+    elapsed: Duration,
+}
+
+/// Who does the work.
+#[derive(Clone, Copy)]
+enum By {
+    Workers(usize),
+    /// The first or the second of two engines with one worker each.
+    Engine(usize),
+}
+
+/// A workload that can be run again and again, by two threads at the same time where engines differ.
+trait Measured: Sync {
+    fn run(&self, by: By) -> Result<Run>;
 }
 
 /// Runs a point.
@@ -47,22 +67,44 @@ pub fn run(point: &Point) -> Result<Value> {
         .variant
         .parse()
         .map_err(|_| Error::plan(format!("no number of runs: '{}', try '3'", point.variant)))?;
+    let measured = measured(name, repeat)?;
     let mut runs = Vec::new();
-    let mut measure = measured(name, repeat)?;
     for repetition in 0..=repeat {
-        for workers in WORKERS {
-            let run = measure(workers)?;
+        let mut tell = |variant: String, run: Run, processor: Duration| {
             if repetition > 0 {
-                let (wall, processor) = run.spent;
                 runs.push(json!({
-                    "workload": name, "variant": variant(workers), "events": run.events,
-                    "seconds": wall.as_secs_f64(), "cpu_seconds": processor.as_secs_f64(),
+                    "workload": name, "variant": variant, "events": run.events,
+                    "seconds": run.elapsed.as_secs_f64(), "cpu_seconds": processor.as_secs_f64(),
                 }));
             }
+        };
+        for workers in WORKERS {
+            let processor = ProcessTime::now();
+            let run = measured.run(By::Workers(workers))?;
+            tell(variant(workers), run, processor.elapsed());
         }
+        let processor = ProcessTime::now();
+        let run = apart(&*measured)?;
+        tell(APART.to_owned(), run, processor.elapsed());
     }
     // A wrong result is an error.
     Ok(json!({ "runs": runs, "check": "ok" }))
+}
+
+/// Two engines at the same time; both do the whole work.
+fn apart(measured: &dyn Measured) -> Result<Run> {
+    let start = Barrier::new(2);
+    let engine = |place| {
+        start.wait();
+        measured.run(By::Engine(place))
+    };
+    let (first, second) = thread::scope(|threads| {
+        let second = threads.spawn(|| engine(1));
+        (engine(0), second.join())
+    });
+    let stopped = |_| Err(Error::internal("an engine of two stopped".to_owned()));
+    let (first, second) = (first?, second.unwrap_or_else(stopped)?);
+    Ok(Run { events: first.events + second.events, elapsed: first.elapsed.max(second.elapsed) })
 }
 
 /// As the building blocks call it.
@@ -71,23 +113,47 @@ pub fn variant(workers: usize) -> String {
 }
 
 /// How a workload is run once by so many workers.
-fn measured(name: &str, repeat: usize) -> Result<Box<dyn FnMut(usize) -> Result<Run>>> {
-    if NAMES.contains(&name) {
-        let benchmark = Benchmark::new(name, u64::MAX, SCALE);
-        let lap: Vec<u64> =
-            benchmark.job.tables.iter().map(|table| table.num_rows() as u64).collect();
-        let expected = benchmark.expected(&lap);
-        return Ok(Box::new(move |workers| {
-            let (wall, processor) = (Instant::now(), ProcessTime::now());
-            let (report, result) = benchmark.run(workers)?;
-            let spent = (wall.elapsed(), processor.elapsed());
-            if result != expected {
-                let problem = format!("the results add up to {result}, not to {expected}");
-                return Err(Error::internal(problem));
-            }
-            Ok(Run { events: report.metrics.rows_in(), spent })
-        }));
+fn measured(name: &str, repeat: usize) -> Result<Box<dyn Measured>> {
+    if NAMES.contains(&name) { streambox(name) } else { nexmark(name, repeat) }
+}
+
+/// One of StreamBox's with what it must give.
+struct OfStreambox {
+    benchmark: Benchmark,
+    expected: u64,
+}
+
+fn streambox(name: &str) -> Result<Box<dyn Measured>> {
+    let benchmark = Benchmark::new(name, u64::MAX, SCALE);
+    let lap: Vec<u64> = benchmark.job.tables.iter().map(|table| table.num_rows() as u64).collect();
+    let expected = benchmark.expected(&lap);
+    Ok(Box::new(OfStreambox { benchmark, expected }))
+}
+
+impl Measured for OfStreambox {
+    fn run(&self, by: By) -> Result<Run> {
+        let workers = match by {
+            By::Workers(workers) => workers,
+            By::Engine(_) => 1,
+        };
+        let started = Instant::now();
+        let (report, result) = self.benchmark.run(workers)?;
+        let elapsed = started.elapsed();
+        if result != self.expected {
+            let problem = format!("the results add up to {result}, not to {}", self.expected);
+            return Err(Error::internal(problem));
+        }
+        Ok(Run { events: report.metrics.rows_in(), elapsed })
     }
+}
+
+/// A query of NEXMark as each of [`WORKERS`] and each of two engines run it, with the events that it keeps.
+struct OfNexmark {
+    by_workers: Vec<Mutex<Nexmark>>,
+    engines: Vec<Mutex<Nexmark>>,
+}
+
+fn nexmark(name: &str, repeat: usize) -> Result<Box<dyn Measured>> {
     let prepare = |workers, events, check| {
         let query = find(Preset::Nexmark, name)?;
         let options =
@@ -102,14 +168,27 @@ fn measured(name: &str, repeat: usize) -> Result<Box<dyn FnMut(usize) -> Result<
             "{WORKERS:?} workers have other results: {results:?}"
         )));
     }
-    let prepared = WORKERS.map(|workers| prepare(workers, events_of(name, repeat), false));
-    let mut by_workers = prepared.into_iter().collect::<Result<Vec<_>>>()?;
-    Ok(Box::new(move |workers| {
-        let place = WORKERS.iter().position(|&known| known == workers).unwrap_or(0);
-        let run = by_workers[place].run(&mut |_| {})?;
-        let spent = (run.elapsed, run.processor_time);
-        Ok(Run { events: run.rows_in, spent })
-    }))
+    let of_all = |workers: [usize; 2]| {
+        let prepared = workers
+            .map(|workers| Ok(Mutex::new(prepare(workers, events_of(name, repeat), false)?)));
+        prepared.into_iter().collect::<Result<Vec<_>>>()
+    };
+    Ok(Box::new(OfNexmark { by_workers: of_all(WORKERS)?, engines: of_all([1, 1])? }))
+}
+
+impl Measured for OfNexmark {
+    fn run(&self, by: By) -> Result<Run> {
+        let query = match by {
+            By::Workers(workers) => {
+                let place = WORKERS.iter().position(|&known| known == workers);
+                &self.by_workers[place.unwrap_or(0)]
+            }
+            By::Engine(place) => &self.engines[place],
+        };
+        let mut query = query.lock().expect("a run that fails ends the point");
+        let run = query.run(&mut |_| {})?;
+        Ok(Run { events: run.rows_in, elapsed: run.elapsed })
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +201,9 @@ mod tests {
         let point = Point::new("scaling", Kind::Scaling, "q1", 0).of_variant(1);
         let row = run(&point).expect("it runs");
         assert_eq!(row["check"], "ok");
-        assert_eq!(row["runs"].as_array().map(Vec::len), Some(2));
+        let runs = row["runs"].as_array().expect("a list");
+        let by: Vec<_> = runs.iter().filter_map(|run| run["variant"].as_str()).collect();
+        assert_eq!(by, ["engine, 1 worker", "engine, 2 workers", APART]);
+        assert_eq!(runs[2]["events"].as_u64(), runs[0]["events"].as_u64().map(|one| 2 * one));
     }
 }

@@ -128,7 +128,8 @@ impl FromStr for PartitionScheme {
 pub struct RunOptions {
     /// Threads that work, at least 1. Default: one per core.
     pub workers: usize,
-    /// Pin workers to cores where the platform allows it and there are enough cores.
+    /// Keep workers to a core each if there are as many as cores, and to a NUMA node if there are fewer, where the
+    /// platform allows it. Only cores that the process may use count.
     pub pin_workers: bool,
     /// How long an idle worker looks for news before it parks: news find it at once then, but it takes a
     /// core meanwhile. Default: not at all.

@@ -85,8 +85,8 @@ struct Shared {
 }
 
 impl Pool {
-    /// Starts workers, at least one. With `pins` each stays on its core, where the platform allows it and
-    /// there are enough cores. An idle worker spins for so long before it parks: news find it at once,
+    /// Starts workers, at least one. With `pins` each stays on its core where the platform allows it and there
+    /// are as many workers as cores, or on its NUMA node if there are fewer workers. An idle worker spins for so long before it parks: news find it at once,
     /// and meanwhile it takes a core.
     ///
     /// # Errors
@@ -100,15 +100,16 @@ impl Pool {
             version: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
         });
+        let workers = workers.max(1);
         let topology = Topology::detect();
-        let cores: usize = topology.nodes.iter().map(Vec::len).sum();
         let mut threads = Threads { shared, handles: Vec::new() };
-        for worker in 0..workers.max(1) {
-            let (core, numa_node) = topology.place(worker);
+        for worker in 0..workers {
+            let (_, numa_node) = topology.place(worker);
             let shared = Arc::clone(&threads.shared);
+            let topology = topology.clone();
             let body = move || {
-                if pins && workers <= cores {
-                    core_affinity::set_for_current(core_affinity::CoreId { id: core });
+                if pins {
+                    topology.settle(worker, workers);
                 }
                 shared.live(WorkerPlace { worker, numa_node });
             };

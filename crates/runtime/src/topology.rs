@@ -1,4 +1,12 @@
-//! NUMA nodes and their cores, as the system tells.
+//! NUMA nodes and their cores, as the system tells, and where a worker may run.
+//!
+//! Only cores that the process may use count: a container or `taskset` may leave it some of them.
+//!
+//! A worker keeps to its own core only if there are as many workers as cores. With fewer it keeps to its node,
+//! and the system finds it a core: two processes of one worker each would else share the first core, and leave
+//! the others idle.
+
+use std::sync::OnceLock;
 
 /// The machine as far as placing work is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,12 +16,28 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Reads the topology, or answers one node with all cores where it can't be read.
+    /// Reads the topology, or answers one node with all cores where it can't be read. It is read once.
     pub fn detect() -> Self {
-        Self::from_folder("/sys/devices/system/node").unwrap_or_else(|| {
+        static FOUND: OnceLock<Topology> = OnceLock::new();
+        FOUND.get_or_init(Self::read).clone()
+    }
+
+    fn read() -> Self {
+        let found = Self::from_folder("/sys/devices/system/node").unwrap_or_else(|| {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
             Topology { nodes: vec![(0..cores).collect()] }
-        })
+        });
+        affinity::allowed().map_or(found.clone(), |allowed| found.within(&allowed))
+    }
+
+    /// What is left of it within these cores; all of it if none is (the system's lists don't agree).
+    fn within(self, allowed: &[usize]) -> Self {
+        let left = |cores: &Vec<usize>| -> Vec<usize> {
+            cores.iter().copied().filter(|core| allowed.contains(core)).collect()
+        };
+        let nodes: Vec<Vec<usize>> =
+            self.nodes.iter().map(left).filter(|cores| !cores.is_empty()).collect();
+        if nodes.is_empty() { self } else { Topology { nodes } }
     }
 
     /// Reads `node0/cpulist`, `node1/cpulist`, … in a folder.
@@ -24,6 +48,26 @@ impl Topology {
             .filter(|cores| !cores.is_empty())
             .collect();
         (!nodes.is_empty()).then_some(Topology { nodes })
+    }
+
+    /// Keeps the calling thread where one of so many workers belongs, if the platform allows it.
+    pub(crate) fn settle(&self, worker: usize, workers: usize) {
+        if let Some(cores) = self.cores_for(worker, workers) {
+            affinity::keep_to(&cores);
+        }
+    }
+
+    /// The cores that one of so many workers keeps to; `None` if it may run on any.
+    fn cores_for(&self, worker: usize, workers: usize) -> Option<Vec<usize>> {
+        let all: usize = self.nodes.iter().map(Vec::len).sum();
+        let (core, node) = self.place(worker);
+        if workers == all {
+            Some(vec![core])
+        } else if workers < all && self.nodes.len() > 1 {
+            Some(self.nodes[node].clone())
+        } else {
+            None
+        }
     }
 
     /// The core and the node for a worker: nodes are filled one after the other, and workers
@@ -56,6 +100,36 @@ fn parse_list(text: &str) -> Vec<usize> {
         .collect()
 }
 
+/// Which cores threads may use; where the platform has no such thing nothing is known and nothing happens.
+#[cfg(target_os = "linux")]
+mod affinity {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    /// Those of the calling thread.
+    pub fn allowed() -> Option<Vec<usize>> {
+        let set = sched_getaffinity(None).ok()?;
+        Some((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
+    }
+
+    /// Those of the calling thread from here on. A system that refuses leaves it where it may run already.
+    pub fn keep_to(cores: &[usize]) {
+        let mut set = CpuSet::new();
+        for &core in cores.iter().filter(|&&core| core < CpuSet::MAX_CPU) {
+            set.set(core);
+        }
+        let _ = sched_setaffinity(None, &set);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod affinity {
+    pub fn allowed() -> Option<Vec<usize>> {
+        None
+    }
+
+    pub fn keep_to(_cores: &[usize]) {}
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +145,35 @@ mod tests {
         let topology = Topology { nodes: vec![vec![0, 1], vec![4, 5]] };
         let places: Vec<_> = (0..5).map(|worker| topology.place(worker)).collect();
         assert_eq!(places, [(0, 0), (1, 0), (4, 1), (5, 1), (0, 0)]);
+    }
+
+    #[test]
+    fn only_cores_that_may_be_used_count() {
+        let topology = Topology { nodes: vec![vec![0, 1], vec![4, 5]] };
+        assert_eq!(topology.clone().within(&[1, 4, 5]).nodes, [vec![1], vec![4, 5]]);
+        assert_eq!(topology.clone().within(&[4]).nodes, [[4]]);
+        assert_eq!(topology.clone().within(&[9]), topology);
+    }
+
+    #[test]
+    fn workers_keep_to_a_core_only_if_there_is_one_for_each() {
+        let topology = Topology { nodes: vec![vec![0, 1], vec![4, 5]] };
+        assert_eq!(topology.cores_for(2, 4), Some(vec![4]));
+        assert_eq!(topology.cores_for(2, 3), Some(vec![4, 5]));
+        assert_eq!(topology.cores_for(0, 5), None);
+        let one_node = Topology { nodes: vec![vec![0, 1]] };
+        assert_eq!(one_node.cores_for(0, 1), None);
+        assert_eq!(one_node.cores_for(1, 2), Some(vec![1]));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_keeps_to_its_cores() {
+        let last = *affinity::allowed().expect("Linux tells").last().expect("there is one");
+        let kept = std::thread::spawn(move || {
+            affinity::keep_to(&[last]);
+            affinity::allowed()
+        });
+        assert_eq!(kept.join().expect("it ends"), Some(vec![last]));
     }
 }

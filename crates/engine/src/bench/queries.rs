@@ -27,7 +27,7 @@ const NEXMARK: &[Query] = texts!("":
     "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9", "q10", "q11", "q12", "q13", "q14", "q15",
     "q16", "q17", "q18", "q19", "q20", "q21", "q22", "q23");
 
-const PEER: &[Query] = texts!("peer/": "q5s500", "q5s10", "q7", "q8", "session");
+const PEER: &[Query] = texts!("peer/": "q0", "q1", "q2", "q5s500", "q5s10", "q7", "q8", "session");
 
 /// The queries over the events of a preset.
 pub fn queries(preset: Preset) -> &'static [Query] {
