@@ -1,13 +1,16 @@
-//! What a window join tells of its state: a table of the rows of each side.
+//! What a window join tells of its state: the rows of each side.
 //!
-//! | column | |
+//! | column of `left` and `right` | |
 //! |---|---|
-//! | `$expires` | the end of the window, or later for a row that came when this end was over |
+//! | the end of the window | |
 //! | `$serial` | names a row, and goes up in the order in which rows came |
-//! | the columns of the side | among them the window and the key |
+//! | the other columns of the side | among them the start of the window and the key |
 //!
-//! A side whose columns nobody reads has `$window_start` and `$window_end` in milliseconds and the columns of
-//! the key in their place. What a window knows besides comes again with its rows. No window leaves while this
+//! Rows of windows whose end was over when the first of them came stand in `left_late` and `right_late`: `$expires` (some time
+//! beyond the end), `$serial`, all columns of the side. Earlier versions told all rows so, in `left` and `right`.
+//!
+//! A side whose columns nobody reads has `$expires`, `$serial`, `$window_start` and `$window_end` in milliseconds, and
+//! the columns of the key. What a window knows besides comes again with its rows. No window leaves while this
 //! is asked.
 //!
 //! Rows never change, so captures tell those that have come since the one before; those of windows that have
@@ -28,11 +31,14 @@ use super::{Shared, WindowJoinPartition};
 use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::pieces;
 use crate::join::sides::Side;
-use crate::tables::{KEPT_ROWS_MAX, kept_batch, kept_columns, kept_schema, numbers_of, owners};
+use crate::tables::{
+    KEPT_ROWS_MAX, KeyedTable, kept_batch, kept_columns, kept_schema, numbers_of, owners,
+};
 use crate::watch::rows::{SERIAL, by_serial};
 
 /// The tables of state, by side.
 const TABLES: [&str; 2] = ["left", "right"];
+const LATE: [&str; 2] = ["left_late", "right_late"];
 const EXPIRES: &str = "$expires";
 /// The partition, when it expires, and the serial name a row.
 const IDENTITY: usize = 3;
@@ -79,7 +85,57 @@ impl Told {
     }
 }
 
+/// How rows of windows are told.
+#[derive(Clone)]
+enum RowTable {
+    /// By the end of their window.
+    Timed(KeyedTable),
+    /// With a column that says when they expire.
+    Expiring(SchemaRef),
+}
+
+impl RowTable {
+    fn schema(&self) -> SchemaRef {
+        match self {
+            RowTable::Timed(table) => table.schema(),
+            RowTable::Expiring(schema) => Arc::clone(schema),
+        }
+    }
+
+    fn batch(&self, rows: &[ToldRow], columns: Vec<ArrayRef>) -> Result<RecordBatch> {
+        let (owners, mut own) = marks(rows);
+        match self {
+            RowTable::Timed(table) => table.batch(owners, own.split_off(1), columns),
+            RowTable::Expiring(schema) => kept_batch(schema, owners, own, columns),
+        }
+    }
+}
+
 impl Shared {
+    /// The rows of a side that is read, by the end of their window.
+    fn timed_table(&self, side: Side) -> KeyedTable {
+        let end = self.window(side).1;
+        KeyedTable::new(&[(SERIAL, Arrow::UInt64)], self.spec.sides.schema(side), &[end])
+    }
+
+    /// Rows that are told by the end of their window, as they are told where they say when they expire.
+    fn with_expiry(&self, side: Side, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.timed_table(side).columns(batch)?;
+        let ends = pieces::times(&columns, self.window(side).1, self.spec.sides.schema(side))?;
+        let marks = [ArrayRef::clone(batch.column(0)), Arc::new(Int64Array::new(ends, None))];
+        let told = marks.into_iter().chain([ArrayRef::clone(batch.column(2))]).chain(columns);
+        Ok(RecordBatch::try_new(self.state_schema(side, true), told.collect())?)
+    }
+
+    /// True if rows are told by the end of their window.
+    fn is_timed(&self, side: Side, batch: &RecordBatch) -> bool {
+        let (told, own) = (batch.schema_ref().fields(), self.timed_table(side).schema());
+        self.joined.reads(side)
+            && told.len() == own.fields().len()
+            && told[2].name() == SERIAL
+            && told[1].data_type() == own.field(1).data_type()
+    }
+
     /// The columns that are told of the rows of a side.
     fn told_columns(&self, side: Side) -> TableSchema {
         let schema = self.spec.sides.schema(side);
@@ -133,7 +189,7 @@ fn marks(rows: &[ToldRow]) -> (ArrayRef, Vec<ArrayRef>) {
 fn batches(
     windows: Vec<Vec<ToldRow>>,
     chunks: &Chunks,
-    schema: &SchemaRef,
+    table: &RowTable,
 ) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
     let mut open: Vec<ToldRow> = Vec::new();
@@ -145,8 +201,7 @@ fn batches(
         }
         for rows in open.chunks(KEPT_ROWS_MAX) {
             let refs: Vec<RowRef> = rows.iter().map(|&(row, ..)| row).collect();
-            let (owners, own) = marks(rows);
-            batches.push(kept_batch(schema, owners, own, chunks.gather(&refs)?)?);
+            batches.push(table.batch(rows, chunks.gather(&refs)?)?);
         }
         open.clear();
     }
@@ -162,15 +217,23 @@ impl WindowJoinPartition {
         let mut captured = Captured::default();
         for side in [Side::Left, Side::Right] {
             let first = told.map_or(0, |told| told[side as usize]);
-            let schema = self.shared.state_schema(side, true);
-            let rows = match self.shared.joined.reads(side) {
-                true => self.tell_rows(side, first, Arc::clone(&schema)),
-                false => self.tell_keys(side, first, &schema)?,
+            let expiring = self.shared.state_schema(side, true);
+            let mut add = |name, schema, rows| {
+                let (identity_columns, kept_from) = (IDENTITY, Some(self.told.kept_from));
+                let table =
+                    CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
+                captured.tables.push(table);
             };
-            let (name, kept_from) = (TABLES[side as usize], Some(self.told.kept_from));
-            let identity_columns = IDENTITY;
-            let table = CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
-            captured.tables.push(table);
+            let at = side as usize;
+            if !self.shared.joined.reads(side) {
+                let rows = self.tell_keys(side, first, &expiring)?;
+                add(TABLES[at], expiring, rows);
+                continue;
+            }
+            let timed = RowTable::Timed(self.shared.timed_table(side));
+            let late = RowTable::Expiring(expiring);
+            add(TABLES[at], timed.schema(), self.tell_rows(side, first, false, timed));
+            add(LATE[at], late.schema(), self.tell_rows(side, first, true, late));
         }
         Ok(captured)
     }
@@ -187,13 +250,15 @@ impl WindowJoinPartition {
         rows[from..].iter().map(told).collect()
     }
 
-    fn tell_rows(&self, side: Side, first: u64, schema: SchemaRef) -> MakeRows {
-        let windows = self.windows.iter();
+    /// Rows from a serial on, of windows whose end was over when the first of them came or of all others.
+    fn tell_rows(&self, side: Side, first: u64, is_late: bool, table: RowTable) -> MakeRows {
+        let kept_from = self.told.kept_from;
+        let windows = self.windows.iter().filter(|&(&end, _)| (end < kept_from) == is_late);
         let windows = windows.map(|(&end, window)| self.rows_from(side, first, end, window));
         let windows: Vec<Vec<ToldRow>> = windows.filter(|rows| !rows.is_empty()).collect();
         let chunks = self.chunks[side as usize].frozen();
         Box::new(move || {
-            let rows = batches(windows, &chunks, &schema)?;
+            let rows = batches(windows, &chunks, &table)?;
             Ok(TableRows { rows, removed: Vec::new() })
         })
     }
@@ -218,11 +283,15 @@ impl WindowJoinPartition {
     /// Takes back what partitions have told. All rows that were kept are kept again.
     pub(super) fn take_back(&mut self, restored: &Restored) -> Result<()> {
         for side in [Side::Left, Side::Right] {
-            let batches = restored.table(TABLES[side as usize]);
-            let batches = match batches.first().is_some_and(has_serials) {
-                true => by_serial(batches)?,
-                false => batches.to_vec(),
-            };
+            let told = [TABLES, LATE].into_iter().flat_map(|of| restored.table(of[side as usize]));
+            let told = told.map(|batch| match self.shared.is_timed(side, batch) {
+                true => self.shared.with_expiry(side, batch),
+                false => Ok(batch.clone()),
+            });
+            let mut batches = told.collect::<Result<Vec<_>>>()?;
+            if batches.first().is_some_and(has_serials) {
+                batches = by_serial(&batches)?;
+            }
             for batch in &batches {
                 let (rows, columns) = self.shared.rows_of(side, batch)?;
                 self.grouping.clear();

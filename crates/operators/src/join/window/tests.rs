@@ -292,8 +292,11 @@ impl Captured {
             (told.1, told.2) = (table.kept_from.unwrap(), table.extent);
             let rows = (table.rows)().unwrap();
             assert!(rows.removed.is_empty(), "rows expire");
-            let expires = |rows: &RecordBatch| rows.column(1).as_primitive::<Int64Type>().clone();
-            let is_kept = |rows| expires(rows).values().iter().all(|&expires| expires >= told.1);
+            let is_kept = |rows: &RecordBatch| {
+                let times =
+                    arrow_cast::cast(rows.column(1), &arrow_schema::DataType::Int64).unwrap();
+                times.as_primitive::<Int64Type>().values().iter().all(|&time| time >= told.1)
+            };
             assert!(rows.rows.iter().all(is_kept), "nothing is told that has expired");
             told.0 += rows.rows.iter().map(RecordBatch::num_rows).sum::<usize>();
         }
