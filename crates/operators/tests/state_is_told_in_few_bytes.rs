@@ -15,6 +15,7 @@ use thalweg_operators::join::set_operation::{SetOperation, SetOperationKind};
 use thalweg_operators::join::sides::Sides;
 use thalweg_operators::join::temporal::{TemporalJoin, TemporalJoinSpec};
 use thalweg_operators::join::window::{WindowJoin, WindowJoinSpec};
+use thalweg_operators::over::{Frame, OverAggregate, OverCall, OverFunction, OverSpec, OverTime};
 use thalweg_operators::sort::SortKey;
 use thalweg_operators::test_kit::told;
 use thalweg_operators::top_n::{
@@ -133,7 +134,27 @@ fn joins() {
         right_time: 1,
         residual: None,
     });
+    // The same here: a row is due right behind its time.
     check(&temporal.expect("it fits"), &batch, "temporal");
+}
+
+#[test]
+fn rows_that_wait_for_their_time() {
+    let batch = RecordBatch::try_new(schema().arrow(), columns()).expect("as declared");
+    let over = OverAggregate::new(OverSpec {
+        keys: vec![2],
+        time: OverTime::EventTime(1),
+        frame: Frame::Rows { preceding: None },
+        calls: vec![OverCall {
+            function: OverFunction::RowNumber,
+            result: DataType::BigInt.not_null(),
+            name: "number".to_owned(),
+        }],
+        input: schema(),
+        state_ttl_ms: None,
+        late: LatePolicy::Drop,
+    });
+    check(&over.expect("it fits"), &batch, "over");
 }
 
 #[test]

@@ -41,6 +41,21 @@ const KIND: &str = "$kind";
 /// The partition, when it expires, and the serial name a row.
 const IDENTITY: usize = 3;
 
+/// The tables of rows that wait.
+const TABLES: [&str; 3] = [WAITING, LATE, OVERDUE];
+
+/// Where nothing waits, nothing may have been told that does.
+///
+/// # Errors
+/// If there are such rows.
+pub(crate) fn nothing_waits(restored: &Restored) -> Result<()> {
+    let mut told = TABLES.into_iter().flat_map(|name| restored.table(name));
+    match told.any(|batch| batch.num_rows() > 0) {
+        true => Err(does_not_fit("rows wait, but not for a time".to_owned())),
+        false => Ok(()),
+    }
+}
+
 /// What an operator lets wait.
 pub(crate) struct WaitingShape {
     /// The columns of the rows.
@@ -260,7 +275,7 @@ impl WaitingTables {
             let (told, own) = (batch.schema_ref().fields(), self.schema.fields());
             told.len() == own.len() && told[1].name() == EXPIRES
         };
-        let told = [WAITING, LATE, OVERDUE].into_iter().flat_map(|name| restored.table(name));
+        let told = TABLES.into_iter().flat_map(|name| restored.table(name));
         let (timed, others): (Vec<&RecordBatch>, Vec<&RecordBatch>) =
             told.partition(|batch| self.is_timed(batch));
         let (named, unnamed): (Vec<&RecordBatch>, Vec<&RecordBatch>) =

@@ -9,9 +9,9 @@
 //! Rows of windows whose end was over when the first of them came stand in `left_late` and `right_late`: `$expires` (some time
 //! beyond the end), `$serial`, all columns of the side. Earlier versions told all rows so, in `left` and `right`.
 //!
-//! A side whose columns nobody reads has `$expires`, `$serial`, `$window_start` and `$window_end` in milliseconds, and
-//! the columns of the key. What a window knows besides comes again with its rows. No window leaves while this
-//! is asked.
+//! A side whose columns nobody reads has `$window_end`, `$serial` and `$window_start` (both times in milliseconds), and the
+//! columns of the key; where rows are late, `$expires`, `$serial`, `$window_start`, `$window_end` and those. What a window
+//! knows besides comes again with its rows. No window leaves while this is asked.
 //!
 //! Rows never change, so captures tell those that have come since the one before; those of windows that have
 //! closed expire ([`Told`]). Where rows lie is noted, and they are put together later.
@@ -24,7 +24,7 @@ use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use arrow_select::concat::concat_batches;
 use thalweg_core::snapshot::{CapturedTable, MakeRows, TableRows};
-use thalweg_core::{Captured, Column, Extent, Restored, Result, TableSchema};
+use thalweg_core::{Captured, Column, DataType, Extent, Restored, Result, TableSchema};
 
 use super::state::{Kept, Window, WindowRows};
 use super::{Shared, WindowJoinPartition};
@@ -86,7 +86,6 @@ impl Told {
 }
 
 /// How rows of windows are told.
-#[derive(Clone)]
 enum RowTable {
     /// By the end of their window.
     Timed(KeyedTable),
@@ -102,8 +101,15 @@ impl RowTable {
         }
     }
 
-    fn batch(&self, rows: &[ToldRow], columns: Vec<ArrayRef>) -> Result<RecordBatch> {
+    /// `starts` are those of the windows, of a side whose columns nobody reads: its first column is their end.
+    fn batch(
+        &self,
+        rows: &[ToldRow],
+        starts: Option<ArrayRef>,
+        columns: Vec<ArrayRef>,
+    ) -> Result<RecordBatch> {
         let (owners, mut own) = marks(rows);
+        own.extend(starts);
         match self {
             RowTable::Timed(table) => table.batch(owners, own.split_off(1), columns),
             RowTable::Expiring(schema) => kept_batch(schema, owners, own, columns),
@@ -112,26 +118,38 @@ impl RowTable {
 }
 
 impl Shared {
-    /// The rows of a side that is read, by the end of their window.
+    /// The rows of a side by the end of their window.
     fn timed_table(&self, side: Side) -> KeyedTable {
-        let end = self.window(side).1;
-        KeyedTable::new(&[(SERIAL, Arrow::UInt64)], self.spec.sides.schema(side), &[end])
+        let own = [(SERIAL, Arrow::UInt64), (WINDOW_START, Arrow::Int64)];
+        if self.joined.reads(side) {
+            let (schema, end) = (self.spec.sides.schema(side), self.window(side).1);
+            return KeyedTable::new(&own[..1], schema, &[end]);
+        }
+        let end = Column::new(WINDOW_END, DataType::BigInt.not_null());
+        let columns = std::iter::once(end).chain(self.told_columns(side).columns);
+        KeyedTable::new(&own, &TableSchema::new(columns.collect()), &[0])
     }
 
     /// Rows that are told by the end of their window, as they are told where they say when they expire.
     fn with_expiry(&self, side: Side, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = self.timed_table(side).columns(batch)?;
-        let ends = pieces::times(&columns, self.window(side).1, self.spec.sides.schema(side))?;
-        let marks = [ArrayRef::clone(batch.column(0)), Arc::new(Int64Array::new(ends, None))];
-        let told = marks.into_iter().chain([ArrayRef::clone(batch.column(2))]).chain(columns);
-        Ok(RecordBatch::try_new(self.state_schema(side, true), told.collect())?)
+        let ends = match self.joined.reads(side) {
+            true => pieces::times(&columns, self.window(side).1, self.spec.sides.schema(side))?,
+            false => numbers_of::<Int64Type>(batch, WINDOW_END)?.to_vec().into(),
+        };
+        // The partition and the end, then the operator's own columns, then those of the rows but for the end.
+        let others = batch.num_columns() + 1 - columns.len();
+        let mut told =
+            vec![ArrayRef::clone(batch.column(0)), Arc::new(Int64Array::new(ends, None))];
+        told.extend_from_slice(&batch.columns()[2..others]);
+        told.extend(columns);
+        Ok(RecordBatch::try_new(self.state_schema(side, true), told)?)
     }
 
     /// True if rows are told by the end of their window.
     fn is_timed(&self, side: Side, batch: &RecordBatch) -> bool {
         let (told, own) = (batch.schema_ref().fields(), self.timed_table(side).schema());
-        self.joined.reads(side)
-            && told.len() == own.fields().len()
+        told.len() == own.fields().len()
             && told[2].name() == SERIAL
             && told[1].data_type() == own.field(1).data_type()
     }
@@ -201,7 +219,7 @@ fn batches(
         }
         for rows in open.chunks(KEPT_ROWS_MAX) {
             let refs: Vec<RowRef> = rows.iter().map(|&(row, ..)| row).collect();
-            batches.push(table.batch(rows, chunks.gather(&refs)?)?);
+            batches.push(table.batch(rows, None, chunks.gather(&refs)?)?);
         }
         open.clear();
     }
@@ -217,23 +235,21 @@ impl WindowJoinPartition {
         let mut captured = Captured::default();
         for side in [Side::Left, Side::Right] {
             let first = told.map_or(0, |told| told[side as usize]);
-            let expiring = self.shared.state_schema(side, true);
-            let mut add = |name, schema, rows| {
+            for is_late in [false, true] {
+                let (names, table) = match is_late {
+                    false => (TABLES, RowTable::Timed(self.shared.timed_table(side))),
+                    true => (LATE, RowTable::Expiring(self.shared.state_schema(side, true))),
+                };
+                let (name, schema) = (names[side as usize], table.schema());
+                let rows = match self.shared.joined.reads(side) {
+                    true => self.tell_rows(side, first, is_late, table),
+                    false => self.tell_keys(side, first, is_late, &table)?,
+                };
                 let (identity_columns, kept_from) = (IDENTITY, Some(self.told.kept_from));
                 let table =
                     CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
                 captured.tables.push(table);
-            };
-            let at = side as usize;
-            if !self.shared.joined.reads(side) {
-                let rows = self.tell_keys(side, first, &expiring)?;
-                add(TABLES[at], expiring, rows);
-                continue;
             }
-            let timed = RowTable::Timed(self.shared.timed_table(side));
-            let late = RowTable::Expiring(expiring);
-            add(TABLES[at], timed.schema(), self.tell_rows(side, first, false, timed));
-            add(LATE[at], late.schema(), self.tell_rows(side, first, true, late));
         }
         Ok(captured)
     }
@@ -250,10 +266,15 @@ impl WindowJoinPartition {
         rows[from..].iter().map(told).collect()
     }
 
-    /// Rows from a serial on, of windows whose end was over when the first of them came or of all others.
-    fn tell_rows(&self, side: Side, first: u64, is_late: bool, table: RowTable) -> MakeRows {
+    /// Windows whose end was over when the first of their rows came, or all others.
+    fn windows_told(&self, is_late: bool) -> impl Iterator<Item = (&i64, &Window)> {
         let kept_from = self.told.kept_from;
-        let windows = self.windows.iter().filter(|&(&end, _)| (end < kept_from) == is_late);
+        self.windows.iter().filter(move |&(&end, _)| (end < kept_from) == is_late)
+    }
+
+    /// The rows of such windows from a serial on.
+    fn tell_rows(&self, side: Side, first: u64, is_late: bool, table: RowTable) -> MakeRows {
+        let windows = self.windows_told(is_late);
         let windows = windows.map(|(&end, window)| self.rows_from(side, first, end, window));
         let windows: Vec<Vec<ToldRow>> = windows.filter(|rows| !rows.is_empty()).collect();
         let chunks = self.chunks[side as usize].frozen();
@@ -263,20 +284,27 @@ impl WindowJoinPartition {
         })
     }
 
-    fn tell_keys(&self, side: Side, first: u64, schema: &SchemaRef) -> Result<MakeRows> {
+    /// The same of a side whose columns nobody reads.
+    fn tell_keys(
+        &self,
+        side: Side,
+        first: u64,
+        is_late: bool,
+        table: &RowTable,
+    ) -> Result<MakeRows> {
         let mut batches = Vec::with_capacity(self.windows.len());
-        for (&end, window) in &self.windows {
+        for (&end, window) in self.windows_told(is_late) {
             let told = self.rows_from(side, first, end, window);
             let rows = &window.rows[side as usize];
             let rows = &rows[rows.len() - told.len()..];
             let ids: Vec<u32> = rows.iter().map(|kept| kept.key).collect();
-            let (owners, mut own) = marks(&told);
             let starts = Int64Array::from_iter_values(rows.iter().map(|kept| kept.start));
-            own.push(Arc::new(starts));
-            own.push(Arc::new(Int64Array::from_value(end, rows.len())));
-            batches.push(kept_batch(schema, owners, own, window.keys.take_keys(&ids)?)?);
+            let mut columns: Vec<ArrayRef> =
+                vec![Arc::new(Int64Array::from_value(end, rows.len()))];
+            columns.extend(window.keys.take_keys(&ids)?);
+            batches.push(table.batch(&told, Some(Arc::new(starts)), columns)?);
         }
-        let rows = vec![concat_batches(schema, &batches)?];
+        let rows = vec![concat_batches(&table.schema(), &batches)?];
         Ok(Box::new(move || Ok(TableRows { rows, removed: Vec::new() })))
     }
 
