@@ -1,6 +1,6 @@
 //! What captures tell of rows that wait for a time: those that have come since the last one.
 //!
-//! | column of `waiting` | |
+//! | column of `waiting_rows` | |
 //! |---|---|
 //! | the time of the row | it leaves as far behind it as all do |
 //! | `$serial` | names a row, and goes up in the order in which rows came |
@@ -9,7 +9,7 @@
 //!
 //! Rows leave when they are due, so they expire and need no names when they go. Rows that came when the watermark in
 //! front of them was beyond their time are due later than others, and stand in `late`, with `$expires` (the watermark
-//! at which the row leaves), `$serial`, `$kind` and all columns of the row; so do rows of snapshots of earlier versions, in `waiting`.
+//! at which the row leaves), `$serial`, `$kind` and all columns of the row; so earlier versions told all rows, in `waiting`.
 //! A row that came when its time was over already leaves at the next watermark: until then it stands in `overdue`,
 //! which has the columns of `late` and is told whole each time.
 //!
@@ -33,7 +33,9 @@ use crate::tables::{
 };
 use crate::watch::rows::{SERIAL, by_serial};
 
-const WAITING: &str = "waiting";
+const WAITING: &str = "waiting_rows";
+/// That of earlier versions.
+const WAITING_BEFORE: &str = "waiting";
 const LATE: &str = "late";
 const OVERDUE: &str = "overdue";
 const EXPIRES: &str = "$expires";
@@ -42,7 +44,7 @@ const KIND: &str = "$kind";
 const IDENTITY: usize = 3;
 
 /// The tables of rows that wait.
-const TABLES: [&str; 3] = [WAITING, LATE, OVERDUE];
+const TABLES: [&str; 4] = [WAITING, WAITING_BEFORE, LATE, OVERDUE];
 
 /// Where nothing waits, nothing may have been told that does.
 ///
@@ -246,14 +248,6 @@ impl WaitingTables {
         Ok(owners(hash_keys(&keys, rows)?.into_iter()))
     }
 
-    /// True if rows of `waiting` are told by their time, and not as earlier versions told them.
-    fn is_timed(&self, batch: &RecordBatch) -> bool {
-        let (told, own) = (batch.schema_ref().fields(), self.timed.schema());
-        told.len() == own.fields().len()
-            && told[2].name() == SERIAL
-            && told[1].data_type() == own.field(1).data_type()
-    }
-
     /// Rows that are told by their time, as they are told where they say when they are due.
     fn with_dues(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = self.timed.columns(batch)?;
@@ -275,12 +269,11 @@ impl WaitingTables {
             let (told, own) = (batch.schema_ref().fields(), self.schema.fields());
             told.len() == own.len() && told[1].name() == EXPIRES
         };
-        let told = TABLES.into_iter().flat_map(|name| restored.table(name));
-        let (timed, others): (Vec<&RecordBatch>, Vec<&RecordBatch>) =
-            told.partition(|batch| self.is_timed(batch));
+        let others = [WAITING_BEFORE, LATE, OVERDUE].into_iter();
+        let others = others.flat_map(|name| restored.table(name));
         let (named, unnamed): (Vec<&RecordBatch>, Vec<&RecordBatch>) =
-            others.into_iter().partition(has_serials);
-        let timed = timed.into_iter().map(|batch| self.with_dues(batch));
+            others.partition(has_serials);
+        let timed = restored.table(WAITING).iter().map(|batch| self.with_dues(batch));
         let named = timed.chain(named.into_iter().map(|batch| Ok(batch.clone())));
         let named = by_serial(&named.collect::<Result<Vec<_>>>()?)?;
         let named = named.iter().map(|batch| self.rows_of(batch, &self.schema, Some(EXPIRES)));

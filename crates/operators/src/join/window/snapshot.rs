@@ -1,6 +1,6 @@
 //! What a window join tells of its state: the rows of each side.
 //!
-//! | column of `left` and `right` | |
+//! | column of `left_rows` and `right_rows` | |
 //! |---|---|
 //! | the end of the window | |
 //! | `$serial` | names a row, and goes up in the order in which rows came |
@@ -37,7 +37,9 @@ use crate::tables::{
 use crate::watch::rows::{SERIAL, by_serial};
 
 /// The tables of state, by side.
-const TABLES: [&str; 2] = ["left", "right"];
+const TABLES: [&str; 2] = ["left_rows", "right_rows"];
+/// Those of earlier versions.
+const TABLES_BEFORE: [&str; 2] = ["left", "right"];
 const LATE: [&str; 2] = ["left_late", "right_late"];
 const EXPIRES: &str = "$expires";
 /// The partition, when it expires, and the serial name a row.
@@ -144,14 +146,6 @@ impl Shared {
         told.extend_from_slice(&batch.columns()[2..others]);
         told.extend(columns);
         Ok(RecordBatch::try_new(self.state_schema(side, true), told)?)
-    }
-
-    /// True if rows are told by the end of their window.
-    fn is_timed(&self, side: Side, batch: &RecordBatch) -> bool {
-        let (told, own) = (batch.schema_ref().fields(), self.timed_table(side).schema());
-        told.len() == own.fields().len()
-            && told[2].name() == SERIAL
-            && told[1].data_type() == own.field(1).data_type()
     }
 
     /// The columns that are told of the rows of a side.
@@ -311,12 +305,13 @@ impl WindowJoinPartition {
     /// Takes back what partitions have told. All rows that were kept are kept again.
     pub(super) fn take_back(&mut self, restored: &Restored) -> Result<()> {
         for side in [Side::Left, Side::Right] {
-            let told = [TABLES, LATE].into_iter().flat_map(|of| restored.table(of[side as usize]));
-            let told = told.map(|batch| match self.shared.is_timed(side, batch) {
-                true => self.shared.with_expiry(side, batch),
-                false => Ok(batch.clone()),
+            let told = |of: [&str; 2]| restored.table(of[side as usize]).iter();
+            let timed = told(TABLES).map(|batch| self.shared.with_expiry(side, batch));
+            let others = told(LATE).chain(told(TABLES_BEFORE)).map(|batch| {
+                let schema = self.shared.state_schema(side, has_serials(batch));
+                kept_columns(batch, &schema, 0).map(|_| batch.clone())
             });
-            let mut batches = told.collect::<Result<Vec<_>>>()?;
+            let mut batches = timed.chain(others).collect::<Result<Vec<_>>>()?;
             if batches.first().is_some_and(has_serials) {
                 batches = by_serial(&batches)?;
             }

@@ -19,8 +19,8 @@ use crate::join::bounded::fixture::{
 use crate::join::sides::{Side, Sides};
 use crate::reference::Value;
 use crate::test_kit::{
-    DriveOptions, Event, assert_same_rows, check_captures, check_damaged_state, check_operator,
-    drive, sorted, told, told_table,
+    DriveOptions, Event, assert_same_rows, check_captures, check_damaged, check_damaged_state,
+    check_operator, drive, sorted, told, told_table,
 };
 
 const KINDS: [JoinKind; 6] = [
@@ -329,7 +329,7 @@ fn only_rows_that_have_come_are_told_and_windows_expire() {
 #[test]
 fn rows_of_windows_that_were_over_say_when_they_expire() {
     let kept = |partition: &mut dyn Partition| {
-        let tables = ["left", "left_late", "right", "right_late"];
+        let tables = ["left_rows", "left_late", "right_rows", "right_late"];
         tables.map(|name| told_table(partition, Extent::Whole, name).rows)
     };
     // Nobody reads the right columns of a semi join.
@@ -345,6 +345,10 @@ fn rows_of_windows_that_were_over_say_when_they_expire() {
         join.go_on(2000, 6, None);
         assert_eq!(kept(&mut *join.partition), [3, 10, 3, 10]);
         let told = told(std::slice::from_mut(&mut join.partition)).unwrap();
+        check_damaged(
+            &self::join(Keys::Integer, kind, false),
+            std::slice::from_mut(&mut join.partition),
+        );
         assert_eq!(restored(&told), [13, 0, 13, 0], "no watermark has come yet");
         let mut before = Restored::default();
         before.add("left", told.table("left_late").to_vec());
