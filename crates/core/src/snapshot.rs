@@ -76,9 +76,9 @@ pub struct CapturedTable {
     /// How many of the first columns, that of the partition included, tell one row from all others.
     /// Zero where rows have no identity (such a table is always told whole).
     pub identity_columns: usize,
-    /// Rows whose value in the second column (INT64, not NULL) is lower are there no more, and need not be named
-    /// as removed. It never goes down from one capture to the next. `None` where rows do not expire; then
-    /// all partitions say so.
+    /// Rows whose value in the second column (INT64, or a timestamp in milliseconds; not NULL) is lower are
+    /// there no more, and need not be named as removed. It never goes down from one capture to the next.
+    /// `None` where rows do not expire; then all partitions say so.
     pub kept_from: Option<i64>,
     /// Makes the rows. What it needs it holds: the partition has gone on.
     pub rows: MakeRows,

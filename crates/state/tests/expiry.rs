@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, UInt8Type};
+use arrow_array::types::{Int64Type, TimestampMillisecondType, UInt8Type};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt8Array};
-use arrow_schema::{DataType, Field, SchemaRef};
+use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
 use common::request;
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::snapshot::{CapturedTable, TableRows, partition_of_virtual, state_schema};
@@ -43,8 +43,10 @@ fn told(batches: &[RecordBatch]) -> BTreeMap<Row, i64> {
     for batch in batches {
         let column = |at: usize| batch.column(at).as_primitive::<Int64Type>();
         let owners = batch.column(0).as_primitive::<UInt8Type>();
+        let instants = batch.column(1).as_primitive_opt::<TimestampMillisecondType>();
+        let times = instants.map_or_else(|| column(1).clone(), |own| own.reinterpret_cast());
         for row in 0..batch.num_rows() {
-            let key = (owners.value(row), column(1).value(row), column(2).value(row));
+            let key = (owners.value(row), times.value(row), column(2).value(row));
             assert_eq!(all.insert(key, column(3).value(row)), None, "a row comes once");
         }
     }
@@ -54,6 +56,26 @@ fn told(batches: &[RecordBatch]) -> BTreeMap<Row, i64> {
 fn table(extent: Extent, made: TableRows, kept_from: Option<i64>) -> CapturedTable {
     let rows = Box::new(move || Ok(made));
     CapturedTable { name: "parts", schema: schema(), extent, identity_columns: 3, kept_from, rows }
+}
+
+/// The same table with instants for times, as rows have them that are told by a time of their own.
+fn with_instants(told: CapturedTable) -> CapturedTable {
+    let instants = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
+    let others = ["number", "value"].map(|name| Field::new(name, DataType::Int64, true));
+    let schema = state_schema([Field::new("time", instants, true)].into_iter().chain(others));
+    let of_schema = Arc::clone(&schema);
+    let rows = Box::new(move || {
+        let mut made = (told.rows)()?;
+        for batch in &mut made.rows {
+            let mut columns = batch.columns().to_vec();
+            let times = columns[1].as_primitive::<Int64Type>();
+            let times = times.reinterpret_cast::<TimestampMillisecondType>();
+            columns[1] = Arc::new(times.with_timezone("UTC"));
+            *batch = RecordBatch::try_new(Arc::clone(&of_schema), columns)?;
+        }
+        Ok(made)
+    });
+    CapturedTable { schema, rows, ..told }
 }
 
 /// One row in this many is of another's place: it is told again with another value.
@@ -97,7 +119,8 @@ fn what_has_expired_is_not_there_and_its_files_go() {
                 let own = all.iter().filter(|(row, _)| of(row) == partition);
                 let rows: Vec<(Row, i64)> = own.map(|(row, value)| (*row, *value)).collect();
                 let made = TableRows { rows: vec![batch(&rows)], removed: Vec::new() };
-                Captured { tables: vec![table(extent, made, Some(floors[partition]))] }
+                let told = table(extent, made, Some(floors[partition]));
+                Captured { tables: vec![if seed % 2 == 0 { told } else { with_instants(told) }] }
             };
             let state = (0..PARTITIONS).map(capture).collect();
             let base = (!is_whole).then(|| step - 1);

@@ -58,7 +58,8 @@ pub(super) struct OverPartition {
     pub(super) held: Option<Held>,
     pub(super) rows: Chunks,
     pub(super) waiting: Waiting<Entry>,
-    pub(super) waiting_tables: Arc<WaitingTables>,
+    /// `None` where nothing waits.
+    pub(super) waiting_tables: Option<Arc<WaitingTables>>,
     /// Rows with their results whose watermark the partition has not been shown yet.
     pub(super) ready: VecDeque<(RecordBatch, Vec<i64>)>,
     /// What waits is due after this watermark, but for what came when its time was over.
@@ -81,7 +82,7 @@ impl OverPartition {
             held: Held::new(&spec, Arc::clone(&schema))?,
             rows: Chunks::new(&spec.input),
             waiting: Waiting::new(),
-            waiting_tables: Arc::new(spec.waiting_tables()),
+            waiting_tables: spec.waiting_tables().map(Arc::new),
             ready: VecDeque::new(),
             passed: i64::MIN,
             wall_ms: i64::MIN,
@@ -171,7 +172,9 @@ impl OverPartition {
     /// Notes what captures have to know of a row that waits, by its time and when it is due.
     #[inline]
     pub(super) fn note(&self, notes: &mut Notes, row: u32, times: (i64, i64)) {
-        self.waiting_tables.note(notes, (row, RowKind::Insert), times, self.passed);
+        if let Some(tables) = &self.waiting_tables {
+            tables.note(notes, (row, RowKind::Insert), times, self.passed);
+        }
     }
 
     /// True if a row behind its watermark is late: not above the newest of its key that was fired.

@@ -28,11 +28,11 @@ use crate::aggregate::{StateColumns, StateRows};
 use crate::join::bounded::chunks::RowRef;
 use crate::join::bounded::pieces::keys_of;
 use crate::join::bounded::told::Notes;
-use crate::join::bounded::told_waiting::{OverdueRow, WaitingRows, WaitingShape, WaitingTables};
-use crate::keys::{KeyTable, hash_keys};
-use crate::tables::{
-    does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners, state_batch,
+use crate::join::bounded::told_waiting::{
+    OverdueRow, WaitingRows, WaitingShape, WaitingTables, nothing_waits,
 };
+use crate::keys::{KeyTable, hash_keys};
+use crate::tables::{kept_batch, kept_columns, kept_schema, numbers_of, owners, state_batch};
 use crate::watch::keys::{KeyWatch, KeyedState};
 
 /// The table that is told by key.
@@ -68,21 +68,17 @@ impl KeyedState for OverPartition {
 }
 
 impl OverSpec {
-    /// The tables of rows that wait for their time.
-    pub(super) fn waiting_tables(&self) -> WaitingTables {
-        let rowtime = match self.time {
-            OverTime::EventTime(rowtime) => rowtime,
-            // Nothing waits.
-            OverTime::Arrival => 0,
-        };
-        WaitingTables::new(WaitingShape {
+    /// The tables of rows that wait for their time; `None` where nothing waits.
+    pub(super) fn waiting_tables(&self) -> Option<WaitingTables> {
+        let OverTime::EventTime(rowtime) = self.time else { return None };
+        Some(WaitingTables::new(WaitingShape {
             input: self.input.clone(),
             keys: self.keys.clone(),
             rowtime,
             behind_ms: 0,
             has_kinds: false,
             told_due: Some("$due_ms"),
-        })
+        }))
     }
 }
 
@@ -101,6 +97,7 @@ impl OverPartition {
     }
 
     fn tell_waiting(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+        let Some(tables) = &self.waiting_tables else { return Ok(()) };
         let overdue = self.waiting.overdue(self.passed).map(|(due, entry)| OverdueRow {
             due,
             row: entry.row,
@@ -108,7 +105,7 @@ impl OverPartition {
         });
         let overdue: Vec<OverdueRow> = overdue.collect();
         let wanted = (extent, !self.waiting.is_empty());
-        self.waiting_tables.tell(wanted, (&mut self.rows, self.passed), &overdue, captured)
+        tables.tell(wanted, (&mut self.rows, self.passed), &overdue, captured)
     }
 
     fn tell_ready(&self, captured: &mut Captured) {
@@ -143,16 +140,18 @@ impl OverPartition {
             // Times are those of the clock, and must not go back behind what frames hold.
             self.wall_ms = newest;
         }
-        let waiting = self.waiting_tables.recall(restored)?;
-        waiting.into_iter().try_for_each(|rows| self.recall_waiting(rows))?;
+        match self.waiting_tables.clone() {
+            Some(tables) => {
+                let waiting = tables.recall(restored)?;
+                waiting.into_iter().try_for_each(|rows| self.recall_waiting(rows))?;
+            }
+            None => nothing_waits(restored)?,
+        }
         self.recall_ready(restored.table(READY))
     }
 
     fn recall_waiting(&mut self, told: WaitingRows) -> Result<()> {
         let WaitingRows { columns, times, dues, .. } = told;
-        if !times.is_empty() && self.spec.time == OverTime::Arrival {
-            return Err(does_not_fit("rows wait, but not for a time".to_owned()));
-        }
         let ids = self.keys.intern(&keys_of(&columns, &self.spec.keys), times.len())?;
         self.keys.enliven(&ids);
         self.grow();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arrow_arith::boolean::not;
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_select::filter::filter_record_batch;
@@ -204,7 +204,11 @@ fn apply(tables: &mut Tables, table: CapturedTable) -> Result<()> {
     kept.extend(told.rows);
     if let Some(kept_from) = kept_from {
         for batch in kept.iter_mut() {
-            let times = batch.column(1).as_primitive::<Int64Type>().values();
+            let column = batch.column(1);
+            let times = match column.as_primitive_opt::<Int64Type>() {
+                Some(times) => times.values(),
+                None => column.as_primitive::<TimestampMillisecondType>().values(),
+            };
             let wanted = times.iter().map(|&time| Some(time >= kept_from));
             *batch = filter_record_batch(batch, &wanted.collect::<BooleanArray>())?;
         }

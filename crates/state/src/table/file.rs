@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_ipc::CompressionType;
 use arrow_ipc::reader::FileReader;
@@ -133,11 +133,12 @@ impl TableWriter {
 /// When rows expire: the values of the second column.
 ///
 /// # Errors
-/// If there is no such column of INT64 without NULLs.
+/// If there is no such column of INT64, or of timestamps in milliseconds, without NULLs.
 pub(crate) fn times(batch: &RecordBatch) -> Result<&[i64]> {
     let column = batch.columns().get(1).filter(|column| column.null_count() == 0);
-    let values = column.and_then(|column| column.as_primitive_opt::<Int64Type>());
-    values.map(|values| &values.values()[..]).ok_or_else(|| {
+    let numbers = || Some(column?.as_primitive_opt::<Int64Type>()?.values());
+    let instants = || Some(column?.as_primitive_opt::<TimestampMillisecondType>()?.values());
+    numbers().or_else(instants).map(|times| &times[..]).ok_or_else(|| {
         Error::data("rows of a table do not say when they expire")
             .hint("the snapshot was written by something else; use an older one")
     })
@@ -187,7 +188,9 @@ pub(crate) fn column_texts(schema: &Schema) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::{ArrayRef, Int64Array, StringViewArray};
+    use arrow_array::{
+        ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray, TimestampSecondArray,
+    };
     use arrow_schema::{DataType, Field};
 
     fn batch(from: i64, rows: i64) -> RecordBatch {
@@ -238,6 +241,29 @@ mod tests {
         let identity = decode(&small[0].bytes, Some(1)).expect("read");
         assert_eq!(identity[0].num_columns(), 1);
         assert_eq!(identity[0].column(0).as_primitive::<Int64Type>().value(0), 5);
+    }
+
+    #[test]
+    fn the_time_of_a_row_may_be_a_timestamp() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![0, 1]));
+        let instants: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![7, 9]));
+        let named = |time: &ArrayRef| vec![("n", Arc::clone(&numbers)), ("time", Arc::clone(time))];
+        let batch = |columns| RecordBatch::try_from_iter(columns).expect("two columns");
+        let rows = batch(named(&instants));
+        let mut writer = TableWriter::new(rows.schema()).expiring(true);
+        let mut highest = Vec::new();
+        let mut take = |file: TableFile| {
+            highest.push(file.highest);
+            Ok(())
+        };
+        writer.write(&rows, &mut take).expect("written");
+        writer.finish(&mut take).expect("finished");
+        assert_eq!(highest, [Some(9)]);
+        assert_eq!(times(&batch(named(&numbers))).expect("numbers"), [0, 1]);
+        let with_null: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![Some(7), None]));
+        assert!(times(&batch(named(&with_null))).is_err());
+        let seconds: ArrayRef = Arc::new(TimestampSecondArray::from(vec![7, 9]));
+        assert!(times(&batch(named(&seconds))).is_err());
     }
 
     #[test]

@@ -220,8 +220,20 @@ impl Feed {
 
     /// Rows come, as of one of so many lanes. No watermark is before them.
     pub(crate) fn rows(&mut self, rows: impl Iterator<Item = Row>, lanes: usize) {
+        self.rows_behind(i64::MIN, rows, lanes);
+    }
+
+    /// Rows come behind a watermark, as of one of so many lanes.
+    pub(crate) fn rows_behind(
+        &mut self,
+        watermark: i64,
+        rows: impl Iterator<Item = Row>,
+        lanes: usize,
+    ) {
         let rows: Vec<Row> = rows.collect();
-        let mut bundle = Bundle::new(tagged(Keys::Integer, &rows), Stamps::first());
+        let watermark_before = WatermarkBefore::All(Watermark(watermark));
+        let stamps = Stamps { watermark_before, ..Stamps::first() };
+        let mut bundle = Bundle::new(tagged(Keys::Integer, &rows), stamps);
         if rows.iter().any(|row| row.kind != RowKind::Insert) {
             bundle.kinds = Some(rows.iter().map(|row| row.kind).collect());
         }

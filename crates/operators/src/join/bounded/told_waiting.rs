@@ -1,15 +1,17 @@
 //! What captures tell of rows that wait for a time: those that have come since the last one.
 //!
-//! | column of `waiting` | |
+//! | column of `waiting_rows` | |
 //! |---|---|
-//! | `$expires` | the watermark at which the row leaves |
+//! | the time of the row | it leaves as far behind it as all do |
 //! | `$serial` | names a row, and goes up in the order in which rows came |
 //! | `$kind` | where rows are changes: 0 `+I`, 1 `-U`, 2 `+U`, 3 `-D` |
-//! | the columns of the row | |
+//! | the other columns of the row | |
 //!
-//! Rows leave when they are due, so they expire and need no names when they go. A row that came when its time
-//! was over already leaves at the next watermark: until then it stands in `overdue`, which has the same
-//! columns and is told whole each time.
+//! Rows leave when they are due, so they expire and need no names when they go. Rows that came when the watermark in
+//! front of them was beyond their time are due later than others, and stand in `late`, with `$expires` (the watermark
+//! at which the row leaves), `$serial`, `$kind` and all columns of the row; so earlier versions told all rows, in `waiting`.
+//! A row that came when its time was over already leaves at the next watermark: until then it stands in `overdue`,
+//! which has the columns of `late` and is told whole each time.
 //!
 //! A capture takes the chunks that have come as they are; they are made into rows of the table later.
 
@@ -26,15 +28,35 @@ use super::chunks::{Chunks, RowRef, take_rows};
 use super::pieces::{keys_of, times};
 use super::told::{Notes, ToldChunk, ToldChunks, together};
 use crate::keys::hash_keys;
-use crate::tables::{does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners};
+use crate::tables::{
+    KeyedTable, does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners,
+};
 use crate::watch::rows::{SERIAL, by_serial};
 
-const WAITING: &str = "waiting";
+const WAITING: &str = "waiting_rows";
+/// That of earlier versions.
+const WAITING_BEFORE: &str = "waiting";
+const LATE: &str = "late";
 const OVERDUE: &str = "overdue";
 const EXPIRES: &str = "$expires";
 const KIND: &str = "$kind";
 /// The partition, when it expires, and the serial name a row.
 const IDENTITY: usize = 3;
+
+/// The tables of rows that wait.
+const TABLES: [&str; 4] = [WAITING, WAITING_BEFORE, LATE, OVERDUE];
+
+/// Where nothing waits, nothing may have been told that does.
+///
+/// # Errors
+/// If there are such rows.
+pub(crate) fn nothing_waits(restored: &Restored) -> Result<()> {
+    let mut told = TABLES.into_iter().flat_map(|name| restored.table(name));
+    match told.any(|batch| batch.num_rows() > 0) {
+        true => Err(does_not_fit("rows wait, but not for a time".to_owned())),
+        false => Ok(()),
+    }
+}
 
 /// What an operator lets wait.
 pub(crate) struct WaitingShape {
@@ -53,6 +75,9 @@ pub(crate) struct WaitingShape {
 /// The tables of rows that wait.
 pub(crate) struct WaitingTables {
     shape: WaitingShape,
+    /// Rows that are due as far behind their time as all are.
+    timed: KeyedTable,
+    /// Rows that say when they are due.
     schema: SchemaRef,
     /// As earlier versions told them: without serials, those of a key in the order in which they came.
     unnamed: SchemaRef,
@@ -85,12 +110,13 @@ impl WaitingTables {
     pub(crate) fn new(shape: WaitingShape) -> Self {
         let kind = shape.has_kinds.then_some((KIND, Arrow::Int8));
         let named = [(EXPIRES, Arrow::Int64), (SERIAL, Arrow::UInt64)].into_iter();
-        let named = named.chain(kind.clone());
-        let schema = kept_schema(&named.collect::<Vec<_>>(), &shape.input);
+        let named: Vec<_> = named.chain(kind.clone()).collect();
+        let schema = kept_schema(&named, &shape.input);
+        let timed = KeyedTable::new(&named[1..], &shape.input, &[shape.rowtime]);
         let due = shape.told_due.map(|due| (due, Arrow::Int64));
         let unnamed = due.into_iter().chain(kind);
         let unnamed = kept_schema(&unnamed.collect::<Vec<_>>(), &shape.input);
-        WaitingTables { shape, schema, unnamed }
+        WaitingTables { shape, timed, schema, unnamed }
     }
 
     /// Notes what a capture has to know of a row of a chunk. All that was due until `passed` has left.
@@ -137,15 +163,25 @@ impl WaitingTables {
         let kept_from = passed.saturating_add(1);
         captured.add(OVERDUE, Arc::clone(&self.schema), self.overdue(overdue, chunks)?);
         let ToldChunks { extent, chunks, .. } = chunks.capture_expiring(extent);
-        let of_table = Arc::clone(self);
-        let rows = Box::new(move || {
-            let batches = chunks.iter().map(|chunk| of_table.batch(chunk, kept_from));
-            Ok(TableRows { rows: together(&of_table.schema, batches)?, removed: Vec::new() })
-        });
-        let (name, schema) = (WAITING, Arc::clone(&self.schema));
-        let (identity_columns, kept_from) = (IDENTITY, Some(kept_from));
-        let table = CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
-        captured.tables.push(table);
+        let chunks = Arc::new(chunks);
+        for is_late in [false, true] {
+            let (of_table, chunks) = (Arc::clone(self), Arc::clone(&chunks));
+            let (name, schema, behind_ms) = match is_late {
+                false => (WAITING, self.timed.schema(), self.shape.behind_ms),
+                true => (LATE, Arc::clone(&self.schema), 0),
+            };
+            let of_schema = Arc::clone(&schema);
+            let rows = Box::new(move || {
+                let chunks =
+                    chunks.iter().filter(|chunk| !(is_late && chunk.notes.dues.is_empty()));
+                let batches = chunks.map(|chunk| of_table.batch(chunk, is_late, kept_from));
+                Ok(TableRows { rows: together(&of_schema, batches)?, removed: Vec::new() })
+            });
+            let (identity_columns, kept_from) = (IDENTITY, kept_from.saturating_sub(behind_ms));
+            let kept_from = Some(kept_from);
+            let table = CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
+            captured.tables.push(table);
+        }
         Ok(())
     }
 
@@ -155,40 +191,43 @@ impl WaitingTables {
         }
         let refs: Vec<RowRef> = rows.iter().map(|row| row.row).collect();
         let serials = refs.iter().map(|&row| chunks.arrival(row));
-        let own = self.own(
-            Int64Array::from_iter_values(rows.iter().map(|row| row.due)),
-            UInt64Array::from_iter_values(serials),
-            rows.iter().map(|row| row.kind),
+        let dues = Int64Array::from_iter_values(rows.iter().map(|row| row.due));
+        let mut own: Vec<ArrayRef> = vec![Arc::new(dues)];
+        own.extend(
+            self.own(UInt64Array::from_iter_values(serials), rows.iter().map(|row| row.kind)),
         );
         Ok(vec![self.with_owners(own, chunks.gather(&refs)?, rows.len())?])
     }
 
-    /// The rows of a chunk that have not left.
-    fn batch(&self, chunk: &ToldChunk, kept_from: i64) -> Result<RecordBatch> {
+    /// The rows of a chunk that have not left: those that are due later than others, or all others.
+    fn batch(&self, chunk: &ToldChunk, is_late: bool, kept_from: i64) -> Result<RecordBatch> {
         let times = times(&chunk.columns, self.shape.rowtime, &self.shape.input)?;
         let mut dues: Vec<i64> = times.iter().map(|&time| self.due_of(time)).collect();
         let mut kinds = vec![RowKind::Insert; if self.shape.has_kinds { chunk.rows } else { 0 }];
         let Notes { left_out, dues: noted, kinds: noted_kinds, .. } = &chunk.notes;
         noted.iter().for_each(|&(row, due)| dues[row as usize] = due);
         noted_kinds.iter().for_each(|&(row, kind)| kinds[row as usize] = kind);
-        let mut is_kept: Vec<bool> = dues.iter().map(|&due| due >= kept_from).collect();
+        let mut is_kept: Vec<bool> = dues.iter().map(|&due| !is_late && due >= kept_from).collect();
+        for &(row, due) in noted {
+            is_kept[row as usize] = is_late && due >= kept_from;
+        }
         left_out.iter().for_each(|&row| is_kept[row as usize] = false);
         let rows: Vec<u32> = (0..chunk.rows as u32).filter(|&row| is_kept[row as usize]).collect();
-        let own = self.own(
-            Int64Array::from_iter_values(rows.iter().map(|&row| dues[row as usize])),
+        let mut own = self.own(
             UInt64Array::from_iter_values(rows.iter().map(|&row| chunk.first + u64::from(row))),
             rows.iter().map(|&row| kinds.get(row as usize).copied().unwrap_or(RowKind::Insert)),
         );
-        self.with_owners(own, take_rows(&chunk.columns, &rows)?, rows.len())
+        let columns = take_rows(&chunk.columns, &rows)?;
+        if is_late {
+            let dues = Int64Array::from_iter_values(rows.iter().map(|&row| dues[row as usize]));
+            own.insert(0, Arc::new(dues));
+            return self.with_owners(own, columns, rows.len());
+        }
+        self.timed.batch(self.owners(&columns, rows.len())?, own, columns)
     }
 
-    fn own(
-        &self,
-        dues: Int64Array,
-        serials: UInt64Array,
-        kinds: impl Iterator<Item = RowKind>,
-    ) -> Vec<ArrayRef> {
-        let mut own: Vec<ArrayRef> = vec![Arc::new(dues), Arc::new(serials)];
+    fn own(&self, serials: UInt64Array, kinds: impl Iterator<Item = RowKind>) -> Vec<ArrayRef> {
+        let mut own: Vec<ArrayRef> = vec![Arc::new(serials)];
         if self.shape.has_kinds {
             own.push(Arc::new(Int8Array::from_iter_values(kinds.map(RowKind::code))));
         }
@@ -201,8 +240,24 @@ impl WaitingTables {
         columns: Vec<ArrayRef>,
         rows: usize,
     ) -> Result<RecordBatch> {
-        let keys = keys_of(&columns, &self.shape.keys);
-        kept_batch(&self.schema, owners(hash_keys(&keys, rows)?.into_iter()), own, columns)
+        kept_batch(&self.schema, self.owners(&columns, rows)?, own, columns)
+    }
+
+    fn owners(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        let keys = keys_of(columns, &self.shape.keys);
+        Ok(owners(hash_keys(&keys, rows)?.into_iter()))
+    }
+
+    /// Rows that are told by their time, as they are told where they say when they are due.
+    fn with_dues(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.timed.columns(batch)?;
+        let times = times(&columns, self.shape.rowtime, &self.shape.input)?;
+        let dues = Int64Array::from_iter_values(times.iter().map(|&time| self.due_of(time)));
+        let own = usize::from(self.shape.has_kinds) + 1;
+        let mut told: Vec<ArrayRef> = vec![ArrayRef::clone(batch.column(0)), Arc::new(dues)];
+        told.extend_from_slice(&batch.columns()[2..2 + own]);
+        told.extend(columns);
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), told)?)
     }
 
     /// The rows that partitions have told, in the order in which they came.
@@ -214,9 +269,13 @@ impl WaitingTables {
             let (told, own) = (batch.schema_ref().fields(), self.schema.fields());
             told.len() == own.len() && told[1].name() == EXPIRES
         };
-        let told = restored.table(WAITING).iter().chain(restored.table(OVERDUE));
-        let (named, unnamed): (Vec<&RecordBatch>, Vec<&RecordBatch>) = told.partition(has_serials);
-        let named = by_serial(&named.into_iter().cloned().collect::<Vec<_>>())?;
+        let others = [WAITING_BEFORE, LATE, OVERDUE].into_iter();
+        let others = others.flat_map(|name| restored.table(name));
+        let (named, unnamed): (Vec<&RecordBatch>, Vec<&RecordBatch>) =
+            others.partition(has_serials);
+        let timed = restored.table(WAITING).iter().map(|batch| self.with_dues(batch));
+        let named = timed.chain(named.into_iter().map(|batch| Ok(batch.clone())));
+        let named = by_serial(&named.collect::<Result<Vec<_>>>()?)?;
         let named = named.iter().map(|batch| self.rows_of(batch, &self.schema, Some(EXPIRES)));
         let told_due = self.shape.told_due;
         let unnamed = unnamed.into_iter().map(|batch| self.rows_of(batch, &self.unnamed, told_due));

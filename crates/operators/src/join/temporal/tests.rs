@@ -1,5 +1,5 @@
 use thalweg_core::shim::SplitMix64;
-use thalweg_core::{Extent, Operator, RowKind, Watermark};
+use thalweg_core::{Extent, Operator, Restored, RowKind, Watermark};
 
 use super::{TemporalJoin, TemporalJoinSpec};
 use crate::join::JoinKind;
@@ -9,8 +9,8 @@ use crate::join::bounded::fixture::{
 use crate::join::sides::Side;
 use crate::reference::Value;
 use crate::test_kit::{
-    DriveOptions, assert_same_rows, check_captures, check_damaged_state, check_operator, drive,
-    told_table,
+    DriveOptions, assert_same_rows, check_captures, check_damaged, check_damaged_state,
+    check_operator, drive, told, told_table,
 };
 
 fn join(keys: Keys, kind: JoinKind, has_residual: bool) -> TemporalJoin {
@@ -227,7 +227,8 @@ fn memory_follows_versions_and_waiting_rows() {
 fn rows_that_wait_are_told_once() {
     let mut feed = Feed::new(&join(Keys::Integer, JoinKind::Left, false));
     let left = |kind, time, n| Row { kind, ..row(Side::Left, n, time, n, i64::MIN) };
-    let waiting = |feed: &mut Feed| told_table(&mut *feed.partition, Extent::Changes, "waiting");
+    let waiting =
+        |feed: &mut Feed| told_table(&mut *feed.partition, Extent::Changes, "waiting_rows");
     feed.rows((0..20_000).map(|n| left(RowKind::Insert, 100 + n % 2 * 100, n)), 1);
     let all = waiting(&mut feed);
     assert_eq!((all.rows, all.extent), (20_000, Extent::Whole), "the first");
@@ -237,8 +238,41 @@ fn rows_that_wait_are_told_once() {
     assert!(few.bytes * 100 < all.bytes, "{} bytes, and {} for all", few.bytes, all.bytes);
     feed.pass(150);
     let none = waiting(&mut feed);
-    assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(151)), "the rest expires");
-    assert_eq!(told_table(&mut *feed.partition, Extent::Whole, "waiting").rows, 10_100);
+    assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(150)), "the rest expires");
+    assert_eq!(told_table(&mut *feed.partition, Extent::Whole, "waiting_rows").rows, 10_100);
+}
+
+/// Earlier versions told all rows as those are told that came late.
+#[test]
+fn rows_that_came_late_say_when_they_are_due() {
+    let operator = join(Keys::Integer, JoinKind::Left, false);
+    let kept = |feed: &mut Feed| {
+        let tables = ["waiting_rows", "late", "overdue"];
+        tables.map(|name| told_table(&mut *feed.partition, Extent::Whole, name).rows)
+    };
+    let restored = |told: &Restored| {
+        let mut other = Feed::new(&operator);
+        other.partition.restore(told).unwrap();
+        other
+    };
+    let mut feed = Feed::new(&operator);
+    let left = |time, n| row(Side::Left, n, time, n, i64::MIN);
+    feed.rows_behind(120, (0..10).map(|n| left(100, n)), 1);
+    feed.rows_behind(120, (0..5).map(|n| left(121, n)), 1);
+    assert_eq!(kept(&mut feed), [5, 10, 0]);
+    let told = told(std::slice::from_mut(&mut feed.partition)).unwrap();
+    check_damaged(&operator, std::slice::from_mut(&mut feed.partition));
+    let mut before = Restored::default();
+    before.add("waiting", told.table("late").to_vec());
+    assert_eq!(kept(&mut restored(&before)), [0, 10, 0], "as told before");
+    for mut feed in [restored(&told), feed] {
+        feed.pass(120);
+        assert_eq!(kept(&mut feed), [5, 10, 0], "none was due");
+        feed.pass(121);
+        assert_eq!(kept(&mut feed), [5, 0, 0]);
+        feed.pass(122);
+        assert_eq!(kept(&mut feed), [0, 0, 0]);
+    }
 }
 
 /// A watermark may be ahead of that of a lane: rows come when their time is over, also those with kinds.

@@ -86,12 +86,17 @@ impl Shared {
         }
     }
 
-    /// What decides where rows belong, from the columns of their side.
-    fn window_rows(&self, side: Side, columns: &[ArrayRef]) -> Result<WindowRows> {
-        let window = match side {
+    /// Window start and end of a side, positions in its own columns.
+    fn window(&self, side: Side) -> (usize, usize) {
+        match side {
             Side::Left => self.spec.left_window,
             Side::Right => self.spec.right_window,
-        };
+        }
+    }
+
+    /// What decides where rows belong, from the columns of their side.
+    fn window_rows(&self, side: Side, columns: &[ArrayRef]) -> Result<WindowRows> {
+        let window = self.window(side);
         let schema = self.spec.sides.schema(side);
         let starts = pieces::times(columns, window.0, schema)?;
         let ends = pieces::times(columns, window.1, schema)?;

@@ -1,14 +1,17 @@
-//! What a window join tells of its state: a table of the rows of each side.
+//! What a window join tells of its state: the rows of each side.
 //!
-//! | column | |
+//! | column of `left_rows` and `right_rows` | |
 //! |---|---|
-//! | `$expires` | the end of the window, or later for a row that came when this end was over |
+//! | the end of the window | |
 //! | `$serial` | names a row, and goes up in the order in which rows came |
-//! | the columns of the side | among them the window and the key |
+//! | the other columns of the side | among them the start of the window and the key |
 //!
-//! A side whose columns nobody reads has `$window_start` and `$window_end` in milliseconds and the columns of
-//! the key in their place. What a window knows besides comes again with its rows. No window leaves while this
-//! is asked.
+//! Rows of windows whose end was over when the first of them came stand in `left_late` and `right_late`: `$expires` (some time
+//! beyond the end), `$serial`, all columns of the side. Earlier versions told all rows so, in `left` and `right`.
+//!
+//! A side whose columns nobody reads has `$window_end`, `$serial` and `$window_start` (both times in milliseconds), and the
+//! columns of the key; where rows are late, `$expires`, `$serial`, `$window_start`, `$window_end` and those. What a window
+//! knows besides comes again with its rows. No window leaves while this is asked.
 //!
 //! Rows never change, so captures tell those that have come since the one before; those of windows that have
 //! closed expire ([`Told`]). Where rows lie is noted, and they are put together later.
@@ -21,18 +24,23 @@ use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use arrow_select::concat::concat_batches;
 use thalweg_core::snapshot::{CapturedTable, MakeRows, TableRows};
-use thalweg_core::{Captured, Column, Extent, Restored, Result, TableSchema};
+use thalweg_core::{Captured, Column, DataType, Extent, Restored, Result, TableSchema};
 
 use super::state::{Kept, Window, WindowRows};
 use super::{Shared, WindowJoinPartition};
 use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::pieces;
 use crate::join::sides::Side;
-use crate::tables::{KEPT_ROWS_MAX, kept_batch, kept_columns, kept_schema, numbers_of, owners};
+use crate::tables::{
+    KEPT_ROWS_MAX, KeyedTable, kept_batch, kept_columns, kept_schema, numbers_of, owners,
+};
 use crate::watch::rows::{SERIAL, by_serial};
 
 /// The tables of state, by side.
-const TABLES: [&str; 2] = ["left", "right"];
+const TABLES: [&str; 2] = ["left_rows", "right_rows"];
+/// Those of earlier versions.
+const TABLES_BEFORE: [&str; 2] = ["left", "right"];
+const LATE: [&str; 2] = ["left_late", "right_late"];
 const EXPIRES: &str = "$expires";
 /// The partition, when it expires, and the serial name a row.
 const IDENTITY: usize = 3;
@@ -79,7 +87,67 @@ impl Told {
     }
 }
 
+/// How rows of windows are told.
+enum RowTable {
+    /// By the end of their window.
+    Timed(KeyedTable),
+    /// With a column that says when they expire.
+    Expiring(SchemaRef),
+}
+
+impl RowTable {
+    fn schema(&self) -> SchemaRef {
+        match self {
+            RowTable::Timed(table) => table.schema(),
+            RowTable::Expiring(schema) => Arc::clone(schema),
+        }
+    }
+
+    /// `starts` are those of the windows, of a side whose columns nobody reads: its first column is their end.
+    fn batch(
+        &self,
+        rows: &[ToldRow],
+        starts: Option<ArrayRef>,
+        columns: Vec<ArrayRef>,
+    ) -> Result<RecordBatch> {
+        let (owners, mut own) = marks(rows);
+        own.extend(starts);
+        match self {
+            RowTable::Timed(table) => table.batch(owners, own.split_off(1), columns),
+            RowTable::Expiring(schema) => kept_batch(schema, owners, own, columns),
+        }
+    }
+}
+
 impl Shared {
+    /// The rows of a side by the end of their window.
+    fn timed_table(&self, side: Side) -> KeyedTable {
+        let own = [(SERIAL, Arrow::UInt64), (WINDOW_START, Arrow::Int64)];
+        if self.joined.reads(side) {
+            let (schema, end) = (self.spec.sides.schema(side), self.window(side).1);
+            return KeyedTable::new(&own[..1], schema, &[end]);
+        }
+        let end = Column::new(WINDOW_END, DataType::BigInt.not_null());
+        let columns = std::iter::once(end).chain(self.told_columns(side).columns);
+        KeyedTable::new(&own, &TableSchema::new(columns.collect()), &[0])
+    }
+
+    /// Rows that are told by the end of their window, as they are told where they say when they expire.
+    fn with_expiry(&self, side: Side, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.timed_table(side).columns(batch)?;
+        let ends = match self.joined.reads(side) {
+            true => pieces::times(&columns, self.window(side).1, self.spec.sides.schema(side))?,
+            false => numbers_of::<Int64Type>(batch, WINDOW_END)?.to_vec().into(),
+        };
+        // The partition and the end, then the operator's own columns, then those of the rows but for the end.
+        let others = batch.num_columns() + 1 - columns.len();
+        let mut told =
+            vec![ArrayRef::clone(batch.column(0)), Arc::new(Int64Array::new(ends, None))];
+        told.extend_from_slice(&batch.columns()[2..others]);
+        told.extend(columns);
+        Ok(RecordBatch::try_new(self.state_schema(side, true), told)?)
+    }
+
     /// The columns that are told of the rows of a side.
     fn told_columns(&self, side: Side) -> TableSchema {
         let schema = self.spec.sides.schema(side);
@@ -133,7 +201,7 @@ fn marks(rows: &[ToldRow]) -> (ArrayRef, Vec<ArrayRef>) {
 fn batches(
     windows: Vec<Vec<ToldRow>>,
     chunks: &Chunks,
-    schema: &SchemaRef,
+    table: &RowTable,
 ) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
     let mut open: Vec<ToldRow> = Vec::new();
@@ -145,8 +213,7 @@ fn batches(
         }
         for rows in open.chunks(KEPT_ROWS_MAX) {
             let refs: Vec<RowRef> = rows.iter().map(|&(row, ..)| row).collect();
-            let (owners, own) = marks(rows);
-            batches.push(kept_batch(schema, owners, own, chunks.gather(&refs)?)?);
+            batches.push(table.batch(rows, None, chunks.gather(&refs)?)?);
         }
         open.clear();
     }
@@ -162,15 +229,21 @@ impl WindowJoinPartition {
         let mut captured = Captured::default();
         for side in [Side::Left, Side::Right] {
             let first = told.map_or(0, |told| told[side as usize]);
-            let schema = self.shared.state_schema(side, true);
-            let rows = match self.shared.joined.reads(side) {
-                true => self.tell_rows(side, first, Arc::clone(&schema)),
-                false => self.tell_keys(side, first, &schema)?,
-            };
-            let (name, kept_from) = (TABLES[side as usize], Some(self.told.kept_from));
-            let identity_columns = IDENTITY;
-            let table = CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
-            captured.tables.push(table);
+            for is_late in [false, true] {
+                let (names, table) = match is_late {
+                    false => (TABLES, RowTable::Timed(self.shared.timed_table(side))),
+                    true => (LATE, RowTable::Expiring(self.shared.state_schema(side, true))),
+                };
+                let (name, schema) = (names[side as usize], table.schema());
+                let rows = match self.shared.joined.reads(side) {
+                    true => self.tell_rows(side, first, is_late, table),
+                    false => self.tell_keys(side, first, is_late, &table)?,
+                };
+                let (identity_columns, kept_from) = (IDENTITY, Some(self.told.kept_from));
+                let table =
+                    CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
+                captured.tables.push(table);
+            }
         }
         Ok(captured)
     }
@@ -187,42 +260,61 @@ impl WindowJoinPartition {
         rows[from..].iter().map(told).collect()
     }
 
-    fn tell_rows(&self, side: Side, first: u64, schema: SchemaRef) -> MakeRows {
-        let windows = self.windows.iter();
+    /// Windows whose end was over when the first of their rows came, or all others.
+    fn windows_told(&self, is_late: bool) -> impl Iterator<Item = (&i64, &Window)> {
+        let kept_from = self.told.kept_from;
+        self.windows.iter().filter(move |&(&end, _)| (end < kept_from) == is_late)
+    }
+
+    /// The rows of such windows from a serial on.
+    fn tell_rows(&self, side: Side, first: u64, is_late: bool, table: RowTable) -> MakeRows {
+        let windows = self.windows_told(is_late);
         let windows = windows.map(|(&end, window)| self.rows_from(side, first, end, window));
         let windows: Vec<Vec<ToldRow>> = windows.filter(|rows| !rows.is_empty()).collect();
         let chunks = self.chunks[side as usize].frozen();
         Box::new(move || {
-            let rows = batches(windows, &chunks, &schema)?;
+            let rows = batches(windows, &chunks, &table)?;
             Ok(TableRows { rows, removed: Vec::new() })
         })
     }
 
-    fn tell_keys(&self, side: Side, first: u64, schema: &SchemaRef) -> Result<MakeRows> {
+    /// The same of a side whose columns nobody reads.
+    fn tell_keys(
+        &self,
+        side: Side,
+        first: u64,
+        is_late: bool,
+        table: &RowTable,
+    ) -> Result<MakeRows> {
         let mut batches = Vec::with_capacity(self.windows.len());
-        for (&end, window) in &self.windows {
+        for (&end, window) in self.windows_told(is_late) {
             let told = self.rows_from(side, first, end, window);
             let rows = &window.rows[side as usize];
             let rows = &rows[rows.len() - told.len()..];
             let ids: Vec<u32> = rows.iter().map(|kept| kept.key).collect();
-            let (owners, mut own) = marks(&told);
             let starts = Int64Array::from_iter_values(rows.iter().map(|kept| kept.start));
-            own.push(Arc::new(starts));
-            own.push(Arc::new(Int64Array::from_value(end, rows.len())));
-            batches.push(kept_batch(schema, owners, own, window.keys.take_keys(&ids)?)?);
+            let mut columns: Vec<ArrayRef> =
+                vec![Arc::new(Int64Array::from_value(end, rows.len()))];
+            columns.extend(window.keys.take_keys(&ids)?);
+            batches.push(table.batch(&told, Some(Arc::new(starts)), columns)?);
         }
-        let rows = vec![concat_batches(schema, &batches)?];
+        let rows = vec![concat_batches(&table.schema(), &batches)?];
         Ok(Box::new(move || Ok(TableRows { rows, removed: Vec::new() })))
     }
 
     /// Takes back what partitions have told. All rows that were kept are kept again.
     pub(super) fn take_back(&mut self, restored: &Restored) -> Result<()> {
         for side in [Side::Left, Side::Right] {
-            let batches = restored.table(TABLES[side as usize]);
-            let batches = match batches.first().is_some_and(has_serials) {
-                true => by_serial(batches)?,
-                false => batches.to_vec(),
-            };
+            let told = |of: [&str; 2]| restored.table(of[side as usize]).iter();
+            let timed = told(TABLES).map(|batch| self.shared.with_expiry(side, batch));
+            let others = told(LATE).chain(told(TABLES_BEFORE)).map(|batch| {
+                let schema = self.shared.state_schema(side, has_serials(batch));
+                kept_columns(batch, &schema, 0).map(|_| batch.clone())
+            });
+            let mut batches = timed.chain(others).collect::<Result<Vec<_>>>()?;
+            if batches.first().is_some_and(has_serials) {
+                batches = by_serial(&batches)?;
+            }
             for batch in &batches {
                 let (rows, columns) = self.shared.rows_of(side, batch)?;
                 self.grouping.clear();

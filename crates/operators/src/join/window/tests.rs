@@ -8,7 +8,7 @@ use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{ManualClock, SplitMix64};
 use thalweg_core::{
     Bundle, Column, DataType, Exchange, Extent, Opening, Operator, Output, Partition, Piece,
-    Progress, RowKind, Stamps, TableSchema, Watermark, WatermarkBefore,
+    Progress, Restored, RowKind, Stamps, TableSchema, Watermark, WatermarkBefore,
 };
 
 use super::{WindowJoin, WindowJoinSpec};
@@ -19,8 +19,8 @@ use crate::join::bounded::fixture::{
 use crate::join::sides::{Side, Sides};
 use crate::reference::Value;
 use crate::test_kit::{
-    DriveOptions, Event, assert_same_rows, check_captures, check_damaged_state, check_operator,
-    drive, sorted,
+    DriveOptions, Event, assert_same_rows, check_captures, check_damaged, check_damaged_state,
+    check_operator, drive, sorted, told, told_table,
 };
 
 const KINDS: [JoinKind; 6] = [
@@ -292,8 +292,11 @@ impl Captured {
             (told.1, told.2) = (table.kept_from.unwrap(), table.extent);
             let rows = (table.rows)().unwrap();
             assert!(rows.removed.is_empty(), "rows expire");
-            let expires = |rows: &RecordBatch| rows.column(1).as_primitive::<Int64Type>().clone();
-            let is_kept = |rows| expires(rows).values().iter().all(|&expires| expires >= told.1);
+            let is_kept = |rows: &RecordBatch| {
+                let times =
+                    arrow_cast::cast(rows.column(1), &arrow_schema::DataType::Int64).unwrap();
+                times.as_primitive::<Int64Type>().values().iter().all(|&time| time >= told.1)
+            };
             assert!(rows.rows.iter().all(is_kept), "nothing is told that has expired");
             told.0 += rows.rows.iter().map(RecordBatch::num_rows).sum::<usize>();
         }
@@ -319,5 +322,37 @@ fn only_rows_that_have_come_are_told_and_windows_expire() {
         assert_eq!(left, (50, 1502, Extent::Whole), "its window has left");
         let end = join.go_on(2000, 0, Some(i64::MAX));
         assert_eq!(end, (0, i64::MAX, Extent::Whole), "the end");
+    }
+}
+
+/// A lane was idle: rows come for a window that has closed. Earlier versions told all rows as these are told.
+#[test]
+fn rows_of_windows_that_were_over_say_when_they_expire() {
+    let kept = |partition: &mut dyn Partition| {
+        let tables = ["left_rows", "left_late", "right_rows", "right_late"];
+        tables.map(|name| told_table(partition, Extent::Whole, name).rows)
+    };
+    // Nobody reads the right columns of a semi join.
+    for kind in [JoinKind::Full, JoinKind::Semi] {
+        let restored = |told: &Restored| {
+            let mut other = Captured::new(kind);
+            other.partition.restore(told).unwrap();
+            kept(&mut *other.partition)
+        };
+        let mut join = Captured::new(kind);
+        join.go_on(1000, 40, Some(999));
+        join.go_on(1000, 20, None);
+        join.go_on(2000, 6, None);
+        assert_eq!(kept(&mut *join.partition), [3, 10, 3, 10]);
+        let told = told(std::slice::from_mut(&mut join.partition)).unwrap();
+        check_damaged(
+            &self::join(Keys::Integer, kind, false),
+            std::slice::from_mut(&mut join.partition),
+        );
+        assert_eq!(restored(&told), [13, 0, 13, 0], "no watermark has come yet");
+        let mut before = Restored::default();
+        before.add("left", told.table("left_late").to_vec());
+        before.add("right", told.table("right_late").to_vec());
+        assert_eq!(restored(&before), [10, 0, 10, 0], "as told before");
     }
 }

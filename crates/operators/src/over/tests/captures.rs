@@ -135,7 +135,8 @@ fn what_is_told_follows_what_changes() {
 #[test]
 fn rows_that_wait_are_told_once() {
     let mut sums = Sums::new();
-    let waiting = |sums: &mut Sums| told_table(&mut *sums.partition, Extent::Changes, "waiting");
+    let waiting =
+        |sums: &mut Sums| told_table(&mut *sums.partition, Extent::Changes, "waiting_rows");
     sums.wait(100, 0..20_000, 1);
     sums.wait(200, 0..20_000, 1);
     let all = waiting(&mut sums);
@@ -147,7 +148,7 @@ fn rows_that_wait_are_told_once() {
     sums.pass(150);
     let none = waiting(&mut sums);
     assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(151)), "the rest expires");
-    assert_eq!(told_table(&mut *sums.partition, Extent::Whole, "waiting").rows, 20_000);
+    assert_eq!(told_table(&mut *sums.partition, Extent::Whole, "waiting_rows").rows, 20_000);
 }
 
 /// Where inputs are joined, a watermark may be ahead of that of a lane.
@@ -157,15 +158,15 @@ fn rows_that_come_when_their_time_is_over_are_told_until_they_leave() {
     let told = |sums: &mut Sums, name| told_table(&mut *sums.partition, Extent::Changes, name);
     let rows = |told: ToldTable| (told.rows, told.removed);
     sums.wait(100, 0..10, 2);
-    assert_eq!(rows(told(&mut sums, "waiting")), (10, 0));
+    assert_eq!(rows(told(&mut sums, "waiting_rows")), (10, 0));
     sums.pass(50);
     sums.wait(40, 0..3, 2);
     sums.wait(60, 0..2, 2);
     // A capture tells both tables; what comes between two of them is told by the second.
     assert_eq!(rows(told(&mut sums, "overdue")), (3, 0));
-    assert_eq!(rows(told(&mut sums, "waiting")), (0, 0), "told by the capture before");
+    assert_eq!(rows(told(&mut sums, "waiting_rows")), (0, 0), "told by the capture before");
     assert_eq!(rows(told(&mut sums, "overdue")), (3, 0), "they have not left");
     sums.pass(51);
     assert_eq!(rows(told(&mut sums, "overdue")), (0, 0));
-    assert_eq!(told_table(&mut *sums.partition, Extent::Whole, "waiting").rows, 12);
+    assert_eq!(told_table(&mut *sums.partition, Extent::Whole, "waiting_rows").rows, 12);
 }

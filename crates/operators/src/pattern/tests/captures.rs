@@ -96,7 +96,8 @@ fn what_is_told_follows_what_changes() {
 #[test]
 fn rows_that_wait_are_told_once() {
     let mut pairs = Pairs::new();
-    let waiting = |pairs: &mut Pairs| told_table(&mut *pairs.partition, Extent::Changes, "waiting");
+    let waiting =
+        |pairs: &mut Pairs| told_table(&mut *pairs.partition, Extent::Changes, "waiting_rows");
     pairs.wait(100, 1, 0..10_000);
     pairs.wait(200, 1, 0..10_000);
     let all = waiting(&mut pairs);
@@ -108,5 +109,5 @@ fn rows_that_wait_are_told_once() {
     pairs.pass(150);
     let none = waiting(&mut pairs);
     assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(151)), "the rest expires");
-    assert_eq!(told_table(&mut *pairs.partition, Extent::Whole, "waiting").rows, 10_000);
+    assert_eq!(told_table(&mut *pairs.partition, Extent::Whole, "waiting_rows").rows, 10_000);
 }
