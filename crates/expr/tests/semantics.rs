@@ -525,3 +525,29 @@ fn pieces_of_a_batch_give_the_pieces_of_the_result() {
     });
     assert_eq!(whole, quotients.collect::<Vec<_>>());
 }
+
+#[test]
+fn texts_in_a_long_list_are_told_apart_however_long_they_are() {
+    let long = "thirteen bytes";
+    let values = [Some("a"), Some("a\0"), Some(""), Some(long), Some("thirteen byteS"), None];
+    let rows = batch(vec![strings(values.to_vec())]);
+    let listed = ["a", "bb", "", "ccc", "twelve bytes", long];
+    let mut list: Vec<Expr> = listed.iter().map(|text| s(text)).collect();
+    let found = build::in_list(string(0), list.clone(), false, &session()).expect("IN");
+    let expected = ["TRUE", "FALSE", "TRUE", "TRUE", "FALSE", "NULL"];
+    assert_eq!(texts(&found, &rows), expected);
+    let behind = batch(vec![strings(values.to_vec())]).slice(2, 3);
+    assert_eq!(texts(&found, &behind), expected[2..5], "rows of a slice");
+    list.push(null());
+    let unsure = build::in_list(string(0), list, true, &session()).expect("NOT IN");
+    assert_eq!(texts(&unsure, &rows), ["FALSE", "NULL", "FALSE", "FALSE", "NULL", "NULL"]);
+}
+
+#[test]
+fn texts_are_split_at_separators_of_any_length() {
+    let rows = batch(vec![strings(vec![Some("a--bé-"), Some("-"), Some(""), None])]);
+    let split = |separator: &str| texts(&call("SPLIT", vec![string(0), s(separator)]), &rows);
+    assert_eq!(split("-"), ["[a, , bé, ]", "[, ]", "[]", "NULL"]);
+    assert_eq!(split("--"), ["[a, bé-]", "[-]", "[]", "NULL"]);
+    assert_eq!(split(""), ["[a, -, -, b, é, -]", "[-]", "[]", "NULL"]);
+}

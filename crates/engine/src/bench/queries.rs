@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(error.help(), Some("did you mean session?"));
         let error = find(Preset::Peer, "wordcount").expect_err("there is none");
         assert!(
-            error.help().is_some_and(|help| help.starts_with("there are q5s500, q5s10")),
+            error.help().is_some_and(|help| help.starts_with("there are q0, q1, q2, q5s500")),
             "{error}"
         );
     }

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use arrow_array::builder::{ArrayBuilder, StringViewBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, ListArray, MapArray, StringViewArray, StructArray, UInt32Array,
-    new_null_array,
+    Array, ArrayRef, BooleanArray, ListArray, MapArray, StructArray, UInt32Array, new_null_array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_ord::cmp;
 use arrow_select::interleave::interleave;
 use arrow_select::nullif::nullif;
 use arrow_select::take::take;
+use memchr::memchr_iter;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
 use super::{Call, Definition, Returns, custom, plain};
@@ -319,27 +320,40 @@ fn split(call: Call<'_>) -> Result<Expr> {
     let column_type = DataType::Array(Box::new(element.clone())).nullable().with_nullable(nullable);
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let (s, separator) = (a.texts(0), a.texts(1));
-        let mut parts: Vec<&str> = Vec::new();
+        let mut parts = StringViewBuilder::new();
         let mut lengths = Vec::with_capacity(a.rows);
         let mut valid = Vec::with_capacity(a.rows);
         for row in 0..a.rows {
             let before = parts.len();
             let both = s.get(row).zip(separator.get(row));
             valid.push(both.is_some());
-            match both {
-                Some((text, "")) => {
-                    let ends = |(at, c): (usize, char)| &text[at..at + c.len_utf8()];
-                    parts.extend(text.char_indices().map(ends));
-                }
-                Some((text, separator)) => parts.extend(text.split(separator)),
-                None => {}
+            if let Some((text, separator)) = both {
+                for_each_part(text, separator, |part| parts.append_value(part));
             }
             lengths.push(parts.len() - before);
         }
-        let values = Arc::new(StringViewArray::from_iter_values(parts));
+        let values = Arc::new(parts.finish());
         let field = Arc::new(element.field("item"));
         let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
         Ok(Arc::new(ListArray::new(field, OffsetBuffer::from_lengths(lengths), values, nulls)))
     };
     Ok(call.with_kernel(column_type, Arc::new(kernel)))
+}
+
+fn for_each_part<'a>(text: &'a str, separator: &str, mut part: impl FnMut(&'a str)) {
+    match separator.as_bytes() {
+        [] => {
+            let ends = |(at, c): (usize, char)| &text[at..at + c.len_utf8()];
+            text.char_indices().map(ends).for_each(part);
+        }
+        &[byte] => {
+            let mut from = 0;
+            for at in memchr_iter(byte, text.as_bytes()) {
+                part(&text[from..at]);
+                from = at + 1;
+            }
+            part(&text[from..]);
+        }
+        _ => text.split(separator).for_each(part),
+    }
 }

@@ -1,13 +1,14 @@
 //! `IN` over many literals: one look-up in a hash set instead of a comparison with each.
 
-use std::collections::HashSet;
-use std::hash::Hash;
 use std::sync::Arc;
 
+use arrow_array::builder::make_view;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int8Type, Int16Type, Int32Type, Int64Type};
-use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_array::types::{ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, BooleanArray, StringViewArray};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::DataType as Arrow;
+use hashbrown::HashSet;
 use thalweg_core::{ColumnType, DataType, Result};
 
 use super::Call;
@@ -21,7 +22,36 @@ const SMALLEST_SET: usize = 4;
 /// The values of a set.
 enum Members {
     Integers(HashSet<i64>),
-    Texts(HashSet<Arc<str>>),
+    Texts(Texts),
+}
+
+/// Texts. A view holds a short one as a whole (and zeros behind it), so views are compared in their place.
+#[derive(Default)]
+struct Texts {
+    views: HashSet<u128>,
+    long: HashSet<Arc<str>>,
+}
+
+impl Texts {
+    /// A text of so many bytes lies in its view.
+    const SHORT_BYTES_MAX: u32 = 12;
+
+    fn insert(&mut self, text: &Arc<str>) {
+        if text.len() <= Self::SHORT_BYTES_MAX as usize {
+            self.views.insert(make_view(text.as_bytes(), 0, 0));
+        } else {
+            self.long.insert(Arc::clone(text));
+        }
+    }
+
+    fn contains(&self, array: &StringViewArray, row: usize) -> bool {
+        let view = array.views()[row];
+        // The lowest bits are the length.
+        match view as u32 <= Self::SHORT_BYTES_MAX {
+            true => self.views.contains(&view),
+            false => !self.long.is_empty() && self.long.contains(array.value(row)),
+        }
+    }
 }
 
 /// `expr IN (list)` by a hash set, where the list is of literals of one kind; else `None`.
@@ -34,13 +64,13 @@ pub(crate) fn in_set(expr: &Expr, list: &[Expr], session: &Session) -> Result<Op
     let Ok(common) = common_type(&types) else { return Ok(None) };
     let mut has_null = false;
     let mut integers = HashSet::new();
-    let mut texts = HashSet::new();
+    let mut texts = Texts::default();
     for item in list {
         let item = implicit_cast_in(item.clone(), &common.data_type, session);
         match item.as_literal() {
             Some(Scalar::Null) => has_null = true,
             Some(Scalar::Integer(value)) => drop(integers.insert(*value)),
-            Some(Scalar::String(value)) => drop(texts.insert(value.clone())),
+            Some(Scalar::String(value)) => texts.insert(value),
             _ => return Ok(None),
         }
     }
@@ -63,43 +93,30 @@ pub(crate) fn in_set(expr: &Expr, list: &[Expr], session: &Session) -> Result<Op
 fn contains(a: &Arguments<'_>, members: &Members, has_null: bool) -> ArrayRef {
     let array = a.value(0).array();
     let found = match (members, array.data_type()) {
-        (Members::Texts(set), _) => by_value(array.as_string_view().iter(), set, has_null),
-        (Members::Integers(set), Arrow::Int8) => {
-            let values = array.as_primitive::<Int8Type>().iter().map(|v| v.map(i64::from));
-            by_key(values, set, has_null)
+        (Members::Texts(set), _) => {
+            let texts = array.as_string_view();
+            BooleanBuffer::collect_bool(texts.len(), |row| set.contains(texts, row))
         }
-        (Members::Integers(set), Arrow::Int16) => {
-            let values = array.as_primitive::<Int16Type>().iter().map(|v| v.map(i64::from));
-            by_key(values, set, has_null)
-        }
-        (Members::Integers(set), Arrow::Int32) => {
-            let values = array.as_primitive::<Int32Type>().iter().map(|v| v.map(i64::from));
-            by_key(values, set, has_null)
-        }
-        (Members::Integers(set), _) => {
-            by_key(array.as_primitive::<Int64Type>().iter(), set, has_null)
+        (Members::Integers(set), Arrow::Int8) => integers::<Int8Type>(&array, set),
+        (Members::Integers(set), Arrow::Int16) => integers::<Int16Type>(&array, set),
+        (Members::Integers(set), Arrow::Int32) => integers::<Int32Type>(&array, set),
+        (Members::Integers(set), _) => integers::<Int64Type>(&array, set),
+    };
+    let nulls = match has_null {
+        false => array.nulls().cloned(),
+        // A value that is not in a set with NULL may or may not be in it.
+        true => {
+            let is_known = NullBuffer::new(found.clone());
+            NullBuffer::union(Some(&is_known), array.nulls())
         }
     };
-    Arc::new(found)
+    Arc::new(BooleanArray::new(found, nulls))
 }
 
-/// A value that is not in a set with NULL may or may not be in it.
-fn verdict(found: bool, has_null: bool) -> Option<bool> {
-    if found || !has_null { Some(found) } else { None }
-}
-
-fn by_value<'a>(
-    values: impl Iterator<Item = Option<&'a str>>,
-    set: &HashSet<Arc<str>>,
-    has_null: bool,
-) -> BooleanArray {
-    values.map(|value| value.and_then(|v| verdict(set.contains(v), has_null))).collect()
-}
-
-fn by_key<K: Hash + Eq>(
-    values: impl Iterator<Item = Option<K>>,
-    set: &HashSet<K>,
-    has_null: bool,
-) -> BooleanArray {
-    values.map(|value| value.and_then(|v| verdict(set.contains(&v), has_null))).collect()
+fn integers<T: ArrowPrimitiveType>(array: &dyn Array, set: &HashSet<i64>) -> BooleanBuffer
+where
+    i64: From<T::Native>,
+{
+    let values = array.as_primitive::<T>().values();
+    BooleanBuffer::collect_bool(values.len(), |row| set.contains(&i64::from(values[row])))
 }

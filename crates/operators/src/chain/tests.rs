@@ -165,15 +165,20 @@ fn lists() -> RecordBatch {
 }
 
 fn unnest(outer: bool) -> Step {
+    unnest_with(outer, true)
+}
+
+fn unnest_with(outer: bool, ordinality: bool) -> Step {
     let list = DataType::Array(Box::new(DataType::Int.nullable())).nullable();
     Step::Unnest {
         array: Expr::column(1, list),
-        columns: vec![
-            Column::new("x", DataType::Int.nullable()),
-            Column::new("n", DataType::Int.nullable()),
-        ],
+        columns: [Some("x"), ordinality.then_some("n")]
+            .into_iter()
+            .flatten()
+            .map(|name| Column::new(name, DataType::Int.nullable()))
+            .collect(),
         outer,
-        ordinality: true,
+        ordinality,
     }
 }
 
@@ -197,6 +202,25 @@ fn unnest_repeats_rows_and_their_watermarks() {
     assert_eq!(outer.num_rows(), 6);
     assert_eq!(watermarks, [0, 0, 0, 100, 200, 300]);
     assert_eq!(rows_of(&[outer])[3][2..], [Value::Null, Value::Null]);
+}
+
+#[test]
+fn unnest_without_ordinals_has_the_same_elements() {
+    // All rows; those without a NULL, of which one is empty; the last one, which lies behind others.
+    for (from, rows) in [(0, 4), (2, 2), (3, 1)] {
+        let lists = lists().slice(from, rows);
+        for outer in [false, true] {
+            let run = |ordinality| {
+                let steps = vec![unnest_with(outer, ordinality)];
+                check_transform(&chain(steps), &lists, &stamps(rows))
+            };
+            let ((plain, watermarks), (numbered, expected)) = (run(false), run(true));
+            let without: Vec<_> =
+                rows_of(&[numbered]).into_iter().map(|row| row[..3].to_vec()).collect();
+            assert_eq!(rows_of(&[plain]), without, "from {from}, outer {outer}");
+            assert_eq!(watermarks, expected);
+        }
+    }
 }
 
 #[test]

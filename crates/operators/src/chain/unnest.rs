@@ -18,14 +18,12 @@ pub(super) fn unnest(
     ordinality: bool,
 ) -> Result<()> {
     let (offsets, elements) = elements_of(array)?;
-    let places = places(array, offsets, outer);
-    let mut appended = elements
-        .iter()
-        .map(|element| Ok(take(element.as_ref(), &places.elements, None)?))
-        .collect::<Result<Vec<_>>>()?;
-    if ordinality {
-        appended.push(Arc::new(places.ordinals));
-    }
+    let all_stay =
+        array.null_count() == 0 && !(outer && offsets.windows(2).any(|ends| ends[0] == ends[1]));
+    let (origins, mut appended) = match all_stay && !ordinality {
+        true => in_place(offsets, &elements),
+        false => by_place(places(array, offsets, outer), &elements, ordinality)?,
+    };
     if appended.len() != columns.len() {
         return Err(Error::internal(format!(
             "UNNEST gives {} columns where {} are expected",
@@ -33,7 +31,7 @@ pub(super) fn unnest(
             columns.len()
         )));
     }
-    let origins = UInt32Array::from(places.origins);
+    let origins = UInt32Array::from(origins);
     let mut all = rows
         .batch
         .columns()
@@ -47,6 +45,30 @@ pub(super) fn unnest(
     let batch = batch_of(Arc::new(schema), all, origins.len())?;
     rows.replace(batch, origins.values());
     Ok(())
+}
+
+/// The row of each element, and the elements as they lie: each of them is an output row.
+fn in_place(offsets: &[i32], elements: &[ArrayRef]) -> (Vec<u32>, Vec<ArrayRef>) {
+    let (first, last) = (offsets[0] as usize, offsets[offsets.len() - 1] as usize);
+    let mut origins = Vec::with_capacity(last - first);
+    for (row, ends) in offsets.windows(2).enumerate() {
+        origins.resize(ends[1] as usize - first, row as u32);
+    }
+    (origins, elements.iter().map(|element| element.slice(first, last - first)).collect())
+}
+
+/// The row of each output row, and what is appended to it.
+fn by_place(
+    places: Places,
+    elements: &[ArrayRef],
+    ordinality: bool,
+) -> Result<(Vec<u32>, Vec<ArrayRef>)> {
+    let taken = elements.iter().map(|element| Ok(take(element.as_ref(), &places.elements, None)?));
+    let mut appended = taken.collect::<Result<Vec<_>>>()?;
+    if ordinality {
+        appended.push(Arc::new(places.ordinals));
+    }
+    Ok((places.origins, appended))
 }
 
 /// The offsets of an array or map, and its elements as columns.
