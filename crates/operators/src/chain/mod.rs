@@ -136,6 +136,7 @@ enum Prepared {
     Filter { predicate: Expr, can_fail: bool },
     Project { schema: SchemaRef, exprs: Vec<Expr>, can_fail: bool, computes: bool },
     Keep(Vec<usize>),
+    Unnest(unnest::Unnest),
     Other(Step),
 }
 
@@ -176,6 +177,10 @@ impl Chain {
                 rows.batch = rows.batch.project(columns)?;
                 Ok(())
             }
+            Prepared::Unnest(unnest) => {
+                rows.compact()?;
+                unnest.apply(rows, wall_ms)
+            }
             Prepared::Other(step) => self.other_step(step, rows, wall_ms),
         }
     }
@@ -187,10 +192,6 @@ impl Chain {
         rows.compact()?;
         match step {
             Step::TakeKinds(column) => rows.take_kinds(*column),
-            Step::Unnest { array, columns, outer, ordinality } => {
-                let array = rows.evaluate(array, wall_ms)?;
-                unnest::unnest(rows, &array, columns, *outer, *ordinality)
-            }
             Step::WindowRows { window, rowtime, zone } => {
                 window_rows::window_rows(rows, window, *rowtime, *zone)
             }
@@ -198,7 +199,10 @@ impl Chain {
             Step::Custom { name, function } => custom(rows, name, function),
             Step::FlatMap { name, function } => flat_map(rows, name, function),
             Step::Probe { table, .. } => probe(rows, table, wall_ms),
-            Step::Filter(_) | Step::Project(_) | Step::CheckNotNull { .. } => {
+            Step::Filter(_)
+            | Step::Project(_)
+            | Step::CheckNotNull { .. }
+            | Step::Unnest { .. } => {
                 unreachable!("these are prepared or handled above")
             }
         }
@@ -270,7 +274,10 @@ fn prepare(step: prune::Pruned) -> Prepared {
                 exprs,
             }
         }
-        prune::Pruned::Step(other) => Prepared::Other(other),
+        prune::Pruned::Unnest(Step::Unnest { array, columns, outer, ordinality }, read) => {
+            Prepared::Unnest(unnest::Unnest { array, columns, outer, ordinality, read })
+        }
+        prune::Pruned::Step(other) | prune::Pruned::Unnest(other, _) => Prepared::Other(other),
     }
 }
 

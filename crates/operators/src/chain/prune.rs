@@ -1,6 +1,9 @@
 //! Drops columns that nobody reads any more right behind the filter that read them last, so that
 //! compacting does not copy them.
 //!
+//! UNNEST repeats the columns of a row for each element, so it is told which of them somebody reads
+//! behind it.
+//!
 //! Works backwards over the steps to find what is read later, then forwards to renumber. How wide
 //! the input is stays unknown, so nothing is dropped unless a projection further down says which
 //! columns matter.
@@ -12,12 +15,14 @@ use thalweg_expr::Expr;
 
 pub(super) enum Pruned {
     Step(Step),
+    /// An UNNEST behind which only these columns are read; `None` means all.
+    Unnest(Step, Live),
     /// Goes on with these columns only.
     Keep(Vec<usize>),
 }
 
 /// The columns read from some point on; `None` means all.
-type Live = Option<BTreeSet<usize>>;
+pub(super) type Live = Option<BTreeSet<usize>>;
 
 pub(super) fn prune(steps: Vec<Step>) -> Vec<Pruned> {
     let live_after = live_after_each(&steps);
@@ -27,6 +32,11 @@ pub(super) fn prune(steps: Vec<Step>) -> Vec<Pruned> {
     for (step, live) in steps.into_iter().zip(live_after) {
         let is_filter = matches!(step, Step::Filter(_));
         let ends_numbering = matches!(step, Step::Project(_));
+        if let Step::Unnest { .. } = step {
+            // Columns have their first numbers: nothing is dropped in front of it.
+            pruned.push(Pruned::Unnest(step, live));
+            continue;
+        }
         pruned.push(Pruned::Step(match &places {
             Some(places) => renumber(step, places),
             None => step,

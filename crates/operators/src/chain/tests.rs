@@ -224,6 +224,20 @@ fn unnest_without_ordinals_has_the_same_elements() {
 }
 
 #[test]
+fn unnest_keeps_the_places_of_columns_that_nobody_reads() {
+    let of = |place| Expr::column(place, DataType::Int.nullable());
+    let project = |(name, place)| (Column::new(name, DataType::Int.nullable()), of(place));
+    let steps = vec![
+        unnest(false),
+        Step::Filter(less(column(0), number(20))),
+        Step::Project([("x", 2), ("n", 3)].map(project).to_vec()),
+    ];
+    let (result, _) = check_transform(&chain(steps), &lists(), &stamps(4));
+    let int = Value::Integer;
+    assert_eq!(rows_of(&[result]), [[int(3), int(1)], [int(1), int(2)], [Value::Null, int(3)]]);
+}
+
+#[test]
 fn user_functions_see_dense_rows_and_are_held_to_their_word() {
     let keep_all: super::BatchFunction = Arc::new(Ok);
     let cut: super::BatchFunction = Arc::new(|batch: RecordBatch| Ok(batch.slice(0, 1)));

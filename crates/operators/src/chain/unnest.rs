@@ -3,48 +3,72 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, Int32Array, UInt32Array};
-use arrow_schema::{DataType, Schema};
+use arrow_array::{Array, ArrayRef, Int32Array, NullArray, RecordBatch, UInt32Array};
+use arrow_schema::{DataType, Field, FieldRef, Schema};
 use arrow_select::take::take;
 use thalweg_core::{Column, Error, Result, TableSchema};
+use thalweg_expr::Expr;
 
+use super::prune::Live;
 use super::rows::{Rows, batch_of};
 
-pub(super) fn unnest(
-    rows: &mut Rows,
-    array: &ArrayRef,
-    columns: &[Column],
-    outer: bool,
-    ordinality: bool,
-) -> Result<()> {
-    let (offsets, elements) = elements_of(array)?;
-    let all_stay =
-        array.null_count() == 0 && !(outer && offsets.windows(2).any(|ends| ends[0] == ends[1]));
-    let (origins, mut appended) = match all_stay && !ordinality {
-        true => in_place(offsets, &elements),
-        false => by_place(places(array, offsets, outer), &elements, ordinality)?,
-    };
-    if appended.len() != columns.len() {
-        return Err(Error::internal(format!(
-            "UNNEST gives {} columns where {} are expected",
-            appended.len(),
-            columns.len()
-        )));
+/// How rows are repeated for the elements of an array or map.
+pub(super) struct Unnest {
+    pub array: Expr,
+    /// What is appended to a row.
+    pub columns: Vec<Column>,
+    /// A row without elements stays, with NULL.
+    pub outer: bool,
+    /// The last column is the number of the element.
+    pub ordinality: bool,
+    /// The columns that somebody reads behind it; `None` means all.
+    pub read: Live,
+}
+
+impl Unnest {
+    pub fn apply(&self, rows: &mut Rows, wall_ms: i64) -> Result<()> {
+        let array = rows.evaluate(&self.array, wall_ms)?;
+        let (offsets, elements) = elements_of(&array)?;
+        let is_empty = |ends: &[i32]| ends[0] == ends[1];
+        let all_stay = array.null_count() == 0 && !(self.outer && offsets.windows(2).any(is_empty));
+        let (origins, appended) = match all_stay && !self.ordinality {
+            true => in_place(offsets, &elements),
+            false => by_place(places(&array, offsets, self.outer), &elements, self.ordinality)?,
+        };
+        if appended.len() != self.columns.len() {
+            return Err(Error::internal(format!(
+                "UNNEST gives {} columns where {} are expected",
+                appended.len(),
+                self.columns.len()
+            )));
+        }
+        let origins = UInt32Array::from(origins);
+        let (mut fields, mut columns) = self.repeated(&rows.batch, &origins)?;
+        fields.extend(TableSchema::new(self.columns.clone()).arrow().fields().iter().cloned());
+        columns.extend(appended);
+        let batch = batch_of(Arc::new(Schema::new(fields)), columns, origins.len())?;
+        rows.replace(batch, origins.values());
+        Ok(())
     }
-    let origins = UInt32Array::from(origins);
-    let mut all = rows
-        .batch
-        .columns()
-        .iter()
-        .map(|column| Ok(take(column.as_ref(), &origins, None)?))
-        .collect::<Result<Vec<_>>>()?;
-    all.append(&mut appended);
-    let fields = rows.batch.schema_ref().fields().iter().cloned();
-    let more = TableSchema::new(columns.to_vec()).arrow();
-    let schema = Schema::new(fields.chain(more.fields().iter().cloned()).collect::<Vec<_>>());
-    let batch = batch_of(Arc::new(schema), all, origins.len())?;
-    rows.replace(batch, origins.values());
-    Ok(())
+
+    /// The columns of rows for each of their elements. One that nobody reads keeps its place, without values.
+    fn repeated(
+        &self,
+        batch: &RecordBatch,
+        origins: &UInt32Array,
+    ) -> Result<(Vec<FieldRef>, Vec<ArrayRef>)> {
+        let schema = batch.schema_ref();
+        let one = |(place, column): (usize, &ArrayRef)| -> Result<(FieldRef, ArrayRef)> {
+            let field = &schema.fields()[place];
+            if self.read.as_ref().is_some_and(|read| !read.contains(&place)) {
+                let empty = Field::new(field.name(), DataType::Null, true);
+                return Ok((Arc::new(empty), Arc::new(NullArray::new(origins.len()))));
+            }
+            Ok((Arc::clone(field), take(column.as_ref(), origins, None)?))
+        };
+        let repeated = batch.columns().iter().enumerate().map(one);
+        Ok(repeated.collect::<Result<Vec<_>>>()?.into_iter().unzip())
+    }
 }
 
 /// The row of each element, and the elements as they lie: each of them is an output row.
