@@ -212,7 +212,7 @@ fn unnest_without_ordinals_has_the_same_elements() {
         for outer in [false, true] {
             let run = |ordinality| {
                 let steps = vec![unnest_with(outer, ordinality)];
-                check_transform(&chain(steps), &lists, &stamps(rows))
+                check_transform(&chain(steps), &lists, &stamps(rows as i64))
             };
             let ((plain, watermarks), (numbered, expected)) = (run(false), run(true));
             let without: Vec<_> =
