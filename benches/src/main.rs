@@ -73,6 +73,7 @@ fn settings() -> Settings {
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).peekable();
+    suite::end_with_the_suite();
     match arguments.peek().map(String::as_str) {
         Some("nexmark") => nexmark::main(arguments.skip(1)),
         Some("jobs") => jobs::main(arguments.skip(1)),

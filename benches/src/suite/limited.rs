@@ -1,11 +1,29 @@
 //! Runs a program that may hang: it has a limit, and is stopped then.
 
 use std::io::Read;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 const LOOK: Duration = Duration::from_millis(20);
+
+type Running = Mutex<Vec<Arc<Mutex<Child>>>>;
+
+/// Programs that run. Other engines don't notice that nobody waits for them any more.
+static RUNNING: Running = Mutex::new(Vec::new());
+
+/// Stops what runs, before this process ends.
+pub fn stop_all() {
+    stop(&RUNNING);
+}
+
+fn stop(running: &Running) {
+    for child in running.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        // It may have ended by itself.
+        let _ = child.lock().unwrap_or_else(PoisonError::into_inner).kill();
+    }
+}
 
 /// What a program says until its end.
 ///
@@ -31,7 +49,12 @@ pub fn watched(
     let _input = child.stdin.take();
     started(child.id());
     let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
-    match end_of(&mut child, limit) {
+    let child = Arc::new(Mutex::new(child));
+    let running = || RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    running().push(Arc::clone(&child));
+    let ended = end_of(&child, limit);
+    running().retain(|other| !Arc::ptr_eq(other, &child));
+    match ended {
         Ok(Some(status)) => {
             let said = |reader: JoinHandle<Vec<u8>>| reader.join().unwrap_or_default();
             Ok(Output { status, stdout: said(out), stderr: said(err) })
@@ -42,16 +65,17 @@ pub fn watched(
 }
 
 /// How it ended; `None` if it had to be stopped.
-fn end_of(child: &mut Child, limit: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
+fn end_of(child: &Mutex<Child>, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
+    let child = || child.lock().unwrap_or_else(PoisonError::into_inner);
     let started = Instant::now();
     while started.elapsed() < limit {
-        if let Some(status) = child.try_wait()? {
+        if let Some(status) = child().try_wait()? {
             return Ok(Some(status));
         }
         thread::sleep(LOOK);
     }
-    child.kill()?;
-    child.wait()?;
+    child().kill()?;
+    child().wait()?;
     Ok(None)
 }
 
@@ -83,6 +107,15 @@ mod tests {
         let problem = output(&mut shell("echo begun; exec sleep 60"), Duration::from_secs(1));
         assert!(problem.expect_err("it hangs").contains("no end within 1 s"));
         assert!(began.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn what_runs_is_stopped_with_its_suite() {
+        let child = shell("exec sleep 60").spawn().expect("it starts");
+        let child = Arc::new(Mutex::new(child));
+        stop(&Mutex::new(vec![Arc::clone(&child)]));
+        let ended = end_of(&child, Duration::from_secs(30)).expect("it is waited for");
+        assert!(!ended.expect("it ends at once").success());
     }
 
     #[test]

@@ -68,7 +68,7 @@ use self::runner::Runner;
 use self::session::Suite;
 
 pub use self::process::{forget_resident_peak, resident_peak_bytes};
-pub use self::runner::{CHILD, child};
+pub use self::runner::{CHILD, child, end_with_the_suite};
 
 /// Does what the arguments behind `suite` ask for.
 pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {

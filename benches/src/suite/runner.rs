@@ -30,19 +30,23 @@ pub fn child(point: &str) -> std::result::Result<(), String> {
     let point: Point = serde_json::from_str(point).map_err(|error| {
         format!("{CHILD} wants a point as JSON, as `suite` writes it into rows: {error}")
     })?;
-    if std::env::var_os(OF_SUITE).is_some() {
-        std::thread::spawn(end_with_the_suite);
-    }
     let measured = measure(&point).map_err(|error| format!("{}: {error}", point.label()))?;
     println!("{measured}");
     Ok(())
 }
 
-/// A suite that was stopped wants no results, and its next call is not to be measured beside this one.
-fn end_with_the_suite() {
-    let mut input = std::io::stdin();
-    while input.read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
-    std::process::exit(1);
+/// A suite that was stopped wants no results, and its next call is not to be measured beside this one: a process that
+/// it has started ends with it, and takes along what it has started itself.
+pub fn end_with_the_suite() {
+    if std::env::var_os(OF_SUITE).is_none() {
+        return;
+    }
+    std::thread::spawn(|| {
+        let mut input = std::io::stdin();
+        while input.read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
+        limited::stop_all();
+        std::process::exit(1);
+    });
 }
 
 fn measure(point: &Point) -> Result<Value> {

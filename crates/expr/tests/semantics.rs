@@ -538,6 +538,9 @@ fn texts_in_a_long_list_are_told_apart_however_long_they_are() {
     assert_eq!(texts(&found, &rows), expected);
     let behind = batch(vec![strings(values.to_vec())]).slice(2, 3);
     assert_eq!(texts(&found, &behind), expected[2..5], "rows of a slice");
+    let many = (0..20).map(|n| s(&format!("x{n}"))).chain(list.clone()).collect();
+    let found = build::in_list(string(0), many, false, &session()).expect("IN");
+    assert_eq!(texts(&found, &rows), expected, "of many");
     list.push(null());
     let unsure = build::in_list(string(0), list, true, &session()).expect("NOT IN");
     assert_eq!(texts(&unsure, &rows), ["FALSE", "NULL", "FALSE", "FALSE", "NULL", "NULL"]);
@@ -548,6 +551,13 @@ fn texts_are_split_at_separators_of_any_length() {
     let rows = batch(vec![strings(vec![Some("a--bé-"), Some("-"), Some(""), None])]);
     let split = |separator: &str| texts(&call("SPLIT", vec![string(0), s(separator)]), &rows);
     assert_eq!(split("-"), ["[a, , bé, ]", "[, ]", "[]", "NULL"]);
+    let text = "é-abcdefgh--ijklmnopqrs-tuvwxyz\u{80}\u{ad}-0123456-".repeat(5);
+    for separator in ["-", "a", "z", "0", "~"] {
+        let parts: Vec<&str> = text.split(separator).collect();
+        let rows = batch(vec![strings(vec![Some(&text)])]);
+        let split = texts(&call("SPLIT", vec![string(0), s(separator)]), &rows);
+        assert_eq!(split, [format!("[{}]", parts.join(", "))]);
+    }
     assert_eq!(split("--"), ["[a, bé-]", "[-]", "[]", "NULL"]);
     assert_eq!(split(""), ["[a, -, -, b, é, -]", "[-]", "[]", "NULL"]);
 }

@@ -13,7 +13,6 @@ use arrow_ord::cmp;
 use arrow_select::interleave::interleave;
 use arrow_select::nullif::nullif;
 use arrow_select::take::take;
-use memchr::memchr_iter;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
 use super::{Call, Definition, Returns, custom, plain};
@@ -348,12 +347,31 @@ fn for_each_part<'a>(text: &'a str, separator: &str, mut part: impl FnMut(&'a st
         }
         &[byte] => {
             let mut from = 0;
-            for at in memchr_iter(byte, text.as_bytes()) {
+            for_each_place(text.as_bytes(), byte, |at| {
                 part(&text[from..at]);
                 from = at + 1;
-            }
+            });
             part(&text[from..]);
         }
         _ => text.split(separator).for_each(part),
     }
+}
+
+/// Calls `found` with each place of a byte. Eight bytes are looked at together: separators are a few bytes apart, where
+/// a search that begins anew for each takes longer.
+fn for_each_place(bytes: &[u8], wanted: u8, mut found: impl FnMut(usize)) {
+    const LOW_BITS: u64 = u64::from_ne_bytes([0x7F; 8]);
+    let same = u64::from_ne_bytes([wanted; 8]);
+    let (eights, rest) = bytes.as_chunks::<8>();
+    for (n, eight) in eights.iter().enumerate() {
+        let differs = u64::from_le_bytes(*eight) ^ same;
+        // The highest bit of each byte that differs in no bit.
+        let mut places = !((differs & LOW_BITS).wrapping_add(LOW_BITS) | differs | LOW_BITS);
+        while places != 0 {
+            found(8 * n + places.trailing_zeros() as usize / 8);
+            places &= places - 1;
+        }
+    }
+    let begin = bytes.len() - rest.len();
+    rest.iter().enumerate().filter(|&(_, &b)| b == wanted).for_each(|(at, _)| found(begin + at));
 }

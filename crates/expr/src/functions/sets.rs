@@ -28,28 +28,40 @@ enum Members {
 /// Texts. A view holds a short one as a whole (and zeros behind it), so views are compared in their place.
 #[derive(Default)]
 struct Texts {
-    views: HashSet<u128>,
+    /// Of short texts, as long as there are few: comparing with each takes less than a look-up.
+    few: Vec<u128>,
+    /// Of short texts, if there are many.
+    many: HashSet<u128>,
     long: HashSet<Arc<str>>,
 }
 
 impl Texts {
     /// A text of so many bytes lies in its view.
     const SHORT_BYTES_MAX: u32 = 12;
+    const FEW: usize = 16;
 
-    fn insert(&mut self, text: &Arc<str>) {
-        if text.len() <= Self::SHORT_BYTES_MAX as usize {
-            self.views.insert(make_view(text.as_bytes(), 0, 0));
-        } else {
-            self.long.insert(Arc::clone(text));
+    fn new(texts: &[Arc<str>]) -> Self {
+        let is_short = |text: &&Arc<str>| text.len() <= Self::SHORT_BYTES_MAX as usize;
+        let (short, long): (Vec<_>, Vec<_>) = texts.iter().partition(is_short);
+        let views = short.into_iter().map(|text| make_view(text.as_bytes(), 0, 0));
+        let mut set = Texts { long: long.into_iter().cloned().collect(), ..Texts::default() };
+        set.few = views.collect();
+        if set.few.len() > Self::FEW {
+            set.many = set.few.drain(..).collect();
         }
+        set
     }
 
+    #[inline]
     fn contains(&self, array: &StringViewArray, row: usize) -> bool {
         let view = array.views()[row];
         // The lowest bits are the length.
-        match view as u32 <= Self::SHORT_BYTES_MAX {
-            true => self.views.contains(&view),
-            false => !self.long.is_empty() && self.long.contains(array.value(row)),
+        if view as u32 > Self::SHORT_BYTES_MAX {
+            return !self.long.is_empty() && self.long.contains(array.value(row));
+        }
+        match self.many.is_empty() {
+            true => self.few.iter().fold(false, |found, &known| found | (known == view)),
+            false => self.many.contains(&view),
         }
     }
 }
@@ -64,19 +76,19 @@ pub(crate) fn in_set(expr: &Expr, list: &[Expr], session: &Session) -> Result<Op
     let Ok(common) = common_type(&types) else { return Ok(None) };
     let mut has_null = false;
     let mut integers = HashSet::new();
-    let mut texts = Texts::default();
+    let mut texts = Vec::new();
     for item in list {
         let item = implicit_cast_in(item.clone(), &common.data_type, session);
         match item.as_literal() {
             Some(Scalar::Null) => has_null = true,
             Some(Scalar::Integer(value)) => drop(integers.insert(*value)),
-            Some(Scalar::String(value)) => texts.insert(value),
+            Some(Scalar::String(value)) => texts.push(value.clone()),
             _ => return Ok(None),
         }
     }
     let members = match &common.data_type {
         t if t.is_integer() => Members::Integers(integers),
-        t if t.is_string() => Members::Texts(texts),
+        t if t.is_string() => Members::Texts(Texts::new(&texts)),
         _ => return Ok(None),
     };
     let value = implicit_cast_in(expr.clone(), &common.data_type, session);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use memchr::memchr_iter;
 use thalweg::session::ScalarFunction;
 use thalweg::{Column, DataType, TableSchema};
 
@@ -101,12 +102,26 @@ const PACKED: [u64; LEXICON.len()] = {
 
 /// What the words of a text are worth together.
 pub fn score(text: &str) -> i64 {
-    let points = |word: &str| {
-        let known = (1..=8).contains(&word.len()).then(|| packed(word.as_bytes()));
-        let place = known.and_then(|word| PACKED.iter().position(|&other| other == word));
-        place.map_or(0, |place| LEXICON[place].1)
+    let text = text.as_bytes();
+    let (mut total, mut from) = (0, 0);
+    for end in memchr_iter(b' ', text).chain([text.len()]) {
+        total += points(&text[from..], end - from);
+        from = end + 1;
+    }
+    total
+}
+
+/// What the word of so many bytes in front of a text is worth. It is compared with all of the lexicon at once.
+#[inline]
+fn points(text: &[u8], bytes: usize) -> i64 {
+    if !(1..=8).contains(&bytes) {
+        return 0;
+    }
+    let word = match text.first_chunk::<8>() {
+        Some(eight) => u64::from_le_bytes(*eight) & (u64::MAX >> (64 - 8 * bytes)),
+        None => packed(&text[..bytes]),
     };
-    text.split(' ').map(points).sum()
+    PACKED.iter().zip(&LEXICON).map(|(&known, (_, points))| i64::from(known == word) * points).sum()
 }
 
 fn append(number: u64, settings: &Settings, vocabulary: &Vocabulary, text: &mut String) {
@@ -198,4 +213,25 @@ pub fn job(records: Table, settings: &Settings) -> Job {
         stop_words.join("', '"),
     );
     Job { tables: vec![records], functions: vec![score_function()], sql }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_worth_what_the_lexicon_says() {
+        for (text, expected) in [
+            ("", 0),
+            ("lovely", 3),
+            ("a lovely day, hate  sad", 3 - 3 - 2),
+            ("sad lovelyday lovel losted", -2),
+            (" sorry", -1),
+            ("win win win ", 6),
+        ] {
+            let by_word = |word: &str| LEXICON.iter().filter(move |(known, _)| *known == word);
+            let by_hand: i64 = text.split(' ').flat_map(by_word).map(|(_, points)| points).sum();
+            assert_eq!((score(text), by_hand), (expected, expected), "{text:?}");
+        }
+    }
 }
