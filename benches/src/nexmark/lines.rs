@@ -11,18 +11,16 @@ use std::sync::Arc;
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
 use arrow_buffer::Buffer;
-use thalweg_core::shim::mix64;
 use thalweg_workloads::streambox::wordcount;
 
 use crate::engine::Input;
+use crate::suite::oracle::{BASE_MS, hash_number};
 
 /// A line holds as many words as fit into so many bytes.
 const LINE_BYTES_MAX: usize = 100;
 const WORDS: usize = 10_000;
 const LINES: usize = 1 << 16;
 const LINES_PER_MS: u64 = 100;
-/// 2001-09-09T01:46:40Z in milliseconds.
-const BEGINNING_MS: i64 = 1_000_000_000_000;
 const ROWS_PER_BATCH: u64 = 65_536;
 
 /// The first `count` lines of the stream.
@@ -31,11 +29,11 @@ pub fn input(count: u64) -> Input {
     let text = Buffer::from_vec(text);
     let batch = |first: u64| {
         let numbers = first..count.min(first + ROWS_PER_BATCH);
-        let times = numbers.clone().map(|n| BEGINNING_MS + (n / LINES_PER_MS) as i64);
+        let times = numbers.clone().map(|n| BASE_MS + (n / LINES_PER_MS) as i64);
         let mut views = StringViewBuilder::with_capacity(numbers.clone().count());
         let block = views.append_block(text.clone());
         for number in numbers {
-            let (offset, length) = lines[(hash(number) & (LINES as u64 - 1)) as usize];
+            let (offset, length) = lines[(hash_number(number) & (LINES as u64 - 1)) as usize];
             views.try_append_view(block, offset, length).expect("lines lie in the block");
         }
         let columns: Vec<ArrayRef> = vec![
@@ -59,7 +57,7 @@ fn prepared() -> (Vec<u8>, Vec<(u32, u32)>) {
         })
         .collect();
     let mut draws = (12_345..).map(|number| {
-        let share = (hash(number) >> 11) as f64 / (1u64 << 53) as f64 * total;
+        let share = (hash_number(number) >> 11) as f64 / (1u64 << 53) as f64 * total;
         sums.partition_point(|&sum| sum < share).min(WORDS - 1)
     });
     let (mut text, mut lines) = (Vec::new(), Vec::with_capacity(LINES));
@@ -94,11 +92,11 @@ fn vocabulary() -> Vec<Vec<u8>> {
             }
         }
         word.push(b'z');
-        let mut bits = hash(number as u64 + 77);
+        let mut bits = hash_number(number as u64 + 77);
         let letters = 3 + (bits >> 8 & 0xFF) as usize % 7;
         while word.len() < letters {
             word.push(b'a' + (bits & 15) as u8);
-            bits = hash(bits);
+            bits = hash_number(bits);
         }
         word
     };
@@ -109,11 +107,6 @@ fn vocabulary() -> Vec<Vec<u8>> {
         word
     };
     (0..WORDS).map(word).enumerate().map(distinct).collect()
-}
-
-fn hash(number: u64) -> u64 {
-    const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-    mix64(number.wrapping_mul(GOLDEN).wrapping_add(GOLDEN))
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ use super::{Settings, engine, lines};
 /// A run of a peer that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(600);
 
+const PREFIX: &str = "peer-";
+
 /// What can be compared.
 pub const QUERIES: [&str; 9] = [
     "peer-q0",
@@ -40,6 +42,11 @@ pub const QUERIES: [&str; 9] = [
 /// Not SQL, and a tenth of the events: lines of fourteen words each.
 const WORDCOUNT: &str = "peer-wordcount";
 const EVENTS_PER_LINE: u64 = 10;
+
+/// On Flink these are one loop each. Queries may have `peer-` in front.
+pub fn is_stateless(query: &str) -> bool {
+    matches!(query.trim_start_matches(PREFIX), "q0" | "q1" | "q2")
+}
 
 /// Another engine: its class, what it is told for a query (`None` where it has no such query), and how many times
 /// the events it reads, so that it runs for seconds.
@@ -61,8 +68,7 @@ const PEERS: [Peer; 2] = [
             "q5s500" | "wordcount" => Some("variant=twostep"),
             _ => Some("variant=window"),
         },
-        // One loop each.
-        times: |query| if matches!(query, "q0" | "q1" | "q2") { 20 } else { 1 },
+        times: |query| if is_stateless(query) { 20 } else { 1 },
     },
 ];
 
@@ -134,7 +140,7 @@ impl Own {
 
 /// Runs a query here and there in turn; lines of the table.
 pub(super) fn measure(name: &str, settings: &Settings) -> Vec<String> {
-    let query = name.trim_start_matches("peer-");
+    let query = name.trim_start_matches(PREFIX);
     let mut here = Own::new(name, query, settings);
     let folder = std::env::var_os("THALWEG_PEERS").map(PathBuf::from);
     let (mut own, mut theirs) = (Vec::new(), [Vec::new(), Vec::new()]);

@@ -9,6 +9,7 @@ use super::percentiles::median;
 use super::point::Kind;
 use super::scaling::APART;
 use super::tables::{Measured, met, short};
+use crate::nexmark::peers::is_stateless;
 
 /// Two workers do so many times what one does.
 const SCALING_MIN: f64 = 1.85;
@@ -172,10 +173,9 @@ const PER_CORE_MIN: [(&str, f64); 2] = [("peer-q5s10", 30.0), ("peer-q5s500", 50
 const PEERS: [&str; 2] = ["Hazelcast", "Flink"];
 
 /// So many times as much per core as another engine; none is set for stateless queries on Hazelcast, which
-/// passes each event through two queues, and on Flink they are one loop.
+/// passes each event through two queues.
 fn times_min(query: &str, engine: &str) -> Option<f64> {
-    let is_stateless = matches!(query, "peer-q0" | "peer-q1" | "peer-q2");
-    match (engine, is_stateless) {
+    match (engine, is_stateless(query)) {
         ("Hazelcast", true) => None,
         ("Hazelcast", false) => Some(5.0),
         (_, true) => Some(3.0),

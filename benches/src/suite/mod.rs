@@ -38,7 +38,7 @@ mod job;
 mod latency;
 pub mod limited;
 mod noise;
-mod oracle;
+pub mod oracle;
 mod paced;
 mod parts;
 mod peers;

@@ -24,14 +24,19 @@ pub fn hash_row(a: i64, b: i64, c: i64) -> u64 {
     x ^ (x >> 29)
 }
 
+/// The hash that all of the events of peers comes from.
+#[inline]
+pub fn hash_number(number: u64) -> u64 {
+    mix64(number.wrapping_mul(GOLDEN).wrapping_add(GOLDEN))
+}
+
 /// The auction of a bid of preset `peer`; `None` for its persons and auctions.
 #[inline]
 pub fn peer_auction(event: u64) -> Option<usize> {
     if event % 50 < 4 {
         return None;
     }
-    let hash = mix64(event.wrapping_mul(GOLDEN).wrapping_add(GOLDEN));
-    Some((((hash >> 32) * KEYS as u64) >> 32) as usize)
+    Some((((hash_number(event) >> 32) * KEYS as u64) >> 32) as usize)
 }
 
 /// Rows and the sum of their hashes.

@@ -47,17 +47,15 @@ struct Run {
     elapsed: Duration,
 }
 
-/// Who does the work.
-#[derive(Clone, Copy)]
-enum By {
-    Workers(usize),
-    /// The first or the second of two engines with one worker each.
-    Engine(usize),
-}
+/// The workers of each engine: one of each of [`WORKERS`], and another one that runs beside the first.
+const ENGINES: [usize; 3] = [WORKERS[0], WORKERS[1], WORKERS[0]];
+/// The engines that run side by side.
+const SIDE_BY_SIDE: [usize; 2] = [0, 2];
 
 /// A workload that can be run again and again, by two threads at the same time where engines differ.
 trait Measured: Sync {
-    fn run(&self, by: By) -> Result<Run>;
+    /// Runs it by one of [`ENGINES`].
+    fn run(&self, engine: usize) -> Result<Run>;
 }
 
 /// Runs a point.
@@ -78,9 +76,9 @@ pub fn run(point: &Point) -> Result<Value> {
                 }));
             }
         };
-        for workers in WORKERS {
+        for (engine, workers) in WORKERS.into_iter().enumerate() {
             let processor = ProcessTime::now();
-            let run = measured.run(By::Workers(workers))?;
+            let run = measured.run(engine)?;
             tell(variant(workers), run, processor.elapsed());
         }
         let processor = ProcessTime::now();
@@ -94,13 +92,13 @@ pub fn run(point: &Point) -> Result<Value> {
 /// Two engines at the same time; both do the whole work.
 fn apart(measured: &dyn Measured) -> Result<Run> {
     let start = Barrier::new(2);
-    let engine = |place| {
+    let run = |engine| {
         start.wait();
-        measured.run(By::Engine(place))
+        measured.run(engine)
     };
     let (first, second) = thread::scope(|threads| {
-        let second = threads.spawn(|| engine(1));
-        (engine(0), second.join())
+        let second = threads.spawn(|| run(SIDE_BY_SIDE[1]));
+        (run(SIDE_BY_SIDE[0]), second.join())
     });
     let stopped = |_| Err(Error::internal("an engine of two stopped".to_owned()));
     let (first, second) = (first?, second.unwrap_or_else(stopped)?);
@@ -112,7 +110,6 @@ pub fn variant(workers: usize) -> String {
     format!("engine, {workers} worker{}", if workers == 1 { "" } else { "s" })
 }
 
-/// How a workload is run once by so many workers.
 fn measured(name: &str, repeat: usize) -> Result<Box<dyn Measured>> {
     if NAMES.contains(&name) { streambox(name) } else { nexmark(name, repeat) }
 }
@@ -131,13 +128,9 @@ fn streambox(name: &str) -> Result<Box<dyn Measured>> {
 }
 
 impl Measured for OfStreambox {
-    fn run(&self, by: By) -> Result<Run> {
-        let workers = match by {
-            By::Workers(workers) => workers,
-            By::Engine(_) => 1,
-        };
+    fn run(&self, engine: usize) -> Result<Run> {
         let started = Instant::now();
-        let (report, result) = self.benchmark.run(workers)?;
+        let (report, result) = self.benchmark.run(ENGINES[engine])?;
         let elapsed = started.elapsed();
         if result != self.expected {
             let problem = format!("the results add up to {result}, not to {}", self.expected);
@@ -147,11 +140,8 @@ impl Measured for OfStreambox {
     }
 }
 
-/// A query of NEXMark as each of [`WORKERS`] and each of two engines run it, with the events that it keeps.
-struct OfNexmark {
-    by_workers: Vec<Mutex<Nexmark>>,
-    engines: Vec<Mutex<Nexmark>>,
-}
+/// A query of NEXMark for each engine, with the events that it keeps.
+struct OfNexmark(Vec<Mutex<Nexmark>>);
 
 fn nexmark(name: &str, repeat: usize) -> Result<Box<dyn Measured>> {
     let prepare = |workers, events, check| {
@@ -168,24 +158,14 @@ fn nexmark(name: &str, repeat: usize) -> Result<Box<dyn Measured>> {
             "{WORKERS:?} workers have other results: {results:?}"
         )));
     }
-    let of_all = |workers: [usize; 2]| {
-        let prepared = workers
-            .map(|workers| Ok(Mutex::new(prepare(workers, events_of(name, repeat), false)?)));
-        prepared.into_iter().collect::<Result<Vec<_>>>()
-    };
-    Ok(Box::new(OfNexmark { by_workers: of_all(WORKERS)?, engines: of_all([1, 1])? }))
+    let prepared =
+        ENGINES.map(|workers| Ok(Mutex::new(prepare(workers, events_of(name, repeat), false)?)));
+    Ok(Box::new(OfNexmark(prepared.into_iter().collect::<Result<_>>()?)))
 }
 
 impl Measured for OfNexmark {
-    fn run(&self, by: By) -> Result<Run> {
-        let query = match by {
-            By::Workers(workers) => {
-                let place = WORKERS.iter().position(|&known| known == workers);
-                &self.by_workers[place.unwrap_or(0)]
-            }
-            By::Engine(place) => &self.engines[place],
-        };
-        let mut query = query.lock().expect("a run that fails ends the point");
+    fn run(&self, engine: usize) -> Result<Run> {
+        let mut query = self.0[engine].lock().expect("a run that fails ends the point");
         let run = query.run(&mut |_| {})?;
         Ok(Run { events: run.rows_in, elapsed: run.elapsed })
     }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt8Array,
+    Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions,
+    UInt8Array,
 };
 use arrow_schema::{DataType as Arrow, Field, SchemaRef};
 use thalweg_core::snapshot::state_schema;
@@ -218,6 +219,24 @@ impl KeyedTable {
         let told = std::iter::once(owners).chain(self.keys.iter().map(column)).chain(own);
         let told = told.chain(self.others.iter().map(column)).collect();
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), told, &options)?)
+    }
+
+    /// Rows of the table as a table with `schema` has them: not by their keys, but behind a column that says when they
+    /// expire and the operator's own; `columns` are all of the rows.
+    ///
+    /// # Errors
+    /// If the columns do not fit that table.
+    pub(crate) fn by_expiry(
+        &self,
+        batch: &RecordBatch,
+        (schema, expires): (&SchemaRef, Int64Array),
+        columns: Vec<ArrayRef>,
+    ) -> Result<RecordBatch> {
+        let behind = 1 + self.keys.len();
+        let mut told: Vec<ArrayRef> = vec![ArrayRef::clone(batch.column(0)), Arc::new(expires)];
+        told.extend_from_slice(&batch.columns()[behind..behind + self.own]);
+        told.extend(columns);
+        Ok(RecordBatch::try_new(Arc::clone(schema), told)?)
     }
 
     /// The columns of the rows.

@@ -33,7 +33,7 @@ use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 
 use crate::dispatcher::{Task, WorkerPlace};
 use crate::job::Job;
-use crate::topology::Topology;
+use crate::topology::{Topology, affinity};
 
 /// How long an idle worker sleeps at most before it looks around by itself.
 const PARK_MS: u64 = 50;
@@ -86,8 +86,8 @@ struct Shared {
 
 impl Pool {
     /// Starts workers, at least one. With `pins` each stays on its core where the platform allows it and there
-    /// are as many workers as cores, or on its NUMA node if there are fewer workers. An idle worker spins for so long before it parks: news find it at once,
-    /// and meanwhile it takes a core.
+    /// are as many workers as cores, or on its NUMA node if there are fewer workers. An idle worker spins for so
+    /// long before it parks: news find it at once, and meanwhile it takes a core.
     ///
     /// # Errors
     /// If the system gives no more threads.
@@ -106,10 +106,10 @@ impl Pool {
         for worker in 0..workers {
             let (_, numa_node) = topology.place(worker);
             let shared = Arc::clone(&threads.shared);
-            let topology = topology.clone();
+            let cores = topology.cores_for(worker, workers).filter(|_| pins);
             let body = move || {
-                if pins {
-                    topology.settle(worker, workers);
+                if let Some(cores) = cores {
+                    affinity::keep_to(&cores);
                 }
                 shared.live(WorkerPlace { worker, numa_node });
             };

@@ -27,7 +27,10 @@ impl Topology {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
             Topology { nodes: vec![(0..cores).collect()] }
         });
-        affinity::allowed().map_or(found.clone(), |allowed| found.within(&allowed))
+        match affinity::allowed() {
+            Some(allowed) => found.within(&allowed),
+            None => found,
+        }
     }
 
     /// What is left of it within these cores; all of it if none is (the system's lists don't agree).
@@ -50,15 +53,8 @@ impl Topology {
         (!nodes.is_empty()).then_some(Topology { nodes })
     }
 
-    /// Keeps the calling thread where one of so many workers belongs, if the platform allows it.
-    pub(crate) fn settle(&self, worker: usize, workers: usize) {
-        if let Some(cores) = self.cores_for(worker, workers) {
-            affinity::keep_to(&cores);
-        }
-    }
-
     /// The cores that one of so many workers keeps to; `None` if it may run on any.
-    fn cores_for(&self, worker: usize, workers: usize) -> Option<Vec<usize>> {
+    pub(crate) fn cores_for(&self, worker: usize, workers: usize) -> Option<Vec<usize>> {
         let all: usize = self.nodes.iter().map(Vec::len).sum();
         let (core, node) = self.place(worker);
         if workers == all {
@@ -102,7 +98,7 @@ fn parse_list(text: &str) -> Vec<usize> {
 
 /// Which cores threads may use; where the platform has no such thing nothing is known and nothing happens.
 #[cfg(target_os = "linux")]
-mod affinity {
+pub(crate) mod affinity {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
     /// Those of the calling thread.
@@ -122,7 +118,7 @@ mod affinity {
 }
 
 #[cfg(not(target_os = "linux"))]
-mod affinity {
+pub(crate) mod affinity {
     pub fn allowed() -> Option<Vec<usize>> {
         None
     }

@@ -339,6 +339,7 @@ fn split(call: Call<'_>) -> Result<Expr> {
     Ok(call.with_kernel(column_type, Arc::new(kernel)))
 }
 
+/// Calls `part` with each part of a text between separators; see [`split`].
 fn for_each_part<'a>(text: &'a str, separator: &str, mut part: impl FnMut(&'a str)) {
     match separator.as_bytes() {
         [] => {

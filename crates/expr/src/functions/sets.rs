@@ -1,4 +1,4 @@
-//! `IN` over many literals: one look-up in a hash set instead of a comparison with each.
+//! `IN` over many literals: one look-up in a hash set, or all comparisons at once where texts are short and few.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ impl Texts {
     }
 }
 
-/// `expr IN (list)` by a hash set, where the list is of literals of one kind; else `None`.
+/// `expr IN (list)` by a set, where the list is of literals of one kind; else `None`.
 pub(crate) fn in_set(expr: &Expr, list: &[Expr], session: &Session) -> Result<Option<Expr>> {
     if list.len() < SMALLEST_SET {
         return Ok(None);

@@ -274,10 +274,8 @@ fn prepare(step: prune::Pruned) -> Prepared {
                 exprs,
             }
         }
-        prune::Pruned::Unnest(Step::Unnest { array, columns, outer, ordinality }, read) => {
-            Prepared::Unnest(unnest::Unnest { array, columns, outer, ordinality, read })
-        }
-        prune::Pruned::Step(other) | prune::Pruned::Unnest(other, _) => Prepared::Other(other),
+        prune::Pruned::Unnest(unnest) => Prepared::Unnest(unnest),
+        prune::Pruned::Step(other) => Prepared::Other(other),
     }
 }
 

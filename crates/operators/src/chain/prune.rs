@@ -11,12 +11,12 @@
 use std::collections::BTreeSet;
 
 use super::Step;
+use super::unnest::Unnest;
 use thalweg_expr::Expr;
 
 pub(super) enum Pruned {
     Step(Step),
-    /// An UNNEST behind which only these columns are read; `None` means all.
-    Unnest(Step, Live),
+    Unnest(Unnest),
     /// Goes on with these columns only.
     Keep(Vec<usize>),
 }
@@ -32,9 +32,9 @@ pub(super) fn prune(steps: Vec<Step>) -> Vec<Pruned> {
     for (step, live) in steps.into_iter().zip(live_after) {
         let is_filter = matches!(step, Step::Filter(_));
         let ends_numbering = matches!(step, Step::Project(_));
-        if let Step::Unnest { .. } = step {
+        if let Step::Unnest { array, columns, outer, ordinality } = step {
             // Columns have their first numbers: nothing is dropped in front of it.
-            pruned.push(Pruned::Unnest(step, live));
+            pruned.push(Pruned::Unnest(Unnest { array, columns, outer, ordinality, read: live }));
             continue;
         }
         pruned.push(Pruned::Step(match &places {

@@ -181,6 +181,15 @@ fn take_over(tables: &mut Tables, captured: Vec<CapturedTable>) -> Result<()> {
     captured.into_iter().try_for_each(|table| apply(tables, table))
 }
 
+/// By what rows of a captured table expire: the values of its second column.
+pub fn expiry_times(batch: &RecordBatch) -> &[i64] {
+    let column = batch.column(1);
+    match column.as_primitive_opt::<Int64Type>() {
+        Some(times) => times.values(),
+        None => column.as_primitive::<TimestampMillisecondType>().values(),
+    }
+}
+
 /// Takes a table over as whoever keeps snapshots does.
 fn apply(tables: &mut Tables, table: CapturedTable) -> Result<()> {
     let (width, kept_from) = (table.identity_columns, table.kept_from);
@@ -204,12 +213,7 @@ fn apply(tables: &mut Tables, table: CapturedTable) -> Result<()> {
     kept.extend(told.rows);
     if let Some(kept_from) = kept_from {
         for batch in kept.iter_mut() {
-            let column = batch.column(1);
-            let times = match column.as_primitive_opt::<Int64Type>() {
-                Some(times) => times.values(),
-                None => column.as_primitive::<TimestampMillisecondType>().values(),
-            };
-            let wanted = times.iter().map(|&time| Some(time >= kept_from));
+            let wanted = expiry_times(batch).iter().map(|&time| Some(time >= kept_from));
             *batch = filter_record_batch(batch, &wanted.collect::<BooleanArray>())?;
         }
     }

@@ -29,7 +29,7 @@ use thalweg_core::{
     Piece, Progress, Restored, Result, Route, RowKind, Watermark, WatermarkBefore,
 };
 
-pub use captures::{ToldTable, check_captures, told_table};
+pub use captures::{ToldTable, check_captures, expiry_times, told_table};
 pub use changes::{changes, inserts, lines, lines_of};
 pub use check::{check_damaged_state, check_operator, check_transform, drive_transform};
 pub use compare::{assert_same_rows, sorted};

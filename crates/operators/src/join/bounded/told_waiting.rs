@@ -253,11 +253,7 @@ impl WaitingTables {
         let columns = self.timed.columns(batch)?;
         let times = times(&columns, self.shape.rowtime, &self.shape.input)?;
         let dues = Int64Array::from_iter_values(times.iter().map(|&time| self.due_of(time)));
-        let own = usize::from(self.shape.has_kinds) + 1;
-        let mut told: Vec<ArrayRef> = vec![ArrayRef::clone(batch.column(0)), Arc::new(dues)];
-        told.extend_from_slice(&batch.columns()[2..2 + own]);
-        told.extend(columns);
-        Ok(RecordBatch::try_new(Arc::clone(&self.schema), told)?)
+        self.timed.by_expiry(batch, (&self.schema, dues), columns)
     }
 
     /// The rows that partitions have told, in the order in which they came.

@@ -134,18 +134,14 @@ impl Shared {
 
     /// Rows that are told by the end of their window, as they are told where they say when they expire.
     fn with_expiry(&self, side: Side, batch: &RecordBatch) -> Result<RecordBatch> {
-        let columns = self.timed_table(side).columns(batch)?;
+        let table = self.timed_table(side);
+        let columns = table.columns(batch)?;
         let ends = match self.joined.reads(side) {
             true => pieces::times(&columns, self.window(side).1, self.spec.sides.schema(side))?,
             false => numbers_of::<Int64Type>(batch, WINDOW_END)?.to_vec().into(),
         };
-        // The partition and the end, then the operator's own columns, then those of the rows but for the end.
-        let others = batch.num_columns() + 1 - columns.len();
-        let mut told =
-            vec![ArrayRef::clone(batch.column(0)), Arc::new(Int64Array::new(ends, None))];
-        told.extend_from_slice(&batch.columns()[2..others]);
-        told.extend(columns);
-        Ok(RecordBatch::try_new(self.state_schema(side, true), told)?)
+        let expires = Int64Array::new(ends, None);
+        table.by_expiry(batch, (&self.state_schema(side, true), expires), columns)
     }
 
     /// The columns that are told of the rows of a side.

@@ -1,7 +1,5 @@
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, TimestampMillisecondArray};
 use chrono_tz::Tz;
 use thalweg_core::operator::WatermarkCall;
@@ -20,7 +18,7 @@ use crate::join::sides::{Side, Sides};
 use crate::reference::Value;
 use crate::test_kit::{
     DriveOptions, Event, assert_same_rows, check_captures, check_damaged, check_damaged_state,
-    check_operator, drive, sorted, told, told_table,
+    check_operator, drive, expiry_times, sorted, told, told_table,
 };
 
 const KINDS: [JoinKind; 6] = [
@@ -292,11 +290,8 @@ impl Captured {
             (told.1, told.2) = (table.kept_from.unwrap(), table.extent);
             let rows = (table.rows)().unwrap();
             assert!(rows.removed.is_empty(), "rows expire");
-            let is_kept = |rows: &RecordBatch| {
-                let times =
-                    arrow_cast::cast(rows.column(1), &arrow_schema::DataType::Int64).unwrap();
-                times.as_primitive::<Int64Type>().values().iter().all(|&time| time >= told.1)
-            };
+            let is_kept =
+                |rows: &RecordBatch| expiry_times(rows).iter().all(|&time| time >= told.1);
             assert!(rows.rows.iter().all(is_kept), "nothing is told that has expired");
             told.0 += rows.rows.iter().map(RecordBatch::num_rows).sum::<usize>();
         }
