@@ -11,7 +11,9 @@
 //! **Invariants.** Values are interned in the order in which they are then seen. With one group
 //! at most, `pairs` and `seen` are empty and the group has exactly the values below `known`.
 //!
-//! What is taken or reset leaves its values behind until everything is cleared.
+//! What is taken or reset leaves its values behind until everything is cleared. Once states were added whose values
+//! are others ([`Accumulator::merge_apart`]), there are results, but the values are not all here: whoever asks for
+//! them, or adds more, is told of it.
 
 use arrow_array::ArrayRef;
 use hashbrown::HashTable;
@@ -44,6 +46,8 @@ pub(super) struct DistinctSet {
     /// The pairs in which a group has a value, each as one number.
     seen: HashTable<u64>,
     inner: Box<dyn Accumulator>,
+    /// True if the inner states know of values that are not here.
+    is_partial: bool,
     value_ids: Vec<u32>,
 }
 
@@ -66,8 +70,16 @@ impl DistinctSet {
             pairs: Vec::new(),
             seen: HashTable::new(),
             inner,
+            is_partial: false,
             value_ids: Vec::new(),
         })
+    }
+
+    fn check_whole(&self) -> Result<()> {
+        match self.is_partial {
+            true => Err(Error::internal("a set of distinct values was asked for values elsewhere")),
+            false => Ok(()),
+        }
     }
 
     /// True if the group has not had the value, which it now has.
@@ -119,6 +131,7 @@ impl DistinctSet {
         column: &ArrayRef,
         order: RowOrder,
     ) -> Result<()> {
+        self.check_whole()?;
         let mut values = std::mem::take(&mut self.value_ids);
         values.clear();
         self.values.intern(std::slice::from_ref(column), rows, &mut values)?;
@@ -136,6 +149,7 @@ impl DistinctSet {
 
     /// The values of these groups, with the place of the group among them for each.
     fn values_of_all(&self, groups: impl Iterator<Item = u32>) -> Result<(Vec<u32>, ArrayRef)> {
+        self.check_whole()?;
         let (mut places, mut values) = (Vec::new(), Vec::new());
         for (place, group) in groups.enumerate() {
             values.extend(self.values_of(group));
@@ -191,11 +205,21 @@ impl Accumulator for DistinctSet {
         self.add(&places, None, &column, RowOrder::default())
     }
 
+    fn merge_apart(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()> {
+        self.is_partial = true;
+        self.inner.merge_apart(ids, concrete::<Self>(from)?.inner.as_ref())
+    }
+
+    fn distinct_values(&self) -> usize {
+        self.values.len()
+    }
+
     fn subtract(&mut self, _ids: &[u32], _from: &dyn Accumulator) -> Result<()> {
         Err(Error::internal("a set of distinct values was asked to subtract"))
     }
 
     fn take(&mut self, ids: &[u32]) -> Result<Box<dyn Accumulator>> {
+        self.check_whole()?;
         let inner = self.call.plain_accumulator(&self.argument)?;
         let mut taken = DistinctSet::new(self.call.clone(), self.argument.clone(), inner)?;
         taken.grow(ids.len());
@@ -236,6 +260,7 @@ impl Accumulator for DistinctSet {
         self.pairs.clear();
         self.seen.clear();
         self.inner.clear();
+        self.is_partial = false;
     }
 
     fn evaluate(&self, ids: &[u32]) -> Result<ArrayRef> {
@@ -244,6 +269,7 @@ impl Accumulator for DistinctSet {
 
     /// Tells what a counted set would tell that has seen each value once.
     fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        self.check_whole()?;
         let once = |value| (value, 1);
         let groups = ids.iter().map(|&id| self.values_of(id).into_iter().map(once).collect());
         tell_values(columns, &self.argument, &self.values, groups)

@@ -101,6 +101,18 @@ pub trait Accumulator: Any + Send + Sync {
     }
     /// Adds states.
     fn merge(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()>;
+    /// Adds states that have no distinct value in common with these, which are only evaluated from now on,
+    /// until they are forgotten: sets need not be united for that.
+    ///
+    /// # Errors
+    /// As [`Accumulator::merge`].
+    fn merge_apart(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()> {
+        self.merge(ids, from)
+    }
+    /// How many distinct values all groups together have; 0 where none are kept.
+    fn distinct_values(&self) -> usize {
+        0
+    }
     /// Takes states out again that were merged before. Only for invertible aggregates.
     fn subtract(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()>;
     /// Moves the states of these groups into a column of their own, leaving them empty.

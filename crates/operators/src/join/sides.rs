@@ -18,7 +18,7 @@ use arrow_select::take::take;
 use thalweg_core::{Bundle, Column, ColumnType, DataType, Error, Piece, Result, Route};
 use thalweg_core::{TableSchema, Transform};
 
-use crate::keys::{hash_keys, partition_of};
+use crate::keys::{hash_rows, scatter};
 
 /// The name of the column that says which side a row belongs to: TRUE for the right one.
 pub const SIDE_COLUMN: &str = "$side";
@@ -134,20 +134,28 @@ impl Sides {
     ) -> Result<Route> {
         let batch = &bundle.batch;
         let tags = tags(batch)?;
-        let hashes = |side, keys: &[usize]| {
+        let keys_of = |side, keys: &[usize]| -> Vec<ArrayRef> {
             let columns = self.columns(side, batch);
-            let keys: Vec<ArrayRef> = keys.iter().map(|&key| Arc::clone(&columns[key])).collect();
-            hash_keys(&keys, batch.num_rows())
+            keys.iter().map(|&key| Arc::clone(&columns[key])).collect()
         };
-        let is_right = tags.true_count();
-        let left = if is_right < tags.len() { hashes(Side::Left, left_keys)? } else { Vec::new() };
-        let right = if is_right > 0 { hashes(Side::Right, right_keys)? } else { Vec::new() };
-        let mut parts = vec![Vec::new(); partitions];
-        for row in 0..batch.num_rows() {
-            let hash = if tags.value(row) { right[row] } else { left[row] };
-            parts[partition_of(hash, partitions)].push(row as u32);
-        }
-        Ok(Route::Scatter(parts))
+        let left_keys = keys_of(Side::Left, left_keys);
+        let right_keys = keys_of(Side::Right, right_keys);
+        let mut of_left = Vec::new();
+        scatter(batch.num_rows(), partitions, |block, hashes| {
+            let tags = tags.slice(block.from, block.rows);
+            let right = tags.true_count();
+            if right == 0 {
+                return hash_rows(&left_keys, block, hashes);
+            }
+            hash_rows(&right_keys, block, hashes)?;
+            if right < block.rows {
+                of_left.resize(block.rows, 0);
+                hash_rows(&left_keys, block, &mut of_left)?;
+                let both = hashes.iter_mut().zip(&of_left).zip(tags.values());
+                both.filter(|(_, is_right)| !is_right).for_each(|((hash, &left), _)| *hash = left);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -294,6 +302,13 @@ mod tests {
         assert_eq!(stretches, expected);
         let some = Piece { rows: Some(&[0, 2, 3]), ..all };
         assert_eq!(sides.stretches(&some).unwrap()[1], (Side::Right, vec![2]));
+        // Ids 1, 1, 2, 2, the outer ones of the left side.
+        match sides.route(&bundle, &[0], &[1], 256).unwrap() {
+            Route::Scatter(parts) => {
+                assert!(parts.contains(&vec![0, 1]) && parts.contains(&vec![2, 3]), "{parts:?}");
+            }
+            Route::Any => panic!("rows go by key"),
+        }
         let names = sides.take(Side::Right, &bundle.batch, &[2]).unwrap();
         assert_eq!(names[0].as_string_view().value(0), "b");
     }

@@ -90,16 +90,23 @@ pub(super) fn combine(state: Option<u64>, hash: u64) -> u64 {
 /// The hash of each row of a key. Without columns every hash is 0.
 pub fn hash_keys(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>> {
     let mut hashes = vec![0u64; rows];
-    for (place, column) in columns.iter().enumerate() {
-        if columns.len() == 1 {
-            hash_column(column, &mut hashes, |_, hash| hash)?;
-        } else if place == 0 {
-            hash_column(column, &mut hashes, |_, hash| combine(None, hash))?;
-        } else {
-            hash_column(column, &mut hashes, |state, hash| combine(Some(state), hash))?;
+    hash_into(columns, &mut hashes)?;
+    Ok(hashes)
+}
+
+/// The same where the hashes of others stood before. The columns have as many rows as there is room for.
+pub(super) fn hash_into(columns: &[ArrayRef], hashes: &mut [u64]) -> Result<()> {
+    match columns {
+        [] => hashes.fill(0),
+        [only] => hash_column(only, hashes, |_, hash| hash)?,
+        [first, others @ ..] => {
+            hash_column(first, hashes, |_, hash| combine(None, hash))?;
+            for column in others {
+                hash_column(column, hashes, |state, hash| combine(Some(state), hash))?;
+            }
         }
     }
-    Ok(hashes)
+    Ok(())
 }
 
 fn hash_column(
@@ -110,37 +117,39 @@ fn hash_column(
     match column.data_type() {
         data_type if integer::is_integer_like(data_type) => {
             let values = integer::values(column);
-            each(column, hashes, combine, |row| mix64(values[row] as u64));
+            each(column, hashes, combine, values.iter().map(|&value| mix64(value as u64)));
         }
         Arrow::Utf8View => {
             let strings = column.as_string_view();
-            let views = strings.views();
-            each(column, hashes, combine, |row| {
-                hash_view(views[row], || hash_bytes(strings.value(row).as_bytes()))
-            });
+            let views = strings.views().iter().enumerate();
+            let hash_of = |(row, &view): (usize, &u128)| {
+                hash_view(view, || hash_bytes(strings.value(row).as_bytes()))
+            };
+            each(column, hashes, combine, views.map(hash_of));
         }
         Arrow::Binary => {
             let values = column.as_binary::<i32>();
-            each(column, hashes, combine, |row| hash_bytes(values.value(row)));
+            let rows = 0..values.len();
+            each(column, hashes, combine, rows.map(|row| hash_bytes(values.value(row))));
         }
         Arrow::Float64 => {
-            let values = native::<Float64Type>(column);
-            each(column, hashes, combine, |row| mix64(canonical_f64(values[row]).to_bits()));
+            let values = native::<Float64Type>(column).iter();
+            let bits = values.map(|&value| canonical_f64(value).to_bits());
+            each(column, hashes, combine, bits.map(mix64));
         }
         Arrow::Float32 => {
-            let values = native::<Float32Type>(column);
-            each(column, hashes, combine, |row| {
-                mix64(u64::from(canonical_f32(values[row]).to_bits()))
-            });
+            let values = native::<Float32Type>(column).iter();
+            let bits = values.map(|&value| u64::from(canonical_f32(value).to_bits()));
+            each(column, hashes, combine, bits.map(mix64));
         }
         Arrow::Decimal128(_, _) => {
-            let values = native::<Decimal128Type>(column);
-            each(column, hashes, combine, |row| hash_u128(values[row] as u128));
+            let values = native::<Decimal128Type>(column).iter();
+            each(column, hashes, combine, values.map(|&value| hash_u128(value as u128)));
         }
         data_type => {
             let converter = RowConverter::new(vec![SortField::new(data_type.clone())])?;
             let rows = converter.convert_columns(&[ArrayRef::clone(column)])?;
-            each(column, hashes, combine, |row| hash_bytes(rows.row(row).data()));
+            each(column, hashes, combine, rows.iter().map(|row| hash_bytes(row.data())));
         }
     }
     Ok(())
@@ -150,23 +159,20 @@ fn native<T: ArrowPrimitiveType>(column: &ArrayRef) -> &[T::Native] {
     column.as_primitive::<T>().values()
 }
 
+/// Adds the hashes of a column's values, of which those at NULL mean nothing.
 #[inline]
 fn each(
     column: &ArrayRef,
     hashes: &mut [u64],
     combine: impl Fn(u64, u64) -> u64,
-    hash: impl Fn(usize) -> u64,
+    of_values: impl Iterator<Item = u64>,
 ) {
+    let hashes = hashes.iter_mut().zip(of_values);
     match column.nulls().filter(|nulls| nulls.null_count() > 0) {
-        None => {
-            for (row, state) in hashes.iter_mut().enumerate() {
-                *state = combine(*state, hash(row));
-            }
-        }
+        None => hashes.for_each(|(state, hash)| *state = combine(*state, hash)),
         Some(nulls) => {
-            for (row, state) in hashes.iter_mut().enumerate() {
-                let own = if nulls.is_valid(row) { hash(row) } else { NULL_HASH };
-                *state = combine(*state, own);
+            for ((state, hash), is_valid) in hashes.zip(nulls.iter()) {
+                *state = combine(*state, if is_valid { hash } else { NULL_HASH });
             }
         }
     }

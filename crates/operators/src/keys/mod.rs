@@ -18,18 +18,19 @@ mod hash;
 mod integer;
 mod packed;
 mod rows;
+mod scatter;
 mod text;
 mod told;
 
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::DataType as Arrow;
-use thalweg_core::{Bundle, DataType, Error, Result, Route};
+use thalweg_core::{DataType, Error, Result};
 
 pub use canonical::CanonicalOrder;
 pub use hash::{hash_bytes, hash_keys};
+pub(crate) use scatter::{hash_rows, route_by_keys, scatter};
 pub(crate) use told::ToldKeys;
 
-use crate::limit::route_to_first;
 use integer::IntegerTable;
 use packed::PackedTable;
 use rows::RowTable;
@@ -40,21 +41,6 @@ use text::TextTable;
 #[inline]
 pub fn partition_of(hash: u64, partitions: usize) -> usize {
     ((hash >> 56) as usize * partitions) >> 8
-}
-
-/// Rows by the hash of their key; all to the first partition where there is no key.
-pub(crate) fn route_by_keys(bundle: &Bundle, keys: &[usize], partitions: usize) -> Result<Route> {
-    if keys.is_empty() || partitions == 1 {
-        return Ok(route_to_first(bundle, partitions));
-    }
-    let rows = bundle.num_rows();
-    let column = |&key: &usize| ArrayRef::clone(bundle.batch.column(key));
-    let columns: Vec<ArrayRef> = keys.iter().map(column).collect();
-    let mut parts = vec![Vec::with_capacity(rows / partitions + rows / 8); partitions];
-    for (row, hash) in hash_keys(&columns, rows)?.into_iter().enumerate() {
-        parts[partition_of(hash, partitions)].push(row as u32);
-    }
-    Ok(Route::Scatter(parts))
 }
 
 /// What hash tables are probed with. Keys of one partition agree in the top bits of their hash,
@@ -283,6 +269,10 @@ impl KeyTable {
     #[inline]
     pub fn hash_of(&self, id: u32) -> u64 {
         self.ids.hashes[id as usize]
+    }
+    /// False if there is one key that all rows have.
+    pub(crate) fn has_columns(&self) -> bool {
+        !matches!(self.layout, Layout::Single)
     }
     /// How many keys are live.
     pub fn len(&self) -> usize {

@@ -28,6 +28,18 @@ struct Packed {
 }
 
 impl Packed {
+    /// A first value of so many bits.
+    #[inline(always)]
+    fn of(value: u64, bits: u32) -> Self {
+        Packed { high: 0, low: value & (u64::MAX >> (64 - bits)), nulls: 0 }
+    }
+
+    /// Gives the value of so many bits that was put in last value 0.
+    #[inline(always)]
+    fn forget_last(&mut self, bits: u32) {
+        self.low &= !(u64::MAX >> (64 - bits));
+    }
+
     /// Puts a value of so many bits behind those that are there.
     #[inline(always)]
     fn push(&mut self, value: u64, bits: u32) {
@@ -207,21 +219,20 @@ impl PackedTable {
 /// The keys of the rows named, or of all.
 fn pack(columns: &[ArrayRef], rows: Option<&[u32]>, packed: &mut Vec<Packed>) {
     packed.clear();
-    packed.resize(rows.map_or_else(|| columns[0].len(), <[u32]>::len), Packed::default());
     for (place, column) in columns.iter().enumerate() {
         let bits = bits_of(column.data_type());
         let values = rows.map_or_else(|| values(column), |rows| values_at(column, rows).into());
-        let keys = packed.iter_mut().zip(values.iter());
-        let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else {
+        if place == 0 {
+            packed.extend(values.iter().map(|&value| Packed::of(value as u64, bits)));
+        } else {
+            let keys = packed.iter_mut().zip(values.iter());
             keys.for_each(|(key, &value)| key.push(value as u64, bits));
-            continue;
-        };
-        for (number, (key, &value)) in keys.enumerate() {
+        }
+        let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else { continue };
+        for (number, key) in packed.iter_mut().enumerate() {
             if nulls.is_null(rows.map_or(number, |rows| rows[number] as usize)) {
-                key.push(0, bits);
+                key.forget_last(bits);
                 key.nulls |= 1 << place;
-            } else {
-                key.push(value as u64, bits);
             }
         }
     }

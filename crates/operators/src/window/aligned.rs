@@ -14,6 +14,7 @@
 //! Lateness is judged row by row against `watermark_before` (see `judge`); the watermark itself
 //! only closes windows.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
@@ -36,7 +37,7 @@ use super::top::{TopChooser, WindowTop};
 use super::tumbling::TumblingPartition;
 use super::zone::Zone;
 use crate::aggregate::{AggregateCall, RowOrder};
-use crate::keys::{hash_keys, partition_of};
+use crate::keys::route_by_keys;
 
 /// What a [`WindowAggregate`] computes, by columns of its input.
 #[derive(Clone, Debug)]
@@ -78,6 +79,8 @@ pub(super) struct Shared {
     pub(super) exact: bool,
     pub(super) invertible: bool,
     pub(super) spreading: Spreading,
+    /// The columns by whose values rows may be scattered where aggregates are exact.
+    pub(super) spread_by: Vec<usize>,
     /// Where all rows are of one key: tables that no partition uses.
     pub(super) spare: Spare,
     /// Where nobody wants more than the first rows of a window.
@@ -89,7 +92,7 @@ pub(super) struct Shared {
 /// Aggregates per window and key. The result has the keys, the aggregates, and
 /// `window_start`, `window_end`, `window_time`.
 pub struct WindowAggregate {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl WindowAggregate {
@@ -114,6 +117,7 @@ impl WindowAggregate {
             exact: spec.aggregates.iter().all(AggregateCall::is_exact),
             invertible: spec.aggregates.iter().all(AggregateCall::is_invertible),
             spreading: Spreading::default(),
+            spread_by: spread_by(&spec),
             spare: Spare::default(),
             top: None,
             otherwise: None,
@@ -181,6 +185,16 @@ impl WindowAggregate {
     }
 }
 
+/// The keys; where there are none, the column of which distinct values are wanted, if it is one.
+fn spread_by(spec: &WindowAggregateSpec) -> Vec<usize> {
+    if !spec.keys.is_empty() || !spec.window.shares_no_slice() {
+        return spec.keys.clone();
+    }
+    let distinct = spec.aggregates.iter().filter(|call| call.distinct);
+    let columns: BTreeSet<usize> = distinct.filter_map(|call| call.argument).collect();
+    if columns.len() == 1 { Vec::from_iter(columns) } else { Vec::new() }
+}
+
 /// The row time, if there is one, and the keys must be columns of the input.
 pub(super) fn check_columns(
     rowtime: Option<usize>,
@@ -191,22 +205,6 @@ pub(super) fn check_columns(
         Some(column) => Err(Error::internal(format!("there is no input column {column}"))),
         None => Ok(()),
     }
-}
-
-/// Scatters rows by key. Without keys the first partition takes all.
-pub(super) fn scatter(bundle: &Bundle, keys: &[usize], partitions: usize) -> Result<Route> {
-    let rows = bundle.num_rows();
-    let mut parts: Vec<Vec<u32>> = vec![Vec::new(); partitions];
-    if keys.is_empty() || partitions == 1 {
-        parts[0] = (0..rows as u32).collect();
-        return Ok(Route::Scatter(parts));
-    }
-    let columns = key_columns(bundle, keys);
-    parts.iter_mut().for_each(|part| part.reserve(rows / partitions));
-    for (row, hash) in hash_keys(&columns, rows)?.into_iter().enumerate() {
-        parts[partition_of(hash, partitions)].push(row as u32);
-    }
-    Ok(Route::Scatter(parts))
 }
 
 pub(super) fn key_columns(bundle: &Bundle, keys: &[usize]) -> Vec<ArrayRef> {
@@ -270,10 +268,10 @@ impl Operator for WindowAggregate {
         if self.shared.spec.late == LatePolicy::Emit { 2 } else { 1 }
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        let Shared { spec, exact, spreading, .. } = self.shared.as_ref();
+        let Shared { spec, exact, spreading, spread_by, .. } = self.shared.as_ref();
         match exact {
-            true => spreading.route(bundle, &spec.keys, partitions),
-            false => scatter(bundle, &spec.keys, partitions),
+            true => spreading.route(bundle, spread_by, partitions),
+            false => route_by_keys(bundle, &spec.keys, partitions),
         }
     }
     fn watermark_phases(&self) -> usize {

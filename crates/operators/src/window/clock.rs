@@ -22,8 +22,8 @@ use thalweg_core::{
     Piece, Place, Progress, Restored, Result, Route, Watermark, WatermarkBefore,
 };
 
-use super::aligned::scatter;
 use super::snapshot::mark;
+use crate::keys::route_by_keys;
 use crate::tables::{for_all, numbers, state_batch, tell};
 
 /// The table of state beside those of the windows: where the clock of each partition stands.
@@ -66,7 +66,7 @@ impl Operator for ClockWindows {
         WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        scatter(bundle, &self.keys, partitions)
+        route_by_keys(bundle, &self.keys, partitions)
     }
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         // Rows come by key, so each partition is to its operator the only one.

@@ -28,11 +28,11 @@ use thalweg_core::{
     Piece, Place, Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
-use super::aligned::{key_columns, row_order, scatter};
+use super::aligned::{key_columns, row_order};
 use super::slices::{Calls, RowsOf, update_accumulators};
 use super::snapshot::{States, mark, tell_rows};
 use crate::aggregate::{Accumulator, AggregateCall};
-use crate::keys::KeyTable;
+use crate::keys::{KeyTable, route_by_keys};
 use crate::tables::{does_not_fit, numbers_of, state_batch};
 
 /// The table of open windows: the key, how many rows of it came, and the number of the window.
@@ -107,7 +107,7 @@ impl Operator for CountWindowAggregate {
         WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        scatter(bundle, &self.shared.spec.keys, partitions)
+        route_by_keys(bundle, &self.shared.spec.keys, partitions)
     }
     fn open(&self, _opening: Opening) -> Result<Box<dyn Partition>> {
         Ok(Box::new(CountPartition {

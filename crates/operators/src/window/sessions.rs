@@ -23,14 +23,14 @@ use thalweg_core::{
     Place, Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
-use super::aligned::{check_columns, key_columns, row_order, scatter};
+use super::aligned::{check_columns, key_columns, row_order};
 use super::output::{LatePolicy, output_schema, result_batch, row_times, treat_late};
 use super::session_table::{Sessions, Taken};
 use super::slices::{Calls, RowsOf};
 use super::zone::Zone;
 use crate::aggregate::AggregateCall;
 use crate::guarded::Guarded;
-use crate::keys::CanonicalOrder;
+use crate::keys::{CanonicalOrder, route_by_keys};
 use crate::watch::READ_ROWS;
 
 /// The table of state: a row is a session of a key, from its first row to where the gap behind its last
@@ -102,7 +102,7 @@ impl Operator for SessionAggregate {
         if self.shared.spec.late == LatePolicy::Emit { 2 } else { 1 }
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        scatter(bundle, &self.shared.spec.keys, partitions)
+        route_by_keys(bundle, &self.shared.spec.keys, partitions)
     }
     fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
         let canonical = CanonicalOrder::wanted(opening.order, &self.shared.calls.key_types)?;

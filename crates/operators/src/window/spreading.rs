@@ -6,6 +6,9 @@
 //! few states move. Where most rows have a key of their own it is dear: each key is learnt twice or
 //! more. Then rows go to the owner of their key right away, and tables are small besides.
 //!
+//! Where there is no key but distinct values of a column are collected, these are what rows are spread by: each partition
+//! has a range of them, and its results are put together with those of others without a look at the values.
+//!
 //! [`Spreading`] decides from what windows had when they were handed over or emitted, and while they
 //! grow large. The decision
 //! shows in no result: a partition takes pieces of bundles as their owner and whole bundles as
@@ -26,7 +29,7 @@ const FEW_ROWS: u64 = 8;
 /// So much more is wanted before bundles are taken at hand again.
 const MANY_ROWS: u64 = 2 * FEW_ROWS;
 
-/// A window with so many keys is not waited for if most of its rows still bring new ones.
+/// A window with so many keys (or distinct values) is not waited for if most of its rows still bring new ones.
 const MANY_KEYS: usize = 64 * 1024;
 
 /// A bundle with fewer rows for each partition is taken at hand: each partition that gets a part of it is a task
@@ -60,18 +63,18 @@ impl Spreading {
         partitions.div_ceil(order.partitions_of_worker())
     }
 
-    /// Where the rows of a bundle go.
+    /// Where the rows of a bundle go, by these columns.
     pub(super) fn route(
         &self,
         bundle: &Bundle,
-        keys: &[usize],
+        spread_by: &[usize],
         partitions: usize,
     ) -> Result<Route> {
         let is_small = bundle.num_rows() < partitions * SCATTERED_ROWS_MIN;
-        if keys.is_empty() || partitions == 1 || is_small || !self.is_by_key() {
+        if spread_by.is_empty() || partitions == 1 || is_small || !self.is_by_key() {
             return Ok(Route::Any);
         }
-        let route = route_by_keys(bundle, keys, partitions)?;
+        let route = route_by_keys(bundle, spread_by, partitions)?;
         // What one key has stays in one partition; were it most of the rows, others would wait.
         let share = bundle.num_rows() / self.workers(partitions) + 16;
         match &route {

@@ -11,8 +11,8 @@
 //!
 //! It does not say which window a row belongs to, nor when a window is over.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrow_array::{Array, ArrayRef};
@@ -41,6 +41,9 @@ pub(super) struct WindowTable {
     pub(super) rows: u64,
     /// True if it has taken states of another partition.
     pub(super) has_absorbed: bool,
+    /// True as long as all its rows were scattered: those of other tables of the window of which this is true, too,
+    /// have other keys, or where there are none, other distinct values.
+    is_scattered: bool,
     pub(super) watched: Watched,
 }
 
@@ -60,6 +63,26 @@ impl WindowParcel {
                 sizes.sum::<usize>() + partial.bytes()
             }
             WindowParcel::Whole { table, .. } => table.bytes(),
+        }
+    }
+
+    /// All tables of a window are put together in one way: without a look at their distinct values only if in each
+    /// of them all rows were scattered.
+    pub(super) fn agree(parcels: &mut [WindowParcel]) {
+        let tables = || parcels.iter().filter_map(WindowParcel::whole);
+        let mixed: HashSet<i64> =
+            tables().filter(|(_, table)| !table.is_scattered).map(|(end, _)| end).collect();
+        for parcel in parcels {
+            if let WindowParcel::Whole { end, table } = parcel {
+                table.is_scattered &= !mixed.contains(end);
+            }
+        }
+    }
+
+    fn whole(&self) -> Option<(i64, &WindowTable)> {
+        match self {
+            WindowParcel::Some { .. } => None,
+            WindowParcel::Whole { end, table } => Some((*end, table)),
         }
     }
 }
@@ -103,6 +126,7 @@ impl WindowTable {
             accumulators: calls.accumulators()?,
             rows: 0,
             has_absorbed: false,
+            is_scattered: true,
             watched: Watched::default(),
         })
     }
@@ -110,6 +134,14 @@ impl WindowTable {
     /// How many keys it has.
     pub(super) fn len(&self) -> usize {
         self.keys.id_limit()
+    }
+
+    /// How many keys it has, or where there are none, how many distinct values.
+    pub(super) fn distinct(&self) -> usize {
+        match self.keys.has_columns() {
+            true => self.len(),
+            false => self.accumulators.iter().map(|own| own.distinct_values()).max().unwrap_or(0),
+        }
     }
 
     fn grow(&mut self, calls: &Calls) {
@@ -158,13 +190,28 @@ impl WindowTable {
         accumulators: &[Box<dyn Accumulator>],
     ) -> Result<()> {
         self.has_absorbed = true;
-        for (&id, &more) in ids.iter().zip(counts) {
-            self.counts[id as usize] += more;
-        }
+        self.is_scattered = false;
+        self.merge_counts(ids, counts);
         for (own, other) in self.accumulators.iter_mut().zip(accumulators) {
             own.merge(ids, other.as_ref())?;
         }
         Ok(())
+    }
+
+    /// Adds the states of another table without keys, to be evaluated. Both have only rows that were scattered.
+    fn merge_apart(&mut self, from: &WindowTable) -> Result<()> {
+        self.has_absorbed = true;
+        self.merge_counts(&[0], &from.counts);
+        for (own, other) in self.accumulators.iter_mut().zip(&from.accumulators) {
+            own.merge_apart(&[0], other.as_ref())?;
+        }
+        Ok(())
+    }
+
+    fn merge_counts(&mut self, ids: &[u32], counts: &[i64]) {
+        for (&id, &more) in ids.iter().zip(counts) {
+            self.counts[id as usize] += more;
+        }
     }
 
     /// Moves the states of these keys out. The keys themselves stay until the table is emptied.
@@ -196,6 +243,7 @@ impl WindowTable {
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.clear());
         self.rows = 0;
         self.has_absorbed = false;
+        self.is_scattered = true;
         self.watched = Watched::default();
     }
 
@@ -223,22 +271,24 @@ impl Tables {
         Tables { calls, open, spare, ids, unread, watch: None }
     }
 
-    /// Adds rows to the window with this end. How many keys it has, and how many it had before.
+    /// Adds rows to the window with this end. How many keys (or distinct values) it has, and how many it had before.
     pub(super) fn update(
         &mut self,
         end: i64,
         of: RowsOf<'_>,
         keys: &[ArrayRef],
         rows: Option<&[u32]>,
+        is_scattered: bool,
     ) -> Result<(usize, usize)> {
         let table = open_table(&mut self.open, &self.spare, &self.calls, end)?;
-        let before = table.len();
+        let before = table.distinct();
+        table.is_scattered &= is_scattered;
         table.intern(&self.calls, keys, (rows, of.batch.num_rows()), &mut self.ids)?;
         if let Some(watch) = &mut self.watch {
             watch.touch(&self.calls, end, table, &self.ids)?;
         }
         table.update(&self.calls, of, &self.ids, rows)?;
-        Ok((table.len(), before))
+        Ok((table.distinct(), before))
     }
 
     /// Adds another partition's states.
@@ -258,6 +308,14 @@ impl Tables {
             // What another partition knew of it means nothing here.
             table.watched = Watched::default();
             place.insert(table);
+            return Ok(());
+        }
+        if let Some(own) = self.open.get_mut(&end)
+            && own.is_scattered
+            && table.is_scattered
+        {
+            own.merge_apart(&table)?;
+            self.spare.push(table);
             return Ok(());
         }
         let every: Vec<u32> = (0..table.len() as u32).collect();

@@ -8,7 +8,8 @@
 //! that close are emitted.
 //!
 //! **Invariants.** A piece with a list of rows holds keys of the partition only (`Route::Scatter`);
-//! a whole bundle may hold any (`Route::Any`). A window is in `open` until a watermark closes it, then
+//! a whole bundle may hold any (`Route::Any`). Where there are no keys all rows are taken at hand, and a piece with a list
+//! of rows has distinct values of the partition's range only. A window is in `open` until a watermark closes it, then
 //! in `sealing` or `emitting`, and no row reaches it any more: such a row is late. Between two calls
 //! there may be a table half handed over or half emitted; the call is then repeated until it is done.
 //!
@@ -166,7 +167,11 @@ impl Windows {
                         }
                         return Ok(Progress::Done);
                     };
-                    self.shared.spreading.handed_over(table.rows, table.len());
+                    let (rows, values) = (table.rows, table.distinct());
+                    self.shared.spreading.handed_over(rows, values);
+                    if self.shared.spec.keys.is_empty() {
+                        self.shared.spreading.scattered(rows, values, self.partitions);
+                    }
                     Sealing { end, table, from: 0 }
                 }
             };
@@ -193,6 +198,7 @@ impl Windows {
                 .map_err(|_| Error::internal("a window got another operator's parcel"))?;
             self.inbox.push(*parcel);
         }
+        WindowParcel::agree(&mut self.inbox);
         Ok(())
     }
 
@@ -268,14 +274,15 @@ impl Windows {
             return Ok(());
         }
         let (tables, is_foreign) = match &mut self.foreign {
-            Some(foreign) if piece.rows.is_none() => (foreign, true),
+            Some(foreign) if piece.rows.is_none() || spec.keys.is_empty() => (foreign, true),
             _ => (&mut self.owned, false),
         };
         let keys = key_columns(piece.bundle, &spec.keys);
         let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
         for run in &judged.runs {
             let rows = judged.rows_of(run, piece.rows);
-            let (after, before) = tables.update(run.key.leave, of, &keys, rows)?;
+            let is_scattered = piece.rows.is_some();
+            let (after, before) = tables.update(run.key.leave, of, &keys, rows, is_scattered)?;
             if is_foreign {
                 self.shared.spreading.taken(run.to - run.from, after, after - before);
             }
@@ -345,7 +352,7 @@ impl Windows {
     }
 
     fn emitting(&self, end: i64, table: WindowTable) -> Result<Emitting> {
-        if self.foreign.is_some() && !table.has_absorbed {
+        if self.foreign.is_some() && !table.has_absorbed && !self.shared.spec.keys.is_empty() {
             self.shared.spreading.scattered(table.rows, table.len(), self.partitions);
         }
         let keys: Vec<u32> = (0..table.len() as u32).collect();

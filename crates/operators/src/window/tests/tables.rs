@@ -148,6 +148,43 @@ fn distinct_values_of_all_rows_are_counted_once() -> Result<()> {
     Ok(())
 }
 
+/// Without keys rows are spread by the values that are to be distinct, where these are many; however rows came, and
+/// if others go on with what partitions tell, each value counts once.
+#[test]
+fn rows_without_keys_are_spread_by_their_distinct_values() -> Result<()> {
+    let distinct = |function| call(function, true, Some(NUMBER), None);
+    let rows_of = call("COUNT", false, None, None);
+    let operator = tumbling(&[], vec![distinct("COUNT"), rows_of, distinct("SUM")])?;
+    let random = &mut SplitMix64::new(7);
+    let values = |n: i64| if n / 300 % 2 == 0 { 5 } else { 400 };
+    let row = |n: i64| Row {
+        time: n / 30 - random.below(3) as i64,
+        number: (random.below(9) > 0).then(|| random.below(values(n)) as i32),
+        ..Row::default()
+    };
+    let rows: Vec<Row> = (0..3000).map(row).collect();
+    let watermarks: Vec<Option<i64>> = rows.iter().map(|row| Some(row.time - 4)).collect();
+    let script = stamped(&batch(&rows, &input_schema(DataType::Timestamp(3))), &watermarks, 300);
+    let driven = check_operator(&operator, &script);
+    assert_eq!(driven.emitted.len(), 11, "windows");
+    assert!(operator.shared.spreading.is_by_key(), "the last window has many values");
+    check_damaged_state(&operator, &script);
+    Ok(())
+}
+
+/// No column is better than the other where values of two are to be distinct.
+#[test]
+fn rows_are_spread_by_one_column() -> Result<()> {
+    let distinct = |column| call("COUNT", true, Some(column), None);
+    let spread_by = |keys: &[usize], aggregates| -> Result<Vec<usize>> {
+        Ok(tumbling(keys, aggregates)?.shared.spread_by.clone())
+    };
+    assert_eq!(spread_by(&[], vec![distinct(NUMBER), distinct(NUMBER)])?, [NUMBER]);
+    assert!(spread_by(&[], vec![distinct(NUMBER), distinct(WORD), distinct(NUMBER)])?.is_empty());
+    assert_eq!(spread_by(&[KEY], vec![distinct(NUMBER)])?, [KEY]);
+    Ok(())
+}
+
 /// Rows of three keys, late ones among them, and the watermark that each establishes.
 fn script() -> Vec<Event> {
     let random = &mut SplitMix64::new(4);
