@@ -90,8 +90,8 @@ pub struct Container {
     end: AtomicI64,
     /// When the row that ended the epoch entered the engine. Valid from WM_ASSIGNED on.
     end_ingest_ns: AtomicU64,
-    /// Unclaimed bundles by NUMA node.
-    unclaimed: Vec<Queue<Bundle>>,
+    /// Unclaimed bundles by NUMA node. In boxes: a queue gets memory for 31 at once, of which short epochs need one.
+    unclaimed: Vec<Queue<Box<Bundle>>>,
     /// The container downstream, one per output edge, made on demand.
     pub(crate) down: Vec<OnceLock<Arc<Container>>>,
 }
@@ -146,13 +146,14 @@ impl Container {
     /// Puts a bundle, counted in already, where it can be claimed.
     pub fn put(&self, bundle: Bundle) {
         let node = usize::from(bundle.stamps.numa_node) % self.unclaimed.len();
-        self.unclaimed[node].push(bundle);
+        self.unclaimed[node].push(Box::new(bundle));
     }
 
     /// Claims a bundle, preferably one whose memory is on this NUMA node.
     pub fn claim(&self, numa_node: usize) -> Option<Bundle> {
         let nodes = self.unclaimed.len();
-        (0..nodes).find_map(|step| self.unclaimed[(numa_node + step) % nodes].pop())
+        let take = |step: usize| self.unclaimed[(numa_node + step) % nodes].pop();
+        (0..nodes).find_map(take).map(|bundle| *bundle)
     }
 
     /// True if nothing can be claimed at the moment.

@@ -12,7 +12,7 @@ use super::partition_of;
 use crate::limit::route_to_first;
 
 /// So many rows are hashed at a time.
-const BLOCK_ROWS: usize = 1024;
+const BLOCK_ROWS: usize = 256;
 
 /// Partitions are ranges of so many virtual ones, so there are no more.
 const PARTITIONS_MAX: usize = 256;
@@ -49,13 +49,15 @@ pub(crate) fn scatter(
 ) -> Result<Route> {
     let mut parts = vec![Vec::with_capacity(rows / partitions + rows / 8); partitions];
     let mut hashes = [0; BLOCK_ROWS];
+    let mut ends = [0; PARTITIONS_MAX];
     let room = rows.min(BLOCK_ROWS);
     let mut sorted = vec![0; partitions * room];
     for from in (0..rows).step_by(BLOCK_ROWS) {
         let block = Block { from, rows: BLOCK_ROWS.min(rows - from) };
         let hashes = &mut hashes[..block.rows];
         hash(block, hashes)?;
-        let ends = sort_out(hashes, from as u32, partitions, &mut sorted);
+        (0..partitions).for_each(|partition| ends[partition] = (partition * room) as u32);
+        sort_out(hashes, from as u32, (partitions, &mut ends), &mut sorted);
         for (partition, part) in parts.iter_mut().enumerate() {
             part.extend_from_slice(&sorted[partition * room..ends[partition] as usize]);
         }
@@ -63,23 +65,19 @@ pub(crate) fn scatter(
     Ok(Route::Scatter(parts))
 }
 
-/// Sorts a block out: each partition has an equal share of the room, at whose beginning its rows stand one behind
-/// the other. Where they end.
+/// Sorts a block out: puts each row where the rows of its partition end so far.
 fn sort_out(
     hashes: &[u64],
     first_row: u32,
-    partitions: usize,
+    (partitions, ends): (usize, &mut [u32; PARTITIONS_MAX]),
     sorted: &mut [u32],
-) -> [u32; PARTITIONS_MAX] {
-    let room = sorted.len() / partitions;
-    let mut ends = std::array::from_fn(|partition| (partition * room) as u32);
+) {
     for (row, &hash) in (first_row..).zip(hashes) {
         // There are at most 256 partitions: as a byte the number needs no look at how many ends there are.
         let end = &mut ends[usize::from(partition_of(hash, partitions) as u8)];
         sorted[*end as usize] = row;
         *end += 1;
     }
-    ends
 }
 
 #[cfg(test)]
