@@ -78,12 +78,17 @@ pub(super) struct Judged {
     pub(super) late: Vec<u32>,
     /// How many rows are late for some of their windows only.
     pub(super) partly_late: u64,
+    /// How many slices begin at or before each row, of few.
+    reached: Vec<u8>,
     places: Vec<u32>,
     taken: Vec<u32>,
     slots: HashMap<SliceKey, u32>,
     /// The slices that were asked for last, and their slots.
     recent: Vec<(Slice, u32)>,
 }
+
+/// So many times are compared with each row's at most, and one more slices told apart.
+const FEW_SLICES: usize = 8;
 
 /// To look through so many slices costs less than to find a slot by its key.
 const RECENT_SLICES: usize = 8;
@@ -139,6 +144,9 @@ impl Judged {
             if rows.is_none() && self.runs.len() > 1 {
                 self.numbers.extend(self.numbers.len() as u32..times.len() as u32);
             }
+            return;
+        }
+        if none_late && self.sort_out(spec, times, rows, known) {
             return;
         }
         self.places.clear();
@@ -221,6 +229,76 @@ impl Judged {
             taken => taken,
         };
         all.map(|rows| &rows[run.from..run.to])
+    }
+
+    /// Sorts rows of which none is late out by slice, if they lie in few: nothing then depends on a row but what is
+    /// computed of its time, and a processor that guesses where a row goes has nothing to guess wrong. False if
+    /// they lie in many slices, or between windows; then there are no runs.
+    fn sort_out(
+        &mut self,
+        spec: &WindowSpec,
+        times: &[i64],
+        rows: Option<&[u32]>,
+        known: Known,
+    ) -> bool {
+        let Some(starts) = self.few_slices(spec, known) else {
+            self.runs.clear();
+            return false;
+        };
+        match rows {
+            None => self.sort_by_starts(starts, times.iter().copied().zip(0..times.len() as u32)),
+            Some(rows) => {
+                let time_of = |&row: &u32| (times[row as usize], row);
+                self.sort_by_starts(starts, rows.iter().map(time_of));
+            }
+        }
+        true
+    }
+
+    /// A run for each slice from the lowest time to the highest, and where the slices behind the first begin.
+    fn few_slices(&mut self, spec: &WindowSpec, known: Known) -> Option<[i64; FEW_SLICES - 1]> {
+        let mut starts = [i64::MAX; FEW_SLICES - 1];
+        let mut slice = spec.slice(known.lowest);
+        loop {
+            if slice.enter > slice.leave {
+                return None;
+            }
+            let key = SliceKey { enter: slice.enter, leave: slice.leave };
+            self.runs.push(Run { key, from: 0, to: 0 });
+            if slice.holds(known.highest) {
+                return Some(starts);
+            }
+            *starts.get_mut(self.runs.len() - 1)? = slice.end;
+            slice = spec.slice(slice.end);
+        }
+    }
+
+    /// Sorts rows, each behind its time, by how many of these starts their times have reached.
+    fn sort_by_starts(
+        &mut self,
+        starts: [i64; FEW_SLICES - 1],
+        rows: impl ExactSizeIterator<Item = (i64, u32)> + Clone,
+    ) {
+        self.reached.clear();
+        self.reached.extend(
+            rows.clone()
+                .map(|(time, _)| starts.iter().map(|&start| u8::from(time >= start)).sum::<u8>()),
+        );
+        let mut counts = [0; FEW_SLICES];
+        self.reached.iter().for_each(|&slot| counts[usize::from(slot) % FEW_SLICES] += 1);
+        self.rows.resize(rows.len(), 0);
+        let mut ends = [0; FEW_SLICES];
+        let mut next = 0;
+        for ((run, end), count) in self.runs.iter_mut().zip(&mut ends).zip(counts) {
+            (run.from, run.to, *end) = (next, next + count, next);
+            next += count;
+        }
+        for ((_, row), &slot) in rows.zip(&self.reached) {
+            let end = &mut ends[usize::from(slot) % FEW_SLICES];
+            self.rows[*end] = row;
+            *end += 1;
+        }
+        self.runs.retain(|run| run.from < run.to);
     }
 
     /// Finds each row's slot, which is the place of its run.
@@ -539,6 +617,14 @@ mod tests {
                 found += 1;
             }
             assert_eq!(found, slices, "each slice has rows, and one run");
+            let some: Vec<u32> = (0..500).filter(|row| row % 3 > 0).collect();
+            judged.judge(&HOP, &times, Some(&some), Before::All(-10), None);
+            for run in &judged.runs {
+                let is_in = |&row: &u32| times[row as usize] / 5 == run.key.enter / 5 - 1;
+                let expected: Vec<u32> = some.iter().copied().filter(is_in).collect();
+                assert_eq!(judged.rows_of(run, Some(&some)), Some(&expected[..]));
+            }
+            assert_eq!(judged.taken(Some(&some)).map(<[u32]>::len), Some(some.len()));
         }
     }
 
