@@ -28,6 +28,7 @@ pub mod graph;
 pub mod lookup;
 pub mod operator;
 pub mod order;
+pub mod search;
 pub mod shim;
 pub mod snapshot;
 pub mod text;

@@ -13,6 +13,7 @@ use arrow_ord::cmp;
 use arrow_select::interleave::interleave;
 use arrow_select::nullif::nullif;
 use arrow_select::take::take;
+use thalweg_core::search::for_each_place;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
 use super::{Call, Definition, Returns, custom, plain};
@@ -319,7 +320,7 @@ fn split(call: Call<'_>) -> Result<Expr> {
     let column_type = DataType::Array(Box::new(element.clone())).nullable().with_nullable(nullable);
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let (s, separator) = (a.texts(0), a.texts(1));
-        let mut parts = StringViewBuilder::new();
+        let mut parts = StringViewBuilder::with_capacity(about_parts(a));
         let mut lengths = Vec::with_capacity(a.rows);
         let mut valid = Vec::with_capacity(a.rows);
         for row in 0..a.rows {
@@ -339,6 +340,21 @@ fn split(call: Call<'_>) -> Result<Expr> {
     Ok(call.with_kernel(column_type, Arc::new(kernel)))
 }
 
+/// About how many parts the texts have, and some more: by those of the first. What is asked for in the beginning need
+/// not be copied each time that it has grown.
+fn about_parts(a: &Arguments<'_>) -> usize {
+    const COUNTED_ROWS: usize = 64;
+    let (s, separator) = (a.texts(0), a.texts(1));
+    let counted = a.rows.min(COUNTED_ROWS);
+    let mut parts = 0;
+    for row in 0..counted {
+        if let Some((text, separator)) = s.get(row).zip(separator.get(row)) {
+            for_each_part(text, separator, |_| parts += 1);
+        }
+    }
+    if counted == 0 { 0 } else { parts * a.rows / counted * 9 / 8 }
+}
+
 /// Calls `part` with each part of a text between separators; see [`split`].
 fn for_each_part<'a>(text: &'a str, separator: &str, mut part: impl FnMut(&'a str)) {
     match separator.as_bytes() {
@@ -356,23 +372,4 @@ fn for_each_part<'a>(text: &'a str, separator: &str, mut part: impl FnMut(&'a st
         }
         _ => text.split(separator).for_each(part),
     }
-}
-
-/// Calls `found` with each place of a byte. Eight bytes are looked at together: separators are a few bytes apart, where
-/// a search that begins anew for each takes longer.
-fn for_each_place(bytes: &[u8], wanted: u8, mut found: impl FnMut(usize)) {
-    const LOW_BITS: u64 = u64::from_ne_bytes([0x7F; 8]);
-    let same = u64::from_ne_bytes([wanted; 8]);
-    let (eights, rest) = bytes.as_chunks::<8>();
-    for (n, eight) in eights.iter().enumerate() {
-        let differs = u64::from_le_bytes(*eight) ^ same;
-        // The highest bit of each byte that differs in no bit.
-        let mut places = !((differs & LOW_BITS).wrapping_add(LOW_BITS) | differs | LOW_BITS);
-        while places != 0 {
-            found(8 * n + places.trailing_zeros() as usize / 8);
-            places &= places - 1;
-        }
-    }
-    let begin = bytes.len() - rest.len();
-    rest.iter().enumerate().filter(|&(_, &b)| b == wanted).for_each(|(at, _)| found(begin + at));
 }

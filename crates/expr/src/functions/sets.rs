@@ -1,4 +1,4 @@
-//! `IN` over many literals: one look-up in a hash set, or all comparisons at once where texts are short and few.
+//! `IN` over many literals: one look-up in a hash set, or one comparison where texts are short and few.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, StringViewArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::DataType as Arrow;
 use hashbrown::HashSet;
+use thalweg_core::shim::mix64;
 use thalweg_core::{ColumnType, DataType, Result};
 
 use super::Call;
@@ -28,9 +29,9 @@ enum Members {
 /// Texts. A view holds a short one as a whole (and zeros behind it), so views are compared in their place.
 #[derive(Default)]
 struct Texts {
-    /// Of short texts, as long as there are few: comparing with each takes less than a look-up.
-    few: Vec<u128>,
-    /// Of short texts, if there are many.
+    /// Short texts, as long as they are few.
+    few: Option<Places>,
+    /// Short texts, if they are many.
     many: HashSet<u128>,
     long: HashSet<Arc<str>>,
 }
@@ -38,17 +39,14 @@ struct Texts {
 impl Texts {
     /// A text of so many bytes lies in its view.
     const SHORT_BYTES_MAX: u32 = 12;
-    const FEW: usize = 16;
 
     fn new(texts: &[Arc<str>]) -> Self {
         let is_short = |text: &&Arc<str>| text.len() <= Self::SHORT_BYTES_MAX as usize;
         let (short, long): (Vec<_>, Vec<_>) = texts.iter().partition(is_short);
         let views = short.into_iter().map(|text| make_view(text.as_bytes(), 0, 0));
-        let mut set = Texts { long: long.into_iter().cloned().collect(), ..Texts::default() };
-        set.few = views.collect();
-        if set.few.len() > Self::FEW {
-            set.many = set.few.drain(..).collect();
-        }
+        let mut set = Texts { many: views.collect(), ..Texts::default() };
+        set.long = long.into_iter().cloned().collect();
+        set.few = Places::new(&set.many);
         set
     }
 
@@ -59,10 +57,66 @@ impl Texts {
         if view as u32 > Self::SHORT_BYTES_MAX {
             return !self.long.is_empty() && self.long.contains(array.value(row));
         }
-        match self.many.is_empty() {
-            true => self.few.iter().fold(false, |found, &known| found | (known == view)),
-            false => self.many.contains(&view),
+        match &self.few {
+            Some(places) => places.contains(view),
+            None => self.many.contains(&view),
         }
+    }
+}
+
+/// A table of few views in which each has a place that no other has: one comparison tells whether a view is among
+/// them, and no branch depends on it.
+struct Places {
+    factor: u64,
+    /// The highest bits of a product are the place.
+    shift: u32,
+    table: Vec<u128>,
+}
+
+impl Places {
+    const VIEWS_MAX: usize = 32;
+    /// The table has at most so many places for each view.
+    const PLACES_OF_VIEW: usize = 16;
+    /// So many factors are tried with a table before it grows.
+    const FACTORS: u64 = 64;
+    /// What is at other places: a view of a text that is not short.
+    const NONE: u128 = u128::MAX;
+
+    /// `None` if there are too many, or no table is found.
+    fn new(views: &HashSet<u128>) -> Option<Self> {
+        if views.len() > Self::VIEWS_MAX {
+            return None;
+        }
+        let least = (2 * views.len()).next_power_of_two();
+        let sizes = (0..).map(|doubled| least << doubled);
+        sizes
+            .take_while(|size| *size <= least.max(Self::PLACES_OF_VIEW * views.len()))
+            .find_map(|size| (0..Self::FACTORS).find_map(|n| Self::with(views, size, mix64(n) | 1)))
+    }
+
+    fn with(views: &HashSet<u128>, size: usize, factor: u64) -> Option<Self> {
+        let size = size.max(2);
+        let shift = u64::BITS - size.ilog2();
+        let mut places = Places { factor, shift, table: vec![Self::NONE; size] };
+        for &view in views {
+            let place = places.place_of(view);
+            if places.table[place] != Self::NONE {
+                return None;
+            }
+            places.table[place] = view;
+        }
+        Some(places)
+    }
+
+    #[inline]
+    fn place_of(&self, view: u128) -> usize {
+        let folded = view as u64 ^ ((view >> 64) as u64).rotate_left(29);
+        (folded.wrapping_mul(self.factor) >> self.shift) as usize
+    }
+
+    #[inline]
+    fn contains(&self, view: u128) -> bool {
+        self.table[self.place_of(view)] == view
     }
 }
 
@@ -131,4 +185,30 @@ where
 {
     let values = array.as_primitive::<T>().values();
     BooleanBuffer::collect_bool(values.len(), |row| set.contains(&i64::from(values[row])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Any number of texts of any kind are found, and no others.
+    #[test]
+    fn texts_are_found_by_their_places_or_by_hashes() {
+        for count in [0, 1, 2, 8, 37, 38, 39, 200] {
+            let text = |n: usize| match n % 7 {
+                0 => format!("a text longer than its view {n}"),
+                1 => format!("{n}"),
+                _ => format!("word {n}"),
+            };
+            let texts: Vec<Arc<str>> = (0..count).map(|n| text(n).into()).collect();
+            let set = Texts::new(&texts);
+            let short = texts.iter().filter(|text| text.len() <= 12).count();
+            assert_eq!(set.few.is_some(), short <= 32, "{short} texts of {count}");
+            let all: Vec<String> = (0..2 * count + 5).map(text).chain([String::new()]).collect();
+            let array = StringViewArray::from_iter_values(&all);
+            for (row, text) in all.iter().enumerate() {
+                assert_eq!(set.contains(&array, row), texts.iter().any(|one| **one == **text));
+            }
+        }
+    }
 }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-use memchr::memchr_iter;
 use thalweg::session::ScalarFunction;
 use thalweg::{Column, DataType, TableSchema};
+use thalweg_core::search::for_each_place;
 
 use super::text::Vocabulary;
 use super::{Job, RECORDS_PER_MS, Table, batches_of, time_column, times};
@@ -90,28 +90,58 @@ const fn packed(word: &[u8]) -> u64 {
     packed
 }
 
-/// The words of the lexicon as numbers.
-const PACKED: [u64; LEXICON.len()] = {
-    let (mut all, mut place) = ([0; LEXICON.len()], 0);
-    while place < all.len() {
-        all[place] = packed(LEXICON[place].0.as_bytes());
-        place += 1;
+/// A table of the lexicon's words as numbers with their points, in which each has a place of its own. Others are 0.
+const POINTS: [(u64, i64); PLACES] = {
+    let (mut table, mut word) = ([(0, 0); PLACES], 0);
+    while word < LEXICON.len() {
+        let packed = packed(LEXICON[word].0.as_bytes());
+        table[place_of(packed, FACTOR)] = (packed, LEXICON[word].1);
+        word += 1;
     }
-    all
+    table
 };
+
+/// Places in the table.
+const PLACES: usize = 64;
+
+/// The first odd factor of a sequence with which no two words have the same place.
+const FACTOR: u64 = {
+    let mut factor = 0x9E37_79B9_7F4A_7C15_u64;
+    while collides(factor) {
+        factor = factor.wrapping_mul(0x5851_F42D_4C95_7F2D);
+    }
+    factor
+};
+
+const fn place_of(packed: u64, factor: u64) -> usize {
+    (packed.wrapping_mul(factor) >> (64 - PLACES.ilog2())) as usize
+}
+
+const fn collides(factor: u64) -> bool {
+    let (mut taken, mut word) = ([false; PLACES], 0);
+    while word < LEXICON.len() {
+        let place = place_of(packed(LEXICON[word].0.as_bytes()), factor);
+        if taken[place] {
+            return true;
+        }
+        taken[place] = true;
+        word += 1;
+    }
+    false
+}
 
 /// What the words of a text are worth together.
 pub fn score(text: &str) -> i64 {
     let text = text.as_bytes();
     let (mut total, mut from) = (0, 0);
-    for end in memchr_iter(b' ', text).chain([text.len()]) {
+    for_each_place(text, b' ', |end| {
         total += points(&text[from..], end - from);
         from = end + 1;
-    }
-    total
+    });
+    total + points(&text[from..], text.len() - from)
 }
 
-/// What the word of so many bytes in front of a text is worth. It is compared with all of the lexicon at once.
+/// What the word of so many bytes in front of a text is worth.
 #[inline]
 fn points(text: &[u8], bytes: usize) -> i64 {
     if !(1..=8).contains(&bytes) {
@@ -121,7 +151,9 @@ fn points(text: &[u8], bytes: usize) -> i64 {
         Some(eight) => u64::from_le_bytes(*eight) & (u64::MAX >> (64 - 8 * bytes)),
         None => packed(&text[..bytes]),
     };
-    PACKED.iter().zip(&LEXICON).map(|(&known, (_, points))| i64::from(known == word) * points).sum()
+    let (known, points) = POINTS[place_of(word, FACTOR)];
+    // Without a branch that would depend on the word.
+    i64::from(known == word) * points
 }
 
 fn append(number: u64, settings: &Settings, vocabulary: &Vocabulary, text: &mut String) {
