@@ -240,6 +240,7 @@ impl Accumulator for DistinctSet {
         if self.newest.len() <= 1 && !ids.is_empty() {
             self.values.clear();
             self.known = 0;
+            self.is_partial = false;
             return;
         }
         for &group in ids {

@@ -87,7 +87,7 @@ pub(super) struct Judged {
     recent: Vec<(Slice, u32)>,
 }
 
-/// So many times are compared with each row's at most, and one more slices told apart.
+/// So many slices are told apart by comparing a row's time with where each but the first begins.
 const FEW_SLICES: usize = 8;
 
 /// To look through so many slices costs less than to find a slot by its key.

@@ -279,9 +279,9 @@ impl Windows {
         };
         let keys = key_columns(piece.bundle, &spec.keys);
         let of = RowsOf { batch: &piece.bundle.batch, order: row_order(piece.bundle) };
+        let is_scattered = piece.rows.is_some();
         for run in &judged.runs {
             let rows = judged.rows_of(run, piece.rows);
-            let is_scattered = piece.rows.is_some();
             let (after, before) = tables.update(run.key.leave, of, &keys, rows, is_scattered)?;
             if is_foreign {
                 self.shared.spreading.taken(run.to - run.from, after, after - before);
