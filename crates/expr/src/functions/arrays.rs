@@ -344,6 +344,8 @@ fn split(call: Call<'_>) -> Result<Expr> {
 /// not be copied each time that it has grown.
 fn about_parts(a: &Arguments<'_>) -> usize {
     const COUNTED_ROWS: usize = 64;
+    // The first texts may be the longest by far: 16 MiB of views and no more are asked for on their word.
+    const PARTS_MAX: usize = 1 << 20;
     let (s, separator) = (a.texts(0), a.texts(1));
     let counted = a.rows.min(COUNTED_ROWS);
     let mut parts = 0;
@@ -352,7 +354,8 @@ fn about_parts(a: &Arguments<'_>) -> usize {
             for_each_part(text, separator, |_| parts += 1);
         }
     }
-    if counted == 0 { 0 } else { parts * a.rows / counted * 9 / 8 }
+    let all = (parts * a.rows).checked_div(counted).unwrap_or(0);
+    (all + all / 8).min(PARTS_MAX)
 }
 
 /// Calls `part` with each part of a text between separators; see [`split`].
