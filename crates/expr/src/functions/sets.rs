@@ -27,13 +27,15 @@ enum Members {
 }
 
 /// Texts. A view holds a short one as a whole (and zeros behind it), so views are compared in their place.
-#[derive(Default)]
 struct Texts {
-    /// Short texts, as long as they are few.
-    few: Option<Places>,
-    /// Short texts, if they are many.
-    many: HashSet<u128>,
+    short: Short,
     long: HashSet<Arc<str>>,
+}
+
+/// The views of short texts.
+enum Short {
+    Few(Places),
+    Many(HashSet<u128>),
 }
 
 impl Texts {
@@ -44,10 +46,9 @@ impl Texts {
         let is_short = |text: &&Arc<str>| text.len() <= Self::SHORT_BYTES_MAX as usize;
         let (short, long): (Vec<_>, Vec<_>) = texts.iter().partition(is_short);
         let views = short.into_iter().map(|text| make_view(text.as_bytes(), 0, 0));
-        let mut set = Texts { many: views.collect(), ..Texts::default() };
-        set.long = long.into_iter().cloned().collect();
-        set.few = Places::new(&set.many);
-        set
+        let views: HashSet<u128> = views.collect();
+        let short = Places::new(&views).map_or_else(|| Short::Many(views), Short::Few);
+        Texts { short, long: long.into_iter().cloned().collect() }
     }
 
     #[inline]
@@ -57,9 +58,9 @@ impl Texts {
         if view as u32 > Self::SHORT_BYTES_MAX {
             return !self.long.is_empty() && self.long.contains(array.value(row));
         }
-        match &self.few {
-            Some(places) => places.contains(view),
-            None => self.many.contains(&view),
+        match &self.short {
+            Short::Few(places) => places.contains(view),
+            Short::Many(views) => views.contains(&view),
         }
     }
 }
@@ -87,7 +88,7 @@ impl Places {
         if views.len() > Self::VIEWS_MAX {
             return None;
         }
-        let least = (2 * views.len()).next_power_of_two();
+        let least = (2 * views.len()).max(2).next_power_of_two();
         let sizes = (0..).map(|doubled| least << doubled);
         sizes
             .take_while(|size| *size <= least.max(Self::PLACES_OF_VIEW * views.len()))
@@ -95,7 +96,6 @@ impl Places {
     }
 
     fn with(views: &HashSet<u128>, size: usize, factor: u64) -> Option<Self> {
-        let size = size.max(2);
         let shift = u64::BITS - size.ilog2();
         let mut places = Places { factor, shift, table: vec![Self::NONE; size] };
         for &view in views {
@@ -203,7 +203,7 @@ mod tests {
             let texts: Vec<Arc<str>> = (0..count).map(|n| text(n).into()).collect();
             let set = Texts::new(&texts);
             let short = texts.iter().filter(|text| text.len() <= 12).count();
-            assert_eq!(set.few.is_some(), short <= 32, "{short} texts of {count}");
+            assert_eq!(matches!(set.short, Short::Few(_)), short <= 32, "{short} texts of {count}");
             let all: Vec<String> = (0..2 * count + 5).map(text).chain([String::new()]).collect();
             let array = StringViewArray::from_iter_values(&all);
             for (row, text) in all.iter().enumerate() {

@@ -9,6 +9,7 @@ pub mod hash;
 pub mod interval;
 pub mod lookup;
 pub mod regular;
+mod residual;
 pub mod set_operation;
 pub mod sides;
 pub mod temporal;

@@ -167,7 +167,7 @@ impl Trail {
 
     /// One column of these rows.
     pub(super) fn gather_column(&self, rows: &[RowRef], column: usize) -> Result<ArrayRef> {
-        Ok(self.chunks.gather_columns(rows, std::iter::once(column))?.swap_remove(0))
+        Ok(self.chunks.gather_columns(rows, &[column])?.swap_remove(0))
     }
 
     /// The keys that have rows.

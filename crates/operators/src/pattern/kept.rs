@@ -62,7 +62,7 @@ impl Kept {
 
     /// One column of these rows; NULL where there is no row.
     pub(super) fn column(&self, rows: &[RowRef], column: usize) -> Result<ArrayRef> {
-        Ok(self.chunks.gather_columns(rows, std::iter::once(column))?.swap_remove(0))
+        Ok(self.chunks.gather_columns(rows, &[column])?.swap_remove(0))
     }
 
     /// Tells the rows of keys: for each how many, and a list for each column.

@@ -156,7 +156,9 @@ impl Judged {
             None => self.place(spec, times, before, 0..times.len() as u32),
             Some(rows) => self.place(spec, times, before, rows.iter().copied()),
         }
-        self.group();
+        let (taken, places) = (std::mem::take(&mut self.taken), std::mem::take(&mut self.places));
+        self.group(taken.iter().copied().zip(places.iter().map(|&slot| slot as usize)));
+        (self.taken, self.places) = (taken, places);
     }
 
     /// Cuts rows that come slice after slice, none of them late, into runs. False if they do not, and
@@ -277,28 +279,19 @@ impl Judged {
     fn sort_by_starts(
         &mut self,
         starts: [i64; FEW_SLICES - 1],
-        rows: impl ExactSizeIterator<Item = (i64, u32)> + Clone,
+        rows: impl Iterator<Item = (i64, u32)> + Clone,
     ) {
-        self.reached.clear();
-        self.reached.extend(
+        let mut reached = std::mem::take(&mut self.reached);
+        reached.clear();
+        reached.extend(
             rows.clone()
                 .map(|(time, _)| starts.iter().map(|&start| u8::from(time >= start)).sum::<u8>()),
         );
         let mut counts = [0; FEW_SLICES];
-        self.reached.iter().for_each(|&slot| counts[usize::from(slot) % FEW_SLICES] += 1);
-        self.rows.resize(rows.len(), 0);
-        let mut ends = [0; FEW_SLICES];
-        let mut next = 0;
-        for ((run, end), count) in self.runs.iter_mut().zip(&mut ends).zip(counts) {
-            (run.from, run.to, *end) = (next, next + count, next);
-            next += count;
-        }
-        for ((_, row), &slot) in rows.zip(&self.reached) {
-            let end = &mut ends[usize::from(slot) % FEW_SLICES];
-            self.rows[*end] = row;
-            *end += 1;
-        }
-        self.runs.retain(|run| run.from < run.to);
+        reached.iter().for_each(|&slot| counts[usize::from(slot) % FEW_SLICES] += 1);
+        self.runs.iter_mut().zip(counts).for_each(|(run, count)| run.to = count);
+        self.group(rows.map(|(_, row)| row).zip(reached.iter().map(|&slot| usize::from(slot))));
+        self.reached = reached;
     }
 
     /// Finds each row's slot, which is the place of its run.
@@ -365,19 +358,20 @@ impl Judged {
         })
     }
 
-    /// Sorts the rows by slot, keeping their order within each (a counting sort).
-    fn group(&mut self) {
+    /// Sorts rows, each before its slot, by slot, keeping their order within each (a counting sort). Each run's `to`
+    /// says how many rows it has.
+    fn group(&mut self, rows: impl Iterator<Item = (u32, usize)>) {
         let mut next = 0;
         for run in &mut self.runs {
             let count = run.to;
-            run.from = next;
-            run.to = next;
+            (run.from, run.to) = (next, next);
             next += count;
         }
-        self.rows.resize(self.taken.len(), 0);
-        for (&row, &place) in self.taken.iter().zip(&self.places) {
-            let run = &mut self.runs[place as usize];
-            self.rows[run.to] = row;
+        self.rows.resize(next, 0);
+        let (sorted, runs) = (&mut self.rows[..], &mut self.runs[..]);
+        for (row, slot) in rows {
+            let run = &mut runs[slot];
+            sorted[run.to] = row;
             run.to += 1;
         }
         self.runs.retain(|run| run.from < run.to);

@@ -10,6 +10,7 @@
 
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_schema::DataType as Arrow;
+use arrow_select::concat::concat;
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 use thalweg_core::{Extent, Result, TableSchema};
@@ -28,11 +29,20 @@ impl RowRef {
     /// No row: NULL in every column.
     pub(crate) const NONE: RowRef = RowRef { chunk: u32::MAX, row: 0 };
 
+    /// True if a row stands so far behind this one in its chunk, or neither is a row.
+    fn is_followed_by(self, row: RowRef, distance: usize) -> bool {
+        let is_next = || row.row.checked_sub(self.row) == Some(distance as u32);
+        row.chunk == self.chunk && (!self.is_some() || is_next())
+    }
+
     /// False where it is no row.
     pub(crate) fn is_some(self) -> bool {
         self.chunk != u32::MAX
     }
 }
+
+/// Rows are gathered run by run where runs have at least so many on the average.
+const RUN_ROWS_MIN: usize = 16;
 
 pub(super) struct Chunk {
     pub(super) columns: Vec<ArrayRef>,
@@ -246,11 +256,19 @@ impl Chunks {
 
     /// These rows, as columns of the side; NULL where there is no row.
     pub(crate) fn gather(&self, rows: &[RowRef]) -> Result<Vec<ArrayRef>> {
-        self.gather_columns(rows, 0..self.types.len())
+        self.gather_each(rows, 0..self.types.len())
     }
 
     /// Some columns of these rows.
     pub(crate) fn gather_columns(
+        &self,
+        rows: &[RowRef],
+        columns: &[usize],
+    ) -> Result<Vec<ArrayRef>> {
+        self.gather_each(rows, columns.iter().copied())
+    }
+
+    fn gather_each(
         &self,
         rows: &[RowRef],
         columns: impl Iterator<Item = usize>,
@@ -258,6 +276,9 @@ impl Chunks {
         let first = rows.first().copied().unwrap_or(RowRef::NONE);
         if rows.iter().all(|row| row.chunk == first.chunk) {
             return self.gather_one(rows, first, columns);
+        }
+        if let Some(runs) = runs_of(rows) {
+            return columns.map(|column| self.gather_runs(&runs, column)).collect();
         }
         // Few chunks are named as a rule: each gets a number of its own among the sources.
         let mut number = vec![u32::MAX; self.slots.len() + 1];
@@ -282,6 +303,17 @@ impl Chunks {
             Ok(interleave(&arrays, &indices)?)
         };
         columns.map(gather).collect()
+    }
+
+    /// A column of rows that lie one behind the other in each run.
+    fn gather_runs(&self, runs: &[(RowRef, usize)], column: usize) -> Result<ArrayRef> {
+        let part = |&(first, rows): &(RowRef, usize)| match first.is_some() {
+            true => self.at(first.chunk).columns[column].slice(first.row as usize, rows),
+            false => new_null_array(&self.types[column], rows),
+        };
+        let parts: Vec<ArrayRef> = runs.iter().map(part).collect();
+        let parts: Vec<&dyn Array> = parts.iter().map(|part| part.as_ref()).collect();
+        Ok(concat(&parts)?)
     }
 
     fn gather_one(
@@ -311,6 +343,21 @@ impl Chunks {
     fn at_mut(&mut self, chunk: u32) -> &mut Chunk {
         self.slots[chunk as usize].as_mut().expect("whoever names a chunk holds it")
     }
+}
+
+/// Rows as runs of one chunk, each the next behind the one before, if these are long: the first of each and how many.
+fn runs_of(rows: &[RowRef]) -> Option<Vec<(RowRef, usize)>> {
+    let mut runs: Vec<(RowRef, usize)> = Vec::new();
+    for &row in rows {
+        match runs.last_mut() {
+            Some((first, length)) if first.is_followed_by(row, *length) => *length += 1,
+            _ => runs.push((row, 1)),
+        }
+        if runs.len() * RUN_ROWS_MIN > rows.len() + RUN_ROWS_MIN {
+            return None;
+        }
+    }
+    Some(runs)
 }
 
 /// Some rows of a chunk.
@@ -347,5 +394,64 @@ fn column_bytes(column: &ArrayRef) -> usize {
             texts.len() * 16 + texts.views().iter().map(text).sum::<usize>()
         }
         None => column.to_data().get_slice_memory_size().unwrap_or(column.get_array_memory_size()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use arrow_array::{Int64Array, StringViewArray};
+    use thalweg_core::shim::SplitMix64;
+    use thalweg_core::{Column, DataType};
+
+    use super::*;
+
+    /// Whatever rows are named: those of one chunk, runs of many, any of many, none.
+    #[test]
+    fn rows_are_gathered_in_the_order_in_which_they_are_named() {
+        let schema = TableSchema::new(vec![
+            Column::new("number", DataType::BigInt.nullable()),
+            Column::new("text", DataType::STRING.nullable()),
+        ]);
+        let mut chunks = Chunks::new(&schema);
+        let value = |chunk: u32, row: u32| i64::from(chunk * 1000 + row);
+        for chunk in 0..5 {
+            let numbers = (0..100).map(|row| (row % 7 > 0).then(|| value(chunk, row)));
+            let texts = (0..100).map(|row| Some(format!("the text {}", value(chunk, row))));
+            let numbers: ArrayRef = Arc::new(numbers.collect::<Int64Array>());
+            let texts: ArrayRef = Arc::new(texts.collect::<StringViewArray>());
+            assert_eq!(chunks.add(vec![numbers, texts], 100, false), chunk);
+        }
+        let mut random = SplitMix64::new(3);
+        for round in 0..200 {
+            let runs = random.below(6) + 1;
+            let mut rows = Vec::new();
+            for _ in 0..runs {
+                let chunk = random.below(6) as u32;
+                let from = random.below(100) as u32;
+                let length = random.below([2, 40, 100][round % 3]) as u32;
+                rows.extend((from..(from + length).min(100)).map(|row| match chunk {
+                    5 => RowRef::NONE,
+                    chunk => RowRef { chunk, row },
+                }));
+            }
+            let columns = chunks.gather_columns(&rows, &[1, 0]).unwrap();
+            let texts = columns[0].as_string_view();
+            let numbers = columns[1].as_primitive::<Int64Type>();
+            assert_eq!((texts.len(), numbers.len()), (rows.len(), rows.len()));
+            for (place, row) in rows.iter().enumerate() {
+                let is_null = !row.is_some();
+                assert_eq!(texts.is_null(place), is_null);
+                assert_eq!(numbers.is_null(place), is_null || row.row % 7 == 0);
+                if !is_null {
+                    let value = value(row.chunk, row.row);
+                    assert_eq!(texts.value(place), format!("the text {value}"));
+                    assert!(numbers.is_null(place) || numbers.value(place) == value);
+                }
+            }
+        }
     }
 }

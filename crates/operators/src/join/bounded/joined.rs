@@ -13,9 +13,11 @@ use arrow_schema::{DataType as Arrow, SchemaRef, SortOptions, TimeUnit};
 use thalweg_core::{
     Column, ColumnType, DataType, Error, Result, TableSchema, Watermark, WatermarkBefore,
 };
-use thalweg_expr::{EvalContext, Expr};
+use thalweg_expr::Expr;
 
+use super::pieces::keys_of;
 use crate::join::JoinKind;
+use crate::join::residual::Residual;
 use crate::join::sides::{Side, Sides};
 
 /// What leaves a join, and what decides over pairs.
@@ -25,9 +27,7 @@ pub(crate) struct Joined {
     /// The columns that leave.
     pub(crate) output: TableSchema,
     arrow: SchemaRef,
-    /// The columns of a pair.
-    pair: SchemaRef,
-    residual: Option<Expr>,
+    residual: Option<Residual>,
     /// Key columns whose equality the hash does not prove, (left, right).
     unproved: Vec<(usize, usize)>,
 }
@@ -51,13 +51,12 @@ impl Joined {
             return Err(Error::internal("the condition of a join names a column of neither side"));
         }
         let output = output_schema(left, right, kind);
-        let both = left.columns.iter().chain(&right.columns).cloned().collect();
         let is_proved = proves_keys
             || matches!(types.as_slice(), [] | [_] if types.iter().all(is_proved_by_hash));
         let pairs = keys.0.iter().copied().zip(keys.1.iter().copied());
         let unproved = if is_proved { Vec::new() } else { pairs.collect() };
-        let (arrow, pair) = (output.arrow(), TableSchema::new(both).arrow());
-        Ok(Joined { kind, output, arrow, pair, residual, unproved })
+        let residual = residual.map(|condition| Residual::new(&condition, sides));
+        Ok(Joined { kind, arrow: output.arrow(), output, residual, unproved })
     }
 
     /// True if some pairs may not stay.
@@ -70,7 +69,12 @@ impl Joined {
         side == Side::Left || self.kind.has_right_columns() || self.has_mask()
     }
 
-    /// Which pairs stay; `None` if all.
+    /// The columns of a side that the residual condition reads.
+    pub(crate) fn residual_columns(&self, side: Side) -> &[usize] {
+        self.residual.as_ref().map_or(&[], |residual| residual.columns(side))
+    }
+
+    /// Which pairs stay, of whose columns these are all; `None` if all do.
     pub(crate) fn mask(
         &self,
         left: &[ArrayRef],
@@ -78,29 +82,35 @@ impl Joined {
         rows: usize,
         wall_ms: i64,
     ) -> Result<Option<BooleanBuffer>> {
-        let mut mask: Option<BooleanBuffer> = None;
+        let mut equal: Option<BooleanBuffer> = None;
         for &(l, r) in &self.unproved {
-            let equal = equal_values(&left[l], &right[r])?;
-            mask = Some(mask.map_or(equal.clone(), |mask| &mask & &equal));
+            let of_key = equal_values(&left[l], &right[r])?;
+            equal = Some(equal.map_or(of_key.clone(), |equal| &equal & &of_key));
         }
         // Most often hashes were right.
-        mask = mask.filter(|mask| mask.count_set_bits() < rows);
-        let Some(residual) = &self.residual else { return Ok(mask) };
-        let columns = left.iter().chain(right).cloned().collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.pair), columns, &options)?;
+        equal = equal.filter(|equal| equal.count_set_bits() < rows);
+        let left = keys_of(left, self.residual_columns(Side::Left));
+        let right = keys_of(right, self.residual_columns(Side::Right));
+        self.mask_of_equal(equal, left, right, rows, wall_ms)
+    }
+
+    /// Which pairs of equal keys stay: of all of them, or of those in `equal`. Of their columns these are
+    /// [`Joined::residual_columns`].
+    pub(crate) fn mask_of_equal(
+        &self,
+        equal: Option<BooleanBuffer>,
+        left: Vec<ArrayRef>,
+        right: Vec<ArrayRef>,
+        rows: usize,
+        wall_ms: i64,
+    ) -> Result<Option<BooleanBuffer>> {
+        let Some(residual) = &self.residual else { return Ok(equal) };
+        let pairs = residual.pairs(left, right, rows)?;
         let watermark_before = WatermarkBefore::All(Watermark::MIN);
-        let holds = |batch: &RecordBatch| -> Result<BooleanArray> {
-            residual.evaluate_mask(&EvalContext {
-                batch,
-                watermark_before: &watermark_before,
-                wall_ms,
-            })
-        };
         // A condition that can fail must not see a pair that is none.
-        if let (Some(equal), true) = (&mask, residual.can_fail()) {
-            let kept = BooleanArray::new(equal.clone(), None);
-            let held = holds(&arrow_select::filter::filter_record_batch(&batch, &kept)?)?;
+        if let (Some(equal), true) = (&equal, residual.can_fail()) {
+            let kept = pairs.filtered(&BooleanArray::new(equal.clone(), None))?;
+            let held = residual.holds(&kept, &watermark_before, wall_ms)?;
             let mut places = equal.set_indices();
             let mut both = vec![false; rows];
             for held in held.values().iter() {
@@ -109,8 +119,8 @@ impl Joined {
             }
             return Ok(Some(both.into()));
         }
-        let held = holds(&batch)?.values().clone();
-        Ok(Some(mask.map_or(held.clone(), |mask| &mask & &held)))
+        let held = residual.holds(&pairs, &watermark_before, wall_ms)?.values().clone();
+        Ok(Some(equal.map_or(held.clone(), |equal| &equal & &held)))
     }
 
     /// The batch that leaves; `right` is not read where only rows of the left side leave.

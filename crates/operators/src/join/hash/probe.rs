@@ -158,8 +158,12 @@ impl Probe {
         wall_ms: i64,
     ) -> Result<()> {
         let Pairs { origins, partners } = std::mem::take(open);
-        let (left, right) = self.by_side(take_all(batch, &origins)?, table.take(partners.clone())?);
-        let mask = self.plan.joined.mask(&left, &right, origins.len(), wall_ms)?;
+        let joined = &self.plan.joined;
+        let own = keys_of(batch.columns(), joined.residual_columns(self.side()));
+        let of_partner = joined.residual_columns(self.side().other()).iter().copied();
+        let of_partner = table.take_columns(partners.clone(), of_partner)?;
+        let (left, right) = self.by_side(take_all(&own, &origins)?, of_partner);
+        let mask = joined.mask_of_equal(None, left, right, origins.len(), wall_ms)?;
         let Some(mask) = mask else {
             kept.origins.extend(origins);
             kept.partners.extend(partners);
@@ -175,7 +179,8 @@ impl Probe {
         let Pairs { origins, partners } = pairs;
         let rows = partners.len();
         let is_each = origins.is_empty() && rows == batch.num_rows();
-        let own = if is_each { batch.columns().to_vec() } else { take_all(batch, &origins)? };
+        let own =
+            if is_each { batch.columns().to_vec() } else { take_all(batch.columns(), &origins)? };
         let (left, right) = self.by_side(own, table.take(partners)?);
         let batch = self.plan.joined.batch(left, right, rows)?;
         Ok(Probed::Joined { batch, origins: (!is_each).then_some(origins) })
@@ -226,7 +231,7 @@ fn padded(pairs: Pairs, rows: usize) -> Pairs {
     all
 }
 
-fn take_all(batch: &RecordBatch, rows: &[u32]) -> Result<Vec<ArrayRef>> {
+fn take_all(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>> {
     let rows = UInt32Array::from(rows.to_vec());
-    batch.columns().iter().map(|column| Ok(take(column, &rows, None)?)).collect()
+    columns.iter().map(|column| Ok(take(column, &rows, None)?)).collect()
 }

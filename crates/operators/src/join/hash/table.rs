@@ -51,15 +51,24 @@ impl Table {
 
     /// Some rows, NULL where the number is [`ABSENT`].
     pub(super) fn take(&self, rows: Vec<u32>) -> Result<Vec<ArrayRef>> {
+        self.take_columns(rows, 0..self.types.len())
+    }
+
+    /// Some columns of these.
+    pub(super) fn take_columns(
+        &self,
+        rows: Vec<u32>,
+        columns: impl Iterator<Item = usize>,
+    ) -> Result<Vec<ArrayRef>> {
         let count = rows.len();
         if self.rows == 0 {
-            return Ok(self.types.iter().map(|of| new_null_array(of, count)).collect());
+            return Ok(columns.map(|column| new_null_array(&self.types[column], count)).collect());
         }
         let indices = match rows.contains(&ABSENT) {
             false => UInt32Array::from(rows),
             true => rows.iter().map(|&row| (row != ABSENT).then_some(row)).collect(),
         };
-        self.columns.iter().map(|column| Ok(take(column, &indices, None)?)).collect()
+        columns.map(|column| Ok(take(&self.columns[column], &indices, None)?)).collect()
     }
 
     /// About how many bytes it takes.

@@ -389,7 +389,7 @@ impl IntervalPartition {
         let keys = |side: Side, kept: &Kept, keys: &[usize]| -> Result<(Vec<ArrayRef>, usize)> {
             let rows: Vec<RowRef> =
                 leaving.iter().filter(|row| row.side == side).map(|row| row.row).collect();
-            Ok((kept.chunks.gather_columns(&rows, keys.iter().copied())?, rows.len()))
+            Ok((kept.chunks.gather_columns(&rows, keys)?, rows.len()))
         };
         let spec = &self.shared.spec;
         let left = keys(Side::Left, &self.left, &spec.left_keys)?;

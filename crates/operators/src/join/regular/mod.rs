@@ -42,7 +42,7 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
     Bundle, Column, DataType, Error, Opening, Operator, OperatorClass, Partition, Result, Route,
@@ -51,6 +51,7 @@ use thalweg_core::{
 use thalweg_expr::Expr;
 
 use super::JoinKind;
+use super::residual::Residual;
 use super::sides::{Side, Sides};
 use crate::keys::KeyTable;
 use crate::limit::route_to_first;
@@ -79,14 +80,6 @@ pub struct JoinSpec {
     pub right_unique: bool,
     /// How long rows of the left and of the right side are kept without being written.
     pub state_ttl_ms: (Option<i64>, Option<i64>),
-}
-
-/// The residual condition over the columns that it reads.
-struct Residual {
-    condition: Expr,
-    /// The columns that it reads, by side.
-    columns: [Vec<usize>; 2],
-    schema: SchemaRef,
 }
 
 /// What all partitions share.
@@ -177,7 +170,7 @@ impl RegularJoin {
             output,
             key_types,
             columns: [all(Side::Left), all(Side::Right)],
-            residual: spec.residual.as_ref().map(|condition| residual(condition, &spec.sides)),
+            residual: spec.residual.as_ref().map(|condition| Residual::new(condition, &spec.sides)),
             spec,
         };
         Ok(RegularJoin { plan: Arc::new(plan) })
@@ -222,26 +215,6 @@ fn output_schema(spec: &JoinSpec) -> TableSchema {
     match spec.kind.has_right_columns() {
         true => TableSchema::new(left.chain(right).collect()),
         false => TableSchema::new(left.collect()),
-    }
-}
-
-fn residual(condition: &Expr, sides: &Sides) -> Residual {
-    let left = sides.schema(Side::Left).len();
-    let both: Vec<&Column> = [Side::Left, Side::Right]
-        .into_iter()
-        .flat_map(|side| &sides.schema(side).columns)
-        .collect();
-    let read: Vec<usize> = condition.columns().into_iter().collect();
-    let fields = read.iter().filter_map(|&n| both.get(n)).map(|column| {
-        let column_type = column.column_type.clone().with_nullable(true);
-        column_type.field(&column.name)
-    });
-    let of_left = read.iter().copied().filter(|&n| n < left).collect();
-    let of_right = read.iter().filter(|&&n| n >= left).map(|n| n - left).collect();
-    Residual {
-        condition: condition.remap(&|column| read.binary_search(&column).unwrap_or(column)),
-        columns: [of_left, of_right],
-        schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
     }
 }
 

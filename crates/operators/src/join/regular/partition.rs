@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_array::BooleanArray;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{Captured, Extent, Output, Partition, Piece, Progress, Restored, Result};
-use thalweg_expr::EvalContext;
 
 use super::arena::Place;
 use super::changes::Changes;
@@ -179,18 +178,13 @@ impl JoinState {
             places[step.side.other() as usize].extend_from_slice(others);
             causes.resize(causes.len() + others.len(), step.row);
         }
-        let mut columns = Vec::new();
-        for side in [Side::Left, Side::Right] {
-            let at = side as usize;
-            let (arena, piece) = (&self.sides[at].arena, arrivals.columns(side));
-            columns.extend(arena.gather(&places[at], piece, &residual.columns[at])?);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(causes.len()));
-        let schema = Arc::clone(&residual.schema);
-        let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        let gather = |side: Side| {
+            let (at, piece) = (side as usize, arrivals.columns(side));
+            self.sides[at].arena.gather(&places[at], piece, residual.columns(side))
+        };
+        let pairs = residual.pairs(gather(Side::Left)?, gather(Side::Right)?, causes.len())?;
         let watermark_before = arrivals.piece.bundle.stamps.watermark_before.take(&causes);
-        let context = EvalContext { batch: &batch, watermark_before: &watermark_before, wall_ms };
-        residual.condition.evaluate_mask(&context)
+        residual.holds(&pairs, &watermark_before, wall_ms)
     }
 
     /// Drops the candidates that are no partners.

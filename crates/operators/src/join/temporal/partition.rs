@@ -226,8 +226,10 @@ impl TemporalPartition {
             (0..rows.len()).filter(|&place| partners[place].is_some()).collect();
         let left: Vec<RowRef> = places.iter().map(|&place| rows[place].1.row).collect();
         let right: Vec<RowRef> = places.iter().map(|&place| partners[place]).collect();
-        let (left, right) = (self.chunks.gather(&left)?, self.versions.gather(&right)?);
-        if let Some(mask) = self.shared.joined.mask(&left, &right, places.len(), wall_ms)? {
+        let joined = &self.shared.joined;
+        let left = self.chunks.gather_columns(&left, joined.residual_columns(Side::Left))?;
+        let right = self.versions.gather_columns(&right, joined.residual_columns(Side::Right))?;
+        if let Some(mask) = joined.mask_of_equal(None, left, right, places.len(), wall_ms)? {
             let mask = BooleanArray::new(mask, None);
             let fails = places.iter().enumerate().filter(|&(n, _)| !mask.value(n));
             fails.for_each(|(_, &place)| partners[place] = RowRef::NONE);

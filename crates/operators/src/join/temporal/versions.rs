@@ -184,6 +184,15 @@ impl Versions {
         self.chunks.gather(rows)
     }
 
+    /// Some columns of these rows.
+    pub(super) fn gather_columns(
+        &self,
+        rows: &[RowRef],
+        columns: &[usize],
+    ) -> Result<Vec<ArrayRef>> {
+        self.chunks.gather_columns(rows, columns)
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let owners: usize = self.owners.iter().map(|owners| owners.versions.capacity() * 4).sum();
         self.chunks.bytes()

@@ -4,6 +4,8 @@
 //! found enough pairs; the rows of one key may need many steps, and one row of the left side always
 //! meets all its partners in one. [`Closing::emit_some`] keeps its place between calls.
 
+use std::ops::Range;
+
 use arrow_buffer::BooleanBuffer;
 use thalweg_core::{Output, Place, Result};
 
@@ -15,44 +17,50 @@ use crate::join::bounded::chunks::{Chunks, RowRef};
 use crate::join::bounded::order::KeyRanks;
 use crate::join::sides::Side;
 
-/// The rows of one side by key.
-struct ByKey {
-    rows: Vec<Kept>,
-    /// Where the rows of each key begin, and the end of the last.
-    offsets: Vec<u32>,
-}
+/// Where the rows of each key begin among those of a side, and the end of the last.
+#[derive(Default)]
+struct Offsets(Vec<u32>);
 
-impl ByKey {
-    fn new(rows: Vec<Kept>, keys: usize, has_several_starts: bool) -> Self {
+impl Offsets {
+    /// Sorts rows by key and, where it matters, by start within each.
+    fn sort(
+        rows: &mut [Kept],
+        keys: usize,
+        has_several_starts: bool,
+        unsorted: &mut Vec<Kept>,
+    ) -> Self {
         let mut offsets = vec![0u32; keys + 1];
-        rows.iter().for_each(|kept| offsets[kept.key as usize + 1] += 1);
-        (0..keys).for_each(|key| offsets[key + 1] += offsets[key]);
-        let mut next = offsets.clone();
-        let mut sorted = rows.clone();
-        for kept in rows {
-            let place = &mut next[kept.key as usize];
-            sorted[*place as usize] = kept;
-            *place += 1;
-        }
-        if has_several_starts {
-            for key in 0..keys {
-                sorted[offsets[key] as usize..offsets[key + 1] as usize]
-                    .sort_by_key(|kept| kept.start);
+        if keys == 1 {
+            offsets[1] = rows.len() as u32;
+        } else {
+            rows.iter().for_each(|kept| offsets[kept.key as usize + 1] += 1);
+            (0..keys).for_each(|key| offsets[key + 1] += offsets[key]);
+            unsorted.clear();
+            unsorted.extend_from_slice(rows);
+            let mut next = offsets.clone();
+            for kept in unsorted {
+                let place = &mut next[kept.key as usize];
+                rows[*place as usize] = *kept;
+                *place += 1;
             }
         }
-        ByKey { rows: sorted, offsets }
+        let offsets = Offsets(offsets);
+        if has_several_starts {
+            (0..keys as u32).for_each(|key| rows[offsets.of(key)].sort_by_key(|kept| kept.start));
+        }
+        offsets
     }
 
-    fn range(&self, key: u32) -> std::ops::Range<usize> {
+    fn of(&self, key: u32) -> Range<usize> {
         let key = key as usize;
-        self.offsets[key] as usize..self.offsets[key + 1] as usize
+        self.0[key] as usize..self.0[key + 1] as usize
     }
 }
 
 /// A row of the left side with its pairs, or the rows of the right side that end a key.
 enum Token {
-    Left { row: RowRef, pairs: std::ops::Range<usize>, first_partner: usize },
-    Rights(std::ops::Range<usize>),
+    Left { row: RowRef, pairs: Range<usize>, first_partner: usize },
+    Rights(Range<usize>),
 }
 
 /// What a step has found.
@@ -60,19 +68,21 @@ enum Token {
 struct Found {
     left: Vec<RowRef>,
     right: Vec<RowRef>,
+    /// How many rows of the left side were visited.
+    visited: usize,
+    /// Where more than pairs is wanted.
     tokens: Vec<Token>,
 }
 
 /// A window that leaves.
 pub(super) struct Closing {
     end: i64,
+    /// Its rows are sorted by key.
+    window: Window,
+    /// By side.
+    offsets: [Offsets; 2],
     /// Keys in the order in which they leave.
     order: Vec<u32>,
-    joins: Vec<bool>,
-    left: ByKey,
-    right: ByKey,
-    holds: [Vec<(u32, u32)>; 2],
-    has_several_starts: bool,
     /// The key that is next, and how many of its left rows have been visited.
     at: usize,
     visited: usize,
@@ -81,24 +91,21 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    pub(super) fn new(end: i64, window: Window, ranks: &KeyRanks) -> Result<Self> {
+    /// A window that is to leave. What `unsorted` holds is overwritten.
+    pub(super) fn new(
+        end: i64,
+        mut window: Window,
+        ranks: &KeyRanks,
+        unsorted: &mut Vec<Kept>,
+    ) -> Result<Self> {
         let keys = window.keys.id_limit();
         let ids: Vec<u32> = (0..keys as u32).collect();
         let order = ranks.sorted(&window.keys, &ids)?;
-        let [left, right] = window.rows;
         let has_several_starts = window.has_several_starts;
-        Ok(Closing {
-            end,
-            order,
-            joins: window.joins,
-            matched: vec![false; right.len()],
-            left: ByKey::new(left, keys, has_several_starts),
-            right: ByKey::new(right, keys, has_several_starts),
-            holds: window.holds,
-            has_several_starts,
-            at: 0,
-            visited: 0,
-        })
+        let mut sort = |rows: &mut [Kept]| Offsets::sort(rows, keys, has_several_starts, unsorted);
+        let offsets = window.rows.each_mut().map(|rows| sort(rows));
+        let matched = vec![false; window.rows[Side::Right as usize].len()];
+        Ok(Closing { end, window, offsets, order, at: 0, visited: 0, matched })
     }
 
     /// Sends some rows on; true once the window has left.
@@ -112,14 +119,16 @@ impl Closing {
         let joined = &shared.joined;
         let mut mask = None;
         if joined.has_mask() && !found.left.is_empty() {
-            let left = chunks[0].gather(&found.left)?;
-            let right = chunks[1].gather(&found.right)?;
-            mask = joined.mask(&left, &right, found.left.len(), output.wall_ms())?;
+            let columns = |side| joined.residual_columns(side);
+            let left = chunks[0].gather_columns(&found.left, columns(Side::Left))?;
+            let right = chunks[1].gather_columns(&found.right, columns(Side::Right))?;
+            let pairs = found.left.len();
+            mask = joined.mask_of_equal(None, left, right, pairs, output.wall_ms())?;
         }
-        let is_plain = joined.kind == JoinKind::Inner && mask.is_none();
-        let (left, right) = match is_plain {
-            true => (found.left, found.right),
-            false => self.choose(&found, mask.as_ref(), joined.kind),
+        let (left, right) = match (joined.kind, mask) {
+            (JoinKind::Inner, None) => (found.left, found.right),
+            (JoinKind::Inner, Some(mask)) => found.pairs(&mask),
+            (kind, mask) => self.choose(&found, mask.as_ref(), kind),
         };
         let columns = chunks[0].gather(&left)?;
         let of_right = match joined.kind.has_right_columns() {
@@ -138,21 +147,25 @@ impl Closing {
         let needs_one =
             matches!(kind, JoinKind::Semi | JoinKind::Anti) && !shared.joined.has_mask();
         let mut found = Found::default();
+        let [all_left, all_right] = &self.window.rows;
         while let Some(&key) = self.order.get(self.at) {
-            let (lefts, rights) = (self.left.range(key), self.right.range(key));
-            let joins = self.joins.get(key as usize).is_none_or(|&joins| joins);
+            let [lefts, rights] = self.offsets.each_ref().map(|offsets| offsets.of(key));
+            let joins = self.window.joins.get(key as usize).is_none_or(|&joins| joins);
             let is_alone = rights.is_empty() || !joins;
             if is_alone && !needs_left {
                 self.visited = lefts.len();
             }
             while self.visited < lefts.len() {
-                let left = self.left.rows[lefts.start + self.visited];
+                let left = all_left[lefts.start + self.visited];
                 let mut partners =
                     if is_alone { 0..0 } else { self.partners(left.start, rights.clone()) };
                 partners.end =
                     if needs_one { partners.end.min(partners.start + 1) } else { partners.end };
                 self.visited += 1;
-                found.add(left.row, partners, &self.right.rows);
+                if kind != JoinKind::Inner {
+                    found.tell(left.row, &partners);
+                }
+                found.add(left.row, &all_right[partners]);
                 if found.is_enough() {
                     return found;
                 }
@@ -170,11 +183,11 @@ impl Closing {
     }
 
     /// The right rows of the same window among those of the same key.
-    fn partners(&self, start: i64, rights: std::ops::Range<usize>) -> std::ops::Range<usize> {
-        if !self.has_several_starts {
+    fn partners(&self, start: i64, rights: Range<usize>) -> Range<usize> {
+        if !self.window.has_several_starts {
             return rights;
         }
-        let rows = &self.right.rows[rights.clone()];
+        let rows = &self.window.rows[Side::Right as usize][rights.clone()];
         let from = rows.partition_point(|kept| kept.start < start);
         let to = rows.partition_point(|kept| kept.start <= start);
         rights.start + from..rights.start + to
@@ -215,7 +228,7 @@ impl Closing {
                 Token::Rights(rights) => {
                     for place in rights.clone().filter(|&place| !self.matched[place]) {
                         left.push(RowRef::NONE);
-                        right.push(self.right.rows[place].row);
+                        right.push(self.window.rows[Side::Right as usize][place].row);
                     }
                 }
             }
@@ -223,38 +236,43 @@ impl Closing {
         (left, right)
     }
 
-    /// Gives the rows back.
-    pub(super) fn release(&mut self, chunks: &mut [Chunks; 2]) {
+    /// Gives the rows back. What is left of the window names them still.
+    pub(super) fn release(self, chunks: &mut [Chunks; 2]) -> Window {
+        let mut window = self.window;
         for side in [Side::Left, Side::Right] {
-            for (chunk, count) in std::mem::take(&mut self.holds[side as usize]) {
+            for (chunk, count) in window.holds[side as usize].drain(..) {
                 chunks[side as usize].release(chunk, count as usize);
             }
         }
+        window
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let rows = self.left.rows.capacity() + self.right.rows.capacity();
-        let keys = self.left.offsets.capacity() + self.right.offsets.capacity();
-        let holds: usize = self.holds.iter().map(Vec::capacity).sum();
-        rows * size_of::<Kept>()
-            + (keys + self.order.capacity()) * 4
-            + self.joins.capacity()
-            + self.matched.capacity()
-            + holds * 8
+        let offsets: usize = self.offsets.iter().map(|offsets| offsets.0.capacity()).sum();
+        self.window.bytes() + (offsets + self.order.capacity()) * 4 + self.matched.capacity()
     }
 }
 
 impl Found {
+    /// Notes which pairs and which partners the next row of the left side has.
+    fn tell(&mut self, row: RowRef, partners: &Range<usize>) {
+        let pairs = self.left.len()..self.left.len() + partners.len();
+        self.tokens.push(Token::Left { row, pairs, first_partner: partners.start });
+    }
+
     /// Adds a row of the left side with its partners.
-    fn add(&mut self, row: RowRef, partners: std::ops::Range<usize>, rights: &[Kept]) {
-        let from = self.left.len();
-        let first_partner = partners.start;
+    fn add(&mut self, row: RowRef, partners: &[Kept]) {
+        self.visited += 1;
         self.left.extend(std::iter::repeat_n(row, partners.len()));
-        self.right.extend(rights[partners].iter().map(|kept| kept.row));
-        self.tokens.push(Token::Left { row, pairs: from..self.left.len(), first_partner });
+        self.right.extend(partners.iter().map(|kept| kept.row));
+    }
+
+    /// Some of the pairs.
+    fn pairs(&self, mask: &BooleanBuffer) -> (Vec<RowRef>, Vec<RowRef>) {
+        mask.set_indices().map(|pair| (self.left[pair], self.right[pair])).unzip()
     }
 
     fn is_enough(&self) -> bool {
-        self.left.len() >= PAIRS_MAX || self.tokens.len() >= PAIRS_MAX
+        [self.left.len(), self.visited, self.tokens.len()].into_iter().any(|many| many >= PAIRS_MAX)
     }
 }

@@ -40,7 +40,7 @@ use super::sides::{Side, Sides};
 use crate::window::Zone;
 use closing::Closing;
 use snapshot::Told;
-use state::{Grouping, Window, WindowRows};
+use state::{Grouping, Spare, Window, WindowRows};
 
 /// What is joined.
 pub struct WindowJoinSpec {
@@ -174,6 +174,7 @@ impl Operator for WindowJoin {
             chunks: [chunks(Side::Left), chunks(Side::Right)],
             windows: BTreeMap::new(),
             closing: None,
+            spare: Spare::default(),
             zone: Zone::new(self.shared.zone),
             ranks: KeyRanks::new(opening.order, &self.shared.key_types)?,
             grouping: Grouping::default(),
@@ -193,6 +194,7 @@ struct WindowJoinPartition {
     /// By window end.
     windows: BTreeMap<i64, Window>,
     closing: Option<Closing>,
+    spare: Spare,
     zone: Zone,
     ranks: KeyRanks,
     grouping: Grouping,
@@ -234,7 +236,7 @@ impl WindowJoinPartition {
             let window = match self.windows.entry(end) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => {
-                    entry.insert(Window::new(&self.shared.key_types)?)
+                    entry.insert(self.spare.window(&self.shared.key_types)?)
                 }
             };
             window.take(side, rows, of_window, chunk)?;
@@ -252,7 +254,7 @@ impl WindowJoinPartition {
         }
         let (end, window) = entry.remove_entry();
         self.told.closes(end);
-        Closing::new(end, window, &self.ranks).map(Some)
+        Closing::new(end, window, &self.ranks, &mut self.spare.rows).map(Some)
     }
 }
 
@@ -277,14 +279,15 @@ impl Partition for WindowJoinPartition {
             if self.closing.is_none() {
                 self.closing = self.next_closed(call.watermark.0)?;
             }
-            let Some(closing) = &mut self.closing else {
+            let Some(mut closing) = self.closing.take() else {
                 let watermark = self.zone.local_watermark(call.watermark.0);
                 self.told.passes(watermark, self.windows.keys().next().copied());
                 return Ok(Progress::Done);
             };
             if closing.emit_some(&self.shared, &self.chunks, output)? {
-                closing.release(&mut self.chunks);
-                self.closing = None;
+                self.spare.keep(closing.release(&mut self.chunks));
+            } else {
+                self.closing = Some(closing);
             }
             if output.time_is_up() {
                 return Ok(Progress::More);
@@ -296,7 +299,7 @@ impl Partition for WindowJoinPartition {
         let windows: usize = self.windows.values().map(Window::bytes).sum();
         let closing = self.closing.as_ref().map_or(0, Closing::bytes);
         let chunks: usize = self.chunks.iter().map(Chunks::bytes).sum();
-        windows + closing + chunks + self.grouping.bytes()
+        windows + closing + chunks + self.grouping.bytes() + self.spare.bytes()
     }
 
     fn capture(&mut self, extent: Extent) -> Result<Captured> {

@@ -34,6 +34,9 @@ impl WindowRows {
     }
 }
 
+/// Memory for fewer rows or keys is kept whatever it was used for.
+const SMALL: usize = 1024;
+
 /// The rows of windows with one end.
 pub(super) struct Window {
     pub(super) keys: KeyTable,
@@ -60,6 +63,22 @@ impl Window {
             has_several_starts: false,
             ids: Vec::new(),
         })
+    }
+
+    /// Forgets the rows, not the memory.
+    pub(super) fn clear(&mut self) {
+        self.keys.clear();
+        self.joins.clear();
+        self.rows.iter_mut().for_each(Vec::clear);
+        self.holds.iter_mut().for_each(Vec::clear);
+        (self.start, self.has_several_starts) = (None, false);
+    }
+
+    /// True if it has memory for far more than its rows and keys need.
+    pub(super) fn is_oversized(&self) -> bool {
+        let is_large = |capacity: usize, used: usize| capacity > SMALL && capacity / 8 > used;
+        let rows = |rows: &Vec<Kept>| is_large(rows.capacity(), rows.len());
+        self.rows.iter().any(rows) || is_large(self.keys.capacity(), self.keys.len())
     }
 
     /// Takes some rows of a chunk.
@@ -101,6 +120,39 @@ impl Window {
             + rows * size_of::<Kept>()
             + holds * 8
             + self.ids.capacity() * 4
+    }
+}
+
+/// What is kept for its memory.
+#[derive(Default)]
+pub(super) struct Spare {
+    windows: Vec<Window>,
+    pub(super) rows: Vec<Kept>,
+}
+
+impl Spare {
+    /// So many windows are kept.
+    const WINDOWS: usize = 4;
+
+    /// A window without rows.
+    pub(super) fn window(&mut self, key_types: &[DataType]) -> Result<Window> {
+        self.windows.pop().map_or_else(|| Window::new(key_types), Ok)
+    }
+
+    /// Keeps a window that has left, unless it needed far less than its memory.
+    pub(super) fn keep(&mut self, mut window: Window) {
+        if self.windows.len() < Self::WINDOWS && !window.is_oversized() {
+            window.clear();
+            self.windows.push(window);
+        }
+        if self.rows.capacity() > SMALL && self.rows.capacity() / 8 > self.rows.len() {
+            self.rows = Vec::new();
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let windows: usize = self.windows.iter().map(Window::bytes).sum();
+        windows + self.rows.capacity() * size_of::<Kept>()
     }
 }
 

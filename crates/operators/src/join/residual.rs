@@ -1,0 +1,92 @@
+//! What must hold of a pair besides equal keys, over the columns that it reads: no others are gathered to decide.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_schema::{Schema, SchemaRef};
+use thalweg_core::{Column, Result, WatermarkBefore};
+use thalweg_expr::{EvalContext, Expr};
+
+use super::sides::{Side, Sides};
+
+/// A residual condition.
+pub(crate) struct Residual {
+    condition: Expr,
+    columns: [Vec<usize>; 2],
+    schema: SchemaRef,
+}
+
+/// The columns of pairs that a condition reads: those of the left side, then those of the right.
+pub(crate) struct Pairs {
+    batch: RecordBatch,
+}
+
+impl Residual {
+    /// A condition over the columns of the left side, then those of the right.
+    pub(crate) fn new(condition: &Expr, sides: &Sides) -> Self {
+        let left = sides.schema(Side::Left).len();
+        let both: Vec<&Column> = [Side::Left, Side::Right]
+            .into_iter()
+            .flat_map(|side| &sides.schema(side).columns)
+            .collect();
+        let read: Vec<usize> = condition.columns().into_iter().collect();
+        let fields = read.iter().filter_map(|&n| both.get(n)).map(|column| {
+            let column_type = column.column_type.clone().with_nullable(true);
+            column_type.field(&column.name)
+        });
+        let of_left = read.iter().copied().filter(|&n| n < left).collect();
+        let of_right = read.iter().filter(|&&n| n >= left).map(|n| n - left).collect();
+        Residual {
+            condition: condition.remap(&|column| read.binary_search(&column).unwrap_or(column)),
+            columns: [of_left, of_right],
+            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+        }
+    }
+
+    /// The columns of a side that it reads.
+    pub(crate) fn columns(&self, side: Side) -> &[usize] {
+        &self.columns[side as usize]
+    }
+
+    /// So many pairs, of whose columns these are read.
+    ///
+    /// # Errors
+    /// If they are others.
+    pub(crate) fn pairs(
+        &self,
+        mut left: Vec<ArrayRef>,
+        right: Vec<ArrayRef>,
+        rows: usize,
+    ) -> Result<Pairs> {
+        left.extend(right);
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = Arc::clone(&self.schema);
+        Ok(Pairs { batch: RecordBatch::try_new_with_options(schema, left, &options)? })
+    }
+
+    /// For which pairs it holds.
+    ///
+    /// # Errors
+    /// If it fails for one.
+    pub(crate) fn holds(
+        &self,
+        pairs: &Pairs,
+        watermark_before: &WatermarkBefore,
+        wall_ms: i64,
+    ) -> Result<BooleanArray> {
+        let context = EvalContext { batch: &pairs.batch, watermark_before, wall_ms };
+        self.condition.evaluate_mask(&context)
+    }
+
+    /// True if it may fail for some values.
+    pub(crate) fn can_fail(&self) -> bool {
+        self.condition.can_fail()
+    }
+}
+
+impl Pairs {
+    /// Some of them.
+    pub(crate) fn filtered(&self, kept: &BooleanArray) -> Result<Pairs> {
+        Ok(Pairs { batch: arrow_select::filter::filter_record_batch(&self.batch, kept)? })
+    }
+}
