@@ -28,6 +28,7 @@ pub mod pattern;
 mod reading;
 pub mod reference;
 pub mod sort;
+mod spare;
 pub mod tables;
 pub mod temporal_sort;
 pub mod test_kit;

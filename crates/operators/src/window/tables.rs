@@ -24,9 +24,7 @@ use super::watched::{Begun, Watch, Watched};
 use crate::aggregate::Accumulator;
 use crate::keys::KeyTable;
 use crate::reading::ToldRows;
-
-/// How many emptied tables are kept.
-const SPARE_TABLES: usize = 4;
+use crate::spare::Spares;
 
 /// A table for fewer keys is kept whatever it was used for.
 const SMALL_TABLE_KEYS: usize = 1024;
@@ -90,11 +88,11 @@ impl WindowParcel {
 /// Emptied tables, kept for their memory. Partitions that hand tables over whole share them.
 #[derive(Clone, Default)]
 pub(super) struct Spare {
-    tables: Arc<Mutex<Vec<WindowTable>>>,
+    tables: Arc<Mutex<Spares<WindowTable>>>,
 }
 
 impl Spare {
-    fn lock(&self) -> MutexGuard<'_, Vec<WindowTable>> {
+    fn lock(&self) -> MutexGuard<'_, Spares<WindowTable>> {
         self.tables.lock().expect("nobody panics while it takes a table")
     }
 
@@ -106,15 +104,15 @@ impl Spare {
     fn push(&self, mut table: WindowTable) {
         let capacity = table.keys.capacity();
         let is_oversized = capacity > SMALL_TABLE_KEYS && capacity / 8 > table.len();
-        let mut tables = self.lock();
-        if tables.len() < SPARE_TABLES && !is_oversized {
+        if !is_oversized {
             table.clear();
-            tables.push(table);
+            let bytes = table.bytes();
+            self.lock().push(table, bytes);
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.lock().iter().map(WindowTable::bytes).sum()
+        self.lock().bytes()
     }
 }
 

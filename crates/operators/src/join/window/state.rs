@@ -8,6 +8,7 @@ use thalweg_core::{DataType, Result};
 use crate::join::bounded::chunks::RowRef;
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
+use crate::spare::Spares;
 
 /// A row in a window.
 #[derive(Clone, Copy)]
@@ -126,14 +127,11 @@ impl Window {
 /// What is kept for its memory.
 #[derive(Default)]
 pub(super) struct Spare {
-    windows: Vec<Window>,
+    windows: Spares<Window>,
     pub(super) rows: Vec<Kept>,
 }
 
 impl Spare {
-    /// So many windows are kept.
-    const WINDOWS: usize = 4;
-
     /// A window without rows.
     pub(super) fn window(&mut self, key_types: &[DataType]) -> Result<Window> {
         self.windows.pop().map_or_else(|| Window::new(key_types), Ok)
@@ -141,9 +139,10 @@ impl Spare {
 
     /// Keeps a window that has left, unless it needed far less than its memory.
     pub(super) fn keep(&mut self, mut window: Window) {
-        if self.windows.len() < Self::WINDOWS && !window.is_oversized() {
+        if !window.is_oversized() {
             window.clear();
-            self.windows.push(window);
+            let bytes = window.bytes();
+            self.windows.push(window, bytes);
         }
         if self.rows.capacity() > SMALL && self.rows.capacity() / 8 > self.rows.len() {
             self.rows = Vec::new();
@@ -151,8 +150,7 @@ impl Spare {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let windows: usize = self.windows.iter().map(Window::bytes).sum();
-        windows + self.rows.capacity() * size_of::<Kept>()
+        self.windows.bytes() + self.rows.capacity() * size_of::<Kept>()
     }
 }
 
