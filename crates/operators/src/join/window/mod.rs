@@ -27,7 +27,7 @@ use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
     Bundle, Captured, DataType, Extent, Grid, Opening, Operator, OperatorClass, Output, Partition,
-    Piece, Progress, Restored, Result, Route, TableSchema,
+    Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 use thalweg_expr::Expr;
 
@@ -282,6 +282,9 @@ impl Partition for WindowJoinPartition {
             let Some(mut closing) = self.closing.take() else {
                 let watermark = self.zone.local_watermark(call.watermark.0);
                 self.told.passes(watermark, self.windows.keys().next().copied());
+                if call.watermark == Watermark::END {
+                    self.spare = Spare::default();
+                }
                 return Ok(Progress::Done);
             };
             if closing.emit_some(&self.shared, &self.chunks, output)? {
