@@ -51,26 +51,35 @@ fn processor(run: &Value) -> Option<f64> {
 }
 
 /// A workload by one worker and by two: million rows per second, and per second of processor time.
-pub struct Scaled<'a> {
-    pub workload: &'a str,
+pub struct Scaled {
+    pub workload: String,
     pub wall: [f64; 2],
     pub processor: [f64; 2],
     /// By the clock, of two engines with a worker each; not every part has that.
     pub apart: Option<f64>,
 }
 
-/// Workloads that were run by both.
-pub fn scaled<'a>(groups: &[&Measured<'a>]) -> Vec<Scaled<'a>> {
-    let is_asked =
-        |group: &&&Measured<'_>| matches!(group.point.kind, Kind::Throughput | Kind::Scaling);
+/// Workloads that were run by both. One of them has the name of a building block.
+pub fn scaled(groups: &[&Measured<'_>]) -> Vec<Scaled> {
+    let mut all = scaled_of(groups, Kind::Scaling);
+    all.extend(scaled_of(groups, Kind::Throughput).into_iter().map(|block| {
+        let workload = format!("{} (building block)", block.workload);
+        Scaled { workload, ..block }
+    }));
+    all
+}
+
+fn scaled_of(groups: &[&Measured<'_>], kind: Kind) -> Vec<Scaled> {
+    let is_asked = |group: &&&Measured<'_>| group.point.kind == kind;
     let groups: Vec<&Measured<'_>> = groups.iter().filter(is_asked).copied().collect();
     let runs = runs(&groups);
-    let of = |workload: &'a str| {
+    let of = |name: &str| {
         let rates = |of: fn(&Value) -> Option<f64>| {
-            let by = |variant| middle(&runs, &[("workload", workload), ("variant", variant)], of);
+            let by = |variant| middle(&runs, &[("workload", name), ("variant", variant)], of);
             Some([by("engine, 1 worker")?, by("engine, 2 workers")?])
         };
-        let apart = middle(&runs, &[("workload", workload), ("variant", APART)], wall);
+        let apart = middle(&runs, &[("workload", name), ("variant", APART)], wall);
+        let workload = name.to_owned();
         Some(Scaled { workload, wall: rates(wall)?, processor: rates(processor)?, apart })
     };
     names(&runs, "workload").into_iter().filter_map(of).collect()
@@ -251,6 +260,8 @@ mod tests {
         let text = table(scaling, Kind::Scaling, json!(runs));
         let row = "| w | 1.00 | 2.00 | 2.00 | 1.60 | 1.25 | 1.20 of that by one | met |";
         assert!(text.contains(row), "{text}");
+        let text = table(scaling, Kind::Throughput, json!(runs));
+        assert!(text.contains("| w (building block) | 1.00 | 2.00 |"), "{text}");
     }
 
     #[test]

@@ -124,7 +124,7 @@ fn throughput(groups: &[Measured<'_>]) -> Option<Figure> {
 /// Two workers against one, by the clock.
 fn scaling(groups: &[Measured<'_>]) -> Option<Figure> {
     let scaled = contrasts::scaled(&groups.iter().collect::<Vec<_>>());
-    let times = scaled.iter().map(|of| (of.workload, of.wall[1] / of.wall[0]));
+    let times = scaled.iter().map(|of| (of.workload.as_str(), of.wall[1] / of.wall[0]));
     let figure = Figure {
         name: "scaling".to_owned(),
         title: "Rows per second by two workers, to those by one".to_owned(),
