@@ -9,6 +9,14 @@ const FEW: usize = 4;
 const MANY: usize = 64;
 const BYTES_MAX: usize = 8 << 20;
 
+/// Memory for fewer rows or keys is kept whatever it was used for.
+const SMALL: usize = 1024;
+
+/// True if there is memory for far more rows or keys than there were.
+pub(crate) fn is_oversized(capacity: usize, used: usize) -> bool {
+    capacity > SMALL && capacity / 8 > used
+}
+
 /// Kept things, of which the last is taken first: its memory was used a short time ago.
 pub(crate) struct Spares<T> {
     kept: Vec<(T, usize)>,

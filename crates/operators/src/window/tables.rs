@@ -24,10 +24,7 @@ use super::watched::{Begun, Watch, Watched};
 use crate::aggregate::Accumulator;
 use crate::keys::KeyTable;
 use crate::reading::ToldRows;
-use crate::spare::Spares;
-
-/// A table for fewer keys is kept whatever it was used for.
-const SMALL_TABLE_KEYS: usize = 1024;
+use crate::spare::{Spares, is_oversized};
 
 /// The keys and states of one window.
 pub(super) struct WindowTable {
@@ -102,9 +99,7 @@ impl Spare {
 
     /// Empties a table and keeps it, unless its keys needed far less than its memory.
     fn push(&self, mut table: WindowTable) {
-        let capacity = table.keys.capacity();
-        let is_oversized = capacity > SMALL_TABLE_KEYS && capacity / 8 > table.len();
-        if !is_oversized {
+        if !is_oversized(table.keys.capacity(), table.len()) {
             table.clear();
             let bytes = table.bytes();
             self.lock().push(table, bytes);

@@ -18,7 +18,6 @@ use crate::join::bounded::order::KeyRanks;
 use crate::join::sides::Side;
 
 /// Where the rows of each key begin among those of a side, and the end of the last.
-#[derive(Default)]
 struct Offsets(Vec<u32>);
 
 impl Offsets {

@@ -276,10 +276,12 @@ impl Partition for WindowJoinPartition {
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
         loop {
-            if self.closing.is_none() {
-                self.closing = self.next_closed(call.watermark.0)?;
-            }
-            let Some(mut closing) = self.closing.take() else {
+            let unfinished = self.closing.take();
+            let closing = match unfinished {
+                Some(_) => unfinished,
+                None => self.next_closed(call.watermark.0)?,
+            };
+            let Some(mut closing) = closing else {
                 let watermark = self.zone.local_watermark(call.watermark.0);
                 self.told.passes(watermark, self.windows.keys().next().copied());
                 if call.watermark == Watermark::END {

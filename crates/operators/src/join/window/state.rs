@@ -8,7 +8,7 @@ use thalweg_core::{DataType, Result};
 use crate::join::bounded::chunks::RowRef;
 use crate::join::sides::Side;
 use crate::keys::KeyTable;
-use crate::spare::Spares;
+use crate::spare::{Spares, is_oversized};
 
 /// A row in a window.
 #[derive(Clone, Copy)]
@@ -34,9 +34,6 @@ impl WindowRows {
         self.joinable.as_ref().is_none_or(|nulls| nulls.is_valid(place))
     }
 }
-
-/// Memory for fewer rows or keys is kept whatever it was used for.
-const SMALL: usize = 1024;
 
 /// The rows of windows with one end.
 pub(super) struct Window {
@@ -77,9 +74,8 @@ impl Window {
 
     /// True if it has memory for far more than its rows and keys need.
     pub(super) fn is_oversized(&self) -> bool {
-        let is_large = |capacity: usize, used: usize| capacity > SMALL && capacity / 8 > used;
-        let rows = |rows: &Vec<Kept>| is_large(rows.capacity(), rows.len());
-        self.rows.iter().any(rows) || is_large(self.keys.capacity(), self.keys.len())
+        let rows = |rows: &Vec<Kept>| is_oversized(rows.capacity(), rows.len());
+        self.rows.iter().any(rows) || is_oversized(self.keys.capacity(), self.keys.len())
     }
 
     /// Takes some rows of a chunk.
@@ -144,7 +140,7 @@ impl Spare {
             let bytes = window.bytes();
             self.windows.push(window, bytes);
         }
-        if self.rows.capacity() > SMALL && self.rows.capacity() / 8 > self.rows.len() {
+        if is_oversized(self.rows.capacity(), self.rows.len()) {
             self.rows = Vec::new();
         }
     }
