@@ -94,11 +94,8 @@ impl TimeExtremes {
     /// The extremes of these times; `None` if there are none.
     pub fn of(times: &ScalarBuffer<i64>) -> Option<TimeExtremes> {
         let is_ascending = is_ascending(times);
-        let (lowest, highest) = match (is_ascending, times.first(), times.last()) {
-            (true, Some(&first), Some(&last)) => (first, last),
-            _ => extremes(times)?,
-        };
-        Some(TimeExtremes::new(times, (lowest, highest), is_ascending))
+        let found = if is_ascending { ends(times) } else { extremes_of_any(times) };
+        Some(TimeExtremes::new(times, found?, is_ascending))
     }
     /// Extremes that were found on the way.
     pub fn found(times: &ScalarBuffer<i64>, (lowest, highest): (i64, i64)) -> TimeExtremes {
@@ -164,9 +161,17 @@ fn is_ascending(values: &[i64]) -> bool {
     (0..values.len()).step_by(BLOCK).all(block_is)
 }
 
-/// The lowest and the highest value. Eight pairs side by side, so that no comparison waits for the
-/// one before.
+/// The lowest and the highest value. Those of most sources ascend, which is found out for less.
 pub fn extremes(values: &[i64]) -> Option<(i64, i64)> {
+    if is_ascending(values) { ends(values) } else { extremes_of_any(values) }
+}
+
+fn ends(values: &[i64]) -> Option<(i64, i64)> {
+    values.first().copied().zip(values.last().copied())
+}
+
+/// Eight pairs side by side, so that no comparison waits for the one before.
+fn extremes_of_any(values: &[i64]) -> Option<(i64, i64)> {
     let mut low = [i64::MAX; 8];
     let mut high = [i64::MIN; 8];
     let (chunks, rest) = values.as_chunks::<8>();

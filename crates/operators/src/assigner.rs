@@ -5,8 +5,9 @@
 //! data alone, however they are cut into batches.
 //!
 //! Stamping each row costs eight bytes and a pass downstream, and most bundles hold no row that
-//! could be late for anything. Where the times that matter downstream (the watermark interest) show
-//! that, the bundle gets one lower bound for all its rows instead; no judgement changes.
+//! could be late for anything but what was promised before them. Where the times that matter downstream (the
+//! watermark interest) show that, or each row's time is above all watermarks that rows before it in the bundle
+//! establish, the bundle gets one lower bound for all its rows instead; no judgement changes.
 //!
 //! The assigner drops no late row: operators judge. It sets rows aside whose time lies further in
 //! the future of the wall clock than `max_future_skew_ms` allows, so that one broken device cannot
@@ -186,6 +187,23 @@ impl WatermarkAssigner {
         moves && (self.needs_exact_watermarks || self.matters(extremes, highest))
     }
 
+    /// True if each row's time is above the watermarks of the rows before it in the batch, where watermarks follow
+    /// at a constant distance. Whatever has a window that holds such a time then has not closed it but for a
+    /// watermark of an earlier batch.
+    fn is_each_ahead(&self, extremes: Option<&TimeExtremes>, times: &[i64]) -> bool {
+        let Some(delay_ms) = self.delay_ms else { return false };
+        if delay_ms > 0 && extremes.is_some_and(TimeExtremes::is_ascending) {
+            return true;
+        }
+        // Differences were seen to fit where the highest watermark was found.
+        let mut highest = i64::MIN;
+        times.iter().all(|&time| {
+            let is_ahead = time > highest;
+            highest = highest.max(time.saturating_sub(delay_ms));
+            is_ahead
+        })
+    }
+
     /// One lower bound for rows of which none needs more.
     fn pass(&mut self, highest: Watermark) -> WatermarkBefore {
         let before = std::mem::replace(&mut self.running, highest);
@@ -212,8 +230,12 @@ impl WatermarkAssigner {
         wall_ms: i64,
     ) -> Result<(Option<TimeExtremes>, WatermarkBefore)> {
         let extremes = TimeExtremes::of(times);
+        let needs_stamps = |highest| {
+            self.needs_stamps(extremes.as_ref(), highest)
+                && (self.needs_exact_watermarks || !self.is_each_ahead(extremes.as_ref(), times))
+        };
         let before = match self.highest_of_delayed(extremes.as_ref()) {
-            Some(highest) if !self.needs_stamps(extremes.as_ref(), highest) => self.pass(highest),
+            Some(highest) if !needs_stamps(highest) => self.pass(highest),
             _ => {
                 let watermarks = self.evaluate(&self.spec.watermark, batch, wall_ms)?;
                 self.stamp(extremes.as_ref(), millis(&watermarks, "watermark")?)

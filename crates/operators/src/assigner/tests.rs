@@ -7,7 +7,7 @@ use thalweg_core::shim::SplitMix64;
 use thalweg_core::{
     Column, DataType, Error, Grid, SourceBatch, TableSchema, Watermark, WatermarkBefore,
 };
-use thalweg_expr::Expr;
+use thalweg_expr::{Expr, Session, build};
 
 use super::{AssignerSpec, WatermarkAssigner};
 
@@ -136,6 +136,59 @@ fn judgements_do_not_depend_on_batches() {
         let one_by_one = judge(1);
         assert!([2, 7, 40].iter().all(|&batch_rows| judge(batch_rows) == one_by_one));
     }
+}
+
+/// The watermark follows the row time at this distance.
+fn delayed(delay_ms: i64, interest: WatermarkInterest) -> WatermarkAssigner {
+    let text = format!("0.{delay_ms:03}");
+    let delay = build::interval(&text, "SECOND", None).unwrap();
+    let session = Session::default();
+    let watermark =
+        build::binary(build::BinaryOp::Subtract, time_column(0), delay, &session).unwrap();
+    WatermarkAssigner::new(AssignerSpec { watermark, ..spec(interest) })
+}
+
+/// One stamp stands for many more rows where the watermark follows the row time; what is late is late all the same.
+#[test]
+fn judgements_at_a_constant_distance_do_not_depend_on_batches() {
+    let mut random = SplitMix64::new(12);
+    let (mut stamped, mut batches) = (0, 0);
+    for round in 0..300 {
+        let (delay_ms, disorder) = ([0, 1, 7, 30][round % 4], [1, 2, 9, 40][round / 4 % 4]);
+        let interest = if round % 3 == 0 { WatermarkInterest::Every } else { tens() };
+        let times: Vec<i64> = (0..60).map(|i| i * 2 / 3 + random.below(disorder) as i64).collect();
+        let mut judge = |batch_rows: usize| {
+            let mut assigner = delayed(delay_ms, interest.clone());
+            let mut judged = Vec::new();
+            for times in times.chunks(batch_rows) {
+                let batch = rows(&some(times), &vec![None; times.len()]);
+                let before = assigner.assign(batch, 0).unwrap().watermark_before;
+                batches += 1;
+                stamped += usize::from(matches!(before, WatermarkBefore::Rows(_)));
+                judged.extend(times.iter().enumerate().map(|(row, &time)| match interest {
+                    WatermarkInterest::Every => before.at(row).0 >= time,
+                    _ => before.at(row).closes(time.div_euclid(10) * 10 + 10),
+                }));
+            }
+            (judged, assigner.running_watermark())
+        };
+        let one_by_one = judge(1);
+        assert!([2, 7, 60].map(&mut judge).iter().all(|judged| *judged == one_by_one));
+    }
+    assert!(stamped > 100 && stamped < batches / 8, "{stamped} of {batches}");
+}
+
+#[test]
+fn rows_in_the_order_of_time_need_no_stamps_of_their_own() {
+    let mut assigner = delayed(1, tens());
+    let times: Vec<i64> = (0..500).map(|row| row / 3).collect();
+    let assigned = assigner.assign(rows(&some(&times), &vec![None; 500]), 0).unwrap();
+    assert!(matches!(assigned.watermark_before, WatermarkBefore::All(Watermark::MIN)));
+    assert_eq!(assigner.running_watermark(), Watermark(165));
+    // Without a distance the second of two rows at 169 is late for the window that ends behind it.
+    let mut assigner = delayed(0, tens());
+    let assigned = assigner.assign(rows(&some(&[169, 169]), &[None; 2]), 0).unwrap();
+    assert_eq!(stamps(&assigned), [i64::MIN, 169]);
 }
 
 #[test]

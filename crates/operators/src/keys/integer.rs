@@ -1,5 +1,5 @@
 //! Keys of one integer-like column: the value stands in the hash table itself, so that a look-up
-//! touches one cache line.
+//! touches one cache line, and most rows do without it ([`LowBits`]).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use thalweg_core::Result;
 use thalweg_core::shim::mix64;
 
 use super::hash::NULL_HASH;
+use super::low_bits::LowBits;
 use super::{ABSENT, Ids};
 
 /// True for the types that [`values`] reads.
@@ -60,6 +61,14 @@ pub(super) fn values(column: &ArrayRef) -> Cow<'_, [i64]> {
         Arrow::Timestamp(TimeUnit::Microsecond, _) => as_is!(TimestampMicrosecondType),
         Arrow::Timestamp(_, _) => as_is!(TimestampNanosecondType),
         _ => as_is!(Int64Type),
+    }
+}
+
+/// The values where they stand in the column as 64 bits.
+fn as_longs(column: &ArrayRef) -> Option<&[i64]> {
+    match values(column) {
+        Cow::Borrowed(values) => Some(values),
+        Cow::Owned(_) => None,
     }
 }
 
@@ -133,6 +142,8 @@ struct Entry {
 pub(super) struct IntegerTable {
     data_type: Arrow,
     table: HashTable<Entry>,
+    /// Ids of keys that stand in the table.
+    low_bits: LowBits,
     null: Option<u32>,
     /// The key of each id; meaningless for NULL and for free ids.
     keys: Vec<i64>,
@@ -140,7 +151,8 @@ pub(super) struct IntegerTable {
 
 impl IntegerTable {
     pub(super) fn new(data_type: Arrow) -> Self {
-        IntegerTable { data_type, table: HashTable::new(), null: None, keys: Vec::new() }
+        let (table, low_bits) = Default::default();
+        IntegerTable { data_type, table, low_bits, null: None, keys: Vec::new() }
     }
 
     pub(super) fn intern(
@@ -151,9 +163,13 @@ impl IntegerTable {
         out: &mut Vec<u32>,
     ) -> Result<()> {
         let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
-        let (values, rows) = match rows {
-            None => (values(column), None),
-            Some(rows) => (Cow::Owned(values_at(column, rows)), Some(rows)),
+        if let (Some(rows), None, Some(values)) = (rows, nulls, as_longs(column)) {
+            out.extend(rows.iter().map(|&row| self.id(ids, values[row as usize])));
+            return Ok(());
+        }
+        let values = match rows {
+            None => values(column),
+            Some(rows) => Cow::Owned(values_at(column, rows)),
         };
         match nulls {
             None => out.extend(values.iter().map(|&key| self.id(ids, key))),
@@ -182,10 +198,21 @@ impl IntegerTable {
 
     #[inline(always)]
     fn id(&mut self, ids: &mut Ids, key: i64) -> u32 {
-        match self.table.find(probe(key), |entry| entry.key == key) {
+        match self.low_bits.guess(key) {
+            // The number of an id that is absent is not below that of keys.
+            Some(id) if self.keys.get(id as usize) == Some(&key) => id,
+            _ => self.look_up(ids, key),
+        }
+    }
+
+    #[inline]
+    fn look_up(&mut self, ids: &mut Ids, key: i64) -> u32 {
+        let id = match self.table.find(probe(key), |entry| entry.key == key) {
             Some(entry) => entry.id,
             None => self.insert(ids, key),
-        }
+        };
+        self.low_bits.learn(key, id);
+        id
     }
 
     /// Makes room for so many more keys.
@@ -199,6 +226,7 @@ impl IntegerTable {
     fn insert(&mut self, ids: &mut Ids, key: i64) -> u32 {
         let id = ids.assign(mix64(key as u64));
         self.table.insert_unique(probe(key), Entry { key, id }, |entry| probe(entry.key));
+        self.low_bits.fit(self.table.len());
         self.remember(id, key);
         id
     }
@@ -208,6 +236,8 @@ impl IntegerTable {
             return id;
         }
         let id = ids.assign(NULL_HASH);
+        // Before all keys were forgotten this may have been the id of what stands for NULL here.
+        self.low_bits.forget(0, id);
         self.remember(id, 0);
         self.null = Some(id);
         id
@@ -228,6 +258,7 @@ impl IntegerTable {
             return;
         }
         let key = self.keys[id as usize];
+        self.low_bits.forget(key, id);
         if let Ok(entry) = self.table.find_entry(probe(key), |entry| entry.id == id) {
             entry.remove();
         }
@@ -254,6 +285,6 @@ impl IntegerTable {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.table.allocation_size() + self.keys.capacity() * 8
+        self.table.allocation_size() + self.low_bits.bytes() + self.keys.capacity() * 8
     }
 }

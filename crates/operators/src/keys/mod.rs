@@ -16,6 +16,7 @@ mod blocks;
 mod canonical;
 mod hash;
 mod integer;
+mod low_bits;
 mod packed;
 mod rows;
 mod scatter;

@@ -135,6 +135,51 @@ fn stored_hashes_are_those_of_the_routing() {
     }
 }
 
+/// Integers whose low bits agree, NULL, keys that are forgotten one by one and all at once: ids are those of a map.
+#[test]
+fn integers_agree_with_a_map() {
+    let mut random = SplitMix64::new(21);
+    // Steps between keys, and how many there are: next to each other, with low bits in common, too many for guesses.
+    for (step, most) in [(1, 40), (1, 3_000), (1 << 12, 300), (i64::MAX / 50, 90), (7, 100_000)] {
+        let mut table = KeyTable::new(&[DataType::BigInt]).expect("integers are keys");
+        let mut expected: HashMap<Option<i64>, u32> = HashMap::new();
+        let (rounds, rows) = if most > 50_000 { (20, 8_000) } else { (60, 200) };
+        for round in 0..rounds {
+            let key = |random: &mut SplitMix64| {
+                (random.below(9) != 0).then(|| (random.below(most) as i64).wrapping_mul(step))
+            };
+            let keys: Vec<Option<i64>> = (0..rows).map(|_| key(&mut random)).collect();
+            let keys =
+                if round % 5 == 0 { keys.into_iter().flatten().map(Some).collect() } else { keys };
+            let column: ArrayRef = Arc::new(keys.iter().copied().collect::<Int64Array>());
+            let places: Vec<u32> =
+                (0..keys.len() as u32).filter(|row| round % 2 == 0 || row % 3 == 0).collect();
+            let some = (round % 4 > 1).then_some(&places[..]);
+            let ids = intern(&mut table, &[column], some);
+            let named = some.map_or_else(|| (0..keys.len() as u32).collect(), <[u32]>::to_vec);
+            for (&row, &id) in named.iter().zip(&ids) {
+                assert_eq!(*expected.entry(keys[row as usize]).or_insert(id), id, "step {step}");
+            }
+            let mut numbers: Vec<u32> = expected.values().copied().collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            assert_eq!(numbers.len(), expected.len(), "a number for each key");
+            assert_eq!(table.len(), expected.len());
+            if round % 17 == 16 {
+                table.clear();
+                expected.clear();
+            }
+            expected.retain(|_, &mut id| {
+                let stays = random.below(4) != 0;
+                if !stays {
+                    table.release(id);
+                }
+                stays
+            });
+        }
+    }
+}
+
 #[test]
 fn released_ids_are_reused_and_memory_stays_flat() {
     let mut table = KeyTable::new(&[DataType::BigInt]).expect("integers are keys");

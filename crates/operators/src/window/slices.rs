@@ -25,6 +25,9 @@ use crate::reading::{ToldRows, Unread};
 /// How many emptied slices are kept.
 const SPARE_SLICES: usize = 4;
 
+/// So many rows are counted at a time.
+const BLOCK_ROWS: usize = 256;
+
 /// In [`Slices::idle_since`]: the key has not fallen idle, or is forgotten.
 const NOT_IDLE: u64 = u64::MAX - 2;
 
@@ -203,15 +206,25 @@ impl Slice {
         references: &mut [u32],
     ) -> Result<()> {
         self.grow(references.len());
+        let before = self.keys.len();
+        ids.chunks(BLOCK_ROWS).for_each(|ids| self.count(ids));
+        self.keys[before..].iter().for_each(|&id| references[id as usize] += 1);
+        update_accumulators(&mut self.accumulators, calls, of, ids, rows)
+    }
+
+    /// One row more for each of these keys. Whether a key is new is no branch: where a slice is short most are, and
+    /// not those that could be foretold.
+    fn count(&mut self, ids: &[u32]) {
+        let mut end = self.keys.len();
+        self.keys.resize(end + ids.len(), 0);
+        let (keys, counts) = (&mut self.keys[..], &mut self.counts[..]);
         for &id in ids {
-            let count = &mut self.counts[id as usize];
-            if *count == 0 {
-                self.keys.push(id);
-                references[id as usize] += 1;
-            }
+            let count = &mut counts[id as usize];
+            keys[end] = id;
+            end += usize::from(*count == 0);
             *count += 1;
         }
-        update_accumulators(&mut self.accumulators, calls, of, ids, rows)
+        self.keys.truncate(end);
     }
 
     /// Adds states. Keys that are new to the slice are passed to `new_key`.

@@ -1,0 +1,65 @@
+//! The ids of integer keys by the low bits of their values: a guess that is right for most rows.
+//!
+//! Keys that are in use at the same time are often numbers close to each other: then the ids found here lie side by side
+//! too, and a look-up needs neither a hash nor the cache lines that a hash scatters over. A guess is
+//! verified by whoever knows the key of each id, so a wrong one costs a comparison and nothing else.
+//!
+//! **Invariant:** no id stands here after its key was forgotten, unless all keys were forgotten at once and ids begin
+//! anew: then an id that is given again is the one of the key that is found with it.
+
+use super::ABSENT;
+
+/// With more keys than this nothing is guessed: they would no longer lie in the near caches.
+const KEYS_MAX: usize = 64 * 1024;
+
+/// So many places there are at least.
+const PLACES_MIN: usize = 64;
+
+/// Ids by low bits; the number of places is a power of two, or there are none.
+#[derive(Default)]
+pub(super) struct LowBits {
+    ids: Vec<u32>,
+}
+
+impl LowBits {
+    #[inline(always)]
+    fn place(&self, key: i64) -> usize {
+        // Without places the mask has all bits, and nothing stands anywhere.
+        key as usize & self.ids.len().wrapping_sub(1)
+    }
+
+    /// The id that this key may have.
+    #[inline(always)]
+    pub(super) fn guess(&self, key: i64) -> Option<u32> {
+        self.ids.get(self.place(key)).copied()
+    }
+
+    /// The key has this id.
+    #[inline]
+    pub(super) fn learn(&mut self, key: i64, id: u32) {
+        let place = self.place(key);
+        if let Some(there) = self.ids.get_mut(place) {
+            *there = id;
+        }
+    }
+
+    /// The key has this id no more.
+    pub(super) fn forget(&mut self, key: i64, id: u32) {
+        if self.guess(key) == Some(id) {
+            self.learn(key, ABSENT);
+        }
+    }
+
+    /// There are so many keys now.
+    pub(super) fn fit(&mut self, keys: usize) {
+        if keys > KEYS_MAX {
+            self.ids = Vec::new();
+        } else if keys * 2 > self.ids.len() {
+            self.ids = vec![ABSENT; (keys * 4).next_power_of_two().max(PLACES_MIN)];
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.ids.capacity() * size_of::<u32>()
+    }
+}
