@@ -17,7 +17,7 @@
 //! [`crate::scheduler`]); cells and sources then take part like all stages. While the memory is
 //! full each policy takes what is furthest downstream, as `lp` does: that is what makes room.
 //!
-//! What it does not do: it chooses no job (one job runs per process so far), and it never blocks.
+//! What it does not do: it chooses no job (the workers of a pool go from job to job), and it never blocks.
 
 use thalweg_core::{Bundle, Watermark};
 use thalweg_ordering::sync::{Arc, Ordering};
@@ -33,6 +33,9 @@ use crate::waiting::Continued;
 
 mod ranked;
 mod ready;
+
+/// One time of so many a source is asked because it is its turn.
+const ASKED_BEHIND: usize = 8;
 
 pub(crate) use ready::ReadyCells;
 
@@ -262,8 +265,8 @@ impl Job {
         (!source.is_asked.swap(true, Ordering::SeqCst)).then_some(Task::Poll { stage })
     }
 
-    /// A source that may bring rows and that nobody is at: any that is ready while memory is plentiful, else
-    /// only the one that is furthest behind in event time.
+    /// A source that may bring rows and that nobody is at: where memory is short only the one that is furthest
+    /// behind in event time, else mostly that one.
     fn pollable(&self) -> Option<usize> {
         // SeqCst: a worker that has entered after a cut began to hold asks no source.
         if self.holding.load(Ordering::SeqCst) {
@@ -295,10 +298,23 @@ impl Job {
                 });
                 Some(candidates[0])
             }
-            (_, count) => {
-                let turn = self.turn.fetch_add(1, Ordering::Relaxed) % count;
-                Some(candidates[turn])
-            }
+            _ => Some(self.mostly_behind(&candidates)),
+        }
+    }
+
+    /// The source that is furthest behind in event time, and now and then the next one in turn. Where inputs meet, what
+    /// is ahead waits for what is behind, and its rows fill the state meanwhile; where they don't, one that reads the past
+    /// must not keep the others from the present. In turn, too, while one of them has no time yet.
+    fn mostly_behind(&self, candidates: &[usize]) -> usize {
+        // Relaxed: only spreads the asking.
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let watermark = |&stage: &usize| self.stages[stage].metrics.watermark();
+        let behind = candidates.iter().copied().min_by_key(watermark);
+        let behind = behind.filter(|stage| watermark(stage) > Watermark::MIN);
+        match behind {
+            Some(stage) if !turn.is_multiple_of(ASKED_BEHIND) => stage,
+            Some(_) => candidates[turn / ASKED_BEHIND % candidates.len()],
+            None => candidates[turn % candidates.len()],
         }
     }
 }

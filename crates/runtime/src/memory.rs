@@ -7,7 +7,8 @@
 //! credits: bytes in flight fall whenever a worker works, and a source below its guaranteed minimum
 //! (nothing of anybody in flight) is always asked.
 //! Between half of that mark and the mark only the input that is furthest behind in event time is
-//! asked, so that an input that runs ahead can't fill the memory with rows that wait for the other.
+//! asked, so that an input that runs ahead can't fill the memory with rows that wait for the other. (Before that it is
+//! asked mostly: rows that wait in an operator are state, and not in flight.)
 //!
 //! State that grows to the limit fails the job with a clear message; spilling is not part of this.
 
