@@ -218,6 +218,7 @@ impl IntegerTable {
     /// Makes room for so many more keys.
     pub(super) fn reserve(&mut self, more: usize) {
         self.table.reserve(more, |entry| probe(entry.key));
+        self.low_bits.fit(self.table.len() + more);
         self.keys.reserve(more);
     }
 

@@ -14,6 +14,7 @@
 
 mod blocks;
 mod canonical;
+mod encoding;
 mod hash;
 mod integer;
 mod low_bits;

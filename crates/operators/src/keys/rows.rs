@@ -13,27 +13,93 @@ use arrow_schema::DataType as Arrow;
 use hashbrown::HashTable;
 use thalweg_core::{Error, Result};
 
-use super::hash::{canonical_f32, canonical_f64, hash_keys};
+use super::encoding::{Encoded, Encoding};
+use super::hash::{canonical_f32, canonical_f64, hash_into};
 use super::{ABSENT, Ids, probe_hash, select};
 
+/// How keys become bytes.
+enum Codec {
+    Own(Encoding),
+    /// For nested types.
+    Arrow(RowConverter),
+}
+
 pub(super) struct RowTable {
-    converter: RowConverter,
+    codec: Codec,
+    known: Known,
+    /// The keys of the rows that are interned.
+    of_rows: Encoded,
+}
+
+/// The keys that have ids.
+#[derive(Default)]
+struct Known {
     table: HashTable<u32>,
     encoded: EncodedKeys,
 }
 
+/// So many rows are encoded before they are looked up: what stands between is still in the nearest cache then.
+const BLOCK_ROWS: usize = 256;
+
+impl Codec {
+    /// Each key of these columns, with its hash.
+    fn each_key(
+        &self,
+        columns: &[ArrayRef],
+        of_rows: &mut Encoded,
+        mut see: impl FnMut(&[u8], u64) -> Result<()>,
+    ) -> Result<()> {
+        let rows = columns[0].len();
+        let mut hashes = [0; BLOCK_ROWS];
+        for from in (0..rows).step_by(BLOCK_ROWS) {
+            let count = BLOCK_ROWS.min(rows - from);
+            let some: Vec<ArrayRef> = columns.iter().map(|c| c.slice(from, count)).collect();
+            let hashes = &mut hashes[..count];
+            hash_into(&some, hashes)?;
+            match self {
+                Codec::Own(encoding) => {
+                    encoding.encode(&some, count, of_rows);
+                    let mut keys = of_rows.keys().zip(hashes);
+                    keys.try_for_each(|(key, hash)| see(key, *hash))?;
+                }
+                Codec::Arrow(converter) => {
+                    let encoded = converter.convert_columns(&some)?;
+                    let mut keys = encoded.iter().zip(hashes);
+                    keys.try_for_each(|(key, hash)| see(key.data(), *hash))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Known {
+    #[inline]
+    fn find(&self, ids: &Ids, bytes: &[u8], hash: u64) -> Option<u32> {
+        let is_it = |&id: &u32| ids.hashes[id as usize] == hash && self.encoded.get(id) == bytes;
+        self.table.find(probe_hash(hash), is_it).copied()
+    }
+
+    #[inline]
+    fn id(&mut self, ids: &mut Ids, bytes: &[u8], hash: u64) -> Result<u32> {
+        if let Some(id) = self.find(ids, bytes, hash) {
+            return Ok(id);
+        }
+        let id = ids.assign(hash);
+        let hashes = &ids.hashes;
+        self.table.insert_unique(probe_hash(hash), id, |&id| probe_hash(hashes[id as usize]));
+        self.encoded.set(id, bytes)?;
+        Ok(id)
+    }
+}
+
 impl RowTable {
     pub(super) fn new(types: Vec<Arrow>) -> Result<Self> {
-        let fields: Vec<SortField> = types.into_iter().map(SortField::new).collect();
-        if !RowConverter::supports_fields(&fields) {
-            return Err(Error::unsupported("grouping by a column of this type")
-                .hint("group by the fields inside it, or CAST it to STRING"));
-        }
-        Ok(RowTable {
-            converter: RowConverter::new(fields)?,
-            table: HashTable::new(),
-            encoded: EncodedKeys::default(),
-        })
+        let codec = match Encoding::of(&types) {
+            Some(encoding) => Codec::Own(encoding),
+            None => Codec::Arrow(converter_of(types)?),
+        };
+        Ok(RowTable { codec, known: Known::default(), of_rows: Encoded::default() })
     }
 
     pub(super) fn intern(
@@ -45,70 +111,65 @@ impl RowTable {
     ) -> Result<()> {
         let columns: Vec<ArrayRef> =
             columns.iter().map(|c| select(c, rows).map(canonical)).collect::<Result<_>>()?;
-        let encoded = self.converter.convert_columns(&columns)?;
-        let hashes = hash_keys(&columns, encoded.num_rows())?;
-        out.reserve(hashes.len());
-        for (row, &hash) in encoded.iter().zip(&hashes) {
-            out.push(self.id(ids, row.data(), hash)?);
-        }
-        Ok(())
+        let RowTable { codec, known, of_rows } = self;
+        codec.each_key(&columns, of_rows, |key, hash| {
+            out.push(known.id(ids, key, hash)?);
+            Ok(())
+        })
     }
 
     /// Appends the ids of keys that are there.
     pub(super) fn find(&self, ids: &Ids, columns: &[ArrayRef], out: &mut Vec<u32>) -> Result<()> {
         let columns: Vec<ArrayRef> = columns.iter().cloned().map(canonical).collect();
-        let encoded = self.converter.convert_columns(&columns)?;
-        let hashes = hash_keys(&columns, encoded.num_rows())?;
-        let rows = encoded.iter().zip(&hashes);
-        out.extend(rows.map(|(row, &hash)| self.find_one(ids, row.data(), hash).unwrap_or(ABSENT)));
-        Ok(())
-    }
-
-    #[inline]
-    fn find_one(&self, ids: &Ids, bytes: &[u8], hash: u64) -> Option<u32> {
-        let is_it = |&id: &u32| ids.hashes[id as usize] == hash && self.encoded.get(id) == bytes;
-        self.table.find(probe_hash(hash), is_it).copied()
-    }
-
-    #[inline]
-    fn id(&mut self, ids: &mut Ids, bytes: &[u8], hash: u64) -> Result<u32> {
-        if let Some(id) = self.find_one(ids, bytes, hash) {
-            return Ok(id);
-        }
-        let id = ids.assign(hash);
-        let hashes = &ids.hashes;
-        self.table.insert_unique(probe_hash(hash), id, |&id| probe_hash(hashes[id as usize]));
-        self.encoded.set(id, bytes)?;
-        Ok(id)
+        self.codec.each_key(&columns, &mut Encoded::default(), |key, hash| {
+            out.push(self.known.find(ids, key, hash).unwrap_or(ABSENT));
+            Ok(())
+        })
     }
 
     /// Makes room for so many more keys.
     pub(super) fn reserve(&mut self, ids: &Ids, more: usize) {
         let hashes = &ids.hashes;
-        self.table.reserve(more, |&id| probe_hash(hashes[id as usize]));
+        self.known.table.reserve(more, |&id| probe_hash(hashes[id as usize]));
     }
 
     pub(super) fn remove(&mut self, hash: u64, id: u32) {
-        if let Ok(entry) = self.table.find_entry(probe_hash(hash), |&other| other == id) {
+        let Known { table, encoded } = &mut self.known;
+        if let Ok(entry) = table.find_entry(probe_hash(hash), |&other| other == id) {
             entry.remove();
         }
-        self.encoded.remove(id);
+        encoded.remove(id);
     }
 
     pub(super) fn clear(&mut self) {
-        self.table.clear();
-        self.encoded.clear();
+        self.known.table.clear();
+        self.known.encoded.clear();
     }
 
     pub(super) fn take(&self, ids: &[u32]) -> Result<Vec<ArrayRef>> {
-        let parser = self.converter.parser();
-        let rows = ids.iter().map(|&id| parser.parse(self.encoded.get(id)));
-        Ok(self.converter.convert_rows(rows)?)
+        let keys = ids.iter().map(|&id| self.known.encoded.get(id));
+        match &self.codec {
+            Codec::Own(encoding) => encoding.decode(&keys.collect::<Vec<_>>()),
+            Codec::Arrow(converter) => {
+                let parser = converter.parser();
+                Ok(converter.convert_rows(keys.map(|key| parser.parse(key)))?)
+            }
+        }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.table.allocation_size() + self.encoded.memory()
+        let Known { table, encoded } = &self.known;
+        table.allocation_size() + encoded.memory() + self.of_rows.memory()
     }
+}
+
+fn converter_of(types: Vec<Arrow>) -> Result<RowConverter> {
+    let fields: Vec<SortField> = types.into_iter().map(SortField::new).collect();
+    if !RowConverter::supports_fields(&fields) {
+        return Err(Error::unsupported("grouping by a column of this type")
+            .hint("group by the fields inside it, or CAST it to STRING"));
+    }
+    Ok(RowConverter::new(fields)?)
 }
 
 /// Below so many bytes the buffer is not written anew.

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
-use arrow_array::{Array, Float64Array, Int16Array, Int32Array, Int64Array, StringViewArray};
+use arrow_array::{
+    Array, BinaryArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int16Array,
+    Int32Array, Int64Array, StringViewArray,
+};
 use thalweg_core::shim::{SplitMix64, mix64};
 
 use super::*;
@@ -90,7 +93,35 @@ fn stored_hashes_are_those_of_the_routing() {
     let short: ArrayRef = Arc::new(
         (0..300).map(|n| (n % 5 != 0).then_some(n as i16 % 9 - 4)).collect::<Int16Array>(),
     );
-    let shapes: [(Vec<DataType>, Vec<ArrayRef>); 6] = [
+    let double: ArrayRef = Arc::new(Float64Array::from_iter(
+        (0..300).map(|n| (n % 6 != 0).then_some(f64::from(n % 13) / 4.0 - 1.0)),
+    ));
+    let real: ArrayRef = Arc::new(Float32Array::from_iter((0..300).map(|n| Some((n % 3) as f32))));
+    let decimals = (0..300).map(|n: i128| (n % 8 != 0).then_some((n % 5 - 2) << 70));
+    let decimal: ArrayRef = Arc::new(
+        Decimal128Array::from_iter(decimals).with_precision_and_scale(30, 2).expect("they fit"),
+    );
+    let bytes = (0..300).map(|n| (n % 10 != 0).then(|| vec![n as u8 % 4; n % 3]));
+    let binary: ArrayRef = Arc::new(bytes.collect::<BinaryArray>());
+    let flag: ArrayRef =
+        Arc::new((0..300).map(|n| (n % 9 != 0).then_some(n % 2 == 0)).collect::<BooleanArray>());
+    let other_text: ArrayRef =
+        Arc::new(words(10, 300).iter().map(Option::as_deref).collect::<StringViewArray>());
+    let shapes: [(Vec<DataType>, Vec<ArrayRef>); 10] = [
+        (vec![string.clone(), string.clone()], vec![ArrayRef::clone(&text), other_text]),
+        (
+            vec![DataType::Boolean, string.clone(), DataType::Double],
+            vec![flag, ArrayRef::clone(&text), ArrayRef::clone(&double)],
+        ),
+        (
+            vec![DataType::Decimal(30, 2), DataType::BYTES, DataType::Float],
+            vec![decimal, ArrayRef::clone(&binary), real],
+        ),
+        (
+            // More columns than there are bits in a byte.
+            [vec![DataType::BYTES; 2], vec![DataType::Double; 7], vec![string.clone()]].concat(),
+            [vec![binary; 2], vec![double; 7], vec![ArrayRef::clone(&text)]].concat(),
+        ),
         (vec![int.clone(), int.clone()], vec![ArrayRef::clone(&number), ArrayRef::clone(&number)]),
         (
             vec![DataType::BigInt, DataType::BigInt],
@@ -133,6 +164,25 @@ fn stored_hashes_are_those_of_the_routing() {
         assert!(table.is_empty());
         assert_eq!(intern(&mut table, &columns, None), ids, "numbered from 0 again");
     }
+}
+
+/// Where one text ends and the next begins is part of a key, and NULL is no value.
+#[test]
+fn keys_of_several_columns_do_not_run_into_each_other() {
+    let texts =
+        |texts: [Option<&str>; 6]| -> ArrayRef { Arc::new(StringViewArray::from_iter(texts)) };
+    let first = texts([Some("ab"), Some("a"), None, Some(""), Some("abc"), Some("ab")]);
+    let second = texts([Some("c"), Some("bc"), Some("abc"), Some("abc"), None, Some("c")]);
+    let number: ArrayRef =
+        Arc::new(Int64Array::from(vec![Some(1), Some(1), None, Some(0), Some(1), Some(1)]));
+    let types = [DataType::STRING, DataType::BigInt, DataType::STRING];
+    let columns = [first, number, second];
+    let mut table = KeyTable::new(&types).expect("keys");
+    let ids = intern(&mut table, &columns, None);
+    assert_eq!(ids, [0, 1, 2, 3, 4, 0]);
+    assert_eq!(intern(&mut table, &columns, Some(&[5, 3])), [0, 3]);
+    let taken = table.take_keys(&ids).expect("keys");
+    assert!(taken.iter().zip(&columns).all(|(taken, column)| taken.as_ref() == column.as_ref()));
 }
 
 /// Integers whose low bits agree, NULL, keys that are forgotten one by one and all at once: ids are those of a map.
