@@ -10,8 +10,12 @@
 //!
 //! Blocks may also be taken over from columns ([`TextBlocks::take_over`]): then nothing is copied at all.
 
-use arrow_array::{Array, StringViewArray};
+use std::sync::Arc;
+
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::{Array, ArrayRef, StringViewArray};
 use arrow_buffer::Buffer;
+use thalweg_core::{Error, Result};
 
 /// A block takes no more than this, unless it is of one text.
 const BLOCK_BYTES: usize = 128 * 1024;
@@ -101,6 +105,39 @@ fn memory_of(column: &StringViewArray) -> usize {
     column.data_buffers().iter().filter(new).map(Buffer::capacity).sum()
 }
 
+/// Texts on their way into a column: it is seen of all at once that they are UTF-8.
+#[derive(Default)]
+pub(super) struct Texts {
+    bytes: Vec<u8>,
+    /// Where each ends; `None` for NULL.
+    ends: Vec<Option<usize>>,
+}
+
+impl Texts {
+    #[inline]
+    pub(super) fn push(&mut self, text: Option<&[u8]>) {
+        self.bytes.extend_from_slice(text.unwrap_or_default());
+        self.ends.push(text.map(|_| self.bytes.len()));
+    }
+
+    /// The column.
+    ///
+    /// # Errors
+    /// If they are not UTF-8, which texts of keys are.
+    pub(super) fn finish(self) -> Result<ArrayRef> {
+        let no_text = || Error::internal("a key's text is not UTF-8");
+        let texts = String::from_utf8(self.bytes).map_err(|_| no_text())?;
+        let mut strings = StringViewBuilder::with_capacity(self.ends.len());
+        let mut from = 0;
+        for end in self.ends {
+            let text = end.map(|end| texts.get(from..end).ok_or_else(no_text)).transpose()?;
+            strings.append_option(text);
+            from = end.unwrap_or(from);
+        }
+        Ok(Arc::new(strings.finish()))
+    }
+}
+
 /// Texts in blocks.
 #[derive(Default)]
 pub(super) struct TextBlocks {
@@ -119,11 +156,6 @@ impl TextBlocks {
     #[inline]
     pub(super) fn bytes_of(&self, view: u128) -> &[u8] {
         &self.blocks[block_of(view) as usize].bytes()[offset(view)..offset(view) + length(view)]
-    }
-
-    /// A long text.
-    pub(super) fn text_of(&self, view: u128) -> &str {
-        self.blocks[block_of(view) as usize].text(view)
     }
 
     /// Keeps a copy of the long text of a key. Returns its view.

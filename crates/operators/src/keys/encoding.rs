@@ -1,39 +1,42 @@
 //! Keys of several columns as bytes that are equal exactly when the keys are.
 //!
 //! Arrow's row format would do, and has an order besides, which texts pay for: they are cut into blocks with marks between
-//! them, written and read byte by byte. Here numbers stand at fixed places, and texts as they are:
+//! them, written and read byte by byte. Here all stands at fixed places but for long texts:
 //!
 //! | bytes | hold |
 //! |---|---|
 //! | one for each eight columns | bits of columns that are NULL |
-//! | 8 for each column, 16 for a DECIMAL | the value; of a text or binary its length |
-//! | the rest | texts and binaries, in the order of the columns |
+//! | 8 for each number, 16 for a DECIMAL | the value |
+//! | 16 for each text | its Arrow view: length, and the text or its first four bytes |
+//! | 16 for each binary | its length |
+//! | the rest | texts of more than 12 bytes and binaries, in the order of the columns |
 //!
 //! What is NULL has value 0 and no bytes.
 
 use std::sync::Arc;
 
-use arrow_array::builder::{BinaryBuilder, StringViewBuilder};
+use arrow_array::builder::BinaryBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType as Arrow;
-use thalweg_core::{Error, Result};
+use thalweg_core::Result;
 
+use super::blocks::{Texts, is_long};
 use super::integer::{array_of, is_integer_like, values};
 
 /// A column of keys.
 struct Field {
     data_type: Arrow,
-    /// Where its value, or its length, stands.
+    /// Where its value stands, or its view.
     at: usize,
 }
 
 /// How keys of some types are written.
 pub(super) struct Encoding {
     fields: Vec<Field>,
-    /// Bytes in front of texts.
+    /// Bytes in front of long texts.
     header: usize,
 }
 
@@ -67,9 +70,9 @@ impl Encoding {
         let mut header = types.len().div_ceil(8);
         let mut field = |data_type: &Arrow| {
             let bytes = match data_type {
-                Arrow::Decimal128(_, _) => 16,
+                Arrow::Decimal128(_, _) | Arrow::Utf8View | Arrow::Binary => 16,
                 Arrow::Float32 | Arrow::Float64 => 8,
-                other if has_bytes(other) || is_integer_like(other) => 8,
+                other if is_integer_like(other) => 8,
                 _ => return None,
             };
             header += bytes;
@@ -105,10 +108,9 @@ impl Encoding {
         ends.clear();
         ends.resize(rows, self.header);
         for column in columns.iter().filter(|column| has_bytes(column.data_type())) {
-            let mut lengths = ends.iter_mut();
-            each_bytes(column, |value| {
-                *lengths.next().expect("as many rows as that") += value.map_or(0, <[u8]>::len);
-            });
+            for (length, (_, text)) in ends.iter_mut().zip(slots(column)) {
+                *length += text.len();
+            }
         }
         let mut end = 0;
         for length in ends {
@@ -142,14 +144,27 @@ fn starts(ends: &[usize]) -> impl Iterator<Item = usize> {
     std::iter::once(0).chain(ends.iter().copied()).take(ends.len())
 }
 
-/// Each value of a column of texts or binaries, `None` for NULL.
-fn each_bytes<'a>(column: &'a ArrayRef, mut see: impl FnMut(Option<&'a [u8]>)) {
-    match column.data_type() {
-        Arrow::Utf8View => {
-            column.as_string_view().iter().for_each(|text| see(text.map(str::as_bytes)));
+/// What stands for each value of a column of texts or binaries: at its place, and behind.
+fn slots(column: &ArrayRef) -> impl Iterator<Item = (u128, &[u8])> {
+    let texts = column.as_string_view_opt();
+    let binaries = column.as_binary_opt::<i32>();
+    let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
+    (0..column.len()).map(move |row| {
+        if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+            return (0, &[][..]);
         }
-        _ => column.as_binary::<i32>().iter().for_each(see),
-    }
+        match (texts, binaries) {
+            (Some(texts), _) => match texts.views()[row] {
+                view if is_long(view) => (u128::from(view as u64), texts.value(row).as_bytes()),
+                view => (view, &[][..]),
+            },
+            (None, Some(binaries)) => {
+                let value = binaries.value(row);
+                (value.len() as u128, value)
+            }
+            (None, None) => unreachable!("only columns that have bytes are asked"),
+        }
+    })
 }
 
 fn write_texts(
@@ -159,14 +174,13 @@ fn write_texts(
     starts: impl Iterator<Item = usize>,
     bytes: &mut [u8],
 ) {
-    let mut rows = starts.zip(texts_at);
-    each_bytes(column, |value| {
-        let (start, text_at) = rows.next().expect("as many rows as that");
-        let value = value.unwrap_or_default();
-        bytes[start + at..start + at + 8].copy_from_slice(&(value.len() as u64).to_le_bytes());
-        bytes[*text_at..*text_at + value.len()].copy_from_slice(value);
-        *text_at += value.len();
-    });
+    for ((start, text_at), (slot, text)) in starts.zip(texts_at).zip(slots(column)) {
+        bytes[start + at..start + at + 16].copy_from_slice(&slot.to_le_bytes());
+        if !text.is_empty() {
+            bytes[*text_at..*text_at + text.len()].copy_from_slice(text);
+            *text_at += text.len();
+        }
+    }
 }
 
 fn write_numbers(
@@ -245,20 +259,26 @@ fn read_texts(
     texts_at: &mut [usize],
     nulls: Option<&NullBuffer>,
 ) -> Result<ArrayRef> {
-    let texts = keys.iter().zip(texts_at).enumerate().map(|(row, (key, text_at))| {
-        let from = *text_at;
-        *text_at += u64::from_le_bytes(number(key, field.at)) as usize;
-        nulls.is_none_or(|nulls| nulls.is_valid(row)).then(|| &key[from..*text_at])
+    let is_text = field.data_type == Arrow::Utf8View;
+    let texts = keys.iter().zip(texts_at).enumerate().map(|(row, (&key, text_at))| {
+        let view = u128::from_le_bytes(number(key, field.at));
+        let length = view as u32 as usize;
+        let from = match is_text && !is_long(view) {
+            // Behind the length stand the bytes.
+            true => field.at + 4,
+            false => {
+                *text_at += length;
+                *text_at - length
+            }
+        };
+        nulls.is_none_or(|nulls| nulls.is_valid(row)).then(|| &key[from..from + length])
     });
-    if field.data_type == Arrow::Binary {
+    if !is_text {
         let mut binaries = BinaryBuilder::new();
         texts.for_each(|value| binaries.append_option(value));
         return Ok(Arc::new(binaries.finish()));
     }
-    let mut strings = StringViewBuilder::with_capacity(keys.len());
-    for text in texts {
-        let text = text.map(std::str::from_utf8).transpose();
-        strings.append_option(text.map_err(|_| Error::internal("a key's text is not UTF-8"))?);
-    }
-    Ok(Arc::new(strings.finish()))
+    let mut strings = Texts::default();
+    texts.for_each(|text| strings.push(text));
+    strings.finish()
 }

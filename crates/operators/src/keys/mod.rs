@@ -262,7 +262,7 @@ impl KeyTable {
             Layout::Single => Ok(Vec::new()),
             Layout::Integer(table) => Ok(vec![table.take(ids)]),
             Layout::Packed(table) => Ok(table.take(ids)),
-            Layout::Text(table) => Ok(vec![table.take(ids)]),
+            Layout::Text(table) => Ok(vec![table.take(ids)?]),
             Layout::Rows(table) => table.take(ids),
         }
     }

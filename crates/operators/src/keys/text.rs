@@ -2,15 +2,12 @@
 //! Arrow view, which hold length and text; longer ones by length, first four bytes, hash, and then
 //! their bytes, which lie in [`TextBlocks`].
 
-use std::sync::Arc;
-
-use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, StringViewArray};
 use hashbrown::{HashTable, hash_table};
 use thalweg_core::Result;
 
-use super::blocks::{TextBlocks, is_long};
+use super::blocks::{TextBlocks, Texts, is_long};
 use super::hash::{NULL_HASH, hash_bytes, hash_u128, hash_view};
 use super::{ABSENT, Ids, probe_hash};
 
@@ -262,21 +259,20 @@ impl TextTable {
         (true, u64::from_be_bytes(first))
     }
 
-    pub(super) fn take(&self, ids: &[u32]) -> ArrayRef {
-        let mut strings = StringViewBuilder::with_capacity(ids.len());
+    pub(super) fn take(&self, ids: &[u32]) -> Result<ArrayRef> {
+        let mut texts = Texts::default();
         for &id in ids {
             let view = self.views[id as usize];
             if self.null == Some(id) {
-                strings.append_null();
+                texts.push(None);
             } else if is_long(view) {
-                strings.append_value(self.blocks.text_of(view));
+                texts.push(Some(self.blocks.bytes_of(view)));
             } else {
-                let bytes = view.to_le_bytes();
-                let text = &bytes[4..4 + view as u32 as usize];
-                strings.append_value(std::str::from_utf8(text).expect("a view holds UTF-8"));
+                // Behind the length stand the bytes.
+                texts.push(Some(&view.to_le_bytes()[4..4 + view as u32 as usize]));
             }
         }
-        Arc::new(strings.finish())
+        texts.finish()
     }
 
     pub(super) fn bytes(&self) -> usize {
