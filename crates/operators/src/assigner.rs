@@ -187,21 +187,32 @@ impl WatermarkAssigner {
         moves && (self.needs_exact_watermarks || self.matters(extremes, highest))
     }
 
-    /// True if each row's time is above the watermarks of the rows before it in the batch, where watermarks follow
+    /// True if each row's time is ahead of the watermarks of the rows before it in the batch, where watermarks follow
     /// at a constant distance. Whatever has a window that holds such a time then has not closed it but for a
     /// watermark of an earlier batch.
     fn is_each_ahead(&self, extremes: Option<&TimeExtremes>, times: &[i64]) -> bool {
         let Some(delay_ms) = self.delay_ms else { return false };
-        if delay_ms > 0 && extremes.is_some_and(TimeExtremes::is_ascending) {
+        let ahead_ms = self.ahead_ms();
+        if delay_ms >= ahead_ms && extremes.is_some_and(TimeExtremes::is_ascending) {
             return true;
         }
         // Differences were seen to fit where the highest watermark was found.
         let mut highest = i64::MIN;
         times.iter().all(|&time| {
-            let is_ahead = time > highest;
+            let is_ahead = time >= highest.saturating_add(ahead_ms);
             highest = highest.max(time.saturating_sub(delay_ms));
             is_ahead
         })
+    }
+
+    /// How far above a watermark a time has to be for the watermark to have closed nothing that the row meets. Windows
+    /// on a grid end behind the times that they hold. Others may end at them: a session takes a row that
+    /// comes right at its end, and is closed a millisecond before.
+    fn ahead_ms(&self) -> i64 {
+        match self.spec.interest {
+            WatermarkInterest::EndOnly | WatermarkInterest::Grids(_) => 1,
+            WatermarkInterest::Every => 2,
+        }
     }
 
     /// One lower bound for rows of which none needs more.
@@ -281,7 +292,7 @@ impl WatermarkAssigner {
         let Some(earliest) = extremes.map(TimeExtremes::lowest) else { return false };
         match &self.spec.interest {
             WatermarkInterest::EndOnly => false,
-            WatermarkInterest::Every => earliest <= highest.0,
+            WatermarkInterest::Every => earliest < highest.0.saturating_add(self.ahead_ms()),
             WatermarkInterest::Grids(grids) => {
                 let last_edge = highest.0.saturating_add(1);
                 grids.iter().any(|grid| grid.crossed(earliest, last_edge))

@@ -262,7 +262,12 @@ impl Job {
     /// done.
     fn claim_poll(&self, stage: usize) -> Option<Task> {
         let StageRunKind::Source(source) = &self.stages[stage].kind else { return None };
-        (!source.is_asked.swap(true, Ordering::SeqCst)).then_some(Task::Poll { stage })
+        let is_free = !source.is_asked.swap(true, Ordering::SeqCst);
+        is_free.then(|| {
+            // Relaxed: only spreads the asking.
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            Task::Poll { stage }
+        })
     }
 
     /// A source that may bring rows and that nobody is at: where memory is short only the one that is furthest
@@ -292,14 +297,18 @@ impl Job {
         match (pressure, candidates.len()) {
             (_, 0) => None,
             (_, 1) => Some(candidates[0]),
-            (Pressure::High, _) => {
-                candidates.sort_by_key(|&stage| {
-                    (!self.gates.is_awaited(stage), self.stages[stage].metrics.watermark())
-                });
-                Some(candidates[0])
-            }
+            (Pressure::High, _) => self.furthest_behind(&candidates),
             _ => Some(self.mostly_behind(&candidates)),
         }
+    }
+
+    /// What gates or merges wait for comes first, then what is furthest behind in event time.
+    fn furthest_behind(&self, candidates: &[usize]) -> Option<usize> {
+        let place = |&stage: &usize| {
+            let is_needed = self.gates.is_awaited(stage) || self.is_waited_for(stage);
+            (!is_needed, self.stages[stage].metrics.watermark())
+        };
+        candidates.iter().copied().min_by_key(place)
     }
 
     /// The source that is furthest behind in event time, and now and then the next one in turn. Where inputs meet, what
@@ -307,14 +316,14 @@ impl Job {
     /// must not keep the others from the present. In turn, too, while one of them has no time yet.
     fn mostly_behind(&self, candidates: &[usize]) -> usize {
         // Relaxed: only spreads the asking.
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let watermark = |&stage: &usize| self.stages[stage].metrics.watermark();
-        let behind = candidates.iter().copied().min_by_key(watermark);
-        let behind = behind.filter(|stage| watermark(stage) > Watermark::MIN);
-        match behind {
-            Some(stage) if !turn.is_multiple_of(ASKED_BEHIND) => stage,
-            Some(_) => candidates[turn / ASKED_BEHIND % candidates.len()],
-            None => candidates[turn % candidates.len()],
+        let asked = self.asked.load(Ordering::Relaxed);
+        let has_time = |&stage: &usize| self.stages[stage].metrics.watermark() > Watermark::MIN;
+        if !candidates.iter().all(has_time) {
+            return candidates[asked % candidates.len()];
+        }
+        match self.furthest_behind(candidates) {
+            Some(stage) if !asked.is_multiple_of(ASKED_BEHIND) => stage,
+            _ => candidates[asked / ASKED_BEHIND % candidates.len()],
         }
     }
 }

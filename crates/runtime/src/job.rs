@@ -69,6 +69,8 @@ pub struct Job {
     /// Bundles that have what they waited for.
     pub(crate) returned: Arc<Returned>,
     pub(crate) turn: AtomicUsize,
+    /// How often a source was asked.
+    pub(crate) asked: AtomicUsize,
     /// True if partitions are called by the clock.
     ticks: bool,
     /// Small elements that one task may do at most.

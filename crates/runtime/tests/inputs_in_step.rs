@@ -4,11 +4,11 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{Count, Delay, Rows, counting, reference};
+use common::{Count, Delay, POLICIES, Rows, counting, reference};
 use thalweg_core::connector::Waker;
 use thalweg_core::{OperatorClass, Result, Source, SourcePoll};
-use thalweg_runtime::RunOptions;
 use thalweg_runtime::simulate::simulate;
+use thalweg_runtime::{RunOptions, SchedulerPolicy};
 
 /// Of each poll the input, and the time of the last row that it has given by then.
 type Polls = Arc<Mutex<Vec<(usize, i64)>>>;
@@ -40,7 +40,7 @@ impl Source for Noted {
 }
 
 /// Counts the rows of inputs with these times; which input gave what, and when.
-fn polls_of(times: [Vec<i64>; 2], workers: usize) -> Vec<(usize, i64)> {
+fn polls_of(times: [Vec<i64>; 2], workers: usize, scheduler: SchedulerPolicy) -> Vec<(usize, i64)> {
     let polls = Polls::default();
     let rows =
         times.map(|times| times.into_iter().map(|time| (time, time % 7)).collect::<Vec<_>>());
@@ -51,7 +51,7 @@ fn polls_of(times: [Vec<i64>; 2], workers: usize) -> Vec<(usize, i64)> {
     });
     let count = Count { size: 10, class: OperatorClass::Commuting, cancel_between: false };
     let (graph, results, _) = counting(inputs.collect(), count);
-    let options = RunOptions { workers, ..RunOptions::default() };
+    let options = RunOptions { workers, scheduler, ..RunOptions::default() };
     simulate(graph, options, 1, 1).expect("the job runs");
     let mut all: Vec<_> = rows.concat();
     all.sort_unstable();
@@ -63,21 +63,24 @@ fn polls_of(times: [Vec<i64>; 2], workers: usize) -> Vec<(usize, i64)> {
 
 #[test]
 fn inputs_of_different_rates_stay_in_step() {
-    for workers in [1, 3] {
+    for (workers, policy) in [1, 3].into_iter().flat_map(|n| POLICIES.map(|policy| (n, policy))) {
         // The second has a row where the first has five.
-        let polls = polls_of([(0..5_000).collect(), (0..5_000).step_by(5).collect()], workers);
+        let times = [(0..5_000).collect(), (0..5_000).step_by(5).collect()];
         let mut reached = [0; 2];
-        for (input, time) in polls {
+        for (input, time) in polls_of(times, workers, policy) {
             reached[input] = time;
             let apart = reached[0].abs_diff(reached[1]);
-            assert!(apart <= 400, "{workers} workers: {reached:?}");
+            assert!(apart <= 400, "{workers} workers, {policy}: {reached:?}");
         }
     }
 }
 
 #[test]
 fn one_that_reads_the_past_does_not_keep_the_other_from_the_present() {
-    let polls = polls_of([(0..5_000).collect(), (1_000_000..1_001_000).collect()], 1);
-    let of_present = polls[..300].iter().filter(|(input, _)| *input == 1).count();
-    assert!((10..60).contains(&of_present), "{of_present} of 300");
+    for policy in POLICIES {
+        let times = [(0..5_000).collect(), (1_000_000..1_001_000).collect()];
+        let polls = polls_of(times, 1, policy);
+        let of_present = polls[..300].iter().filter(|(input, _)| *input == 1).count();
+        assert!((10..60).contains(&of_present), "{policy}: {of_present} of 300");
+    }
 }

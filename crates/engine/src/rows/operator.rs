@@ -103,6 +103,7 @@ impl<U: Row> KeyContext<U> {
 
     /// For a row the watermark before it: no row from the same source is expected that is older or as
     /// old. `i64::MIN` before the first one. For a timer of event time the millisecond before its time.
+    /// Where the operator has no timers of event time it may be an earlier one than the last.
     pub fn watermark_ms(&self) -> i64 {
         self.watermark_ms
     }

@@ -154,7 +154,7 @@ fn judgements_at_a_constant_distance_do_not_depend_on_batches() {
     let mut random = SplitMix64::new(12);
     let (mut stamped, mut batches) = (0, 0);
     for round in 0..300 {
-        let (delay_ms, disorder) = ([0, 1, 7, 30][round % 4], [1, 2, 9, 40][round / 4 % 4]);
+        let (delay_ms, disorder) = ([0, 1, 2, 7, 30][round % 5], [1, 2, 9, 40][round / 5 % 4]);
         let interest = if round % 3 == 0 { WatermarkInterest::Every } else { tens() };
         let times: Vec<i64> = (0..60).map(|i| i * 2 / 3 + random.below(disorder) as i64).collect();
         let mut judge = |batch_rows: usize| {
@@ -166,7 +166,8 @@ fn judgements_at_a_constant_distance_do_not_depend_on_batches() {
                 batches += 1;
                 stamped += usize::from(matches!(before, WatermarkBefore::Rows(_)));
                 judged.extend(times.iter().enumerate().map(|(row, &time)| match interest {
-                    WatermarkInterest::Every => before.at(row).0 >= time,
+                    // A session may end right where a row comes.
+                    WatermarkInterest::Every => before.at(row).closes(time),
                     _ => before.at(row).closes(time.div_euclid(10) * 10 + 10),
                 }));
             }
@@ -185,6 +186,10 @@ fn rows_in_the_order_of_time_need_no_stamps_of_their_own() {
     let assigned = assigner.assign(rows(&some(&times), &vec![None; 500]), 0).unwrap();
     assert!(matches!(assigned.watermark_before, WatermarkBefore::All(Watermark::MIN)));
     assert_eq!(assigner.running_watermark(), Watermark(165));
+    // A session that ends at a row is closed by a watermark right before it.
+    let mut assigner = delayed(1, WatermarkInterest::Every);
+    let assigned = assigner.assign(rows(&some(&[0, 10, 10]), &[None; 3]), 0).unwrap();
+    assert_eq!(stamps(&assigned), [i64::MIN, -1, 9]);
     // Without a distance the second of two rows at 169 is late for the window that ends behind it.
     let mut assigner = delayed(0, tens());
     let assigned = assigner.assign(rows(&some(&[169, 169]), &[None; 2]), 0).unwrap();

@@ -9,7 +9,8 @@
 
 use super::ABSENT;
 
-/// With more keys than this nothing is guessed: they would no longer lie in the near caches.
+/// With more keys than this nothing is guessed: they would no longer lie in the near caches. It is begun again with half
+/// as many.
 const KEYS_MAX: usize = 64 * 1024;
 
 /// So many places there are at least.
@@ -19,6 +20,7 @@ const PLACES_MIN: usize = 64;
 #[derive(Default)]
 pub(super) struct LowBits {
     ids: Vec<u32>,
+    is_given_up: bool,
 }
 
 impl LowBits {
@@ -53,13 +55,32 @@ impl LowBits {
     /// There are so many keys now.
     pub(super) fn fit(&mut self, keys: usize) {
         if keys > KEYS_MAX {
-            self.ids = Vec::new();
-        } else if keys * 2 > self.ids.len() {
-            self.ids = vec![ABSENT; (keys * 4).next_power_of_two().max(PLACES_MIN)];
+            *self = LowBits { ids: Vec::new(), is_given_up: true };
+        } else if keys * 2 > self.ids.len() && !(self.is_given_up && keys > KEYS_MAX / 2) {
+            let places = (keys * 4).next_power_of_two().max(PLACES_MIN);
+            *self = LowBits { ids: vec![ABSENT; places], is_given_up: false };
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.ids.capacity() * size_of::<u32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_up_is_begun_again_with_half_as_many() {
+        let mut low_bits = LowBits::default();
+        let mut places = |keys: usize| {
+            low_bits.fit(keys);
+            low_bits.ids.len()
+        };
+        assert_eq!([0, 1, 32, 33].map(&mut places), [0, 64, 64, 256]);
+        assert_eq!(places(KEYS_MAX), 4 * KEYS_MAX);
+        assert_eq!([KEYS_MAX + 1, KEYS_MAX, KEYS_MAX / 2 + 1].map(&mut places), [0; 3]);
+        assert_eq!(places(KEYS_MAX / 2), 2 * KEYS_MAX);
     }
 }

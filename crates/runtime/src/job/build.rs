@@ -80,6 +80,7 @@ pub(crate) fn build(
         gates,
         returned,
         turn: AtomicUsize::new(0),
+        asked: AtomicUsize::new(0),
         // A policy that ranks the stages does so for each element.
         elements_per_task: if options.scheduler.chooses_stages() { 1 } else { ELEMENTS_PER_TASK },
         measuring: Measuring::new(inputs, options.scheduler_window),
