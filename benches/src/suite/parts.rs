@@ -8,6 +8,7 @@ use thalweg_workloads::streambox::pipelines::Benchmark;
 
 use super::bisection::BOUNDS_MS;
 use super::disorder::{SHARES, WORKLOADS};
+use super::peers::SETTLES_S;
 use super::point::{Engine, Kind, Point};
 use super::step::NEXMARK;
 use super::{scaling, streambox};
@@ -258,7 +259,8 @@ fn searches(mode: Mode, part: &str, workloads: &[&str]) -> Vec<Search> {
                 && NEXMARK.contains(workload)
                 && !NEXMARK_SHORT.contains(workload),
             repetitions: mode.pick([1; 3], [1, 3, 0], [5; 3]),
-            steps: mode.pick(3, 5, 12),
+            // Windows of a length of their own: the rates that hold bounds are far apart.
+            steps: mode.pick(3, if NEXMARK.contains(workload) { 8 } else { 3 }, 12),
         }
     };
     workloads.iter().map(search).collect()
@@ -339,7 +341,8 @@ impl Search {
         const MAKES_S: u64 = 3;
         let lasts_s = |point: &Point| point.warm_up_s + point.measured_s + MAKES_S;
         let free_s = FREE_S.0 + FREE_S.1 + MAKES_S;
-        let repetitions: usize = self.repetitions.iter().sum();
+        // A run at the rate that wins within one bound counts for others, too, and most often it is the same.
+        let repetitions = self.repetitions.iter().copied().max().unwrap_or_default();
         free_s + lasts_s(&self.probe) * self.steps + lasts_s(&self.step) * repetitions as u64
     }
 }
@@ -348,10 +351,10 @@ fn estimated_s(point: &Point, mode: Mode) -> u64 {
     let listening_s = 2 * noise_s(mode);
     match (point.kind, point.engine) {
         // The virtual machine starts, warms up, and checks its result.
-        (_, Engine::Hazelcast) => point.warm_up_s + point.measured_s + 12 + listening_s,
+        (_, Engine::Hazelcast) => point.warm_up_s + point.measured_s + 12 + SETTLES_S + listening_s,
         // Two virtual machines for each repetition.
         (Kind::Throughput, _) => mode.pick(5, 40, 300),
-        (Kind::Scaling, _) => mode.pick(5, 9, 15),
+        (Kind::Scaling, _) => mode.pick(5, 14, 25),
         (Kind::Ablations, _) if point.workload == "wordcount" => mode.pick(15, 75, 400),
         (Kind::Ablations, _) => mode.pick(4, 12, 60),
         (Kind::Disorder, _) => 4,

@@ -23,6 +23,10 @@ const FOLDERS: [&str; 2] = ["/usr/lib/jvm", "/Library/Java/JavaVirtualMachines"]
 /// What it may take besides: starting, checking its results.
 const STARTS_S: u64 = 120;
 
+/// What comes after it waits so long. The memory that it leaves, more than 8 GB, goes back to the host of a virtual machine bit
+/// by bit, and meanwhile the host takes the processors away for 20 to 40 ms at a time.
+pub const SETTLES_S: u64 = 20;
+
 /// Other engines and what runs them.
 pub struct Peers {
     folder: PathBuf,
@@ -60,6 +64,7 @@ impl Peers {
             watch = Some(thread::spawn(move || peak_while_it_runs(&process.to_string())));
         })?;
         let peak = watch.and_then(|watch| watch.join().ok().flatten());
+        thread::sleep(Duration::from_secs(SETTLES_S));
         let text = String::from_utf8_lossy(&output.stdout);
         let mut row = said(&text).ok_or_else(|| {
             format!("Hazelcast said\n{text}{}", String::from_utf8_lossy(&output.stderr))

@@ -27,7 +27,7 @@ pub struct Input {
 }
 
 /// The events of a query's sources.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Inputs {
     all: Vec<Input>,
     are_complete: bool,

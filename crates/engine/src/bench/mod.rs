@@ -116,6 +116,15 @@ impl Benchmark {
         Ok(benchmark)
     }
 
+    /// The same query by so many workers, over the same events where these have been made: they lie in memory once.
+    ///
+    /// # Errors
+    /// As [`Benchmark::new`].
+    pub fn with_workers(&self, workers: usize) -> Result<Benchmark> {
+        let options = BenchOptions { workers: Some(workers), ..self.options.clone() };
+        Ok(Benchmark { inputs: self.inputs.clone(), ..Benchmark::new(&self.query, &options)? })
+    }
+
     /// The statements that run, to which the places of errors refer.
     pub fn script(&self) -> &str {
         &self.script

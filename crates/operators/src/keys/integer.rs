@@ -265,6 +265,19 @@ impl IntegerTable {
         }
     }
 
+    /// Forgets the keys with such ids.
+    pub(super) fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool) {
+        self.null = self.null.filter(|&id| !is_gone(id));
+        let low_bits = &mut self.low_bits;
+        self.table.retain(|&mut Entry { key, id }| {
+            let stays = !is_gone(id);
+            if !stays {
+                low_bits.forget(key, id);
+            }
+            stays
+        });
+    }
+
     pub(super) fn clear(&mut self) {
         self.table.clear();
         self.null = None;

@@ -25,6 +25,7 @@ mod text;
 mod told;
 
 use arrow_array::{ArrayRef, UInt32Array};
+use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Error, Result};
 
@@ -54,6 +55,9 @@ fn probe_hash(hash: u64) -> u64 {
 
 /// The id of a key that is not there.
 pub const ABSENT: u32 = u32::MAX;
+
+/// To look at a key that stays costs about so many times less than to look one up that goes.
+const LOOKED_AT: usize = 16;
 
 /// Gives out dense ids and keeps each key's hash.
 #[derive(Default)]
@@ -231,6 +235,27 @@ impl KeyTable {
             Layout::Rows(table) => table.remove(hash, id),
         }
         self.ids.free.push(id);
+    }
+
+    /// Forgets some keys, none of them twice. Where they are many, those that stay are looked at, too: one walk over
+    /// the table costs less than a look-up for each key that goes.
+    pub fn release_all(&mut self, ids: &[u32]) {
+        if ids.len() * LOOKED_AT < self.len() {
+            ids.iter().for_each(|&id| self.release(id));
+            return;
+        }
+        let mut gone = BooleanBufferBuilder::new(self.id_limit());
+        gone.append_n(self.id_limit(), false);
+        ids.iter().for_each(|&id| gone.set_bit(id as usize, true));
+        let is_gone = |id: u32| gone.get_bit(id as usize);
+        match &mut self.layout {
+            Layout::Single => return,
+            Layout::Integer(table) => table.remove_all(is_gone),
+            Layout::Packed(table) => table.remove_all(is_gone),
+            Layout::Text(table) => table.remove_all(is_gone, ids),
+            Layout::Rows(table) => table.remove_all(is_gone, ids),
+        }
+        self.ids.free.extend_from_slice(ids);
     }
 
     /// Forgets all keys at once, which costs far less than one by one, and keeps the memory for others.

@@ -194,6 +194,11 @@ impl PackedTable {
         }
     }
 
+    /// Forgets the keys with such ids.
+    pub(super) fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool) {
+        self.table.retain(|entry| !is_gone(entry.id));
+    }
+
     pub(super) fn clear(&mut self) {
         self.table.clear();
         self.keys.clear();

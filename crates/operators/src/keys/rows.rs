@@ -141,6 +141,13 @@ impl RowTable {
         encoded.remove(id);
     }
 
+    /// Forgets the keys with such ids, which are these.
+    pub(super) fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool, ids: &[u32]) {
+        let Known { table, encoded } = &mut self.known;
+        table.retain(|&mut id| !is_gone(id));
+        ids.iter().for_each(|&id| encoded.remove(id));
+    }
+
     pub(super) fn clear(&mut self) {
         self.known.table.clear();
         self.known.encoded.clear();

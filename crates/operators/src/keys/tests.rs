@@ -223,13 +223,20 @@ fn integers_agree_with_a_map() {
                 table.clear();
                 expected.clear();
             }
+            let mut gone = Vec::new();
+            // A few, or most of them: each in its own way.
+            let of_ten = [if most > 50_000 { 0 } else { 9 }, 1, 3][random.below(3) as usize];
             expected.retain(|_, &mut id| {
-                let stays = random.below(4) != 0;
+                let stays = random.below(10) >= of_ten;
                 if !stays {
-                    table.release(id);
+                    gone.push(id);
                 }
                 stays
             });
+            match random.below(2) {
+                0 => gone.iter().for_each(|&id| table.release(id)),
+                _ => table.release_all(&gone),
+            }
         }
     }
 }
@@ -251,6 +258,53 @@ fn released_ids_are_reused_and_memory_stays_flat() {
     assert!(table.is_empty());
     assert_eq!(table.id_limit(), 100);
     assert_eq!(table.bytes(), flat_bytes);
+}
+
+/// For each layout: half of the keys, then few of them, are forgotten; the others keep their ids, and those that come
+/// again get free ones.
+#[test]
+fn keys_are_forgotten_together_in_each_layout() {
+    let numbers = |from: i64| -> ArrayRef {
+        Arc::new((from..from + 500).map(|n| (n != 250).then_some(n)).collect::<Int64Array>())
+    };
+    let texts = |from: i64| -> ArrayRef {
+        let text = |n: i64| (n != 250).then(|| format!("{n} {}", "long".repeat(n as usize % 7)));
+        Arc::new((from..from + 500).map(text).collect::<StringViewArray>())
+    };
+    let (long, text) = (DataType::BigInt, DataType::Varchar(u32::MAX));
+    let cases: [(Vec<DataType>, Vec<ArrayRef>); 4] = [
+        (vec![long.clone()], vec![numbers(0)]),
+        (vec![long.clone(); 2], vec![numbers(0), numbers(1_000)]),
+        (vec![text.clone()], vec![texts(0)]),
+        (vec![text, long], vec![texts(0), numbers(0)]),
+    ];
+    for (types, columns) in cases {
+        let mut table = KeyTable::new(&types).expect("they are keys");
+        let mut before = intern(&mut table, &columns, None);
+        for every in [2, 50] {
+            let is_gone = |row: &u32| row.is_multiple_of(every);
+            let gone: Vec<u32> = (0..500).filter(is_gone).map(|row| before[row as usize]).collect();
+            table.release_all(&gone);
+            assert_eq!(table.len(), 500 - gone.len());
+            let mut found = Vec::new();
+            table.find(&columns, 500, &mut found).expect("columns of its types");
+            for row in 0..500 {
+                let expected = if is_gone(&row) { ABSENT } else { before[row as usize] };
+                assert_eq!(found[row as usize], expected, "row {row} of {types:?}");
+            }
+            let again = intern(&mut table, &columns, None);
+            assert_eq!((table.len(), table.id_limit()), (500, 500));
+            let rows: Vec<u32> = (0..500).filter(|row| !is_gone(row)).collect();
+            assert!(rows.iter().all(|&row| again[row as usize] == before[row as usize]));
+            let taken = table.take_keys(&again).expect("keys");
+            assert!(taken.iter().zip(&columns).all(|(taken, column)| taken == column));
+            let gone: Vec<u32> = again.iter().copied().filter(|id| !before.contains(id)).collect();
+            assert!(gone.is_empty(), "free ids come first");
+            before = again;
+        }
+        table.clear();
+        assert_eq!(intern(&mut table, &columns, None), (0..500).collect::<Vec<_>>());
+    }
 }
 
 #[test]

@@ -230,6 +230,18 @@ impl TextTable {
         if let Ok(entry) = self.table.find_entry(probe_hash(hash), |entry| entry.id == id) {
             entry.remove();
         }
+        self.forget(id);
+    }
+
+    /// Forgets the keys with such ids, which are these.
+    pub(super) fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool, ids: &[u32]) {
+        let null = self.null;
+        self.null = null.filter(|&id| !is_gone(id));
+        self.table.retain(|entry| !is_gone(entry.id));
+        ids.iter().filter(|&&id| null != Some(id)).for_each(|&id| self.forget(id));
+    }
+
+    fn forget(&mut self, id: u32) {
         let view = std::mem::take(&mut self.views[id as usize]);
         if is_long(view) {
             self.blocks.remove(view, &mut self.views);

@@ -94,7 +94,7 @@ pub(crate) fn release(
     if let Some(watch) = watch {
         watch.go(keys, ids)?;
     }
-    ids.iter().for_each(|&id| keys.release(id));
+    keys.release_all(ids);
     Ok(())
 }
 

@@ -508,15 +508,18 @@ impl Slices {
             return;
         }
         self.sweeps += 1;
-        for id in self.long_idle.drain(..) {
+        self.long_idle.retain(|&id| {
             let since = &mut self.idle_since[id as usize];
             // A key that was used and fell idle again meanwhile stands in the younger list too.
-            if self.references[id as usize] == 0 && *since + 2 == self.sweeps {
+            let goes = self.references[id as usize] == 0 && *since + 2 == self.sweeps;
+            if goes {
                 *since = NOT_IDLE;
-                self.keys.release(id);
-                self.forgotten += 1;
             }
-        }
+            goes
+        });
+        self.keys.release_all(&self.long_idle);
+        self.forgotten += self.long_idle.len() as u64;
+        self.long_idle.clear();
         std::mem::swap(&mut self.idle, &mut self.long_idle);
     }
 

@@ -24,7 +24,7 @@ use crate::keys::route_by_keys;
 
 /// With fewer rows for each key that a partition at hand has, rows are scattered: learning a key
 /// elsewhere, moving its state and learning it again takes about as long as scattering so many.
-const FEW_ROWS: u64 = 8;
+const FEW_ROWS: u64 = 16;
 
 /// So much more is wanted before bundles are taken at hand again.
 const MANY_ROWS: u64 = 2 * FEW_ROWS;
@@ -148,8 +148,8 @@ mod tests {
         assert!(by_key(), "1875 rows of 344 keys");
         spreading.scattered(1000, 40, 4);
         assert!(by_key(), "25 rows for each key, of which two workers would have had half");
-        spreading.scattered(3000, 40, 4);
-        assert!(!by_key(), "3875 rows of 75 keys");
+        spreading.scattered(6000, 40, 4);
+        assert!(!by_key(), "6875 rows of 75 keys");
         spreading.taken(1000, MANY_KEYS, 400);
         spreading.taken(1000, MANY_KEYS - 1, 1000);
         assert!(!by_key(), "most rows have known keys, or the window is small");
