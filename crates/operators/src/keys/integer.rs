@@ -72,7 +72,13 @@ fn as_longs(column: &ArrayRef) -> Option<&[i64]> {
     }
 }
 
-/// The same of the rows named, without a look at the others: a piece may be a small part of a bundle.
+/// The values of a column of 64 bits without NULL.
+pub(super) fn plain_longs(column: &ArrayRef) -> Option<&[i64]> {
+    let is_plain = is_integer_like(column.data_type()) && column.null_count() == 0;
+    is_plain.then(|| as_longs(column)).flatten()
+}
+
+/// The values of the rows named, without a look at the others: a piece may be a small part of a bundle.
 pub(super) fn values_at(column: &ArrayRef, rows: &[u32]) -> Vec<i64> {
     macro_rules! gathered {
         ($type:ty) => {{

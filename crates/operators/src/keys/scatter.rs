@@ -5,10 +5,11 @@
 //! in the nearest cache.
 
 use arrow_array::{Array, ArrayRef};
+use thalweg_core::shim::mix64;
 use thalweg_core::{Bundle, Result, Route};
 
 use super::hash::hash_into;
-use super::partition_of;
+use super::{integer, partition_of};
 use crate::limit::route_to_first;
 
 /// So many rows are hashed at a time.
@@ -24,6 +25,11 @@ pub(crate) fn route_by_keys(bundle: &Bundle, keys: &[usize], partitions: usize) 
     }
     let column = |&key: &usize| ArrayRef::clone(bundle.batch.column(key));
     let columns: Vec<ArrayRef> = keys.iter().map(column).collect();
+    if let [only] = &columns[..]
+        && let Some(values) = integer::plain_longs(only)
+    {
+        return Ok(scatter_longs(values, partitions));
+    }
     scatter(bundle.num_rows(), partitions, |rows, hashes| hash_rows(&columns, rows, hashes))
 }
 
@@ -47,36 +53,71 @@ pub(crate) fn scatter(
     partitions: usize,
     mut hash: impl FnMut(Block, &mut [u64]) -> Result<()>,
 ) -> Result<Route> {
-    let mut parts = vec![Vec::with_capacity(rows / partitions + rows / 8); partitions];
     let mut hashes = [0; BLOCK_ROWS];
-    let mut ends = [0; PARTITIONS_MAX];
-    let room = rows.min(BLOCK_ROWS);
-    let mut sorted = vec![0; partitions * room];
+    let mut parts = Parts::new(rows, partitions);
     for from in (0..rows).step_by(BLOCK_ROWS) {
         let block = Block { from, rows: BLOCK_ROWS.min(rows - from) };
         let hashes = &mut hashes[..block.rows];
         hash(block, hashes)?;
-        (0..partitions).for_each(|partition| ends[partition] = (partition * room) as u32);
-        sort_out(hashes, from as u32, (partitions, &mut ends), &mut sorted);
-        for (partition, part) in parts.iter_mut().enumerate() {
-            part.extend_from_slice(&sorted[partition * room..ends[partition] as usize]);
-        }
+        parts.add(hashes.iter().copied());
     }
-    Ok(Route::Scatter(parts))
+    Ok(parts.finish())
 }
 
-/// Sorts a block out: puts each row where the rows of its partition end so far.
-fn sort_out(
-    hashes: &[u64],
-    first_row: u32,
-    (partitions, ends): (usize, &mut [u32; PARTITIONS_MAX]),
-    sorted: &mut [u32],
-) {
-    for (row, &hash) in (first_row..).zip(hashes) {
-        // There are at most 256 partitions: as a byte the number needs no look at how many ends there are.
-        let end = &mut ends[usize::from(partition_of(hash, partitions) as u8)];
-        sorted[*end as usize] = row;
-        *end += 1;
+/// The same for keys that are one integer each and never NULL. Their hashes need not stand anywhere: a row is sorted out
+/// while that of the next one is computed.
+fn scatter_longs(values: &[i64], partitions: usize) -> Route {
+    let mut parts = Parts::new(values.len(), partitions);
+    for block in values.chunks(BLOCK_ROWS) {
+        parts.add(block.iter().map(|&value| mix64(value as u64)));
+    }
+    parts.finish()
+}
+
+/// The rows of each partition so far.
+struct Parts {
+    parts: Vec<Vec<u32>>,
+    /// Those of a block: each partition has room for all of them.
+    sorted: Vec<u32>,
+    /// Where those of each partition end.
+    ends: [u32; PARTITIONS_MAX],
+    room: usize,
+    rows: u32,
+}
+
+impl Parts {
+    fn new(rows: usize, partitions: usize) -> Self {
+        let room = rows.min(BLOCK_ROWS);
+        let part = || Vec::with_capacity(rows / partitions + rows / 8);
+        Parts {
+            parts: (0..partitions).map(|_| part()).collect(),
+            sorted: vec![0; partitions * room],
+            ends: [0; PARTITIONS_MAX],
+            room,
+            rows: 0,
+        }
+    }
+
+    /// Sorts the next block out: puts each row where the rows of its partition end so far.
+    #[inline]
+    fn add(&mut self, hashes: impl ExactSizeIterator<Item = u64>) {
+        let Parts { parts, sorted, ends, room, rows } = self;
+        let (partitions, count) = (parts.len(), hashes.len() as u32);
+        (0..partitions).for_each(|partition| ends[partition] = (partition * *room) as u32);
+        for (row, hash) in (*rows..).zip(hashes) {
+            // There are at most 256 partitions: as a byte the number needs no look at how many ends there are.
+            let end = &mut ends[usize::from(partition_of(hash, partitions) as u8)];
+            sorted[*end as usize] = row;
+            *end += 1;
+        }
+        for (partition, part) in parts.iter_mut().enumerate() {
+            part.extend_from_slice(&sorted[partition * *room..ends[partition] as usize]);
+        }
+        *rows += count;
+    }
+
+    fn finish(self) -> Route {
+        Route::Scatter(self.parts)
     }
 }
 
@@ -94,6 +135,7 @@ mod tests {
         let schema = TableSchema::new(vec![
             Column::new("id", DataType::BigInt.nullable()),
             Column::new("name", DataType::STRING.nullable()),
+            Column::new("number", DataType::BigInt.not_null()),
         ]);
         let id = |row: usize| (!row.is_multiple_of(7)).then_some((row / 3) as i64);
         let name = |row: usize| {
@@ -102,6 +144,7 @@ mod tests {
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from_iter((0..rows).map(id))),
             Arc::new(StringViewArray::from_iter((0..rows).map(name))),
+            Arc::new(Int64Array::from_iter_values((0..rows as i64).map(|row| row * 7 - 100))),
         ];
         Bundle::new(RecordBatch::try_new(schema.arrow(), columns).unwrap(), Stamps::first())
     }
@@ -111,7 +154,8 @@ mod tests {
     fn rows_go_where_their_hashes_say() {
         for rows in [0, 1, BLOCK_ROWS - 1, BLOCK_ROWS, 3 * BLOCK_ROWS + 5] {
             let bundle = bundle(rows);
-            for (keys, partitions) in [(vec![0], 2), (vec![1], 5), (vec![0, 1], 256)] {
+            for (keys, partitions) in [(vec![0], 2), (vec![1], 5), (vec![0, 1], 256), (vec![2], 3)]
+            {
                 let columns: Vec<ArrayRef> =
                     keys.iter().map(|&key| Arc::clone(bundle.batch.column(key))).collect();
                 let mut expected = vec![Vec::new(); partitions];

@@ -310,6 +310,7 @@ impl Sessions {
         closed.iter().for_each(|&number| self.note_end(number));
         closed.iter().for_each(|&number| self.counts[number as usize] = 0);
         self.accumulators.iter_mut().for_each(|own| own.reset(closed));
+        let mut idle = Vec::new();
         for &number in closed {
             let Session { key, next, .. } = self.all[number as usize];
             let mut previous = NONE;
@@ -321,8 +322,11 @@ impl Sessions {
             self.unlink(key, previous, next);
             self.all[number as usize].generation += 1;
             self.free.push(number);
-            self.release(key);
+            if self.first[key as usize] == NONE {
+                idle.push(key);
+            }
         }
+        self.keys.release_all(&idle);
         Ok(())
     }
 
