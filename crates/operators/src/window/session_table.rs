@@ -113,7 +113,34 @@ impl Sessions {
 
     /// The session that a row belongs to, or `None` if it is late. Sessions that end at or before
     /// `closed + 1` do not take it any more.
+    #[inline]
     pub(super) fn take(
+        &mut self,
+        key: u32,
+        time: i64,
+        before: i64,
+        closed: i64,
+        joined: &mut Vec<(u32, u32)>,
+    ) -> Option<u32> {
+        let number = self.first[key as usize];
+        let row_end = time.saturating_add(self.gap_ms);
+        // Most often a key has one session, and the row belongs to it.
+        if let Some(session) = self.all.get_mut(number as usize)
+            && session.next == NONE
+            && session.touches(time, row_end, closed)
+        {
+            let (start, end) = (session.start.min(time), session.end.max(row_end));
+            if end.saturating_sub(1) <= before {
+                return None;
+            }
+            (session.start, session.end) = (start, end);
+            return Some(number);
+        }
+        self.take_among(key, time, before, closed, joined)
+    }
+
+    /// The same for a key that has several sessions, or none that the row belongs to.
+    fn take_among(
         &mut self,
         key: u32,
         time: i64,
