@@ -40,30 +40,29 @@ pub fn all(arguments: &Arguments, records: &Records) -> io::Result<()> {
     Ok(())
 }
 
-/// Commits with what each has measured, machine, day and mode.
+/// Mode, day, and for each commit and machine what was measured with it.
 fn note(rows: &[&Value], mode: &str) -> String {
-    let machine = |key: &str| match &rows[0]["machine"][key] {
+    let day = rows.iter().filter_map(|row| row["at"].as_i64()).max().unwrap_or(0);
+    let mut parts: BTreeMap<(&str, String), BTreeSet<&str>> = BTreeMap::new();
+    for row in rows {
+        let commit = row["commit"].as_str().unwrap_or("unknown");
+        parts.entry((commit, machine(row))).or_default().insert(part_of(row));
+    }
+    let told = |((commit, machine), parts): (&(&str, String), &BTreeSet<&str>)| {
+        let parts = parts.iter().copied().collect::<Vec<_>>().join(", ");
+        format!("{commit} on {machine} ({parts})")
+    };
+    let told = parts.iter().map(told).collect::<Vec<_>>().join("; ");
+    format!("Mode {mode}, {}, {} rows. Commit {told}.", date(day / 86_400), rows.len())
+}
+
+/// The machine of a row. Rates of two kinds of them do not compare.
+fn machine(row: &Value) -> String {
+    let of = |key: &str| match &row["machine"][key] {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let day = rows.iter().filter_map(|row| row["at"].as_i64()).max().unwrap_or(0);
-    let mut parts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for row in rows {
-        let commit = row["commit"].as_str().unwrap_or("unknown");
-        parts.entry(commit).or_default().insert(part_of(row));
-    }
-    let told = |(commit, parts): (&&str, &BTreeSet<&str>)| {
-        format!("{commit} ({})", parts.iter().copied().collect::<Vec<_>>().join(", "))
-    };
-    format!(
-        "Commit {}, mode {mode}, {}, {} cores, {}, Linux {}, {} rows.",
-        parts.iter().map(told).collect::<Vec<_>>().join("; "),
-        date(day / 86_400),
-        machine("cores"),
-        machine("processor"),
-        machine("kernel"),
-        rows.len()
-    )
+    format!("{} cores of {}, Linux {}", of("cores"), of("processor"), of("kernel"))
 }
 
 /// The date of a day since 1970.
