@@ -216,7 +216,7 @@ impl MatchPartition {
             }
         }
         self.note_emptied(busy)?;
-        idle.into_iter().for_each(|id| self.table.release(id));
+        self.table.release_all(&idle);
         self.machine.compact()?;
         Ok(found)
     }

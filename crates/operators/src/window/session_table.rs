@@ -35,6 +35,16 @@ const END: &str = "$end";
 /// The end of a list of sessions.
 const NONE: u32 = u32::MAX;
 
+/// A row as it comes.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival {
+    pub(super) time: i64,
+    /// The watermark before it.
+    pub(super) before: i64,
+    /// Sessions that end at or before `closed + 1` do not take it any more.
+    pub(super) closed: i64,
+}
+
 /// A session's bounds and its place in the lists.
 #[derive(Clone, Copy)]
 pub(super) struct Session {
@@ -111,17 +121,15 @@ impl Sessions {
         self.by_end.peek().map(|Reverse((end, ..))| *end)
     }
 
-    /// The session that a row belongs to, or `None` if it is late. Sessions that end at or before
-    /// `closed + 1` do not take it any more.
+    /// The session that a row belongs to, or `None` if it is late.
     #[inline]
     pub(super) fn take(
         &mut self,
         key: u32,
-        time: i64,
-        before: i64,
-        closed: i64,
+        arrival: Arrival,
         joined: &mut Vec<(u32, u32)>,
     ) -> Option<u32> {
+        let Arrival { time, before, closed } = arrival;
         let number = self.first[key as usize];
         let row_end = time.saturating_add(self.gap_ms);
         // Most often a key has one session, and the row belongs to it.
@@ -136,18 +144,17 @@ impl Sessions {
             (session.start, session.end) = (start, end);
             return Some(number);
         }
-        self.take_among(key, time, before, closed, joined)
+        self.take_among(key, arrival, joined)
     }
 
     /// The same for a key that has several sessions, or none that the row belongs to.
     fn take_among(
         &mut self,
         key: u32,
-        time: i64,
-        before: i64,
-        closed: i64,
+        arrival: Arrival,
         joined: &mut Vec<(u32, u32)>,
     ) -> Option<u32> {
+        let Arrival { time, before, closed } = arrival;
         let mut start = time;
         let mut end = time.saturating_add(self.gap_ms);
         let (row_start, row_end) = (start, end);

@@ -25,7 +25,7 @@ use thalweg_core::{
 
 use super::aligned::{check_columns, key_columns, row_order};
 use super::output::{LatePolicy, output_schema, result_batch, row_times, treat_late};
-use super::session_table::{Sessions, Taken};
+use super::session_table::{Arrival, Sessions, Taken};
 use super::slices::{Calls, RowsOf};
 use super::zone::Zone;
 use crate::aggregate::AggregateCall;
@@ -194,7 +194,7 @@ impl SessionState {
             let closed = if piece.lanes == 1 { before } else { i64::MIN };
             let time = times[row as usize];
             let joined = &mut self.taken.joined;
-            match self.sessions.take(key, time, before, closed, joined) {
+            match self.sessions.take(key, Arrival { time, before, closed }, joined) {
                 Some(session) => {
                     self.taken.rows.push(row);
                     self.taken.sessions.push(session);
