@@ -5,7 +5,9 @@
 //! committed, and nothing committed changes. In the end all of it is there, once.
 //!
 //! Moments are drawn from two distributions: since the start, for kills in the middle of recovery; and
-//! since a snapshot appeared, for kills in its commit and in the next cut and write.
+//! since a snapshot appeared, for kills in its commit and in the next cut and write. A machine may be so
+//! fast that jobs end before such a moment: with each that does, moments are drawn from a shorter time,
+//! and after a few not behind a snapshot, so that each cell gets its kills on any machine.
 
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,22 @@ struct Tally {
     jobs: usize,
     /// Kills before a snapshot of that run was there.
     early: usize,
+    /// Jobs that ended without a kill, since the last kill.
+    missed: u32,
+}
+
+impl Tally {
+    /// Counts a kill, before or behind the first snapshot of its run.
+    fn killed(&mut self, early: bool) {
+        self.kills += 1;
+        self.early += usize::from(early);
+        self.missed = 0;
+    }
+
+    /// How long behind its event a kill comes at most, if `usual` is what was enough on slower machines.
+    fn within(&self, usual: Duration) -> Duration {
+        usual.mul_f64(0.75_f64.powi(self.missed as i32))
+    }
 }
 
 /// A whole number from the environment.
@@ -67,8 +85,10 @@ fn kill_jobs(cell: &Cell, kills: usize, rows: usize, seed: u64) -> Tally {
     let mut tally = Tally::default();
     while tally.kills < kills {
         let seed = seed + 7_919 * tally.jobs as u64;
+        let kills_before = tally.kills;
         tally.jobs += 1;
         kill_job(cell, kills, rows, seed, &mut tally);
+        tally.missed += u32::from(tally.kills == kills_before);
         assert!(tally.jobs < 4 * kills + 10, "{}: jobs end before they are killed", cell.name());
     }
     tally
@@ -132,12 +152,12 @@ fn run_once(
     let mut words = words.concat();
     words.extend(["--set", "restart-strategy.type=none", "--resume", "--quiet", "job.sql"]);
     let known = workspace.snapshots().last().copied();
-    let waits_for_snapshot = !random.next_u64().is_multiple_of(3);
-    let mut below = |limit: Duration| limit.mul_f64((random.next_u64() % 1_000) as f64 / 1_000.0);
-    let delay = match waits_for_snapshot {
-        true => below(Duration::from_millis(150)),
-        false => below(duration.max(Duration::from_millis(100))),
+    let waits_for_snapshot = !random.next_u64().is_multiple_of(3) && tally.missed < 4;
+    let longest = match waits_for_snapshot {
+        true => Duration::from_millis(150),
+        false => duration.max(Duration::from_millis(100)),
     };
+    let delay = tally.within(longest).mul_f64((random.next_u64() % 1_000) as f64 / 1_000.0);
     let mut running = workspace.start(&words);
     let mut due = (!waits_for_snapshot).then(|| Instant::now() + delay);
     loop {
@@ -155,8 +175,7 @@ fn run_once(
         }
         if may_kill && due.is_some_and(|due| Instant::now() >= due) {
             running.kill();
-            tally.kills += 1;
-            tally.early += usize::from(workspace.snapshots().last().copied() == known);
+            tally.killed(workspace.snapshots().last().copied() == known);
             return true;
         }
         std::thread::sleep(Duration::from_millis(1));
