@@ -45,7 +45,7 @@ doc:
 # Unit tests, integration tests, golden cases, oracle tests and doctests. The oracle tests compare with
 # DuckDB through THALWEG_PYTHON.
 unit: venv
-	THALWEG_PYTHON=$(abspath $(VENV_PYTHON)) $(CARGO) test --workspace --locked
+	THALWEG_PYTHON=$(abspath $(VENV_PYTHON)) $(CARGO) test --workspace --locked --no-fail-fast
 
 depcheck:
 	$(CARGO) xtask depcheck
