@@ -37,7 +37,7 @@ mod ready;
 /// One time of so many a source is asked because it is its turn.
 const ASKED_BEHIND: usize = 8;
 
-pub(crate) use ready::ReadyCells;
+pub(crate) use ready::{Lines, ReadyCells};
 
 /// A piece of work for one worker.
 pub enum Task {
@@ -93,7 +93,7 @@ impl Job {
             let continued = self.returned.pop().map(Task::Continue);
             return continued.or_else(|| self.without_priority(place));
         }
-        if let Some((stage, cell)) = self.urgent.pop() {
+        if let Some((stage, cell)) = self.urgent.take(place.worker) {
             return Some(Task::Cell { stage, cell });
         }
         if let Some(continued) = self.returned.pop() {

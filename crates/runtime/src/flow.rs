@@ -313,7 +313,7 @@ impl Job {
         let has_barrier = cell.barriers.load(Ordering::Relaxed) > 0;
         let is_urgent = has_barrier && !self.ablated.is(Ablation::NoPriority);
         if self.calls_cells() || is_urgent {
-            self.urgent.push((stage, place));
+            self.urgent.list(stage, place);
         } else {
             self.ready.list(stage, place);
         }

@@ -18,10 +18,10 @@ use std::time::Duration;
 use thalweg_core::graph::Graph;
 use thalweg_core::snapshot::RestoredCut;
 use thalweg_core::{Error, Result, Watermark};
-use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, Queue};
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
 
 use crate::ablation::Ablated;
-use crate::dispatcher::ReadyCells;
+use crate::dispatcher::{Lines, ReadyCells};
 use crate::gates::Gates;
 use crate::memory::MemoryAccount;
 use crate::metrics::{
@@ -57,7 +57,7 @@ pub struct Job {
     /// Whether workers may find something to do.
     pub(crate) news: Arc<News>,
     /// Cells with a watermark in their mailbox, each owned by whoever pops it.
-    pub(crate) urgent: Queue<(usize, usize)>,
+    pub(crate) urgent: Lines,
     /// Other cells with something in their mailbox.
     pub(crate) ready: ReadyCells,
     /// What of the design is taken back.

@@ -2,7 +2,7 @@
 //!
 //! | scheme | a cell is listed | the next one is |
 //! |---|---|---|
-//! | [`Cells`](PartitionScheme::Cells) | when it gets work and nobody is at it | the one listed first |
+//! | [`Cells`](PartitionScheme::Cells) | when it gets work and nobody is at it | of the worker's own the one listed first, then of another's |
 //! | [`Partitioned`](PartitionScheme::Partitioned) | the same | the next in turn behind the worker's last |
 //! | [`Hybrid`](PartitionScheme::Hybrid) | for each item (a *call*) | that of the oldest call |
 //!
@@ -11,10 +11,15 @@
 //! ([`Mailbox::call`](thalweg_ordering::Mailbox::call)) and becomes the cell's worker, or leaves the
 //! item to the one there is (Prasaad et al., Fig. 7). Each item is in its mailbox before it is called.
 //!
+//! **Own cells.** Where stages share lines ([`Lines`]), each worker has one, and a cell is always listed in the same: its
+//! state stays in the cache of one core while all are busy. Nobody waits for an owner, though: a worker without
+//! cells of its own takes those of others before it begins a bundle. Nor do cells wait because others are busy with
+//! their own: whoever has emptied its line comes to theirs, and lines are only filled by bundles, which come last.
+//!
 //! Marks of `Partitioned` are bits: set with Release by whoever lists a cell, cleared with Acquire by
 //! the one worker that takes it.
 //!
-//! What it does not do: cells whose worker has a watermark to hand on are listed elsewhere (`urgent`).
+//! What it does not do: cells whose worker has a watermark to hand on are listed elsewhere (`urgent`, lines, too).
 
 use thalweg_ordering::sync::{AtomicU64, AtomicUsize, Ordering, Queue};
 
@@ -25,13 +30,16 @@ const BITS: usize = u64::BITS as usize;
 
 /// Cells with something to do.
 pub(crate) enum ReadyCells {
-    /// Of all stages in one line.
-    ByAge(Box<Queue<(usize, usize)>>),
+    /// Of all stages in one line for each worker.
+    ByAge(Lines),
     /// Each stage has a line of its own.
     ByAgeOfStage(Box<[Queue<usize>]>),
     /// A mark for each cell.
     InTurn(Marks),
 }
+
+/// A line for each worker, in which those cells stand whose number has its remainder.
+pub(crate) struct Lines(Box<[Queue<(usize, usize)>]>);
 
 /// A bit for each cell; stages begin at whole words.
 pub(crate) struct Marks {
@@ -52,7 +60,7 @@ impl ReadyCells {
     ) -> Self {
         match scheme {
             PartitionScheme::Partitioned => ReadyCells::InTurn(Marks::new(cells, workers)),
-            PartitionScheme::Cells if !of_stages => ReadyCells::ByAge(Box::default()),
+            PartitionScheme::Cells if !of_stages => ReadyCells::ByAge(Lines::new(workers)),
             PartitionScheme::Cells | PartitionScheme::Hybrid => {
                 ReadyCells::ByAgeOfStage(cells.iter().map(|_| Queue::new()).collect())
             }
@@ -62,7 +70,7 @@ impl ReadyCells {
     /// Lists a cell.
     pub(crate) fn list(&self, stage: usize, cell: usize) {
         match self {
-            ReadyCells::ByAge(line) => line.push((stage, cell)),
+            ReadyCells::ByAge(lines) => lines.list(stage, cell),
             ReadyCells::ByAgeOfStage(lines) => lines[stage].push(cell),
             ReadyCells::InTurn(marks) => marks.set(stage, cell),
         }
@@ -72,7 +80,7 @@ impl ReadyCells {
     /// one furthest downstream.
     pub(crate) fn take(&self, worker: usize) -> Option<(usize, usize)> {
         match self {
-            ReadyCells::ByAge(line) => line.pop(),
+            ReadyCells::ByAge(lines) => lines.take(worker),
             ReadyCells::ByAgeOfStage(lines) => {
                 let mut stages = (0..lines.len()).rev();
                 stages.find_map(|stage| lines[stage].pop().map(|cell| (stage, cell)))
@@ -91,6 +99,23 @@ impl ReadyCells {
                 taken.map(|(_, cell)| cell)
             }
         }
+    }
+}
+
+impl Lines {
+    pub(crate) fn new(workers: usize) -> Self {
+        Lines((0..workers.max(1)).map(|_| Queue::new()).collect())
+    }
+
+    /// Lists a cell in the line of the worker that it belongs to.
+    pub(crate) fn list(&self, stage: usize, cell: usize) {
+        self.0[cell % self.0.len()].push((stage, cell));
+    }
+
+    /// The first of a worker's own line, or of the next line that has any.
+    pub(crate) fn take(&self, worker: usize) -> Option<(usize, usize)> {
+        let lines = self.0.len();
+        (0..lines).find_map(|step| self.0[(worker + step) % lines].pop())
     }
 }
 
@@ -156,6 +181,20 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_takes_its_own_cells_first_and_then_those_of_others() {
+        let ready = ReadyCells::new(PartitionScheme::Cells, &[0, 4, 4], 3, false);
+        for (stage, cell) in [(1, 0), (1, 1), (2, 3), (2, 2), (1, 3)] {
+            ready.list(stage, cell);
+        }
+        assert_eq!(ready.take(0), Some((1, 0)), "what was listed first");
+        assert_eq!(ready.take(0), Some((2, 3)));
+        assert_eq!(ready.take(2), Some((2, 2)));
+        assert_eq!(ready.take(2), Some((1, 3)), "none of its own: the next worker's");
+        assert_eq!(ready.take(5), Some((1, 1)), "more workers than lines");
+        assert_eq!(ready.take(0), None);
+    }
 
     #[test]
     fn marks_are_taken_in_turn_from_where_the_worker_was() {

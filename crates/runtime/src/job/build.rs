@@ -8,15 +8,13 @@ use thalweg_core::connector::{Assign, Waker};
 use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
 use thalweg_core::snapshot::{RestoredCut, SinkGuarantee, SinkState};
 use thalweg_core::{Error, Opening, Operator, OperatorClass, Partition, Result, Source, Watermark};
-use thalweg_ordering::sync::{
-    Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, Queue,
-};
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering};
 use thalweg_ordering::{Mailbox, Sleep};
 
 use super::{Job, Report, SinkReceivers};
 use crate::ablation::{Ablated, Ablation};
 use crate::barrier::{Completions, Joint};
-use crate::dispatcher::ReadyCells;
+use crate::dispatcher::{Lines, ReadyCells};
 use crate::gates::Gates;
 use crate::gather::Gather;
 use crate::lane::Lane;
@@ -72,7 +70,7 @@ pub(crate) fn build(
         sources,
         memory: MemoryAccount::new(options.memory_limit_bytes, options.workers),
         news,
-        urgent: Queue::new(),
+        urgent: Lines::new(options.workers),
         ready,
         ablated,
         ticks: ordered.is_none() && has_operator(&stages, |operator| operator.goes_by_the_clock()),
