@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
-use cpu_time::ProcessTime;
 use hdrhistogram::Histogram;
 use thalweg::session::{JobDescription, Observer, ResultTable, Session, SessionOptions, Tz};
 use thalweg::{Error, JobControl, Pool, Report, Result, RowKind, Sink};
@@ -26,6 +25,7 @@ use thalweg_core::graph::Graph;
 
 use crate::suite::percentiles::{Percentiles, histogram};
 use crate::suite::point::Point;
+use crate::suite::process::Mark;
 
 const SLIDE_MS: i64 = 10;
 const ROWS_PER_SLIDE: usize = 10;
@@ -91,7 +91,7 @@ pub fn run(point: &Point) -> Result<serde_json::Value> {
 
 fn measure(settings: &Settings) -> serde_json::Value {
     let pool = Pool::new(settings.workers, true, Duration::ZERO).expect("threads");
-    let (cpu, wall) = (ProcessTime::now(), Instant::now());
+    let begun = Mark::now();
     let jobs: Vec<Outcome> = std::thread::scope(|scope| {
         let threads: Vec<_> =
             (0..settings.jobs).map(|_| scope.spawn(|| run_job(settings, &pool))).collect();
@@ -101,19 +101,22 @@ fn measure(settings: &Settings) -> serde_json::Value {
         };
         threads.into_iter().map(join).collect()
     });
-    let cores_used = cpu.elapsed().as_secs_f64() / wall.elapsed().as_secs_f64();
+    let spent = begun.spent();
     let mut ages = histogram();
     jobs.iter().for_each(|job| ages.add(&job.ages).expect("they have the same bounds"));
     let read: Vec<u64> = jobs.iter().map(|job| job.rows_in).collect();
     let latency = Percentiles::of(&ages).expect("each job has given results");
     let worst_ms = jobs.iter().filter_map(|job| Percentiles::of(&job.ages)).map(|of| of.p99_99_ms);
     let (least, most) = (read.iter().min().unwrap_or(&0), read.iter().max().unwrap_or(&0));
-    serde_json::json!({
+    let mut row = serde_json::json!({
         "workload": "jobs", "jobs": settings.jobs, "rate": settings.rate, "keys": settings.keys,
         "workers": settings.workers, "first": latency, "check": "ok",
         "worst_job_p99_99_ms": worst_ms.fold(0.0, f64::max), "rows_least": least, "rows_most": most,
-        "bundles": jobs.iter().map(|job| job.bundles).sum::<u64>(), "cores_used": cores_used,
-    })
+        "bundles": jobs.iter().map(|job| job.bundles).sum::<u64>(),
+    });
+    let (row_fields, spent) = (row.as_object_mut(), spent.fields(read.iter().sum()));
+    row_fields.expect("a row").extend(spent.as_object().expect("fields").clone());
+    row
 }
 
 /// What became of a job.

@@ -319,6 +319,7 @@ fn report(settings: &Settings, workload: &str, unit: &str, variants: Vec<Variant
     let mut checks: BTreeMap<usize, u64> = BTreeMap::new();
     for repetition in 0..=settings.repeat {
         for (place, (variant, run)) in variants.iter().enumerate() {
+            suite::forget_resident_peak();
             let measured = measure(run);
             let before = *checks.entry(place).or_insert(measured.check);
             assert_eq!(before, measured.check, "{variant} gives the same result each time");

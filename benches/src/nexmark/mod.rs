@@ -38,6 +38,7 @@ use thalweg::bench::{BenchOptions, Benchmark, Input, Measurement, Preset, find};
 
 use self::flink_sql::FlinkSql;
 use self::stored::Outcome;
+use crate::suite::{forget_resident_peak, resident_peak_bytes};
 
 /// Queries that have a floor.
 const WITH_FLOOR: [&str; 16] = [
@@ -152,15 +153,26 @@ fn beside_floor(query: &str, settings: &Settings) -> String {
     let mut state_bytes = 0;
     let (mut of_engine, mut of_floor) = (Outcome::default(), Outcome::default());
     for repetition in 0..=settings.repeat {
+        forget_resident_peak();
         let (run, outcome) = engine(&mut benchmark);
+        let resident_by_engine = resident_peak_bytes("self");
         (rows_in, of_engine, state_bytes) = (run.rows_in, outcome, run.state_peak_bytes);
+        forget_resident_peak();
         let (processor, wall) = (ProcessTime::now(), Instant::now());
         of_floor =
             floor(query, benchmark.inputs()).unwrap_or_else(|| panic!("{query} has no floor"));
-        let spent = Spent { processor: processor.elapsed(), wall: wall.elapsed() };
+        let spent = Spent {
+            processor: processor.elapsed(),
+            wall: wall.elapsed(),
+            resident_peak_bytes: resident_peak_bytes("self"),
+        };
         assert_eq!(of_engine.rows_left, of_floor.rows_left, "{query}: rows that are left");
         if repetition > 0 {
-            let spent_by_engine = Spent { processor: run.processor_time, wall: run.elapsed };
+            let spent_by_engine = Spent {
+                processor: run.processor_time,
+                wall: run.elapsed,
+                resident_peak_bytes: resident_by_engine,
+            };
             report(query, "engine", rows_in, of_engine, spent_by_engine);
             report(query, "floor", rows_in, of_floor, spent);
             engines.push(spent_by_engine);
@@ -187,6 +199,8 @@ fn beside_floor(query: &str, settings: &Settings) -> String {
 struct Spent {
     processor: Duration,
     wall: Duration,
+    /// With the input, which both read from memory.
+    resident_peak_bytes: Option<u64>,
 }
 
 fn median(runs: &[Spent], of: fn(&Spent) -> Duration) -> Duration {
@@ -200,7 +214,7 @@ fn report(query: &str, variant: &str, rows_in: u64, outcome: Outcome, spent: Spe
         "workload": query, "variant": variant, "rows_in": rows_in,
         "rows_out": outcome.rows_out, "rows_left": outcome.rows_left,
         "seconds": spent.wall.as_secs_f64(), "cpu_seconds": spent.processor.as_secs_f64(),
-        "resident_peak_bytes": crate::suite::resident_peak_bytes("self"),
+        "resident_peak_bytes": spent.resident_peak_bytes,
     });
     println!("{line}");
 }

@@ -16,6 +16,7 @@ use thalweg_workloads::streambox::pipelines::{
 };
 
 use super::point::Point;
+use super::process::{forget_resident_peak, resident_peak_bytes};
 use super::streambox::Total;
 
 /// The figures of the paper, as rows name them.
@@ -84,6 +85,7 @@ impl Variant<'_> {
         let reading = Reading { watermark_step_ms: self.watermark_step_ms, ..Reading::default() };
         let graph = graph(benchmark, self.records, reading, total.sink())?;
         let options = RunOptions { workers, ablation: self.ablation, ..RunOptions::default() };
+        forget_resident_peak();
         let (wall, processor) = (Instant::now(), ProcessTime::now());
         let report = start(graph, options)?.wait()?;
         let (wall, processor) = (wall.elapsed(), processor.elapsed());
@@ -100,7 +102,7 @@ impl Variant<'_> {
             "figure": self.figure, "workload": benchmark.name(), "variant": self.name,
             "workers": workers, "events": self.records.num_rows(),
             "seconds": wall.as_secs_f64(), "cpu_seconds": processor.as_secs_f64(),
-            "latency": latency,
+            "latency": latency, "resident_peak_bytes": resident_peak_bytes("self"),
         }))
     }
 }

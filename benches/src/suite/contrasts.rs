@@ -50,11 +50,18 @@ fn processor(run: &Value) -> Option<f64> {
     Some(run["events"].as_f64()? / run["cpu_seconds"].as_f64()? / 1e6)
 }
 
+/// Mebibytes that were resident at most, the input in memory among them. Rows of older builds don't tell.
+fn mebibytes(run: &Value) -> Option<f64> {
+    Some(run["resident_peak_bytes"].as_f64()? / f64::from(1 << 20))
+}
+
 /// A workload by one worker and by two: million rows per second, and per second of processor time.
 pub struct Scaled {
     pub workload: String,
     pub wall: [f64; 2],
     pub processor: [f64; 2],
+    /// Resident at most.
+    pub mebibytes: Option<[f64; 2]>,
     /// By the clock, of two engines with a worker each; not every part has that.
     pub apart: Option<f64>,
 }
@@ -79,8 +86,13 @@ fn scaled_of(groups: &[&Measured<'_>], kind: Kind) -> Vec<Scaled> {
             Some([by("engine, 1 worker")?, by("engine, 2 workers")?])
         };
         let apart = middle(&runs, &[("workload", name), ("variant", APART)], wall);
-        let workload = name.to_owned();
-        Some(Scaled { workload, wall: rates(wall)?, processor: rates(processor)?, apart })
+        Some(Scaled {
+            workload: name.to_owned(),
+            wall: rates(wall)?,
+            processor: rates(processor)?,
+            mebibytes: rates(mebibytes),
+            apart,
+        })
     };
     names(&runs, "workload").into_iter().filter_map(of).collect()
 }
@@ -92,20 +104,23 @@ pub fn scaling(groups: &[&Measured<'_>]) -> Option<String> {
         "### One worker and two\n\n\
          Million input rows per second of the clock over records in memory; medians of runs in turn. Beside them two engines \
          of one worker each, which share nothing but the machine: what they lose, caches and memory take.\n\n\
-         | workload | 1 worker | 2 workers | times | two engines, times | of that | processor time for a row by two | goal 1.85 |\n\
-         |---|---|---|---|---|---|---|---|\n",
+         | workload | 1 worker | 2 workers | times | two engines, times | of that | ns CPU per row by one | by two | MB by one | by two | goal 1.85 |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n",
     );
-    for Scaled { workload, wall, processor, apart } in &scaled {
+    for Scaled { workload, wall, processor, mebibytes, apart } in &scaled {
         let times = wall[1] / wall[0];
         let bound = apart.map_or("– | –".to_owned(), |apart| {
             format!("{:.2} | {:.2}", apart / wall[0], wall[1] / apart)
         });
+        let memory =
+            mebibytes.map_or("– | –".to_owned(), |[one, two]| format!("{one:.0} | {two:.0}"));
         let _ = writeln!(
             text,
-            "| {workload} | {} | {} | {times:.2} | {bound} | {:.2} of that by one | {} |",
+            "| {workload} | {} | {} | {times:.2} | {bound} | {} | {} | {memory} | {} |",
             short(wall[0]),
             short(wall[1]),
-            processor[0] / processor[1],
+            short(1e3 / processor[0]),
+            short(1e3 / processor[1]),
             met(times >= SCALING_MIN),
         );
     }
@@ -119,6 +134,8 @@ pub struct Ablated<'a> {
     pub variant: &'a str,
     /// Million rows per second of the clock, and of processor time.
     pub rates: (f64, f64),
+    /// Resident at most.
+    pub mebibytes: Option<f64>,
     /// Of results, in milliseconds: the median and 99 %.
     pub latency_ms: (f64, f64),
     /// The rate by the clock to that of the first variant.
@@ -143,7 +160,10 @@ pub fn ablated<'a>(groups: &[&Measured<'a>]) -> Vec<Ablated<'a>> {
                 let Some(rates) = of(&wall).zip(of(&processor)) else { continue };
                 let of_first = rates.0 / *first.get_or_insert(rates.0);
                 let latency_ms = (latency("p50_ms"), latency("p99_ms"));
-                all.push(Ablated { figure, workload, variant, rates, latency_ms, of_first });
+                let mebibytes = of(&mebibytes);
+                let of_variant =
+                    Ablated { figure, workload, variant, rates, mebibytes, latency_ms, of_first };
+                all.push(of_variant);
             }
         }
     }
@@ -157,19 +177,20 @@ pub fn ablations(groups: &[&Measured<'_>]) -> Option<String> {
         "### StreamBox's decisions taken back, epochs and early records\n\n\
          Figures are those of the paper; two workers, medians of runs in turn. Latency is how long after its last \
          record a result leaves when records come as fast as they are taken.\n\n\
-         | figure | benchmark | variant | million rows per wall second | of the first | per second of processor time | latency ms, median | 99 % |\n\
-         |---|---|---|---|---|---|---|---|\n",
+         | figure | benchmark | variant | million rows per wall second | of the first | ns CPU per row | MB | latency ms, median | 99 % |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
     );
     for of in &all {
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {:.2} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {:.2} | {} | {} | {} | {} |",
             of.figure,
             of.workload,
             of.variant,
             short(of.rates.0),
             of.of_first,
-            short(of.rates.1),
+            short(1e3 / of.rates.1),
+            of.mebibytes.map_or("–".to_owned(), |mebibytes| format!("{mebibytes:.0}")),
             short(of.latency_ms.0),
             short(of.latency_ms.1),
         );
@@ -250,15 +271,16 @@ mod tests {
     fn scaling_is_told_with_what_it_costs() {
         let run = |variant: &str, seconds: f64, cpu_seconds: f64| {
             json!({ "workload": "w", "variant": variant,
-            "events": 1e6, "seconds": seconds, "cpu_seconds": cpu_seconds })
+            "events": 1e6, "seconds": seconds, "cpu_seconds": cpu_seconds,
+            "resident_peak_bytes": 64 << 20 })
         };
         let mut runs = vec![run("engine, 1 worker", 1.0, 1.0), run("engine, 2 workers", 0.5, 1.2)];
         let text = table(scaling, Kind::Scaling, json!(runs));
-        let row = "| w | 1.00 | 2.00 | 2.00 | – | – | 1.20 of that by one | met |";
+        let row = "| w | 1.00 | 2.00 | 2.00 | – | – | 1000 | 1200 | 64 | 64 | met |";
         assert!(text.contains(row), "{text}");
         runs.push(run(APART, 0.625, 1.2));
         let text = table(scaling, Kind::Scaling, json!(runs));
-        let row = "| w | 1.00 | 2.00 | 2.00 | 1.60 | 1.25 | 1.20 of that by one | met |";
+        let row = "| w | 1.00 | 2.00 | 2.00 | 1.60 | 1.25 | 1000 | 1200 | 64 | 64 | met |";
         assert!(text.contains(row), "{text}");
         let text = table(scaling, Kind::Throughput, json!(runs));
         assert!(text.contains("| w (building block) | 1.00 | 2.00 |"), "{text}");
@@ -271,7 +293,7 @@ mod tests {
             "events": 1e6, "seconds": seconds, "cpu_seconds": 1.0, "latency": { "p50_ms": 1.0, "p99_ms": 9.0 } })
         };
         let text = table(ablations, Kind::Ablations, json!([run("1 M", 1.0), run("1 K", 2.0)]));
-        assert!(text.contains("| 11 | w | 1 K | 0.50 | 0.50 | 1.00 | 1.00 | 9.00 |"), "{text}");
+        assert!(text.contains("| 11 | w | 1 K | 0.50 | 0.50 | 1000 | – | 1.00 | 9.00 |"), "{text}");
     }
 
     #[test]

@@ -45,7 +45,7 @@ mod peers;
 pub mod percentiles;
 mod plots;
 pub mod point;
-mod process;
+pub mod process;
 mod publish;
 mod record;
 mod runner;

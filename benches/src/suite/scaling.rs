@@ -17,6 +17,7 @@ use thalweg::bench::{BenchOptions, Benchmark as Nexmark, Preset, find};
 use thalweg::{Error, Result};
 
 use super::point::Point;
+use super::process::{forget_resident_peak, resident_peak_bytes};
 use super::streambox::{Benchmark, NAMES};
 
 /// Numbers of workers.
@@ -74,8 +75,10 @@ pub fn run(point: &Point) -> Result<Value> {
                 runs.push(json!({
                     "workload": name, "variant": variant, "events": run.events,
                     "seconds": run.elapsed.as_secs_f64(), "cpu_seconds": processor.as_secs_f64(),
+                    "resident_peak_bytes": resident_peak_bytes("self"),
                 }));
             }
+            forget_resident_peak();
         };
         for (engine, workers) in WORKERS.into_iter().enumerate() {
             let processor = ProcessTime::now();

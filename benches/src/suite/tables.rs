@@ -217,14 +217,14 @@ fn idle(groups: &Groups<'_, '_>) -> Option<String> {
     let mut text = String::from(
         "### An event into an idle pipeline\n\n\
          Workers that have nothing to do park, as is the default, or spin (`pipeline.spin`).\n\n\
-         | workers | events | p50 | p99 | p99.9 | max ms | cores used | machine p99.99 | goal p99 ≤ 1 ms | result |\n|---|---|---|---|---|---|---|---|---|---|\n",
+         | workers | events | p50 | p99 | p99.9 | max ms | cores used | MB | machine p99.99 | goal p99 ≤ 1 ms | result |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for group in groups {
         let of = |name: &str| group.number(&format!("/first/{name}"));
         let p99 = of("p99_ms").map_or(f64::INFINITY, |p99| p99.0);
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             group.point.variant,
             of("count").map_or(0.0, |count| count.0),
             spread(of("p50_ms")),
@@ -232,6 +232,7 @@ fn idle(groups: &Groups<'_, '_>) -> Option<String> {
             spread(of("p99_9_ms")),
             spread(of("max_ms")),
             spread(group.number("/cores_used")),
+            megabytes(group.number("/resident_peak_bytes")),
             group.noise_ms().map_or("–".to_owned(), short),
             met(p99 <= IDLE_MS_MAX),
             result(group),
@@ -245,8 +246,8 @@ fn jobs(groups: &Groups<'_, '_>) -> Option<String> {
         "### Many jobs on one pool\n\n\
          Query 5, 10 s sliding by 10 ms, 10,000 keys, the ten with most bids of each slide; all jobs together. The clock starts \
          when the last event of a window is due.\n\n\
-         | jobs | events/s in all | p50 | p99 | p99.9 | p99.99 ms | of the slowest job | machine | goal | least to most rows of a job | cores | result |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
+         | jobs | events/s in all | p50 | p99 | p99.9 | p99.99 ms | of the slowest job | machine | goal | least to most rows of a job | cores | ns CPU per event | MB | result |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for group in groups {
         let of = |name: &str| spread(group.number(&format!("/first/{name}")));
@@ -256,7 +257,7 @@ fn jobs(groups: &Groups<'_, '_>) -> Option<String> {
         let share = rows("/rows_least") / rows("/rows_most").max(1.0);
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {share:.2}, ≥ {JOBS_SHARE_MIN}: {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {share:.2}, ≥ {JOBS_SHARE_MIN}: {} | {} | {} | {} | {} |",
             group.point.variant,
             grouped(group.point.events_per_second),
             of("p50_ms"),
@@ -268,6 +269,8 @@ fn jobs(groups: &Groups<'_, '_>) -> Option<String> {
             judged(p99_99, JOBS_MS_MAX, machine_ms, ""),
             met(share >= JOBS_SHARE_MIN),
             spread(group.number("/cores_used")),
+            spread(group.number("/cpu_ns_per_event")),
+            megabytes(group.number("/resident_peak_bytes")),
             result(group),
         );
     }
@@ -277,7 +280,7 @@ fn jobs(groups: &Groups<'_, '_>) -> Option<String> {
 fn bursts(groups: &Groups<'_, '_>) -> Option<String> {
     let mut text = String::from(
         "### Bursts and overload\n\n\
-         | rate | times | p99 before | latest result ms | back after ms | goal 2 s | MB | result |\n|---|---|---|---|---|---|---|---|\n",
+         | rate | times | p99 before | latest result ms | back after ms | goal 2 s | ns CPU per event | MB | result |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for group in groups {
         let back = group.number("/recovery/back_after_ms");
@@ -286,12 +289,13 @@ fn bursts(groups: &Groups<'_, '_>) -> Option<String> {
         let goal = back.filter(|_| is_burst).map_or("", |back| met(back.0 <= BACK_MS_MAX));
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {goal} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {goal} | {} | {} | {} |",
             grouped(group.point.events_per_second),
             group.point.variant,
             spread(group.number("/recovery/before/p99_ms")),
             spread(group.number("/recovery/worst_ms")),
             spread(back),
+            spread(group.number("/cpu_ns_per_event")),
             megabytes(group.number("/resident_peak_bytes")),
             result(group),
         );
@@ -299,32 +303,40 @@ fn bursts(groups: &Groups<'_, '_>) -> Option<String> {
     (!groups.is_empty()).then_some(text)
 }
 
-/// Medians of the runs of each workload and variant: (workload, variant) to millions per CPU second.
-pub fn block_rates(groups: &Groups<'_, '_>) -> BTreeMap<(String, String), (f64, f64, f64)> {
-    let mut rates: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
+/// Workload and variant to the median over their runs, with the smallest and the largest.
+pub type OfBlocks = BTreeMap<(String, String), (f64, f64, f64)>;
+
+/// Millions per second of processor time.
+pub fn block_rates(groups: &Groups<'_, '_>) -> OfBlocks {
+    of_blocks(groups, |run| {
+        let events = run["events"].as_f64().or(run["rows_in"].as_f64())?;
+        Some(events / run["cpu_seconds"].as_f64()?.max(1e-9) / 1e6)
+    })
+}
+
+fn of_blocks(groups: &Groups<'_, '_>, of: impl Fn(&Value) -> Option<f64>) -> OfBlocks {
+    let mut found: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
     let runs = groups.iter().flat_map(|group| &group.rows);
     for run in runs.filter_map(|row| row["runs"].as_array()).flatten() {
         let (workload, variant) = (run["workload"].as_str(), run["variant"].as_str());
-        let events = run["events"].as_f64().or(run["rows_in"].as_f64());
-        if let (Some(workload), Some(variant), Some(events), Some(cpu_s)) =
-            (workload, variant, events, run["cpu_seconds"].as_f64())
-        {
-            let rate = events / cpu_s.max(1e-9) / 1e6;
-            rates.entry((workload.to_owned(), variant.to_owned())).or_default().push(rate);
+        if let (Some(workload), Some(variant), Some(found_here)) = (workload, variant, of(run)) {
+            found.entry((workload.to_owned(), variant.to_owned())).or_default().push(found_here);
         }
     }
-    rates.into_iter().filter_map(|(key, rates)| Some((key, median(rates)?))).collect()
+    found.into_iter().filter_map(|(key, found)| Some((key, median(found)?))).collect()
 }
 
 fn blocks(groups: &Groups<'_, '_>) -> Option<String> {
     let rates = block_rates(groups);
+    let memory = of_blocks(groups, |run| run["resident_peak_bytes"].as_f64());
     let mut text = String::from(
         "### Throughput\n\n\
          Million input rows per second of processor time, medians of runs that alternate; floors are loops by hand over the \
          same batches in memory, compiled with the same flags.\n\n\
-         | workload | variant | rate | of the floor | goal |\n|---|---|---|---|---|\n",
+         | workload | variant | rate | ns CPU per row | MB | of the floor | goal |\n|---|---|---|---|---|---|---|\n",
     );
-    for ((workload, variant), rate) in &rates {
+    for (block, rate) in &rates {
+        let (workload, variant) = block;
         let floor =
             rates.iter().find(|((of, name), _)| of == workload && name.starts_with("floor"));
         let share = floor.map(|(_, floor)| rate.0 / floor.0);
@@ -332,8 +344,12 @@ fn blocks(groups: &Groups<'_, '_>) -> Option<String> {
         let has_goal = matches!(workload.as_str(), "q0" | "q1" | "q2") && variant == "engine";
         let goal = share.filter(|_| has_goal).map(|share| met(share >= OF_FLOOR_MIN));
         let goal = goal.map_or(String::new(), |met| format!("≥ {OF_FLOOR_MIN}: {met}"));
+        let (ns, memory) = (short(1e3 / rate.0), megabytes(memory.get(block).copied()));
         let rate = spread(Some(*rate));
-        let _ = writeln!(text, "| {workload} | {variant} | {rate} | {ratio} | {goal} |");
+        let _ = writeln!(
+            text,
+            "| {workload} | {variant} | {rate} | {ns} | {memory} | {ratio} | {goal} |"
+        );
     }
     (!rates.is_empty()).then_some(text)
 }
@@ -341,7 +357,7 @@ fn blocks(groups: &Groups<'_, '_>) -> Option<String> {
 fn disorder(groups: &Groups<'_, '_>) -> Option<String> {
     let mut text = String::from(
         "### Records before their time\n\n\
-         | workload | share early | million rows per wall second | of none early | ns CPU per row | result |\n|---|---|---|---|---|---|\n",
+         | workload | share early | million rows per wall second | of none early | ns CPU per row | MB | result |\n|---|---|---|---|---|---|---|\n",
     );
     for group in groups {
         let rate = group.number("/rows_per_second");
@@ -353,12 +369,13 @@ fn disorder(groups: &Groups<'_, '_>) -> Option<String> {
         let millions = |(a, b, c): (f64, f64, f64)| (a / 1e6, b / 1e6, c / 1e6);
         let _ = writeln!(
             text,
-            "| {} | {} % | {} | {} | {} | {} |",
+            "| {} | {} % | {} | {} | {} | {} | {} |",
             group.point.workload,
             group.point.variant,
             spread(rate.map(millions)),
             ratio.unwrap_or_else(|| "–".to_owned()),
             spread(group.number("/cpu_ns_per_event")),
+            megabytes(group.number("/resident_peak_bytes")),
             result(group),
         );
     }
