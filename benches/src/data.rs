@@ -37,7 +37,7 @@ pub fn bids(count: usize, rows_per_batch: usize, keys: u64) -> Vec<RecordBatch> 
         let rows = rows_per_batch.min(count - first);
         let numbers = first..first + rows;
         let draw = |i: usize, stream: u64| mix64(mix64(stream) ^ i as u64);
-        let below = |x: u64, bound: u64| (u128::from(x) * u128::from(bound) >> 64) as u64;
+        let below = |x: u64, bound: u64| ((u128::from(x) * u128::from(bound)) >> 64) as u64;
         let times = numbers.clone().map(|i| (i / RECORDS_PER_MS) as i64);
         let auctions = numbers.clone().map(|i| mix64(below(draw(i, 1), keys)) as i64 >> 1);
         let bidders = numbers.clone().map(|i| below(draw(i, 2), 1_000_000) as i64);

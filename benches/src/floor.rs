@@ -56,17 +56,16 @@ pub fn filter_project(batches: &[RecordBatch], laps: usize, above: i64) -> (u64,
     let (mut rows, mut sum) = (0u64, 0i64);
     for _ in 0..laps {
         for batch in batches {
-            let columns: Vec<&[i64]> = (1..4)
-                .map(|c| batch.column(c).as_primitive::<Int64Type>().values().as_ref())
-                .collect();
+            let [auction, bidder, price] =
+                [1, 2, 3].map(|column| batch.column(column).as_primitive::<Int64Type>().values());
             let mut auctions = Vec::with_capacity(batch.num_rows());
             let mut bidders = Vec::with_capacity(batch.num_rows());
             let mut prices = Vec::with_capacity(batch.num_rows());
-            for row in 0..batch.num_rows() {
-                if columns[2][row] > above {
-                    auctions.push(columns[0][row]);
-                    bidders.push(columns[1][row]);
-                    prices.push(columns[2][row] * 908 / 1000);
+            for (row, &price) in price.iter().enumerate() {
+                if price > above {
+                    auctions.push(auction[row]);
+                    bidders.push(bidder[row]);
+                    prices.push(price * 908 / 1000);
                 }
             }
             rows += prices.len() as u64;

@@ -3,7 +3,7 @@
 
 use thalweg::bench::Input;
 
-use super::stored::{Chains, Outcome, Place, Reader, Table, in_steps};
+use super::stored::{Chains, Outcome, Place, Reader, Table, in_steps, rows_of};
 
 /// Auctions of category 10 with their sellers in three states.
 pub fn query_3(inputs: &[Input]) -> Outcome {
@@ -52,10 +52,9 @@ pub fn query_20(inputs: &[Input]) -> Outcome {
                 by_auction.each(id, |bid| out.push((bid, auction)));
             }
         });
-        for row in 0..batch.map_or(0, |batch| bid_on[batch].len()) {
-            let bid = (batch.expect("it has rows"), row);
-            by_auction.push(bid_on[bid.0][row], bid);
-            by_id.each(bid_on[bid.0][row], |auction| out.push((bid, auction)));
+        for (bid, on) in rows_of(&bid_on, batch) {
+            by_auction.push(on, bid);
+            by_id.each(on, |auction| out.push((bid, auction)));
         }
         rows += write(&bids, &auctions, &out);
     });
@@ -88,9 +87,7 @@ pub fn query_23(inputs: &[Input]) -> Outcome {
             by_id.push(id, person);
             by_bidder.each(id, |bid| made.push((id, (bid, person))));
         });
-        for row in 0..batch.map_or(0, |batch| bidders[batch].len()) {
-            let bid = (batch.expect("it has rows"), row);
-            let bidder = bidders[bid.0][row];
+        for (bid, bidder) in rows_of(&bidders, batch) {
             by_bidder.push(bidder, bid);
             by_id.each(bidder, |person| made.push((bidder, (bid, person))));
         }

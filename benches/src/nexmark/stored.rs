@@ -158,3 +158,14 @@ pub fn in_steps(table: &Table<'_>, mut step: impl FnMut(Option<usize>, i64)) {
     }
     step(None, i64::MAX);
 }
+
+/// The rows of the step's batch, each with its value of a column.
+pub fn rows_of<'a>(
+    column: &'a [&'a [i64]],
+    batch: Option<usize>,
+) -> impl Iterator<Item = (Place, i64)> + 'a {
+    let of_batch = move |batch: usize| {
+        column[batch].iter().enumerate().map(move |(row, &value)| ((batch, row), value))
+    };
+    batch.into_iter().flat_map(of_batch)
+}

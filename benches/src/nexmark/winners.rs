@@ -4,7 +4,7 @@ use arrow_array::Int64Array;
 use hashbrown::HashMap;
 use thalweg::bench::Input;
 
-use super::stored::{Chains, Outcome, Place, Reader, Table, in_steps};
+use super::stored::{Chains, Outcome, Place, Reader, Table, in_steps, rows_of};
 
 /// Calls `meet` for each auction and each of its bids in time. Both sides are kept.
 fn bids_in_time(
@@ -30,10 +30,9 @@ fn bids_in_time(
             by_id.push(id, auction);
             by_auction.each(id, |bid| meet(auction, bid));
         });
-        for row in 0..batch.map_or(0, |batch| bid_on[batch].len()) {
-            let bid = (batch.expect("it has rows"), row);
-            by_auction.push(bid_on[bid.0][row], bid);
-            by_id.each(bid_on[bid.0][row], |auction| meet(auction, bid));
+        for (bid, on) in rows_of(&bid_on, batch) {
+            by_auction.push(on, bid);
+            by_id.each(on, |auction| meet(auction, bid));
         }
         end_of_step();
     });

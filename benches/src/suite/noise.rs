@@ -4,19 +4,27 @@
 //! seen is what a result that is due at that moment would have waited for. A window needs all cores, so of
 //! each tick the slowest core counts. Besides, pauses between two readings are counted as they are.
 //!
-//! It is measured before and after a point, not during it, when it would take the cores away.
+//! That is measured before and after a point, since it would take the cores away from it. While the point is measured,
+//! threads that sleep from tick to tick, a millisecond apart, are kept to a core each, and go before all others: what
+//! they wait for is the machine and not the engine, of which they take a hundredth of a core. Where the system gives no
+//! such priority they are left out, because they would then wait for the engine.
 
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::{Value, json};
 
 use super::percentiles::{Percentiles, histogram};
 use super::point::{Point, workers};
 use super::process::Mark;
 
+/// The variant of noise that is measured while something else is.
+pub const BESIDE: &str = "beside";
+
 const TICK_NS: u64 = 100_000;
+const TICK_BESIDE_NS: u64 = 1_000_000;
 /// Pauses under this are the loop itself.
 const GAP_NS_MIN: u64 = 10_000;
 
@@ -30,15 +38,21 @@ struct Seen {
 
 /// Measures for the time that the point says.
 pub fn run(point: &Point) -> Value {
-    let ticks = point.measured_s * 1_000_000_000 / TICK_NS;
+    thread::sleep(Duration::from_secs(point.warm_up_s));
+    let is_beside = point.variant == BESIDE;
+    let tick_ns = if is_beside { TICK_BESIDE_NS } else { TICK_NS };
+    let ticks = point.measured_s * 1_000_000_000 / tick_ns;
     let mark = Mark::now();
     let together = Barrier::new(workers());
     let seen: Vec<Seen> = thread::scope(|scope| {
-        let spin = || {
+        let watch = |core: usize| {
+            if is_beside {
+                keep_to(core);
+            }
             together.wait();
-            spin(ticks)
+            if is_beside { doze(ticks) } else { spin(ticks) }
         };
-        let threads: Vec<_> = (0..workers()).map(|_| scope.spawn(spin)).collect();
+        let threads: Vec<_> = (0..workers()).map(|core| scope.spawn(move || watch(core))).collect();
         threads.into_iter().map(|thread| thread.join().expect("it only counts")).collect()
     });
     let (mut ticks_late, mut gaps) = (histogram(), histogram());
@@ -51,6 +65,16 @@ pub fn run(point: &Point) -> Value {
     })
 }
 
+/// Keeps this thread to one of the cores that it may use: the one of this number among them.
+fn keep_to(number: usize) {
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    let core = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).nth(number);
+    let mut only = CpuSet::new();
+    only.set(core.unwrap_or_default());
+    // A system that refuses leaves it where it is.
+    let _ = sched_setaffinity(None, &only);
+}
+
 /// Of each tick the slowest core.
 fn slowest(seen: &[Seen]) -> impl Iterator<Item = u64> {
     let ticks = seen.iter().map(|seen| seen.late_ns.len()).min().unwrap_or(0);
@@ -61,30 +85,48 @@ fn slowest(seen: &[Seen]) -> impl Iterator<Item = u64> {
 fn spin(ticks: u64) -> Seen {
     let mut seen = Seen { late_ns: Vec::with_capacity(ticks as usize), gaps_ns: Vec::new() };
     let began = Instant::now();
-    let (mut before_ns, mut tick) = (0, 0);
-    while tick < ticks {
+    let mut before_ns = 0;
+    while (seen.late_ns.len() as u64) < ticks {
         let now_ns = nanoseconds(began.elapsed());
         if now_ns - before_ns >= GAP_NS_MIN {
             seen.gaps_ns.push(now_ns - before_ns);
         }
-        while tick < ticks && tick * TICK_NS <= now_ns {
-            seen.late_ns.push(u32::try_from(now_ns - tick * TICK_NS).unwrap_or(u32::MAX));
-            tick += 1;
-        }
+        seen.ticks_until(now_ns, TICK_NS, ticks);
         before_ns = now_ns;
     }
     seen
+}
+
+/// Sleeps from tick to tick.
+fn doze(ticks: u64) -> Seen {
+    let mut seen = Seen { late_ns: Vec::with_capacity(ticks as usize), gaps_ns: Vec::new() };
+    let began = Instant::now();
+    while (seen.late_ns.len() as u64) < ticks {
+        let next = Duration::from_nanos(seen.late_ns.len() as u64 * TICK_BESIDE_NS);
+        thread::sleep(next.saturating_sub(began.elapsed()));
+        seen.ticks_until(nanoseconds(began.elapsed()), TICK_BESIDE_NS, ticks);
+    }
+    seen
+}
+
+impl Seen {
+    /// It is now so late: the ticks that are past have been seen now.
+    fn ticks_until(&mut self, now_ns: u64, tick_ns: u64, ticks: u64) {
+        let seen = self.late_ns.len() as u64;
+        let due = (seen..ticks).map(|tick| tick * tick_ns).take_while(|&due_ns| due_ns <= now_ns);
+        self.late_ns.extend(due.map(|due_ns| u32::try_from(now_ns - due_ns).unwrap_or(u32::MAX)));
+    }
 }
 
 fn nanoseconds(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
-/// What the machine alone would have cost at p99.99, in milliseconds: the larger of what was seen before
+/// What the machine alone would have cost at p99.99, in milliseconds: the largest of what was seen before, beside
 /// and after a point.
 pub fn p99_99_ms(row: &Value) -> Option<f64> {
     let of = |when: &str| row[when]["ticks"]["p99_99_ms"].as_f64();
-    of("noise_before").into_iter().chain(of("noise_after")).reduce(f64::max)
+    ["noise_before", "noise_beside", "noise_after"].into_iter().filter_map(of).reduce(f64::max)
 }
 
 #[cfg(test)]
@@ -99,18 +141,29 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_of_before_and_after_is_the_machine() {
-        let row = json!({
+    fn the_largest_of_before_beside_and_after_is_the_machine() {
+        let mut row = json!({
             "noise_before": {"ticks": {"p99_99_ms": 0.5}},
             "noise_after": {"ticks": {"p99_99_ms": 2.5}},
         });
         assert_eq!(p99_99_ms(&row), Some(2.5));
+        row["noise_beside"] = json!({"ticks": {"p99_99_ms": 4.5}});
+        assert_eq!(p99_99_ms(&row), Some(4.5));
         assert_eq!(p99_99_ms(&json!({})), None);
     }
 
     #[test]
     fn every_tick_is_seen() {
-        let seen = spin(50);
-        assert_eq!(seen.late_ns.len(), 50);
+        assert_eq!(spin(50).late_ns.len(), 50);
+        assert_eq!(doze(50).late_ns.len(), 50);
+    }
+
+    #[test]
+    fn ticks_that_passed_unseen_are_late_each_by_its_own_time() {
+        let mut seen = Seen { late_ns: Vec::new(), gaps_ns: Vec::new() };
+        seen.ticks_until(5, 10, 6);
+        seen.ticks_until(35, 10, 6);
+        seen.ticks_until(90, 10, 6);
+        assert_eq!(seen.late_ns, [5, 25, 15, 5, 50, 40]);
     }
 }

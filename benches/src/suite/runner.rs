@@ -1,5 +1,5 @@
 //! Runs points in processes of their own, so that memory and processor time are theirs, with the machine's own
-//! noise before and after.
+//! noise before, beside and after.
 //!
 //! A child is this program (or another build of it) called as `suite-run POINT`, with the point as JSON; its last
 //! line is what it measured. A child that fails or has no end within its time is reported in its row, and the
@@ -8,6 +8,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -41,7 +42,7 @@ pub fn end_with_the_suite() {
     if std::env::var_os(OF_SUITE).is_none() {
         return;
     }
-    std::thread::spawn(|| {
+    thread::spawn(|| {
         let mut input = std::io::stdin();
         while input.read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
         limited::stop_all();
@@ -96,44 +97,57 @@ impl Runner {
     pub fn measure(&self, point: &Point) -> std::result::Result<Option<Value>, String> {
         match (point.engine, point.kind) {
             (Engine::Hazelcast, _) => match &self.peers {
-                Some(peers) => self.between_noise(|| peers.latency(point)).map(Some),
+                Some(peers) => self.between_noise(point, || peers.latency(point)).map(Some),
                 None => Ok(None),
             },
             (_, Kind::Throughput) => self.blocks(point).map(Some),
             (_, Kind::Step | Kind::Disorder | Kind::Scaling | Kind::Ablations) => {
                 self.ask(point).map(Some)
             }
-            _ => self.between_noise(|| self.ask(point)).map(Some),
+            _ => self.between_noise(point, || self.ask(point)).map(Some),
         }
     }
 
     fn between_noise(
         &self,
+        point: &Point,
         measure: impl FnOnce() -> std::result::Result<Value, String>,
     ) -> std::result::Result<Value, String> {
-        let listen = || {
-            let point = Point::new("noise", Kind::Noise, "clock", 0).lasting(0, noise_s(self.mode));
-            self.ask(&point)
-        };
-        let before = listen()?;
-        let mut row = measure()?;
+        let noise = Point::new("noise", Kind::Noise, "clock", 0);
+        let around = noise.clone().lasting(0, noise_s(self.mode));
+        let beside = noise.of_variant(noise::BESIDE).lasting(point.warm_up_s, point.measured_s);
+        let before = self.ask(&around)?;
+        let (row, beside) = thread::scope(|scope| {
+            let listener = scope.spawn(|| self.ask_at_once(&beside));
+            (measure(), listener.join().expect("it only waits for a child"))
+        });
+        let mut row = row?;
         row["noise_before"] = before;
-        row["noise_after"] = listen()?;
+        row["noise_after"] = self.ask(&around)?;
+        if let Some(beside) = beside {
+            row["noise_beside"] = beside;
+        }
         Ok(row)
+    }
+
+    /// Asks a child that goes before all other programs; `None` where the system has no such thing, or refuses.
+    fn ask_at_once(&self, point: &Point) -> Option<Value> {
+        let text = json!(point).to_string();
+        let mut first = Command::new("chrt");
+        first.args(["--fifo", "10"]).arg(&self.program).args([CHILD, &text]);
+        last_row(&self.output(point, &mut first).ok()?)
     }
 
     fn ask(&self, point: &Point) -> std::result::Result<Value, String> {
         let text = json!(point).to_string();
-        let output = self.output(point, &[CHILD, &text])?;
-        let last = output.lines().rev().find(|line| line.starts_with('{'));
-        let row = last.and_then(|line| serde_json::from_str(line).ok());
-        row.ok_or_else(|| format!("{}: no result in\n{output}", point.label()))
+        let output = self.output(point, Command::new(&self.program).args([CHILD, &text]))?;
+        last_row(&output).ok_or_else(|| format!("{}: no result in\n{output}", point.label()))
     }
 
     /// The building blocks print a line of JSON for each run.
     fn blocks(&self, point: &Point) -> std::result::Result<Value, String> {
         let arguments = point.workload.split_whitespace().chain(point.variant.split_whitespace());
-        let output = self.output(point, &arguments.collect::<Vec<_>>())?;
+        let output = self.output(point, Command::new(&self.program).args(arguments))?;
         let runs: Vec<Value> = output
             .lines()
             .filter(|line| line.starts_with('{'))
@@ -155,15 +169,19 @@ impl Runner {
         })
     }
 
-    fn output(&self, point: &Point, arguments: &[&str]) -> std::result::Result<String, String> {
-        let mut command = Command::new(&self.program);
-        let output = limited::output(command.args(arguments).env(OF_SUITE, "1"), self.limit(point))
+    fn output(&self, point: &Point, command: &mut Command) -> std::result::Result<String, String> {
+        let output = limited::output(command.env(OF_SUITE, "1"), self.limit(point))
             .map_err(|problem| format!("{}: {problem}", point.label()))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() {
             return Ok(text);
         }
-        let problem = String::from_utf8_lossy(&output.stderr);
-        Err(format!("{} {}: {problem}", self.program.display(), arguments.join(" ")))
+        Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)))
     }
+}
+
+/// The row that a child prints last.
+fn last_row(output: &str) -> Option<Value> {
+    let last = output.lines().rev().find(|line| line.starts_with('{'))?;
+    serde_json::from_str(last).ok()
 }

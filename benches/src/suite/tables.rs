@@ -435,6 +435,6 @@ mod tests {
         let row =
             json!({ "point": point, "runs": [run("floor: a loop", 0.5), run("engine", 1.0)] });
         let text = all(&[&row]);
-        assert!(text.contains("| w | engine | 1.00 | 0.50 |  |"), "{text}");
+        assert!(text.contains("| w | engine | 1.00 | 1000 | – | 0.50 |  |"), "{text}");
     }
 }
