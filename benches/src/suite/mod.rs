@@ -90,8 +90,8 @@ fn run(arguments: impl Iterator<Item = String>) -> Result<(), String> {
     if let Some(name) = unknown {
         return Err(format!("there is no part {name}: `suite --list` has them"));
     }
-    let peers = if arguments.peers { Peers::from_environment() } else { None };
-    let runner = Runner::new(arguments.mode, peers)?;
+    let has_peers = arguments.peers && Peers::from_environment().is_some();
+    let runner = Runner::new(arguments.mode, has_peers)?;
     if arguments.lists {
         list(&arguments, runner.has_peers());
         return Ok(());

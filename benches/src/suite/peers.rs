@@ -21,7 +21,7 @@ use super::process::resident_peak_bytes;
 const FOLDERS: [&str; 2] = ["/usr/lib/jvm", "/Library/Java/JavaVirtualMachines"];
 
 /// What it may take besides: starting, checking its results.
-const STARTS_S: u64 = 120;
+pub const STARTS_S: u64 = 120;
 
 /// What comes after it waits so long. The memory that it leaves, more than 8 GB, goes back to the host of a virtual machine bit
 /// by bit, and meanwhile the host takes the processors away for 20 to 40 ms at a time.

@@ -12,10 +12,10 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use thalweg::Result;
+use thalweg::{Error, Result};
 
 use super::parts::{Mode, noise_s};
-use super::peers::Peers;
+use super::peers::{Peers, SETTLES_S, STARTS_S};
 use super::point::{Engine, Kind, Point};
 use super::{ablations, burst, disorder, idle, latency, limited, noise, scaling, step};
 
@@ -51,6 +51,11 @@ pub fn end_with_the_suite() {
 }
 
 fn measure(point: &Point) -> Result<Value> {
+    if point.engine == Engine::Hazelcast {
+        let peers = Peers::from_environment()
+            .ok_or_else(|| Error::plan("THALWEG_PEERS names no folder with other engines"))?;
+        return peers.latency(point).map_err(Error::io);
+    }
     match point.kind {
         Kind::Latency => latency::run(point),
         Kind::Burst => burst::run(point),
@@ -69,7 +74,7 @@ fn measure(point: &Point) -> Result<Value> {
 /// Programs that measure.
 pub struct Runner {
     program: PathBuf,
-    peers: Option<Peers>,
+    has_peers: bool,
     mode: Mode,
 }
 
@@ -78,28 +83,25 @@ impl Runner {
     ///
     /// # Errors
     /// If the system does not tell where this program lies.
-    pub fn new(mode: Mode, peers: Option<Peers>) -> std::result::Result<Runner, String> {
+    pub fn new(mode: Mode, has_peers: bool) -> std::result::Result<Runner, String> {
         let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
-        Ok(Runner { program, peers, mode })
+        Ok(Runner { program, has_peers, mode })
     }
 
     /// Another build in place of this one.
     pub fn of_program(&self, program: &Path) -> Runner {
-        Runner { program: program.to_owned(), peers: None, mode: self.mode }
+        Runner { program: program.to_owned(), has_peers: false, mode: self.mode }
     }
 
     /// True if there are other engines.
     pub fn has_peers(&self) -> bool {
-        self.peers.is_some()
+        self.has_peers
     }
 
     /// Measures a point; `None` where its engine is not there.
     pub fn measure(&self, point: &Point) -> std::result::Result<Option<Value>, String> {
         match (point.engine, point.kind) {
-            (Engine::Hazelcast, _) => match &self.peers {
-                Some(peers) => self.between_noise(point, || peers.latency(point)).map(Some),
-                None => Ok(None),
-            },
+            (Engine::Hazelcast, _) if !self.has_peers => Ok(None),
             (_, Kind::Throughput) => self.blocks(point).map(Some),
             (_, Kind::Step | Kind::Disorder | Kind::Scaling | Kind::Ablations) => {
                 self.ask(point).map(Some)
@@ -165,6 +167,10 @@ impl Runner {
                 Mode::Smoke | Mode::Short => 600,
                 Mode::Full => 3600,
             },
+            // It is stopped by its child, which waits for the machine behind it.
+            _ if point.engine == Engine::Hazelcast => {
+                point.warm_up_s + point.measured_s + STARTS_S + SETTLES_S + BESIDES_S
+            }
             _ => point.warm_up_s + point.measured_s + BESIDES_S,
         })
     }
