@@ -37,7 +37,10 @@ const WARM_UP_SECONDS: f64 = 20.0;
 pub const PREFIX: &str = "flink-";
 
 /// What is compared unless queries are named.
-pub const QUERIES: [&str; 10] = [
+pub const QUERIES: [&str; 13] = [
+    "flink-q0",
+    "flink-q1",
+    "flink-q2",
     "flink-q3",
     "flink-q4",
     "flink-q9",

@@ -64,8 +64,8 @@ struct Windows {
 #[derive(Clone, Copy)]
 pub struct WindowColumns {
     pub end: usize,
-    /// Two numbers that are hashed with the end; none where nothing is checked.
-    pub hashed: Option<(usize, usize)>,
+    /// Two numbers that are hashed with the end.
+    pub hashed: (usize, usize),
 }
 
 impl WindowAges {
@@ -132,10 +132,7 @@ impl Windows {
                 before = Some(end);
             }
         }
-        let Some((first, second)) = columns.hashed else {
-            self.sum.rows += ends.len() as u64;
-            return;
-        };
+        let (first, second) = columns.hashed;
         let longs = |at: usize| batch.column(at).as_primitive::<Int64Type>().values();
         for ((&first, &second), &end) in longs(first).iter().zip(longs(second)).zip(ends) {
             self.sum.add(hash_row(first, end, second));
@@ -229,7 +226,15 @@ impl Rows {
 /// A sink that hands batches to a closure.
 pub fn each(
     name: &'static str,
-    take: impl FnMut(&RecordBatch) + Send + 'static,
+    mut take: impl FnMut(&RecordBatch) + Send + 'static,
+) -> impl Sink + 'static {
+    each_change(name, move |batch, _| take(batch))
+}
+
+/// The same with what is said of each row; nothing if all are new.
+pub fn each_change(
+    name: &'static str,
+    take: impl FnMut(&RecordBatch, Option<&[RowKind]>) + Send + 'static,
 ) -> impl Sink + 'static {
     Each { name, take }
 }
@@ -244,15 +249,15 @@ struct Each<F> {
     take: F,
 }
 
-impl<F: FnMut(&RecordBatch) + Send> Sink for Each<F> {
+impl<F: FnMut(&RecordBatch, Option<&[RowKind]>) + Send> Sink for Each<F> {
     fn name(&self) -> String {
         self.name.to_owned()
     }
     fn open(&mut self) -> Result<()> {
         Ok(())
     }
-    fn write(&mut self, batch: &RecordBatch, _: Option<&[RowKind]>) -> Result<()> {
-        (self.take)(batch);
+    fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
+        (self.take)(batch, kinds);
         Ok(())
     }
     fn flush(&mut self) -> Result<()> {
@@ -280,7 +285,7 @@ mod tests {
             let ends: ArrayRef = Arc::new(TimestampMillisecondArray::from(ends));
             RecordBatch::try_from_iter([("n", numbers), ("end", ends)]).expect("two columns")
         };
-        let columns = WindowColumns { end: 1, hashed: Some((0, 0)) };
+        let columns = WindowColumns { end: 1, hashed: (0, 0) };
         let mut sink = ages.sink(columns);
         sink.write(&batch(vec![1_000, 1_000, 1_010]), None).expect("writes");
         std::thread::sleep(std::time::Duration::from_millis(20));

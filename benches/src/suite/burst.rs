@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use thalweg::{Error, Result};
 
+use super::again::Given;
 use super::ages::{Began, WindowAges, WindowColumns};
 use super::folder::Folder;
 use super::job::{Script, Timing, session};
@@ -64,7 +65,7 @@ pub fn run(point: &Point) -> Result<Value> {
     });
     let job = Script {
         text: text(),
-        sink: Box::new(ages.sink(WindowColumns { end: 2, hashed: Some((0, 1)) })),
+        sink: Box::new(ages.sink(WindowColumns { end: 2, hashed: (0, 1) })),
         began,
         timing: Timing {
             warm_up: Duration::from_secs(point.warm_up_s),
@@ -73,6 +74,7 @@ pub fn run(point: &Point) -> Result<Value> {
         },
         ends_after: None,
         look: None,
+        given: Given::default(),
     };
     let (measured, report) = job.run(&mut session)?;
     let series = ages.between(point.warm_up_s * 1000, end_ms - TAIL_S * 1000);

@@ -18,6 +18,7 @@ use thalweg_core::connector::Waker;
 use thalweg_core::shim::mix64;
 use thalweg_core::{SourceBatch, SourcePoll};
 
+use super::again::Given;
 use super::ages::{Began, RowAges};
 use super::folder::Folder;
 use super::job::{Script, Timing, session_with};
@@ -60,6 +61,7 @@ pub fn run(point: &Point) -> Result<Value> {
         },
         ends_after: None,
         look: None,
+        given: Given::default(),
     };
     let (measured, _) = job.run(&mut session)?;
     let mut row = measured.spent.fields(measured.rows_in);

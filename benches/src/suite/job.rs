@@ -5,7 +5,7 @@
 //! wrapped to see that moment.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use thalweg_core::connector::Waker;
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_runtime::JobControl;
 
+use super::again::Given;
 use super::ages::Began;
 use super::percentiles::Percentiles;
 use super::process::{Mark, Spent, forget_resident_peak};
@@ -119,6 +120,8 @@ pub struct Script {
     pub ends_after: Option<Duration>,
     /// Sees the events of the first source.
     pub look: Option<Look>,
+    /// Counts the events of all of them.
+    pub given: Given,
 }
 
 impl Script {
@@ -127,9 +130,9 @@ impl Script {
     /// # Errors
     /// Of the job; that it ended too early.
     pub fn run(self, session: &mut Session) -> Result<(Measured, Report)> {
-        let Script { text, sink, began, timing, ends_after, look } = self;
+        let Script { text, sink, began, timing, ends_after, look, given } = self;
         let mut observer =
-            Watching { sink: Some(sink), began, timing, ends_after, look, watch: None };
+            Watching { sink: Some(sink), began, timing, ends_after, look, given, watch: None };
         let mut report = session.run_script(&text, &mut observer)?;
         let job = report.jobs.pop().ok_or_else(|| Error::plan("the script has no SELECT"))?;
         let measured = observer.watch.and_then(Watch::measured);
@@ -190,6 +193,7 @@ struct Watching {
     timing: Timing,
     ends_after: Option<Duration>,
     look: Option<Look>,
+    given: Given,
     watch: Option<Watch>,
 }
 
@@ -207,8 +211,14 @@ impl Observer for Watching {
                 && EVENTS.contains(&source.name().as_str())
             {
                 let inner = std::mem::replace(source, Box::new(NoSource));
-                let (began, ends_after) = (self.began.clone(), self.ends_after);
-                *source = Box::new(Starting { inner, began, ends_after, look: self.look.take() });
+                *source = Box::new(Starting {
+                    name: inner.name(),
+                    inner,
+                    began: self.began.clone(),
+                    ends_after: self.ends_after,
+                    look: self.look.take(),
+                    given: self.given.clone(),
+                });
             }
         }
     }
@@ -219,15 +229,17 @@ impl Observer for Watching {
 
 /// Starts the clock with the source, and ends it in time.
 struct Starting {
+    name: String,
     inner: Box<dyn Source>,
     began: Began,
     ends_after: Option<Duration>,
     look: Option<Look>,
+    given: Given,
 }
 
 impl Source for Starting {
     fn name(&self) -> String {
-        self.inner.name()
+        self.name.clone()
     }
     fn start(&mut self, waker: Waker) -> Result<()> {
         self.began.start();
@@ -239,8 +251,11 @@ impl Source for Starting {
             return Ok(SourcePoll::End);
         }
         let polled = self.inner.poll(rows_max)?;
-        if let (SourcePoll::Batch(read), Some(look)) = (&polled, &mut self.look) {
-            look(&read.batch);
+        if let SourcePoll::Batch(read) = &polled {
+            self.given.add(&self.name, read.batch.num_rows());
+            if let Some(look) = &mut self.look {
+                look(&read.batch);
+            }
         }
         Ok(polled)
     }
@@ -276,21 +291,46 @@ impl Source for NoSource {
     }
 }
 
-/// Reads all that a query's sources bring, without running it, and what that cost: the generator alone.
+/// Reads all that a query's sources of events bring, without running it, and what that cost: the generator alone.
 /// Call it with a script whose events have no rate.
+///
+/// # Errors
+/// If the script can't be planned.
 pub fn generator_cost(session: &mut Session, script: &str) -> Result<(u64, Duration)> {
-    let found = Arc::new(Mutex::new((0, Duration::ZERO)));
-    let mut observer = Generating { found: Arc::clone(&found) };
+    let mut rows = 0;
+    let cost = read_sources(session, script, &EVENTS, &mut |batch| {
+        rows += batch.num_rows() as u64;
+        true
+    })?;
+    Ok((rows, cost))
+}
+
+/// Reads the sources of some tables without running the query, until they end or the reader wants no more; the
+/// processor time that it took, with the reader's.
+///
+/// # Errors
+/// If the script can't be planned.
+pub fn read_sources(
+    session: &mut Session,
+    script: &str,
+    tables: &[&str],
+    read: Read<'_>,
+) -> Result<Duration> {
+    let mut observer = Reading { tables, read, cost: Duration::ZERO };
     session.run_script(script, &mut observer)?;
-    let found = *found.lock().expect("nobody panics with it");
-    Ok(found)
+    Ok(observer.cost)
 }
 
-struct Generating {
-    found: Arc<Mutex<(u64, Duration)>>,
+/// Takes a batch; false if it wants no more of its table.
+type Read<'a> = &'a mut dyn FnMut(&RecordBatch) -> bool;
+
+struct Reading<'a> {
+    tables: &'a [&'a str],
+    read: Read<'a>,
+    cost: Duration,
 }
 
-impl Observer for Generating {
+impl Observer for Reading<'_> {
     fn result(&mut self, _: &ResultTable, _: Tz) -> Result<Box<dyn Sink>> {
         Ok(Box::new(super::ages::nothing()))
     }
@@ -299,17 +339,17 @@ impl Observer for Generating {
     }
     fn starting(&mut self, _: &JobDescription, graph: &mut Graph) {
         let mark = Mark::now();
-        let mut rows = 0;
         for stage in &mut graph.stages {
-            if let StageKind::Source { source, .. } = &mut stage.kind
-                && source.start(Arc::new(|| {})).is_ok()
-            {
-                while let Ok(SourcePoll::Batch(read)) = source.poll(65_536) {
-                    rows += read.batch.num_rows() as u64;
-                }
-                *source = Box::new(NoSource);
+            let StageKind::Source { source, .. } = &mut stage.kind else { continue };
+            let mut source = std::mem::replace(source, Box::new(NoSource));
+            let is_read = self.tables.contains(&source.name().as_str());
+            if is_read && source.start(Arc::new(|| {})).is_ok() {
+                while let Ok(SourcePoll::Batch(read)) = source.poll(65_536)
+                    && (self.read)(&read.batch)
+                {}
+                source.stop();
             }
         }
-        *self.found.lock().expect("nobody panics with it") = (rows, mark.spent().processor_time);
+        self.cost = mark.spent().processor_time;
     }
 }

@@ -13,7 +13,7 @@
 //! | `parts`, `point`, `arguments` | what is measured, for how long |
 //! | `latency`, `burst`, `idle`, `step`, `disorder`, `noise`, [`jobs`](crate::jobs) | how |
 //! | `job`, `ages`, `schedule`, `paced`, `process`, `percentiles`, `folder` | what these are made of |
-//! | `oracle` | what results must be |
+//! | `oracle`, `tally`, `again`, `loops` | what results must be |
 //! | `bisection`, `search` | the highest rate within a bound |
 //! | `peers` | Hazelcast at the same rates |
 //! | `session`, `runner`, `record` | points in turn, in children, in files |
@@ -24,6 +24,7 @@
 //! a machine that does something else meanwhile: the machine's own pauses stand beside each latency.
 
 mod ablations;
+mod again;
 mod ages;
 mod arguments;
 mod bisection;
@@ -37,6 +38,7 @@ mod idle;
 mod job;
 mod latency;
 pub mod limited;
+mod loops;
 mod noise;
 pub mod oracle;
 mod paced;

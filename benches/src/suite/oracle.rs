@@ -54,6 +54,13 @@ impl Sum {
         self.hash = self.hash.wrapping_add(hash);
     }
 
+    /// A row is none any more.
+    #[inline]
+    pub fn take_back(&mut self, hash: u64) {
+        self.rows = self.rows.wrapping_sub(1);
+        self.hash = self.hash.wrapping_sub(hash);
+    }
+
     /// Adds rows whose hashes add up to this.
     pub fn add_all(&mut self, rows: u64, hash: u64) {
         self.rows += rows;
