@@ -25,7 +25,7 @@ pub const STARTS_S: u64 = 120;
 
 /// What comes after it waits so long. The memory that it leaves, more than 8 GB, goes back to the host of a virtual machine bit
 /// by bit, and meanwhile the host takes the processors away for 20 to 40 ms at a time.
-pub const SETTLES_S: u64 = 20;
+pub const SETTLES_S: u64 = 15;
 
 /// Other engines and what runs them.
 pub struct Peers {

@@ -4,24 +4,26 @@
 //! A key is found to be too old when the next row reaches it, or by a sweep that looks at a bounded
 //! number of keys per call. Times of numbers without state mean nothing.
 
+use crate::gradual::Pages;
+
 /// How many keys a sweep looks at besides as many as rows came.
 const SWEPT_MIN: usize = 256;
 
 pub(crate) struct Expiry {
     ttl_ms: i64,
-    written_ms: Vec<i64>,
+    written_ms: Pages<i64>,
     /// Where the next sweep begins.
     cursor: usize,
 }
 
 impl Expiry {
     pub fn new(ttl_ms: i64) -> Self {
-        Expiry { ttl_ms, written_ms: Vec::new(), cursor: 0 }
+        Expiry { ttl_ms, written_ms: Pages::default(), cursor: 0 }
     }
 
     /// Makes room for so many numbers.
     pub fn grow(&mut self, limit: usize) {
-        self.written_ms.resize(limit, i64::MAX);
+        self.written_ms.grow(limit, i64::MAX);
     }
 
     pub fn is_over(&self, id: u32, now_ms: i64) -> bool {
@@ -39,7 +41,7 @@ impl Expiry {
 
     /// Rows reach these keys now; those of them whose state was too old by then. `counts` has the rows
     /// of each key.
-    pub fn reach(&mut self, ids: &[u32], counts: &[i64], now_ms: i64) -> Vec<u32> {
+    pub fn reach(&mut self, ids: &[u32], counts: &Pages<i64>, now_ms: i64) -> Vec<u32> {
         self.grow(counts.len());
         let mut over = Vec::new();
         for &id in ids {
@@ -66,6 +68,6 @@ impl Expiry {
     }
 
     pub fn bytes(&self) -> usize {
-        self.written_ms.capacity() * 8
+        self.written_ms.bytes()
     }
 }

@@ -18,6 +18,7 @@ pub mod assigner;
 pub mod chain;
 mod expiry;
 pub mod final_rows;
+mod gradual;
 pub mod group;
 mod guarded;
 pub mod join;

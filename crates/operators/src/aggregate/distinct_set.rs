@@ -16,12 +16,12 @@
 //! them, or adds more, is told of it.
 
 use arrow_array::ArrayRef;
-use hashbrown::HashTable;
 use thalweg_core::shim::mix64;
 use thalweg_core::{DataType, Error, Result};
 
 use super::distinct::{Recalled, recall_values, tell_values};
 use super::{Accumulator, AggregateCall, RowOrder, StateColumns, StateRows, UpdateInput, concrete};
+use crate::gradual::{Entry, GradualTable, Pages};
 use crate::keys::KeyTable;
 
 /// The end of a chain.
@@ -42,9 +42,9 @@ pub(super) struct DistinctSet {
     known: u32,
     /// The newest pair of each group.
     newest: Vec<u32>,
-    pairs: Vec<Pair>,
+    pairs: Pages<Pair>,
     /// The pairs in which a group has a value, each as one number.
-    seen: HashTable<u64>,
+    seen: GradualTable<u64>,
     inner: Box<dyn Accumulator>,
     /// True if the inner states know of values that are not here.
     is_partial: bool,
@@ -67,8 +67,8 @@ impl DistinctSet {
             argument,
             known: 0,
             newest: Vec::new(),
-            pairs: Vec::new(),
-            seen: HashTable::new(),
+            pairs: Pages::default(),
+            seen: GradualTable::default(),
             inner,
             is_partial: false,
             value_ids: Vec::new(),
@@ -94,7 +94,6 @@ impl DistinctSet {
     }
 
     fn see_pair(&mut self, group: u32, value: u32) -> bool {
-        use hashbrown::hash_table::Entry;
         let pair = pair_of(group, value);
         match self.seen.entry(mix64(pair), |&other| other == pair, |&other| mix64(other)) {
             Entry::Occupied(_) => false,
@@ -246,9 +245,7 @@ impl Accumulator for DistinctSet {
         for &group in ids {
             for value in self.values_of(group) {
                 let pair = pair_of(group, value);
-                if let Ok(entry) = self.seen.find_entry(mix64(pair), |&other| other == pair) {
-                    entry.remove();
-                }
+                self.seen.remove(mix64(pair), |&other| other == pair);
             }
             self.newest[group as usize] = NONE;
         }
@@ -282,7 +279,7 @@ impl Accumulator for DistinctSet {
     }
 
     fn bytes(&self) -> usize {
-        let pairs = self.pairs.capacity() * size_of::<Pair>() + self.seen.allocation_size();
+        let pairs = self.pairs.bytes() + self.seen.bytes();
         let columns = (self.newest.capacity() + self.value_ids.capacity()) * 4;
         self.values.bytes() + pairs + columns + self.inner.bytes()
     }

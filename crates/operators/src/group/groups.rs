@@ -24,6 +24,7 @@ use super::GroupSpec;
 use super::changes::{Changes, Run};
 use crate::aggregate::{RunInput, RunningAggregate, StateColumns, StateRows, Step};
 use crate::expiry::Expiry;
+use crate::gradual::Pages;
 use crate::keys::{KeyTable, ToldKeys};
 use crate::tables::{does_not_fit, numbers_of, state_batch, unique_names};
 use crate::watch::keys::{KeyWatch, KeyedState, release, retain_empty};
@@ -53,7 +54,7 @@ pub(super) struct Groups {
     changes: Changes,
     keys: KeyTable,
     /// How many rows each group has.
-    counts: Vec<i64>,
+    counts: Pages<i64>,
     aggregates: Vec<Box<dyn RunningAggregate>>,
     expiry: Option<Expiry>,
     /// The columns of keys and of aggregates in tables of state.
@@ -82,7 +83,7 @@ impl Groups {
         Ok(Groups {
             changes: Changes { schema, keys: spec.keys.clone(), always, inserts_only },
             keys: KeyTable::new(&spec.key_types())?,
-            counts: Vec::new(),
+            counts: Pages::default(),
             aggregates: spec.aggregates()?,
             expiry: ttl_ms.map(Expiry::new),
             told_keys: ToldKeys::new(&spec.input, &spec.keys),
@@ -103,7 +104,7 @@ impl Groups {
         self.ids.clear();
         self.keys.intern_rows(&columns, chosen, batch.num_rows(), &mut self.ids)?;
         let groups = self.keys.id_limit();
-        self.counts.resize(groups, 0);
+        self.counts.grow(groups, 0);
         self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(groups));
         let ids = std::mem::take(&mut self.ids);
         self.touch(GROUPS, &ids)?;
@@ -280,7 +281,7 @@ impl Groups {
         let mut ids = Vec::with_capacity(told.num_rows());
         self.told_keys.intern(told, &mut self.keys, &mut ids)?;
         let limit = self.keys.id_limit();
-        self.counts.resize(limit, 0);
+        self.counts.grow(limit, 0);
         self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(limit));
         let rows = numbers_of::<Int64Type>(told, ROWS)?;
         if self.keys.len() != known + ids.len() || rows.iter().any(|&rows| rows <= 0) {
@@ -306,7 +307,7 @@ impl Groups {
         let aggregates: usize = self.aggregates.iter().map(|aggregate| aggregate.bytes()).sum();
         let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);
         let watch = self.watch.as_ref().map_or(0, KeyWatch::bytes);
-        self.keys.bytes() + self.counts.capacity() * 8 + aggregates + expiry + watch + scratch * 4
+        self.keys.bytes() + self.counts.bytes() + aggregates + expiry + watch + scratch * 4
     }
 }
 

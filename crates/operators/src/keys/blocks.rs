@@ -17,6 +17,8 @@ use arrow_array::{Array, ArrayRef, StringViewArray};
 use arrow_buffer::Buffer;
 use thalweg_core::{Error, Result};
 
+use crate::gradual::Pages;
+
 /// A block takes no more than this, unless it is of one text.
 const BLOCK_BYTES: usize = 128 * 1024;
 
@@ -205,7 +207,7 @@ impl TextBlocks {
     }
 
     /// The text of a key goes, whose view is none of `views` any more.
-    pub(super) fn remove(&mut self, view: u128, views: &mut [u128]) {
+    pub(super) fn remove(&mut self, view: u128, views: &mut Pages<u128>) {
         let number = block_of(view);
         let block = &mut self.blocks[number as usize];
         let was_mostly_dead = block.is_mostly_dead();
@@ -226,7 +228,7 @@ impl TextBlocks {
     }
 
     /// Moves what is left of a block.
-    fn give_up(&mut self, number: u32, views: &mut [u128]) {
+    fn give_up(&mut self, number: u32, views: &mut Pages<u128>) {
         let block = std::mem::take(&mut self.blocks[number as usize]);
         for &id in &block.ids {
             let view = views[id as usize];
@@ -267,7 +269,7 @@ impl TextBlocks {
     }
 
     /// All texts of a column have been put: gives blocks up that hold few.
-    pub(super) fn end_take_over(&mut self, first: u32, views: &mut [u128]) {
+    pub(super) fn end_take_over(&mut self, first: u32, views: &mut Pages<u128>) {
         for number in first..self.blocks.len() as u32 {
             let block = &mut self.blocks[number as usize];
             block.ids.shrink_to_fit();

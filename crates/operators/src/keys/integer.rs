@@ -12,13 +12,13 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType as Arrow, TimeUnit};
-use hashbrown::HashTable;
 use thalweg_core::Result;
 use thalweg_core::shim::mix64;
 
 use super::hash::NULL_HASH;
 use super::low_bits::LowBits;
 use super::{ABSENT, Ids};
+use crate::gradual::{GradualTable, Pages};
 
 /// True for the types that [`values`] reads.
 pub(super) fn is_integer_like(data_type: &Arrow) -> bool {
@@ -147,18 +147,18 @@ struct Entry {
 
 pub(super) struct IntegerTable {
     data_type: Arrow,
-    table: HashTable<Entry>,
+    table: GradualTable<Entry>,
     /// Ids of keys that stand in the table.
     low_bits: LowBits,
     null: Option<u32>,
     /// The key of each id; meaningless for NULL and for free ids.
-    keys: Vec<i64>,
+    keys: Pages<i64>,
 }
 
 impl IntegerTable {
     pub(super) fn new(data_type: Arrow) -> Self {
-        let (table, low_bits) = Default::default();
-        IntegerTable { data_type, table, low_bits, null: None, keys: Vec::new() }
+        let (table, low_bits, keys) = Default::default();
+        IntegerTable { data_type, table, low_bits, null: None, keys }
     }
 
     pub(super) fn intern(
@@ -250,13 +250,9 @@ impl IntegerTable {
         id
     }
 
+    #[inline]
     fn remember(&mut self, id: u32, key: i64) {
-        let place = id as usize;
-        if place == self.keys.len() {
-            self.keys.push(key);
-        } else {
-            self.keys[place] = key;
-        }
+        self.keys.put(id as usize, key);
     }
 
     pub(super) fn remove(&mut self, id: u32) {
@@ -266,9 +262,7 @@ impl IntegerTable {
         }
         let key = self.keys[id as usize];
         self.low_bits.forget(key, id);
-        if let Ok(entry) = self.table.find_entry(probe(key), |entry| entry.id == id) {
-            entry.remove();
-        }
+        self.table.remove(probe(key), |entry| entry.id == id);
     }
 
     /// Forgets the keys with such ids.
@@ -305,6 +299,6 @@ impl IntegerTable {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.table.allocation_size() + self.low_bits.bytes() + self.keys.capacity() * 8
+        self.table.bytes() + self.low_bits.bytes() + self.keys.bytes()
     }
 }

@@ -34,6 +34,7 @@ pub use hash::{hash_bytes, hash_keys};
 pub(crate) use scatter::{hash_rows, route_by_keys, scatter};
 pub(crate) use told::ToldKeys;
 
+use crate::gradual::Pages;
 use integer::IntegerTable;
 use packed::PackedTable;
 use rows::RowTable;
@@ -63,10 +64,11 @@ const LOOKED_AT: usize = 16;
 #[derive(Default)]
 struct Ids {
     free: Vec<u32>,
-    hashes: Vec<u64>,
+    hashes: Pages<u64>,
 }
 
 impl Ids {
+    #[inline(always)]
     fn assign(&mut self, hash: u64) -> u32 {
         if let Some(id) = self.free.pop() {
             self.hashes[id as usize] = hash;
@@ -84,7 +86,7 @@ impl Ids {
         self.hashes.len() - self.free.len()
     }
     fn bytes(&self) -> usize {
-        self.free.capacity() * 4 + self.hashes.capacity() * 8
+        self.free.capacity() * 4 + self.hashes.bytes()
     }
 }
 

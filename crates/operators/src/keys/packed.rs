@@ -7,13 +7,13 @@
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType as Arrow;
-use hashbrown::HashTable;
 use thalweg_core::Result;
 use thalweg_core::shim::mix64;
 
 use super::hash::{NULL_HASH, combine, fold};
 use super::integer::{array_of, is_integer_like, values, values_at};
 use super::{ABSENT, Ids};
+use crate::gradual::{GradualTable, Pages};
 
 /// The most columns: as many as there are bits for NULL.
 const COLUMNS_MAX: usize = 8;
@@ -81,9 +81,9 @@ fn probe(key: &Packed) -> u64 {
 
 pub(super) struct PackedTable {
     types: Vec<Arrow>,
-    table: HashTable<Entry>,
+    table: GradualTable<Entry>,
     /// The key of each id; meaningless for free ids.
-    keys: Vec<Packed>,
+    keys: Pages<Packed>,
     /// The keys of the rows that are interned.
     packed: Vec<Packed>,
 }
@@ -107,7 +107,8 @@ impl PackedTable {
     }
 
     pub(super) fn new(types: Vec<Arrow>) -> Self {
-        PackedTable { types, table: HashTable::new(), keys: Vec::new(), packed: Vec::new() }
+        let (table, keys, packed) = Default::default();
+        PackedTable { types, table, keys, packed }
     }
 
     pub(super) fn intern(
@@ -156,12 +157,7 @@ impl PackedTable {
         let Packed { high, low, nulls } = *key;
         let entry = Entry { high, low, id, nulls };
         self.table.insert_unique(probe(key), entry, |entry| probe(&entry.key()));
-        let place = id as usize;
-        if place == self.keys.len() {
-            self.keys.push(*key);
-        } else {
-            self.keys[place] = *key;
-        }
+        self.keys.put(id as usize, *key);
         id
     }
 
@@ -189,9 +185,7 @@ impl PackedTable {
 
     pub(super) fn remove(&mut self, id: u32) {
         let key = self.keys[id as usize];
-        if let Ok(entry) = self.table.find_entry(probe(&key), |entry| entry.id == id) {
-            entry.remove();
-        }
+        self.table.remove(probe(&key), |entry| entry.id == id);
     }
 
     /// Forgets the keys with such ids.
@@ -216,8 +210,8 @@ impl PackedTable {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let columns = self.keys.capacity() + self.packed.capacity();
-        self.table.allocation_size() + columns * size_of::<Packed>()
+        let packed = self.packed.capacity() * size_of::<Packed>();
+        self.table.bytes() + self.keys.bytes() + packed
     }
 }
 

@@ -10,12 +10,12 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::DataType as Arrow;
-use hashbrown::HashTable;
 use thalweg_core::{Error, Result};
 
 use super::encoding::{Encoded, Encoding};
 use super::hash::{canonical_f32, canonical_f64, hash_into};
 use super::{ABSENT, Ids, probe_hash, select};
+use crate::gradual::{GradualTable, Pages};
 
 /// How keys become bytes.
 enum Codec {
@@ -34,7 +34,7 @@ pub(super) struct RowTable {
 /// The keys that have ids.
 #[derive(Default)]
 struct Known {
-    table: HashTable<u32>,
+    table: GradualTable<u32>,
     encoded: EncodedKeys,
 }
 
@@ -135,9 +135,7 @@ impl RowTable {
 
     pub(super) fn remove(&mut self, hash: u64, id: u32) {
         let Known { table, encoded } = &mut self.known;
-        if let Ok(entry) = table.find_entry(probe_hash(hash), |&other| other == id) {
-            entry.remove();
-        }
+        table.remove(probe_hash(hash), |&other| other == id);
         encoded.remove(id);
     }
 
@@ -166,7 +164,7 @@ impl RowTable {
 
     pub(super) fn bytes(&self) -> usize {
         let Known { table, encoded } = &self.known;
-        table.allocation_size() + encoded.memory() + self.of_rows.memory()
+        table.bytes() + encoded.memory() + self.of_rows.memory()
     }
 }
 
@@ -194,7 +192,7 @@ struct Stretch {
 struct EncodedKeys {
     bytes: Vec<u8>,
     /// Empty for free ids.
-    stretches: Vec<Stretch>,
+    stretches: Pages<Stretch>,
     live_bytes: usize,
 }
 
@@ -208,9 +206,7 @@ impl EncodedKeys {
     fn set(&mut self, id: u32, bytes: &[u8]) -> Result<()> {
         let len = u32::try_from(bytes.len())
             .map_err(|_| Error::user("a key of more than 4 GiB can't be grouped by"))?;
-        if self.stretches.len() <= id as usize {
-            self.stretches.resize(id as usize + 1, Stretch::default());
-        }
+        self.stretches.grow(id as usize + 1, Stretch::default());
         self.stretches[id as usize] = Stretch { start: self.bytes.len(), len };
         self.bytes.extend_from_slice(bytes);
         self.live_bytes += bytes.len();
@@ -233,7 +229,7 @@ impl EncodedKeys {
 
     fn compact(&mut self) {
         let mut kept = Vec::with_capacity(self.live_bytes + self.live_bytes / 2);
-        for stretch in &mut self.stretches {
+        for stretch in self.stretches.iter_mut() {
             let range = stretch.start..stretch.start + stretch.len as usize;
             stretch.start = kept.len();
             kept.extend_from_slice(&self.bytes[range]);
@@ -242,7 +238,7 @@ impl EncodedKeys {
     }
 
     fn memory(&self) -> usize {
-        self.bytes.capacity() + self.stretches.capacity() * size_of::<Stretch>()
+        self.bytes.capacity() + self.stretches.bytes()
     }
 }
 

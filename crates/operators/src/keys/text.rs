@@ -4,12 +4,12 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, StringViewArray};
-use hashbrown::{HashTable, hash_table};
 use thalweg_core::Result;
 
 use super::blocks::{TextBlocks, Texts, is_long};
 use super::hash::{NULL_HASH, hash_bytes, hash_u128, hash_view};
 use super::{ABSENT, Ids, probe_hash};
+use crate::gradual::{self, GradualTable, Pages};
 
 /// So many rows are hashed before they are looked up: look-ups then wait for the memory together and not one
 /// after the other.
@@ -26,10 +26,10 @@ struct Entry {
 
 #[derive(Default)]
 pub(super) struct TextTable {
-    table: HashTable<Entry>,
+    table: GradualTable<Entry>,
     null: Option<u32>,
     /// The view of each id; 0 where there is no such key.
-    views: Vec<u128>,
+    views: Pages<u128>,
     /// What views of long strings point to.
     blocks: TextBlocks,
 }
@@ -179,8 +179,8 @@ impl TextTable {
         };
         let hash_of = |entry: &Entry| probe_hash(ids.hashes[entry.id as usize]);
         let place = match self.table.entry(probe_hash(hash), is_it, hash_of) {
-            hash_table::Entry::Occupied(entry) => return entry.get().id,
-            hash_table::Entry::Vacant(place) => place,
+            gradual::Entry::Occupied(entry) => return entry.id,
+            gradual::Entry::Vacant(place) => place,
         };
         let id = ids.assign(hash);
         place.insert(Entry { low, high: hash, id });
@@ -214,12 +214,7 @@ impl TextTable {
     }
 
     fn remember(&mut self, id: u32, view: u128) {
-        let place = id as usize;
-        if place == self.views.len() {
-            self.views.push(view);
-        } else {
-            self.views[place] = view;
-        }
+        self.views.put(id as usize, view);
     }
 
     pub(super) fn remove(&mut self, hash: u64, id: u32) {
@@ -227,9 +222,7 @@ impl TextTable {
             self.null = None;
             return;
         }
-        if let Ok(entry) = self.table.find_entry(probe_hash(hash), |entry| entry.id == id) {
-            entry.remove();
-        }
+        self.table.remove(probe_hash(hash), |entry| entry.id == id);
         self.forget(id);
     }
 
@@ -288,7 +281,7 @@ impl TextTable {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.table.allocation_size() + self.views.capacity() * 16 + self.text_bytes()
+        self.table.bytes() + self.views.bytes() + self.text_bytes()
     }
 
     /// What is taken by the bytes of long strings.

@@ -14,6 +14,7 @@ use thalweg_core::snapshot::{CapturedTable, TableRows, state_schema};
 use thalweg_core::{Extent, Result};
 
 use super::{GONE_MIN, Noted, ToldRows, compact};
+use crate::gradual::Pages;
 use crate::tables::{KEPT_ROWS_MAX, numbers_of};
 
 /// The column of serials, the second of a table of such rows.
@@ -91,7 +92,7 @@ pub(crate) fn by_serial(batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
 #[derive(Default)]
 pub(crate) struct RowWatch {
     /// By number.
-    serials: Vec<u64>,
+    serials: Pages<u64>,
     next: u64,
     noted: Noted,
     /// Rows with lower serials were told by the last capture; `None` if the next tells everything.
@@ -115,9 +116,7 @@ impl RowWatch {
     /// A row has come, with this number.
     pub(crate) fn add(&mut self, row: u32) {
         let at = row as usize;
-        if self.serials.len() <= at {
-            self.serials.resize(at + 1, 0);
-        }
+        self.serials.grow(at + 1, 0);
         self.serials[at] = self.next;
         self.next += 1;
         self.noted.changed.grow(at + 1);
@@ -194,6 +193,6 @@ impl RowWatch {
 
     pub(crate) fn bytes(&self) -> usize {
         let gone = self.gone.capacity() * size_of::<RowName>();
-        self.serials.capacity() * size_of::<u64>() + self.noted.bytes() + gone
+        self.serials.bytes() + self.noted.bytes() + gone
     }
 }

@@ -11,6 +11,7 @@ use thalweg_core::{Error, Result};
 use super::super::{StateColumns, StateRows};
 use super::pairs::Pairs;
 use super::{RunInput, RunningAggregate, Step};
+use crate::gradual::Pages;
 
 /// How values of a type enter and leave one group's state, and what it gives.
 pub(super) trait Rule: Send + 'static {
@@ -34,24 +35,23 @@ pub(super) trait Rule: Send + 'static {
     fn tell(
         &self,
         groups: &[Self::Group],
-        ids: &[u32],
         result: &Arrow,
         columns: &mut StateColumns,
     ) -> Result<()>;
-    /// Takes groups back ([`RunningAggregate::recall`]).
-    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()>;
+    /// Takes groups back ([`RunningAggregate::recall`]), as many as there are rows.
+    fn recall(&self, groups: &mut [Self::Group], rows: &StateRows<'_>) -> Result<()>;
 }
 
 /// A column of states that a [`Rule`] works on.
 pub(super) struct Column<R: Rule> {
     rule: R,
     result: Arrow,
-    groups: Vec<R::Group>,
+    groups: Pages<R::Group>,
 }
 
 impl<R: Rule> Column<R> {
     pub(super) fn new(rule: R, result: Arrow) -> Self {
-        Column { rule, result, groups: Vec::new() }
+        Column { rule, result, groups: Pages::default() }
     }
 
     #[inline(always)]
@@ -78,9 +78,7 @@ impl<R: Rule> Column<R> {
 
 impl<R: Rule> RunningAggregate for Column<R> {
     fn grow(&mut self, groups: usize) {
-        if self.groups.len() < groups {
-            self.groups.resize(groups, R::Group::default());
-        }
+        self.groups.grow_with(groups, R::Group::default);
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let array = input
@@ -113,13 +111,17 @@ impl<R: Rule> RunningAggregate for Column<R> {
         ids.iter().for_each(|&id| self.groups[id as usize] = R::Group::default());
     }
     fn bytes(&self) -> usize {
-        self.groups.capacity() * size_of::<R::Group>()
+        self.groups.bytes()
     }
     fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        self.rule.tell(&self.groups, ids, &self.result, columns)
+        let told: Vec<R::Group> = ids.iter().map(|&id| self.groups[id as usize].clone()).collect();
+        self.rule.tell(&told, &self.result, columns)
     }
     fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        self.rule.recall(&mut self.groups, ids, rows)
+        let mut told = vec![R::Group::default(); ids.len()];
+        self.rule.recall(&mut told, rows)?;
+        ids.iter().zip(told).for_each(|(&id, group)| self.groups[id as usize] = group);
+        Ok(())
     }
 }
 
@@ -146,21 +148,18 @@ impl<R: Rule> Rule for Remembering<R> {
     fn tell(
         &self,
         groups: &[Self::Group],
-        ids: &[u32],
         result: &Arrow,
         columns: &mut StateColumns,
     ) -> Result<()> {
-        let told: Vec<R::Group> = ids.iter().map(|&id| groups[id as usize].0.clone()).collect();
-        let places: Vec<u32> = (0..told.len() as u32).collect();
-        self.0.tell(&told, &places, result, columns)
+        let told: Vec<R::Group> = groups.iter().map(|(group, _)| group.clone()).collect();
+        self.0.tell(&told, result, columns)
     }
-    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        let mut told = vec![R::Group::default(); ids.len()];
-        let places: Vec<u32> = (0..told.len() as u32).collect();
-        self.0.recall(&mut told, &places, rows)?;
-        for (&id, group) in ids.iter().zip(told) {
+    fn recall(&self, groups: &mut [Self::Group], rows: &StateRows<'_>) -> Result<()> {
+        let mut told = vec![R::Group::default(); groups.len()];
+        self.0.recall(&mut told, rows)?;
+        for (recalled, group) in groups.iter_mut().zip(told) {
             let result = self.0.result(&group);
-            groups[id as usize] = (group, result);
+            *recalled = (group, result);
         }
         Ok(())
     }
@@ -169,7 +168,7 @@ impl<R: Rule> Rule for Remembering<R> {
 /// `COUNT(*)` and `COUNT(x)`.
 #[derive(Default)]
 pub(super) struct Count {
-    groups: Vec<i64>,
+    groups: Pages<i64>,
 }
 
 impl Count {
@@ -185,9 +184,7 @@ impl Count {
 
 impl RunningAggregate for Count {
     fn grow(&mut self, groups: usize) {
-        if self.groups.len() < groups {
-            self.groups.resize(groups, 0);
-        }
+        self.groups.grow(groups, 0);
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let mut pairs = Vec::with_capacity(input.ids.len() * 2);
@@ -208,7 +205,7 @@ impl RunningAggregate for Count {
         ids.iter().for_each(|&id| self.groups[id as usize] = 0);
     }
     fn bytes(&self) -> usize {
-        self.groups.capacity() * 8
+        self.groups.bytes()
     }
     fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         columns.add_numbers::<Int64Type>("", ids.iter().map(|&id| self.groups[id as usize]));

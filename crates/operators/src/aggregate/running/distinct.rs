@@ -8,13 +8,13 @@
 
 use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBufferBuilder;
-use hashbrown::HashTable;
 use thalweg_core::shim::mix64;
 use thalweg_core::{DataType, Result};
 
 use super::super::{StateColumns, StateRows};
 use super::values::Values;
 use super::{RunInput, RunningAggregate, counted, is_taken};
+use crate::gradual::{GradualTable, Pages};
 
 const NONE: u32 = u32::MAX;
 
@@ -31,11 +31,11 @@ struct Pair {
 /// Counts (group, value) pairs.
 #[derive(Default)]
 struct PairCounts {
-    arena: Vec<Pair>,
+    arena: Pages<Pair>,
     free: Vec<u32>,
-    table: HashTable<u32>,
+    table: GradualTable<u32>,
     /// The first pair of each group.
-    heads: Vec<u32>,
+    heads: Pages<u32>,
 }
 
 fn hash(group: u32, value: u32) -> u64 {
@@ -44,9 +44,7 @@ fn hash(group: u32, value: u32) -> u64 {
 
 impl PairCounts {
     fn grow(&mut self, groups: usize) {
-        if self.heads.len() < groups {
-            self.heads.resize(groups, NONE);
-        }
+        self.heads.grow(groups, NONE);
     }
 
     fn find(&self, group: u32, value: u32) -> Option<u32> {
@@ -106,9 +104,7 @@ impl PairCounts {
             NONE => self.heads[group as usize] = next,
             _ => self.arena[previous as usize].next = next,
         }
-        if let Ok(entry) = self.table.find_entry(hash(group, value), |&other| other == at) {
-            entry.remove();
-        }
+        self.table.remove(hash(group, value), |&other| other == at);
         self.free.push(at);
     }
 
@@ -133,9 +129,7 @@ impl PairCounts {
     }
 
     fn bytes(&self) -> usize {
-        self.arena.capacity() * size_of::<Pair>()
-            + (self.free.capacity() + self.heads.capacity()) * 4
-            + self.table.allocation_size()
+        self.arena.bytes() + self.heads.bytes() + self.free.capacity() * 4 + self.table.bytes()
     }
 }
 

@@ -108,19 +108,18 @@ macro_rules! rule {
             fn tell(
                 &self,
                 groups: &[Self::Group],
-                ids: &[u32],
                 _result: &Arrow,
                 columns: &mut StateColumns,
             ) -> Result<()> {
-                Fold::tell(&self.of, groups, ids, columns)
+                Fold::tell(&self.of, groups, &all_of(groups), columns)
             }
             fn recall(
                 &self,
                 groups: &mut [Self::Group],
-                ids: &[u32],
                 rows: &StateRows<'_>,
             ) -> Result<()> {
-                Fold::recall(&self.of, groups, ids, rows)
+                let ids = all_of(groups);
+                Fold::recall(&self.of, groups, &ids, rows)
             }
         }
     };
@@ -132,6 +131,11 @@ rule!([W: Wide] Decimal128Type, DecimalSum<W>, Sum<W>, i128::from, add_decimal, 
 rule!([T: Integer] T, IntegerMoments, Powers<i128>, T::widen, add, remove, T::wrap);
 rule!([T: Float] T, Moments, Welford, T::widen, add, remove, T::narrow);
 rule!([] Decimal128Type, DecimalMoments, Powers<i256>, i128::from, add, remove, i128::from);
+
+/// The numbers of all of these.
+fn all_of<G>(groups: &[G]) -> Vec<u32> {
+    (0..groups.len() as u32).collect()
+}
 
 /// A value of those that came, if one has.
 #[derive(Clone, Copy, Default)]
@@ -191,19 +195,18 @@ where
     fn tell(
         &self,
         groups: &[Self::Group],
-        ids: &[u32],
         result: &Arrow,
         columns: &mut StateColumns,
     ) -> Result<()> {
-        let values = ids.iter().map(|&id| self.result(&groups[id as usize]));
+        let values = groups.iter().map(|group| self.result(group));
         let values: PrimitiveArray<T> = values.collect();
         columns.add("", Arc::new(values.with_data_type(result.clone())));
         Ok(())
     }
-    fn recall(&self, groups: &mut [Self::Group], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        for (&id, value) in ids.iter().zip(rows.primitive::<T>("")?) {
+    fn recall(&self, groups: &mut [Self::Group], rows: &StateRows<'_>) -> Result<()> {
+        for (group, value) in groups.iter_mut().zip(rows.primitive::<T>("")?) {
             let set = value.is_some();
-            groups[id as usize] = Kept { value: value.unwrap_or_default(), set };
+            *group = Kept { value: value.unwrap_or_default(), set };
         }
         Ok(())
     }

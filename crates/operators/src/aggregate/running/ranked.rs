@@ -21,6 +21,7 @@ use super::super::{StateColumns, StateRows};
 use super::bytes::{BytesBuilder, bytes_at};
 use super::pairs::Pairs;
 use super::{RunInput, RunningAggregate, counted, is_taken};
+use crate::gradual::Pages;
 
 /// A number in its total order.
 #[derive(Clone, Copy)]
@@ -72,7 +73,7 @@ impl<V> Default for Ranked<V> {
 /// The groups of MIN or MAX, whatever the values are.
 struct Groups<V> {
     max: bool,
-    groups: Vec<Ranked<V>>,
+    groups: Pages<Ranked<V>>,
     /// How many values stand in trees.
     in_trees: usize,
     /// What values take elsewhere.
@@ -81,13 +82,11 @@ struct Groups<V> {
 
 impl<V: Kept> Groups<V> {
     fn new(max: bool) -> Self {
-        Groups { max, groups: Vec::new(), in_trees: 0, heap_bytes: 0 }
+        Groups { max, groups: Pages::default(), in_trees: 0, heap_bytes: 0 }
     }
 
     fn grow(&mut self, groups: usize) {
-        if self.groups.len() < groups {
-            self.groups.resize_with(groups, Ranked::default);
-        }
+        self.groups.grow_with(groups, Ranked::default);
     }
 
     fn best(&self, id: u32) -> Option<&V> {
@@ -195,7 +194,7 @@ impl<V: Kept> Groups<V> {
     fn bytes(&self) -> usize {
         // Nodes of a tree are two thirds full, give or take.
         let in_trees = self.in_trees * (size_of::<V>() + 8) * 3 / 2;
-        self.groups.capacity() * size_of::<Ranked<V>>() + in_trees + self.heap_bytes
+        self.groups.bytes() + in_trees + self.heap_bytes
     }
 }
 

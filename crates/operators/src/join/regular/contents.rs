@@ -3,9 +3,8 @@
 //!
 //! It keeps no values: whoever asks compares.
 
-use hashbrown::HashTable;
-
 use super::NIL;
+use crate::gradual::{GradualTable, Pages};
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -16,9 +15,9 @@ struct Entry {
 /// Rows by content.
 #[derive(Default)]
 pub(super) struct Contents {
-    table: HashTable<Entry>,
+    table: GradualTable<Entry>,
     /// For each row the next older one that is equal to it.
-    older: Vec<u32>,
+    older: Pages<u32>,
 }
 
 /// Rows of one partition agree in the top bits of the hashes of their keys, which tables take their tags
@@ -30,9 +29,7 @@ fn probe(hash: u64) -> u64 {
 impl Contents {
     /// Adds the newest row with this content. `same` says whether a row has it.
     pub fn insert(&mut self, hash: u64, row: u32, same: impl Fn(u32) -> bool) {
-        if self.older.len() <= row as usize {
-            self.older.resize(row as usize + 1, NIL);
-        }
+        self.older.grow(row as usize + 1, NIL);
         let found =
             self.table.find_mut(probe(hash), |entry| entry.hash == hash && same(entry.newest));
         let older = match found {
@@ -49,13 +46,13 @@ impl Contents {
     /// Takes out the newest row with this content.
     pub fn take_newest(&mut self, hash: u64, same: impl Fn(u32) -> bool) -> Option<u32> {
         let is_meant = |entry: &Entry| entry.hash == hash && same(entry.newest);
-        let mut found = self.table.find_entry(probe(hash), is_meant).ok()?;
-        let row = found.get().newest;
+        let found = self.table.find_mut(probe(hash), is_meant)?;
+        let row = found.newest;
         match self.older[row as usize] {
             NIL => {
-                found.remove();
+                self.table.remove(probe(hash), |entry| entry.newest == row);
             }
-            older => found.get_mut().newest = older,
+            older => found.newest = older,
         }
         Some(row)
     }
@@ -71,15 +68,15 @@ impl Contents {
                 })
                 .any(|at| at == row)
         };
-        let Ok(mut found) = self.table.find_entry(probe(hash), leads) else { return };
+        let Some(found) = self.table.find_mut(probe(hash), leads) else { return };
         let next = older[row as usize];
-        let mut at = found.get().newest;
+        let mut at = found.newest;
         if at == row {
             match next {
                 NIL => {
-                    found.remove();
+                    self.table.remove(probe(hash), |entry| entry.newest == row);
                 }
-                next => found.get_mut().newest = next,
+                next => found.newest = next,
             }
             return;
         }
@@ -90,7 +87,7 @@ impl Contents {
     }
 
     pub fn bytes(&self) -> usize {
-        self.table.allocation_size() + self.older.capacity() * size_of::<u32>()
+        self.table.bytes() + self.older.bytes()
     }
 }
 

@@ -6,11 +6,13 @@
 
 use std::collections::VecDeque;
 
+use crate::gradual::Pages;
+
 /// The clock of the piece in hand, and when each row of one side was last written.
 pub(super) struct Expiry {
     kept_ms: i64,
     now_ms: i64,
-    rows: Vec<Written>,
+    rows: Pages<Written>,
     queue: VecDeque<Entry>,
     live: usize,
 }
@@ -34,7 +36,13 @@ const QUEUE_MIN: usize = 1024;
 
 impl Expiry {
     pub fn new(kept_ms: i64) -> Self {
-        Expiry { kept_ms, now_ms: i64::MIN, rows: Vec::new(), queue: VecDeque::new(), live: 0 }
+        Expiry {
+            kept_ms,
+            now_ms: i64::MIN,
+            rows: Pages::default(),
+            queue: VecDeque::new(),
+            live: 0,
+        }
     }
 
     /// The time, which does not go back here.
@@ -44,9 +52,7 @@ impl Expiry {
 
     pub fn add(&mut self, row: u32, key: u32) {
         let at = row as usize;
-        if self.rows.len() <= at {
-            self.rows.resize(at + 1, Written::default());
-        }
+        self.rows.grow(at + 1, Written::default());
         let generation = self.rows[at].generation.wrapping_add(1);
         self.rows[at] = Written { at_ms: self.now_ms, key, generation };
         self.queue.push_back(Entry { at_ms: self.now_ms, row, generation });
@@ -114,6 +120,6 @@ impl Expiry {
     }
 
     pub fn bytes(&self) -> usize {
-        self.rows.capacity() * size_of::<Written>() + self.queue.capacity() * size_of::<Entry>()
+        self.rows.bytes() + self.queue.capacity() * size_of::<Entry>()
     }
 }

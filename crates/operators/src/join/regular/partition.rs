@@ -14,6 +14,7 @@ use super::settle::{Candidates, Settlement, Step};
 use super::snapshot::tell;
 use super::state::{Chain, Incoming, SideState};
 use super::{NIL, Plan, Side};
+use crate::gradual::Pages;
 use crate::guarded::Guarded;
 use crate::keys::KeyTable;
 use crate::watch::keys::{KeyWatch, KeyedState};
@@ -41,7 +42,7 @@ impl Slot {
 pub(super) struct JoinState {
     pub plan: Arc<Plan>,
     pub keys: KeyTable,
-    pub slots: Vec<Slot>,
+    pub slots: Pages<Slot>,
     pub sides: [SideState; 2],
     /// Keys that may have no row left at the end of the piece.
     emptied: Vec<u32>,
@@ -62,7 +63,7 @@ impl JoinState {
         };
         Ok(JoinState {
             keys: KeyTable::new(&plan.key_types)?,
-            slots: Vec::new(),
+            slots: Pages::default(),
             sides: [
                 state(Side::Left, plan.spec.left_unique),
                 state(Side::Right, plan.spec.right_unique),
@@ -270,7 +271,7 @@ impl JoinState {
         }
         let plan = Arc::clone(&self.plan);
         let arrivals = Arrivals::new(&plan, piece, &mut self.keys)?;
-        self.slots.resize(self.keys.id_limit(), Slot::EMPTY);
+        self.slots.grow(self.keys.id_limit(), Slot::EMPTY);
         if !plan.keeps(Side::Right) {
             self.touch(Side::Right as usize, arrivals.keys(Side::Right))?;
         }
@@ -290,7 +291,7 @@ impl JoinState {
             + (self.candidates.rows.capacity() + self.emptied.capacity()) * size_of::<u32>()
             + self.changes.bytes();
         self.keys.bytes()
-            + self.slots.capacity() * size_of::<Slot>()
+            + self.slots.bytes()
             + self.sides.iter().map(SideState::bytes).sum::<usize>()
             + self.lengths.as_ref().map_or(0, KeyWatch::bytes)
             + work

@@ -255,7 +255,7 @@ impl JoinState {
     fn intern(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
         let mut ids = Vec::with_capacity(rows);
         self.keys.intern_rows(keys, None, rows, &mut ids)?;
-        self.slots.resize(self.keys.id_limit(), Slot::EMPTY);
+        self.slots.grow(self.keys.id_limit(), Slot::EMPTY);
         Ok(ids)
     }
 }

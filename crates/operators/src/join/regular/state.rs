@@ -19,6 +19,7 @@ use super::contents::Contents;
 use super::equal::same_row;
 use super::expiry::Expiry;
 use super::snapshot::{SideTable, ToldRow};
+use crate::gradual::Pages;
 use crate::keys::{KeyTable, hash_keys};
 use crate::tables::virtual_partition;
 use crate::watch::rows::RowWatch;
@@ -58,9 +59,9 @@ pub(super) struct Incoming<'a> {
 
 /// The rows of one side.
 pub(super) struct SideState {
-    nodes: Vec<Node>,
+    nodes: Pages<Node>,
     /// How many partners each row has, where that is not the length of the other chain.
-    counts: Option<Vec<u32>>,
+    counts: Option<Pages<u32>>,
     free: Vec<u32>,
     /// Numbers that become free with the end of the piece.
     released: Vec<u32>,
@@ -85,8 +86,8 @@ impl SideState {
     pub fn new(table: SideTable, is_unique: bool, expiry: Option<Expiry>) -> Self {
         let (arena, is_counted) = (Arena::new(table.rows_schema()), table.is_counted);
         SideState {
-            nodes: Vec::new(),
-            counts: is_counted.then(Vec::new),
+            nodes: Pages::default(),
+            counts: is_counted.then(Pages::default),
             free: Vec::new(),
             released: Vec::new(),
             arrived: Vec::new(),
@@ -387,8 +388,8 @@ impl SideState {
         let watch = self.watch.as_ref().map_or(0, RowWatch::bytes)
             + self.gone.capacity() * size_of::<(u32, u64)>();
         let numbers = self.free.capacity() + self.released.capacity() + self.arrived.capacity();
-        self.nodes.capacity() * size_of::<Node>()
-            + self.counts.as_ref().map_or(0, |counts| counts.capacity() * size_of::<u32>())
+        self.nodes.bytes()
+            + self.counts.as_ref().map_or(0, Pages::bytes)
             + numbers * size_of::<u32>()
             + self.contents.bytes()
             + self.arena.bytes()
@@ -397,7 +398,7 @@ impl SideState {
     }
 }
 
-fn is_row(nodes: &[Node], arena: &Arena, row: u32, incoming: &Incoming<'_>) -> bool {
+fn is_row(nodes: &Pages<Node>, arena: &Arena, row: u32, incoming: &Incoming<'_>) -> bool {
     let (stored, at) = arena.find(nodes[row as usize].place, incoming.columns);
     same_row(stored, at, incoming.columns, incoming.row as usize)
 }
