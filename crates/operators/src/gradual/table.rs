@@ -183,11 +183,11 @@ impl<T> GradualTable<T> {
 
     /// With so many parts and room for so many elements.
     fn with_parts(count: usize, elements: usize) -> Self {
-        let mask = count.next_power_of_two() - 1;
+        let (numbers, mask) = (count.next_power_of_two(), count.next_power_of_two() - 1);
         let part = |number: usize| {
-            // Elements of a part that has its higher half in another are half as many.
-            let is_split = number + (mask + 1) / 2 < count || number > mask / 2;
-            let share = elements / ((mask + 1) / if is_split { 1 } else { 2 });
+            // Half of the elements of a part are in another, if that is there.
+            let is_split = number + numbers / 2 < count || number >= numbers / 2;
+            let share = elements / (numbers / if is_split { 1 } else { 2 });
             // Chance seldom adds more than four times the root.
             HashTable::with_capacity(share + 4 * share.isqrt())
         };
