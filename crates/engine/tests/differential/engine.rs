@@ -77,6 +77,11 @@ pub fn run(
     Ok(result.outcome())
 }
 
+/// Runs statements that print nothing.
+pub fn run_script(folder: &Path, script: &str) -> Result<()> {
+    session(folder, &Configuration::new("arrival", 1, 1_000))?.execute(script).map(drop)
+}
+
 /// NULL and the empty text differ in a file.
 fn options_of(format: &str) -> String {
     let null = if format == "csv" { ", 'csv.null-literal' = 'NULL'" } else { "" };

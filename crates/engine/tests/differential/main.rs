@@ -11,6 +11,8 @@
 //! - `THALWEG_DIFFERENTIAL_QUERIES=10000` for more queries than the few hundred of every run;
 //! - `THALWEG_DIFFERENTIAL_SEED=…` begins with another seed; a difference names its own.
 //!
+//! Tables that hold changes go through every mode and contract in [`matrix`].
+//!
 //! Queries that differed once are in [`kept`] with what had gone wrong. What the planner refuses is no
 //! difference, but the message has to be one of [`REFUSALS`]. It does not look at floats, at late rows,
 //! nor at when a row is sent.
@@ -35,6 +37,7 @@ mod expressions;
 mod grammar;
 mod joins;
 mod kept;
+mod matrix;
 mod oracle;
 mod sql;
 mod windows;

@@ -17,7 +17,8 @@ use crate::catalog::RuntimeMode;
 #[derive(Default)]
 pub struct Changes {
     by_node: HashMap<*const LogicalPlan, bool>,
-    /// In batch mode the nodes whose changes are settled behind them, so that nothing above knows of any.
+    /// In batch mode the nodes whose changes are settled downstream of them, so that nothing above knows of any.
+    /// Upserts are settled downstream of their normalization.
     settled: HashSet<*const LogicalPlan>,
     unbounded: HashSet<*const LogicalPlan>,
 }
@@ -62,7 +63,7 @@ impl Changes {
                 }
                 _ => below.is_some(),
             };
-            let settles = has_updates && mode == RuntimeMode::Batch;
+            let settles = has_updates && mode == RuntimeMode::Batch && !holds_upserts(&node.kind);
             if settles {
                 changes.settled.insert(Arc::as_ptr(&node));
             }
@@ -115,6 +116,13 @@ impl Changes {
             }
         }
     }
+}
+
+/// True for a table of upserts: alone they are no changelog, since no row is taken back by its values.
+/// What they leave is known only behind [`LogicalKind::Normalize`], which always follows.
+fn holds_upserts(kind: &LogicalKind) -> bool {
+    matches!(kind, LogicalKind::Scan { table, .. }
+        if table.reading.changes == AcceptedChanges::Upserts)
 }
 
 /// What an operator is called that changes its results, also where its input does not.
