@@ -13,7 +13,9 @@ mod options;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
-use thalweg_core::connector::{Sink, Source, SourceBatch, SourcePoll, TableRequest, Waker};
+use thalweg_core::connector::{
+    Sink, Source, SourceBatch, SourcePoll, TableRequest, Waker, unread_rows,
+};
 use thalweg_core::counter::{row_position, rows_before};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result};
@@ -146,6 +148,14 @@ impl Source for DatagenSource {
         self.next = rows_before(position)?;
         self.pacing.begin_at(self.next);
         Ok(())
+    }
+
+    fn check_ended(&mut self, position: &str) -> Result<()> {
+        let next = rows_before(position)?;
+        match self.rows {
+            Some(rows) if next >= rows => Ok(()),
+            _ => Err(unread_rows(&format!("row {} and later ones", next.saturating_add(1)))),
+        }
     }
 }
 

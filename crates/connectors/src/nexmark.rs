@@ -30,7 +30,9 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use serde_json::{Value, json};
-use thalweg_core::connector::{Sink, Source, SourceBatch, SourcePoll, TableRequest, Waker};
+use thalweg_core::connector::{
+    Sink, Source, SourceBatch, SourcePoll, TableRequest, Waker, unread_rows,
+};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result};
 
@@ -175,5 +177,13 @@ impl Source for NexmarkSource {
         self.pacing.begin_at(slot);
         self.starts_now = false;
         Ok(())
+    }
+
+    fn check_ended(&mut self, position: &str) -> Result<()> {
+        self.seek(position)?;
+        match self.next >= self.selection.slots_end() {
+            true => Ok(()),
+            false => Err(unread_rows(&format!("event {} and later ones", self.next + 1))),
+        }
     }
 }

@@ -94,6 +94,15 @@ pub trait Source: Send {
         Err(Error::user("it cannot go on from where it was: its input can't be read again")
             .hint("begin anew, without the snapshot"))
     }
+    /// In place of [`Source::seek`] and [`Source::start`], where the input had ended at this position, or was
+    /// declared ended: checks that it has no rows behind it. Results are final there, so nothing more is read.
+    ///
+    /// # Errors
+    /// If there are such rows: [`unread_rows`].
+    fn check_ended(&mut self, position: &str) -> Result<()> {
+        let _ = position;
+        Ok(())
+    }
     /// A snapshot with this position is kept, and what the sinks wrote of it is visible: what lies before
     /// need not be given again. For inputs that wait for that (acknowledgements).
     ///
@@ -103,6 +112,15 @@ pub trait Source: Send {
         let _ = position;
         Ok(())
     }
+}
+
+/// The error of [`Source::check_ended`] for an input that has more rows; `which` says where they are.
+pub fn unread_rows(which: &str) -> Error {
+    Error::plan(format!(
+        "the input had ended, or was ended by a drain, when the snapshot was taken; now it has rows that were not \
+         read: {which}"
+    ))
+    .hint("results are final behind an end: read the new rows in a job of their own, or start from scratch")
 }
 
 /// A batch after the watermark assigner, ready to become a bundle.

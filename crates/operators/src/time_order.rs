@@ -407,6 +407,10 @@ impl Source for TimeOrderedSource {
         Ok(())
     }
 
+    fn check_ended(&mut self, position: &str) -> Result<()> {
+        self.inner.check_ended(&OrderedPosition::read(position)?.inner)
+    }
+
     fn committed(&mut self, position: &str) -> Result<()> {
         self.inner.committed(&OrderedPosition::read(position)?.inner)
     }

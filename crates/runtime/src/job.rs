@@ -87,6 +87,8 @@ pub struct Job {
     pub(crate) holding: AtomicBool,
     /// Sources end as if their inputs had.
     pub(crate) draining: AtomicBool,
+    /// An input that had ended in an earlier run has rows that nobody will read.
+    pub(crate) unread: Option<Error>,
     /// Somebody has asked for a graceful end.
     stop_requested: AtomicBool,
     /// What became of snapshots.
@@ -388,9 +390,11 @@ impl Job {
             StageRunKind::Operator(operator) => operator.cells.iter().all(|c| c.mailbox.is_idle()),
             _ => true,
         };
+        // Rows that a merge by time keeps back wait for rows that no source will deliver any more.
+        let of_merges = self.ordered.as_ref().map_or(0, |flow| flow.waiting_bytes());
         // Rows that a worker holds are in no queue, but in flight.
         sources_done
-            && self.memory.in_flight_bytes() == 0
+            && self.memory.in_flight_bytes() <= of_merges
             && self.stages.iter().all(|s| s.metrics.queued.load(Ordering::SeqCst) == 0 && empty(s))
     }
 }
@@ -544,7 +548,10 @@ impl RunningJob {
         let failure = self.job.failure.lock().expect("no panic under this lock").take();
         match failure {
             Some(error) => Err(error),
-            None => Ok(build::report(&self.job)),
+            None => match &self.job.unread {
+                Some(error) => Err(error.clone()),
+                None => Ok(build::report(&self.job)),
+            },
         }
     }
 

@@ -146,6 +146,8 @@ pub struct SourceState {
     pub taken: Watermark,
     /// The time of the last row, where inputs are merged by time.
     pub frontier_ms: i64,
+    /// The input had ended in an earlier run, at this position; it is not started.
+    pub ended_at: Option<String>,
     /// How many rows to ask for: grows while the source always has more, shrinks when it has not.
     pub bundle_rows: usize,
     /// The newest moment at which rows came in.

@@ -24,8 +24,10 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use thalweg_core::connector::unread_rows;
 use thalweg_core::{Error, Result};
 
+use super::compression::Compression;
 use super::paths::InputFile;
 
 /// A file is known again by so many bytes at each place that is looked at.
@@ -229,6 +231,8 @@ pub struct Progress {
     entries: BTreeMap<usize, Entry>,
     /// All files stay in the position, since each may grow.
     is_followed: bool,
+    /// All rows of all files were given.
+    has_ended: bool,
     /// Rows that could not be read, up to the end of the last block that was given completely.
     bad_rows: u64,
     /// Bytes of dead letters up to there.
@@ -241,7 +245,8 @@ impl Progress {
         let entry =
             |file: &Arc<InputFile>| Entry { file: file.clone(), at: None, given: 0, dropped: 0 };
         let entries = files.iter().map(entry).enumerate().collect();
-        Progress { format, entries, is_followed: false, bad_rows: 0, letter_bytes: 0 }
+        let (is_followed, has_ended) = (false, false);
+        Progress { format, entries, is_followed, has_ended, bad_rows: 0, letter_bytes: 0 }
     }
 
     /// All files stay in the position, since each may grow.
@@ -295,6 +300,11 @@ impl Progress {
         (self.bad_rows, self.letter_bytes) = (bad_rows, letter_bytes);
     }
 
+    /// All rows of all files were given.
+    pub fn end(&mut self) {
+        self.has_ended = true;
+    }
+
     /// Rows that could not be read before the position.
     pub fn bad_rows(&self) -> u64 {
         self.bad_rows
@@ -319,8 +329,7 @@ impl Progress {
             }
             files.push(file);
         }
-        let mut position =
-            json!({ "format": self.format, "files": files, "badRows": self.bad_rows });
+        let mut position = json!({ "format": self.format, "files": files, "badRows": self.bad_rows, "ended": self.has_ended });
         if self.letter_bytes > 0 {
             position["letterBytes"] = json!(self.letter_bytes);
         }
@@ -332,14 +341,7 @@ impl Progress {
     /// # Errors
     /// If it is none of these files, or one of them is not there any more.
     pub fn seek(&mut self, position: &str) -> Result<()> {
-        let parsed: Option<Value> = serde_json::from_str(position).ok();
-        let recorded = parsed.as_ref().and_then(|position| self.recorded(position));
-        let (recorded, bad_rows, letter_bytes) = recorded.ok_or_else(|| {
-            let message =
-                format!("this is no position in files of format '{}': {position}", self.format);
-            Error::user(message)
-                .hint("the snapshot is of another table, of another version, or damaged")
-        })?;
+        let Position { files: recorded, bad_rows, letter_bytes, .. } = self.read(position)?;
         let found: BTreeMap<&str, &Arc<InputFile>> =
             self.entries.values().map(|entry| (entry.file.label.as_ref(), &entry.file)).collect();
         let mut entries = BTreeMap::new();
@@ -361,11 +363,45 @@ impl Progress {
         Ok(())
     }
 
-    fn recorded(&self, position: &Value) -> Option<(Vec<Recorded>, u64, u64)> {
+    /// Checks that no rows were left to be read at a position.
+    ///
+    /// # Errors
+    /// If there are any: in a file that has grown, or in one that is new.
+    pub fn check_ended(&self, position: &str) -> Result<()> {
+        let Position { files: recorded, has_ended, .. } = self.read(position)?;
+        let of = |file: &InputFile| recorded.iter().find(|known| *known.path == *file.label);
+        // Files in front of the first one that is recorded were read and forgotten.
+        let files = self.entries.values().map(|entry| &entry.file);
+        let mut files = files.skip_while(|file| !self.is_followed && of(file).is_none());
+        let is_unread = |file: &&Arc<InputFile>| match of(file) {
+            Some(known) => known.has_more(file, self.is_text(), has_ended),
+            None => file.size > 0,
+        };
+        match files.find(is_unread) {
+            Some(file) => Err(unread_rows(&file.label)),
+            None => Ok(()),
+        }
+    }
+
+    fn is_text(&self) -> bool {
+        ["csv", "json"].contains(&self.format)
+    }
+
+    fn read(&self, position: &str) -> Result<Position> {
+        let parsed: Option<Value> = serde_json::from_str(position).ok();
+        parsed.as_ref().and_then(|position| self.recorded(position)).ok_or_else(|| {
+            let message =
+                format!("this is no position in files of format '{}': {position}", self.format);
+            Error::user(message)
+                .hint("the snapshot is of another table, of another version, or damaged")
+        })
+    }
+
+    fn recorded(&self, position: &Value) -> Option<Position> {
         if position.get("format")?.as_str()? != self.format {
             return None;
         }
-        let is_text = ["csv", "json"].contains(&self.format);
+        let is_text = self.is_text();
         let file = |file: &Value| -> Option<Recorded> {
             let at = match file.get("at") {
                 Some(at) => Some(Place::from_json(at)?),
@@ -378,8 +414,20 @@ impl Progress {
         };
         let files = position.get("files")?.as_array()?.iter().map(file).collect::<Option<_>>()?;
         let letter_bytes = position.get("letterBytes").map_or(Some(0), Value::as_u64)?;
-        Some((files, position.get("badRows")?.as_u64()?, letter_bytes))
+        // Earlier versions did not say.
+        let has_ended = position.get("ended").and_then(Value::as_bool);
+        let bad_rows = position.get("badRows")?.as_u64()?;
+        Some(Position { files, has_ended, bad_rows, letter_bytes })
     }
+}
+
+/// A position as it was read.
+struct Position {
+    files: Vec<Recorded>,
+    /// All rows of all files were given.
+    has_ended: Option<bool>,
+    bad_rows: u64,
+    letter_bytes: u64,
 }
 
 /// A file as the position tells it.
@@ -388,4 +436,17 @@ struct Recorded {
     size: u64,
     at: Option<Place>,
     rows: u64,
+}
+
+impl Recorded {
+    /// True if a file has something that was not read of it.
+    fn has_more(&self, file: &InputFile, is_text: bool, has_ended: Option<bool>) -> bool {
+        let is_plain = file.path.as_deref().map(Compression::of) == Some(Compression::None);
+        match self.at {
+            Some(Place::Text(at)) if is_text && is_plain => file.size > at.offset,
+            // Of others the place does not tell how much lies behind it.
+            _ if has_ended == Some(false) => file.size > 0,
+            _ => file.size != self.size,
+        }
+    }
 }

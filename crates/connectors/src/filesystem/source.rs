@@ -322,6 +322,7 @@ impl Source for FileSource {
                 Next::Batch(decoded) => self.accept(decoded)?,
                 Next::Pending => return Ok(SourcePoll::Pending),
                 Next::End => {
+                    self.progress.end();
                     self.finish_dead_letters()?;
                     return Ok(SourcePoll::End);
                 }
@@ -354,5 +355,9 @@ impl Source for FileSource {
         self.bad_rows = self.progress.bad_rows();
         self.has_position = true;
         Ok(())
+    }
+
+    fn check_ended(&mut self, position: &str) -> Result<()> {
+        self.progress.check_ended(position)
     }
 }

@@ -1,14 +1,14 @@
-//! Ctrl-C: the first stops the running job cleanly, the second ends the process.
+//! Ctrl-C and SIGTERM: the first stops the running job cleanly, the second ends the process.
 //!
-//! A signal may arrive at any moment, also between two jobs of a script or before the first. It is
-//! therefore remembered, and a job that starts later is stopped at once.
+//! A signal may arrive at any moment. While the statements are read nothing has begun, so the process ends at once.
+//! Between two jobs of a script it is remembered, and a job that starts later is stopped at once.
 
 use std::sync::{Arc, Mutex};
 
 use thalweg_core::{Error, Result};
 use thalweg_runtime::JobControl;
 
-/// The exit status of a process that Ctrl-C has stopped: 128 and the number of the signal.
+/// The exit status of a process that a signal has stopped: 128 and the number of Ctrl-C's, for SIGTERM as well.
 pub const STOPPED: i32 = 130;
 
 /// What Ctrl-C acts on.
@@ -18,6 +18,8 @@ pub struct Interrupt(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     pressed: bool,
+    /// Jobs may run: the first signal stops them.
+    has_begun: bool,
     job: Option<JobControl>,
 }
 
@@ -35,14 +37,20 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Remembers the signal and stops the job. True if it is the second signal.
+    /// From now on jobs may run, which the first signal stops.
+    pub fn begin(&self) {
+        self.0.lock().expect("no panic under this lock").has_begun = true;
+    }
+
+    /// Remembers the signal and stops the job. True if the process is to end at once: it is the second signal, or
+    /// nothing has begun.
     fn press(&self) -> bool {
         let mut state = self.0.lock().expect("no panic under this lock");
         let again = std::mem::replace(&mut state.pressed, true);
         if let Some(job) = &state.job {
             job.stop();
         }
-        again
+        again || !state.has_begun
     }
 
     /// From now on this job is the one to stop.
@@ -72,9 +80,15 @@ mod tests {
     #[test]
     fn the_second_signal_is_told_from_the_first() {
         let interrupt = Interrupt::default();
+        interrupt.begin();
         assert!(!interrupt.is_pressed());
         assert!(!interrupt.press());
         assert!(interrupt.is_pressed());
         assert!(interrupt.press());
+    }
+
+    #[test]
+    fn a_signal_ends_the_process_as_long_as_nothing_has_begun() {
+        assert!(Interrupt::default().press());
     }
 }

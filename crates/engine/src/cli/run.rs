@@ -24,10 +24,19 @@ use super::{Failure, STOPPED, diagnostic, units, use_color};
 
 /// Runs the statements; returns the exit status.
 pub fn run(arguments: &RunArguments) -> u8 {
-    super::with_source(&arguments.script, |source| run_source(arguments, source))
+    // First of all: until then the system ends the process in its own way.
+    let interrupt = match Interrupt::listen() {
+        Ok(interrupt) => interrupt,
+        Err(error) => return Failure::plain(error).tell(None, arguments.script.color),
+    };
+    super::with_source(&arguments.script, |source| run_source(arguments, source, interrupt))
 }
 
-fn run_source(arguments: &RunArguments, source: &ScriptSource) -> Result<u8, Failure> {
+fn run_source(
+    arguments: &RunArguments,
+    source: &ScriptSource,
+    interrupt: Interrupt,
+) -> Result<u8, Failure> {
     let options = SessionOptions {
         workers: arguments.workers.map(usize::from),
         memory_limit: arguments.memory_limit.clone(),
@@ -44,7 +53,7 @@ fn run_source(arguments: &RunArguments, source: &ScriptSource) -> Result<u8, Fai
         ..source.session_options(&arguments.script)?
     };
     let text = super::check::substituted(source, &arguments.script)?;
-    let interrupt = Interrupt::listen()?;
+    interrupt.begin();
     let mut console = Console::new(arguments, source.name.clone(), text.clone(), interrupt);
     let outcome = Session::new(options).and_then(|mut session| {
         session.run_script(&text, &mut console)?;

@@ -111,6 +111,11 @@ impl Watch<'_> {
                 if taken.is_ok() {
                     return self.control.complete();
                 }
+                if self.control.is_stop_requested() {
+                    // Whoever stops the job has to know that its last rows are kept nowhere.
+                    self.control.cancel();
+                    return taken.map(drop);
+                }
                 self.tolerate(taken)?;
                 self.control.wait(TRY_AGAIN);
                 continue;

@@ -193,6 +193,9 @@ impl Source for CheckedSource {
     fn seek(&mut self, position: &str) -> Result<()> {
         self.inner.seek(position)
     }
+    fn check_ended(&mut self, position: &str) -> Result<()> {
+        self.inner.check_ended(position)
+    }
     fn committed(&mut self, position: &str) -> Result<()> {
         self.inner.committed(position)
     }

@@ -9,9 +9,11 @@
 //! | `lifecycle` | stops, locks, damaged and foreign snapshots, restarts, full disks |
 //! | `killed` | jobs of this process that are killed where a test wants it; the golden cases use it as well |
 //! | `power` | whole jobs on a machine that goes off |
+//! | `endings` | signals in every state of a job, drains, and a resume behind an end |
 //! | `golden_snapshots` | snapshots of earlier versions, from which jobs of this one go on |
 
 mod cells;
+mod endings;
 mod golden_snapshots;
 mod jobs;
 mod killed;

@@ -17,6 +17,7 @@ use crate::stage::{OperatorRun, SinkRun, SourceRun, StageRun, StageRunKind};
 /// # Errors
 /// If something does not fit: the cut is of another query, or damaged.
 pub(crate) fn restore(job: &mut Job, cut: &RestoredCut) -> Result<()> {
+    check_ended_sources(job, cut)?;
     let told: HashMap<&str, &StageState<Restored>> =
         cut.stages.iter().map(|stage| (stage.id.as_str(), stage)).collect();
     let (order, workers) = (job.options.order, job.options.workers);
@@ -37,6 +38,30 @@ pub(crate) fn restore(job: &mut Job, cut: &RestoredCut) -> Result<()> {
     open_gates(job);
     let fed = job.stages.iter().filter(|stage| is_fed_sink(stage)).count();
     job.fed_sinks.store(fed, Ordering::SeqCst);
+    Ok(())
+}
+
+/// Inputs that had ended must have no more rows: nobody would ever read them.
+///
+/// Where all inputs had ended, the job first ends as it has to, since its sinks may have rows to commit; the error is
+/// what it ends with.
+fn check_ended_sources(job: &mut Job, cut: &RestoredCut) -> Result<()> {
+    let is_over = cut.stages.iter().filter_map(|stage| stage.source.as_ref()).all(|s| s.finished);
+    for run in &job.stages {
+        let StageRunKind::Source(source) = &run.kind else { continue };
+        let told = cut.stages.iter().find(|told| told.id == run.id && !told.ended);
+        let told = told.and_then(|told| told.source.as_ref()).filter(|told| told.finished);
+        let Some(position) = told.and_then(|told| told.position.as_deref()) else { continue };
+        let mut state = source.state.lock().expect("nobody else has the job yet");
+        let checked = state.source.check_ended(position);
+        drop(state);
+        match checked.map_err(|error| error.in_operator(run.name.clone())) {
+            Err(error) if is_over => {
+                job.unread.get_or_insert(error);
+            }
+            checked => checked?,
+        }
+    }
     Ok(())
 }
 
@@ -96,7 +121,11 @@ fn restore_source(run: &SourceRun, told: &ToldSource) -> Result<()> {
         assigner.seek(position);
     }
     match &told.position {
-        _ if told.finished => Ok(()),
+        position if told.finished => {
+            // It is never started, and knows of no place.
+            state.ended_at.clone_from(position);
+            Ok(())
+        }
         Some(position) => state.source.seek(position),
         None => Err(Error::data("the snapshot does not say how far this input was read")
             .hint("the snapshot is damaged; use an older one")),

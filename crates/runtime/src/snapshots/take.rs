@@ -370,7 +370,7 @@ impl Job {
 fn told_source(run: &SourceRun) -> Result<ToldSource> {
     let state = run.state.lock().expect("a source that panics ends the job");
     let finished = run.finished.load(Ordering::SeqCst);
-    let position = state.source.position();
+    let position = state.ended_at.clone().or_else(|| state.source.position());
     if position.is_none() && !finished {
         let name = state.source.name();
         return Err(Error::user(format!(
