@@ -10,6 +10,8 @@
 mod generate;
 mod options;
 
+use std::collections::BTreeMap;
+
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
@@ -23,6 +25,7 @@ use thalweg_core::{Error, Result};
 use self::generate::{Field, Times, column};
 use self::options::DatagenOptions;
 use crate::Connector;
+use crate::options::generated_options;
 use crate::pacing::Pacing;
 
 /// 2026-01-01T00:00:00Z
@@ -63,6 +66,17 @@ impl Connector for Datagen {
             overdue_ns: 0,
             clock: SystemClock::new(),
         }))
+    }
+    fn state_options(
+        &self,
+        request: &TableRequest,
+        _as_sink: bool,
+        _zone: Tz,
+    ) -> BTreeMap<String, String> {
+        // The rate decides nothing but when rows come, unless times follow from the seed.
+        let is_seeded = request.options.contains_key("seed");
+        let decides = |name: &str| name != "connector" && (is_seeded || name != "rows-per-second");
+        generated_options(request, decides)
     }
     fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
         Err(Error::plan(format!("table {} is made by datagen", request.table)))

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | how far files were read | `position.rs` |
 //! | files that appear and grow | `follow.rs` |
+//! | which options decide what a position means | `state_options.rs` |
 //! | folders that are written in transactions | `folder_sink.rs`, `parts.rs` |
 
 mod arrow;
@@ -38,6 +39,7 @@ mod position;
 mod record;
 mod sink;
 mod source;
+mod state_options;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -47,6 +49,7 @@ pub(crate) use csv::writer::CsvStyle;
 pub(crate) use json::writer::JsonStyle;
 pub(crate) use position::Mark;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono_tz::Tz;
@@ -89,6 +92,15 @@ impl Connector for Filesystem {
 
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
         changes(FileOptions::read(request, false))
+    }
+
+    fn state_options(
+        &self,
+        request: &TableRequest,
+        as_sink: bool,
+        zone: Tz,
+    ) -> BTreeMap<String, String> {
+        state_options::state_options(request, as_sink, zone)
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

@@ -27,6 +27,8 @@ mod pacing;
 pub mod print;
 
 use chrono_tz::Tz;
+use std::collections::BTreeMap;
+
 use thalweg_core::connector::{AcceptedChanges, Connectors, Sink, Source, TableRequest};
 use thalweg_core::{Error, Result};
 
@@ -65,6 +67,16 @@ pub trait Connector: Send + Sync {
     fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
         let _ = (request, as_sink);
         Ok(())
+    }
+    /// What of the table decides what a position in it, or an output that is half written, means.
+    fn state_options(
+        &self,
+        request: &TableRequest,
+        as_sink: bool,
+        zone: Tz,
+    ) -> BTreeMap<String, String> {
+        let _ = (request, as_sink, zone);
+        BTreeMap::new()
     }
     /// Opens the table for writing. Instants that are shown to people appear in `zone`.
     fn sink(&self, request: &TableRequest, zone: Tz) -> Result<Box<dyn Sink>>;
@@ -144,6 +156,13 @@ impl Connectors for BuiltinConnectors {
     }
     fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
         Self::find(request)?.check_snapshots(request, as_sink)
+    }
+    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
+        let connector = Self::find(request);
+        connector.map_or_else(
+            |_| BTreeMap::new(),
+            |found| found.state_options(request, as_sink, self.zone),
+        )
     }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let connector = Self::find(request)?;

@@ -26,6 +26,8 @@ mod peer;
 mod random;
 mod text;
 
+use std::collections::BTreeMap;
+
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
@@ -40,6 +42,7 @@ use self::columns::{Column, Events, Preset};
 use self::events::{Selection, Timeline};
 use self::options::{Base, NexmarkOptions};
 use crate::Connector;
+use crate::options::generated_options;
 use crate::pacing::Pacing;
 
 /// The connector.
@@ -82,6 +85,14 @@ impl Connector for Nexmark {
             starts_now: options.base == Base::Now,
             numbers: Vec::new(),
         }))
+    }
+    fn state_options(
+        &self,
+        request: &TableRequest,
+        _as_sink: bool,
+        _zone: Tz,
+    ) -> BTreeMap<String, String> {
+        generated_options(request, |name| !["connector", "rate"].contains(&name))
     }
     fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
         Err(Error::plan(format!("table {} is made by nexmark", request.table)))

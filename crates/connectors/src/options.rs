@@ -4,10 +4,27 @@
 //! nearest known option, so that a slip of the pen is not silently a default. Options that Flink
 //! has and Thalweg lacks are told apart from unknown ones.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use thalweg_core::connector::TableRequest;
-use thalweg_core::{Error, Result};
+use thalweg_core::{Column, Error, Result};
+
+/// What decides the rows of a table that is generated: its columns, and these of its options.
+pub fn generated_options(
+    request: &TableRequest,
+    decides: impl Fn(&str) -> bool,
+) -> BTreeMap<String, String> {
+    let options = request.options.iter().filter(|(name, _)| decides(name));
+    let options = options.map(|(name, value)| (name.clone(), value.clone()));
+    options.chain([("columns".to_owned(), columns_text(request))]).collect()
+}
+
+/// The columns of a table with their types.
+pub fn columns_text(request: &TableRequest) -> String {
+    let column = |column: &Column| format!("{} {}", column.name, column.column_type);
+    request.schema.columns.iter().map(column).collect::<Vec<_>>().join(", ")
+}
 
 /// The option names of a connector. `*` stands for any text without a dot at its ends
 /// (`fields.*.kind`).

@@ -342,6 +342,12 @@ pub trait Connectors: Send + Sync {
         let _ = (request, as_sink);
         Ok(())
     }
+    /// What of the table decides what a position in it, or an output that is half written, means: options by name,
+    /// with their defaults. A job does not resume under other ones. No secrets. Called after `validate`.
+    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
+        let _ = (request, as_sink);
+        BTreeMap::new()
+    }
     /// Opens the table for writing.
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>>;
     /// Finds a table of state in a snapshot, without reading its rows.

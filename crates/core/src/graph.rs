@@ -4,6 +4,7 @@
 //! identifier, derived by the planner from what the stage computes, under which metrics are kept
 //! and (later) state is found again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::connector::{Assign, Sink, Source};
@@ -49,6 +50,9 @@ pub struct Stage {
     pub kind: StageKind,
     /// Where its rows come from; several inputs form a union.
     pub inputs: Vec<Input>,
+    /// Options and settings that decide what its state means, by name, beside what its identifier says. State that was
+    /// kept under other values does not fit. No secrets: snapshots hold them.
+    pub state_options: BTreeMap<String, String>,
 }
 
 /// A job's stages in topological order.
@@ -80,7 +84,8 @@ impl Graph {
     ) -> StageId {
         let place = StageId(self.stages.len());
         assert!(inputs.iter().all(|input| input.from < place), "inputs come before their stage");
-        self.stages.push(Stage { id: id.into(), name: name.into(), kind, inputs });
+        let (id, name, state_options) = (id.into(), name.into(), BTreeMap::new());
+        self.stages.push(Stage { id, name, kind, inputs, state_options });
         place
     }
 

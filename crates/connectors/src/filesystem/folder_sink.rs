@@ -28,7 +28,7 @@ use thalweg_core::{Error, Result, RowKind};
 use super::files::Files;
 use super::partitions::FolderNames;
 use super::parts::{Part, Parts};
-use super::sink::Claim;
+use super::sink::{Claim, refuse_handle};
 use super::writer::{Content, FileWriter, failed, partial, publish};
 use super::writing::{Delivery, Writing};
 
@@ -305,7 +305,9 @@ impl Sink for FolderSink {
     }
 
     fn recover(&mut self, handle: Option<&str>) -> Result<()> {
-        let Mode::Transactions(transactions) = &mut self.mode else { return Ok(()) };
+        let Mode::Transactions(transactions) = &mut self.mode else {
+            return refuse_handle(&self.content.table, handle);
+        };
         transactions.parts.recover(handle, transactions.delivery)?;
         if handle.is_none() && !self.writing.append && transactions.parts.has_visible()? {
             let root = transactions.parts.root().display().to_string();

@@ -20,7 +20,7 @@ use super::folder_sink::FolderSink;
 use super::paths::Target;
 use super::source::Format;
 use super::writer::{Content, FileWriter, failed, partial, publish};
-use super::writing::{Delivery, Writing};
+use super::writing::{Delivery, GUARANTEE, Writing};
 
 /// The files and folders that are being written: two sinks on one would destroy each other's rows.
 static BEING_WRITTEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -47,6 +47,21 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         BEING_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+    }
+}
+
+/// Refuses the transaction of a table that is written in none any more: its rows are promised, and nobody would commit
+/// them.
+///
+/// # Errors
+/// If there is one.
+pub fn refuse_handle(table: &str, handle: Option<&str>) -> Result<()> {
+    match handle {
+        None => Ok(()),
+        Some(_) => Err(Error::plan(format!(
+            "table {table}: the snapshot holds rows that are to be committed, and '{GUARANTEE}' = 'none' commits nothing"
+        ))
+        .hint("resume under the guarantee that the snapshot was taken under")),
     }
 }
 
@@ -196,7 +211,7 @@ impl Sink for FileSink {
     fn recover(&mut self, handle: Option<&str>) -> Result<()> {
         let Target::File(path) = &self.target else { return Ok(()) };
         if self.writing.delivery == Delivery::None {
-            return Ok(());
+            return refuse_handle(&self.content.table, handle);
         }
         self.check_continuable()?;
         let Some(handle) = handle else { return Ok(()) };

@@ -1,15 +1,16 @@
 //! `thalweg upgrade --dry-run`: what becomes of a job's state when its statements change.
 //!
-//! Nothing is run, opened or changed: stages are told apart by their identifiers, which follow from what they
+//! What a resume would refuse is refused here, by the same function with the same facts. Nothing is run, opened or
+//! changed: stages are told apart by their identifiers, which follow from what they
 //! compute ([`thalweg::jobs::compatibility`]).
 
 use std::path::Path;
 
-use thalweg::jobs::compatibility::{Comparison, StageName};
-use thalweg::jobs::{SnapshotReference, open_folder};
+use thalweg::jobs::compatibility::{Comparison, StageName, check_order, check_snapshot};
+use thalweg::jobs::{SnapshotReference, Speech, open_folder};
 use thalweg::session::{PlannedJob, Session};
 use thalweg_connectors::output::Format;
-use thalweg_core::{Error, OrderContract, Result};
+use thalweg_core::{Error, Result};
 use thalweg_state::SnapshotStore;
 
 use super::arguments::{ScriptArguments, UpgradeArguments};
@@ -50,8 +51,8 @@ fn planned(
 /// What there was, and what is to be done to go on from it.
 struct Found {
     comparison: Comparison,
-    /// The contract that the snapshot was taken under, if it is another one.
-    other_order: Option<OrderContract>,
+    /// Why a resume would be refused; what `--drop-state` permits is not.
+    refusal: Option<Error>,
     /// The options of `thalweg run` that go on from it.
     options: String,
 }
@@ -65,8 +66,7 @@ fn compare(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<u8> {
     let mut status = 0;
     for found in &found {
         tell(arguments, found)?;
-        let Comparison { removed, unfed, .. } = &found.comparison;
-        if !removed.is_empty() || !unfed.is_empty() || found.other_order.is_some() {
+        if !found.comparison.removed.is_empty() || found.refusal.is_some() {
             status = FAILED;
         }
     }
@@ -89,9 +89,16 @@ fn of_statements(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<Ve
     }
     let pairs = before.iter().zip(jobs);
     Ok(pairs
-        .map(|(old, new)| Found {
-            comparison: Comparison::of_queries(&old.graph, &new.graph),
-            other_order: Some(old.order).filter(|order| *order != new.order),
+        .map(|(old, new)| {
+            let comparison = Comparison::of_queries(&old.graph, &new.graph);
+            let speech = Speech::CommandLine;
+            let checked = check_order(old.order, new.order, speech)
+                .and_then(|()| comparison.check(true, speech));
+            (old, new, comparison, checked.err())
+        })
+        .map(|(old, new, comparison, refusal)| Found {
+            comparison,
+            refusal,
             options: match old.name == new.name {
                 true => "--resume".to_owned(),
                 false => format!("--from …/{}/snapshots/NUMBER", old.name),
@@ -121,9 +128,10 @@ fn of_snapshot(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<Foun
             .find(|job| job.name == header.job)
             .ok_or_else(|| no_such_job(&header.job, jobs))?,
     };
+    let checked = check_snapshot(&details, (job.order, &job.graph), true, Speech::CommandLine);
     Ok(Found {
         comparison: Comparison::of_details(&details, &job.graph),
-        other_order: Some(header.order).filter(|order| *order != job.order),
+        refusal: checked.err(),
         options: match job.name == header.job {
             true => "--resume".to_owned(),
             false => format!("--from {}", folder(&store, number)),
@@ -144,30 +152,24 @@ fn no_such_job(job: &str, jobs: &[PlannedJob]) -> Error {
 
 /// Prints what becomes of each stage, and for people what to do.
 fn tell(arguments: &UpgradeArguments, found: &Found) -> Result<()> {
-    let Comparison { kept, added, removed, .. } = &found.comparison;
+    let Comparison { kept, added, removed, changed_stages, .. } = &found.comparison;
     let row = |word: &str, stage: &StageName| {
         vec![Cell::text(word), Cell::text(&stage.name), Cell::text(&stage.id)]
     };
     let kept = kept.iter().map(|stage| row("kept", stage));
     let added = added.iter().map(|stage| row("begins empty", stage));
+    let changed = changed_stages.iter().map(|stage| row("other options", stage));
     let gone = removed.iter().map(|stage| row("removed", stage));
-    let rows: Vec<Vec<Cell>> = kept.chain(added).chain(gone).collect();
+    let rows: Vec<Vec<Cell>> = kept.chain(added).chain(changed).chain(gone).collect();
     let format = arguments.format.into();
     print_rows(format, &COMPARED, &rows)?;
     if format == Format::Table { print(&advice(arguments, found)) } else { Ok(()) }
 }
 
 fn advice(arguments: &UpgradeArguments, found: &Found) -> String {
-    if let Some(order) = found.other_order {
-        return format!(
-            "it cannot go on: it ran under 'pipeline.order' = '{order}'. Set that, or begin anew\n"
-        );
-    }
-    if let Some(stage) = found.comparison.unfed.first() {
-        return format!(
-            "it cannot go on: an input of {} had ended, and nothing of it would come again. Run what is new as a job of its own, or begin anew\n",
-            stage.name
-        );
+    if let Some(refusal) = &found.refusal {
+        let hint = refusal.help().map(|help| format!("\nhint: {help}")).unwrap_or_default();
+        return format!("it cannot go on: {refusal}{hint}\n");
     }
     let file = arguments
         .script

@@ -2,14 +2,17 @@
 //! state nobody would take back.
 //!
 //! Stages are told apart by identifiers that follow from what they compute, and from what; so a stage with the
-//! identifier of another run computes the same, and its state fits. A changed operator has another identifier: it
-//! is one that is gone and one that is new.
+//! identifier of another run computes the same, and its state fits if the options that decide what it means are the
+//! same ([`Stage::state_options`], which manifests note). A changed operator has another identifier: it is one that is
+//! gone and one that is new.
+//!
+//! A resume and `thalweg upgrade --dry-run` ask the same function, [`check_snapshot`], with the same facts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_core::graph::{Graph, Stage, StageKind};
-use thalweg_core::snapshot::{RestoredCut, StageState};
-use thalweg_core::{Error, Restored, Result};
+use thalweg_core::snapshot::StageState;
+use thalweg_core::{Error, OrderContract, Result};
 use thalweg_state::{SnapshotDetails, TableSummary};
 
 use super::speech::Speech;
@@ -34,54 +37,83 @@ pub struct Comparison {
     pub removed: Vec<StageName>,
     /// New stages behind an input that had ended already: it would tell them nothing, not even its end.
     pub unfed: Vec<StageName>,
+    /// Stages that compute the same under options that decide what their state means, and that have changed.
+    pub changed_stages: Vec<StageName>,
+    /// Those options.
+    pub changed: Vec<ChangedOption>,
+    /// New sources that lead to sinks which there were, while the position of another source has no use: the source may have
+    /// been renamed.
+    pub read_again: Vec<(StageName, StageName)>,
+}
+
+/// An option that decides what the state of a stage means, and that has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedOption {
+    /// The stage.
+    pub stage: StageName,
+    /// The option's name.
+    pub option: String,
+    /// What it was when the snapshot was taken.
+    pub before: String,
+    /// What it is now.
+    pub now: String,
 }
 
 impl Comparison {
-    /// Compares a snapshot with the graph of a query.
-    pub fn of(cut: &RestoredCut, graph: &Graph) -> Self {
-        let has_rows = |state: &Restored| {
-            state.names().any(|name| state.table(name).iter().any(|batch| batch.num_rows() > 0))
-        };
-        Self::of_told(&told(&cut.stages, has_rows), graph)
-    }
-
-    /// The same without the rows of the snapshot.
+    /// Compares a snapshot with the graph of a query. The rows of the snapshot are not looked at.
     pub fn of_details(details: &SnapshotDetails, graph: &Graph) -> Self {
         let has_rows = |tables: &Vec<TableSummary>| tables.iter().any(|table| table.rows > 0);
-        Self::of_told(&told(&details.stages, has_rows), graph)
+        Self::of_told(&told(&details.stages, has_rows), &details.header.notes, graph)
     }
 
     /// What would become of the state of another query, which is taken to have some everywhere.
     pub fn of_queries(old: &Graph, new: &Graph) -> Self {
-        let told = |stage| Told { name: name_of(stage), has_something: true, has_ended: false };
+        let told = |stage: &Stage| Told {
+            name: name_of(stage),
+            has_something: true,
+            is_source: matches!(stage.kind, StageKind::Source { .. }),
+            has_ended: false,
+        };
         let told = stateful(old).map(told);
-        Self::of_told(&told.collect::<Vec<_>>(), new)
+        Self::of_told(&told.collect::<Vec<_>>(), &notes_of(old), new)
     }
 
-    fn of_told(told: &[Told], graph: &Graph) -> Self {
+    fn of_told(told: &[Told], notes: &Notes, graph: &Graph) -> Self {
         // Also what has no state of its own: in contract `event_time` rows may wait in front of it.
         let present: BTreeSet<&str> = graph.stages.iter().map(|stage| stage.id.as_str()).collect();
         let known: BTreeSet<&str> = told.iter().map(|stage| stage.name.id.as_str()).collect();
         let mut comparison = Comparison::default();
         for stage in stateful(graph) {
+            let changed = match known.contains(stage.id.as_str()) {
+                true => changed_options(notes, stage),
+                false => Vec::new(),
+            };
             let place = match known.contains(stage.id.as_str()) {
-                true => &mut comparison.kept,
+                true if changed.is_empty() => &mut comparison.kept,
+                true => &mut comparison.changed_stages,
                 false => &mut comparison.added,
             };
             place.push(name_of(stage));
+            comparison.changed.extend(changed);
         }
         let is_gone = |told: &&Told| !present.contains(told.name.id.as_str()) && told.has_something;
-        comparison.removed = told.iter().filter(is_gone).map(|stage| stage.name.clone()).collect();
+        let gone = || told.iter().filter(is_gone);
+        comparison.removed = gone().map(|stage| stage.name.clone()).collect();
         let ended = told.iter().filter(|stage| stage.has_ended);
         let ended: BTreeSet<&str> = ended.map(|stage| stage.name.id.as_str()).collect();
         comparison.unfed = unfed(graph, &known, &ended);
+        if gone().any(|stage| stage.is_source) {
+            comparison.read_again = read_again(graph, &known);
+        }
         comparison
     }
 
-    /// An error if there is state that nobody would take back, unless that is wanted.
+    /// An error if the state does not fit the query: if there is state that nobody would take back, unless that is
+    /// wanted; if options have changed that decide what state means; if a new stage would never get anything; if a
+    /// source would write again what another has written.
     ///
     /// # Errors
-    /// Names the stages. Also if a new stage would never get anything.
+    /// Names the stages.
     pub fn check(&self, drop_state: bool, speech: Speech) -> Result<()> {
         if let Some(stage) = self.unfed.first() {
             return Err(Error::plan(format!(
@@ -94,18 +126,135 @@ impl Comparison {
                 speech.begin_anew()
             )));
         }
-        if self.removed.is_empty() || drop_state {
-            return Ok(());
+        self.check_options(speech)?;
+        if !self.removed.is_empty() && !drop_state {
+            let names: Vec<String> =
+                self.removed.iter().map(|gone| format!("{} ({})", gone.name, gone.id)).collect();
+            return Err(Error::plan(format!(
+                "the snapshot holds state that the {} has no use for: {}",
+                speech.job(),
+                names.join(", ")
+            ))
+            .hint(speech.drop_state()));
         }
-        let names: Vec<String> =
-            self.removed.iter().map(|gone| format!("{} ({})", gone.name, gone.id)).collect();
-        Err(Error::plan(format!(
-            "the snapshot holds state that the {} has no use for: {}",
-            speech.job(),
-            names.join(", ")
-        ))
-        .hint(speech.drop_state()))
+        self.check_sources(speech)
     }
+
+    fn check_options(&self, speech: Speech) -> Result<()> {
+        let Some(ChangedOption { stage, option, before, now }) = self.changed.first() else {
+            return Ok(());
+        };
+        Err(Error::plan(format!(
+            "the state of {} ({}) was kept under '{option}' = '{before}', and now it is '{now}': it would mean something else",
+            stage.name, stage.id
+        ))
+        .hint(format!(
+            "set the option back, or start from scratch, {}, with outputs that are empty",
+            speech.begin_anew()
+        )))
+    }
+
+    /// A source under another name begins at its beginning; behind a sink that has rows already they come twice.
+    fn check_sources(&self, speech: Speech) -> Result<()> {
+        let Some((source, sink)) = self.read_again.first() else { return Ok(()) };
+        Err(Error::plan(format!(
+            "{} ({}) is a new source and would be read from its beginning, while the position of another is dropped; \
+             '{}' keeps its rows, and may get them twice",
+            source.name, source.id, sink.name
+        ))
+        .hint(format!(
+            "give the table the name that it had; or start from scratch, {}, with outputs that are empty",
+            speech.begin_anew()
+        )))
+    }
+}
+
+/// What a manifest notes of options, by stage and name.
+type Notes = BTreeMap<String, String>;
+
+/// The options that decide what state means, as a manifest notes them.
+pub(crate) fn notes_of(graph: &Graph) -> Notes {
+    let of = |stage: &Stage| {
+        let id = stage.id.clone();
+        let options = stage.state_options.clone().into_iter();
+        options.map(move |(name, value)| (format!("{id} {name}"), value))
+    };
+    stateful(graph).flat_map(of).collect()
+}
+
+/// The options of a stage that were others. Snapshots of earlier versions noted none; what they do not say is taken to be as
+/// it was.
+fn changed_options(notes: &Notes, stage: &Stage) -> Vec<ChangedOption> {
+    let prefix = format!("{} ", stage.id);
+    let noted = notes.iter().filter_map(|(key, value)| Some((key.strip_prefix(&prefix)?, value)));
+    let before: BTreeMap<&str, &String> = noted.collect();
+    if before.is_empty() {
+        return Vec::new();
+    }
+    let none = || "not set".to_owned();
+    let now = &stage.state_options;
+    let names: BTreeSet<&str> =
+        before.keys().copied().chain(now.keys().map(String::as_str)).collect();
+    let changed = |name: &str| {
+        let (before, now) = (before.get(name).copied(), now.get(name));
+        (before != now).then(|| ChangedOption {
+            stage: name_of(stage),
+            option: name.to_owned(),
+            before: before.cloned().unwrap_or_else(none),
+            now: now.cloned().unwrap_or_else(none),
+        })
+    };
+    names.into_iter().filter_map(changed).collect()
+}
+
+/// New sources whose rows get to a sink that there was, and that sink.
+fn read_again(graph: &Graph, known: &BTreeSet<&str>) -> Vec<(StageName, StageName)> {
+    let is_known = |stage: &Stage| known.contains(stage.id.as_str());
+    let mut from: Vec<Option<usize>> = Vec::with_capacity(graph.stages.len());
+    let mut found = Vec::new();
+    for (place, stage) in graph.stages.iter().enumerate() {
+        let new_source = match &stage.kind {
+            StageKind::Source { .. } if !is_known(stage) => Some(place),
+            _ => stage.inputs.iter().find_map(|input| from[input.from.0]),
+        };
+        if let (StageKind::Sink(_), Some(source), true) = (&stage.kind, new_source, is_known(stage))
+        {
+            found.push((name_of(&graph.stages[source]), name_of(stage)));
+        }
+        from.push(new_source);
+    }
+    found
+}
+
+/// Checks that a snapshot fits a job, and tells what becomes of its state.
+///
+/// # Errors
+/// If it was taken under another contract of order; as [`Comparison::check`].
+pub fn check_snapshot(
+    details: &SnapshotDetails,
+    (order, graph): (OrderContract, &Graph),
+    drop_state: bool,
+    speech: Speech,
+) -> Result<Comparison> {
+    check_order(details.header.order, order, speech)?;
+    let comparison = Comparison::of_details(details, graph);
+    comparison.check(drop_state, speech)?;
+    Ok(comparison)
+}
+
+/// Refuses state of another contract of order.
+///
+/// # Errors
+/// If it is another one.
+pub fn check_order(before: OrderContract, now: OrderContract, speech: Speech) -> Result<()> {
+    if before == now {
+        return Ok(());
+    }
+    Err(Error::plan(format!(
+        "the snapshot was taken under {} '{before}', and the job is to run under '{now}'",
+        speech.order(),
+    ))
+    .hint("run it under the same contract, or start from scratch"))
 }
 
 /// A stage that there was.
@@ -113,6 +262,8 @@ struct Told {
     name: StageName,
     /// Something is lost without it.
     has_something: bool,
+    /// It is a source.
+    is_source: bool,
     /// It is a source that was read to its end.
     has_ended: bool,
 }
@@ -124,6 +275,7 @@ fn told<T>(stages: &[StageState<T>], has_rows: impl Fn(&T) -> bool) -> Vec<Told>
             || stage.sink.as_ref().is_some_and(|sink| sink.handle.is_some())
             || has_rows(&stage.state)
             || has_rows(&stage.waiting),
+        is_source: stage.source.is_some(),
         has_ended: stage.source.as_ref().is_some_and(|source| source.finished),
     };
     stages.iter().map(of).collect()

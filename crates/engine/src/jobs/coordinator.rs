@@ -10,6 +10,7 @@
 //!
 //! **Invariant:** a transaction is committed only after the manifest that names its handle is durable.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -54,6 +55,8 @@ pub(crate) struct Coordinator {
     /// A graceful stop lets windows close first.
     pub drains: bool,
     pub asked: Receiver<Asked>,
+    /// What every manifest notes about the job: the options that decide what its state means.
+    pub notes: BTreeMap<String, String>,
     /// Held for as long as the job runs.
     #[expect(dead_code, reason = "held, not used")]
     pub lock: Option<JobLock>,
@@ -230,6 +233,7 @@ impl Watch<'_> {
         let (handles, positions) = (handles(&taken.cut), positions(&taken.cut));
         let number = self.own.store.next_number()?;
         let mut request = WriteRequest::new(taken.cut, number, kind, self.own.order);
+        request.notes.clone_from(&self.own.notes);
         request.taken_at_ms = self.own.clock.wall_ms();
         request.base = self.base.filter(|_| is_incremental);
         let taken_at_ms = request.taken_at_ms;

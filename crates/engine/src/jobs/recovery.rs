@@ -10,9 +10,9 @@ use thalweg_plan::catalog::SnapshotSettings;
 use thalweg_state::decide::{
     self, Candidate, CandidateState, FallBack, Recovery as Decision, Wish,
 };
-use thalweg_state::{Damage, JobLock, Snapshot, SnapshotStore, SnapshotSummary};
+use thalweg_state::{Damage, JobLock, Snapshot, SnapshotDetails, SnapshotStore, SnapshotSummary};
 
-use super::compatibility::Comparison;
+use super::compatibility::check_snapshot;
 use super::speech::Speech;
 
 /// A snapshot as a user names it.
@@ -138,17 +138,25 @@ fn go_on(
             }
             None
         }
-        ResumeFrom::Newest => newest(&mut store, recovery.speech, &mut notes)?,
-        ResumeFrom::Snapshot(SnapshotReference::Number(number)) => Some(store.read(*number)?),
-        ResumeFrom::Snapshot(SnapshotReference::Folder(folder)) => Some(read_folder(folder)?),
+        ResumeFrom::Newest => match newest(&mut store, recovery.speech, &mut notes)? {
+            Some(snapshot) => Some((store.describe(snapshot.header.number)?, snapshot)),
+            None => None,
+        },
+        ResumeFrom::Snapshot(SnapshotReference::Number(number)) => {
+            Some((store.describe(*number)?, store.read(*number)?))
+        }
+        ResumeFrom::Snapshot(SnapshotReference::Folder(folder)) => {
+            let (other, number) = open_folder(folder)?;
+            Some((other.describe(number)?, other.read(number)?))
+        }
     };
-    let Some(snapshot) = snapshot else {
+    let Some((details, snapshot)) = snapshot else {
         if recovery.resume == ResumeFrom::Newest && !recovery.is_restart {
             notes.push(format!("job '{job}' has no snapshot and begins at the beginning"));
         }
         return Ok(Begun { store, lock, cut: None, notes });
     };
-    fits(&snapshot, order, graph, recovery, &mut notes)?;
+    fits(&details, order, graph, recovery, &mut notes)?;
     Ok(Begun { store, lock, cut: Some(snapshot.cut), notes })
 }
 
@@ -205,12 +213,6 @@ fn newest(
     }
 }
 
-/// A snapshot of any job by its folder.
-fn read_folder(folder: &Path) -> Result<Snapshot> {
-    let (store, number) = open_folder(folder)?;
-    store.read(number)
-}
-
 /// The store that the folder of a snapshot lies in, and the snapshot's number. Nothing is read.
 ///
 /// # Errors
@@ -234,24 +236,14 @@ pub fn open_folder(folder: &Path) -> Result<(SnapshotStore, u64)> {
 
 /// Checks that a snapshot fits, and says what it is.
 fn fits(
-    snapshot: &Snapshot,
+    details: &SnapshotDetails,
     order: OrderContract,
     graph: &Graph,
     recovery: &Recovery,
     notes: &mut Vec<String>,
 ) -> Result<()> {
-    let header = &snapshot.header;
-    if header.order != order {
-        return Err(Error::plan(format!(
-            "snapshot {} was taken under {} '{}', and the job is to run under '{order}'",
-            header.number,
-            recovery.speech.order(),
-            header.order
-        ))
-        .hint("run it under the same contract, or begin anew"));
-    }
-    let comparison = Comparison::of(&snapshot.cut, graph);
-    comparison.check(recovery.drop_state, recovery.speech)?;
+    let header = &details.header;
+    let comparison = check_snapshot(details, (order, graph), recovery.drop_state, recovery.speech)?;
     if recovery.is_restart {
         return Ok(());
     }

@@ -14,6 +14,7 @@ use thalweg_core::{Error, Result};
 use thalweg_plan::catalog::{RestartSettings, SnapshotSettings};
 use thalweg_runtime::{JobControl, Report, RunOptions, RunningJob, SnapshotMode};
 
+use super::compatibility::notes_of;
 use super::coordinator::{Asked, Coordinator};
 use super::recovery::{Recovery, begin, state_rows};
 use super::restarts::Restarts;
@@ -90,6 +91,7 @@ impl JobRuns {
             clock: self.clock.clone(),
             drains: self.drains,
             asked,
+            notes: notes_of(graph),
             lock: begun.lock,
         };
         Ok(Prepared {

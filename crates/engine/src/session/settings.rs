@@ -1,6 +1,6 @@
 //! From what SET has set to what a job runs with.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use chrono_tz::Tz;
@@ -158,6 +158,9 @@ impl Connectors for SessionConnectors {
             None if is_state(request) => Ok(()),
             None => self.builtin().check_snapshots(request, as_sink),
         }
+    }
+    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
+        self.builtin().state_options(request, as_sink)
     }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         if self.lookup_of(request).is_some() {

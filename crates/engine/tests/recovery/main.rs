@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `jobs` | a folder with inputs and a job that runs over them; what of its output is visible |
 //! | `cells` | which queries are killed under which contract, and what equality means for each |
+//! | `identity` | resumes under options that would change what state means |
 //! | `kills` | jobs that are killed at random moments until they end |
 //! | `lifecycle` | stops, locks, damaged and foreign snapshots, restarts, full disks |
 //! | `killed` | jobs of this process that are killed where a test wants it; the golden cases use it as well |
@@ -15,6 +16,7 @@
 mod cells;
 mod endings;
 mod golden_snapshots;
+mod identity;
 mod jobs;
 mod killed;
 mod kills;

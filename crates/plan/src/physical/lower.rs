@@ -22,7 +22,9 @@ use super::late::LateRows;
 use super::notes::notes;
 use super::scan::{delivered_names, plan_scan};
 use super::values::ValuesSource;
-use super::{LateData, Output, PhysicalPlan, PlanEnvironment, StageDescription, Target};
+use super::{
+    LateData, Output, PhysicalPlan, PlanEnvironment, SORT_WITHIN, StageDescription, Target,
+};
 use crate::bind::table::ResolvedTable;
 use crate::catalog::{RuntimeMode, UpsertMaterialize};
 use crate::logical::changes::Changes;
@@ -231,7 +233,39 @@ impl<'a> Lowering<'a> {
             inputs: inputs.iter().map(|input| (input.from.0, input.port)).collect(),
             order: super::ordered::describe(&kind, inputs.len(), self.environment.order),
         });
-        self.graph.add(id, name, kind, inputs)
+        let state_options = self.settings_of_state(&id, &kind);
+        let stage = self.graph.add(id, name, kind, inputs);
+        self.graph.stages[stage.0].state_options = state_options;
+        stage
+    }
+
+    /// The settings that decide what the state of an operator means.
+    fn settings_of_state(&self, id: &str, kind: &StageKind) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        if !matches!(kind, StageKind::Operator(_)) {
+            return found;
+        }
+        let environment = self.environment;
+        let mut add = |name: &str, value: &dyn std::fmt::Display| {
+            found.insert(name.to_owned(), value.to_string());
+        };
+        add("table.local-time-zone", &environment.session.zone);
+        let is_batch = environment.mode == RuntimeMode::Batch;
+        add("execution.runtime-mode", if is_batch { &"BATCH" } else { &"STREAMING" });
+        // State that expires has a time in each row. For how long it is kept may change.
+        let expires = ["group", "join", "over", "top", "normalize", "materialize", "deduplicate"];
+        if expires.iter().any(|word| id.split('-').next() == Some(word)) {
+            let is_kept = environment.state_ttl_ms.is_none();
+            add("table.exec.state.ttl", if is_kept { &"0 (for ever)" } else { &"more than 0" });
+        }
+        found
+    }
+
+    /// What of a table decides what a position in it, or an output that is half written, means.
+    fn options_of_state(&mut self, stage: StageId, request: &TableRequest, as_sink: bool) {
+        let connectors = self.environment.places.connectors;
+        let options = connectors.state_options(request, as_sink);
+        self.graph.stages[stage.0].state_options.extend(options);
     }
 
     /// The identifier of a stage.
@@ -376,6 +410,11 @@ impl<'a> Lowering<'a> {
         let name = table.name.clone();
         let word = if table.reading.is_bounded { "source (bounded)" } else { "source (unbounded)" };
         let stage = self.add(id, name, kind, Vec::new(), word, details);
+        self.options_of_state(stage, &plan.request, false);
+        if self.environment.order == OrderContract::EventTime {
+            let within = table.options.get(SORT_WITHIN).map_or("none", String::as_str).to_owned();
+            self.graph.stages[stage.0].state_options.insert(SORT_WITHIN.to_owned(), within);
+        }
         if let Some(assigner) = plan.assigner {
             self.sources.push(OpenSource { stage, assigner });
         }
@@ -519,7 +558,8 @@ impl<'a> Lowering<'a> {
         };
         let details = vec![format!("columns: {}", delivered_names(&request.schema))];
         let id = self.identities.give("sink", &table.name, &[]);
-        self.add(id, table.name.clone(), StageKind::Sink(sink), edges, "sink", details);
+        let stage = self.add(id, table.name.clone(), StageKind::Sink(sink), edges, "sink", details);
+        self.options_of_state(stage, &request, true);
         Ok(())
     }
 

@@ -148,7 +148,7 @@ fn stages(
     let (lanes, edges) = lay_out(&graph);
     let mut stages = Vec::with_capacity(graph.stages.len());
     for (place, stage) in graph.stages.into_iter().enumerate() {
-        let Stage { id, name, kind, inputs } = stage;
+        let Stage { id, name, kind, inputs, .. } = stage;
         check_clock(&kind, options).map_err(|error| error.in_operator(name.clone()))?;
         let kind = stage_kind(place, kind, lanes[place], options, &mut receivers)
             .map_err(|error| error.in_operator(name.clone()))?;

@@ -1,0 +1,105 @@
+//! Which options of a table decide what a position in its files, or a file that is half written, means.
+//!
+//! A source: whatever decides which records there are and what they hold. A sink over one file: whatever decides how
+//! rows look in it. Parts of a folder are complete in themselves, so those of the next run may look otherwise.
+
+use std::collections::BTreeMap;
+
+use chrono_tz::Tz;
+use thalweg_core::connector::TableRequest;
+
+use super::csv::CsvOptions;
+use super::json::JsonOptions;
+use super::options::{BadData, Changelog, FileOptions};
+use super::paths;
+use super::source::Format;
+use super::writing::{Delivery, GUARANTEE};
+use crate::options::columns_text;
+
+type StateOptions = BTreeMap<String, String>;
+
+/// The options with their values, defaults included. Wrong ones are told elsewhere.
+pub fn state_options(request: &TableRequest, as_sink: bool, zone: Tz) -> StateOptions {
+    let Ok(options) = FileOptions::read(request, as_sink) else { return StateOptions::new() };
+    match as_sink {
+        true => of_sink(request, &options, zone),
+        false => of_source(request, &options),
+    }
+}
+
+fn of_source(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions {
+    let mut found = of_format(options);
+    let (bad_data, drops_rows) = match options.bad_data {
+        BadData::Fail => ("fail", false),
+        BadData::Null => ("null", false),
+        BadData::Drop => ("drop", true),
+        BadData::DeadLetter(_) => ("dead-letter", true),
+    };
+    add(&mut found, "bad-data", bad_data);
+    // Fields of CSV have no names, and where bad rows are dropped every column decides which rows there are.
+    if drops_rows || matches!(options.format, Format::Csv(_)) {
+        add(&mut found, "columns", columns_text(request));
+    }
+    found
+}
+
+fn of_sink(request: &TableRequest, options: &FileOptions<'_>, zone: Tz) -> StateOptions {
+    let mut found = StateOptions::new();
+    // With `none` there are no transactions: nobody would commit one that is prepared.
+    let has_transactions = options.writing.delivery != Delivery::None;
+    add(
+        &mut found,
+        GUARANTEE,
+        if has_transactions { "exactly-once, at-least-once" } else { "none" },
+    );
+    let is_folder = !request.partitioned_by.is_empty() || paths::is_folder(request, options.path);
+    if !is_folder {
+        found.extend(of_format(options));
+        add(&mut found, "columns", columns_text(request));
+        add(&mut found, "table.local-time-zone", zone);
+    }
+    found
+}
+
+fn of_format(options: &FileOptions<'_>) -> StateOptions {
+    let mut found = StateOptions::new();
+    add(&mut found, "format", options.format.name());
+    let changelog = match options.changelog {
+        None => "none",
+        Some(Changelog::Op) => "op",
+        Some(Changelog::Upsert) => "upsert",
+    };
+    add(&mut found, "changelog", changelog);
+    match &options.format {
+        Format::Csv(csv) => of_csv(csv, &mut found),
+        Format::Json(json) => of_json(*json, &mut found),
+        Format::Parquet | Format::Arrow => {}
+    }
+    found
+}
+
+fn of_csv(csv: &CsvOptions, found: &mut StateOptions) {
+    let character =
+        |byte: Option<u8>| byte.map_or("none".to_owned(), |byte| char::from(byte).into());
+    let CsvOptions { dialect, null_literal, header, array_delimiter, ignore_parse_errors } = csv;
+    add(found, "csv.field-delimiter", character(Some(dialect.delimiter)));
+    add(found, "csv.quote-character", character(dialect.quote));
+    add(found, "csv.escape-character", character(dialect.escape));
+    add(found, "csv.allow-comments", dialect.comments);
+    add(found, "csv.null-literal", null_literal.as_deref().unwrap_or("none"));
+    add(found, "csv.header", header);
+    add(found, "csv.array-element-delimiter", array_delimiter);
+    add(found, "csv.ignore-parse-errors", ignore_parse_errors);
+}
+
+fn of_json(json: JsonOptions, found: &mut StateOptions) {
+    let JsonOptions { ignore_parse_errors, fail_on_missing_field, iso_timestamps } = json;
+    add(found, "json.ignore-parse-errors", ignore_parse_errors);
+    add(found, "json.fail-on-missing-field", fail_on_missing_field);
+    let standard = if iso_timestamps { "ISO-8601" } else { "SQL" };
+    add(found, "json.timestamp-format.standard", standard);
+}
+
+fn add(found: &mut StateOptions, name: &str, value: impl ToString) {
+    found.insert(name.to_owned(), value.to_string());
+}
