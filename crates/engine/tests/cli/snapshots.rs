@@ -124,12 +124,12 @@ fn an_upgrade_is_told_before_it_is_done() {
     assert_eq!(other_order.status, Some(1));
     assert_holds(
         &other_order.stdout,
-        &["it cannot go on: it ran under 'pipeline.order' = 'epoch'"],
+        &["it cannot go on: the snapshot was taken under 'pipeline.order' = 'epoch'"],
     );
 
     let changed = upgrade("changed.sql", &sql.replace("COUNT(*)", "SUM(n)"));
     assert_eq!(changed.status, Some(1), "{}", changed.stderr);
-    assert_holds(&changed.stdout, &["begins empty", "an input of window events had ended"]);
+    assert_holds(&changed.stdout, &["begins empty", "an input of window events (window-"]);
     let resumed = workspace.run(&["run", "--resume", "changed.sql"]);
     assert_holds(resumed.message(2), &["window events", "begin anew"]);
 
