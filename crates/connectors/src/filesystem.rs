@@ -15,12 +15,14 @@
 //! | what | where |
 //! |---|---|
 //! | how far files were read | `position.rs` |
+//! | who may write a file or folder | `claim.rs` |
 //! | files that appear and grow | `follow.rs` |
 //! | which options decide what a position means | `state_options.rs` |
 //! | folders that are written in transactions | `folder_sink.rs`, `parts.rs` |
 
 mod arrow;
 mod blocks;
+pub mod claim;
 mod columns;
 mod compression;
 mod csv;

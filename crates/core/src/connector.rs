@@ -167,12 +167,22 @@ pub trait Assign: Send {
     fn raise_watermark(&mut self, to: Watermark);
 }
 
-/// An output. All calls come from one thread, in the order `open`, `write`…, then one of `finish`
-/// and `abort`. In a job with snapshots `use_transactions` (or `write_at_least_once`) and `recover` come before `open`, and `prepare`
-/// and `commit` between writes; the last commit comes before `finish`.
+/// An output. All calls come from one thread, in the order `claim`, `open`, `write`…, then one of `finish`
+/// and `abort`. In a job with snapshots `use_transactions` (or `write_at_least_once`) and `recover` come between `claim` and
+/// `open`, and `prepare` and `commit` between writes; the last commit comes before `finish`.
 pub trait Sink: Send {
     /// A short name for metrics, EXPLAIN and errors.
     fn name(&self) -> String;
+    /// Takes the exclusive right to the output, also across processes, and otherwise only reads. The right ends with
+    /// `finish`, with `abort`, or when the sink is dropped. A job claims all its sinks before it calls anything else of
+    /// any of them: where one is refused, no byte of any output has changed. An output that was not claimed claims
+    /// itself in `open`.
+    ///
+    /// # Errors
+    /// If somebody else is writing the output; the error names the process.
+    fn claim(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Prepares the output.
     fn open(&mut self) -> Result<()>;
     /// Writes rows. May block.

@@ -14,6 +14,7 @@
 //! | [`operator`] | [`Transform`], [`Operator`], [`Partition`]: what runs in the middle |
 //! | [`order`] | [`OrderContract`]: what is promised about the sequence of results |
 //! | [`connector`] | [`Source`], [`Sink`]: what runs at the ends |
+//! | [`lock`] | exclusive rights that hold across processes |
 //! | [`graph`] | the physical graph that the runtime executes |
 //! | [`error`] | [`Error`]: whose fault, where, and what to do |
 //! | [`snapshot`] | what a snapshot takes from the parts of a job and gives back |
@@ -25,6 +26,7 @@ pub mod connector;
 pub mod counter;
 pub mod error;
 pub mod graph;
+pub mod lock;
 pub mod lookup;
 pub mod operator;
 pub mod order;

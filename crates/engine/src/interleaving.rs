@@ -21,14 +21,18 @@
 //! or longer than it was, and gives other results where it is not.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use thalweg_connectors::filesystem::claim::Claim;
+use thalweg_connectors::filesystem::paths::canonical_file;
 use thalweg_core::{Error, Result};
 use thalweg_runtime::interleaving::{RecordSteps, Replay, Step, StepRecorder};
 
 const VERSION_LINE: &str = "thalweg interleaving 1";
+/// How the recordings of every version begin.
+const MARK: &str = "thalweg interleaving ";
 
 /// In which sequence the inputs of a job came in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,7 +82,7 @@ fn parse(text: &str) -> Result<Vec<Interleaving>, (usize, String)> {
     let mut lines = text.lines().enumerate().map(|(place, line)| (place + 1, line));
     match lines.next() {
         Some((_, VERSION_LINE)) => {}
-        Some((line, other)) if other.starts_with("thalweg interleaving ") => {
+        Some((line, other)) if other.starts_with(MARK) => {
             return Err((line, format!("this version reads '{VERSION_LINE}', not '{other}'")));
         }
         _ => return Err((1, "this is no recording of an interleaving".to_owned())),
@@ -129,27 +133,47 @@ fn written(name: &str) -> String {
     name.escape_debug().collect()
 }
 
-/// Writes a recording, job by job. The file is made when the first job starts.
+/// Writes a recording, job by job. The file is claimed when the first job starts, and made with its first row.
 pub(crate) struct Recording {
     path: PathBuf,
+    claim: Option<Claim>,
     file: Option<Arc<Mutex<StepWriter>>>,
 }
 
 impl Recording {
-    /// A recording in this file, which is replaced if it exists.
+    /// A recording in this file, which is replaced if it is a recording.
     pub(crate) fn new(path: PathBuf) -> Self {
-        Recording { path, file: None }
+        Recording { path, claim: None, file: None }
+    }
+
+    /// Takes the right to write the file. What is there and is no recording is somebody's data.
+    fn claim(&mut self) -> Result<()> {
+        if is_special(&self.path) || self.claim.is_some() {
+            return Ok(());
+        }
+        self.claim = Some(Claim::file("--record", &canonical_file(&self.path)?)?);
+        match is_replaceable(&self.path) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                Err(Error::plan(format!("{} is there, and is no recording", self.path.display()))
+                    .hint("--record replaces nothing but a recording: name another file"))
+            }
+            Err(error) => Err(cannot_write(&self.path, &error)),
+        }
     }
 
     /// Begins a job's section; what it returns takes the steps down.
     pub(crate) fn begin(&mut self, job: &str, inputs: &[String]) -> Result<StepRecorder> {
         let file = match &self.file {
             Some(file) => Arc::clone(file),
-            None => Arc::new(Mutex::new(StepWriter::create(&self.path)?)),
+            None => {
+                self.claim()?;
+                Arc::new(Mutex::new(StepWriter::new(&self.path)))
+            }
         };
         let mut text = format!("job {}\n", written(job));
         inputs.iter().for_each(|name| text.push_str(&format!("input {name}\n")));
-        file.lock().expect("no panic under this lock").write(&text)?;
+        file.lock().expect("no panic under this lock").heading.push_str(&text);
         self.file = Some(Arc::clone(&file));
         Ok(file)
     }
@@ -161,6 +185,25 @@ impl Recording {
     }
 }
 
+/// True for a device or a pipe.
+fn is_special(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| !metadata.is_file())
+}
+
+/// True if nothing is lost when a recording takes the place of this file.
+fn is_replaceable(path: &Path) -> std::io::Result<bool> {
+    let mut start = Vec::new();
+    match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(true),
+        file => file?.take(MARK.len() as u64).read_to_end(&mut start)?,
+    };
+    Ok(start.is_empty() || start == MARK.as_bytes())
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
+    Error::io(format!("can't write {}: {error}", path.display()))
+}
+
 /// The names of a job's inputs as recordings have them.
 pub(crate) fn input_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     names.map(written).collect()
@@ -168,24 +211,28 @@ pub(crate) fn input_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Strin
 
 struct StepWriter {
     path: PathBuf,
-    file: BufWriter<File>,
+    /// Made with the first step: a job that is refused at its start replaces no recording.
+    file: Option<BufWriter<File>>,
+    /// What comes in front of the next step.
+    heading: String,
     /// The step that may still grow.
     open: Option<Step>,
 }
 
 impl StepWriter {
-    fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path)
-            .map_err(|error| Error::io(format!("can't write {}: {error}", path.display())))?;
-        let file = BufWriter::new(file);
-        let mut writer = StepWriter { path: path.to_owned(), file, open: None };
-        writer.write(&format!("{VERSION_LINE}\n"))?;
-        Ok(writer)
+    fn new(path: &Path) -> Self {
+        let heading = format!("{VERSION_LINE}\n");
+        StepWriter { path: path.to_owned(), file: None, heading, open: None }
     }
 
     fn write(&mut self, text: &str) -> Result<()> {
-        let written = self.file.write_all(text.as_bytes());
-        written.map_err(|error| Error::io(format!("can't write {}: {error}", self.path.display())))
+        let failed = |error: std::io::Error| cannot_write(&self.path, &error);
+        let file = match &mut self.file {
+            Some(file) => file,
+            file => file.insert(BufWriter::new(File::create(&self.path).map_err(failed)?)),
+        };
+        let text = std::mem::take(&mut self.heading) + text;
+        file.write_all(text.as_bytes()).map_err(failed)
     }
 
     fn write_open(&mut self) -> Result<()> {
@@ -197,10 +244,13 @@ impl StepWriter {
     }
 
     fn close(&mut self, is_complete: bool) -> Result<()> {
+        if !is_complete && self.file.is_none() && self.open.is_none() {
+            return Ok(());
+        }
         self.write_open()?;
         self.write(if is_complete { "done\n" } else { "stopped\n" })?;
-        let flushed = self.file.flush();
-        flushed.map_err(|error| Error::io(format!("can't write {}: {error}", self.path.display())))
+        let flushed = self.file.as_mut().map_or(Ok(()), BufWriter::flush);
+        flushed.map_err(|error| cannot_write(&self.path, &error))
     }
 }
 

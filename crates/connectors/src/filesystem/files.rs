@@ -8,6 +8,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use thalweg_core::Result;
+
+use super::claim::Claim;
+
 /// A file that is being written.
 pub trait OutFile: Write + Send {
     /// Makes everything that was written durable.
@@ -36,6 +40,16 @@ pub trait Files: Send + Sync {
     fn list(&self, folder: &Path) -> io::Result<Vec<(String, bool)>>;
     /// Makes the names in a folder durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+    /// Claims a file ([`Claim::file`]). Where nobody else can come there is nothing to claim.
+    fn claim_file(&self, what: &str, path: &Path) -> Result<Claim> {
+        let _ = (what, path);
+        Ok(Claim::default())
+    }
+    /// Claims a folder ([`Claim::folder`]), as [`Files::claim_file`] does.
+    fn claim_folder(&self, what: &str, folder: &Path) -> Result<Claim> {
+        let _ = (what, folder);
+        Ok(Claim::default())
+    }
 }
 
 /// The operating system's.
@@ -91,6 +105,12 @@ impl Files for OsFiles {
     }
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         File::open(folder)?.sync_all()
+    }
+    fn claim_file(&self, what: &str, path: &Path) -> Result<Claim> {
+        Claim::file(what, path)
+    }
+    fn claim_folder(&self, what: &str, folder: &Path) -> Result<Claim> {
+        Claim::folder(what, folder)
     }
 }
 

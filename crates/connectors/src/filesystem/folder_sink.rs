@@ -25,10 +25,11 @@ use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result, RowKind};
 
+use super::claim::Claim;
 use super::files::Files;
 use super::partitions::FolderNames;
 use super::parts::{Part, Parts};
-use super::sink::{Claim, refuse_handle};
+use super::sink::refuse_handle;
 use super::writer::{Content, FileWriter, failed, partial, publish};
 use super::writing::{Delivery, Writing};
 
@@ -90,7 +91,8 @@ pub struct FolderSink {
     mode: Mode,
     open: HashMap<Box<str>, OpenPart>,
     uses: u64,
-    claim: Option<Claim>,
+    /// The right to the whole folder.
+    pub claim: Option<Claim>,
     clock: SystemClock,
 }
 
@@ -220,8 +222,17 @@ impl Sink for FolderSink {
         self.content.table.clone()
     }
 
+    fn claim(&mut self) -> Result<()> {
+        if self.claim.is_none() {
+            let what = format!("table {}", self.content.table);
+            self.claim = Some(self.files.claim_folder(&what, &self.place.root)?);
+        }
+        Ok(())
+    }
+
     fn open(&mut self) -> Result<()> {
-        self.claim = Some(Claim::take(&self.content.table, &self.place.root)?);
+        self.claim()?;
+        self.claim.iter_mut().for_each(Claim::begin);
         self.files.create_folder(&self.place.root).map_err(|e| failed(Some(&self.place.root), &e))
     }
 

@@ -260,6 +260,19 @@ fn not_found(request: &TableRequest, path: &Path, error: &std::io::Error) -> Err
     }
 }
 
+/// The canonical form of a file that need not exist yet: what it is a link to, if it is one.
+///
+/// # Errors
+/// If a folder above it cannot be looked at.
+pub fn canonical_file(path: &Path) -> Result<PathBuf> {
+    if let Ok(canonical) = path.canonicalize() {
+        return Ok(canonical);
+    }
+    let absolute = std::path::absolute(path)?;
+    let folder = canonical_future(absolute.parent().unwrap_or(Path::new("/")))?;
+    Ok(folder.join(absolute.file_name().unwrap_or_default()))
+}
+
 /// The canonical form of a folder that need not exist yet: its nearest existing ancestor with
 /// links followed, and the rest, in which `..` is resolved by name.
 fn canonical_future(path: &Path) -> Result<PathBuf> {

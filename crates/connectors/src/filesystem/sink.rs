@@ -3,10 +3,9 @@
 //! Only when everything was written does the file get its name. With snapshots `NAME.partial` is durable up to
 //! the length that the handle tells; a run that goes on from it cuts off what lies behind.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use serde_json::{Value, json};
@@ -14,6 +13,7 @@ use thalweg_core::connector::Sink;
 use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result, RowKind};
 
+use super::claim::Claim;
 use super::compression::Compression;
 use super::files::{Files, sync_above};
 use super::folder_sink::FolderSink;
@@ -21,34 +21,6 @@ use super::paths::Target;
 use super::source::Format;
 use super::writer::{Content, FileWriter, failed, partial, publish};
 use super::writing::{Delivery, GUARANTEE, Writing};
-
-/// The files and folders that are being written: two sinks on one would destroy each other's rows.
-static BEING_WRITTEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-
-/// The right to write a file or folder, given back when it is dropped.
-pub struct Claim(PathBuf);
-
-impl Claim {
-    /// Takes it.
-    ///
-    /// # Errors
-    /// If another sink of this process has it.
-    pub fn take(table: &str, path: &Path) -> Result<Claim> {
-        let mut written = BEING_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
-        if !written.insert(path.to_path_buf()) {
-            return Err(Error::plan(format!("table {table}: the file is already being written"))
-                .in_file(path.display().to_string())
-                .hint("write to different files, or combine the queries with UNION ALL"));
-        }
-        Ok(Claim(path.to_path_buf()))
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        BEING_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
-    }
-}
 
 /// Refuses the transaction of a table that is written in none any more: its rows are promised, and nobody would commit
 /// them.
@@ -149,12 +121,21 @@ impl Sink for FileSink {
         self.content.table.clone()
     }
 
+    fn claim(&mut self) -> Result<()> {
+        if let (Target::File(path), None) = (&self.target, &self.claim) {
+            let what = format!("table {}", self.content.table);
+            self.claim = Some(self.files.claim_file(&what, path)?);
+        }
+        Ok(())
+    }
+
     fn open(&mut self) -> Result<()> {
+        self.claim()?;
         let Target::File(path) = &self.target else {
             self.open = Some(FileWriter::stdout(&self.content)?);
             return Ok(());
         };
-        self.claim = Some(Claim::take(&self.content.table, path)?);
+        self.claim.iter_mut().for_each(Claim::begin);
         self.open = match self.resume {
             Resume::Nothing => Some(self.begin(path)?),
             Resume::Complete => None,
@@ -289,6 +270,14 @@ impl FileOrParts {
         FileOrParts { file, parts, uses_parts: false }
     }
 
+    /// Which of the two it is, is clear now.
+    fn choose(&mut self) {
+        self.uses_parts = self.file.writing.delivery != Delivery::None;
+        if self.uses_parts {
+            self.parts.claim = self.file.claim.take();
+        }
+    }
+
     fn used(&mut self) -> &mut dyn Sink {
         if self.uses_parts { &mut self.parts } else { &mut self.file }
     }
@@ -297,6 +286,12 @@ impl FileOrParts {
 impl Sink for FileOrParts {
     fn name(&self) -> String {
         self.file.name()
+    }
+    fn claim(&mut self) -> Result<()> {
+        // The folder as a whole, whichever of the two it will be.
+        self.parts.claim()?;
+        self.file.claim = self.parts.claim.take();
+        Ok(())
     }
     fn open(&mut self) -> Result<()> {
         self.used().open()
@@ -314,11 +309,11 @@ impl Sink for FileOrParts {
         self.used().abort();
     }
     fn use_transactions(&mut self) -> SinkGuarantee {
-        self.uses_parts = self.file.writing.delivery != Delivery::None;
+        self.choose();
         self.used().use_transactions()
     }
     fn write_at_least_once(&mut self) {
-        self.uses_parts = self.file.writing.delivery != Delivery::None;
+        self.choose();
         self.used().write_at_least_once();
     }
     fn recover(&mut self, handle: Option<&str>) -> Result<()> {

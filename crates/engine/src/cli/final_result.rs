@@ -92,6 +92,9 @@ impl Sink for FinalResult {
     fn name(&self) -> String {
         self.inner.name()
     }
+    fn claim(&mut self) -> Result<()> {
+        self.inner.claim()
+    }
     fn open(&mut self) -> Result<()> {
         self.inner.open()
     }

@@ -84,6 +84,9 @@ impl Sink for ScreenSink {
     fn name(&self) -> String {
         self.sink.name()
     }
+    fn claim(&mut self) -> Result<()> {
+        self.sink.claim()
+    }
     fn open(&mut self) -> Result<()> {
         self.sink.open()
     }

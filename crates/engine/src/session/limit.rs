@@ -70,6 +70,9 @@ impl Sink for LimitSink {
     fn name(&self) -> String {
         self.sink.name()
     }
+    fn claim(&mut self) -> Result<()> {
+        self.sink.claim()
+    }
     fn open(&mut self) -> Result<()> {
         self.sink.open()?;
         if self.rows_left == 0 {

@@ -5,6 +5,7 @@
 mod bench;
 mod clock;
 mod errors;
+mod outputs;
 mod patterns;
 mod results;
 mod signals;

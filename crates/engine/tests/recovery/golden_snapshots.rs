@@ -201,6 +201,9 @@ impl Sink for DyingSink {
     fn name(&self) -> String {
         self.inner.name()
     }
+    fn claim(&mut self) -> Result<()> {
+        self.inner.claim()
+    }
     fn open(&mut self) -> Result<()> {
         self.inner.open()
     }

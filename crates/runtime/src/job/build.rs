@@ -381,7 +381,7 @@ fn first_outputs(job: &Job) {
     }
 }
 
-/// Opens the sinks, then starts the sources. What is wrong with either is reported at once; sinks
+/// Claims all outputs, opens the sinks, then starts the sources. What is wrong with either is reported at once; sinks
 /// that were opened are aborted then.
 pub(crate) fn open(job: &Arc<Job>, restored: Option<&RestoredCut>) -> Result<()> {
     let result = open_all(job, restored);
@@ -398,7 +398,20 @@ pub(crate) fn open(job: &Arc<Job>, restored: Option<&RestoredCut>) -> Result<()>
     result
 }
 
+/// Takes the rights to all outputs. Nothing was changed before, so a job that is refused one changes nothing.
+fn claim_all(job: &Job) -> Result<()> {
+    for stage in &job.stages {
+        if let StageRunKind::Sink(run) = &stage.kind
+            && let Some(sink) = run.inline.lock().expect("nobody else runs yet").as_mut()
+        {
+            sink.claim().map_err(|error| error.in_operator(stage.name.clone()))?;
+        }
+    }
+    Ok(())
+}
+
 fn open_all(job: &Arc<Job>, restored: Option<&RestoredCut>) -> Result<()> {
+    claim_all(job)?;
     for stage in &job.stages {
         if let StageRunKind::Sink(run) = &stage.kind {
             let told = restored.and_then(|cut| cut.stages.iter().find(|told| told.id == stage.id));
