@@ -42,6 +42,21 @@ fn declarations_stay_and_the_last_result_comes_back() {
     assert_eq!(schema.columns[1].name, "ts");
 }
 
+/// The row that an array without a table is unnested from has a column of its own, which stood in the
+/// place of the first element: the result was read as another type.
+#[test]
+fn arrays_and_maps_of_literals_are_tables() {
+    let mut session = Session::default();
+    let mut run = |sql: &str| session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    assert_eq!(ints(&run("SELECT a FROM UNNEST(ARRAY[3, 1, 2]) AS t (a)")), [1, 2, 3]);
+    assert_eq!(ints(&run("SELECT * FROM UNNEST(ARRAY[7]) WITH ORDINALITY AS t (a, n)")), [7]);
+    assert_eq!(ints(&run("SELECT v FROM UNNEST(MAP['a', 5]) AS t (k, v) WHERE k = 'a'")), [5]);
+    let joined =
+        "SELECT a + b FROM UNNEST(ARRAY[1, 2]) AS t (a) CROSS JOIN UNNEST(ARRAY[10, a]) AS u (b)";
+    assert_eq!(ints(&run(joined)), [2, 4, 11, 12]);
+    assert_eq!(ints(&run("SELECT a FROM (VALUES (4)) AS v (x), UNNEST(ARRAY[x]) AS t (a)")), [4]);
+}
+
 #[test]
 fn a_mistake_anywhere_runs_nothing_and_declares_nothing() {
     let mut session = Session::default();

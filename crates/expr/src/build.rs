@@ -30,7 +30,7 @@ pub use literals::{
 pub use predicates::{between, in_list, is_distinct_from, is_null, like};
 pub use types::{coerce, common_type};
 
-pub(crate) use predicates::{and, compare, not, or};
+pub(crate) use predicates::{and, check_comparable, compare, not, or};
 
 /// A binary operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ use thalweg_core::{ColumnType, DataType, Result, WatermarkBefore};
 
 use crate::evaluate::{self, Rows};
 use crate::function::{Function, FunctionRegistry};
+use crate::kernels::ticks_per_second;
 use crate::literal;
 
 /// A constant.
@@ -399,6 +400,11 @@ fn cast_can_fail(from: &DataType, to: &DataType) -> bool {
     match from {
         DataType::Char(_) | DataType::Varchar(_) => !to.is_string() && !to.is_binary(),
         DataType::Float | DataType::Double => matches!(to, DataType::Decimal(..)),
+        // A finer unit reaches less far.
+        DataType::Date => ticks_per_second(to) > 1_000,
+        DataType::Timestamp(_) | DataType::TimestampLtz(_) => {
+            ticks_per_second(to) > ticks_per_second(from)
+        }
         DataType::Array(from) => match to {
             DataType::Array(to) => cast_can_fail(&from.data_type, &to.data_type),
             _ => false,

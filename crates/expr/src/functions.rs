@@ -37,8 +37,8 @@ pub(crate) struct Definition {
 }
 
 enum Build {
-    /// One kernel for all arguments, and a rule for the type of the result.
-    Plain(Returns, fn(&Arguments<'_>) -> Result<ArrayRef>),
+    /// One kernel for all arguments, a rule for the type of the result, and whether data can make it fail.
+    Plain(Returns, fn(&Arguments<'_>) -> Result<ArrayRef>, bool),
     /// Code that looks at the arguments.
     Custom(fn(Call<'_>) -> Result<Expr>),
 }
@@ -105,7 +105,17 @@ const fn plain(
     returns: Returns,
     kernel: fn(&Arguments<'_>) -> Result<ArrayRef>,
 ) -> Definition {
-    Definition { name, signature, build: Build::Plain(returns, kernel) }
+    Definition { name, signature, build: Build::Plain(returns, kernel, false) }
+}
+
+/// [`plain`] for a kernel that fails on some data.
+const fn fallible(
+    name: &'static str,
+    signature: &'static str,
+    returns: Returns,
+    kernel: fn(&Arguments<'_>) -> Result<ArrayRef>,
+) -> Definition {
+    Definition { name, signature, build: Build::Plain(returns, kernel, true) }
 }
 
 const fn custom(
@@ -166,10 +176,11 @@ pub fn call(name: &str, args: Vec<Expr>, session: &Session) -> Result<Expr> {
     let args = fit(definition, args)?;
     match &definition.build {
         Build::Custom(build) => build(Call { name: definition.name, args, session }),
-        Build::Plain(returns, kernel) => {
+        Build::Plain(returns, kernel, can_fail) => {
             let column_type = returns.resolve(&args);
             let call = Call { name: definition.name, args, session };
-            Ok(call.with_kernel(column_type, Arc::new(*kernel)))
+            let kernel = Arc::new(*kernel);
+            Ok(call.with_function(column_type, kernel, |function| function.can_fail = *can_fail))
         }
     }
 }

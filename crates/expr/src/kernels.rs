@@ -16,8 +16,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType as Arrow, TimeUnit};
-use thalweg_core::DataType;
 use thalweg_core::types::timestamp_unit;
+use thalweg_core::{DataType, Error};
 
 /// The numbers in a timestamp array, whatever its unit.
 pub(crate) fn ticks(array: &dyn Array) -> ScalarBuffer<i64> {
@@ -58,6 +58,18 @@ pub(crate) fn timestamps_with(
         _ => Arc::new(
             PrimitiveArray::<TimestampMillisecondType>::new(values, nulls).with_timezone_opt(zone),
         ),
+    }
+}
+
+/// A time lies beyond what 64 bits hold in the unit of its type.
+pub(crate) fn out_of_range(data_type: &DataType) -> Error {
+    let error = Error::data(format!("a time is beyond the range of {data_type}"));
+    match data_type {
+        DataType::Timestamp(7..) | DataType::TimestampLtz(7..) => error.hint(
+            "times of more than 6 fraction digits lie between 1677-09-21 and 2262-04-11; a precision \
+             of 6 reaches from -290307 to 294247",
+        ),
+        _ => error,
     }
 }
 

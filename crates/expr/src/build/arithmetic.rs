@@ -142,7 +142,7 @@ pub(super) fn negate(expr: Expr) -> Result<Expr> {
     if !is_number(data_type) && !is_interval(data_type) {
         return Err(Error::plan(format!("cannot apply '-' to {data_type}")));
     }
-    if let ExprKind::Literal(Scalar::Null) = expr.kind {
+    if *data_type == DataType::Null || expr.as_literal() == Some(&Scalar::Null) {
         return Ok(expr);
     }
     let column_type = expr.column_type.clone();

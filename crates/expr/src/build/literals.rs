@@ -97,7 +97,9 @@ pub fn interval(text: &str, leading: &str, last: Option<&str>) -> Result<Expr> {
         Some(_) => (months(digits, first, last), DataType::IntervalYearMonth),
         None => (milliseconds(digits, first, last), DataType::IntervalDayTime),
     };
-    let value = value.ok_or_else(bad)?;
+    // Months are counted in 32 bits.
+    let fits = |value: &i64| first.months().is_none() || i32::try_from(*value).is_ok();
+    let value = value.filter(fits).ok_or_else(bad)?;
     let value = if negative { -value } else { value };
     Ok(Expr::literal(Scalar::Integer(value), data_type.not_null()))
 }
@@ -110,7 +112,8 @@ fn months(text: &str, first: TimeField, last: TimeField) -> Option<i64> {
         return None;
     }
     let (years, months) = text.split_once('-')?;
-    Some(years.parse::<i64>().ok()? * 12 + months.parse::<i64>().ok().filter(|m| *m < 12)?)
+    let months = months.parse::<i64>().ok().filter(|m| (0..12).contains(m))?;
+    years.parse::<i64>().ok()?.checked_mul(12)?.checked_add(months)
 }
 
 /// Reads `d hh:mm:ss.fff` from the field `first` to the field `last`.

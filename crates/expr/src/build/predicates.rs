@@ -69,9 +69,7 @@ pub(super) fn comparable(
         Error::plan(format!("cannot compare {l} {op} {r}: text, numbers and times do not mix"))
             .hint(format!("cast one side, for example CAST(… AS {l})"))
     })?;
-    if matches!(common.data_type, DataType::Map(..) | DataType::Row(_) | DataType::Array(_)) {
-        return Err(Error::unsupported(format!("comparing values of type {}", common.data_type)));
-    }
+    check_comparable(&common.data_type)?;
     if types::loses_digits(l, r) {
         // No DECIMAL holds both exactly: the kernel compares them as they are.
         return Ok((to_decimal(left), to_decimal(right)));
@@ -81,6 +79,16 @@ pub(super) fn comparable(
         data_type => data_type,
     };
     Ok((implicit_cast_in(left, &data_type, session), implicit_cast_in(right, &data_type, session)))
+}
+
+/// Refuses values of types that have no order here.
+pub(crate) fn check_comparable(data_type: &DataType) -> Result<()> {
+    match data_type {
+        DataType::Map(..) | DataType::Row(_) | DataType::Array(_) => {
+            Err(Error::unsupported(format!("comparing values of type {data_type}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The type of a time, with room for the digits of a literal.

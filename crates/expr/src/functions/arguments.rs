@@ -6,7 +6,7 @@ use arrow_array::builder::{BooleanBuilder, PrimitiveBuilder, StringViewBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, PrimitiveArray, StringViewArray};
-use thalweg_core::Result;
+use thalweg_core::{Error, Result};
 
 use crate::function::{Arguments, Value};
 
@@ -37,6 +37,44 @@ impl<T: ArrowPrimitiveType> Numbers<'_, T> {
     pub(crate) fn get(&self, row: usize) -> Option<T::Native> {
         let row = if self.constant { 0 } else { row };
         self.array.is_valid(row).then(|| self.array.value(row))
+    }
+}
+
+/// A text that grows up to a limit.
+pub(crate) struct GrownText {
+    text: String,
+    is_too_long: bool,
+}
+
+impl GrownText {
+    const TEXT_BYTES_MAX: usize = 64 << 20;
+    /// All texts of the rows that are computed together.
+    const BATCH_BYTES_MAX: usize = 256 << 20;
+
+    /// Appends a part, or nothing once the text is too long. What is not longer than it was before
+    /// (`from_bytes`) never is.
+    pub(crate) fn push(&mut self, part: &str, from_bytes: usize) {
+        let length = self.text.len().saturating_add(part.len());
+        self.is_too_long |= length > Self::TEXT_BYTES_MAX.max(from_bytes);
+        if !self.is_too_long {
+            self.text.push_str(part);
+        }
+    }
+    /// Appends a part so many times.
+    pub(crate) fn repeat(&mut self, part: &str, times: usize) {
+        let added = part.len().saturating_mul(times);
+        self.is_too_long |= self.text.len().saturating_add(added) > Self::TEXT_BYTES_MAX;
+        if !self.is_too_long {
+            (0..times).for_each(|_| self.text.push_str(part));
+        }
+    }
+
+    fn error(function: &str, is_text: bool) -> Error {
+        let (what, limit) = match is_text {
+            true => ("a text", Self::TEXT_BYTES_MAX >> 20),
+            false => ("texts in one batch of rows", Self::BATCH_BYTES_MAX >> 20),
+        };
+        Error::data(format!("{function} would make {what} of more than {limit} MiB"))
     }
 }
 
@@ -85,6 +123,27 @@ impl Arguments<'_> {
                 Some(()) => out.append_value(&buffer),
                 None => out.append_null(),
             }
+        }
+        Ok(Arc::new(out.finish()))
+    }
+    /// Text that may be far longer than the arguments: it has limits, so that a slip in a number does
+    /// not fill the memory.
+    pub(crate) fn grown_text_result(
+        &self,
+        function: &str,
+        mut row_text: impl FnMut(usize, &mut GrownText) -> Option<()>,
+    ) -> Result<ArrayRef> {
+        let mut out = StringViewBuilder::with_capacity(self.rows);
+        let mut grown = GrownText { text: String::new(), is_too_long: false };
+        let mut bytes = 0;
+        for row in 0..self.rows {
+            grown.text.clear();
+            let value = row_text(row, &mut grown);
+            bytes += grown.text.len();
+            if grown.is_too_long || bytes > GrownText::BATCH_BYTES_MAX {
+                return Err(GrownText::error(function, grown.is_too_long));
+            }
+            out.append_option(value.map(|()| grown.text.as_str()));
         }
         Ok(Arc::new(out.finish()))
     }

@@ -10,6 +10,9 @@ use arrow_array::{
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_ord::cmp;
+use arrow_ord::ord::make_comparator;
+use arrow_schema::SortOptions;
+use arrow_select::filter::filter;
 use arrow_select::interleave::interleave;
 use arrow_select::nullif::nullif;
 use arrow_select::take::take;
@@ -84,6 +87,13 @@ fn equal_to_second(a: &Arguments<'_>, lists: &Lists<'_>, elements: &ArrayRef) ->
             places.push(place as u32);
             rows.push(if constant { 0 } else { row as u32 });
         }
+    }
+    if elements.data_type().is_nested() {
+        let order = make_comparator(elements, a.value(1).array(), SortOptions::default())?;
+        let pairs = places.iter().zip(&rows);
+        let is_equal = |(place, row): (&u32, &u32)| order(*place as usize, *row as usize).is_eq();
+        let equal = BooleanArray::from(pairs.map(is_equal).collect::<Vec<bool>>());
+        return Ok(Matches { places, equal });
     }
     let elements = take(elements, &UInt32Array::from(places.clone()), None)?;
     let sought = take(a.value(1).array(), &UInt32Array::from(rows), None)?;
@@ -239,7 +249,7 @@ fn map_value(call: Call<'_>) -> Result<Expr> {
     Ok(Call { name, args, session }.with_kernel(column_type, Arc::new(kernel)))
 }
 
-/// `MAP[key, value, …]`
+/// `MAP[key, value, …]`. An entry whose key is NULL is left out: Arrow's maps have no such keys.
 fn map(call: Call<'_>) -> Result<Expr> {
     if !call.args.len().is_multiple_of(2) {
         return Err(call.error("needs a value for each key"));
@@ -264,9 +274,19 @@ fn map(call: Call<'_>) -> Result<Expr> {
             return Err(Error::internal("a map without entries"));
         };
         let width = a.len() / 2;
-        let keys = interleaved(a, 0, 2)?;
-        let entries = StructArray::try_new(fields, vec![keys, interleaved(a, 1, 2)?], None)?;
-        let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(width, a.rows));
+        let mut arrays = vec![interleaved(a, 0, 2)?, interleaved(a, 1, 2)?];
+        let mut lengths = vec![width; a.rows];
+        if let Some(keys) = arrays[0].logical_nulls().filter(|keys| keys.null_count() > 0) {
+            let has_key = BooleanArray::new(keys.inner().clone(), None);
+            arrays = arrays
+                .iter()
+                .map(|array| filter(array, &has_key))
+                .collect::<std::result::Result<_, _>>()?;
+            let of_row = |row: usize| keys.slice(row * width, width);
+            lengths = (0..a.rows).map(|row| width - of_row(row).null_count()).collect();
+        }
+        let entries = StructArray::try_new(fields, arrays, None)?;
+        let offsets = OffsetBuffer::from_lengths(lengths);
         Ok(Arc::new(MapArray::try_new(field, offsets, entries, None, sorted)?))
     };
     Ok(Call { args, ..call }.with_kernel(column_type, Arc::new(kernel)))

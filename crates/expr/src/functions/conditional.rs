@@ -64,6 +64,8 @@ fn choose(call: Call<'_>) -> Result<Expr> {
 /// GREATEST and LEAST: NULL if any argument is.
 fn extreme(call: Call<'_>, op: CompareOp) -> Result<Expr> {
     let (args, column_type) = unify(&call)?;
+    let compared = build::check_comparable(&column_type.data_type);
+    compared.map_err(|error| error.hint(format!("{} compares its arguments", call.name)))?;
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let mut best = a.value(0).clone();
         let mut missing: Option<NullBuffer> = None;

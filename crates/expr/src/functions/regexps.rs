@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, BooleanArray, StringViewArray, cast::AsArray};
 use arrow_buffer::BooleanBuffer;
 use memchr::memmem::Finder;
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use thalweg_core::{DataType, Error, Result};
 
 use super::compiled::Compiled;
@@ -31,13 +31,16 @@ pub(super) const DEFINITIONS: &[Definition] = &[
 ];
 
 fn compile(pattern: &str) -> Result<Regex> {
-    Regex::new(pattern).map_err(|error| {
-        let text = error.to_string();
-        let reason = text.lines().last().unwrap_or("it is malformed").trim();
-        let reason = reason.strip_prefix("error: ").unwrap_or(reason);
-        Error::plan(format!("'{pattern}' is not a regular expression: {reason}"))
-            .hint("look-around and back-references are not supported")
-    })
+    Regex::new(pattern).map_err(|error| refusal(pattern, &error))
+}
+
+fn refusal(pattern: &str, error: &regex::Error) -> Error {
+    let text = error.to_string();
+    let reason = text.lines().last().unwrap_or("it is malformed").trim();
+    let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+    let shown: String = pattern.chars().take(100).collect();
+    Error::plan(format!("'{shown}' is not a regular expression: {reason}"))
+        .hint("look-around and back-references are not supported")
 }
 
 /// The regular expression of each row, compiled once for each different text.
@@ -47,6 +50,11 @@ struct Patterns<'a> {
 }
 
 impl<'a> Patterns<'a> {
+    /// Ever-new patterns must not fill the memory: so many small ones are kept, and one large one.
+    const KEPT_MAX: usize = 256;
+    const SMALL_BYTES_MAX: usize = 1 << 20;
+    const AUTOMATON_BYTES_MAX: usize = 256 << 10;
+
     fn new(fixed: Option<&'a Regex>) -> Self {
         Patterns { fixed, seen: HashMap::new() }
     }
@@ -55,12 +63,15 @@ impl<'a> Patterns<'a> {
             return Ok(fixed);
         }
         if !self.seen.contains_key(text) {
-            // Ever-new patterns must not fill the memory.
-            if self.seen.len() >= 1_000 {
+            let data = |error: Error| Error::data(error.message().to_owned());
+            let pattern = translate(text).map_err(data)?;
+            let mut builder = RegexBuilder::new(&pattern);
+            builder.dfa_size_limit(Self::AUTOMATON_BYTES_MAX);
+            let small = builder.size_limit(Self::SMALL_BYTES_MAX).build();
+            if small.is_err() || self.seen.len() >= Self::KEPT_MAX {
                 self.seen.clear();
             }
-            let data = |error: Error| Error::data(error.message().to_owned());
-            let regex = translate(text).and_then(|text| compile(&text)).map_err(data)?;
+            let regex = small.or_else(|_| compile(&pattern)).map_err(data)?;
             self.seen.insert(text.to_owned(), regex);
         }
         Ok(&self.seen[text])
@@ -154,8 +165,15 @@ fn like_regex(tokens: &[Token]) -> String {
     regex + "$"
 }
 
-fn escape_of(call: &Call<'_>) -> Option<char> {
-    call.text(2).and_then(|text| text.chars().next())
+fn escape_of(call: &Call<'_>) -> Result<Option<char>> {
+    if call.args.len() < 3 {
+        return Ok(None);
+    }
+    let mut characters = call.text(2).unwrap_or_default().chars();
+    match (characters.next(), characters.next()) {
+        (Some(escape), None) => Ok(Some(escape)),
+        _ => Err(call.error("ESCAPE takes one character in quotes")),
+    }
 }
 
 fn boolean_of(call: &Call<'_>) -> thalweg_core::ColumnType {
@@ -163,7 +181,7 @@ fn boolean_of(call: &Call<'_>) -> thalweg_core::ColumnType {
 }
 
 fn like(call: Call<'_>) -> Result<Expr> {
-    let escape = escape_of(&call);
+    let escape = escape_of(&call)?;
     let column_type = boolean_of(&call);
     let Some(pattern) = call.text(1) else {
         let translate = move |pattern: &str| Ok(like_regex(&like_tokens(pattern, escape)?));
@@ -240,7 +258,7 @@ fn similar_regex(pattern: &str, escape: Option<char>) -> Result<String> {
 }
 
 fn similar_to(call: Call<'_>) -> Result<Expr> {
-    let escape = escape_of(&call);
+    let escape = escape_of(&call)?;
     let column_type = boolean_of(&call);
     let Some(pattern) = call.text(1) else {
         let translate = move |pattern: &str| similar_regex(pattern, escape);
@@ -270,7 +288,7 @@ fn call_with_pattern(call: Call<'_>, kernel: PatternKernel) -> Result<Expr> {
     let regex = call.text(1).map(compile).transpose()?.map(Compiled::new);
     let nullable = call.name == "REGEXP_EXTRACT" || call.nullable();
     let column_type = DataType::STRING.nullable().with_nullable(nullable);
-    let can_fail = regex.is_none();
+    let can_fail = regex.is_none() || call.name == "REGEXP_REPLACE";
     let kernel = Arc::new(move |a: &Arguments<'_>| {
         let regex = regex.as_ref().map(Compiled::of_this_thread);
         kernel(a, regex.as_deref())
@@ -301,48 +319,24 @@ fn extract(a: &Arguments<'_>, fixed: Option<&Regex>) -> Result<ArrayRef> {
     a.slice_result(|row| parts[row])
 }
 
-/// Java's replacement text (`$1`, `\$`) in the form of the regex crate.
-fn replacement(java: &str) -> String {
-    let mut out = String::with_capacity(java.len());
-    let mut rest = java.chars().peekable();
-    while let Some(c) = rest.next() {
-        match c {
-            '\\' => match rest.next() {
-                Some('$') => out.push_str("$$"),
-                Some(next) => out.push(next),
-                None => {}
-            },
-            '$' => {
-                out.push_str("${");
-                while let Some(digit) = rest.next_if(char::is_ascii_digit) {
-                    out.push(digit);
-                }
-                out.push('}');
-            }
-            c => out.push(c),
-        }
-    }
-    out
-}
-
+/// What matches is replaced by a text as it stands: Flink quotes `$` and `\\`.
 fn replace(a: &Arguments<'_>, fixed: Option<&Regex>) -> Result<ArrayRef> {
     let (s, pattern, with) = (a.texts(0), a.texts(1), a.texts(2));
     let mut patterns = Patterns::new(fixed);
-    let mut texts = Vec::with_capacity(a.rows);
-    let mut known: Option<(&str, String)> = None;
-    for row in 0..a.rows {
-        let row_args = (s.get(row), pattern.get(row), with.get(row));
-        let (Some(text), Some(pattern), Some(with)) = row_args else {
-            texts.push(None);
-            continue;
-        };
-        if known.as_ref().is_none_or(|(java, _)| *java != with) {
-            known = Some((with, replacement(with)));
+    let mut refused = None;
+    let replaced = a.grown_text_result("REGEXP_REPLACE", |row, out| {
+        let (text, pattern, with) = (s.get(row)?, pattern.get(row)?, with.get(row)?);
+        let regex = patterns.get(pattern, same).map_err(|error| refused = Some(error)).ok()?;
+        let mut end = 0;
+        for found in regex.find_iter(text) {
+            out.push(&text[end..found.start()], text.len());
+            out.push(with, text.len());
+            end = found.end();
         }
-        let with = known.as_ref().map_or("", |(_, with)| with.as_str());
-        texts.push(Some(patterns.get(pattern, same)?.replace_all(text, with)));
-    }
-    a.slice_result(|row| texts[row].as_deref())
+        out.push(&text[end..], text.len());
+        Some(())
+    });
+    refused.map_or(replaced, Err)
 }
 
 fn regexp_count(call: Call<'_>) -> Result<Expr> {

@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
 use thalweg_core::{DataType, Error, Result};
 
-use super::{Call, Definition, Returns, custom, plain};
+use super::arguments::GrownText;
+use super::{Call, Definition, Returns, custom, fallible, plain};
 use crate::expr::{Expr, Scalar};
 use crate::function::Arguments;
 
@@ -48,9 +49,11 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     plain("LTRIM", "string string?", Returns::FirstVarchar, |a| trim_set(a, true, false)),
     plain("RTRIM", "string string?", Returns::FirstVarchar, |a| trim_set(a, false, true)),
     plain("BTRIM", "string string?", Returns::FirstVarchar, |a| trim_set(a, true, true)),
-    plain("REPLACE", "string string string", Returns::Text, |a| {
+    fallible("REPLACE", "string string string", Returns::Text, |a| {
         let (s, from, to) = (a.texts(0), a.texts(1), a.texts(2));
-        a.text_result(|row, out| replace(out, s.get(row)?, from.get(row)?, to.get(row)?))
+        a.grown_text_result("REPLACE", |row, out| {
+            replace(out, s.get(row)?, from.get(row)?, to.get(row)?)
+        })
     }),
     plain("POSITION", "string string int?", Returns::Int, |a| find(a, 0, 1)),
     plain("LOCATE", "string string int?", Returns::Int, |a| find(a, 0, 1)),
@@ -58,17 +61,12 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     plain("CONCAT", "string string*", Returns::Text, concat),
     custom("||", "string string", concat_operator),
     plain("CONCAT_WS", "string string*", Returns::Text, concat_with_separator),
-    plain("LPAD", "string int string", Returns::Text, |a| pad(a, true)),
-    plain("RPAD", "string int string", Returns::Text, |a| pad(a, false)),
-    plain("REPEAT", "string int", Returns::Text, |a| {
+    fallible("LPAD", "string int string", Returns::Text, |a| pad(a, true)),
+    fallible("RPAD", "string int string", Returns::Text, |a| pad(a, false)),
+    fallible("REPEAT", "string int", Returns::Text, |a| {
         let (s, n) = (a.texts(0), a.ints(1));
-        for row in 0..a.rows {
-            let bytes = s.get(row).map_or(0, str::len) as i64;
-            refuse_huge("REPEAT", bytes.saturating_mul(n.get(row).unwrap_or(0).into()))?;
-        }
-        a.text_result(|row, out| {
-            let (s, n) = (s.get(row)?, n.get(row)?);
-            (0..n).for_each(|_| out.push_str(s));
+        a.grown_text_result("REPEAT", |row, out| {
+            out.repeat(s.get(row)?, n.get(row)?.max(0) as usize);
             Some(())
         })
     }),
@@ -275,18 +273,15 @@ fn trim_set(a: &Arguments<'_>, leading: bool, trailing: bool) -> Result<ArrayRef
     })
 }
 
-fn replace(out: &mut String, text: &str, from: &str, to: &str) -> Option<()> {
-    if from.is_empty() {
-        out.push_str(text);
-        return Some(());
-    }
+/// An empty part is found before each character and at the end, as in Java.
+fn replace(out: &mut GrownText, text: &str, from: &str, to: &str) -> Option<()> {
     let mut end = 0;
     for (at, part) in text.match_indices(from) {
-        out.push_str(&text[end..at]);
-        out.push_str(to);
+        out.push(&text[end..at], text.len());
+        out.push(to, text.len());
         end = at + part.len();
     }
-    out.push_str(&text[end..]);
+    out.push(&text[end..], text.len());
     Some(())
 }
 
@@ -379,39 +374,27 @@ fn concat_with_separator(a: &Arguments<'_>) -> Result<ArrayRef> {
     })
 }
 
-/// The longest text that one call may build: a typing error in a length must not fill the memory.
-const TEXT_BYTES_MAX: i64 = 64 << 20;
-
-fn refuse_huge(function: &str, bytes: i64) -> Result<()> {
-    if bytes <= TEXT_BYTES_MAX {
-        return Ok(());
-    }
-    let message = format!("{function} would make a text of {bytes} bytes, and 64 MiB is the limit");
-    Err(Error::data(message))
-}
-
 fn pad(a: &Arguments<'_>, leading: bool) -> Result<ArrayRef> {
     let (s, length, fill) = (a.texts(0), a.ints(1), a.texts(2));
-    for row in 0..a.rows {
-        refuse_huge(if leading { "LPAD" } else { "RPAD" }, length.get(row).unwrap_or(0).into())?;
-    }
-    a.text_result(|row, out| {
+    a.grown_text_result(if leading { "LPAD" } else { "RPAD" }, |row, out| {
         let (text, fill) = (s.get(row)?, fill.get(row)?);
         let length = usize::try_from(length.get(row)?).ok()?;
         let have = text.chars().count();
         if have >= length {
-            out.push_str(characters(text, 0, length));
+            out.push(characters(text, 0, length), text.len());
             return Some(());
         }
         if fill.is_empty() {
             return None;
         }
         if !leading {
-            out.push_str(text);
+            out.push(text, text.len());
         }
-        out.extend(fill.chars().cycle().take(length - have));
+        let fill_length = fill.chars().count();
+        out.repeat(fill, (length - have) / fill_length);
+        out.push(characters(fill, 0, (length - have) % fill_length), 0);
         if leading {
-            out.push_str(text);
+            out.push(text, text.len());
         }
         Some(())
     })

@@ -18,7 +18,7 @@ use crate::build::{cast, implicit_cast};
 use crate::expr::{Expr, Scalar, Session};
 use crate::function::{Arguments, Kernel, Value};
 use crate::kernels::datetime::{self, DAY_MS, TimeField, to_instant, to_local};
-use crate::kernels::{ticks, ticks_per_second, timestamps_with};
+use crate::kernels::{out_of_range, ticks, ticks_per_second, timestamps_with};
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     custom("EXTRACT", "string time", |call| {
@@ -149,22 +149,50 @@ pub(super) fn round_to_unit(call: Call<'_>, up: bool) -> Result<Expr> {
         let is_instant = matches!(a.result, DataType::TimestampLtz(_));
         let local = local_ms(array.as_ref(), a.zone);
         let below: Option<ScalarBuffer<i64>> = (per_ms > 1).then(|| ticks(array.as_ref()));
-        let round = |(row, ms): (usize, &i64)| {
+        let round = |row: usize| {
             // What lies below a millisecond rounds up to the next one first.
             let rest = below.as_ref().is_some_and(|t| t[row].rem_euclid(per_ms) != 0);
-            let ms = ms + i64::from(up && rest);
-            let rounded = if up { datetime::ceil(field, ms) } else { datetime::floor(field, ms) };
+            let ms = local[row].checked_add(i64::from(up && rest))?;
+            let rounded = if up { datetime::ceil(field, ms) } else { datetime::floor(field, ms) }?;
             let rounded = if is_instant { to_instant(rounded, a.zone) } else { rounded };
-            rounded * per_ms
+            rounded.checked_mul(per_ms)
         };
-        let values: ScalarBuffer<i64> = local.iter().enumerate().map(round).collect();
-        Ok(from_ticks(values, array.nulls().cloned(), a.result))
+        checked_times(local.len(), round, array.nulls().cloned(), a.result)
     };
+    let can_fail = has_narrow_range(&column_type.data_type);
     let Call { name, mut args, session } = call;
     args.truncate(1);
     let shown = format!("{name}_{field:?}").to_uppercase();
     let call = Call { name, args, session };
-    Ok(call.with_function(column_type, Arc::new(kernel), |f| f.name = shown))
+    Ok(call.with_function(column_type, Arc::new(kernel), |f| {
+        f.name = shown;
+        f.can_fail = can_fail;
+    }))
+}
+
+/// True for times whose 64 bits end within years that people write: 1677 to 2262 in nanoseconds.
+fn has_narrow_range(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(4..) | DataType::TimestampLtz(4..))
+}
+
+/// A column of times from ticks (milliseconds for DATE and TIME). Where there is none, the time lies
+/// beyond what the type holds: an error, but for rows that are NULL.
+fn checked_times(
+    rows: usize,
+    tick: impl Fn(usize) -> Option<i64>,
+    nulls: Option<NullBuffer>,
+    to: &DataType,
+) -> Result<ArrayRef> {
+    let is_held = |tick: &i64| *to != DataType::Date || i32::try_from(tick / DAY_MS).is_ok();
+    let mut values = Vec::with_capacity(rows);
+    for row in 0..rows {
+        match tick(row).filter(is_held) {
+            Some(tick) => values.push(tick),
+            None if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) => values.push(0),
+            None => return Err(out_of_range(to)),
+        }
+    }
+    Ok(from_ticks(values.into(), nulls, to))
 }
 
 /// A column of times from ticks (milliseconds for DATE and TIME).
@@ -207,44 +235,61 @@ pub(crate) fn add_interval(
         Arc::new(move |a| {
             let spans = a.value(1).array().as_primitive::<IntervalYearMonthType>();
             let spans = (0..spans.len()).map(|i| i64::from(spans.value(i)) * sign).collect();
-            Ok(add_ticks(a, spans, true))
+            add_ticks(a, spans, true)
         })
     } else {
         Arc::new(move |a| {
             let spans = a.value(1).array().as_primitive::<DurationMillisecondType>();
-            Ok(add_ticks(a, spans.values().iter().map(|ms| ms * sign).collect(), false))
+            let signed = spans.values().iter().map(|ms| ms.saturating_mul(sign));
+            add_ticks(a, signed.collect(), false)
         })
     };
     let name = if sign < 0 { "-" } else { "+" };
+    let can_fail = has_narrow_range(&column_type.data_type);
     let call = Call { name, args: vec![time, interval], session };
-    Ok(call.with_kernel(column_type, kernel))
+    Ok(call.with_function(column_type, kernel, |function| function.can_fail = can_fail))
 }
 
 /// The first argument moved by spans of milliseconds, or of months.
-fn add_ticks(a: &Arguments<'_>, spans: Vec<i64>, months: bool) -> ArrayRef {
+fn add_ticks(a: &Arguments<'_>, spans: Vec<i64>, months: bool) -> Result<ArrayRef> {
     let (time, by) = (a.value(0), a.value(1));
     let array = time.array();
     let (values, per_ms) = match array.data_type() {
         Arrow::Timestamp(..) => (ticks(array.as_ref()), per_ms(array.as_ref())),
         _ => (local_ms(array.as_ref(), a.zone), 1),
     };
-    let moved = |tick: i64, span: i64| {
-        if months {
-            datetime::add_months(tick, span, DAY_MS * per_ms)
-        } else {
-            tick.wrapping_add(span.wrapping_mul(per_ms))
+    let rows = if time.is_constant() { spans.len() } else { values.len() };
+    let nulls = union_nulls(time, by, rows);
+    if let (false, true, Some(span)) = (months, by.is_constant(), spans[0].checked_mul(per_ms))
+        && *a.result != DataType::Date
+        && let Some(moved) = moved_alike(&values, span)
+    {
+        return Ok(from_ticks(moved, nulls, a.result));
+    }
+    let goes_round = matches!(a.result, DataType::Time(_));
+    let moved = |row: usize| {
+        let tick = values[if time.is_constant() { 0 } else { row }];
+        let span = spans[if by.is_constant() { 0 } else { row }];
+        match months {
+            true => datetime::add_months(tick, span, DAY_MS * per_ms),
+            false if goes_round => Some(tick + span % DAY_MS),
+            false => tick.checked_add(span.checked_mul(per_ms)?),
         }
     };
-    let values: ScalarBuffer<i64> = match (time.is_constant(), by.is_constant()) {
-        (_, true) => {
-            let span = spans[0];
-            values.iter().map(|tick| moved(*tick, span)).collect()
-        }
-        (true, false) => spans.iter().map(|span| moved(values[0], *span)).collect(),
-        (false, false) => values.iter().zip(&spans).map(|(t, s)| moved(*t, *s)).collect(),
-    };
-    let nulls = union_nulls(time, by, values.len());
-    from_ticks(values, nulls, a.result)
+    checked_times(rows, moved, nulls, a.result)
+}
+
+/// All ticks moved by one span, without a branch for each; `None` if one leaves 64 bits.
+fn moved_alike(ticks: &[i64], span: i64) -> Option<ScalarBuffer<i64>> {
+    let mut signs = 0;
+    let moved = ticks.iter().map(|tick| {
+        let moved = tick.wrapping_add(span);
+        // Negative where both operands have the sign that the sum has not.
+        signs |= (tick ^ moved) & (span ^ moved);
+        moved
+    });
+    let moved: ScalarBuffer<i64> = moved.collect();
+    (signs >= 0).then_some(moved)
 }
 
 /// The rows in which both values are there.
@@ -265,20 +310,27 @@ pub(crate) fn multiply_interval(interval: Expr, by: Expr, session: &Session) -> 
     let months = interval.column_type.data_type == DataType::IntervalYearMonth;
     let kernel = move |a: &Arguments<'_>| {
         let by = a.bigints(1);
-        if months {
+        let mut too_long = false;
+        let product = if months {
             let spans = a.numbers::<IntervalYearMonthType>(0);
             a.number_result::<IntervalYearMonthType>(|row| {
-                Some(spans.get(row)?.wrapping_mul(by.get(row)? as i32))
+                let span = i64::from(spans.get(row)?).checked_mul(by.get(row)?);
+                let span = span.and_then(|months| i32::try_from(months).ok());
+                too_long |= span.is_none();
+                span
             })
         } else {
             let spans = a.numbers::<DurationMillisecondType>(0);
             a.number_result::<DurationMillisecondType>(|row| {
-                Some(spans.get(row)?.wrapping_mul(by.get(row)?))
+                let span = spans.get(row)?.checked_mul(by.get(row)?);
+                too_long |= span.is_none();
+                span
             })
-        }
+        };
+        if too_long { Err(Error::data("an interval times a number is too long")) } else { product }
     };
     let call = Call { name: "*", args: vec![interval, by], session };
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    Ok(call.with_function(column_type, Arc::new(kernel), |function| function.can_fail = true))
 }
 
 /// `TIMESTAMPADD(unit, n, time)`: an interval of n units, added.

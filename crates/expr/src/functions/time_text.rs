@@ -149,7 +149,8 @@ fn to_timestamp_ltz(call: Call<'_>) -> Result<Expr> {
     let Call { name, mut args, session } = call;
     let whole = args[0].column_type.data_type.is_integer();
     let target = if whole { DataType::BigInt } else { DataType::Double };
-    args[0] = implicit_cast(args.remove(0), &target);
+    args.truncate(1);
+    let args = args.into_iter().map(|number| implicit_cast(number, &target)).collect();
     let kernel = move |a: &Arguments<'_>| {
         let array = a.value(0).array();
         let ms: Vec<i64> = if whole {

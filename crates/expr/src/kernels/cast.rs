@@ -16,14 +16,16 @@ use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, ListArray, PrimitiveArray, StringViewArray,
     StructArray, make_array, new_null_array,
 };
-use arrow_buffer::{NullBuffer, ScalarBuffer};
+use arrow_buffer::NullBuffer;
 use chrono_tz::Tz;
 use thalweg_core::text::TextColumn;
 use thalweg_core::types::MAX_LENGTH;
 use thalweg_core::{Column, DataType, Error, Result};
 
 use super::datetime::{DAY_MS, to_instant, to_local};
-use super::{decimal, parse, text, ticks, ticks_per_second, timestamps};
+use super::{
+    decimal, out_of_range, parse, text, ticks, ticks_per_second, timestamps, timestamps_with,
+};
 
 /// True if a cast from one type to the other exists.
 pub(crate) fn can_cast(from: &DataType, to: &DataType) -> bool {
@@ -408,15 +410,14 @@ impl Cast<'_> {
         use DataType as T;
         match (self.from, self.to) {
             (T::Date, T::Timestamp(_) | T::TimestampLtz(_)) => {
-                let per_second = ticks_per_second(self.to);
+                let per_ms = ticks_per_second(self.to) / 1_000;
                 let instant = matches!(self.to, T::TimestampLtz(_));
                 let ms = |days: i32| {
                     let local = i64::from(days) * DAY_MS;
                     if instant { to_instant(local, self.zone) } else { local }
                 };
-                let dates = array.as_primitive::<Date32Type>();
-                let values = dates.values().iter().map(|&d| ms(d) * (per_second / 1_000));
-                Ok(timestamps(values.collect(), array.as_ref(), self.to))
+                let dates = array.as_primitive::<Date32Type>().values();
+                self.checked_ticks(array, |row| ms(dates[row]).checked_mul(per_ms))
             }
             (T::Timestamp(_) | T::TimestampLtz(_), _) => self.cast_timestamp(array),
             (T::Time(_), T::Time(_)) => Ok(array.clone()),
@@ -462,12 +463,39 @@ impl Cast<'_> {
                 let shift = Shift { from_second, to_second: ticks_per_second(self.to), zone };
                 let step = 10i64.pow(9 - u32::from((*precision).min(9)));
                 let cut = step / (1_000_000_000 / shift.to_second);
-                let values: ScalarBuffer<i64> =
-                    source.iter().map(|&t| shift.apply(t, to_instants, cut.max(1))).collect();
-                Ok(timestamps(values, array.as_ref(), self.to))
+                self.checked_ticks(array, |row| shift.apply(source[row], to_instants, cut.max(1)))
             }
             _ => Err(self.unsupported()),
         }
+    }
+
+    /// Timestamps from ticks. Where there is none, the time lies beyond what the type holds.
+    fn checked_ticks(
+        &self,
+        array: &ArrayRef,
+        tick: impl Fn(usize) -> Option<i64>,
+    ) -> Result<ArrayRef> {
+        let mut beyond = Vec::new();
+        let mut values = Vec::with_capacity(array.len());
+        for row in 0..array.len() {
+            let tick = tick(row);
+            if tick.is_none() && array.is_valid(row) {
+                beyond.push(row);
+            }
+            values.push(tick.unwrap_or(0));
+        }
+        if beyond.is_empty() {
+            return Ok(timestamps(values.into(), array.as_ref(), self.to));
+        }
+        if !self.safe {
+            return Err(
+                out_of_range(self.to).hint("TRY_CAST gives NULL where a value does not fit")
+            );
+        }
+        let mut is_held = vec![true; array.len()];
+        beyond.into_iter().for_each(|row| is_held[row] = false);
+        let nulls = NullBuffer::union(array.nulls(), Some(&NullBuffer::from(is_held)));
+        Ok(timestamps_with(values.into(), nulls, self.to))
     }
 }
 
@@ -480,23 +508,23 @@ struct Shift {
 }
 
 impl Shift {
-    /// `cut`: the result is a multiple of this many ticks, cut off.
-    fn apply(&self, tick: i64, to_instants: bool, cut: i64) -> i64 {
+    /// `cut`: the result is a multiple of this many ticks, cut off. `None` where 64 bits end.
+    fn apply(&self, tick: i64, to_instants: bool, cut: i64) -> Option<i64> {
         let per_ms = self.from_second / 1_000;
         let tick = match self.zone {
             None => tick,
             Some(zone) => {
                 let (ms, below) = (tick.div_euclid(per_ms), tick.rem_euclid(per_ms));
                 let moved = if to_instants { to_instant(ms, zone) } else { to_local(ms, zone) };
-                moved * per_ms + below
+                moved.checked_mul(per_ms)?.checked_add(below)?
             }
         };
         let tick = if self.to_second >= self.from_second {
-            tick.wrapping_mul(self.to_second / self.from_second)
+            tick.checked_mul(self.to_second / self.from_second)?
         } else {
             tick.div_euclid(self.from_second / self.to_second)
         };
-        tick.div_euclid(cut) * cut
+        tick.div_euclid(cut).checked_mul(cut)
     }
 }
 

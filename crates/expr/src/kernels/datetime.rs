@@ -133,26 +133,28 @@ pub(crate) fn add_months_to_days(days: i64, months: i64) -> i64 {
     days_from_civil(year, month, day.min(days_in_month(year, month)))
 }
 
-/// Adds months to a timestamp in ticks, `ticks_per_day` of them a day.
-pub(crate) fn add_months(ticks: i64, months: i64, ticks_per_day: i64) -> i64 {
+/// Adds months to a timestamp in ticks, `ticks_per_day` of them a day; `None` where 64 bits end.
+pub(crate) fn add_months(ticks: i64, months: i64, ticks_per_day: i64) -> Option<i64> {
     let days = add_months_to_days(ticks.div_euclid(ticks_per_day), months);
-    days * ticks_per_day + ticks.rem_euclid(ticks_per_day)
+    // Counted from the day after a negative one, which may begin before 64 bits do.
+    let (days, rest) = match (days < 0, ticks.rem_euclid(ticks_per_day)) {
+        (true, rest) => (days + 1, rest - ticks_per_day),
+        (false, rest) => (days, rest),
+    };
+    days.checked_mul(ticks_per_day)?.checked_add(rest)
 }
 
 fn months_between_days(later: i64, earlier: i64) -> i64 {
     if later < earlier {
         return -months_between_days(earlier, later);
     }
-    // No month is longer than 31 days, so this is at most the true value.
-    let mut months = (later - earlier) / 31;
-    loop {
-        if add_months_to_days(earlier, months) >= later
-            || add_months_to_days(earlier, months + 1) > later
-        {
-            return months;
-        }
-        months += 1;
-    }
+    let month_number = |days: i64| {
+        let (year, month, _) = civil_from_days(days);
+        year * 12 + i64::from(month)
+    };
+    // So many months later is the same month: its day is reached, or one month is missing.
+    let months = month_number(later) - month_number(earlier);
+    if add_months_to_days(earlier, months) > later { months - 1 } else { months }
 }
 
 /// Whole months from `start` to `end`, both in milliseconds.
@@ -213,16 +215,17 @@ pub(crate) fn extract(field: TimeField, ms: i64) -> i64 {
     }
 }
 
-/// The start of the unit that holds a wall clock reading; weeks start on Sunday, as in Flink.
-pub(crate) fn floor(field: TimeField, ms: i64) -> i64 {
+/// The start of the unit that holds a wall clock reading; weeks start on Sunday, as in Flink. `None`
+/// where 64 bits end.
+pub(crate) fn floor(field: TimeField, ms: i64) -> Option<i64> {
     if field == TimeField::Week {
         let days = ms.div_euclid(DAY_MS);
-        return (days - (day_of_week(days) - 1)) * DAY_MS;
+        return (days - (day_of_week(days) - 1)).checked_mul(DAY_MS);
     }
     if let Some(length) = field.millis() {
-        return ms.div_euclid(length) * length;
+        return ms.div_euclid(length).checked_mul(length);
     }
-    let Some(months) = field.months() else { return ms };
+    let Some(months) = field.months() else { return Some(ms) };
     let (year, month, _) = civil_from_days(ms.div_euclid(DAY_MS));
     let (year, month) = match field {
         TimeField::Month | TimeField::Quarter => {
@@ -235,19 +238,19 @@ pub(crate) fn floor(field: TimeField, ms: i64) -> i64 {
         TimeField::Decade => (year.div_euclid(10) * 10, 1),
         _ => (year, 1),
     };
-    days_from_civil(year, month, 1) * DAY_MS
+    days_from_civil(year, month, 1).checked_mul(DAY_MS)
 }
 
-/// The first start of a unit at or after a wall clock reading.
-pub(crate) fn ceil(field: TimeField, ms: i64) -> i64 {
-    let start = floor(field, ms);
+/// The first start of a unit at or after a wall clock reading; `None` where 64 bits end.
+pub(crate) fn ceil(field: TimeField, ms: i64) -> Option<i64> {
+    let start = floor(field, ms)?;
     if start == ms {
-        return ms;
+        return Some(ms);
     }
     match (field.millis(), field.months()) {
-        (Some(length), _) => start + length,
+        (Some(length), _) => start.checked_add(length),
         (None, Some(months)) => add_months(start, months, DAY_MS),
-        _ => ms,
+        _ => Some(ms),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self as sql, JoinConstraint, JoinOperator, TableFactor};
 use thalweg_core::{DataType, Error, Result};
-use thalweg_expr::Expr;
+use thalweg_expr::{Expr, build};
 
 use super::names::PlainNames;
 use super::query::{alias_columns, one_row, rename};
@@ -207,10 +207,14 @@ impl Binder<'_> {
         }
         let alias = call.alias.map(|a| a.name.value.clone());
         let right = Scope::of(alias, fresh.clone().into());
+        let ordinality = call.ordinality;
+        if left.node.fields.is_empty() {
+            let kind = LogicalKind::Unnest { input: unit_row(), array, outer, ordinality };
+            return Ok(Source { node: behind_unit(kind, &fresh), scope: right });
+        }
         let fields: Arc<[Field]> = left.node.fields.iter().cloned().chain(fresh).collect();
         let scope = left.scope.beside(&right, fields.clone());
-        let kind =
-            LogicalKind::Unnest { input: left.node, array, outer, ordinality: call.ordinality };
+        let kind = LogicalKind::Unnest { input: left.node, array, outer, ordinality };
         Ok(Source { node: LogicalPlan::node(kind, fields), scope })
     }
 }
@@ -277,6 +281,24 @@ fn argument_expression(arg: &sql::FunctionArg) -> Option<&sql::Expr> {
         sql::FunctionArg::Unnamed(sql::FunctionArgExpr::Expr(expr)) => Some(expr),
         _ => None,
     }
+}
+
+/// One row of one column: rows that an operator repeats have columns.
+fn unit_row() -> Node {
+    let unit = build::boolean_literal(true);
+    let fields = vec![Field::plain("unit", unit.column_type.clone())];
+    LogicalPlan::node(LogicalKind::Values { rows: vec![vec![unit]] }, fields)
+}
+
+/// The columns that a node appends to those of [`unit_row`].
+fn behind_unit(kind: LogicalKind, fresh: &[Field]) -> Node {
+    let unit = Field::plain("unit", DataType::Boolean.not_null());
+    let fields: Arc<[Field]> = std::iter::once(unit).chain(fresh.iter().cloned()).collect();
+    let column = |(place, field): (usize, &Field)| {
+        (field.name.clone(), Expr::column(place + 1, field.column_type.clone()))
+    };
+    let columns = fresh.iter().enumerate().map(column).collect();
+    LogicalPlan::project(LogicalPlan::node(kind, fields), columns)
 }
 
 /// The columns that the elements of an array or map become.
