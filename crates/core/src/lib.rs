@@ -45,6 +45,8 @@ pub use operator::{
     Transform,
 };
 pub use order::OrderContract;
-pub use snapshot::{Captured, CapturedTable, Extent, Restored, TableRows};
+pub use snapshot::{
+    Captured, CapturedTable, Extent, Restored, TableChanges, TableExtent, TableRows,
+};
 pub use time::{Grid, TimeExtremes, Watermark};
 pub use types::{Column, ColumnType, DataType, TableSchema};

@@ -23,7 +23,7 @@ use crate::bundle::{Bundle, RowKind};
 use crate::error::{Error, Result};
 use crate::order::OrderContract;
 use crate::shim::SharedClock;
-use crate::snapshot::{Captured, Extent, Restored};
+use crate::snapshot::{Captured, Extent, Restored, TableChanges};
 use crate::time::{Grid, Watermark};
 
 /// How rows may be taken (design.md §4).
@@ -244,6 +244,15 @@ pub trait Partition: Send {
         let _ = extent;
         Err(Error::unsupported("it cannot tell what it keeps, so no snapshot can be taken")
             .hint("implement Partition::capture and Partition::restore, or run without snapshots"))
+    }
+    /// What is known of those tables of which a capture may tell only changes, right before it;
+    /// none before the first capture.
+    fn table_changes(&mut self) -> Vec<TableChanges> {
+        Vec::new()
+    }
+    /// Stops tracking the changes of one of these tables until its next capture, which is full.
+    fn stop_tracking(&mut self, table: &str) {
+        let _ = table;
     }
     /// Takes back what partitions of the same operator have told. Called once, before anything else.
     ///

@@ -52,6 +52,45 @@ pub enum Extent {
     Changes,
 }
 
+/// What is known of a table of state before a capture: whether it pays to write its changes alone
+/// follows from that. Where rows belong to keys, keys are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableChanges {
+    /// The table's name.
+    pub name: &'static str,
+    /// Rows that there are.
+    pub live: u64,
+    /// Rows that have changed, come or gone since the last capture; `None` if that was not tracked,
+    /// and the next capture is full.
+    pub changed: Option<u64>,
+    /// Rows that captures have written, the last full one and those after it, without those that
+    /// have expired.
+    pub written: u64,
+}
+
+impl TableChanges {
+    /// What is known of a table of two partitions together: if one of them has not tracked changes,
+    /// nothing is known of them.
+    #[must_use]
+    pub fn with(self, other: TableChanges) -> TableChanges {
+        TableChanges {
+            name: self.name,
+            live: self.live + other.live,
+            changed: self.changed.zip(other.changed).map(|(own, other)| own + other),
+            written: self.written + other.written,
+        }
+    }
+}
+
+/// How a table of state is captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableExtent {
+    /// How much is captured now.
+    pub extent: Extent,
+    /// Whether changes are tracked from now on. If they are not, the next capture is full.
+    pub tracks: bool,
+}
+
 /// The rows of a table of state.
 #[derive(Clone, Debug, Default)]
 pub struct TableRows {

@@ -61,6 +61,11 @@ impl Bits {
         was_set
     }
 
+    /// How many are set.
+    pub(crate) fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.words.capacity() * 8
     }
@@ -178,6 +183,7 @@ mod tests {
         let mut changed = Bits::none(64);
         changed.grow(130);
         [129, 0].into_iter().for_each(|id| changed.set(id));
+        assert_eq!(changed.count(), 2);
         assert_eq!(Unread::new(changed).take(usize::MAX), [0, 129]);
         assert_eq!(Unread::new(Bits::all(128)).take(usize::MAX).len(), 128);
     }

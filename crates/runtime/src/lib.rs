@@ -61,4 +61,4 @@ pub use job::{JobControl, Report, RunningJob, start, start_from};
 pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};
 pub use options::{PartitionScheme, ReorderScheme, RunOptions, SchedulerPolicy, SnapshotMode};
 pub use pool::Pool;
-pub use snapshots::{AfterCut, CutTimes, Taken};
+pub use snapshots::{AfterCut, ChooseExtent, CutTimes, Taken};

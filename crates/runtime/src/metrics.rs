@@ -178,8 +178,11 @@ pub struct SnapshotMetrics {
     pub hold: Duration,
     /// The longest that sources were held for one.
     pub hold_max: Duration,
-    /// Why the last try failed, or why there is none for too long.
+    /// Why the last try failed, why there is none for too long, or by how much the interval is not
+    /// kept.
     pub problem: Option<String>,
+    /// They are kept, but not as often as they should be.
+    pub is_behind: bool,
 }
 
 impl MetricsSnapshot {

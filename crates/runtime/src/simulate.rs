@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use thalweg_core::graph::Graph;
 use thalweg_core::shim::SplitMix64;
-use thalweg_core::snapshot::{Extent, RestoredCut, TakenCut};
+use thalweg_core::snapshot::{Extent, RestoredCut, TableExtent, TakenCut};
 use thalweg_core::{Error, Result};
 use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::Ordering;
@@ -129,7 +129,8 @@ impl Simulation {
             self.step();
             Ok(())
         })?;
-        let (mut cut, replies) = job.capture(extent)?;
+        let (mut cut, replies) =
+            job.capture(&mut |_, _| TableExtent { extent, tracks: true }, extent)?;
         job.await_sinks(&mut cut, replies, u64::MAX)?;
         job.release();
         Ok(cut)

@@ -114,27 +114,59 @@ proptest! {
 
 /// So that the property means something: tables are merged on the way, and files are shared.
 #[test]
-fn large_tables_are_shared_and_merged_only_when_much_has_changed() {
+fn large_tables_are_shared_and_small_changes_folded_apart_until_all_has_changed() {
     let mut store = SnapshotStore::open("memory://sharing", "job").expect("a place");
-    let many: Vec<_> = (0..20_000).map(|n| (key(n), 1)).collect();
+    let many: Vec<_> = (0..100_000).map(|n| (key(n), 1)).collect();
     let first = store.write(request(vec![whole(vec![rows(&many)])], 1, None)).expect("written");
     let few: Vec<_> = (0..1000).map(|n| (key(n), 2)).collect();
     let mut merged = Vec::new();
     for number in 2..=12 {
         let state = vec![changes(vec![rows(&few)], vec![])];
         let written = store.write(request(state, number, Some(number - 1))).expect("written");
-        if written.merged_tables > 0 {
-            merged.push(number);
-        } else {
-            assert!(written.bytes * 5 < first.bytes, "{written:?}");
-        }
+        merged.extend((written.merged_tables > 0).then_some(number));
+        assert!(written.bytes * 5 < first.bytes, "{written:?}");
     }
-    assert_eq!(merged.len(), 1, "{merged:?}");
+    assert_eq!(merged, [6, 10], "five small ones become one");
     store.retain(1).expect("retained");
     // Files of others that it needs are no snapshots.
     assert_eq!(store.list().expect("listed").len(), 1);
     let all = told(store.read(12).expect("read").cut.stages[1].state.table("counts"));
-    assert_eq!((all.len(), all.iter().map(|row| row.1).sum::<i64>()), (20_000, 21_000));
+    assert_eq!((all.len(), all.iter().map(|row| row.1).sum::<i64>()), (100_000, 101_000));
+    for (number, is_anew) in [(13, false), (14, true)] {
+        let state = vec![changes(vec![rows(&many[..60_000])], vec![])];
+        let written = store.write(request(state, number, Some(number - 1))).expect("written");
+        assert_eq!(written.merged_tables > 0, is_anew, "snapshot {number}: {written:?}");
+    }
+    assert_eq!(files_and_changes(&store, 14), (1, 0), "one file, of all rows");
+}
+
+/// How many files of a snapshot the table has, and how many snapshots of changes they are of.
+fn files_and_changes(store: &SnapshotStore, number: u64) -> (usize, usize) {
+    let table = &store.describe(number).expect("there").stages[1].state[0];
+    (table.files, table.changes)
+}
+
+/// A table in which rows come and go for long has few files at any time, those of what was removed
+/// included.
+#[test]
+fn files_of_a_table_are_few_however_many_snapshots_there_were() {
+    for staying in [0, 30_000] {
+        let location = format!("memory://few-files-{staying}");
+        let mut store = SnapshotStore::open(&location, "job").expect("a place");
+        let stay: Vec<_> = (0..staying).map(|n| (key(n), 1)).collect();
+        store.write(request(vec![whole(vec![rows(&stay)])], 1, None)).expect("written");
+        for number in 2..=90 {
+            let come: Vec<_> = (0..20).map(|n| (key(100_000 + number * 20 + n), 2)).collect();
+            let gone: Vec<_> = (0..20).map(|n| key(100_000 + (number - 1) * 20 + n)).collect();
+            let state = vec![changes(vec![rows(&come)], vec![removed(gone.iter())])];
+            store.write(request(state, number, Some(number - 1))).expect("written");
+            store.retain(1).expect("retained");
+            let (files, changes) = files_and_changes(&store, number);
+            assert!(files <= 9 && changes <= 4, "snapshot {number}: {files} files");
+        }
+        let all = told(store.read(90).expect("read").cut.stages[1].state.table("counts"));
+        assert_eq!(all.len(), staying as usize + 20);
+    }
 }
 
 #[test]

@@ -104,7 +104,11 @@ fn line(metrics: &MetricsSnapshot, rows_per_second: f64, now_ms: i64) -> String 
 /// Which snapshot is the newest and how old it is; whether there is something wrong comes first.
 fn newest_snapshot(snapshots: &SnapshotMetrics, now_ms: i64) -> Option<String> {
     if snapshots.problem.is_some() {
-        let word = if snapshots.failed > 0 { "snapshots fail" } else { "no new snapshot" };
+        let word = match snapshots {
+            SnapshotMetrics { is_behind: true, .. } => "snapshots late",
+            SnapshotMetrics { failed: 1.., .. } => "snapshots fail",
+            _ => "no new snapshot",
+        };
         return Some(word.to_owned());
     }
     let (number, taken_at_ms) = (snapshots.number?, snapshots.taken_at_ms?);
@@ -151,5 +155,7 @@ mod tests {
         assert!(shown(&snapshots).starts_with("no new snapshot · "));
         snapshots.failed = 1;
         assert!(shown(&snapshots).starts_with("snapshots fail · "));
+        snapshots.is_behind = true;
+        assert!(shown(&snapshots).starts_with("snapshots late · "));
     }
 }

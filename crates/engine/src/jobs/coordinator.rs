@@ -17,11 +17,11 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use thalweg_core::shim::SharedClock;
-use thalweg_core::snapshot::{Captured, Extent, StageState, TakenCut};
+use thalweg_core::snapshot::{Captured, Extent, StageState, TableChanges, TableExtent, TakenCut};
 use thalweg_core::{Error, OrderContract, Result};
 use thalweg_plan::catalog::{OnSnapshotFailure, SnapshotSettings};
-use thalweg_runtime::{AfterCut, JobControl, SnapshotMetrics};
-use thalweg_state::decide::{Next, Outcome, Schedule, Timing};
+use thalweg_runtime::{AfterCut, JobControl, SnapshotMetrics, Taken};
+use thalweg_state::decide::{Extents, Next, Outcome, Schedule, Timing};
 use thalweg_state::{JobLock, Kind, SnapshotStore, WriteRequest, Written};
 
 use super::requests;
@@ -69,6 +69,8 @@ struct Watch<'a> {
     schedule: Schedule,
     /// The number of the snapshot before, if changes can build on it.
     base: Option<u64>,
+    /// Which tables are captured in full.
+    extents: Extents,
     metrics: SnapshotMetrics,
     is_draining: bool,
     is_paused: bool,
@@ -89,6 +91,7 @@ impl Coordinator {
         let mut watch = Watch {
             schedule: Schedule::new(timing, now_ns),
             base: None,
+            extents: Extents::default(),
             metrics: SnapshotMetrics::default(),
             is_draining: false,
             is_paused: false,
@@ -194,6 +197,7 @@ impl Watch<'_> {
         }
         self.metrics.failed += 1;
         self.metrics.problem = Some(format!("snapshots fail: {error}"));
+        self.metrics.is_behind = false;
         self.tell();
         let failures = self.schedule.failures();
         if failures <= self.own.settings.failures_max {
@@ -229,7 +233,7 @@ impl Watch<'_> {
     fn try_take(&mut self, kind: Kind, after: AfterCut, begun_ns: u64) -> Result<u64> {
         let is_incremental = self.own.settings.incremental && self.base.is_some();
         let extent = if is_incremental { Extent::Changes } else { Extent::Whole };
-        let taken = self.control.take_cut(extent, after, self.own.settings.timeout)?;
+        let taken = self.take_cut(extent, after)?;
         let (handles, positions) = (handles(&taken.cut), positions(&taken.cut));
         let number = self.own.store.next_number()?;
         let mut request = WriteRequest::new(taken.cut, number, kind, self.own.order);
@@ -250,11 +254,32 @@ impl Watch<'_> {
             duration: Duration::from_nanos(now_ns.saturating_sub(begun_ns)),
             hold: taken.times.hold,
             hold_max: self.metrics.hold_max.max(taken.times.hold),
-            problem: None,
+            problem: self.lateness(),
+            is_behind: self.schedule.behind().is_some(),
         };
         self.tell();
         self.own.store.retain(self.own.settings.retained)?;
         Ok(number)
+    }
+
+    /// Takes a cut, with the extent of each table chosen by what has changed of it.
+    fn take_cut(&mut self, asked: Extent, after: AfterCut) -> Result<Taken> {
+        let Watch { extents, own: Coordinator { settings, .. }, control, .. } = self;
+        let mut choose = |stage: &str, table: TableChanges| match settings.incremental {
+            true => extents.choose(stage, table, asked),
+            false => TableExtent { extent: Extent::Whole, tracks: false },
+        };
+        control.take_cut_by_table(&mut choose, asked, after, settings.timeout)
+    }
+
+    /// What is told while the interval is not kept.
+    fn lateness(&self) -> Option<String> {
+        let (every, interval) = (self.schedule.behind()?, self.own.settings.interval?);
+        let (every, interval) = (every.as_secs_f64(), interval.as_secs_f64());
+        Some(format!(
+            "snapshots are taken every {every:.1} s, not every {interval:.1} s, since one takes so long: \
+             raise 'execution.checkpointing.interval'"
+        ))
     }
 
     /// Writes a snapshot on a thread, which is told to give up when it takes too long.

@@ -16,7 +16,7 @@ use thalweg_core::operator::{Partition, WatermarkCall, WatermarkInterest};
 use thalweg_core::time::Grid;
 use thalweg_core::{
     Bundle, Captured, Extent, Opening, Operator, OperatorClass, Output, Piece, Place, Progress,
-    Restored, Result, Route, Watermark,
+    Restored, Result, Route, TableChanges, Watermark,
 };
 use thalweg_operators::keys::partition_of;
 
@@ -24,7 +24,7 @@ use super::Row;
 use super::codec::{Codec, packed_schema};
 use super::key::{RowKey, hash_key};
 use super::operator::{KeyContext, RowOperator, TimerKind};
-use super::snapshot::{KeptParts, ToldKeyed};
+use super::snapshot::{KeptParts, STATES, ToldKeyed};
 use super::states::States;
 use super::timers::Timers;
 
@@ -272,6 +272,16 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         let (told, kept) = self.kept();
         told.capture(extent, kept)
+    }
+
+    fn table_changes(&mut self) -> Vec<TableChanges> {
+        vec![self.states.changes(STATES)]
+    }
+
+    fn stop_tracking(&mut self, table: &str) {
+        if table == STATES {
+            self.states.stop_tracking();
+        }
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

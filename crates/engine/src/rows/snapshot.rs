@@ -28,7 +28,7 @@ use super::states::{KeptState, States};
 use super::timers::{MeantTimers, Timers};
 use super::told::Told;
 
-const STATES: &str = "states";
+pub(super) const STATES: &str = "states";
 const TIMERS: &str = "timers";
 const CLOCK_TIMERS: &str = "clock_timers";
 const USED: &str = "used_ms";

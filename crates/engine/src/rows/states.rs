@@ -14,7 +14,7 @@ use std::hash::BuildHasherDefault;
 
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
-use thalweg_core::Extent;
+use thalweg_core::{Extent, TableChanges};
 
 use super::key::{ProbeHasher, RowKey};
 
@@ -57,12 +57,17 @@ pub(super) struct States<K, S> {
     line: VecDeque<(i64, K)>,
     /// Keys that have gone since the last capture; `None` while nobody notes them.
     gone: Option<Keys<K>>,
+    /// How many states were used since the last capture.
+    used: usize,
+    /// How many captures have written since the last full one, that one included.
+    written: usize,
 }
 
 impl<K: RowKey, S: Default> States<K, S> {
     /// No states. They live for `ttl_ms` behind their last use, or for ever.
     pub(super) fn new(ttl_ms: Option<i64>) -> Self {
-        States { kept: HashMap::default(), ttl_ms, line: VecDeque::new(), gone: None }
+        let (kept, line) = (HashMap::default(), VecDeque::new());
+        States { kept, ttl_ms, line, gone: None, used: 0, written: 0 }
     }
 
     /// Uses the state of a key; a new one if there is none or if it is too old.
@@ -74,7 +79,7 @@ impl<K: RowKey, S: Default> States<K, S> {
                 if self.ttl_ms.is_some() {
                     self.line.push_back((look_ms, key.clone()));
                 }
-                let kept = Kept { state: S::default(), used_ms: now_ms, look_ms, is_used: true };
+                let kept = Kept { state: S::default(), used_ms: now_ms, look_ms, is_used: false };
                 self.kept.entry(key.clone()).or_insert(kept)
             }
         };
@@ -82,12 +87,13 @@ impl<K: RowKey, S: Default> States<K, S> {
             kept.state = S::default();
         }
         kept.used_ms = now_ms;
-        kept.is_used = true;
+        self.used += usize::from(!std::mem::replace(&mut kept.is_used, true));
         function(&mut kept.state);
     }
 
     pub(super) fn remove(&mut self, key: &K) {
-        if self.kept.remove(key).is_some() {
+        if let Some(kept) = self.kept.remove(key) {
+            self.used -= usize::from(kept.is_used);
             note_gone(&mut self.gone, self.kept.len(), key);
         }
     }
@@ -99,6 +105,11 @@ impl<K: RowKey, S: Default> States<K, S> {
             (Extent::Changes, Some(gone)) => (Extent::Changes, gone),
             _ => (Extent::Whole, Keys::default()),
         };
+        self.written = match extent {
+            Extent::Whole => self.kept.len(),
+            Extent::Changes => self.written + self.used + gone.len(),
+        };
+        self.used = 0;
         let mut kept = Vec::new();
         for (key, state) in &mut self.kept {
             if std::mem::take(&mut state.is_used) || extent == Extent::Whole {
@@ -106,6 +117,21 @@ impl<K: RowKey, S: Default> States<K, S> {
             }
         }
         Meant { extent, kept, gone: gone.into_iter().collect() }
+    }
+
+    /// What is known before a capture of the table with this name.
+    pub(super) fn changes(&self, name: &'static str) -> TableChanges {
+        TableChanges {
+            name,
+            live: self.kept.len() as u64,
+            changed: self.gone.as_ref().map(|gone| (self.used + gone.len()) as u64),
+            written: self.written as u64,
+        }
+    }
+
+    /// Stops noting which keys have gone: the next capture is full.
+    pub(super) fn stop_tracking(&mut self) {
+        self.gone = None;
     }
 
     /// Takes back a state that a capture has told.
@@ -142,7 +168,8 @@ impl<K: RowKey, S: Default> States<K, S> {
                 continue;
             }
             if is_over(self.ttl_ms, used_ms, now_ms) {
-                let (key, _) = entry.remove_entry();
+                let (key, kept) = entry.remove_entry();
+                self.used -= usize::from(kept.is_used);
                 note_gone(&mut self.gone, self.kept.len(), &key);
             } else if let Some(ttl_ms) = self.ttl_ms {
                 entry.get_mut().look_ms = used_ms.saturating_add(ttl_ms);

@@ -85,7 +85,7 @@ pub fn write(stream: Stream, folder: &Path) -> Result<()> {
 }
 
 /// Columns of numbers.
-fn numbers(names: &[&str]) -> TableSchema {
+pub fn numbers(names: &[&str]) -> TableSchema {
     let column = |name: &&str| Column::new(*name, DataType::BigInt.not_null());
     TableSchema::new(names.iter().map(column).collect())
 }
@@ -223,7 +223,12 @@ impl ProcessFunction<i64, Reading> for Silence {
 }
 
 /// The readings behind a gate, from a source of rows.
-struct GivenReadings {
+pub fn given(readings: &[Reading], gate: &Arc<Gate>) -> GivenReadings {
+    GivenReadings { readings: readings.to_vec(), given: 0, gate: Arc::clone(gate) }
+}
+
+/// A source of rows behind a gate.
+pub struct GivenReadings {
     readings: Vec<Reading>,
     given: usize,
     gate: Arc<Gate>,
@@ -260,9 +265,13 @@ impl RowSource<Reading> for GivenReadings {
 /// A state for each key, timers of each key, and a state for all rows. Where no sequence is promised the singleton takes
 /// rows in any, so no line says both what was told and which number it has.
 fn rows(pipeline: &Pipeline, gate: &Arc<Gate>, rows: &[Reading], folder: &Path) -> Result<()> {
-    let source = GivenReadings { readings: rows.to_vec(), given: 0, gate: Arc::clone(gate) };
     let lines = pipeline
-        .read_timed_row_source("readings", source, |reading: &Reading| reading.time_ms, 0)
+        .read_timed_row_source(
+            "readings",
+            given(rows, gate),
+            |reading: &Reading| reading.time_ms,
+            0,
+        )
         .key_by(16, |reading: &Reading| reading.sensor)
         .process_function("silence", Silence)
         .key_by(16, |told: &(i64, i64)| told.0)

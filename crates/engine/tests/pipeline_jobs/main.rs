@@ -7,11 +7,13 @@
 //! | module | holds |
 //! |---|---|
 //! | `cases` | pipelines, and the loops that say what is to come of them |
+//! | `extents` | which tables are captured in full |
 //! | `gate` | a source that gives as many rows as a test lets it |
 //! | `golden` | snapshots of earlier versions |
 //! | `lifecycle` | what is refused and why, restarts, modes, what is kept |
 
 mod cases;
+mod extents;
 mod gate;
 mod golden;
 mod lifecycle;

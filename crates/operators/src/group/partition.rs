@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Captured, Extent, Output, Partition, Piece, Progress, Restored, Result};
+use thalweg_core::{
+    Captured, Extent, Output, Partition, Piece, Progress, Restored, Result, TableChanges,
+};
 
 use super::groups::{GROUPS, Groups};
 use crate::guarded::Guarded;
-use crate::watch::keys::capture;
+use crate::watch::keys::{capture, key_changes, stop_tracking_keys};
 
 /// The table of state: a row for each group.
 const NAME: &str = "groups";
@@ -41,6 +43,14 @@ impl Partition for GroupPartition {
 
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         Ok(Captured { tables: vec![capture(&self.groups, GROUPS, NAME, extent)?] })
+    }
+
+    fn table_changes(&mut self) -> Vec<TableChanges> {
+        key_changes(&mut *self.groups.own(), GROUPS, NAME).into_iter().collect()
+    }
+
+    fn stop_tracking(&mut self, _table: &str) {
+        stop_tracking_keys(&mut *self.groups.own(), GROUPS);
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

@@ -154,9 +154,17 @@ impl<'a> Pair<'a> {
         }
         let is_whole = self.kept.is_none() || self.random.below(3) == 0;
         let extent = if is_whole { Extent::Whole } else { Extent::Changes };
-        let partitions = self.later.partitions.iter_mut();
-        let captured = partitions.map(|partition| Ok(partition.capture(extent)?.tables));
-        let captured = captured.collect::<Result<_>>()?;
+        let mut captured = Vec::new();
+        for partition in &mut self.later.partitions {
+            let stopped = stop_tracking(partition.as_mut(), &mut self.random);
+            let tables = partition.capture(extent)?.tables;
+            let is_stopped = |table: &&CapturedTable| stopped.contains(&table.name);
+            let mut full = tables.iter().filter(is_stopped);
+            assert!(full.all(|table| table.extent == Extent::Whole), "{stopped:?}");
+            check_changes_are_known(partition.as_mut(), &tables);
+            captured.push(tables);
+            stop_tracking(partition.as_mut(), &mut self.random);
+        }
         self.unread = Some(Unread { expected, captured, steps: self.random.below(4) });
         Ok(())
     }
@@ -171,6 +179,29 @@ impl<'a> Pair<'a> {
         let texts = |of: &[Tables]| of.iter().map(all_texts).collect::<Result<Vec<_>>>();
         assert_eq!(texts(kept)?, texts(&unread.expected)?, "what was read later");
         Ok(())
+    }
+}
+
+/// Stops tracking the changes of one table in four; their names.
+fn stop_tracking(partition: &mut dyn Partition, random: &mut SplitMix64) -> Vec<&'static str> {
+    let tables = partition.table_changes().into_iter().map(|table| table.name);
+    let stopped: Vec<&'static str> = tables.filter(|_| random.below(4) == 0).collect();
+    stopped.iter().for_each(|table| partition.stop_tracking(table));
+    let unknown = partition.table_changes().into_iter().filter(|table| table.changed.is_none());
+    let unknown: Vec<&'static str> = unknown.map(|table| table.name).collect();
+    assert!(stopped.iter().all(|table| unknown.contains(table)), "{stopped:?} of {unknown:?}");
+    stopped
+}
+
+/// Of what is written in changes it is known how much has changed, else it would cost more than
+/// full captures where most changes. Rows that expire are written once in any case, and what is
+/// noted of late rows goes with their table.
+fn check_changes_are_known(partition: &mut dyn Partition, tables: &[CapturedTable]) {
+    let known = partition.table_changes();
+    for table in tables.iter().filter(|table| table.extent == Extent::Changes) {
+        let own = table.name.trim_end_matches("_late");
+        let is_known = known.iter().any(|known| known.name == own);
+        assert!(is_known || table.kept_from.is_some(), "{table:?} of {known:?}");
     }
 }
 

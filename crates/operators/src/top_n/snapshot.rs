@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::{
-    Bundle, Captured, Column, DataType, Error, Extent, Piece, Restored, Result, Stamps, TableSchema,
+    Bundle, Captured, Column, DataType, Error, Extent, Piece, Restored, Result, Stamps,
+    TableChanges, TableSchema,
 };
 
 use super::TopNSpec;
@@ -107,8 +108,8 @@ impl KeyedState for TopNPartition {
         let schema = rows.schema();
         while state.read_some(usize::MAX)? {}
         state.begin_watch();
-        let limit = state.store.limit();
-        let begun = state.store.watch.as_mut().map(|watch| watch.begin(extent, limit));
+        let (limit, live) = (state.store.limit(), state.store.live());
+        let begun = state.store.watch.as_mut().map(|watch| watch.begin(extent, limit, live));
         let begun = begun.ok_or_else(|| Error::internal("rows are not watched"))?;
         drop(state);
         let shared = Arc::clone(shared);
@@ -120,6 +121,13 @@ impl KeyedState for TopNPartition {
             })
         }));
         Ok(())
+    }
+    fn row_changes(&mut self) -> Vec<TableChanges> {
+        let live = self.store.live();
+        self.store.watch.iter().map(|watch| watch.changes(NUMBERED, live)).collect()
+    }
+    fn stop_tracking_rows(&mut self, table: &str) {
+        self.store.watch.iter_mut().filter(|_| table == NUMBERED).for_each(RowWatch::stop);
     }
 }
 

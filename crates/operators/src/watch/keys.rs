@@ -11,7 +11,8 @@ use thalweg_core::bundle::batch_bytes;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{
-    Captured, DataType, Extent, Output, Partition, Piece, Progress, Restored, Result, Watermark,
+    Captured, DataType, Extent, Output, Partition, Piece, Progress, Restored, Result, TableChanges,
+    Watermark,
 };
 
 use super::{GONE_MIN, Noted, READ_BYTES, READ_ROWS, ToldRows, compact};
@@ -36,27 +37,24 @@ pub(crate) struct KeyWatch {
     key_types: Vec<DataType>,
     noted: Noted,
     gone: KeyTable,
-    /// Too many keys have gone, or there has been no capture.
-    is_lost: bool,
 }
 
 impl KeyWatch {
     /// Nothing is known yet of keys of these types, so the first capture tells everything.
     fn new(key_types: Vec<DataType>) -> Result<Self> {
         let gone = KeyTable::new(&key_types)?;
-        Ok(KeyWatch { key_types, noted: Noted::default(), gone, is_lost: true })
+        Ok(KeyWatch { key_types, noted: Noted::default(), gone })
     }
 
-    fn begin(&mut self, extent: Extent, limit: usize) -> Result<Begun> {
+    fn begin(&mut self, extent: Extent, limit: usize, live: usize) -> Result<Begun> {
         // Without keys there is one row, and no name by which it could be told that it has gone.
-        let is_whole = extent == Extent::Whole || self.is_lost || self.key_types.is_empty();
-        let told = self.noted.begin(is_whole, limit);
+        let is_whole = extent == Extent::Whole || !self.noted.tracks || self.key_types.is_empty();
+        let told = self.noted.begin(is_whole, limit, live, self.gone.len());
         let mut gone = std::mem::replace(&mut self.gone, KeyTable::new(&self.key_types)?);
         if is_whole {
             // What is told whole says by itself what is not there.
             gone = KeyTable::new(&self.key_types)?;
         }
-        self.is_lost = false;
         let extent = if is_whole { Extent::Whole } else { Extent::Changes };
         Ok(Begun { extent, told, gone })
     }
@@ -66,15 +64,25 @@ impl KeyWatch {
     /// # Errors
     /// If keys cannot be decoded.
     pub(crate) fn go(&mut self, keys: &KeyTable, ids: &[u32]) -> Result<()> {
-        if self.is_lost || self.key_types.is_empty() || ids.is_empty() {
+        if !self.noted.tracks || self.key_types.is_empty() || ids.is_empty() {
             return Ok(());
         }
         self.gone.intern(&keys.take_keys(ids)?, None, &mut Vec::new())?;
         if self.gone.len() > keys.len().max(GONE_MIN) {
-            self.is_lost = true;
-            self.gone = KeyTable::new(&self.key_types)?;
+            self.stop();
         }
         Ok(())
+    }
+
+    /// Notes no changes any more: the next capture is full.
+    fn stop(&mut self) {
+        self.noted.stop();
+        self.gone.clear();
+    }
+
+    /// What is known of the table, of which so many keys have something.
+    fn changes(&self, name: &'static str, live: usize) -> TableChanges {
+        self.noted.changes(name, live, self.gone.len())
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -148,6 +156,16 @@ pub(crate) trait KeyedState: Sized {
         Ok(())
     }
 
+    /// What is known of tables whose rows are watched one by one.
+    fn row_changes(&mut self) -> Vec<TableChanges> {
+        Vec::new()
+    }
+
+    /// Stops tracking the changes of such a table.
+    fn stop_tracking_rows(&mut self, table: &str) {
+        let _ = table;
+    }
+
     /// True once there has been a capture: only then it matters what is touched.
     fn is_watched(&mut self) -> bool {
         self.watch(0).is_some()
@@ -166,6 +184,9 @@ pub(crate) trait KeyedState: Sized {
         let limit = self.keys().id_limit();
         let Some(watch) = self.watch(table) else { return Ok(()) };
         watch.noted.prepare(limit);
+        if !watch.noted.is_interested() {
+            return Ok(());
+        }
         let unread = ids.iter().copied().filter(|&id| watch.noted.touch(id)).collect();
         tell_some(self, table, unread)?;
         Ok(())
@@ -216,9 +237,42 @@ impl<T: Partition + KeyedState + 'static> Partition for Watched<T> {
         Ok(captured)
     }
 
+    fn table_changes(&mut self) -> Vec<TableChanges> {
+        let state = &mut *self.state.own();
+        if state.tells_at_once() {
+            return Vec::new();
+        }
+        let mut changes = state.row_changes();
+        let by_key = self.tables.iter().enumerate();
+        changes.extend(by_key.filter_map(|(table, name)| key_changes(state, table, name)));
+        changes
+    }
+
+    fn stop_tracking(&mut self, table: &str) {
+        let state = &mut *self.state.own();
+        state.stop_tracking_rows(table);
+        let by_key = self.tables.iter().position(|name| *name == table);
+        by_key.into_iter().for_each(|table| stop_tracking_keys(state, table));
+    }
+
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         self.state.own().restore(restored)
     }
+}
+
+/// What is known of a table, once there has been a capture of it.
+pub(crate) fn key_changes(
+    state: &mut impl KeyedState,
+    table: usize,
+    name: &'static str,
+) -> Option<TableChanges> {
+    let live = state.keys().len();
+    state.watch(table).as_ref().map(|watch| watch.changes(name, live))
+}
+
+/// Stops tracking the changes of a table.
+pub(crate) fn stop_tracking_keys(state: &mut impl KeyedState, table: usize) {
+    state.watch(table).iter_mut().for_each(KeyWatch::stop);
 }
 
 /// Tells keys to the capture that is under way; how many bytes.
@@ -262,13 +316,13 @@ pub(crate) fn capture<T: KeyedState + Send + 'static>(
     let mut state = shared.own();
     let schema = state.tell(table, &[])?.schema();
     while read_some(&mut *state, table, usize::MAX)?.is_some() {}
-    let (key_types, limit) = (state.key_types(), state.keys().id_limit());
+    let (key_types, limit, live) = (state.key_types(), state.keys().id_limit(), state.keys().len());
     let identity_columns = 1 + key_types.len();
     let watch = match state.watch(table) {
         Some(watch) => watch,
         none => none.insert(KeyWatch::new(key_types)?),
     };
-    let begun = watch.begin(extent, limit)?;
+    let begun = watch.begin(extent, limit, live)?;
     drop(state);
     let (extent, shared) = (begun.extent, Arc::clone(shared));
     let told_schema = Arc::clone(&schema);

@@ -7,8 +7,10 @@
 //! the bits, a row is copied once for each capture that means it, and nothing is copied for others.
 //!
 //! # What has changed
-//! One bit for each number, set by the first change after a capture. What has gone is kept by name until the
-//! next capture; if that is more than what is there, the next capture tells everything instead.
+//! One bit for each number, set by the first change after a capture. What has gone is kept by name
+//! until the next capture; if that is more than what is there, the next capture tells everything
+//! instead. So it does where tracking was stopped since most of a table changes all the time
+//! ([`Noted::stop`]): neither bits nor names are kept then.
 //!
 //! | module | for state that is |
 //! |---|---|
@@ -22,8 +24,8 @@ pub(crate) mod rows;
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
-use thalweg_core::Result;
 use thalweg_core::bundle::batch_bytes;
+use thalweg_core::{Result, TableChanges};
 
 use crate::guarded::locked;
 use crate::reading::{Bits, HandOver, ToldRows, Unread};
@@ -38,15 +40,24 @@ pub(crate) const GONE_MIN: usize = 64 * 1024;
 /// Which numbers have changed, and which are yet to be read.
 #[derive(Default)]
 struct Noted {
+    /// Changes are noted; if not, the next capture is full.
+    tracks: bool,
     changed: Bits,
     unread: Unread,
     told: HandOver,
+    /// So many have been written since the last full capture, what that wrote included.
+    written: u64,
 }
 
 impl Noted {
-    /// Begins a capture of all, or of what has changed, below this number. One that is under way must have
-    /// been read to its end.
-    fn begin(&mut self, is_whole: bool, limit: usize) -> ToldRows {
+    /// Begins a capture of all numbers below `limit`, of which so many are `live`; or of what has
+    /// changed, where so many have `gone`. One that is under way must have been read to its end.
+    fn begin(&mut self, is_whole: bool, limit: usize, live: usize, gone: usize) -> ToldRows {
+        self.written = match is_whole {
+            true => live as u64,
+            false => self.written + self.count_changed(gone),
+        };
+        self.tracks = true;
         let changed = std::mem::replace(&mut self.changed, Bits::none(limit));
         self.unread = Unread::new(if is_whole { Bits::all(limit) } else { changed });
         let (told, reader) = HandOver::begin();
@@ -54,18 +65,42 @@ impl Noted {
         reader
     }
 
+    /// Notes no changes any more: the next capture is full.
+    fn stop(&mut self) {
+        (self.tracks, self.changed) = (false, Bits::default());
+    }
+
+    fn count_changed(&self, gone: usize) -> u64 {
+        (self.changed.count() + gone) as u64
+    }
+
+    /// What is known of a table with so many rows, so many of which have gone.
+    fn changes(&self, name: &'static str, live: usize, gone: usize) -> TableChanges {
+        let changed = self.tracks.then(|| self.count_changed(gone));
+        TableChanges { name, live: live as u64, changed, written: self.written }
+    }
+
     /// Makes room for numbers below this one, and forgets a capture that nobody reads any more.
     fn prepare(&mut self, limit: usize) {
-        self.changed.grow(limit);
+        if self.tracks {
+            self.changed.grow(limit);
+        }
         if !self.told.is_wanted() {
             self.unread = Unread::default();
         }
     }
 
+    /// True if it matters what changes: it is noted, or a capture has yet to read something.
+    fn is_interested(&self) -> bool {
+        self.tracks || self.unread.may_have_any()
+    }
+
     /// This one is about to change; true if a capture has yet to read it.
     #[inline]
     fn touch(&mut self, id: u32) -> bool {
-        self.changed.set(id);
+        if self.tracks {
+            self.changed.set(id);
+        }
         self.unread.take_one(id)
     }
 

@@ -11,7 +11,7 @@ use arrow_array::{PrimitiveArray, RecordBatch, UInt8Array};
 use arrow_schema::{DataType as Arrow, Field, SchemaRef};
 use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::snapshot::{CapturedTable, TableRows, state_schema};
-use thalweg_core::{Extent, Result};
+use thalweg_core::{Extent, Result, TableChanges};
 
 use super::{GONE_MIN, Noted, ToldRows, compact};
 use crate::gradual::Pages;
@@ -95,8 +95,8 @@ pub(crate) struct RowWatch {
     serials: Pages<u64>,
     next: u64,
     noted: Noted,
-    /// Rows with lower serials were told by the last capture; `None` if the next tells everything.
-    told: Option<u64>,
+    /// Rows with lower serials were told by the last capture.
+    told: u64,
     gone: Vec<RowName>,
 }
 
@@ -119,7 +119,9 @@ impl RowWatch {
         self.serials.grow(at + 1, 0);
         self.serials[at] = self.next;
         self.next += 1;
-        self.noted.changed.grow(at + 1);
+        if self.noted.tracks {
+            self.noted.changed.grow(at + 1);
+        }
         // The capture that is under way does not mean it: the row that it meant has gone.
         self.noted.touch(row);
     }
@@ -140,19 +142,29 @@ impl RowWatch {
     pub(crate) fn remove(&mut self, row: u32) -> Option<u64> {
         self.noted.changed.clear(row);
         let serial = self.serial(row);
-        self.told.is_some_and(|told| serial < told).then_some(serial)
+        (self.noted.tracks && serial < self.told).then_some(serial)
     }
 
     /// Rows that a capture has told have gone, and so many are there.
     pub(crate) fn gone(&mut self, names: impl Iterator<Item = RowName>, live: usize) {
-        if self.told.is_none() {
+        if !self.noted.tracks {
             return;
         }
         self.gone.extend(names);
         if self.gone.len() > live.max(GONE_MIN) {
-            self.told = None;
-            self.gone = Vec::new();
+            self.stop();
         }
+    }
+
+    /// Notes no changes any more: the next capture is full.
+    pub(crate) fn stop(&mut self) {
+        self.noted.stop();
+        self.gone = Vec::new();
+    }
+
+    /// What is known of the table, which has so many rows.
+    pub(crate) fn changes(&self, name: &'static str, live: usize) -> TableChanges {
+        self.noted.changes(name, live, self.gone.len())
     }
 
     /// The serial of a row.
@@ -177,13 +189,13 @@ impl RowWatch {
         self.noted.hand_over(rows);
     }
 
-    /// Begins a capture of rows with numbers below `limit`. One that is under way must have been read to its
-    /// end.
-    pub(crate) fn begin(&mut self, extent: Extent, limit: usize) -> RowsBegun {
-        let is_whole = extent == Extent::Whole || self.told.is_none();
+    /// Begins a capture of rows with numbers below `limit`, of which so many are there. One that is
+    /// under way must have been read to its end.
+    pub(crate) fn begin(&mut self, extent: Extent, limit: usize, live: usize) -> RowsBegun {
+        let is_whole = extent == Extent::Whole || !self.noted.tracks;
         let gone = std::mem::take(&mut self.gone);
-        self.told = Some(self.next);
-        let told = self.noted.begin(is_whole, limit);
+        self.told = self.next;
+        let told = self.noted.begin(is_whole, limit, live, gone.len());
         match is_whole {
             // What is told whole says by itself what is not there.
             true => RowsBegun { extent: Extent::Whole, told, gone: Vec::new() },

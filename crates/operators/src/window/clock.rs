@@ -19,7 +19,7 @@ use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
     Bundle, Captured, Exchange, Extent, Grid, Opening, Operator, OperatorClass, Output, Partition,
-    Piece, Place, Progress, Restored, Result, Route, Watermark, WatermarkBefore,
+    Piece, Place, Progress, Restored, Result, Route, TableChanges, Watermark, WatermarkBefore,
 };
 
 use super::snapshot::mark;
@@ -193,6 +193,14 @@ impl Partition for ClockPartition {
         ];
         tell(&mut captured, CLOCK, state_batch(for_all(1), clock)?);
         Ok(captured)
+    }
+
+    fn table_changes(&mut self) -> Vec<TableChanges> {
+        self.inner.table_changes()
+    }
+
+    fn stop_tracking(&mut self, table: &str) {
+        self.inner.stop_tracking(table);
     }
 
     /// Goes on where the latest of the clocks stands; what the slowest has not closed, it closes.

@@ -18,7 +18,7 @@ use std::collections::BinaryHeap;
 
 use arrow_array::types::{Int64Type, UInt64Type};
 use arrow_array::{ArrayRef, RecordBatch};
-use thalweg_core::{Extent, Result};
+use thalweg_core::{Extent, Result, TableChanges};
 
 use super::slices::{Calls, RowsOf, update_accumulators};
 use super::snapshot::{States, mark};
@@ -390,22 +390,38 @@ impl Sessions {
 
     /// A session is about to go, which has been touched.
     fn note_end(&mut self, number: u32) {
+        let live = self.live();
         let Some(watch) = &mut self.watch else { return };
         if let Some(serial) = watch.remove(number) {
             let hash = self.keys.hash_of(self.all[number as usize].key);
             let name = (virtual_partition(hash), serial);
-            watch.gone(std::iter::once(name), self.all.len() - self.free.len());
+            watch.gone(std::iter::once(name), live);
         }
     }
 
     /// Begins a capture; one that is under way is read to its end.
     pub(super) fn begin_capture(&mut self, calls: &Calls, extent: Extent) -> Result<RowsBegun> {
         while self.read_some(calls, usize::MAX)? {}
+        let live = self.live();
         let watch = self.watch.get_or_insert_with(|| {
             let live = (0..).zip(&self.all).filter(|(_, session)| session.is_live());
             RowWatch::of(live.map(|(number, _)| number))
         });
-        Ok(watch.begin(extent, self.all.len()))
+        Ok(watch.begin(extent, self.all.len(), live))
+    }
+
+    fn live(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    /// What is known before a capture of the table with this name.
+    pub(super) fn changes(&self, name: &'static str) -> Option<TableChanges> {
+        self.watch.as_ref().map(|watch| watch.changes(name, self.live()))
+    }
+
+    /// Stops tracking changes until the next capture.
+    pub(super) fn stop_tracking(&mut self) {
+        self.watch.iter_mut().for_each(RowWatch::stop);
     }
 
     /// True while this capture is under way.

@@ -20,7 +20,7 @@ use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
     Bundle, Captured, Error, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece,
-    Place, Progress, Restored, Result, Route, TableSchema, Watermark,
+    Place, Progress, Restored, Result, Route, TableChanges, TableSchema, Watermark,
 };
 
 use super::aligned::{check_columns, key_columns, row_order};
@@ -273,6 +273,14 @@ impl Partition for SessionPartition {
             })
         });
         Ok(Captured { tables: vec![table] })
+    }
+
+    fn table_changes(&mut self) -> Vec<TableChanges> {
+        self.state.own().sessions.changes(SESSIONS).into_iter().collect()
+    }
+
+    fn stop_tracking(&mut self, _table: &str) {
+        self.state.own().sessions.stop_tracking();
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrow_array::{Array, ArrayRef};
-use thalweg_core::{Extent, Result};
+use thalweg_core::{Extent, Result, TableChanges};
 
 use super::slices::{Calls, Partial, RowsOf, update_accumulators};
 use super::snapshot::States;
@@ -339,6 +339,16 @@ impl Tables {
         while self.read_some(usize::MAX)? {}
         let watch = self.watch.get_or_insert_default();
         Ok(watch.begin(extent, self.open.values_mut()))
+    }
+
+    /// What is known before a capture of the table with this name.
+    pub(super) fn changes(&self, name: &'static str) -> Option<TableChanges> {
+        self.watch.as_ref().map(|watch| watch.changes(name, self.open.values()))
+    }
+
+    /// Stops tracking changes until the next capture.
+    pub(super) fn stop_tracking(&mut self) {
+        self.watch.iter_mut().for_each(|watch| watch.stop(self.open.values_mut()));
     }
 
     /// True while this capture is under way.

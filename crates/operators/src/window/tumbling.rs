@@ -26,7 +26,7 @@ use thalweg_core::operator::WatermarkCall;
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{
     Captured, Error, Exchange, Extent, Opening, Output, Partition, Piece, Place, Progress,
-    Restored, Result, Watermark,
+    Restored, Result, TableChanges, Watermark,
 };
 
 use super::aligned::{CHUNK_ROWS, Shared, key_columns, row_order};
@@ -327,8 +327,11 @@ impl Windows {
             return Err(Error::internal("a window was asked for its state in a watermark"));
         }
         let owned = self.owned.begin(extent)?;
-        let foreign = self.foreign.as_mut();
-        Ok((owned, foreign.map(|foreign| foreign.begin(Extent::Whole)).transpose()?))
+        let Some(foreign) = &mut self.foreign else { return Ok((owned, None)) };
+        let taken = foreign.begin(Extent::Whole)?;
+        // The next one is full, too.
+        foreign.stop_tracking();
+        Ok((owned, Some(taken)))
     }
 
     /// Tells this capture some keys that it has yet to read; false if there are none.
@@ -440,6 +443,16 @@ impl Partition for TumblingPartition {
             captured.tables.push(self.table(TAKEN, &windows, taken, None)?);
         }
         Ok(captured)
+    }
+
+    fn table_changes(&mut self) -> Vec<TableChanges> {
+        self.windows.own().owned.changes(SLICES).into_iter().collect()
+    }
+
+    fn stop_tracking(&mut self, table: &str) {
+        if table == SLICES {
+            self.windows.own().owned.stop_tracking();
+        }
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

@@ -10,7 +10,7 @@
 //!
 //! It is made by the first capture: without captures nothing of this is done.
 
-use thalweg_core::{Extent, Result};
+use thalweg_core::{Extent, Result, TableChanges};
 
 use super::judge::SliceKey;
 use super::slices::Calls;
@@ -23,6 +23,8 @@ use crate::reading::{Bits, HandOver, ToldRows, Unread};
 pub(super) struct Watched {
     changed: Bits,
     unread: Unread,
+    /// So many keys have been written since the last full capture, what that wrote included.
+    written: u64,
 }
 
 impl Watched {
@@ -37,6 +39,10 @@ impl Watched {
 
     /// The window is part of a capture, of all its keys or of those that changed.
     fn begin(&mut self, keys: usize, is_whole: bool) {
+        self.written = match is_whole {
+            true => keys as u64,
+            false => self.written + self.changed.count() as u64,
+        };
         let changed = std::mem::replace(&mut self.changed, Bits::none(keys));
         self.unread = Unread::new(if is_whole { Bits::all(keys) } else { changed });
     }
@@ -54,7 +60,7 @@ pub(super) struct Begun {
 #[derive(Default)]
 pub(super) struct Watch {
     hand_over: HandOver,
-    /// Changes are known since the last capture.
+    /// Changes are noted, and known since the last capture.
     knows_changes: bool,
 }
 
@@ -74,6 +80,30 @@ impl Watch {
         let (hand_over, told) = HandOver::begin();
         self.hand_over = hand_over;
         Begun { extent: if is_whole { Extent::Whole } else { Extent::Changes }, told }
+    }
+
+    /// What is known of these windows, which are a table with this name.
+    pub(super) fn changes<'a>(
+        &self,
+        name: &'static str,
+        open: impl Iterator<Item = &'a WindowTable>,
+    ) -> TableChanges {
+        let changed = self.knows_changes.then_some(0);
+        open.fold(TableChanges { name, changed, ..Default::default() }, |sum, table| {
+            let Watched { changed, written, .. } = &table.watched;
+            TableChanges {
+                live: sum.live + table.len() as u64,
+                changed: sum.changed.map(|sum| sum + changed.count() as u64),
+                written: sum.written + written,
+                ..sum
+            }
+        })
+    }
+
+    /// Notes no changes any more: the next capture is full.
+    pub(super) fn stop<'a>(&mut self, open: impl Iterator<Item = &'a mut WindowTable>) {
+        self.knows_changes = false;
+        open.for_each(|table| table.watched.changed = Bits::default());
     }
 
     /// True if this is the capture that is under way.
@@ -96,8 +126,10 @@ impl Watch {
     ) -> Result<()> {
         let limit = table.len();
         let watched = &mut table.watched;
-        watched.changed.grow(limit);
-        ids.iter().for_each(|&id| watched.changed.set(id));
+        if self.knows_changes {
+            watched.changed.grow(limit);
+            ids.iter().for_each(|&id| watched.changed.set(id));
+        }
         let unread = watched.unread.among(ids);
         self.tell(calls, end, table, &unread)
     }

@@ -28,6 +28,7 @@ use std::time::Duration;
 use thalweg_core::snapshot::TakenCut;
 
 pub(crate) use restore::restore;
+pub use take::ChooseExtent;
 
 /// What comes behind a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

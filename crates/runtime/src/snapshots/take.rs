@@ -1,11 +1,12 @@
 //! Taking a cut; see the module above for the protocol.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use thalweg_core::snapshot::{
     Captured, Extent, InputState, LaneState, SinkGuarantee, SinkState, SourceState as ToldSource,
-    StageState, TakenCut,
+    StageState, TableChanges, TableExtent, TakenCut,
 };
 use thalweg_core::{Error, Result, SourcePoll, Watermark};
 use thalweg_ordering::sync::{Mutex, Ordering};
@@ -13,7 +14,7 @@ use thalweg_ordering::sync::{Mutex, Ordering};
 use super::{AfterCut, CutTimes, Taken};
 use crate::dispatcher::WorkerPlace;
 use crate::job::{Job, JobControl};
-use crate::stage::{OperatorRun, SinkMessage, SinkRun, SourceRun, StageRun, StageRunKind};
+use crate::stage::{Cell, OperatorRun, SinkMessage, SinkRun, SourceRun, StageRun, StageRunKind};
 
 /// How long to wait before looking again whether all is quiet.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
@@ -22,15 +23,42 @@ const LOOK_FOR_END: Duration = Duration::from_millis(20);
 /// With less state than this, one thread captures all of it.
 const STATE_BYTES_ALONE: usize = 1 << 20;
 
+/// A worker that panicked with the lock of a partition has failed the job.
+const FAILED_CELL: &str = "a failed cell ends the job";
+
+/// Says how a table of the stage with this identifier is captured.
+pub type ChooseExtent<'a> = dyn FnMut(&str, TableChanges) -> TableExtent + 'a;
+
 /// The replies of sinks, with their stages.
 type Replies = Vec<(usize, Receiver<Option<String>>)>;
 
 impl JobControl {
-    /// Takes a cut. Returns when sinks have prepared what is inside. One at a time.
+    /// Takes a cut, each table as far as it can be told to this extent. Returns when sinks have
+    /// prepared what is inside. One at a time.
     ///
     /// # Errors
     /// If the job ends before, or the time is over; if something cannot be captured (the job goes on then).
     pub fn take_cut(&self, extent: Extent, after: AfterCut, timeout: Duration) -> Result<Taken> {
+        self.take_cut_by_table(
+            &mut |_, _| TableExtent { extent, tracks: true },
+            extent,
+            after,
+            timeout,
+        )
+    }
+
+    /// Takes a cut in which `choose` says of each table to what extent it is captured; `extent`
+    /// holds for tables of which no changes are known.
+    ///
+    /// # Errors
+    /// As [`JobControl::take_cut`].
+    pub fn take_cut_by_table(
+        &self,
+        choose: &mut ChooseExtent<'_>,
+        extent: Extent,
+        after: AfterCut,
+        timeout: Duration,
+    ) -> Result<Taken> {
         let job = &*self.0;
         let outside = job.outside.lock().expect("no panic under this lock");
         let begun_ns = job.options.clock.now_ns();
@@ -41,7 +69,7 @@ impl JobControl {
             job.check_deadline(deadline_ns, "what is under way takes too long")
         });
         let drained_ns = job.options.clock.now_ns();
-        let taken = drained.and_then(|()| job.capture(extent));
+        let taken = drained.and_then(|()| job.capture(choose, extent));
         let captured_ns = job.options.clock.now_ns();
         if after == AfterCut::GoOn || taken.is_err() {
             job.release();
@@ -193,8 +221,14 @@ impl Job {
     }
 
     /// Everything that the job is, while nothing is under way; and who tells later what sinks have ready.
-    pub(crate) fn capture(&self, extent: Extent) -> Result<(TakenCut, Replies)> {
+    pub(crate) fn capture(
+        &self,
+        choose: &mut ChooseExtent<'_>,
+        extent: Extent,
+    ) -> Result<(TakenCut, Replies)> {
+        let untracked = self.choose_extents(choose);
         let mut captures = self.capture_partitions(extent)?;
+        untracked.into_iter().for_each(|(stage, table)| self.stop_tracking(stage, table));
         let mut stages = Vec::with_capacity(self.stages.len());
         for (place, run) in self.stages.iter().enumerate() {
             let mut told = StageState {
@@ -258,6 +292,46 @@ impl Job {
         }
     }
 
+    /// Asks to what extent tables are captured, and has those captured in full that are to be. The
+    /// tables whose changes are not tracked behind the capture, with their stages.
+    fn choose_extents(&self, choose: &mut ChooseExtent<'_>) -> Vec<(usize, &'static str)> {
+        let mut untracked = Vec::new();
+        for (place, stage) in self.stages.iter().enumerate() {
+            let mut tables: BTreeMap<&'static str, TableChanges> = BTreeMap::new();
+            for changes in self.table_changes(place) {
+                tables
+                    .entry(changes.name)
+                    .and_modify(|sum| *sum = sum.with(changes))
+                    .or_insert(changes);
+            }
+            for (table, changes) in tables {
+                let TableExtent { extent, tracks } = choose(&stage.id, changes);
+                if extent == Extent::Whole {
+                    self.stop_tracking(place, table);
+                }
+                untracked.extend((!tracks).then_some((place, table)));
+            }
+        }
+        untracked
+    }
+
+    fn table_changes(&self, stage: usize) -> Vec<TableChanges> {
+        let StageRunKind::Operator(OperatorRun { cells, .. }) = &self.stages[stage].kind else {
+            return Vec::new();
+        };
+        let of_cell = |cell: &Cell| cell.state.lock().expect(FAILED_CELL).partition.table_changes();
+        cells.iter().flat_map(of_cell).collect()
+    }
+
+    /// Captures of a table are full the next time, and nothing is noted for them until then.
+    fn stop_tracking(&self, stage: usize, table: &str) {
+        if let StageRunKind::Operator(OperatorRun { cells, .. }) = &self.stages[stage].kind {
+            for cell in cells {
+                cell.state.lock().expect(FAILED_CELL).partition.stop_tracking(table);
+            }
+        }
+    }
+
     /// What all partitions keep, by stage. Where that is much, as many threads as there are workers share it.
     fn capture_partitions(&self, extent: Extent) -> Result<Vec<Vec<Captured>>> {
         let mut cells: Vec<(usize, usize)> = Vec::new();
@@ -301,7 +375,7 @@ impl Job {
         let StageRunKind::Operator(OperatorRun { cells, .. }) = &run.kind else {
             unreachable!("only operators have cells")
         };
-        let mut state = cells[cell].state.lock().expect("a failed cell ends the job");
+        let mut state = cells[cell].state.lock().expect(FAILED_CELL);
         state.partition.capture(extent).map_err(|error| error.in_operator(run.name.clone()))
     }
 

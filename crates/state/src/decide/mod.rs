@@ -9,13 +9,16 @@
 //! | which snapshot does a job go on from? | [`recovery`] |
 //! | what becomes of prepared transactions then? | [`transactions`] |
 //! | which snapshots and files go? | [`expired`], [`deletable`] |
+//! | which tables are captured in full, and where are changes tracked? | [`Extents`] |
 //! | which generations of a table are folded into one? | [`merge_from`] |
 
+mod extents;
 mod merging;
 mod recovery;
 mod retention;
 mod schedule;
 
+pub use extents::{Extents, PAUSE_MAX};
 pub use merging::{CHAIN_MAX, merge_from};
 pub use recovery::{
     Candidate, CandidateState, FallBack, Recovery, Transaction, Wish, recovery, transactions,

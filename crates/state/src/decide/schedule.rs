@@ -48,6 +48,12 @@ pub enum Next {
     Fail,
 }
 
+/// A snapshot is late when it begins by half an interval later than it should, and by this at
+/// least.
+const LATE_MIN: Duration = Duration::from_millis(500);
+/// The interval is not kept when so many in a row are late.
+const LATE_IN_A_ROW: u32 = 2;
+
 /// What is known about the snapshots of a run.
 #[derive(Clone, Debug)]
 pub struct Schedule {
@@ -59,6 +65,10 @@ pub struct Schedule {
     is_under_way: bool,
     is_asked_for: bool,
     failures: u32,
+    /// So many in a row have begun late.
+    late: u32,
+    /// From the beginning of the one before the last to that of the last.
+    distance: Duration,
 }
 
 impl Schedule {
@@ -72,6 +82,8 @@ impl Schedule {
             is_under_way: false,
             is_asked_for: false,
             failures: 0,
+            late: 0,
+            distance: Duration::ZERO,
         }
     }
 
@@ -83,6 +95,8 @@ impl Schedule {
     /// A snapshot begins.
     pub fn begin(&mut self, now_ns: u64) {
         debug_assert!(!self.is_under_way, "one at a time");
+        self.distance = Duration::from_nanos(now_ns.saturating_sub(self.last_began_ns));
+        self.late = if self.is_late() { self.late.saturating_add(1) } else { 0 };
         (self.is_under_way, self.is_asked_for, self.last_began_ns) = (true, false, now_ns);
     }
 
@@ -97,6 +111,17 @@ impl Schedule {
             }
             Outcome::Failed => self.failures.saturating_add(1),
         };
+    }
+
+    fn is_late(&self) -> bool {
+        let Some(interval) = self.timing.interval else { return false };
+        let wanted = interval.max(self.timing.pause_min);
+        self.distance >= wanted.saturating_add((wanted / 2).max(LATE_MIN))
+    }
+
+    /// How far apart snapshots begin, if that is more than the interval for some time already.
+    pub fn behind(&self) -> Option<Duration> {
+        (self.late >= LATE_IN_A_ROW).then_some(self.distance)
     }
 
     /// When the newest that is kept came to its end.
@@ -203,6 +228,42 @@ mod tests {
         for (name, steps, second, next) in cases {
             assert_eq!(after_steps(TIMING, &steps).next(second * SECOND), next, "{name}");
         }
+    }
+
+    #[test]
+    fn an_interval_that_is_not_kept_is_noticed_at_the_second_late_snapshot() {
+        let seconds = |text: &str| text.split(' ').map(|s| s.parse().expect("a number")).collect();
+        for (interval, pause_min, begins, behind) in [
+            // One every ten seconds, or a little later.
+            (10, 0, "10 20 34 48", None),
+            (10, 0, "10 25 35 50", None),
+            (10, 0, "10 25 40", Some(15)),
+            (10, 0, "10 40 70 82", None),
+            (10, 0, "10 40 70 107", Some(37)),
+            // Pauses are wanted.
+            (10, 20, "10 35 60", None),
+            (10, 20, "10 40 70", Some(30)),
+            (1, 0, "1 3 5", Some(2)),
+        ] {
+            let (interval, pause_min) =
+                (Some(Duration::from_secs(interval)), Duration::from_secs(pause_min));
+            let mut schedule = Schedule::new(Timing { interval, pause_min, ..TIMING }, 0);
+            let seconds: Vec<u64> = seconds(begins);
+            for second in seconds {
+                schedule.begin(second * SECOND);
+                schedule.end(second * SECOND + 1, Outcome::Done);
+            }
+            assert_eq!(schedule.behind(), behind.map(Duration::from_secs), "{begins}");
+        }
+        // Those of an interval of milliseconds may be late by half a second.
+        let timing = Timing { interval: Some(Duration::from_millis(20)), ..TIMING };
+        let timing = Timing { pause_min: Duration::ZERO, ..timing };
+        let mut schedule = Schedule::new(timing, 0);
+        for tick in 1..5 {
+            schedule.begin(tick * SECOND / 2);
+            schedule.end(tick * SECOND / 2, Outcome::Done);
+        }
+        assert_eq!(schedule.behind(), None);
     }
 
     #[test]

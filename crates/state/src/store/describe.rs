@@ -18,7 +18,9 @@ pub struct TableSummary {
     pub rows: u64,
     /// How many snapshots have told changes since the table was told whole.
     pub changes: usize,
-    /// Bytes of its files, also of those that it shares with earlier snapshots.
+    /// How many files it has, those included that it shares with earlier snapshots.
+    pub files: usize,
+    /// Bytes of these files.
     pub bytes: u64,
 }
 
@@ -68,6 +70,7 @@ impl TableSummary {
             columns: table.columns.clone(),
             rows: rows.map(|file| file.rows).fold(0, u64::saturating_add),
             changes: generations.len().saturating_sub(1),
+            files: generations.iter().map(|generation| generation.files().count()).sum(),
             bytes: generations
                 .iter()
                 .map(|generation| generation.bytes())

@@ -217,6 +217,22 @@ pub(super) fn visit_rows(
         .try_for_each(|file| visit_file(storage, file, fold.as_ref(), &mut room, take))
 }
 
+/// Gives all identities that these generations removed to `take`, file by file, in order.
+///
+/// # Errors
+/// As [`visit_rows`].
+pub(super) fn visit_removed(
+    storage: &dyn Storage,
+    generations: &[Generation],
+    take: &mut dyn FnMut(RecordBatch) -> Result<()>,
+) -> Result<()> {
+    let mut room = Vec::new();
+    let mut files = generations.iter().flat_map(|generation| &generation.removed);
+    files.try_for_each(|file| {
+        batches(storage, file, None, &mut room)?.into_iter().try_for_each(&mut *take)
+    })
+}
+
 /// What later generations say about earlier ones; `None` if there is only one.
 fn noted(
     storage: &dyn Storage,

@@ -21,7 +21,7 @@ use thalweg_core::snapshot::{CapturedTable, Extent, StageState, TakenCut};
 use thalweg_core::{Captured, Error, ErrorKind, OrderContract, Result};
 
 use super::SnapshotStore;
-use super::read::visit_rows;
+use super::read::{visit_removed, visit_rows};
 use crate::checksum;
 use crate::decide;
 use crate::manifest::{
@@ -409,25 +409,22 @@ impl Writing<'_> {
         let expires = entry.generations.last().is_some_and(|own| !own.kept_from.is_empty());
         let Some(from) = decide::merge_from(&sizes, expires) else { return Ok(()) };
         let folded = entry.generations.split_off(from);
-        let rows = self.fold(place, schema, &folded, entry.identity_columns)?;
+        let rows = self.fold(place, schema.clone(), &folded, entry.identity_columns)?;
         let whole_of_all = folded.iter().flat_map(|generation| &generation.whole).copied();
         let mut whole: BTreeSet<usize> = whole_of_all.collect();
-        let mut removed = Vec::new();
-        if from > 0 {
+        let removed = match from {
+            0 => Vec::new(),
             // What the rest of the chain may still have. Rows that came again are among the rows.
-            removed.extend(folded.iter().flat_map(|generation| generation.removed.clone()));
-        }
+            _ => self.fold_removed(place, schema, &folded, entry.identity_columns)?,
+        };
         let Some(newest) = folded.into_iter().next_back() else { return Ok(()) };
         if from == 0 {
             // Of all partitions, also where the first generation had another number of them: one that nobody
             // told stands as one.
             whole = (0..newest.partitions).collect();
         }
-        let Generation { rows: told, removed: gone, .. } = &newest;
-        self.files.withdraw(told);
-        if from == 0 {
-            self.files.withdraw(gone);
-        }
+        self.files.withdraw(&newest.rows);
+        self.files.withdraw(&newest.removed);
         let whole = whole.into_iter().collect();
         entry.generations.push(Generation { whole, rows, removed, ..newest });
         self.merged_tables += 1;
@@ -451,6 +448,24 @@ impl Writing<'_> {
         })?;
         writer.finish(&mut |file| files.add(&mut rows, &label, file))?;
         Ok(rows)
+    }
+
+    /// Writes what these generations removed.
+    fn fold_removed(
+        &mut self,
+        place: &Place<'_>,
+        schema: SchemaRef,
+        generations: &[Generation],
+        identity_columns: usize,
+    ) -> Result<Vec<FileEntry>> {
+        let (label, files) = (place.label("removed"), &mut self.files);
+        let mut removed = Vec::new();
+        let mut writer = TableWriter::new(identity_schema(&schema, identity_columns)?);
+        visit_removed(files.storage, generations, &mut |batch| {
+            writer.write(&batch, &mut |file| files.add(&mut removed, &label, file))
+        })?;
+        writer.finish(&mut |file| files.add(&mut removed, &label, file))?;
+        Ok(removed)
     }
 
     fn summary(&self, number: u64) -> Written {

@@ -13,7 +13,7 @@ use arrow_schema::DataType as Arrow;
 use arrow_select::concat::concat;
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
-use thalweg_core::{Extent, Result, TableSchema};
+use thalweg_core::{Extent, Result, TableChanges, TableSchema};
 
 use super::told::{ChunkWatch, Notes, ToldChunk, ToldChunks};
 use crate::watch::rows::RowName;
@@ -148,9 +148,41 @@ impl Chunks {
         self.capture_watched(extent, None)
     }
 
+    /// How many rows have come, found their first partner or gone since the last capture; `None` if
+    /// that is not known.
+    fn changed(&self) -> Option<u64> {
+        let watch = self.watch.as_ref()?;
+        let come = (self.arrivals - watch.told?).min(self.rows as u64);
+        let rematched = |&slot: &u32| {
+            let Some(chunk) = self.slots.get(slot as usize).and_then(Option::as_ref) else {
+                return 0;
+            };
+            let pairs = chunk.matched_before.iter().zip(&chunk.matched);
+            pairs.map(|(before, now)| u64::from((now & !before).count_ones())).sum()
+        };
+        let rematched: u64 = watch.rematched.iter().map(rematched).sum();
+        Some(come + rematched + watch.gone.len() as u64)
+    }
+
+    /// What is known before a capture of the table with this name, once there has been one.
+    pub(crate) fn changes(&self, name: &'static str) -> Option<TableChanges> {
+        let written = self.watch.as_ref()?.written;
+        Some(TableChanges { name, live: self.rows as u64, changed: self.changed(), written })
+    }
+
+    /// Stops tracking changes until the next capture.
+    pub(crate) fn stop_tracking(&mut self) {
+        self.watch.iter_mut().for_each(|watch| watch.stop());
+    }
+
     fn capture_watched(&mut self, extent: Extent, keys: Option<&[usize]>) -> ToldChunks {
+        let (changed, rows) = (self.changed(), self.rows as u64);
         let watch = self.watch.get_or_insert_with(|| Box::new(ChunkWatch::new(keys)));
         let told = watch.told.replace(self.arrivals).filter(|_| extent == Extent::Changes);
+        watch.written = match (told, changed) {
+            (Some(_), Some(changed)) => watch.written + changed,
+            _ => rows,
+        };
         let mut fresh = std::mem::take(&mut watch.fresh);
         let rematched = std::mem::take(&mut watch.rematched);
         let gone = std::mem::take(&mut watch.gone);

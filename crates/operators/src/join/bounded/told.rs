@@ -96,6 +96,8 @@ pub(super) struct ChunkWatch {
     pub(super) gone: Vec<RowName>,
     /// Those among them of which times were noted.
     pub(super) gone_timed: Vec<RowName>,
+    /// So many rows have been written since the last full capture, what that wrote included.
+    pub(super) written: u64,
 }
 
 impl ChunkWatch {
@@ -104,7 +106,7 @@ impl ChunkWatch {
         let (fresh, rematched) = (Vec::new(), Vec::new());
         let (gone, gone_timed) = (Vec::new(), Vec::new());
         let keys = keys.map(<[usize]>::to_vec);
-        ChunkWatch { keys, told: None, fresh, rematched, gone, gone_timed }
+        ChunkWatch { keys, told: None, fresh, rematched, gone, gone_timed, written: 0 }
     }
 
     /// A chunk has come; there are so many. If there have been more since the last capture, there may be no
@@ -115,7 +117,7 @@ impl ChunkWatch {
         }
         self.fresh.push(chunk);
         if self.fresh.len() > live.max(GONE_MIN) {
-            *self = ChunkWatch::new(self.keys.as_deref());
+            self.stop();
         }
     }
 
@@ -126,8 +128,13 @@ impl ChunkWatch {
         }
         let named = self.name(chunk);
         if named.is_err() || self.gone.len() > live.max(GONE_MIN) {
-            *self = ChunkWatch::new(self.keys.as_deref());
+            self.stop();
         }
+    }
+
+    /// Notes no changes any more: the next capture is full.
+    pub(super) fn stop(&mut self) {
+        *self = ChunkWatch { written: self.written, ..ChunkWatch::new(self.keys.as_deref()) };
     }
 
     fn name(&mut self, chunk: &Chunk) -> Result<()> {

@@ -17,7 +17,7 @@ use arrow_select::filter::filter_record_batch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
     Captured, Extent, Opening, Output, Partition, Piece, Place, Progress, Restored, Result,
-    WatermarkBefore,
+    TableChanges, WatermarkBefore,
 };
 
 use super::Shared;
@@ -528,6 +528,14 @@ impl Partition for IntervalPartition {
     }
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         self.tell(extent)
+    }
+
+    fn table_changes(&mut self) -> Vec<TableChanges> {
+        self.changes()
+    }
+
+    fn stop_tracking(&mut self, table: &str) {
+        self.stop_tracking_of(table);
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

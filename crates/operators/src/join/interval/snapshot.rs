@@ -41,7 +41,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt64
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::snapshot::{CapturedTable, PARTITION_COLUMN, TableRows};
-use thalweg_core::{Captured, Extent, Restored, Result, TableSchema};
+use thalweg_core::{Captured, Extent, Restored, Result, TableChanges, TableSchema};
 
 use super::Shared;
 use super::partition::{IntervalPartition, Kept};
@@ -333,6 +333,23 @@ impl IntervalPartition {
         let columns = vec![(WATERMARK.to_owned(), watermark)];
         tell(&mut captured, WATERMARK, state_batch(for_all(1), columns)?);
         Ok(captured)
+    }
+
+    /// What is known before a capture of the sides whose rows are named when they go. The rows of
+    /// others expire.
+    pub(super) fn changes(&mut self) -> Vec<TableChanges> {
+        let shared = Arc::clone(&self.shared);
+        let sides = [Side::Left, Side::Right].into_iter();
+        let sides = sides.filter(|&side| shared.joined.reads(side));
+        sides.filter_map(|side| self.kept(side).chunks.changes(TABLES[side as usize])).collect()
+    }
+
+    /// Stops tracking the changes of a side, by the name of its table.
+    pub(super) fn stop_tracking_of(&mut self, table: &str) {
+        let mut sides = [Side::Left, Side::Right].into_iter();
+        if let Some(side) = sides.find(|&side| TABLES[side as usize] == table) {
+            self.kept(side).chunks.stop_tracking();
+        }
     }
 
     /// Takes back what partitions have told.

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use arrow_array::BooleanArray;
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Captured, Extent, Output, Partition, Piece, Progress, Restored, Result};
+use thalweg_core::{
+    Captured, Extent, Output, Partition, Piece, Progress, Restored, Result, TableChanges,
+};
 
 use super::arena::Place;
 use super::changes::Changes;
 use super::expiry::Expiry;
 use super::incoming::{Arrival, Arrivals, adds};
 use super::settle::{Candidates, Settlement, Step};
-use super::snapshot::tell;
+use super::snapshot::{changes, stop_tracking, tell};
 use super::state::{Chain, Incoming, SideState};
 use super::{NIL, Plan, Side};
 use crate::gradual::Pages;
@@ -324,6 +326,14 @@ impl Partition for JoinPartition {
 
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         tell(&self.state, extent)
+    }
+
+    fn table_changes(&mut self) -> Vec<TableChanges> {
+        changes(&mut self.state.own())
+    }
+
+    fn stop_tracking(&mut self, table: &str) {
+        stop_tracking(&mut self.state.own(), table);
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

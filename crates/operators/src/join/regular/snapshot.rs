@@ -21,7 +21,9 @@ use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::snapshot::CapturedTable;
-use thalweg_core::{Captured, Column, DataType, Error, Extent, Restored, Result, TableSchema};
+use thalweg_core::{
+    Captured, Column, DataType, Error, Extent, Restored, Result, TableChanges, TableSchema,
+};
 
 use super::Plan;
 use super::arena::{Arena, Place};
@@ -34,8 +36,8 @@ use crate::tables::{
     KeyedTable, does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners,
 };
 use crate::watch::READ_ROWS;
-use crate::watch::keys::{KeyWatch, KeyedState, capture};
-use crate::watch::rows::{RowsBegun, SERIAL};
+use crate::watch::keys::{KeyWatch, KeyedState, capture, key_changes, stop_tracking_keys};
+use crate::watch::rows::{RowWatch, RowsBegun, SERIAL};
 
 /// The tables of state, by side.
 const TABLES: [&str; 2] = ["left", "right"];
@@ -136,8 +138,8 @@ fn tell_rows(
     let of_side = &mut sides[side as usize];
     while of_side.read_some(usize::MAX)? {}
     of_side.begin_watch(slots.iter().map(|slot| &slot.chains[side as usize]));
-    let limit = of_side.limit();
-    let begin = |watch: &mut crate::watch::rows::RowWatch| watch.begin(extent, limit);
+    let (limit, live) = (of_side.limit(), of_side.live());
+    let begin = |watch: &mut RowWatch| watch.begin(extent, limit, live);
     let begun: Option<RowsBegun> = of_side.watch.as_mut().map(begin);
     let begun = begun.ok_or_else(|| Error::internal("rows are not watched"))?;
     let schema = Arc::clone(&of_side.table.schema);
@@ -150,6 +152,30 @@ fn tell_rows(
             Ok(is_reading && of_side.read_some(READ_ROWS)?)
         })
     }))
+}
+
+/// What is known of both sides before a capture.
+pub(super) fn changes(state: &mut JoinState) -> Vec<TableChanges> {
+    let of_side = |side: Side| {
+        let name = TABLES[side as usize];
+        if !state.plan.keeps(side) {
+            return key_changes(state, side as usize, name);
+        }
+        let of_side = &state.sides[side as usize];
+        of_side.watch.as_ref().map(|watch| watch.changes(name, of_side.live()))
+    };
+    [Side::Left, Side::Right].into_iter().filter_map(of_side).collect()
+}
+
+/// Stops tracking the changes of a side, by the name of its table.
+pub(super) fn stop_tracking(state: &mut JoinState, table: &str) {
+    for side in [Side::Left, Side::Right].into_iter().filter(|side| TABLES[*side as usize] == table)
+    {
+        match state.plan.keeps(side) {
+            true => state.sides[side as usize].watch.iter_mut().for_each(RowWatch::stop),
+            false => stop_tracking_keys(state, side as usize),
+        }
+    }
 }
 
 /// What is counted of one side: the right one, where it is not kept.

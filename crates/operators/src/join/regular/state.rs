@@ -316,6 +316,11 @@ impl SideState {
         self.nodes.len()
     }
 
+    /// How many rows there are.
+    pub fn live(&self) -> usize {
+        self.nodes.len() - self.free.len() - self.released.len()
+    }
+
     /// What is known of the row that was added last, where that is not what a new row has.
     pub fn set_known(&mut self, row: u32, count: Option<u32>, written_ms: Option<i64>) {
         if let (Some(counts), Some(count)) = (&mut self.counts, count) {
@@ -375,7 +380,7 @@ impl SideState {
         }
         let changed = std::mem::take(&mut self.changed);
         self.hand_over(&changed)?;
-        let live = self.nodes.len() - self.free.len();
+        let live = self.live();
         if let Some(watch) = &mut self.watch {
             let name = |(key, serial): (u32, u64)| (virtual_partition(keys.hash_of(key)), serial);
             watch.gone(self.gone.drain(..).map(name), live);
