@@ -6,9 +6,11 @@
 //! behind theirs instead.
 //!
 //! # With transactions
-//! Parts have names of their own and become visible when they are committed (`parts.rs`). Each ends with its
-//! transaction at the latest, or when it is large or old enough. With the guarantee at-least-once they
-//! become visible already when the transaction is prepared.
+//! Parts have names of their own and become visible when they are committed (`parts.rs`). Each ends
+//! with its transaction at the latest, or when it is large or old enough. With the guarantee
+//! at-least-once they become visible as soon as they are closed, which is once a second while rows
+//! come; but none before the job has a snapshot, since a run without one would find files that it
+//! did not write.
 //!
 //! # Invariants
 //! - At most [`OPEN_FILES_MAX`] files are open: the one that was written longest ago is closed.
@@ -69,8 +71,14 @@ struct Plain {
 struct Transactions {
     parts: Parts,
     delivery: Delivery,
+    /// A snapshot is kept: a run that resumes the job knows that the files are its own.
+    has_snapshot: bool,
     /// Parts that are closed and in no transaction yet.
     closed: Vec<Part>,
+    /// With at-least-once: parts that are visible, and in no transaction yet.
+    published: Vec<Part>,
+    /// When parts were published last.
+    published_ns: u64,
     /// Parts of transactions that are not committed. Where the snapshot of one could not be kept, its parts go
     /// with the next.
     prepared: Vec<Part>,
@@ -161,8 +169,26 @@ impl FolderSink {
     /// True if a part is as large or as old as it may get.
     fn is_full(&self, open: &OpenPart) -> bool {
         let age_ns = self.clock.now_ns().saturating_sub(open.begun_ns);
-        open.writer.bytes() >= self.writing.part_bytes_max
-            || age_ns >= self.writing.rollover_ms.saturating_mul(1_000_000)
+        open.writer.bytes() >= self.writing.part_bytes_max || age_ns >= self.writing.rollover_ns()
+    }
+
+    /// With at-least-once no snapshot is waited for: parts become visible once they are old enough.
+    fn publish_old(&mut self) -> Result<()> {
+        let now_ns = self.clock.now_ns();
+        let rollover_ns = self.writing.rollover_ns();
+        match &mut self.mode {
+            Mode::Transactions(own)
+                if own.shows_early() && now_ns.saturating_sub(own.published_ns) >= rollover_ns =>
+            {
+                own.published_ns = now_ns;
+            }
+            _ => return Ok(()),
+        }
+        self.close_all()?;
+        match &mut self.mode {
+            Mode::Transactions(transactions) => transactions.publish_closed(),
+            Mode::Plain(_) => Ok(()),
+        }
     }
 
     /// Removes the parts that an earlier run has left behind those of this one.
@@ -261,10 +287,11 @@ impl Sink for FolderSink {
                 self.close(full)?;
             }
         }
-        Ok(())
+        self.publish_old()
     }
 
     fn flush(&mut self) -> Result<()> {
+        self.publish_old()?;
         self.open.values_mut().try_for_each(|open| open.writer.flush())
     }
 
@@ -301,9 +328,17 @@ impl Sink for FolderSink {
         if delivery != Delivery::None {
             let (root, extension) = (self.place.root.clone(), self.place.extension);
             let parts = Parts::new(self.files.clone(), root, extension, &self.content.table);
-            let closed = Vec::new();
-            self.mode =
-                Mode::Transactions(Transactions { parts, delivery, closed, prepared: Vec::new() });
+            let (closed, published, prepared) = (Vec::new(), Vec::new(), Vec::new());
+            let published_ns = self.clock.now_ns();
+            self.mode = Mode::Transactions(Transactions {
+                parts,
+                delivery,
+                has_snapshot: false,
+                closed,
+                published,
+                published_ns,
+                prepared,
+            });
         }
         delivery.guarantee()
     }
@@ -320,6 +355,7 @@ impl Sink for FolderSink {
             return refuse_handle(&self.content.table, handle);
         };
         transactions.parts.recover(handle, transactions.delivery)?;
+        transactions.has_snapshot = handle.is_some();
         if handle.is_none() && !self.writing.append && transactions.parts.has_visible()? {
             let root = transactions.parts.root().display().to_string();
             return Err(Error::user(format!(
@@ -335,15 +371,15 @@ impl Sink for FolderSink {
     fn prepare(&mut self) -> Result<Option<String>> {
         self.close_all()?;
         let Mode::Transactions(transactions) = &mut self.mode else { return Ok(None) };
-        if transactions.delivery == Delivery::AtLeastOnce {
-            transactions.parts.prepare(&transactions.closed)?;
-            transactions.parts.publish(&transactions.closed)?;
+        if transactions.shows_early() {
+            transactions.publish_closed()?;
         }
         // Only now: what could not be prepared is tried again with the next one.
-        let mut all = transactions.prepared.clone();
-        all.extend(transactions.closed.iter().cloned());
+        let Transactions { closed, published, prepared, .. } = &*transactions;
+        let all: Vec<Part> = [&prepared[..], published, closed].concat();
         let handle = transactions.parts.prepare(&all)?;
         transactions.prepared = all;
+        transactions.published.clear();
         transactions.closed.clear();
         Ok(Some(handle))
     }
@@ -351,12 +387,28 @@ impl Sink for FolderSink {
     fn commit(&mut self, handle: &str) -> Result<()> {
         let Mode::Transactions(transactions) = &mut self.mode else { return Ok(()) };
         let committed = transactions.parts.commit(handle)?;
+        transactions.has_snapshot = true;
         transactions.prepared.retain(|part| !committed.contains(part));
         Ok(())
     }
 }
 
 impl Transactions {
+    /// True if parts are visible before their transaction is committed.
+    fn shows_early(&self) -> bool {
+        self.delivery == Delivery::AtLeastOnce && self.has_snapshot
+    }
+
+    /// Gives parts that are closed their names; the next transaction holds them all the same.
+    fn publish_closed(&mut self) -> Result<()> {
+        if !self.closed.is_empty() {
+            self.parts.prepare(&self.closed)?;
+            self.parts.publish(&self.closed)?;
+            self.published.append(&mut self.closed);
+        }
+        Ok(())
+    }
+
     /// Removes what is in no transaction, as far as that is possible; the next run does the rest.
     fn abandon(&mut self) {
         for part in self.closed.drain(..) {

@@ -10,6 +10,8 @@ pub const GUARANTEE: &str = "sink.delivery-guarantee";
 
 const PART_BYTES_MAX: u64 = 128 << 20;
 const ROLLOVER_MS: u64 = 30 * 60 * 1_000;
+/// Rows that do not wait for a snapshot are seen this soon: a file a second in each folder.
+const ROLLOVER_AT_LEAST_ONCE_MS: u64 = 1_000;
 
 /// `'sink.delivery-guarantee'`: what a job with snapshots promises. It changes nothing without snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +44,7 @@ pub struct Writing {
     /// A part of a folder that is as large as this is closed (bytes). With snapshots.
     pub part_bytes_max: u64,
     /// A part of a folder that is as old as this is closed (milliseconds). With snapshots.
-    pub rollover_ms: u64,
+    pub rollover_ms: Option<u64>,
 }
 
 impl Writing {
@@ -65,7 +67,16 @@ impl Writing {
             delivery: options.choice(GUARANTEE, Delivery::ExactlyOnce, &words)?,
             append: options.boolean("sink.append", false)?,
             part_bytes_max: part_bytes_max.unwrap_or(PART_BYTES_MAX),
-            rollover_ms: rollover_ms.unwrap_or(ROLLOVER_MS),
+            rollover_ms,
         })
+    }
+
+    /// How old a part may get, in nanoseconds.
+    pub fn rollover_ns(&self) -> u64 {
+        let default_ms = match self.delivery {
+            Delivery::AtLeastOnce => ROLLOVER_AT_LEAST_ONCE_MS,
+            Delivery::ExactlyOnce | Delivery::None => ROLLOVER_MS,
+        };
+        self.rollover_ms.unwrap_or(default_ms).saturating_mul(1_000_000)
     }
 }

@@ -99,6 +99,10 @@ impl Coordinator {
             control,
             own: self,
         };
+        if !watch.own.settings.exactly_once {
+            // Sinks show rows before they are in a snapshot, but not before there is one.
+            watch.schedule.ask();
+        }
         if let Err(error) = watch.run() {
             control.fail(error);
         }

@@ -5,8 +5,9 @@
 //! kept at the one place where slowing down loses nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use thalweg_core::{Error, Result, Sink};
 use thalweg_ordering::sync::{Arc, Ordering};
@@ -15,6 +16,9 @@ use super::Job;
 use crate::metrics::StageMetrics;
 use crate::stage::{SinkBatch, SinkMessage, StageRunKind};
 use crate::task::panic_message;
+
+/// A sink to which nothing comes is flushed again after this.
+const FLUSH_AGAIN: Duration = Duration::from_millis(500);
 
 /// Whether a sink takes more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +70,11 @@ fn run(
                 if let Some(sink) = sink.as_mut() {
                     sink.flush()?;
                 }
-                match receiver.recv() {
+                match receiver.recv_timeout(FLUSH_AGAIN) {
                     Ok(message) => message,
-                    Err(_) => return Ok(()),
+                    // A sink may show by time what it has.
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 }
             }
             Err(TryRecvError::Disconnected) => return Ok(()),

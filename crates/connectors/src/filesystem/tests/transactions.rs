@@ -2,8 +2,8 @@
 //! row once and none that is not.
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 use thalweg_core::connector::Sink;
@@ -347,13 +347,61 @@ fn at_least_once_shows_rows_when_they_are_prepared() {
     sink.open().expect("opened");
     sink.write(&rows(0..3), None).expect("written");
     let handle = sink.prepare().expect("prepared").expect("a handle");
-    let visible: Vec<PathBuf> = fs::read_dir(dir.path().join("out"))
-        .expect("a folder")
-        .flatten()
-        .map(|e| e.path())
-        .collect();
-    assert_eq!(visible.len(), 1);
+    assert_eq!(visible_parts(dir.path()), 0, "nobody could resume this job");
+    sink.commit(&handle).expect("committed");
+    assert_eq!(visible_parts(dir.path()), 1);
+    sink.write(&rows(3..4), None).expect("written");
+    let handle = sink.prepare().expect("prepared").expect("a handle");
+    assert_eq!(visible_parts(dir.path()), 2);
     sink.commit(&handle).expect("done already");
+}
+
+/// How many files of the folder a reader looks at.
+fn visible_parts(dir: &Path) -> usize {
+    let entries = fs::read_dir(dir.join("out")).expect("a folder").flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| !name.starts_with('.')).count()
+}
+
+/// Rows are shown although no snapshot is taken, in few files; the next snapshot knows these files.
+#[test]
+fn at_least_once_shows_rows_by_time() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let soon = ("sink.rolling-policy.rollover-interval", "1 ms");
+    let request_soon = request(dir.path(), two(), &[("path", "out/"), soon]);
+    let mut sink = Filesystem.sink(&request_soon, Tz::UTC).expect("a sink");
+    sink.write_at_least_once();
+    sink.recover(None).expect("an empty folder");
+    sink.open().expect("opened");
+    let handle = sink.prepare().expect("prepared").expect("a handle");
+    sink.commit(&handle).expect("nothing is in it");
+    sink.write(&rows(0..3), None).expect("written");
+    std::thread::sleep(Duration::from_millis(2));
+    sink.flush().expect("flushed");
+    assert_eq!(visible_parts(dir.path()), 1, "no snapshot was taken");
+    sink.flush().expect("flushed");
+    sink.write(&rows(3..4), None).expect("written");
+    let handle = sink.prepare().expect("prepared").expect("a handle");
+    assert_eq!(handle.matches("\"name\"").count(), 2, "{handle}");
+    sink.commit(&handle).expect("done already");
+    assert_eq!(visible_parts(dir.path()), 2);
+    drop(sink);
+
+    let dir = tempfile::tempdir().expect("a folder");
+    let request = request(dir.path(), two(), &[("path", "out/")]);
+    let mut sink = Filesystem.sink(&request, Tz::UTC).expect("a sink");
+    sink.write_at_least_once();
+    sink.recover(None).expect("an empty folder");
+    sink.open().expect("opened");
+    let begun = Instant::now();
+    let handle = sink.prepare().expect("prepared").expect("a handle");
+    sink.commit(&handle).expect("nothing is in it");
+    for n in 0..50 {
+        sink.write(&rows(n..n + 1), None).expect("written");
+        sink.flush().expect("flushed");
+    }
+    let seconds = begun.elapsed().as_secs() as usize;
+    assert!(visible_parts(dir.path()) <= seconds, "one a second");
 }
 
 /// Such a run may have shown more than the snapshot covers that another goes on from.
@@ -374,7 +422,5 @@ fn at_least_once_keeps_what_was_shown_behind_the_snapshot() {
         // The process dies.
         sink.abort();
     }
-    let visible = fs::read_dir(dir.path().join("out")).expect("a folder").flatten();
-    let names = visible.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    assert_eq!(names.filter(|name| !name.starts_with('.')).count(), 3);
+    assert_eq!(visible_parts(dir.path()), 3);
 }
