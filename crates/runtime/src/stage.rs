@@ -328,9 +328,14 @@ pub struct SinkBatch {
     pub kinds: Option<Arc<[thalweg_core::RowKind]>>,
     /// Bytes to give back once written.
     pub bytes: usize,
-    /// When the youngest row behind them entered the engine.
+    /// When the youngest row behind them entered the engine, or [`INPUT_ENDED_NS`].
     pub ingest_ns: u64,
 }
+
+/// In place of the moment at which a row came in: no row has caused these results but the end of an
+/// input. They are in no latency, since however much is left then is no measure of how fast rows
+/// are answered.
+pub const INPUT_ENDED_NS: u64 = u64::MAX;
 
 /// What goes to a sink's thread.
 pub enum SinkMessage {

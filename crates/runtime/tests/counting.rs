@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::*;
 use thalweg_core::graph::{Graph, Input, StageKind};
 use thalweg_core::shim::ManualClock;
-use thalweg_core::{OperatorClass, Watermark};
+use thalweg_core::{OperatorClass, OrderContract, Watermark};
 use thalweg_runtime::simulate::simulate;
 use thalweg_runtime::{RunOptions, SchedulerPolicy, start};
 
@@ -43,6 +43,25 @@ fn threads_equal_the_loop_for_every_setting() {
                     assert_eq!(*results.ended.lock().expect("no panic"), "finished");
                 }
             }
+        }
+    }
+}
+
+/// However much is left when an input ends, that is no latency of a row.
+#[test]
+fn results_that_the_end_of_an_input_causes_have_no_latency() {
+    for order in [OrderContract::Epoch, OrderContract::Arrival, OrderContract::EventTime] {
+        // Windows of 20: the first rows close none, the last one closes the first window.
+        for (last, bundles) in [(19, None), (29, None), (30, Some(1))] {
+            let rows: Vec<(i64, i64)> = (0..20).map(|n| (n, 1)).chain([(last, 1)]).collect();
+            let count = Count { size: 20, class: OperatorClass::Sequenced, cancel_between: false };
+            let (graph, results, _) =
+                counting(vec![(Rows::boxed(rows), Delay::boxed(11, 1))], count);
+            let options = RunOptions { order, ..options(1, 4, SchedulerPolicy::default()) };
+            let report = start(graph, options).and_then(|job| job.wait()).expect("the job runs");
+            assert!(!results.sorted().is_empty(), "{order:?}: results there are");
+            let counted = report.latency.map(|latency| latency.count);
+            assert_eq!(counted, bundles, "{order:?}, last row at {last}");
         }
     }
 }

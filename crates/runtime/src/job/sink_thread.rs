@@ -14,7 +14,7 @@ use thalweg_ordering::sync::{Arc, Ordering};
 
 use super::Job;
 use crate::metrics::StageMetrics;
-use crate::stage::{SinkBatch, SinkMessage, StageRunKind};
+use crate::stage::{INPUT_ENDED_NS, SinkBatch, SinkMessage, StageRunKind};
 use crate::task::panic_message;
 
 /// A sink to which nothing comes is flushed again after this.
@@ -147,7 +147,9 @@ fn write(job: &Job, stage: usize, sink: &mut dyn Sink, rows: &SinkBatch) -> Resu
         StageMetrics::add(&metrics.bundles_out, 1);
         let now_ns = job.options.clock.now_ns();
         StageMetrics::add(&metrics.busy_ns, now_ns.saturating_sub(started_ns));
-        job.latency.record_us(now_ns.saturating_sub(rows.ingest_ns) / 1000);
+        if rows.ingest_ns != INPUT_ENDED_NS {
+            job.latency.record_us(now_ns.saturating_sub(rows.ingest_ns) / 1000);
+        }
     }
     if let StageRunKind::Sink(run) = &job.stages[stage].kind {
         run.waiting_bytes.fetch_sub(rows.bytes as i64, Ordering::SeqCst);

@@ -8,7 +8,7 @@ use super::{Arrival, Element, OrderedFlow, Outcome, Passage, Port, Ports, Routed
 use crate::dispatcher::{Task, WorkerPlace};
 use crate::job::Job;
 use crate::metrics::StageMetrics;
-use crate::stage::{OperatorRun, SinkBatch, SinkMessage, SinkRun, StageRunKind};
+use crate::stage::{INPUT_ENDED_NS, OperatorRun, SinkBatch, SinkMessage, SinkRun, StageRunKind};
 use crate::task::{Pace, apply_transform};
 use crate::waiting::OpenElement;
 
@@ -108,7 +108,7 @@ impl Job {
 
     fn write_element(&self, stage: usize, sink: &SinkRun, element: Element) -> Result<()> {
         let Passage { serial, ingest_ns, .. } = element.passage;
-        if serial.is_multiple_of(PASSAGE_SAMPLE) {
+        if serial.is_multiple_of(PASSAGE_SAMPLE) && ingest_ns != INPUT_ENDED_NS {
             let now_ns = self.options.clock.now_ns();
             self.passage.record_us(now_ns.saturating_sub(ingest_ns) / 1000);
         }

@@ -16,7 +16,7 @@ use crate::gather::Wait;
 use crate::job::Job;
 use crate::memory::Pressure;
 use crate::metrics::StageMetrics;
-use crate::stage::{SourceRun, SourceState, StageRun, StageRunKind};
+use crate::stage::{INPUT_ENDED_NS, SourceRun, SourceState, StageRun, StageRunKind};
 
 /// So many rows wait for no others. Putting them together copies them, and nobody else can ask the source
 /// meanwhile: with many cores that is what all wait for.
@@ -347,6 +347,7 @@ impl Job {
             return Ok(());
         }
         self.stages[stage].metrics.set_watermark(Watermark::END);
+        state.ingest_ns = INPUT_ENDED_NS;
         if let Some(flow) = &self.ordered {
             return self.ingest_end(flow, stage, state.ingest_ns);
         }
