@@ -16,6 +16,7 @@
 //! |---|---|
 //! | how far files were read | `position.rs` |
 //! | who may write a file or folder | `claim.rs` |
+//! | whether they still hold what was read | `recorded.rs`, `identity.rs` |
 //! | files that appear and grow | `follow.rs` |
 //! | which options decide what a position means | `state_options.rs` |
 //! | folders that are written in transactions | `folder_sink.rs`, `parts.rs` |
@@ -31,7 +32,9 @@ mod dead_letter;
 pub mod files;
 mod folder_sink;
 mod follow;
+mod identity;
 mod json;
+mod listing;
 mod options;
 mod parquet;
 mod partitions;
@@ -39,6 +42,7 @@ mod parts;
 pub mod paths;
 mod position;
 mod record;
+mod recorded;
 mod sink;
 mod source;
 mod state_options;

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use thalweg_core::{Error, Result};
@@ -16,10 +16,11 @@ use thalweg_core::{Error, Result};
 use super::compression::Compression;
 use super::csv::CsvTask;
 use super::csv::values::OnBad;
+use super::identity::{Prefix, bytes_at};
 use super::json::JsonTask;
 use super::paths::InputFile;
-use super::position::{EXCERPT_BYTES, Excerpt, Mark, Place, TextPlace, Work, changed};
-use super::source::{Format, Reading};
+use super::position::{Mark, Place, Reached, TextPlace, Work, changed};
+use super::source::{Format, Reading, marking};
 use crate::handover::{Cut, Splitter, Task};
 
 /// The size of the first block, in bytes.
@@ -119,100 +120,76 @@ pub struct Open {
 }
 
 impl Open {
-    /// Opens a file where it is to be read on. If it is followed, a last record without an end is left for
-    /// later.
+    /// Opens a file where it is to be read on.
     ///
     /// # Errors
-    /// If it cannot be read, or is not the file any more of which the place is.
-    pub fn new(work: Work, is_followed: bool) -> Result<Open> {
-        let Work { number, file, from } = work;
+    /// If it cannot be read, or does not hold what was read of it.
+    pub fn new(work: Work) -> Result<Open> {
+        let file = work.file.clone();
         let failed = |e: io::Error| read_error(&file, &e);
-        let mut reader: Box<dyn Read + Send> = match &file.path {
-            None => Box::new(io::stdin()),
-            Some(path) => Compression::of(path).open(path).map_err(failed)?,
-        };
-        let at = match (&file.path, from) {
-            (Some(path), Some(Place::Text(at))) if Compression::of(path) == Compression::None => {
-                let mut plain = File::open(path).map_err(failed)?;
-                find(&mut plain, &at, &file)?;
-                reader = Box::new(plain);
-                at
-            }
-            (_, Some(Place::Text(at))) => {
-                pass_over(reader.as_mut(), &at, &file)?;
-                at
-            }
+        let other = || changed(&file, "has other contents where it was read");
+        let at = match work.from {
+            Some(Place::Text(at)) => at,
             _ => TextPlace::default(),
         };
+        let is_plain = file.path.as_deref().map(Compression::of) == Some(Compression::None);
+        let reader: Box<dyn Read + Send> = match &file.path {
+            Some(path) if is_plain && at.offset > 0 => {
+                // The sum was compared when the position was looked for.
+                let mut plain = File::open(path).map_err(failed)?;
+                let tail = at.tail.bytes();
+                let from = at.offset - tail.len() as u64;
+                if bytes_at(&mut plain, from, tail.len()).map_err(failed)? != tail {
+                    return Err(other());
+                }
+                Box::new(plain)
+            }
+            _ => {
+                let mut prefix = Prefix::open(&file)?;
+                if !prefix.has(at.offset, at.sum)? {
+                    return Err(other());
+                }
+                prefix.into_reader()
+            }
+        };
+        Ok(Open::behind(work, at, reader))
+    }
+
+    /// A file that is followed, with its reader where it is to be read on. A last record without an end is left
+    /// for later, if there is a later.
+    pub fn growing(work: Work, reader: Box<dyn Read + Send>, is_last: bool) -> Open {
+        let at = match work.from {
+            Some(Place::Text(at)) => at,
+            _ => TextPlace::default(),
+        };
+        Open { waits_for_end: !is_last, ..Open::behind(work, at, reader) }
+    }
+
+    fn behind(work: Work, at: TextPlace, reader: Box<dyn Read + Send>) -> Open {
+        let Work { number, file, .. } = work;
         let begins_file = at.offset == 0;
-        let (rest, ended) = (Vec::new(), false);
-        Ok(Open { file, number, reader, rest, at, begins_file, ended, waits_for_end: is_followed })
+        let rest = Vec::new();
+        Open { file, number, reader, rest, at, begins_file, ended: false, waits_for_end: false }
     }
-}
 
-/// Goes to a place in a file, of which it looks only at what it was recognized by.
-fn find(open: &mut File, at: &TextPlace, file: &InputFile) -> Result<()> {
-    let failed = |e: io::Error| read_error(file, &e);
-    let length = open.metadata().map_err(failed)?.len();
-    if length < at.offset {
-        return Err(changed(
-            file,
-            &format!(
-                "is shorter than what was read of it: it has {length} bytes, {} were read",
-                at.offset
-            ),
-        ));
-    }
-    let mut look = |from: u64, wanted: Excerpt| -> Result<Vec<u8>> {
-        let mut bytes = vec![0; wanted.bytes as usize];
-        open.seek(SeekFrom::Start(from)).map_err(failed)?;
-        open.read_exact(&mut bytes).map_err(failed)?;
-        if Excerpt::of(&bytes) == wanted {
-            Ok(bytes)
-        } else {
-            Err(changed(file, "has other contents"))
+    /// The mark of the end, if anything was read.
+    ///
+    /// # Errors
+    /// If the file has become shorter meanwhile.
+    fn end(&self) -> Result<Option<Mark>> {
+        let Open { file, at, number, .. } = self;
+        let is_plain = file.path.as_deref().map(Compression::of) == Some(Compression::None);
+        if is_plain && at.offset < file.size {
+            let how = format!(
+                "became shorter while the job ran: it had {} bytes, {} could be read",
+                file.size, at.offset
+            );
+            return Err(changed(file, &how));
         }
-    };
-    look(0, at.head)?;
-    let tail = look(at.offset.saturating_sub(u64::from(at.tail.bytes)), at.tail)?;
-    check_end(&tail, length > at.offset, file)
-}
-
-/// Reads a compressed file up to a place.
-fn pass_over(reader: &mut dyn Read, at: &TextPlace, file: &InputFile) -> Result<()> {
-    let (mut head, mut tail) = (Vec::new(), Vec::new());
-    let mut left = at.offset;
-    let mut buffer = vec![0; 64 << 10];
-    while left > 0 {
-        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let read =
-            read_retrying(reader, &mut buffer[..wanted]).map_err(|e| read_error(file, &e))?;
-        if read == 0 {
-            return Err(changed(file, "is shorter than what was read of it"));
-        }
-        let missing = EXCERPT_BYTES.saturating_sub(head.len()).min(read);
-        head.extend_from_slice(&buffer[..missing]);
-        tail.extend_from_slice(&buffer[..read]);
-        tail.drain(..tail.len().saturating_sub(EXCERPT_BYTES));
-        left -= read as u64;
+        let (number, place) = (*number, Place::Text(*at));
+        let mark = Mark { number, file: file.clone(), place, reached: Reached::End };
+        Ok((at.offset > 0).then_some(mark))
     }
-    head.truncate(at.head.bytes as usize);
-    tail.drain(..tail.len().saturating_sub(at.tail.bytes as usize));
-    if (Excerpt::of(&head), Excerpt::of(&tail)) != (at.head, at.tail) {
-        return Err(changed(file, "has other contents"));
-    }
-    Ok(())
-}
-
-/// What was taken for the last record must not have been the beginning of a longer one.
-fn check_end(tail: &[u8], has_more: bool, file: &InputFile) -> Result<()> {
-    if has_more && tail.last().is_some_and(|&byte| byte != b'\n') {
-        return Err(changed(
-            file,
-            "has grown behind a last line that had no end and was read as it was",
-        ));
-    }
-    Ok(())
 }
 
 /// Cuts text files.
@@ -230,24 +207,12 @@ impl BlockSplitter {
         BlockSplitter { reading, files: files.into(), open: None, block_bytes }
     }
 
-    fn next_block(&mut self) -> Result<Option<Block>> {
-        loop {
-            if self.open.is_none() {
-                let Some(work) = self.files.pop_front() else { return Ok(None) };
-                self.open = Some(Open::new(work, false)?);
-            }
-            let open = self.open.as_mut().expect("set above");
-            let block = cut_block(&self.reading.format, open, self.block_bytes)?;
-            match block {
-                Some(block) => {
-                    if self.reading.first_block_bytes.is_none() {
-                        self.block_bytes = grown(self.block_bytes);
-                    }
-                    return Ok(Some(block));
-                }
-                None => self.open = None,
-            }
+    fn next_open(&mut self) -> Result<Option<&mut Open>> {
+        while self.open.is_none() {
+            let Some(work) = self.files.pop_front() else { return Ok(None) };
+            self.open = (!work.is_done).then(|| Open::new(work)).transpose()?;
         }
+        Ok(self.open.as_mut())
     }
 }
 
@@ -258,8 +223,21 @@ pub fn grown(block_bytes: usize) -> usize {
 
 impl Splitter for BlockSplitter {
     fn next_task(&mut self) -> Result<Cut> {
-        let block = self.next_block()?;
-        Ok(block.map_or(Cut::End, |block| Cut::Task(decoding(block, &self.reading))))
+        let (reading, block_bytes) = (self.reading.clone(), self.block_bytes);
+        while let Some(open) = self.next_open()? {
+            if let Some(block) = cut_block(&reading.format, open, block_bytes)? {
+                if reading.first_block_bytes.is_none() {
+                    self.block_bytes = grown(block_bytes);
+                }
+                return Ok(Cut::Task(decoding(block, &reading)));
+            }
+            let end = open.end()?;
+            self.open = None;
+            if let Some(end) = end {
+                return Ok(Cut::Task(marking(end, &reading)));
+            }
+        }
+        Ok(Cut::End)
     }
 }
 
@@ -272,6 +250,7 @@ pub fn decoding(block: Block, reading: &Arc<Reading>) -> Box<dyn Task> {
     }
 }
 
+/// The error of a file that cannot be read.
 pub fn read_error(file: &InputFile, error: &io::Error) -> Error {
     Error::io(format!("cannot read: {error}")).in_file(file.label.as_ref())
 }
@@ -311,7 +290,8 @@ pub fn cut_block(format: &Format, open: &mut Open, block_bytes: usize) -> Result
     open.at.pass(mark, &bytes, count_lines(&bytes));
     let begins_file = std::mem::take(&mut open.begins_file);
     let (number, file) = (open.number, open.file.clone());
-    let end = Mark { number, file: file.clone(), place: Place::Text(open.at) };
+    let (place, reached) = (Place::Text(open.at), Reached::Block);
+    let end = Mark { number, file: file.clone(), place, reached };
     Ok(Some(Block { bytes, file, first_line, begins_file, end }))
 }
 
@@ -337,7 +317,8 @@ fn fill(open: &mut Open, bytes: &mut Vec<u8>, wanted: usize, is_interactive: boo
     Ok(())
 }
 
-fn read_retrying(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
+/// Reads what comes, also if a signal comes first.
+pub fn read_retrying(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match reader.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -365,14 +346,7 @@ mod tests {
     #[test]
     fn a_line_from_a_pipe_does_not_wait_for_the_next() {
         let pieces: [&[u8]; 4] = [b"one\ntw", b"o\n", b"three\nfour\nfi", b"ve"];
-        let file = InputFile {
-            path: None,
-            label: Arc::from("standard input"),
-            name: "-".to_string(),
-            size: 0,
-            modified_ms: 0,
-            partition: Vec::new(),
-        };
+        let file = InputFile::stdin();
         let mut open = Open {
             file: Arc::new(file),
             number: 0,

@@ -89,10 +89,8 @@ impl Task for CsvTask {
             return Err(Error::internal("a CSV block without CSV options"));
         };
         let decoded = self.decode(options)?;
-        if decoded.batch.batch.num_rows() > 0 || !decoded.bad.is_empty() {
-            // When the consumer has gone, there is nothing left to do anyway.
-            let _ = emit.emit(decoded);
-        }
+        // When the consumer has gone, there is nothing left to do anyway.
+        let _ = emit.emit(decoded);
         Ok(())
     }
 }

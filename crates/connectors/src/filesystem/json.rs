@@ -58,10 +58,8 @@ impl Task for JsonTask {
             return Err(Error::internal("a JSON block without JSON options"));
         };
         let decoded = self.decode(*options)?;
-        if decoded.batch.batch.num_rows() > 0 || !decoded.bad.is_empty() {
-            // When the consumer has gone, there is nothing left to do anyway.
-            let _ = emit.emit(decoded);
-        }
+        // When the consumer has gone, there is nothing left to do anyway.
+        let _ = emit.emit(decoded);
         Ok(())
     }
 }

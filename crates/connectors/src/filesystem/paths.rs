@@ -14,6 +14,8 @@ use arrow_array::ArrayRef;
 use thalweg_core::connector::TableRequest;
 use thalweg_core::{Error, Result};
 
+use super::identity::Stamp;
+
 /// The suffix of output that is not complete.
 pub const PARTIAL: &str = ".partial";
 
@@ -30,8 +32,34 @@ pub struct InputFile {
     pub size: u64,
     /// When it was last changed, in milliseconds since 1970.
     pub modified_ms: i64,
+    /// What the file system says of it otherwise.
+    pub stamp: Option<Stamp>,
+    /// Its first bytes, where it is followed.
+    pub head: Vec<u8>,
     /// What its folders tell: one value for each column of `PARTITIONED BY`.
     pub partition: Vec<ArrayRef>,
+}
+
+impl InputFile {
+    /// Standard input.
+    pub fn stdin() -> InputFile {
+        InputFile {
+            path: None,
+            label: Arc::from("standard input"),
+            name: "-".to_string(),
+            size: 0,
+            modified_ms: 0,
+            stamp: None,
+            head: Vec::new(),
+            partition: Vec::new(),
+        }
+    }
+
+    /// The same file under the name of another one.
+    pub fn renamed(&self, to: &InputFile) -> InputFile {
+        let InputFile { path, label, name, partition, .. } = to.clone();
+        InputFile { path, label, name, partition, ..self.clone() }
+    }
 }
 
 /// Where a sink writes.
@@ -63,14 +91,7 @@ pub fn inputs(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
 /// If one cannot be read or lies outside the allowed folders.
 pub fn present(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
     if path == "-" {
-        return Ok(vec![InputFile {
-            path: None,
-            label: Arc::from("standard input"),
-            name: "-".to_string(),
-            size: 0,
-            modified_ms: 0,
-            partition: Vec::new(),
-        }]);
+        return Ok(vec![InputFile::stdin()]);
     }
     let roots = canonical_roots(request);
     let full = full_path(request, path);
@@ -87,6 +108,31 @@ pub fn present(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
         super::partitions::read_folders(request, &root, &mut files)?;
     }
     Ok(files)
+}
+
+/// The input files that there are now of a table that is followed. A single file may be missing: between the two
+/// steps of a rotation it is.
+///
+/// # Errors
+/// If one cannot be read or lies outside the allowed folders.
+pub fn followed(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
+    match present(request, path) {
+        Err(_) if !has_wildcard(path) && !full_path(request, path).exists() => Ok(Vec::new()),
+        files => files,
+    }
+}
+
+/// The file in the folder of `path` that lies where this stamp says.
+pub fn at_place(request: &TableRequest, path: &Path, stamp: Stamp) -> Option<InputFile> {
+    for entry in fs::read_dir(path.parent()?).ok()?.flatten() {
+        let found = entry.metadata().ok().filter(fs::Metadata::is_file).and_then(|m| Stamp::of(&m));
+        if found.is_some_and(|found| found.place() == stamp.place()) {
+            let mut files = Vec::new();
+            collect(request, &canonical_roots(request), &entry.path(), &mut files).ok()?;
+            return files.pop();
+        }
+    }
+    None
 }
 
 /// The file that a sink writes. A folder (or a path that ends with `/`) gets `part-0.EXTENSION`.
@@ -201,7 +247,11 @@ fn collect(
                 ))
                 .hint("name the folder that it points to, or remove the link"));
             }
-            collect(request, roots, &below, files)?;
+            match collect(request, roots, &below, files) {
+                // It was removed since the folder was listed.
+                Err(_) if fs::symlink_metadata(&below).is_err() => {}
+                collected => collected?,
+            }
         }
         return Ok(());
     }
@@ -214,6 +264,8 @@ fn collect(
         name: canonical.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned()),
         size: metadata.len(),
         modified_ms: since.map_or(0, |d| d.as_millis() as i64),
+        stamp: Stamp::of(&metadata),
+        head: Vec::new(),
         path: Some(canonical),
         partition: Vec::new(),
     });

@@ -1,4 +1,4 @@
-//! How far the files of a table were read, and whether they are still the files that were read.
+//! How far the files of a table were read.
 //!
 //! # What a position is
 //! JSON: the files that are left to be read, in order (where files are followed: all of them), each with
@@ -7,30 +7,35 @@
 //! decoding; the rows behind them are read again and dropped.
 //!
 //! ```text
-//! {"format":"csv","files":[{"path":"in.csv","size":120,"rows":3,
-//!  "at":{"offset":64,"line":5,"head":"64:…","tail":"64:…"}}],"badRows":0}
+//! {"format":"csv","files":[{"path":"in.csv","size":120,"inode":"64:1234","changedNs":…,"rows":3,
+//!  "at":{"offset":64,"line":5,"sum":"crc32:…","tail":"…"},"seen":{"offset":96,"sum":"crc32:…"}}],"badRows":0}
 //! ```
 //!
-//! # Whether a file has changed
-//! A text is known again by its first bytes and by those just before the place (each at most
-//! [`EXCERPT_BYTES`]), so it may grow meanwhile; a Parquet or Arrow file by its length and its last bytes.
-//! Offsets and excerpts of compressed texts are those of the text.
+//! Offsets and sums of compressed texts are those of the text. `seen` is the end of the block in which the rows lie
+//! that were given behind the place: they are dropped by their number, so that block must be the same. A file that
+//! was read to its end is `done`. A followed file has its first bytes as `head`.
 //!
-//! What is not found out: a change in the middle of what was read. Nothing depends on that.
+//! # Whether a file has changed
+//! [`Recorded::check`] says so before anything is read on. A text may have grown meanwhile; a Parquet or Arrow file
+//! is known again by its length and its last bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use thalweg_core::connector::unread_rows;
 use thalweg_core::{Error, Result};
 
-use super::compression::Compression;
+use super::identity::{Stamp, Sum, Tail};
+use super::listing::Listing;
 use super::paths::InputFile;
+use super::recorded::{Checked, Position, Recorded};
 
-/// A file is known again by so many bytes at each place that is looked at.
+/// A file of rows is known again by so many of its last bytes.
 pub const EXCERPT_BYTES: usize = 1 << 10;
 
 /// Some bytes of a file, by which it is known again.
@@ -76,7 +81,8 @@ impl Excerpt {
         json!(format!("{}:{:016x}", self.bytes, self.hash))
     }
 
-    fn from_json(value: &Value) -> Option<Excerpt> {
+    /// From its text.
+    pub fn from_json(value: &Value) -> Option<Excerpt> {
         let (bytes, hash) = value.as_str()?.split_once(':')?;
         let bytes = bytes.parse().ok().filter(|&bytes| bytes as usize <= EXCERPT_BYTES)?;
         Some(Excerpt { bytes, hash: u64::from_str_radix(hash, 16).ok()? })
@@ -90,28 +96,24 @@ pub struct TextPlace {
     pub offset: u64,
     /// The number of the line that begins there, from 1.
     pub line: u64,
-    /// The first bytes of the text.
-    pub head: Excerpt,
-    /// The bytes before the place.
-    pub tail: Excerpt,
+    /// The sum of the bytes before it.
+    pub sum: Sum,
+    /// The last of them.
+    pub tail: Tail,
 }
 
 impl Default for TextPlace {
     fn default() -> Self {
-        let nothing = Excerpt::default();
-        TextPlace { offset: 0, line: 1, head: nothing, tail: nothing }
+        TextPlace { offset: 0, line: 1, sum: Sum::default(), tail: Tail::default() }
     }
 }
 
 impl TextPlace {
-    /// Goes on behind a block with so many line ends; in front of the first one stands the byte order mark,
+    /// Moves behind a block with so many line ends; in front of the first one stands the byte order mark,
     /// if there is one.
     pub fn pass(&mut self, byte_order_mark: &[u8], block: &[u8], lines: u64) {
-        if self.offset == 0 {
-            let rest = block.len().min(EXCERPT_BYTES - byte_order_mark.len());
-            self.head = Excerpt::of(byte_order_mark).and(&block[..rest]);
-        }
-        self.tail = Excerpt::of(&block[block.len().saturating_sub(EXCERPT_BYTES)..]);
+        self.sum = self.sum.and(byte_order_mark).and(block);
+        self.tail.push(block);
         self.offset += (byte_order_mark.len() + block.len()) as u64;
         self.line = self.line.saturating_add(lines);
     }
@@ -140,32 +142,34 @@ pub enum Place {
 impl Place {
     fn to_json(self) -> Value {
         match self {
-            Place::Text(TextPlace { offset, line, head, tail }) => json!({
-                "offset": offset, "line": line, "head": head.to_json(), "tail": tail.to_json(),
+            Place::Text(TextPlace { offset, line, sum, tail }) => json!({
+                "offset": offset, "line": line, "sum": sum.to_json(), "tail": STANDARD.encode(tail.bytes()),
             }),
             Place::Rows(RowPlace { group, row, end }) => {
                 json!({ "group": group, "row": row, "end": end.to_json() })
             }
         }
     }
+}
 
-    fn from_json(value: &Value) -> Option<Place> {
-        let number = |key: &str| value.get(key)?.as_u64();
-        let excerpt = |key: &str| Excerpt::from_json(value.get(key)?);
-        if let Some(offset) = number("offset") {
-            let (line, head, tail) = (number("line")?, excerpt("head")?, excerpt("tail")?);
-            let fits = u64::from(head.bytes.max(tail.bytes)) <= offset;
-            return fits.then_some(Place::Text(TextPlace { offset, line, head, tail }));
-        }
-        let (row, end) = (number("row")?, excerpt("end")?);
-        let group = usize::try_from(number("group")?).ok()?;
-        Some(Place::Rows(RowPlace { group, row, end }))
-    }
+/// How far rows had been read that were given, and the sum of the text up to there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Bytes of the text.
+    pub offset: u64,
+    /// Their sum.
+    pub sum: Sum,
+}
 
-    /// True if this is behind so many bytes of a text that is not compressed.
-    fn is_behind(self, size: u64) -> bool {
-        matches!(self, Place::Text(at) if at.offset >= size)
-    }
+/// What has been reached at a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// The end of a block.
+    Block,
+    /// The end of the file, behind its last block.
+    End,
+    /// The file is not there any more, and nothing of it is left to be read.
+    Gone,
 }
 
 /// A place in one of the files of a table.
@@ -177,6 +181,8 @@ pub struct Mark {
     pub file: Arc<InputFile>,
     /// Where.
     pub place: Place,
+    /// What is there.
+    pub reached: Reached,
 }
 
 /// A file that is to be read.
@@ -188,6 +194,8 @@ pub struct Work {
     pub file: Arc<InputFile>,
     /// Where to begin, if not at its beginning.
     pub from: Option<Place>,
+    /// It was read to its end.
+    pub is_done: bool,
 }
 
 impl Work {
@@ -204,15 +212,17 @@ impl Work {
     }
 }
 
-/// The error of a file that is not what it was when the position was taken.
+/// The error of a file that is not what it was when it was read.
 pub fn changed(file: &InputFile, how: &str) -> Error {
     changed_name(&file.label, how)
 }
 
-fn changed_name(label: &str, how: &str) -> Error {
-    Error::data(format!("the file {how}, so reading cannot go on where it was")).in_file(label).hint(
-        "put the file back as it was when the snapshot was taken, or begin anew, without the snapshot",
-    )
+/// The same by the file's name.
+pub fn changed_name(label: &str, how: &str) -> Error {
+    let message = format!("the file {how}: to read on would lose rows or read some twice");
+    Error::data(message)
+        .in_file(label)
+        .hint("put the file back as it was, or start from scratch, without the snapshot")
 }
 
 /// What is known of one file.
@@ -223,6 +233,38 @@ struct Entry {
     given: u64,
     /// Those of them that come again and are to be dropped.
     dropped: u64,
+    /// How far the text of `given` reaches.
+    seen: Option<Seen>,
+    is_done: bool,
+}
+
+impl Entry {
+    fn new(file: Arc<InputFile>) -> Entry {
+        Entry { file, at: None, given: 0, dropped: 0, seen: None, is_done: false }
+    }
+
+    fn to_json(&self) -> Value {
+        let mut file = json!({ "path": self.file.label.as_ref(), "size": self.file.size });
+        if let Some(stamp) = self.file.stamp {
+            stamp.write(&mut file);
+        }
+        if !self.file.head.is_empty() {
+            file["head"] = json!(STANDARD.encode(&self.file.head));
+        }
+        if let Some(place) = self.at {
+            file["at"] = place.to_json();
+        }
+        if self.given > 0 {
+            file["rows"] = json!(self.given);
+        }
+        if let Some(Seen { offset, sum }) = self.seen {
+            file["seen"] = json!({ "offset": offset, "sum": sum.to_json() });
+        }
+        if self.is_done {
+            file["done"] = json!(true);
+        }
+        file
+    }
 }
 
 /// How far the files of a table were given to whoever reads it.
@@ -242,9 +284,7 @@ pub struct Progress {
 impl Progress {
     /// Nothing of these files was given.
     pub fn new(format: &'static str, files: &[Arc<InputFile>]) -> Progress {
-        let entry =
-            |file: &Arc<InputFile>| Entry { file: file.clone(), at: None, given: 0, dropped: 0 };
-        let entries = files.iter().map(entry).enumerate().collect();
+        let entries = files.iter().cloned().map(Entry::new).enumerate().collect();
         let (is_followed, has_ended) = (false, false);
         Progress { format, entries, is_followed, has_ended, bad_rows: 0, letter_bytes: 0 }
     }
@@ -260,44 +300,57 @@ impl Progress {
             number,
             file: entry.file.clone(),
             from: entry.at,
+            is_done: entry.is_done,
         };
         self.entries.iter().map(work).collect()
     }
 
     /// Rows of a block have come: how many of the first are to be dropped, since they were given before.
-    pub fn arrive(&mut self, end: &Mark, rows: u64) -> u64 {
+    ///
+    /// # Errors
+    /// If the file ends before all of those have come.
+    pub fn arrive(&mut self, end: &Mark, rows: u64) -> Result<u64> {
         if !self.is_followed
             && self.entries.first_key_value().is_some_and(|(&at, _)| at < end.number)
         {
             self.entries = self.entries.split_off(&end.number);
         }
-        if self.is_followed && !self.entries.contains_key(&end.number) {
-            // The file of this name that was there before has gone.
-            self.entries.retain(|_, entry| entry.file.label != end.file.label);
-        }
-        let file = || Entry { file: end.file.clone(), at: None, given: 0, dropped: 0 };
-        let entry = self.entries.entry(end.number).or_insert_with(file);
+        let entry = self.entries.entry(end.number).or_insert_with(|| Entry::new(end.file.clone()));
         let dropped = entry.dropped.min(rows);
         entry.dropped -= dropped;
-        dropped
+        if end.reached == Reached::End && entry.dropped > 0 {
+            let how = format!("ends {} rows before the place where it was read", entry.dropped);
+            return Err(changed(&end.file, &how));
+        }
+        Ok(dropped)
     }
 
     /// Rows of a block were given.
     pub fn give(&mut self, end: &Mark, rows: u64) {
-        if let Some(entry) = self.entries.get_mut(&end.number) {
-            entry.given = entry.given.saturating_add(rows);
+        let Some(entry) = self.entries.get_mut(&end.number) else { return };
+        entry.given = entry.given.saturating_add(rows);
+        if let Place::Text(TextPlace { offset, sum, .. }) = end.place
+            && entry.seen.is_none_or(|seen| seen.offset < offset)
+        {
+            entry.seen = Some(Seen { offset, sum });
         }
     }
 
     /// A block was given completely; up to its end there were so many bad rows and bytes of dead letters.
     pub fn complete(&mut self, end: &Mark, bad_rows: u64, letter_bytes: u64) {
-        if let Some(entry) = self.entries.get_mut(&end.number) {
-            entry.file = end.file.clone();
-            entry.at = Some(end.place);
-            // The run before has given rows of later blocks as well if there are any left to drop.
-            entry.given = entry.dropped;
-        }
         (self.bad_rows, self.letter_bytes) = (bad_rows, letter_bytes);
+        if end.reached == Reached::Gone {
+            self.entries.remove(&end.number);
+            return;
+        }
+        let Some(entry) = self.entries.get_mut(&end.number) else { return };
+        entry.file = end.file.clone();
+        entry.at = Some(end.place);
+        // The run before has given rows of later blocks as well if there are any left to drop.
+        entry.given = entry.dropped;
+        let is_behind = |seen: &Seen| entry.given > 0 && !seen.is_before(end.place);
+        entry.seen = entry.seen.filter(is_behind);
+        entry.is_done = end.reached == Reached::End;
     }
 
     /// All rows of all files were given.
@@ -320,14 +373,7 @@ impl Progress {
         let mut files = Vec::with_capacity(self.entries.len());
         for entry in self.entries.values() {
             entry.file.path.as_ref()?;
-            let mut file = json!({ "path": entry.file.label.as_ref(), "size": entry.file.size });
-            if let Some(place) = entry.at {
-                file["at"] = place.to_json();
-            }
-            if entry.given > 0 {
-                file["rows"] = json!(entry.given);
-            }
-            files.push(file);
+            files.push(entry.to_json());
         }
         let mut position = json!({ "format": self.format, "files": files, "badRows": self.bad_rows, "ended": self.has_ended });
         if self.letter_bytes > 0 {
@@ -336,29 +382,20 @@ impl Progress {
         Some(position.to_string())
     }
 
-    /// Goes on from a position.
+    /// Resumes at a position. Where files are followed, `renamed` finds a file that lies where one lay, but
+    /// belongs to the table no more.
     ///
     /// # Errors
-    /// If it is none of these files, or one of them is not there any more.
-    pub fn seek(&mut self, position: &str) -> Result<()> {
-        let Position { files: recorded, bad_rows, letter_bytes, .. } = self.read(position)?;
-        let found: BTreeMap<&str, &Arc<InputFile>> =
-            self.entries.values().map(|entry| (entry.file.label.as_ref(), &entry.file)).collect();
-        let mut entries = BTreeMap::new();
-        for Recorded { path, size, at, rows } in recorded {
-            let Some(&file) = found.get(path.as_str()) else {
-                if rows == 0 && (self.is_followed || at.is_some_and(|at| at.is_behind(size))) {
-                    continue;
-                }
-                return Err(changed_name(&path, "is not there any more"));
-            };
-            if matches!(at, Some(Place::Rows(_))) && file.size != size {
-                return Err(changed(file, "has another length"));
-            }
-            let file = file.clone();
-            entries.insert(entries.len(), Entry { file, at, given: rows, dropped: rows });
-        }
-        self.entries = entries;
+    /// If it is none of these files, or one of them is not there any more, or does not hold what was read of it.
+    pub fn seek(&mut self, position: &str, renamed: Option<&Renamed<'_>>) -> Result<()> {
+        let Position { files, bad_rows, letter_bytes, .. } =
+            Position::read(position, self.format, self.is_text())?;
+        let listing = Listing::new(self.entries.values().map(|entry| entry.file.clone()));
+        let found = match renamed {
+            Some(renamed) => find_followed(files, listing, renamed)?,
+            None => find_listed(files, listing)?,
+        };
+        self.entries = found.into_iter().enumerate().collect();
         (self.bad_rows, self.letter_bytes) = (bad_rows, letter_bytes);
         Ok(())
     }
@@ -368,13 +405,14 @@ impl Progress {
     /// # Errors
     /// If there are any: in a file that has grown, or in one that is new.
     pub fn check_ended(&self, position: &str) -> Result<()> {
-        let Position { files: recorded, has_ended, .. } = self.read(position)?;
+        let Position { files: recorded, has_ended, .. } =
+            Position::read(position, self.format, self.is_text())?;
         let of = |file: &InputFile| recorded.iter().find(|known| *known.path == *file.label);
         // Files in front of the first one that is recorded were read and forgotten.
         let files = self.entries.values().map(|entry| &entry.file);
         let mut files = files.skip_while(|file| !self.is_followed && of(file).is_none());
         let is_unread = |file: &&Arc<InputFile>| match of(file) {
-            Some(known) => known.has_more(file, self.is_text(), has_ended),
+            Some(known) => known.has_more(file, has_ended),
             None => file.size > 0,
         };
         match files.find(is_unread) {
@@ -386,67 +424,124 @@ impl Progress {
     fn is_text(&self) -> bool {
         ["csv", "json"].contains(&self.format)
     }
+}
 
-    fn read(&self, position: &str) -> Result<Position> {
-        let parsed: Option<Value> = serde_json::from_str(position).ok();
-        parsed.as_ref().and_then(|position| self.recorded(position)).ok_or_else(|| {
-            let message =
-                format!("this is no position in files of format '{}': {position}", self.format);
-            Error::user(message)
-                .hint("the snapshot is of another table, of another version, or damaged")
-        })
+impl Seen {
+    fn is_before(self, place: Place) -> bool {
+        matches!(place, Place::Text(at) if self.offset <= at.offset)
     }
+}
 
-    fn recorded(&self, position: &Value) -> Option<Position> {
-        if position.get("format")?.as_str()? != self.format {
-            return None;
-        }
-        let is_text = self.is_text();
-        let file = |file: &Value| -> Option<Recorded> {
-            let at = match file.get("at") {
-                Some(at) => Some(Place::from_json(at)?),
-                None => None,
+/// Finds a file that is followed, under a name that is not the table's, by where it lies.
+pub struct Renamed<'r> {
+    /// By the name that it had and its stamp.
+    pub find: &'r dyn Fn(&str, Stamp) -> Option<InputFile>,
+    /// Lines at the beginning of each file that are the same in all.
+    pub header_lines: usize,
+}
+
+fn entry_of(recorded: &Recorded, file: Arc<InputFile>, at: Option<Place>) -> Entry {
+    let Recorded { rows, seen, is_done, .. } = *recorded;
+    Entry { file, at, given: rows, dropped: rows, seen, is_done }
+}
+
+/// Files that are read once, each under the name that it had.
+fn find_listed(recorded: Vec<Recorded>, mut listing: Listing) -> Result<Vec<Entry>> {
+    let mut entries = Vec::with_capacity(recorded.len());
+    for known in recorded {
+        let Some(file) = listing.take(&known.path) else {
+            if known.is_read() {
+                continue;
+            }
+            let moved = known.stamp.and_then(|stamp| listing.take_moved(stamp));
+            let how = match moved {
+                Some(file) => format!("is not there any more; it seems to be {} now", file.label),
+                None => "is not there any more".to_owned(),
             };
-            let fits = at.is_none_or(|at| is_text == matches!(at, Place::Text(_)));
-            let path = file.get("path")?.as_str()?.to_owned();
-            let rows = file.get("rows").map_or(Some(0), Value::as_u64)?;
-            fits.then_some(Recorded { path, size: file.get("size")?.as_u64()?, at, rows })
+            return Err(changed_name(&known.path, &how));
         };
-        let files = position.get("files")?.as_array()?.iter().map(file).collect::<Option<_>>()?;
-        let letter_bytes = position.get("letterBytes").map_or(Some(0), Value::as_u64)?;
-        // Earlier versions did not say.
-        let has_ended = position.get("ended").and_then(Value::as_bool);
-        let bad_rows = position.get("badRows")?.as_u64()?;
-        Some(Position { files, has_ended, bad_rows, letter_bytes })
-    }
-}
-
-/// A position as it was read.
-struct Position {
-    files: Vec<Recorded>,
-    /// All rows of all files were given.
-    has_ended: Option<bool>,
-    bad_rows: u64,
-    letter_bytes: u64,
-}
-
-/// A file as the position tells it.
-struct Recorded {
-    path: String,
-    size: u64,
-    at: Option<Place>,
-    rows: u64,
-}
-
-impl Recorded {
-    /// True if a file has something that was not read of it.
-    fn has_more(&self, file: &InputFile, is_text: bool, has_ended: Option<bool>) -> bool {
-        let is_plain = file.path.as_deref().map(Compression::of) == Some(Compression::None);
-        match self.at {
-            Some(Place::Text(at)) if is_text && is_plain => file.size > at.offset,
-            // Of others the place does not tell how much lies behind it.
-            _ if has_ended == Some(false) => file.size > 0,
-            _ => file.size != self.size,
+        match known.check(&file)? {
+            Checked::Same(at) => entries.push(entry_of(&known, file, at)),
+            Checked::Differs(how) => return Err(changed(&file, &how)),
         }
     }
+    Ok(entries)
+}
+
+/// Files that are followed, under whatever name they have now. What is left in the listing is new.
+fn find_followed(
+    recorded: Vec<Recorded>,
+    mut listing: Listing,
+    renamed: &Renamed<'_>,
+) -> Result<Vec<Entry>> {
+    let (mut entries, mut others) = (BTreeMap::new(), Vec::new());
+    for (number, known) in recorded.into_iter().enumerate() {
+        if known.is_untouched() {
+            continue;
+        }
+        match listing.take_same(&known.path, known.stamp) {
+            Some(file) => {
+                let entry = find_rotated(&known, file, &mut listing, renamed)?;
+                entries.extend(entry.map(|entry| (number, entry)));
+            }
+            None => others.push((number, known)),
+        }
+    }
+    for (number, known) in others {
+        let entry = find_moved(&known, &mut listing, renamed)?;
+        entries.extend(entry.map(|entry| (number, entry)));
+    }
+    Ok(entries.into_values().collect())
+}
+
+/// A followed file that lies where it lay, under its name: it may have been truncated and begun anew.
+fn find_rotated(
+    known: &Recorded,
+    file: Arc<InputFile>,
+    listing: &mut Listing,
+    renamed: &Renamed<'_>,
+) -> Result<Option<Entry>> {
+    let how = match known.check(&file)? {
+        Checked::Same(at) => return Ok(Some(entry_of(known, file, at))),
+        Checked::Differs(how) => how,
+    };
+    if !known.can_grow() {
+        return Err(changed(&file, &how));
+    }
+    let Some(at) = known.rotated(&file, renamed.header_lines, &how)? else {
+        listing.put_back(file);
+        return Ok(None);
+    };
+    Ok(Some(entry_of(known, file, Some(at))))
+}
+
+/// A followed file that lies where it lay under another name, or is a copy under its own name, or is gone.
+fn find_moved(
+    known: &Recorded,
+    listing: &mut Listing,
+    renamed: &Renamed<'_>,
+) -> Result<Option<Entry>> {
+    let moved = known.stamp.and_then(|stamp| {
+        listing.take_moved(stamp).or_else(|| (renamed.find)(&known.path, stamp).map(Arc::new))
+    });
+    if let Some(file) = moved {
+        match known.check(&file)? {
+            Checked::Same(at) => return Ok(Some(entry_of(known, file, at))),
+            // Another file lies there since.
+            Checked::Differs(_) => listing.put_back(file),
+        }
+    }
+    if let Some(file) = listing.labelled(&known.path).cloned() {
+        match known.check(&file)? {
+            Checked::Same(at) => {
+                listing.take(&known.path);
+                return Ok(Some(entry_of(known, file, at)));
+            }
+            Checked::Differs(how) if known.can_grow() => {
+                known.rotated(&file, renamed.header_lines, &how)?;
+            }
+            Checked::Differs(how) => return Err(changed(&file, &how)),
+        }
+    }
+    if known.is_read() { Ok(None) } else { Err(known.unread()) }
 }

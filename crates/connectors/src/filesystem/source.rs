@@ -21,9 +21,9 @@ use super::follow::{FollowSplitter, Following};
 use super::json::JsonOptions;
 use super::parquet::reader::RowGroupSplitter;
 use super::paths::InputFile;
-use super::position::{Mark, Progress, Work};
+use super::position::{Mark, Progress, Renamed, Work};
 use super::record;
-use crate::handover::{Decoded, Handover, Next, Splitter};
+use crate::handover::{Decoded, Emit, Handover, Next, Splitter, Task};
 
 /// How many batches of one task may wait. Text has one batch a task; a Parquet row group has many.
 const QUEUE_LENGTH: usize = 32;
@@ -106,6 +106,11 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// Lines at the beginning of each file that hold no row.
+    pub fn header_lines(&self) -> usize {
+        usize::from(matches!(&self.format, Format::Csv(csv) if csv.header))
+    }
+
     /// Takes `op` from the columns that were read and says what each row does, if that is asked for.
     pub fn take_kinds(
         &self,
@@ -225,7 +230,7 @@ impl FileSource {
         }
         if let Some(end) = &end {
             let rows = batch.batch.num_rows();
-            let dropped = self.progress.arrive(end, rows as u64) as usize;
+            let dropped = self.progress.arrive(end, rows as u64)? as usize;
             batch = behind(batch, dropped);
         }
         if batch.batch.num_rows() == 0 {
@@ -272,6 +277,26 @@ pub fn rows_of(reading: &Arc<Reading>, work: Vec<Work>) -> Box<dyn Splitter> {
     match reading.format {
         Format::Arrow => Box::new(RecordBatchSplitter::new(reading.clone(), work)),
         _ => Box::new(RowGroupSplitter::new(reading.clone(), work)),
+    }
+}
+
+/// A task that says how far a file was read, without rows.
+pub fn marking(mark: Mark, reading: &Arc<Reading>) -> Box<dyn Task> {
+    Box::new(Marking { mark, reading: reading.clone() })
+}
+
+struct Marking {
+    mark: Mark,
+    reading: Arc<Reading>,
+}
+
+impl Task for Marking {
+    fn run(self: Box<Self>, emit: &Emit<'_>) -> Result<()> {
+        let batch = RecordBatch::new_empty(self.reading.delivered.clone());
+        let batch = SourceBatch { batch, origin: None };
+        // When the consumer has gone, there is nothing left to do anyway.
+        let _ = emit.emit(Decoded { batch, bad: Vec::new(), end: Some(self.mark) });
+        Ok(())
     }
 }
 
@@ -351,7 +376,10 @@ impl Source for FileSource {
     }
 
     fn seek(&mut self, position: &str) -> Result<()> {
-        self.progress.seek(position)?;
+        let find = |label: &str, stamp| self.following.as_ref()?.renamed(label, stamp);
+        let header_lines = self.reading.header_lines();
+        let renamed = Renamed { find: &find, header_lines };
+        self.progress.seek(position, self.following.is_some().then_some(&renamed))?;
         self.bad_rows = self.progress.bad_rows();
         self.has_position = true;
         Ok(())

@@ -15,8 +15,8 @@ use thalweg_core::{Error, Result};
 
 use crate::filesystem::columns::FileColumns;
 use crate::filesystem::paths::InputFile;
-use crate::filesystem::position::{Excerpt, Mark, Place, RowPlace, Work};
-use crate::filesystem::source::Reading;
+use crate::filesystem::position::{Excerpt, Mark, Place, Reached, RowPlace, Work};
+use crate::filesystem::source::{Reading, marking};
 use crate::handover::{Cut, Decoded, Emit, Splitter, Task};
 
 /// Record batches of a task: opening the file anew for each would cost more than small ones are worth.
@@ -52,11 +52,14 @@ impl Splitter for RecordBatchSplitter {
         loop {
             let Some((opened, first)) = self.open.take() else {
                 let Some(work) = self.files.pop_front() else { return Ok(Cut::End) };
-                self.open = Some(open(&self.reading, &work)?);
+                self.open = (!work.is_done).then(|| open(&self.reading, &work)).transpose()?;
                 continue;
             };
             if first >= opened.batches {
-                continue;
+                let Opened { number, ref file, end, .. } = *opened;
+                let place = Place::Rows(RowPlace { group: first, row: 0, end });
+                let mark = Mark { number, file: file.clone(), place, reached: Reached::End };
+                return Ok(Cut::Task(marking(mark, &self.reading)));
             }
             let end = opened.batches.min(first + TASK_BATCHES);
             self.open = Some((opened.clone(), end));
@@ -114,7 +117,7 @@ impl Task for RecordBatches {
             let batch = columns.delivered(&self.reading, file, &batch);
             let batch = batch.map_err(|(e, _)| e.in_file(label))?;
             let place = Place::Rows(RowPlace { group: group + 1, row: 0, end });
-            let end = Some(Mark { number, file: file.clone(), place });
+            let end = Some(Mark { number, file: file.clone(), place, reached: Reached::Block });
             let batch = SourceBatch { batch, origin: None };
             if emit.emit(Decoded { batch, bad: Vec::new(), end }).is_err() {
                 return Ok(());

@@ -17,8 +17,8 @@ use thalweg_core::{Error, Result};
 use super::types::with_views;
 use crate::filesystem::columns::FileColumns;
 use crate::filesystem::paths::InputFile;
-use crate::filesystem::position::{Excerpt, Mark, Place, RowPlace, Work};
-use crate::filesystem::source::Reading;
+use crate::filesystem::position::{Excerpt, Mark, Place, Reached, RowPlace, Work};
+use crate::filesystem::source::{Reading, marking};
 use crate::handover::{Cut, Decoded, Emit, Splitter, Task};
 
 /// The first batches are small, so that first results appear at once.
@@ -66,13 +66,16 @@ impl Splitter for RowGroupSplitter {
         loop {
             let Some(remaining) = self.open.take() else {
                 let Some(work) = self.files.pop_front() else { return Ok(Cut::End) };
-                self.open = Some(open(&self.reading, &work)?);
+                self.open = (!work.is_done).then(|| open(&self.reading, &work)).transpose()?;
                 continue;
             };
             let Remaining { opened, group, first_row, passed } = remaining;
             let groups = opened.metadata.metadata().row_groups();
             let Some(rows) = groups.get(group).map(|group| group.num_rows() as u64) else {
-                continue;
+                let Opened { number, ref file, end, .. } = *opened;
+                let place = Place::Rows(RowPlace { group, row: 0, end });
+                let mark = Mark { number, file: file.clone(), place, reached: Reached::End };
+                return Ok(Cut::Task(marking(mark, &self.reading)));
             };
             self.open = Some(Remaining {
                 opened: opened.clone(),
@@ -188,6 +191,6 @@ impl RowGroup {
     fn mark(&self, row: u64) -> Mark {
         let Opened { number, ref file, end, .. } = *self.opened;
         let place = Place::Rows(RowPlace { group: self.group, row, end });
-        Mark { number, file: file.clone(), place }
+        Mark { number, file: file.clone(), place, reached: Reached::Block }
     }
 }

@@ -63,8 +63,11 @@ fn files_are_read_as_they_appear_and_grow() {
     std::thread::sleep(Duration::from_millis(200));
     append(&folder.join("c.csv"), "c,7\n");
     assert_eq!(numbers(&mut started, 1).expect("rows"), ["7"]);
-    let position = started.source().position().expect("a position");
-    assert_eq!(position.matches("c.csv").count(), 1, "{position}");
+    // The one that was removed may still get rows for a while, and is forgotten then.
+    while started.source().position().expect("a position").matches("c.csv").count() > 1 {
+        std::thread::sleep(Duration::from_millis(5));
+        started.source().poll(1).expect("nothing more");
+    }
 }
 
 #[test]
@@ -106,7 +109,7 @@ fn a_file_that_was_cut_or_replaced_is_told() {
     let folder = dir.path().join("in");
     fs::create_dir(&folder).expect("a folder");
     let request = following(dir.path(), &[]);
-    for replaced in ["a,9\n", "b,1\nb,2\nb,3\nb,4\n"] {
+    for replaced in ["a,1\n", "a,1\na,2\na,4\na,5\n"] {
         fs::write(folder.join("a.csv"), "a,1\na,2\na,3\n").expect("written");
         let mut started = start(&request, None).expect("started");
         numbers(&mut started, 3).expect("rows");

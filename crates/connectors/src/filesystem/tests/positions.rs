@@ -170,8 +170,8 @@ fn a_last_line_that_was_not_complete_is_told_when_it_grows() {
     let position = source.position().expect("a position");
     fs::write(&path, "a,1\nb,23\n").expect("written");
     let source = open_source(&request, None).expect("opened");
-    let mut started = Started::new(Box::new(source), Some(&position)).expect("started");
-    let error = started.next(10).expect_err("a number that was read too early");
+    let error = Started::new(Box::new(source), Some(&position)).err();
+    let error = error.expect("a number that was read too early");
     assert!(error.message().contains("grown"), "{error}");
 }
 
