@@ -100,6 +100,18 @@ impl Connector for Filesystem {
         changes(FileOptions::read(request, false))
     }
 
+    fn reads_standard_input(&self, request: &TableRequest) -> bool {
+        request.options.get("path").is_some_and(|path| path == "-")
+    }
+
+    fn checked_columns(&self, request: &TableRequest) -> Vec<String> {
+        let Ok(options) = FileOptions::read(request, false) else { return Vec::new() };
+        let record = Record::of(request, options.changelog.is_some());
+        let wanted = wanted(request, &record);
+        let checked = options.checked(&record, &wanted).into_iter();
+        checked.map(|at| record.schema.columns[at].name.clone()).collect()
+    }
+
     fn state_options(
         &self,
         request: &TableRequest,
@@ -188,6 +200,21 @@ fn changes(options: Result<FileOptions<'_>>) -> AcceptedChanges {
     }
 }
 
+/// The declared columns that are asked for.
+fn delivered(request: &TableRequest) -> Vec<usize> {
+    match &request.projection {
+        Some(wanted) => wanted.clone(),
+        None => (0..request.schema.len()).collect(),
+    }
+}
+
+/// Where in a record the columns stand that are asked for. The last of them is `op`, if it is asked
+/// for.
+fn wanted(request: &TableRequest, record: &Record) -> Vec<usize> {
+    let places = delivered(request).into_iter().filter_map(|at| record.places[at]);
+    places.chain(request.tells_kinds.then_some(0)).collect()
+}
+
 /// Opens the files of a table. Tests set the size of the blocks.
 fn open_source(request: &TableRequest, block_bytes: Option<usize>) -> Result<FileSource> {
     let options = FileOptions::read(request, false)?;
@@ -208,21 +235,17 @@ fn open_source(request: &TableRequest, block_bytes: Option<usize>) -> Result<Fil
             }
         },
     };
-    let delivered: Vec<usize> = match &request.projection {
-        Some(wanted) => wanted.clone(),
-        None => (0..request.schema.len()).collect(),
-    };
     let record = Record::of(request, options.changelog.is_some());
-    let mut wanted: Vec<usize> = delivered.iter().filter_map(|&at| record.places[at]).collect();
-    // The last of them is `op`, if it is asked for.
-    wanted.extend(request.tells_kinds.then_some(0));
+    let wanted = wanted(request, &record);
+    let checked = options.checked(&record, &wanted);
     let partition_of = |at: &usize| request.partitioned_by.iter().position(|by| by == at);
-    let from_folder = delivered.iter().enumerate();
-    let from_folder = from_folder.filter_map(|(place, at)| Some((place, partition_of(at)?)));
+    let delivered = delivered(request).into_iter().enumerate();
+    let from_folder = delivered.filter_map(|(place, at)| Some((place, partition_of(&at)?)));
     let reading = Reading {
         table: request.table.clone(),
         schema: record.schema,
         wanted,
+        checked,
         from_folder: from_folder.collect(),
         tells_kinds: request.tells_kinds,
         metadata: options.metadata,

@@ -78,6 +78,16 @@ pub trait Connector: Send + Sync {
         let _ = (request, as_sink, zone);
         BTreeMap::new()
     }
+    /// True if the table is standard input, which can be read once.
+    fn reads_standard_input(&self, request: &TableRequest) -> bool {
+        let _ = request;
+        false
+    }
+    /// Columns that are not asked for but read nevertheless, since they decide which rows are bad.
+    fn checked_columns(&self, request: &TableRequest) -> Vec<String> {
+        let _ = request;
+        Vec::new()
+    }
     /// Opens the table for writing. Instants that are shown to people appear in `zone`.
     fn sink(&self, request: &TableRequest, zone: Tz) -> Result<Box<dyn Sink>>;
 }
@@ -156,6 +166,12 @@ impl Connectors for BuiltinConnectors {
     }
     fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
         Self::find(request)?.check_snapshots(request, as_sink)
+    }
+    fn reads_standard_input(&self, request: &TableRequest) -> bool {
+        Self::find(request).is_ok_and(|found| found.reads_standard_input(request))
+    }
+    fn checked_columns(&self, request: &TableRequest) -> Vec<String> {
+        Self::find(request).map_or_else(|_| Vec::new(), |found| found.checked_columns(request))
     }
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
         let connector = Self::find(request);

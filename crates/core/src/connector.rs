@@ -352,6 +352,17 @@ pub trait Connectors: Send + Sync {
         let _ = (request, as_sink);
         Ok(())
     }
+    /// True if the table is standard input, which can be read once.
+    fn reads_standard_input(&self, request: &TableRequest) -> bool {
+        let _ = request;
+        false
+    }
+    /// Columns that are not asked for but read nevertheless, since they decide which rows are bad.
+    /// Called after `validate`.
+    fn checked_columns(&self, request: &TableRequest) -> Vec<String> {
+        let _ = request;
+        Vec::new()
+    }
     /// What of the table decides what a position in it, or an output that is half written, means: options by name,
     /// with their defaults. A job does not resume under other ones. No secrets. Called after `validate`.
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {

@@ -60,12 +60,17 @@ const FLINK_CONNECTORS: [&str; 18] = [
 ];
 
 /// Options that only we know, by connector, and what Flink does instead.
-const OUR_OPTIONS: [(&str, &str, &str); 6] = [
+const OUR_OPTIONS: [(&str, &str, &str); 7] = [
     ("filesystem", "csv.header", "Flink neither skips nor writes a header"),
     (
         "filesystem",
         "bad-data",
         "Flink has 'csv.ignore-parse-errors' and 'json.ignore-parse-errors'",
+    ),
+    (
+        "filesystem",
+        "bad-data.check",
+        "Flink reads the columns of a CSV row all, and those of JSON as needed",
     ),
     ("filesystem", "dead-letter.path", "Flink keeps no bad rows"),
     ("datagen", "seed", "Flink's random rows differ in each run"),

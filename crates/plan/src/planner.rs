@@ -243,16 +243,20 @@ impl Planner {
         if let StatementKind::Explain(inner) = &statement.kind {
             return self.explain_as(inner, format);
         }
-        let plan = self.rehearse(statement)?;
+        Ok(self.show(&self.rehearse(statement)?, format))
+    }
+
+    /// A plan, in words or as a picture.
+    pub fn show(&self, plan: &PhysicalPlan, format: ExplainFormat) -> String {
         let settings = self.settings();
         let mut order = settings.order().to_string();
         if settings.order().is_ordered() && settings.allows_nondeterministic() {
             order.push_str(" (runs may differ: 'pipeline.order.allow-nondeterministic' is set)");
         }
-        Ok(match format {
-            ExplainFormat::Text => explain(&plan, &order),
-            ExplainFormat::Graphviz => graphviz(&plan, &order),
-        })
+        match format {
+            ExplainFormat::Text => explain(plan, &order),
+            ExplainFormat::Graphviz => graphviz(plan, &order),
+        }
     }
 
     /// The names and types of a query's result.

@@ -40,6 +40,8 @@ pub struct Block {
     pub first_line: u64,
     /// True for the first block of a file.
     pub begins_file: bool,
+    /// True for the last block of a file.
+    pub ends_file: bool,
     /// Where reading goes on behind it.
     pub end: Mark,
 }
@@ -155,8 +157,8 @@ impl Open {
         Ok(Open::behind(work, at, reader))
     }
 
-    /// A file that is followed, with its reader where it is to be read on. A last record without an end is left
-    /// for later, if there is a later.
+    /// A file that is followed, with its reader where it is to be read on. A last record without
+    /// an end is left for later, if there is a later.
     pub fn growing(work: Work, reader: Box<dyn Read + Send>, is_last: bool) -> Open {
         let at = match work.from {
             Some(Place::Text(at)) => at,
@@ -286,13 +288,14 @@ pub fn cut_block(format: &Format, open: &mut Open, block_bytes: usize) -> Result
         return Ok(None);
     }
     open.rest = bytes.split_off(length);
+    let ends_file = open.ended && !open.waits_for_end;
     let first_line = open.at.line;
     open.at.pass(mark, &bytes, count_lines(&bytes));
     let begins_file = std::mem::take(&mut open.begins_file);
     let (number, file) = (open.number, open.file.clone());
     let (place, reached) = (Place::Text(open.at), Reached::Block);
     let end = Mark { number, file: file.clone(), place, reached };
-    Ok(Some(Block { bytes, file, first_line, begins_file, end }))
+    Ok(Some(Block { bytes, file, first_line, begins_file, ends_file, end }))
 }
 
 /// Reads until there are `wanted` bytes or the file ends; from standard input, whatever there is.

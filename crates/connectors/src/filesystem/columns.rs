@@ -72,7 +72,7 @@ impl FileColumns {
         file: &InputFile,
         batch: &RecordBatch,
     ) -> Result<RecordBatch, (Error, u64)> {
-        let mut columns = self.declared(reading, batch).map_err(|e| (e, 0))?;
+        let mut columns = self.declared(reading, batch)?;
         refuse_nulls(reading, &columns)?;
         let mut bad = BadFields::new(reading.on_bad);
         let kinds = reading.take_kinds(&mut columns, &mut bad).map_err(|e| (e, 0))?;
@@ -82,13 +82,18 @@ impl FileColumns {
         reading.batch(columns, kinds, batch.num_rows(), file).map_err(|e| (e, 0))
     }
 
-    fn declared(&self, reading: &Reading, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    fn declared(
+        &self,
+        reading: &Reading,
+        batch: &RecordBatch,
+    ) -> Result<Vec<ArrayRef>, (Error, u64)> {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(reading.wanted.len());
         for (&position, &place) in reading.wanted.iter().zip(&self.places) {
             let declared = &reading.schema.columns[position];
             let column = convert(batch.column(place), &declared.column_type.data_type);
-            columns.push(column.map_err(|e| {
-                Error::new(e.kind(), format!("column {}: {}", declared.name, e.message()))
+            columns.push(column.map_err(|(e, row)| {
+                let message = format!("column {}: {}", declared.name, e.message());
+                (Error::new(e.kind(), message), row)
             })?);
         }
         Ok(columns)

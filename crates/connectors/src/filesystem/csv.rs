@@ -6,11 +6,12 @@ pub mod scan;
 pub mod values;
 pub mod writer;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use thalweg_core::connector::{Origin, SourceBatch};
-use thalweg_core::{Error, Result};
+use thalweg_core::{Column, Error, Result};
 
 use self::plain::PlainRecords;
 use self::scan::{Dialect, Field, Step, Walker};
@@ -98,19 +99,20 @@ impl Task for CsvTask {
 impl CsvTask {
     fn decode(&self, options: &CsvOptions) -> Result<Decoded> {
         let source = self.block.text(self.reading.on_bad)?;
-        let text: &str = &source.text;
+        let text = self.records_text(&source, options);
         let mut bad = Vec::new();
         let mut records = self.find(&source, options, &mut bad)?;
         let on_bad = self.reading.on_bad;
         let mut bad_fields = BadFields::new(on_bad);
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.reading.wanted.len());
-        for &position in &self.reading.wanted {
+        for &position in self.reading.wanted.iter().chain(&self.reading.checked) {
             let declared = &self.reading.schema.columns[position];
             bad_fields.begin(declared);
             let values = column(text, &records, position, declared, options, &mut bad_fields)?;
             bad_fields.refuse_nulls(&values, declared);
             columns.push(values);
         }
+        columns.truncate(self.reading.wanted.len());
         let kinds = self.reading.take_kinds(&mut columns, &mut bad_fields)?;
         let bad_fields = bad_fields.into_rows();
         if let (OnBad::Fail, Some((row, reason))) = (on_bad, bad_fields.first()) {
@@ -141,6 +143,15 @@ impl CsvTask {
         })
     }
 
+    /// The text in which the records are.
+    fn records_text<'t>(&self, source: &'t Text<'_>, options: &CsvOptions) -> &'t str {
+        let end = match self.block.ends_file {
+            true => options.dialect.without_blank_lines(source.text.as_bytes()),
+            false => source.text.len(),
+        };
+        &source.text[..end]
+    }
+
     /// The records of the block. One that begins with the names of the columns, or is not all UTF-8, is walked.
     fn find<'t>(
         &self,
@@ -151,7 +162,10 @@ impl CsvTask {
         let begins_with_names = options.header && self.block.begins_file;
         let plain = match begins_with_names || source.is_repaired() {
             true => None,
-            false => PlainRecords::find(&source.text, self.reading.schema.len(), &options.dialect),
+            false => {
+                let text = self.records_text(source, options);
+                PlainRecords::find(text, self.reading.schema.len(), &options.dialect)
+            }
         };
         Ok(match plain {
             Some(records) => Found::Plain(records),
@@ -165,7 +179,7 @@ impl CsvTask {
         options: &CsvOptions,
         bad: &mut Vec<BadRow>,
     ) -> Result<Records> {
-        let text: &str = &source.text;
+        let text = self.records_text(source, options);
         let width = self.reading.schema.len();
         let mut records = Records::default();
         // Room for about as many fields as there can be: short ones are common.
@@ -256,27 +270,30 @@ impl CsvTask {
         }
     }
 
-    /// Columns are taken by position, as Flink does. A header that names a declared column at
-    /// another position would put values into the wrong columns without a sound.
+    /// Columns are taken by position, as Flink does. A header with other names than those that are
+    /// declared would put values into the wrong columns without a sound.
     fn check_header(&self, text: &str, fields: &[Field], options: &CsvOptions) -> Result<()> {
-        let columns = &self.reading.schema.columns;
-        for (position, field) in fields.iter().enumerate() {
-            let name = field.text(text, &options.dialect);
-            let declared =
-                columns.iter().position(|column| column.name.eq_ignore_ascii_case(name.trim()));
-            let Some(declared) = declared.filter(|declared| *declared != position) else {
-                continue;
-            };
-            return Err(Error::data(format!(
-                "the header has column {} at position {}, table {} declares it at position {}",
-                columns[declared].name,
-                position + 1,
-                self.reading.table,
-                declared + 1
-            ))
-            .at_row(self.block.file.label.as_ref(), 1)
-            .hint("declare the columns in the order of the file"));
-        }
-        Ok(())
+        let (table, columns) = (&self.reading.table, &self.reading.schema.columns);
+        let names: Vec<_> = fields.iter().map(|field| field.text(text, &options.dialect)).collect();
+        let is_named = |(name, column): (&Cow<'_, str>, &Column)| {
+            name.trim().eq_ignore_ascii_case(&column.name)
+        };
+        let wrong = names.iter().zip(columns).position(|pair| !is_named(pair));
+        let reason = match wrong {
+            Some(at) => format!(
+                "the header has '{}' at position {}, where table {table} declares column {}",
+                names[at].trim(),
+                at + 1,
+                columns[at].name
+            ),
+            None if names.len() == columns.len() => return Ok(()),
+            None => format!(
+                "the header has {} names where table {table} has {} columns",
+                names.len(),
+                columns.len()
+            ),
+        };
+        let hint = "declare the columns in the order of the file, with its names (in backticks where they need it)";
+        Err(Error::data(reason).at_row(self.block.file.label.as_ref(), 1).hint(hint))
     }
 }

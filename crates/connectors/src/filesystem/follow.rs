@@ -1,19 +1,22 @@
-//! Following files: those of a folder or glob as they appear and, where they are plain text, as they grow.
+//! Following files: those of a folder or glob as they appear and, where they are plain text, as
+//! they grow.
 //!
-//! A look lists the files. Of each, in the order in which they were found, and in name order where a look finds
-//! several, what is complete is read: a last record without an end waits for the look that finds its end. Then nothing happens until the next look, `'source.monitor-interval'`
-//! later. Compressed texts and files of rows cannot grow; they are read once, when they appear, so they must
-//! appear complete (renamed into the folder).
+//! A look lists the files. Of each, in the order in which they were found, and in name order where
+//! a look finds several, what is complete is read: a last record without an end waits for the look
+//! that finds its end. Then nothing happens until the next look, `'source.monitor-interval'` later.
+//! Compressed texts and files of rows cannot grow; they are read once, when they appear, so they
+//! must appear complete (renamed into the folder).
 //!
 //! # Which file is which
-//! A file is the one that lies where it lay (device and inode), whatever its name is now, also if that name is not
-//! the table's any more. So a log that is rotated by renaming is read to its end, and then the new one from its
-//! beginning. A handle of the [`HANDLES_MAX`] plain texts that grew last stays open, so that the rest of one that
-//! was deleted or moved away is read as well, for [`GONE_LOOKS`] looks.
+//! A file is the one that lies where it lay (device and inode), whatever its name is now, also if
+//! that name is not the table's any more. So a log that is rotated by renaming is read to its end,
+//! and then the new one from its beginning. A handle of the [`HANDLES_MAX`] plain texts that grew
+//! last stays open, so that the rest of one that was deleted or moved away is read as well, for
+//! [`GONE_LOOKS`] looks.
 //!
-//! A plain text in which something else stands before the place where reading stopped, or which is shorter, was
-//! either truncated and begun anew (rotation by copying), and is read from its beginning, or it was cut or edited,
-//! and that is an error. [`Contents`] decides.
+//! A plain text in which something else stands before the place where reading stopped, or which is
+//! shorter, was either truncated and begun anew (rotation by copying), and is read from its
+//! beginning, or it was cut or edited, and that is an error. [`Contents`] decides.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -174,7 +177,15 @@ impl FollowSplitter {
             let renamed = || self.following.renamed(&known.file.label, stamp).map(Arc::new);
             listing.take_moved(stamp).or_else(renamed)
         });
-        if let Some(file) = moved {
+        // Where a file was deleted a new one may lie. Those that grow are compared when they do.
+        let is_it = |file: &InputFile| {
+            can_grow(&self.reading, file)
+                || (file.size, file.modified_ms) == (known.file.size, known.file.modified_ms)
+        };
+        if let Some(other) = moved.as_ref().filter(|file| !is_it(file)) {
+            listing.put_back(other.clone());
+        }
+        if let Some(file) = moved.filter(|file| is_it(file)) {
             known.looks_gone = 0;
             if known.file.label != file.label {
                 known.file = Arc::new(known.file.renamed(&file));
@@ -195,7 +206,8 @@ impl FollowSplitter {
         self.miss(number)
     }
 
-    /// Whether a file that has the name of a known one, but lies elsewhere, holds what was read of that one.
+    /// Whether a file that has the name of a known one, but lies elsewhere, holds what was read of
+    /// that one.
     ///
     /// # Errors
     /// If it holds that, but changed.
@@ -313,7 +325,11 @@ impl FollowSplitter {
         }
         let Some(Place::Text(at)) = known.at else { return Ok(More::Rest) };
         if known.handle.is_none() {
-            known.handle = Some(open(file)?);
+            match File::open(file.path.as_deref().unwrap_or(Path::new(""))) {
+                // It went since the look: the next one says what became of it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(More::Nothing),
+                opened => known.handle = Some(opened.map_err(|e| read_error(file, &e))?),
+            }
         }
         let failed = |e: io::Error| read_error(file, &e);
         let mut handle = known.handle.as_ref().expect("set above").try_clone().map_err(failed)?;

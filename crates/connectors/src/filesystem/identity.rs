@@ -1,17 +1,19 @@
 //! By what an input file is known again, and whether it still holds what was read of it.
 //!
-//! - A [`Stamp`] is what the file system says: where the file lies and when it was changed last. A file with an
-//!   equal stamp that had settled is the same, and nothing of it is read again to find out.
-//! - A [`Sum`] runs over all that was read of a text. Any other file is read again up to the position and its
-//!   sum compared, which costs what reading it costs (about 10 GB/s from memory).
-//! - The first bytes and the last ones of what was read decide, where a followed file holds something else now,
-//!   whether it was begun anew (rotation) or cut and edited ([`Contents`]).
+//! - A [`Stamp`] is what the file system says: where the file lies and when it was changed last. A
+//!   file with an equal stamp that had settled is the same, and nothing of it is read again to find
+//!   out.
+//! - A [`Sum`] runs over all that was read of a text. Any other file is read again up to the
+//!   position and its sum compared, which costs what reading it costs.
+//! - The first bytes and the last ones of what was read decide, where a followed file holds
+//!   something else now, whether it was begun anew (rotation) or cut and edited ([`Contents`]).
 //!
-//! What is not found out: another file with the same CRC-32, and a Parquet or Arrow file with the same length
-//! and the same last bytes.
+//! What is not found out: another file with the same CRC-32, and a Parquet or Arrow file with the
+//! same length and the same last bytes.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
 
 use memchr::memmem::Finder;
 use serde_json::{Value, json};
@@ -21,14 +23,14 @@ use thalweg_core::shim::{Clock, SystemClock};
 use super::blocks::{read_error, read_retrying};
 use super::compression::Compression;
 use super::paths::InputFile;
-use super::position::EXCERPT_BYTES;
+use super::position::{EXCERPT_BYTES, changed};
 
 /// So many of the first bytes of a followed file are kept.
 pub const HEAD_BYTES: usize = 256;
 /// So many of the last bytes of what was read are kept.
 const TAIL_BYTES: usize = 64;
-/// File systems count time in steps. A change within the step in which a file was listed leaves its stamp as
-/// it was, so a stamp counts only if it is older than this.
+/// File systems count time in steps. A change within the step in which a file was listed leaves its
+/// stamp as it was, so a stamp counts only if it is older than this.
 const SETTLED_MS: i64 = 1_000;
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -37,7 +39,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub struct Stamp {
     device: u64,
     inode: u64,
-    /// When contents or attributes were changed last, in nanoseconds since 1970. No program can set it.
+    /// When contents or attributes were changed last, in nanoseconds since 1970. No program can set
+    /// it.
     changed_ns: i64,
     has_settled: bool,
 }
@@ -240,6 +243,23 @@ impl<'f> Prefix<'f> {
     }
 }
 
+/// Opens a file of rows, of which pieces are read through handles of their own: all must be of one
+/// file.
+///
+/// # Errors
+/// If it cannot be opened, or is not the one that was listed.
+pub fn open_listed(file: &InputFile) -> Result<File> {
+    let failed = |e: io::Error| read_error(file, &e);
+    let handle = File::open(file.path.as_deref().unwrap_or(Path::new(""))).map_err(failed)?;
+    let metadata = handle.metadata().map_err(failed)?;
+    let place = |stamp: Stamp| stamp.place();
+    let is_same = Stamp::of(&metadata).map(place) == file.stamp.map(place);
+    match is_same && metadata.len() == file.size {
+        true => Ok(handle),
+        false => Err(changed(file, "was replaced while it was read")),
+    }
+}
+
 /// Up to so many bytes of a file from a place on. The file's own place moves.
 ///
 /// # Errors
@@ -265,7 +285,8 @@ pub enum Contents {
 impl Contents {
     /// Looks at a file of which so much was read: the first bytes of that, and the last.
     ///
-    /// A file that begins with the first line that was read, or has the last bytes anywhere, is not new.
+    /// A file that begins with the first line that was read, or has the last bytes anywhere, is not
+    /// new.
     ///
     /// # Errors
     /// If it cannot be read.

@@ -70,16 +70,15 @@ impl JsonTask {
         let mut bad = Vec::new();
         let objects = self.objects(&source, &mut bad);
         let rows = objects.lines.len();
-        let wanted = &self.reading.wanted;
+        let wanted = self.reading.wanted.len();
+        let read = wanted + self.reading.checked.len();
         let mut bad_fields = BadFields::new(self.reading.on_bad);
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(wanted.len());
-        for (slot, &position) in wanted.iter().enumerate() {
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(read);
+        let positions = self.reading.wanted.iter().chain(&self.reading.checked);
+        for (slot, &position) in positions.enumerate() {
             let declared = &self.reading.schema.columns[position];
             bad_fields.begin(declared);
-            let cell = |row: usize| Cell {
-                row,
-                value: objects.values[row * wanted.len() + slot].as_ref(),
-            };
+            let cell = |row: usize| Cell { row, value: objects.values[row * read + slot].as_ref() };
             let cells: Vec<Cell<'_>> = (0..rows).map(cell).collect();
             if options.fail_on_missing_field {
                 cells.iter().filter(|cell| cell.value.is_none()).for_each(|cell| {
@@ -91,6 +90,7 @@ impl JsonTask {
             bad_fields.refuse_nulls(&values, declared);
             columns.push(values);
         }
+        columns.truncate(wanted);
         let kinds = self.reading.take_kinds(&mut columns, &mut bad_fields)?;
         let bad_fields = bad_fields.into_rows();
         if let (OnBad::Fail, Some((row, reason))) = (self.reading.on_bad, bad_fields.first()) {
@@ -119,8 +119,8 @@ impl JsonTask {
 
     fn objects<'a>(&self, source: &'a Text<'_>, bad: &mut Vec<BadRow>) -> Objects<'a> {
         let columns = &self.reading.schema.columns;
-        let names: Vec<&str> =
-            self.reading.wanted.iter().map(|&at| columns[at].name.as_str()).collect();
+        let positions = self.reading.wanted.iter().chain(&self.reading.checked);
+        let names: Vec<&str> = positions.map(|&at| columns[at].name.as_str()).collect();
         let mut objects = Objects::default();
         let mut end = 0;
         for (number, line) in (self.block.first_line..).zip(source.text.split('\n')) {
@@ -196,8 +196,11 @@ impl<'de> Visitor<'de> for Row<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(slot) = map.next_key_seed(Key { names: self.names })? {
             match slot {
-                Some(slot) => self.values[slot] = Some(map.next_value()?),
-                None => {
+                // Of keys that come twice the first one counts, as in Flink.
+                Some(slot) if self.values[slot].is_none() => {
+                    self.values[slot] = Some(map.next_value()?);
+                }
+                _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }

@@ -1,4 +1,5 @@
-//! Files that were listed, each of which is one that was known before, perhaps under another name, or a new one.
+//! Files that were listed, each of which is one that was known before, perhaps under another name,
+//! or a new one.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use thalweg_core::{Column, DataType, Error, Result};
 use super::csv::CsvOptions;
 use super::csv::scan::Dialect;
 use super::json::JsonOptions;
-use super::record::OP;
+use super::record::{OP, Record};
 use super::sink::check_continuable;
 use super::source::{FileMetadata, Format};
 use super::writing::{Delivery, GUARANTEE, Writing};
@@ -34,6 +34,7 @@ const KNOWN: Known = Known {
         "json.fail-on-missing-field",
         "json.timestamp-format.standard",
         "bad-data",
+        "bad-data.check",
         "changelog",
         "dead-letter.path",
         "source.monitor-interval",
@@ -79,6 +80,8 @@ pub struct FileOptions<'a> {
     pub format: Format,
     /// What becomes of bad rows.
     pub bad_data: BadData<'a>,
+    /// A row is bad by any of its columns, not only by those that are read.
+    pub checks_all: bool,
     /// The metadata columns.
     pub metadata: Vec<FileMetadata>,
     /// What a first column (or key) `op` tells of each row, if there is one.
@@ -118,12 +121,21 @@ impl<'a> FileOptions<'a> {
         check_stream(&options, path, &format)?;
         let metadata = if as_sink { Vec::new() } else { metadata(request)? };
         let bad_data = bad_data(&options, &format)?;
+        let checks_all = checks_all(&options, &format, &bad_data)?;
         let changelog = changelog(&options, &format, request)?;
         check_partitions(&options, path, changelog, request)?;
         let writing = Writing::read(&options)?;
         let monitor_interval = monitor_interval(&options, path)?;
-        let table =
-            FileOptions { path, format, bad_data, metadata, changelog, writing, monitor_interval };
+        let table = FileOptions {
+            path,
+            format,
+            bad_data,
+            checks_all,
+            metadata,
+            changelog,
+            writing,
+            monitor_interval,
+        };
         if as_sink {
             table.check_continuable(request, options.get(GUARANTEE).is_some())?;
         }
@@ -142,6 +154,19 @@ impl<'a> FileOptions<'a> {
             return Ok(());
         }
         check_continuable(&request.table, &self.format, Path::new(self.path))
+    }
+
+    /// The columns of a record that are read only to find bad rows, where others are wanted.
+    pub fn checked(&self, record: &Record, wanted: &[usize]) -> Vec<usize> {
+        let can_be_bad = |column: &Column| match &self.format {
+            Format::Csv(csv) => csv::values::can_be_bad(column, csv),
+            Format::Json(json) => json::values::can_be_bad(column, *json),
+            Format::Parquet | Format::Arrow => false,
+        };
+        let columns = record.schema.columns.iter().enumerate();
+        let unread = columns.filter(|(at, column)| !wanted.contains(at) && can_be_bad(column));
+        let unread = unread.map(|(at, _)| at);
+        if self.checks_all { unread.collect() } else { Vec::new() }
     }
 
     /// The extension of files in a folder.
@@ -214,15 +239,19 @@ fn csv_options(options: &Options<'_>, request: &TableRequest) -> Result<CsvOptio
     }
     let columns = request.schema.len() - request.partitioned_by.len();
     let is_single = columns == 1 && options.get("changelog").is_none();
+    let null_literal = options.get("csv.null-literal").map(str::to_string);
+    // Where the empty text is NULL, an empty line is a row of one NULL.
+    let is_null_row = null_literal.as_deref() == Some("");
     Ok(CsvOptions {
         dialect: Dialect {
             delimiter,
             quote,
             escape,
             comments,
-            skip_blank_lines: comments || is_single,
+            skip_blank_lines: comments || (is_single && !is_null_row),
+            ends_with_blank_lines: !is_single,
         },
-        null_literal: options.get("csv.null-literal").map(str::to_string),
+        null_literal,
         header: options.boolean("csv.header", false)?,
         array_delimiter,
         ignore_parse_errors: options.boolean("csv.ignore-parse-errors", false)?,
@@ -346,6 +375,18 @@ fn bad_data<'a>(options: &Options<'a>, format: &Format) -> Result<BadData<'a>> {
         (1, None) => Ok(BadData::Drop),
         (_, None) => Ok(if ignores { BadData::Null } else { BadData::Fail }),
     }
+}
+
+/// `'bad-data.check'`. Whoever says what becomes of bad rows means the same rows in every query.
+fn checks_all(options: &Options<'_>, format: &Format, bad_data: &BadData<'_>) -> Result<bool> {
+    let name = "bad-data.check";
+    if options.get(name).is_some() && (!format.is_text() || matches!(bad_data, BadData::Null)) {
+        return Err(options.conflict(
+            "'bad-data.check' needs format csv or json and has no meaning \
+            with 'ignore-parse-errors' = 'true'",
+        ));
+    }
+    options.choice(name, options.get("bad-data").is_some(), &[("all", true), ("read", false)])
 }
 
 fn check_types(request: &TableRequest, format: &Format) -> Result<()> {

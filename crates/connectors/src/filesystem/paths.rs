@@ -110,8 +110,8 @@ pub fn present(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
     Ok(files)
 }
 
-/// The input files that there are now of a table that is followed. A single file may be missing: between the two
-/// steps of a rotation it is.
+/// The input files that there are now of a table that is followed. A single file may be missing,
+/// as it is between the two steps of a rotation.
 ///
 /// # Errors
 /// If one cannot be read or lies outside the allowed folders.

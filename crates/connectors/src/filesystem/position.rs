@@ -1,23 +1,24 @@
 //! How far the files of a table were read.
 //!
 //! # What a position is
-//! JSON: the files that are left to be read, in order (where files are followed: all of them), each with
-//! its size, the place behind the last block that was given completely, and how many rows behind that
-//! place were given as well. Places lie between blocks because a reader finds only those without
-//! decoding; the rows behind them are read again and dropped.
+//! JSON: the files that are left to be read, in order (where files are followed: all of them), each
+//! with its size, the place behind the last block that was given completely, and how many rows
+//! behind that place were given as well. Places lie between blocks because a reader finds only
+//! those without decoding; the rows behind them are read again and dropped.
 //!
 //! ```text
 //! {"format":"csv","files":[{"path":"in.csv","size":120,"inode":"64:1234","changedNs":…,"rows":3,
 //!  "at":{"offset":64,"line":5,"sum":"crc32:…","tail":"…"},"seen":{"offset":96,"sum":"crc32:…"}}],"badRows":0}
 //! ```
 //!
-//! Offsets and sums of compressed texts are those of the text. `seen` is the end of the block in which the rows lie
-//! that were given behind the place: they are dropped by their number, so that block must be the same. A file that
-//! was read to its end is `done`. A followed file has its first bytes as `head`.
+//! Offsets and sums of compressed texts are those of the text. `seen` is the end of the block in
+//! which the rows lie that were given behind the place: they are dropped by their number, so that
+//! block must be the same. A file that was read to its end is `done`. A followed file has its first
+//! bytes as `head`.
 //!
 //! # Whether a file has changed
-//! [`Recorded::check`] says so before anything is read on. A text may have grown meanwhile; a Parquet or Arrow file
-//! is known again by its length and its last bytes.
+//! [`Recorded::check`] says so before anything is read on. A text may have grown meanwhile; a
+//! Parquet or Arrow file is known again by its length and its last bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -109,8 +110,8 @@ impl Default for TextPlace {
 }
 
 impl TextPlace {
-    /// Moves behind a block with so many line ends; in front of the first one stands the byte order mark,
-    /// if there is one.
+    /// Moves behind a block with so many line ends; in front of the first one stands the byte order
+    /// mark, if there is one.
     pub fn pass(&mut self, byte_order_mark: &[u8], block: &[u8], lines: u64) {
         self.sum = self.sum.and(byte_order_mark).and(block);
         self.tail.push(block);
@@ -305,7 +306,8 @@ impl Progress {
         self.entries.iter().map(work).collect()
     }
 
-    /// Rows of a block have come: how many of the first are to be dropped, since they were given before.
+    /// Rows of a block have come: how many of the first are to be dropped, since they were given
+    /// before.
     ///
     /// # Errors
     /// If the file ends before all of those have come.
@@ -336,7 +338,8 @@ impl Progress {
         }
     }
 
-    /// A block was given completely; up to its end there were so many bad rows and bytes of dead letters.
+    /// A block was given completely; up to its end there were so many bad rows and bytes of dead
+    /// letters.
     pub fn complete(&mut self, end: &Mark, bad_rows: u64, letter_bytes: u64) {
         (self.bad_rows, self.letter_bytes) = (bad_rows, letter_bytes);
         if end.reached == Reached::Gone {
@@ -382,11 +385,12 @@ impl Progress {
         Some(position.to_string())
     }
 
-    /// Resumes at a position. Where files are followed, `renamed` finds a file that lies where one lay, but
-    /// belongs to the table no more.
+    /// Resumes at a position. Where files are followed, `renamed` finds a file that lies where one
+    /// lay, but belongs to the table no more.
     ///
     /// # Errors
-    /// If it is none of these files, or one of them is not there any more, or does not hold what was read of it.
+    /// If it is none of these files, or one of them is not there any more, or does not hold what
+    /// was read of it.
     pub fn seek(&mut self, position: &str, renamed: Option<&Renamed<'_>>) -> Result<()> {
         let Position { files, bad_rows, letter_bytes, .. } =
             Position::read(position, self.format, self.is_text())?;
@@ -494,7 +498,8 @@ fn find_followed(
     Ok(entries.into_values().collect())
 }
 
-/// A followed file that lies where it lay, under its name: it may have been truncated and begun anew.
+/// A followed file that lies where it lay, under its name: it may have been truncated and begun
+/// anew.
 fn find_rotated(
     known: &Recorded,
     file: Arc<InputFile>,
@@ -515,7 +520,8 @@ fn find_rotated(
     Ok(Some(entry_of(known, file, Some(at))))
 }
 
-/// A followed file that lies where it lay under another name, or is a copy under its own name, or is gone.
+/// A followed file that lies where it lay under another name, or is a copy under its own name, or
+/// is gone.
 fn find_moved(
     known: &Recorded,
     listing: &mut Listing,

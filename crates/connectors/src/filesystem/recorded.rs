@@ -1,4 +1,5 @@
-//! A position in files as a snapshot holds it, and whether the files still hold what was read of them.
+//! A position in files as a snapshot holds it, and whether the files still hold what was read of
+//! them.
 
 use std::fs::File;
 use std::path::Path;
@@ -235,8 +236,8 @@ impl Recorded {
         Ok(Checked::Same(place))
     }
 
-    /// What to do with a followed text that is not what it was: `None` where it was begun anew, so that its old
-    /// contents are gone; the place, where that cannot be said yet.
+    /// What to do with a followed text that is not what it was: `None` where it was begun anew, so
+    /// that its old contents are gone; the place, where that cannot be said yet.
     ///
     /// # Errors
     /// If it was changed, or rows that had not been read are gone.

@@ -57,10 +57,13 @@ impl Format {
         matches!(self, Format::Csv(_) | Format::Json(_))
     }
 
-    /// The length of the longest prefix of a text that ends with a record's end.
+    /// The length of the longest prefix of a text that ends with a record's end. Empty lines after
+    /// it may be the end of the file.
     pub fn complete_length(&self, text: &[u8]) -> usize {
         match self {
-            Format::Csv(options) => complete_length(text, &options.dialect),
+            Format::Csv(CsvOptions { dialect, .. }) => {
+                dialect.without_blank_lines(&text[..complete_length(text, dialect)])
+            }
             Format::Json(_) | Format::Parquet | Format::Arrow => {
                 memchr::memrchr(b'\n', text).map_or(0, |at| at + 1)
             }
@@ -89,6 +92,8 @@ pub struct Reading {
     pub schema: TableSchema,
     /// Positions in `schema` of the columns to deliver; `op` is the last of them if it is asked for.
     pub wanted: Vec<usize>,
+    /// Positions in `schema` of columns that are read only to find bad rows.
+    pub checked: Vec<usize>,
     /// Which delivered columns the folder tells: their places and which part of the folder.
     pub from_folder: Vec<(usize, usize)>,
     /// True if what each row does is to be delivered.

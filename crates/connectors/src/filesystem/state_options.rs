@@ -36,6 +36,10 @@ fn of_source(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions 
         BadData::DeadLetter(_) => ("dead-letter", true),
     };
     add(&mut found, "bad-data", bad_data);
+    // Which is the default where rows are dropped.
+    if drops_rows && !options.checks_all {
+        add(&mut found, "bad-data.check", "read");
+    }
     // Fields of CSV have no names, and where bad rows are dropped every column decides which rows there are.
     if drops_rows || matches!(options.format, Format::Csv(_)) {
         add(&mut found, "columns", columns_text(request));

@@ -1,6 +1,7 @@
 //! Tests over whole sources and sinks: what Flink answered to the same files, and that neither
 //! threads, block sizes nor compression change a row.
 
+mod bad_rows;
 mod changed_inputs;
 mod faulty;
 mod following;

@@ -159,6 +159,12 @@ impl Connectors for SessionConnectors {
             None => self.builtin().check_snapshots(request, as_sink),
         }
     }
+    fn reads_standard_input(&self, request: &TableRequest) -> bool {
+        self.builtin().reads_standard_input(request)
+    }
+    fn checked_columns(&self, request: &TableRequest) -> Vec<String> {
+        self.builtin().checked_columns(request)
+    }
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
         self.builtin().state_options(request, as_sink)
     }

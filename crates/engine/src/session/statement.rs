@@ -10,7 +10,7 @@ use thalweg_plan::ast::{Insert, Statement, StatementKind};
 use thalweg_plan::catalog::SnapshotSettings;
 use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::parser::parse_script_with_notes;
-use thalweg_plan::physical::PhysicalPlan;
+use thalweg_plan::physical::{PhysicalPlan, standard_input_twice};
 use thalweg_plan::{Planner, ResultTable};
 use thalweg_runtime::{Report, RunOptions};
 
@@ -28,13 +28,19 @@ pub(super) fn rehearse(
     format: ExplainFormat,
 ) -> Result<Vec<String>> {
     let mut plans = Vec::new();
+    let mut standard_input: Option<String> = None;
     for statement in statements {
         let rehearsed = match &statement.kind {
             StatementKind::Insert(_)
             | StatementKind::StatementSet(_)
-            | StatementKind::Select(_) => {
-                planner.explain_as(statement, format).map(|plan| plans.push(plan))
-            }
+            | StatementKind::Select(_) => planner.rehearse(statement).and_then(|plan| {
+                plans.push(planner.show(&plan, format));
+                let Some(table) = plan.standard_input else { return Ok(()) };
+                match standard_input.replace(table.clone()) {
+                    Some(other) => Err(standard_input_twice(&other, &table)),
+                    None => Ok(()),
+                }
+            }),
             StatementKind::Explain(inner) => planner.explain(inner).map(drop),
             _ => planner.execute_ddl(statement).map(drop),
         };

@@ -5,6 +5,7 @@
 mod bench;
 mod clock;
 mod errors;
+mod inputs;
 mod outputs;
 mod patterns;
 mod results;

@@ -5,12 +5,13 @@ use super::{
 };
 
 /// Cases that give something else in batch mode here, and why.
-const DIFFERENT: [(&str, &str); 4] = [
+const DIFFERENT: [(&str, &str); 5] = [
     (
         "dedup_last_proctime",
         "all rows have the same processing time there, so that the first one is the last",
     ),
     ("csv_blank_line_fails", "an empty line is an error here, and a row of NULL there"),
+    ("csv_decimal_overflow", "a DECIMAL out of range is an error here, and NULL there"),
     (
         "count_distinct_filter",
         "LISTAGG and FIRST_VALUE take rows in the order of the file here, and in that of a shuffle there",

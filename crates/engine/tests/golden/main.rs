@@ -103,7 +103,7 @@ macro_rules! later_cases {
 
 cases! { append, APPEND, super::check_append, crate::compare_append:
     arith_decimal, arith_int, cast_ok, computed_col_metadata, csv_blank_lines_comments,
-    csv_bool_ts_ltz, csv_decimal_overflow, csv_decimal_rescale, csv_empty_string_default,
+    csv_bool_ts_ltz, csv_decimal_rescale, csv_empty_string_default,
     csv_ignore_parse_errors_nowm, csv_no_final_newline, csv_quirks, cumulate_basic,
     current_watermark_fn, day_window_session_tz_ltz, decimal_overflow_null, hop_basic, hop_dense,
     json_quirks, late_200ms_interval, late_boundary_delay0, legacy_group_window,
@@ -114,7 +114,7 @@ cases! { append, APPEND, super::check_append, crate::compare_append:
     unnest_array, window_time_cascade, window_tvf_rows, distinct_select, over_lag,
     match_recognize, over_late_dropped, over_range_rows, over_rows, over_unbounded_peers,
     dedup_first_rowtime, window_topn, lookup_join_filesystem_fails, fnc_collection_op_1,
-    fnc_time_to_timestamp_ltz_1, regexp_replace_group,
+    fnc_time_to_timestamp_ltz_1, regexp_replace_group, fmt_csv_blank_single, fmt_json_dup_keys,
 }
 
 cases! { sequence, SEQUENCE, super::check_sequence, crate::compare_sequence:
@@ -147,6 +147,7 @@ error_cases! {
     cast_bad_fails: Either, ["'x'"];
     csv_bad_int_fails: Running, ["qty"];
     csv_blank_line_fails: Running, ["row 2", "line 2"];
+    csv_decimal_overflow: Running, ["price"];
     csv_empty_int_fails: Running, ["qty"];
     csv_extra_cols: Running, ["row 1", "line 1"];
     csv_header_not_skipped: Running, ["bidtime"];

@@ -24,6 +24,7 @@ use super::scan::{delivered_names, plan_scan};
 use super::values::ValuesSource;
 use super::{
     LateData, Output, PhysicalPlan, PlanEnvironment, SORT_WITHIN, StageDescription, Target,
+    standard_input_twice,
 };
 use crate::bind::table::ResolvedTable;
 use crate::catalog::{RuntimeMode, UpsertMaterialize};
@@ -70,6 +71,8 @@ pub(super) struct Lowering<'a> {
     sources: Vec<OpenSource>,
     pub(super) late: LateRows,
     is_bounded: bool,
+    /// The table that reads standard input.
+    standard_input: Option<String>,
     needs_exact_watermarks: bool,
     pub(super) changes: Changes,
     /// Windows of which nobody wants more than the first rows.
@@ -88,6 +91,7 @@ impl<'a> Lowering<'a> {
             sources: Vec::new(),
             late: LateRows::default(),
             is_bounded: true,
+            standard_input: None,
             needs_exact_watermarks: false,
             changes: Changes::default(),
             tops: HashMap::new(),
@@ -138,6 +142,7 @@ impl<'a> Lowering<'a> {
             graph: self.graph,
             stages: self.stages,
             is_bounded: self.is_bounded,
+            standard_input: self.standard_input,
             mode: self.environment.mode,
             notes: notes(&logical, &self.changes, self.environment),
             logical,
@@ -167,6 +172,11 @@ impl<'a> Lowering<'a> {
                 connectors.validate(&request, false)?;
                 if self.environment.takes_snapshots && !table.reading.is_looked_up {
                     connectors.check_snapshots(&request, false)?;
+                }
+                if connectors.reads_standard_input(&request)
+                    && let Some(other) = self.standard_input.replace(table.name.clone())
+                {
+                    return Err(standard_input_twice(&other, &table.name));
                 }
                 if table.reading.is_endless() {
                     unbounded = Some(table.name.clone());
@@ -397,6 +407,13 @@ impl<'a> Lowering<'a> {
             )?
         };
         let mut details = vec![format!("reads: {}", delivered_names(&plan.request.delivered()))];
+        let checked = connectors.checked_columns(&plan.request);
+        if !checked.is_empty() {
+            details.push(format!(
+                "checks as well, for bad rows: {} ('bad-data.check' = 'read' leaves them out)",
+                checked.join(", ")
+            ));
+        }
         if let Some(watermark) = &table.watermark {
             let rowtime = &table.columns[watermark.column].column.name;
             details.push(format!("row time: {rowtime}"));

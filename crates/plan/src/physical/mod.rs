@@ -157,6 +157,8 @@ pub struct PhysicalPlan {
     pub is_bounded: bool,
     /// When results leave.
     pub mode: RuntimeMode,
+    /// The table that reads standard input, if one does.
+    pub standard_input: Option<String>,
     /// What its author may not want.
     pub notes: Vec<Error>,
     /// The logical plan that it was made from.
@@ -210,6 +212,19 @@ fn without_our_own(options: &BTreeMap<String, String>) -> BTreeMap<String, Strin
 /// Lowers the roots of a statement (or statement set) to one graph.
 pub fn lower(outputs: Vec<Output>, environment: &PlanEnvironment<'_>) -> Result<PhysicalPlan> {
     lower::Lowering::new(environment).run(outputs)
+}
+
+/// The error of two sources that would share standard input: neither would get all of it.
+pub fn standard_input_twice(first: &str, second: &str) -> Error {
+    let message = match first == second {
+        true => {
+            format!("table {first} is standard input, which can be read once, and is read twice")
+        }
+        false => {
+            format!("tables {first} and {second} both read standard input, which can be read once")
+        }
+    };
+    Error::plan(message).hint("write it to a file first, or put what reads it into one statement set (a view is read once)")
 }
 
 /// A sink for plans that are only looked at.

@@ -4,7 +4,6 @@
 //! file alone.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use thalweg_core::connector::SourceBatch;
 use thalweg_core::{Error, Result};
 
 use crate::filesystem::columns::FileColumns;
+use crate::filesystem::identity::open_listed;
 use crate::filesystem::paths::InputFile;
 use crate::filesystem::position::{Excerpt, Mark, Place, Reached, RowPlace, Work};
 use crate::filesystem::source::{Reading, marking};
@@ -73,20 +73,14 @@ fn open(reading: &Reading, work: &Work) -> Result<(Arc<Opened>, usize)> {
     let file = &work.file;
     let label = file.label.as_ref();
     let cannot_read = |e: std::io::Error| Error::io(format!("cannot read: {e}")).in_file(label);
-    let end = Excerpt::of_end(&mut handle(file)?).map_err(cannot_read)?;
-    let reader = FileReader::try_new(BufReader::new(handle(file)?), None);
+    let end = Excerpt::of_end(&mut open_listed(file)?).map_err(cannot_read)?;
+    let reader = FileReader::try_new(BufReader::new(open_listed(file)?), None);
     let reader = reader.map_err(|e| damaged(&e, label))?;
     let columns = FileColumns::find(reading, reader.schema().fields());
     let columns = columns.map_err(|e| e.in_file(label))?;
     let batches = reader.num_batches();
     let opened = Opened { number: work.number, file: file.clone(), end, columns, batches };
     Ok((Arc::new(opened), work.first_row_place(end)?.group))
-}
-
-fn handle(file: &InputFile) -> Result<File> {
-    let path = file.path.as_deref().ok_or_else(|| Error::internal("Arrow from a pipe"))?;
-    let opened = File::open(path);
-    opened.map_err(|e| Error::io(format!("cannot read: {e}")).in_file(file.label.as_ref()))
 }
 
 fn damaged(error: &ArrowError, label: &str) -> Error {
@@ -109,7 +103,7 @@ impl Task for RecordBatches {
         let told = |e: ArrowError| damaged(&e, label);
         let projection = Some(columns.in_file().to_vec());
         let mut reader =
-            FileReader::try_new(BufReader::new(handle(file)?), projection).map_err(told)?;
+            FileReader::try_new(BufReader::new(open_listed(file)?), projection).map_err(told)?;
         reader.set_index(self.first).map_err(told)?;
         for group in self.first..self.end {
             let Some(batch) = reader.next() else { break };

@@ -164,6 +164,7 @@ mod tests {
             escape: None,
             comments: false,
             skip_blank_lines: false,
+            ends_with_blank_lines: false,
         };
         vec![
             plain.clone(),

@@ -25,6 +25,24 @@ pub struct Dialect {
     pub comments: bool,
     /// True if empty lines are no records.
     pub skip_blank_lines: bool,
+    /// True if empty lines at the end of a file are no records.
+    pub ends_with_blank_lines: bool,
+}
+
+impl Dialect {
+    /// The length of a text without the empty lines at its end, if those are no records.
+    pub fn without_blank_lines(&self, text: &[u8]) -> usize {
+        let mut rest = text;
+        while self.ends_with_blank_lines {
+            let line =
+                rest.strip_suffix(b"\n").map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+            match line {
+                Some(before) if before.is_empty() || before.ends_with(b"\n") => rest = before,
+                _ => break,
+            }
+        }
+        rest.len()
+    }
 }
 
 /// Where a field lies in its block, with flags in the highest bits.
@@ -319,6 +337,7 @@ mod tests {
             escape: None,
             comments: false,
             skip_blank_lines: false,
+            ends_with_blank_lines: false,
         }
     }
 
@@ -371,6 +390,24 @@ mod tests {
     #[test]
     fn blank_lines_are_records_of_one_empty_field() {
         assert_eq!(records("\na\n", &dialect()), [strings(&[""]), strings(&["a"])]);
+    }
+
+    #[test]
+    fn blank_lines_at_the_end_are_left_out() {
+        let dialect = Dialect { ends_with_blank_lines: true, ..dialect() };
+        for (text, kept) in [
+            ("", ""),
+            ("\n", ""),
+            ("\r\n\n", ""),
+            ("a,b\n", "a,b\n"),
+            ("a,b\n\n", "a,b\n"),
+            ("\na,b\r\n\r\n\n", "\na,b\r\n"),
+            ("a,b\n\nc", "a,b\n\nc"),
+            ("a,b\n \n", "a,b\n \n"),
+        ] {
+            assert_eq!(dialect.without_blank_lines(text.as_bytes()), kept.len(), "{text:?}");
+        }
+        assert_eq!(super::tests::dialect().without_blank_lines(b"a\n\n"), 3);
     }
 
     #[test]

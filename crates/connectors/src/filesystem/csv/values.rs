@@ -102,6 +102,15 @@ impl BadFields {
     }
 }
 
+/// True if a field of this column can be bad.
+pub fn can_be_bad(column: &Column, options: &CsvOptions) -> bool {
+    let takes_any_text = matches!(
+        column.column_type.data_type,
+        DataType::Char(_) | DataType::Varchar(_) | DataType::Boolean
+    );
+    !takes_any_text || (!column.column_type.nullable && options.null_literal.is_some())
+}
+
 /// True if CSV can hold values of this type.
 pub fn is_supported(data_type: &DataType) -> bool {
     match data_type {
@@ -244,48 +253,38 @@ fn scalar<'a>(
         DataType::SmallInt => integer::<Int16Type>(rows, text, note),
         DataType::Int => integer::<Int32Type>(rows, text, note),
         DataType::BigInt => integer::<Int64Type>(rows, text, note),
-        DataType::Float => primitive::<Float32Type>(rows, text, note, value_or_bad(parse_float)),
-        DataType::Double => primitive::<Float64Type>(rows, text, note, value_or_bad(parse_double)),
+        DataType::Float => primitive::<Float32Type>(rows, text, note, parse_float),
+        DataType::Double => primitive::<Float64Type>(rows, text, note, parse_double),
         DataType::Decimal(precision, scale) => {
-            let parse = |text: &str| parse_decimal(text, *precision, *scale).map_err(|_| Bad);
+            // Out of range is no value either; where bad fields are NULL that is Flink's answer.
+            let parse = |text: &str| parse_decimal(text, *precision, *scale).ok().flatten();
             let array = primitive_builder::<Decimal128Type>(rows, text, note, parse).finish();
             Arc::new(array.with_precision_and_scale(*precision, *scale as i8)?)
         }
         DataType::Binary(_) | DataType::Varbinary(_) => binary(rows, text, note),
-        DataType::Date => primitive::<Date32Type>(rows, text, note, value_or_bad(parse_date)),
+        DataType::Date => primitive::<Date32Type>(rows, text, note, parse_date),
         DataType::Time(precision) => {
-            let parse = value_or_bad(|text| parse_time(text, *precision));
+            let parse = |text: &str| parse_time(text, *precision);
             primitive::<Time32MillisecondType>(rows, text, note, parse)
         }
         DataType::Timestamp(precision) => {
-            let parse = value_or_bad(|text| parse_timestamp(text, *precision));
+            let parse = |text: &str| parse_timestamp(text, *precision);
             timestamp(*precision, false, rows, text, note, parse)
         }
         DataType::TimestampLtz(precision) => {
-            let parse = value_or_bad(|text| {
-                parse_timestamp(text.trim_end().strip_suffix('Z')?, *precision)
-            });
+            let parse =
+                |text: &str| parse_timestamp(text.trim_end().strip_suffix('Z')?, *precision);
             timestamp(*precision, true, rows, text, note, parse)
         }
         other => return Err(Error::unsupported(format!("CSV cannot hold values of type {other}"))),
     })
 }
 
-/// The text is no value of the type.
-struct Bad;
-
-/// For types whose every text is either a value or bad; DECIMAL can also overflow to NULL.
-fn value_or_bad<V>(
-    parse: impl Fn(&str) -> Option<V>,
-) -> impl Fn(&str) -> std::result::Result<Option<V>, Bad> {
-    move |text| parse(text).map(Some).ok_or(Bad)
-}
-
 fn primitive_builder<'a, T: ArrowPrimitiveType>(
     rows: usize,
     text: impl Fn(usize) -> Option<Cow<'a, str>>,
     note: Note<'_>,
-    parse: impl Fn(&str) -> std::result::Result<Option<T::Native>, Bad>,
+    parse: impl Fn(&str) -> Option<T::Native>,
 ) -> PrimitiveBuilder<T> {
     let mut builder = PrimitiveBuilder::<T>::with_capacity(rows);
     for row in 0..rows {
@@ -293,12 +292,10 @@ fn primitive_builder<'a, T: ArrowPrimitiveType>(
             builder.append_null();
             continue;
         };
-        match parse(&text) {
-            Ok(value) => builder.append_option(value),
-            Err(Bad) => {
-                builder.append_null();
-                note(row, &text);
-            }
+        let value = parse(&text);
+        builder.append_option(value);
+        if value.is_none() {
+            note(row, &text);
         }
     }
     builder
@@ -308,7 +305,7 @@ fn primitive<'a, T: ArrowPrimitiveType>(
     rows: usize,
     text: impl Fn(usize) -> Option<Cow<'a, str>>,
     note: Note<'_>,
-    parse: impl Fn(&str) -> std::result::Result<Option<T::Native>, Bad>,
+    parse: impl Fn(&str) -> Option<T::Native>,
 ) -> ArrayRef {
     Arc::new(primitive_builder::<T>(rows, text, note, parse).finish())
 }
@@ -321,7 +318,7 @@ fn integer<'a, T: ArrowPrimitiveType>(
 where
     T::Native: TryFrom<i64>,
 {
-    let parse = value_or_bad(|text| T::Native::try_from(parse_integer(text)?).ok());
+    let parse = |text: &str| T::Native::try_from(parse_integer(text)?).ok();
     primitive::<T>(rows, text, note, parse)
 }
 
@@ -331,7 +328,7 @@ fn timestamp<'a>(
     rows: usize,
     text: impl Fn(usize) -> Option<Cow<'a, str>>,
     note: Note<'_>,
-    parse: impl Fn(&str) -> std::result::Result<Option<i64>, Bad>,
+    parse: impl Fn(&str) -> Option<i64>,
 ) -> ArrayRef {
     let zone = is_instant.then(|| Arc::from("UTC"));
     match timestamp_unit(precision) {

@@ -40,6 +40,15 @@ impl<'v> Cell<'v> {
     }
 }
 
+/// True if a value of this column can be bad.
+pub fn can_be_bad(column: &Column, options: JsonOptions) -> bool {
+    let takes_any_value = matches!(
+        column.column_type.data_type,
+        DataType::Char(_) | DataType::Varchar(_) | DataType::Boolean
+    );
+    !takes_any_value || !column.column_type.nullable || options.fail_on_missing_field
+}
+
 /// True if JSON can hold values of this type.
 pub fn is_supported(data_type: &DataType) -> bool {
     match data_type {
@@ -69,8 +78,8 @@ pub fn column(
         DataType::Double => primitive::<Float64Type>(cells, bad, |v| parsed(v, parse_double)),
         DataType::Decimal(precision, scale) => {
             let parse = |value: &Value| {
-                let text = scalar_text(value).ok_or(Bad)?;
-                parse_decimal(&text, *precision, *scale).map_err(|_| Bad)
+                // Out of range is no value either; where bad values are NULL that is Flink's answer.
+                parse_decimal(&scalar_text(value)?, *precision, *scale).ok().flatten()
             };
             let array = builder::<Decimal128Type>(cells, bad, parse).finish();
             Arc::new(array.with_precision_and_scale(*precision, *scale as i8)?)
@@ -91,11 +100,6 @@ pub fn column(
     })
 }
 
-/// The value is none of the type.
-struct Bad;
-
-type Parsed<V> = std::result::Result<Option<V>, Bad>;
-
 /// The text of a string, number or boolean.
 fn scalar_text(value: &Value) -> Option<Cow<'_, str>> {
     match value {
@@ -106,26 +110,25 @@ fn scalar_text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-fn parsed<V>(value: &Value, parse: impl Fn(&str) -> Option<V>) -> Parsed<V> {
-    let text = scalar_text(value).ok_or(Bad)?;
-    parse(&text).map(Some).ok_or(Bad)
+fn parsed<V>(value: &Value, parse: impl Fn(&str) -> Option<V>) -> Option<V> {
+    parse(&scalar_text(value)?)
 }
 
 /// A number, its fraction cut off, or a string with a whole number.
-fn integer<V: TryFrom<i64>>(value: &Value) -> Parsed<V> {
-    let text = scalar_text(value).ok_or(Bad)?;
+fn integer<V: TryFrom<i64>>(value: &Value) -> Option<V> {
+    let text = scalar_text(value)?;
     let whole = parse_integer(&text).or_else(|| {
         let number: f64 = value.as_number()?.as_str().parse().ok()?;
         let fits = number.abs() < 9_223_372_036_854_775_808.0;
         fits.then_some(number.trunc() as i64)
     });
-    whole.and_then(|whole| V::try_from(whole).ok()).map(Some).ok_or(Bad)
+    whole.and_then(|whole| V::try_from(whole).ok())
 }
 
 fn builder<T: ArrowPrimitiveType>(
     cells: &[Cell<'_>],
     bad: &mut BadFields,
-    parse: impl Fn(&Value) -> Parsed<T::Native>,
+    parse: impl Fn(&Value) -> Option<T::Native>,
 ) -> PrimitiveBuilder<T> {
     let mut builder = PrimitiveBuilder::<T>::with_capacity(cells.len());
     for cell in cells {
@@ -133,12 +136,10 @@ fn builder<T: ArrowPrimitiveType>(
             builder.append_null();
             continue;
         };
-        match parse(value) {
-            Ok(value) => builder.append_option(value),
-            Err(Bad) => {
-                builder.append_null();
-                bad.add(cell.row, &value.to_string());
-            }
+        let parsed = parse(value);
+        builder.append_option(parsed);
+        if parsed.is_none() {
+            bad.add(cell.row, &value.to_string());
         }
     }
     builder
@@ -147,7 +148,7 @@ fn builder<T: ArrowPrimitiveType>(
 fn primitive<T: ArrowPrimitiveType>(
     cells: &[Cell<'_>],
     bad: &mut BadFields,
-    parse: impl Fn(&Value) -> Parsed<T::Native>,
+    parse: impl Fn(&Value) -> Option<T::Native>,
 ) -> ArrayRef {
     Arc::new(builder::<T>(cells, bad, parse).finish())
 }

@@ -2,20 +2,21 @@
 //! per file.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
 use thalweg_core::connector::{Origin, SourceBatch};
 use thalweg_core::{Error, Result};
 
 use super::types::with_views;
 use crate::filesystem::columns::FileColumns;
+use crate::filesystem::identity::open_listed;
 use crate::filesystem::paths::InputFile;
 use crate::filesystem::position::{Excerpt, Mark, Place, Reached, RowPlace, Work};
 use crate::filesystem::source::{Reading, marking};
@@ -95,8 +96,8 @@ impl Splitter for RowGroupSplitter {
 fn open(reading: &Reading, work: &Work) -> Result<Remaining> {
     let file = &work.file;
     let label = file.label.to_string();
-    let check = |path: &Path| -> Result<Opened, ParquetOrOurs> {
-        let mut handle = File::open(path).map_err(|e| Error::io(format!("cannot read: {e}")))?;
+    let check = || -> Result<Opened, ParquetOrOurs> {
+        let mut handle = open_listed(file)?;
         let end =
             Excerpt::of_end(&mut handle).map_err(|e| Error::io(format!("cannot read: {e}")))?;
         // The embedded Arrow schema is passed over: what counts is what Parquet itself says.
@@ -106,12 +107,12 @@ fn open(reading: &Reading, work: &Work) -> Result<Remaining> {
         let options = options.with_schema(schema);
         let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)?;
         let columns = FileColumns::find(reading, metadata.schema().fields())?;
+        check_compression(&metadata)?;
         let roots = metadata.metadata().file_metadata().schema_descr();
         let projection = ProjectionMask::roots(roots, columns.in_file().iter().copied());
         Ok(Opened { number: work.number, file: file.clone(), end, metadata, projection, columns })
     };
-    let path = file.path.as_deref().ok_or_else(|| Error::internal("Parquet from a pipe"))?;
-    let opened = check(path).map_err(|error| match error {
+    let opened = check().map_err(|error| match error {
         ParquetOrOurs::Ours(error) => error.in_file(label),
         ParquetOrOurs::Parquet(error) => damaged(&error, &label),
     })?;
@@ -120,6 +121,23 @@ fn open(reading: &Reading, work: &Work) -> Result<Remaining> {
     let before = groups.iter().take(at.group).map(|group| group.num_rows() as u64);
     let first_row = 1 + before.sum::<u64>();
     Ok(Remaining { opened: Arc::new(opened), group: at.group, first_row, passed: at.row })
+}
+
+/// Refuses what cannot be decompressed, before any row is read.
+fn check_compression(metadata: &ArrowReaderMetadata) -> Result<()> {
+    let groups = metadata.metadata().row_groups().iter();
+    let unfit = groups.flat_map(RowGroupMetaData::columns).find(|column| {
+        !matches!(
+            column.compression(),
+            Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_)
+        )
+    });
+    let Some(column) = unfit else { return Ok(()) };
+    let codec = column.compression().to_string();
+    let codec = codec.split('(').next().unwrap_or_default().to_owned();
+    let path = column.column_path().string();
+    Err(Error::unsupported(format!("column {path} is compressed with {codec}"))
+        .hint("write the file with Snappy or Zstandard, or not compressed; these are read"))
 }
 
 enum ParquetOrOurs {
@@ -157,9 +175,7 @@ struct RowGroup {
 impl Task for RowGroup {
     fn run(self: Box<Self>, emit: &Emit<'_>) -> Result<()> {
         let label = self.opened.file.label.as_ref();
-        let path = self.opened.file.path.as_deref().unwrap_or(Path::new(""));
-        let handle =
-            File::open(path).map_err(|e| Error::io(format!("cannot read: {e}")).in_file(label))?;
+        let handle = open_listed(&self.opened.file)?;
         let metadata = self.opened.metadata.clone();
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(handle, metadata)
             .with_row_groups(vec![self.group])

@@ -1,7 +1,8 @@
 //! Which Parquet columns can be read as which SQL types.
 //!
 //! Only what loses nothing is allowed: wider integers and floats, other units of time, other
-//! string and binary encodings. DECIMAL is rescaled as everywhere: HALF_UP, NULL if it overflows.
+//! string and binary encodings. DECIMAL is rescaled as everywhere, HALF_UP; one that overflows is an
+//! error.
 
 use std::sync::Arc;
 
@@ -131,19 +132,27 @@ pub fn with_views(schema: &Schema) -> Schema {
 }
 
 /// A column as its declared type lays it out.
-pub fn convert(column: &ArrayRef, declared: &DataType) -> Result<ArrayRef> {
+///
+/// # Errors
+/// If a value does not fit; with its row, where that is known.
+pub fn convert(column: &ArrayRef, declared: &DataType) -> Result<ArrayRef, (Error, u64)> {
     let wanted = declared.arrow();
     if *column.data_type() == wanted {
         return Ok(column.clone());
     }
-    // A DECIMAL that overflows is NULL; everything else that does not fit is an error.
+    // What does not fit in a DECIMAL is NULL first, which tells its row.
     let is_decimal = matches!(declared, DataType::Decimal(..));
     let options = CastOptions { safe: is_decimal, ..CastOptions::default() };
     if let (Arrow::Timestamp(from, _), Arrow::Timestamp(to, zone)) = (column.data_type(), &wanted) {
-        return timestamps(column, *from, *to, zone.clone(), declared);
+        return timestamps(column, *from, *to, zone.clone(), declared).map_err(|e| (e, 0));
     }
-    let cast = cast_with_options(column, &wanted, &options);
-    cast.map_err(|e| Error::data(format!("a value is no {declared}: {e}")))
+    let no_value =
+        |e: &dyn std::fmt::Display| Error::data(format!("a value is no {declared}: {e}"));
+    let cast = cast_with_options(column, &wanted, &options).map_err(|e| (no_value(&e), 0))?;
+    match (0..cast.len()).find(|&row| cast.is_null(row) && !column.is_null(row)) {
+        Some(row) => Err((no_value(&"it is out of range"), row as u64)),
+        None => Ok(cast),
+    }
 }
 
 fn per_second(unit: TimeUnit) -> i64 {

@@ -1,8 +1,10 @@
-//! Inputs that change between a position and the run that resumes there, or while they are followed.
+//! Inputs that change between a position and the run that resumes there, or while they are
+//! followed.
 //!
-//! Once, only a kilobyte before the block was compared, and the rows that had been given of it were dropped by
-//! their number: a file of 3.7 MB that was cut to 50 kB, or that had lost a hundred lines, was read on in silence. A
-//! followed file that had vanished half-read was forgotten, and one that was renamed was read twice.
+//! Once, only a kilobyte before the block was compared, and the rows that had been given of it were
+//! dropped by their number: a file of 3.7 MB that was cut to 50 kB, or that had lost a hundred
+//! lines, was read on in silence. A followed file that had vanished half-read was forgotten, and
+//! one that was renamed was read twice.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -47,7 +49,8 @@ fn rest(started: &mut Started) -> Result<usize> {
 const ROWS: usize = 160_000;
 const READ: usize = 90_000;
 
-/// How many rows come behind a position after [`READ`] rows of a large file that is changed meanwhile.
+/// How many rows come behind a position after [`READ`] rows of a large file that is changed
+/// meanwhile.
 fn resumed(name: &str, change: impl FnOnce(&Path)) -> Result<usize> {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join(name);
@@ -302,7 +305,8 @@ fn a_copy_under_the_same_name_is_read_on_and_an_edited_one_is_refused() {
     let mut started = followed.start(None).expect("started");
     assert_eq!(numbers(&mut started, 100).expect("rows"), range(0, 100));
     let before = position(&mut started);
-    // As rsync and editors do it: the file of this name is another one, with the same lines and more.
+    // As rsync and editors do it: the file of this name is another one, with the same lines and
+    // more.
     replace(lines(0, 110));
     assert_eq!(numbers(&mut started, 10).expect("rows"), range(100, 110));
     let mut resumed = followed.start(Some(&before)).expect("started");
@@ -316,7 +320,8 @@ fn a_copy_under_the_same_name_is_read_on_and_an_edited_one_is_refused() {
 
 #[test]
 fn a_compressed_file_that_vanished_half_read_is_refused() {
-    // Its length says nothing of its text: it was taken for read when so many bytes of the text were.
+    // Its length says nothing of its text: it was taken for read when so many bytes of the text
+    // were.
     for (path, interval) in [("in/", None), ("in/", Some("5 ms"))] {
         let mut followed = Followed::new(path);
         if interval.is_none() {
@@ -336,6 +341,47 @@ fn a_compressed_file_that_vanished_half_read_is_refused() {
         assert!(error.to_string().contains("a.csv.zst"), "{error}");
         let mut started = followed.start(Some(&behind)).expect("it was read to its end");
         assert_eq!(numbers(&mut started, 5).expect("rows"), range(1_005, 1_010));
+    }
+}
+
+#[test]
+fn a_file_that_lies_where_a_deleted_one_lay_is_another() {
+    let followed = Followed::new("in/");
+    let mut started = followed.start(None).expect("started");
+    for round in 0..20 {
+        let zipped = zstd::encode_all(lines(round * 10, round * 10 + 10).as_bytes(), 1);
+        let name = format!("{round}.csv.zst");
+        fs::write(followed.path(".new"), zipped.expect("compressed")).expect("written");
+        fs::rename(followed.path(".new"), followed.path(&name)).expect("renamed");
+        let rows = numbers(&mut started, 10).expect("rows");
+        assert_eq!(rows, range(round * 10, round * 10 + 10));
+        fs::remove_file(followed.path(&name)).expect("removed");
+    }
+}
+
+#[test]
+fn a_file_of_rows_that_is_replaced_while_it_is_read_is_an_error() {
+    use crate::Connector;
+    use crate::filesystem::Filesystem;
+    let dir = tempfile::tempdir().expect("a folder");
+    for format in ["parquet", "arrow"] {
+        let target = request(dir.path(), two(), &[("path", format), ("format", format)]);
+        let write = |rows: usize| {
+            fs::write(dir.path().join("in.csv"), lines(0, rows)).expect("written");
+            let mut sink = Filesystem.sink(&target, Tz::UTC).expect("a sink");
+            sink.open().expect("opened");
+            let mut source = open_source(&request(dir.path(), two(), &[]), None).expect("opened");
+            for batch in drain(&mut source, 1_000).expect("rows") {
+                sink.write(&batch, None).expect("written");
+            }
+            sink.finish().expect("finished");
+        };
+        write(100);
+        let source = open_source(&target, None).expect("opened");
+        write(50);
+        let mut started = Started::new(Box::new(source), None).expect("started");
+        let error = rest(&mut started).expect_err("another file");
+        assert!(error.message().contains("replaced"), "{error}");
     }
 }
 
