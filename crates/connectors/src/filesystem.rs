@@ -35,6 +35,7 @@ mod follow;
 mod identity;
 mod json;
 mod listing;
+mod marks;
 mod options;
 mod parquet;
 mod partitions;

@@ -14,7 +14,7 @@ use arrow_buffer::ScalarBuffer;
 use crate::bundle::RowKind;
 use crate::error::{Error, Result};
 use crate::lookup::{AsyncLookup, LookupRequest};
-use crate::snapshot::{AssignerPosition, SinkGuarantee};
+use crate::snapshot::{AssignerPosition, OutputMark, OutputStart, SinkGuarantee};
 use crate::time::{TimeExtremes, Watermark};
 use crate::types::{Column, DataType, TableSchema};
 
@@ -167,9 +167,13 @@ pub trait Assign: Send {
     fn raise_watermark(&mut self, to: Watermark);
 }
 
-/// An output. All calls come from one thread, in the order `claim`, `open`, `write`…, then one of `finish`
-/// and `abort`. In a job with snapshots `use_transactions` (or `write_at_least_once`) and `recover` come between `claim` and
-/// `open`, and `prepare` and `commit` between writes; the last commit comes before `finish`.
+/// An output. All calls come from one thread, in the order `claim`, `check_start`, `open`,
+/// `write`…, then one of `finish` and `abort`. In a job with snapshots `use_transactions` (or
+/// `write_at_least_once`) comes before `check_start`, `mark` and `recover` come before `open`, and
+/// `prepare`, `mark` and `commit` between writes; the last commit comes before `finish`.
+///
+/// A start has two phases: `claim` and then `check_start` of all sinks come before any call that
+/// changes something. Where one of them refuses, `abort` is all that the others hear.
 pub trait Sink: Send {
     /// A short name for metrics, EXPLAIN and errors.
     fn name(&self) -> String;
@@ -203,6 +207,26 @@ pub trait Sink: Send {
     /// becomes visible as early as the output can show it, perhaps before its snapshot is kept. What a snapshot covers
     /// stays all the same. Called once, before [`Sink::recover`].
     fn write_at_least_once(&mut self) {}
+    /// Says whether the output can be written from where the job starts: with the handle of the
+    /// snapshot that the job resumes from, or without one. Only reads and locks: nothing that an
+    /// earlier run has left is changed.
+    ///
+    /// # Errors
+    /// If what the handle names is not there; if the output is not that of the snapshot; if the job
+    /// starts from scratch and rows of an earlier run are there that nobody lets it replace.
+    fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
+        let _ = (handle, start);
+        Ok(())
+    }
+    /// Notes next to the output, durably, which snapshot it belongs to: before the first row is
+    /// written, and before each [`Sink::commit`].
+    ///
+    /// # Errors
+    /// If it cannot be noted.
+    fn mark(&mut self, mark: &OutputMark) -> Result<()> {
+        let _ = mark;
+        Ok(())
+    }
     /// Called in a job with snapshots before [`Sink::open`], with the handle of the snapshot that the job
     /// goes on from, or without one where it begins anew. Commits what the handle names, which may have
     /// been done already, and does away with everything else that was written and not committed.

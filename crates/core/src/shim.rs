@@ -4,6 +4,8 @@
 //! these two places asks the operating system for the time or for random numbers; a check in
 //! `xtask` holds that.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -104,6 +106,17 @@ impl SplitMix64 {
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
+}
+
+/// A name of 16 hexadecimal digits that nothing else has, in this process or another.
+pub fn unique_name() -> String {
+    static NAMES: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: only that each number is given once matters.
+    let number = NAMES.fetch_add(1, Ordering::Relaxed);
+    // Its keys are random numbers of the operating system.
+    let random = RandomState::new().hash_one((number, std::process::id()));
+    let wall_ms = SystemClock::new().wall_ms() as u64;
+    format!("{:016x}", mix64(random ^ wall_ms))
 }
 
 /// The finalizer of SplitMix64: every bit of the input moves every bit of the output.

@@ -321,6 +321,59 @@ pub struct SinkState {
     pub has_ended: bool,
 }
 
+/// What an output says about itself: which lineage of a job it belongs to, and which snapshot it
+/// holds.
+///
+/// A lineage is all runs of a job from one start on, from scratch or from an older snapshot: each
+/// of them resumes from a snapshot of the run before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputMark {
+    /// The lineage.
+    pub lineage: String,
+    /// The snapshot of the lineage that was committed last; 0 before the first.
+    pub snapshot: u64,
+}
+
+/// How a run of a job starts, as far as its outputs are concerned.
+#[derive(Clone, Debug, Default)]
+pub struct OutputStart {
+    /// The marks that an output may have: those of these lineages, up to these snapshots. Where it
+    /// has none of them, its place has to be empty.
+    pub accepted: Vec<OutputMark>,
+    /// The snapshot that the job resumes from was taken when outputs had marks.
+    pub is_marked: bool,
+    /// A lineage that this start abandons although it has not ended.
+    pub abandoned: Option<String>,
+    /// The user lets the job replace what it finds.
+    pub overwrites: bool,
+}
+
+/// How the mark of an output compares with those that a start accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkFit {
+    /// It is accepted.
+    Fits,
+    /// There is none.
+    Missing,
+    /// It is of an accepted lineage, and of this newer snapshot.
+    Ahead(u64),
+    /// It is of another lineage.
+    Other,
+}
+
+impl OutputStart {
+    /// Compares the mark of an output.
+    pub fn fit(&self, found: Option<&OutputMark>) -> MarkFit {
+        let Some(found) = found else { return MarkFit::Missing };
+        let own = self.accepted.iter().filter(|own| own.lineage == found.lineage);
+        match own.map(|own| own.snapshot).max() {
+            None => MarkFit::Other,
+            Some(newest) if found.snapshot <= newest => MarkFit::Fits,
+            Some(_) => MarkFit::Ahead(found.snapshot),
+        }
+    }
+}
+
 /// A stage at a cut. `T` is what its partitions keep: [`Captured`] for each partition while a snapshot is
 /// taken, [`Restored`] for the whole operator when it is given back.
 #[derive(Clone, Debug)]

@@ -16,7 +16,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use thalweg_core::graph::Graph;
-use thalweg_core::snapshot::RestoredCut;
 use thalweg_core::{Error, Result, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
 
@@ -38,9 +37,11 @@ use crate::topology::Topology;
 use crate::waiting::Returned;
 
 mod build;
+mod open;
 mod sink_thread;
 
 use build::Surroundings;
+pub use open::Beginning;
 
 /// How often the waiting thread looks at idle inputs and at the drain of a stopped job.
 const TICK: Duration = Duration::from_millis(20);
@@ -486,19 +487,20 @@ pub struct RunningJob {
 /// Starts a job. Sinks are opened and sources started before this returns, so that what is wrong
 /// with them is known at once.
 pub fn start(graph: Graph, options: RunOptions) -> Result<RunningJob> {
-    start_from(graph, options, None)
+    start_from(graph, options, Beginning::default())
 }
 
-/// Starts a job where another run of it was at a cut.
+/// Starts a job where another run of it was at a cut, or with more to be done at its start.
 ///
 /// # Errors
 /// As [`start`]; if what was told does not fit the graph; if a source cannot go on from its position, or a
 /// sink not commit what it had prepared.
-pub fn start_from(
+pub fn start_from<'a>(
     graph: Graph,
     mut options: RunOptions,
-    restored: Option<RestoredCut>,
+    beginning: impl Into<Beginning<'a>>,
 ) -> Result<RunningJob> {
+    let beginning = beginning.into();
     let pool = match options.pool.take() {
         Some(pool) => pool,
         None => Pool::new(options.workers, options.pin_workers, options.spin)?,
@@ -512,9 +514,8 @@ pub fn start_from(
         sleep: pool.sleep(),
         receivers: Some(&mut receivers),
     };
-    let job = Arc::new(build::build(graph, options, restored.as_ref(), around)?);
-    build::open(&job, restored.as_ref())?;
-    drop(restored);
+    let job = Arc::new(build::build(graph, options, beginning.cut.as_ref(), around)?);
+    open::open(&job, beginning)?;
     let sinks = receivers
         .into_iter()
         .map(|(stage, receiver)| sink_thread::spawn(Arc::clone(&job), stage, receiver))
@@ -651,9 +652,9 @@ impl Job {
 pub(crate) type SinkReceivers = Vec<(usize, mpsc::Receiver<SinkMessage>)>;
 
 pub(crate) use build::{
-    Surroundings as JobSurroundings, build as build_job, open as open_job, report as report_job,
-    stop_sources,
+    Surroundings as JobSurroundings, build as build_job, report as report_job, stop_sources,
 };
+pub(crate) use open::open as open_job;
 pub(crate) use sink_thread::handle as handle_message;
 
 impl Job {

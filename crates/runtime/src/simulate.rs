@@ -23,7 +23,7 @@ use thalweg_ordering::Sleep;
 use thalweg_ordering::sync::Ordering;
 
 use crate::dispatcher::WorkerPlace;
-use crate::job::{self, Job, JobControl, Report};
+use crate::job::{self, Beginning, Job, JobControl, Report};
 use crate::options::RunOptions;
 
 pub use costs::{AssumedCosts, Costs, RowCosts, Total, Work};
@@ -72,7 +72,7 @@ impl Simulation {
         let elements_max = if seed.is_multiple_of(2) { 1 } else { 3 };
         job.elements_per_task = job.elements_per_task.min(elements_max);
         let job = Arc::new(job);
-        job::open_job(&job, restored)?;
+        job::open_job(&job, Beginning::from(restored.cloned()))?;
         let (random, numa_nodes) = (SplitMix64::new(seed), numa_nodes.max(1) as u64);
         Ok(Simulation { job, random, seed, numa_nodes, idle_steps: 0, fails_in: None })
     }

@@ -16,7 +16,7 @@ use std::sync::{OnceLock, mpsc};
 use arrow_array::RecordBatch;
 use thalweg_core::connector::Assign;
 use thalweg_core::graph::StageId;
-use thalweg_core::snapshot::SinkGuarantee;
+use thalweg_core::snapshot::{OutputMark, SinkGuarantee};
 use thalweg_core::{
     Bundle, Operator, OperatorClass, Partition, Route, Sink, Source, SourceBatch, Transform,
     Watermark,
@@ -348,7 +348,7 @@ pub enum SinkMessage {
     /// End the transaction and tell its handle.
     Prepare(mpsc::Sender<Option<String>>),
     /// Make a transaction visible, and say so.
-    Commit(String, mpsc::Sender<()>),
+    Commit(String, Option<OutputMark>, mpsc::Sender<()>),
     /// The job was stopped: make visible what is complete, then leave the output unfinished.
     Stop,
     /// The job failed.

@@ -178,7 +178,7 @@ impl Fate {
         if self.once_in(6) {
             return Snapshot::Fatal;
         }
-        if job.control().commit(&handles, &[]).is_err() {
+        if job.control().commit(&handles, &[], None).is_err() {
             self.failures += 1;
             return Snapshot::Fatal;
         }
@@ -252,7 +252,7 @@ fn collected(
         job.step();
     }
     let cut = restored(job.take_cut(Extent::Whole).expect("a cut can be taken"));
-    job.control().commit(&handles(&cut), &[]).expect("it commits");
+    job.control().commit(&handles(&cut), &[], None).expect("it commits");
     sinks.map(|sink| sink.visible())
 }
 
@@ -375,7 +375,7 @@ fn a_stopped_job_goes_on_with_threads() {
                     .take_cut(Extent::Whole, after, Duration::from_secs(60))
                     .expect("a cut is taken");
                 let cut = restored(taken.cut);
-                control.commit(&handles(&cut), &[]).expect("it commits");
+                control.commit(&handles(&cut), &[], None).expect("it commits");
                 is_complete = cut.is_complete;
                 last = Some(cut);
                 if is_complete {

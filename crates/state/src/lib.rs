@@ -39,8 +39,8 @@ mod table;
 pub use lock::JobLock;
 pub use manifest::Kind;
 pub use store::{
-    Damage, Found, Snapshot, SnapshotDetails, SnapshotHeader, SnapshotStore, SnapshotSummary,
-    TableSummary, WriteRequest, Written,
+    Damage, Found, Lineage, Origin, Snapshot, SnapshotDetails, SnapshotHeader, SnapshotStore,
+    SnapshotSummary, TableSummary, WriteRequest, Written,
 };
 
 #[doc(hidden)]

@@ -3,7 +3,7 @@
 use arrow_array::RecordBatch;
 use thalweg_core::connector::Sink;
 use thalweg_core::shim::SplitMix64;
-use thalweg_core::snapshot::SinkGuarantee;
+use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result};
 
 use super::joined;
@@ -42,6 +42,7 @@ pub fn check_transactional<Outside>(
             rows,
             next: 0,
             handle: None,
+            snapshot: 0,
             kept: 0,
             visible: 0,
             visibility,
@@ -66,6 +67,8 @@ struct Run<'a> {
     next: usize,
     /// The handle of the newest snapshot.
     handle: Option<Option<String>>,
+    /// Its number; 0 before the first.
+    snapshot: u64,
     /// Rows before that snapshot.
     kept: usize,
     /// Rows whose commit was done.
@@ -79,7 +82,13 @@ impl Run<'_> {
         if sink.use_transactions() != SinkGuarantee::Transactional {
             return Err(Error::internal("the sink has no transactions"));
         }
-        sink.recover(self.handle.as_ref().and_then(Option::as_deref))?;
+        let handle = self.handle.as_ref().and_then(Option::as_deref);
+        let accepted = vec![self.mark()];
+        let is_marked = self.snapshot > 0;
+        let start = OutputStart { accepted, is_marked, ..OutputStart::default() };
+        sink.check_start(handle, &start)?;
+        sink.mark(&self.mark())?;
+        sink.recover(handle)?;
         (self.next, self.visible) = (self.kept, self.kept);
         sink.open()?;
         loop {
@@ -99,6 +108,11 @@ impl Run<'_> {
                     return Ok(false);
                 }
                 (self.handle, self.kept) = (Some(handle.clone()), self.next);
+                self.snapshot += 1;
+                if self.fails(sink) {
+                    return Ok(false);
+                }
+                sink.mark(&self.mark())?;
                 if self.fails(sink) {
                     return Ok(false);
                 }
@@ -112,6 +126,10 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    fn mark(&self) -> OutputMark {
+        OutputMark { lineage: "conformance".to_owned(), snapshot: self.snapshot }
     }
 
     fn fails(&mut self, sink: &mut dyn Sink) -> bool {

@@ -24,13 +24,14 @@ use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
 use thalweg_core::connector::Sink;
 use thalweg_core::shim::{Clock, SystemClock};
-use thalweg_core::snapshot::SinkGuarantee;
+use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result, RowKind};
 
 use super::claim::Claim;
 use super::files::Files;
+use super::marks::{self, MarkFile};
 use super::partitions::FolderNames;
-use super::parts::{Part, Parts};
+use super::parts::{Going, Part, Parts};
 use super::sink::refuse_handle;
 use super::writer::{Content, FileWriter, failed, partial, publish};
 use super::writing::{Delivery, Writing};
@@ -102,6 +103,10 @@ pub struct FolderSink {
     /// The right to the whole folder.
     pub claim: Option<Claim>,
     clock: SystemClock,
+    /// This run has marked its output.
+    is_marked: bool,
+    /// The user lets it replace what an earlier run has left.
+    overwrites: bool,
 }
 
 impl FolderSink {
@@ -124,6 +129,87 @@ impl FolderSink {
             uses: 0,
             claim: None,
             clock: SystemClock::new(),
+            is_marked: false,
+            overwrites: false,
+        }
+    }
+
+    /// The parts of the table that are written in transactions, in this run or another.
+    fn parts(&self) -> Parts {
+        let (root, extension) = (self.place.root.clone(), self.place.extension);
+        Parts::new(self.files.clone(), root, extension, &self.content.table)
+    }
+
+    fn mark_file(&self, parts: &Parts) -> MarkFile {
+        MarkFile::new(self.files.clone(), &self.place.root, parts.table())
+    }
+
+    /// Without transactions: what a job with snapshots has written here is in the way of rows that
+    /// are no part of it.
+    fn check_plain(&self, start: &OutputStart) -> Result<()> {
+        let parts = self.parts();
+        if start.overwrites || self.mark_file(&parts).read()?.is_none() {
+            return Ok(());
+        }
+        let found = parts.survey()?;
+        let shown = found.own.filter(|_| !self.writing.append);
+        match found.hidden.or(shown) {
+            Some(path) => Err(marks::needed(&self.content.table, &path)),
+            None => Ok(()),
+        }
+    }
+
+    /// Without transactions and where the user wants it: does away with what a job with snapshots
+    /// has written here.
+    ///
+    /// # Errors
+    /// If something cannot be removed.
+    pub fn leave_snapshots(&mut self) -> Result<()> {
+        let mut parts = self.parts();
+        let mark = self.mark_file(&parts);
+        if self.overwrites && mark.read()?.is_some() {
+            parts.recover(None, self.going())?;
+            mark.remove()?;
+        }
+        Ok(())
+    }
+
+    fn going(&self) -> Going {
+        let (delivery, append) = (self.writing.delivery, self.writing.append);
+        Going { delivery, append, overwrites: self.overwrites }
+    }
+
+    /// Refuses to start from scratch over what an earlier run has left, unless that is wanted.
+    fn check_empty(
+        &self,
+        parts: &Parts,
+        mark: Option<&OutputMark>,
+        start: &OutputStart,
+    ) -> Result<()> {
+        let (table, append) = (&self.content.table, self.writing.append);
+        let found = parts.survey()?;
+        let is_abandoned = mark.is_some_and(|mark| Some(&mark.lineage) == start.abandoned.as_ref());
+        let shown = || match (append, is_abandoned) {
+            (true, false) => None,
+            (true, true) => found.own.clone(),
+            (false, _) => found.own.clone().or(found.foreign.clone()),
+        };
+        let in_the_way = match start.fit(mark) {
+            // What is hidden is of this lineage and of no snapshot. What is visible is of it only
+            // where that comes early.
+            MarkFit::Fits if self.writing.delivery == Delivery::AtLeastOnce => None,
+            MarkFit::Fits => shown(),
+            _ => found.hidden.clone().or_else(shown),
+        };
+        match (in_the_way, found.foreign) {
+            (None, _) => Ok(()),
+            (Some(path), _) if !start.overwrites => Err(marks::occupied(table, &path)),
+            (Some(_), Some(path)) if !append => Err(Error::plan(format!(
+                "table {table}: the folder has a file that this table has not written, and --overwrite does not remove it"
+            ))
+            .in_file(path.display().to_string())
+            .hint("remove it, or add to the folder: 'sink.append' = 'true'")),
+            _ => Ok(()),
         }
     }
 
@@ -259,6 +345,9 @@ impl Sink for FolderSink {
     fn open(&mut self) -> Result<()> {
         self.claim()?;
         self.claim.iter_mut().for_each(Claim::begin);
+        if matches!(self.mode, Mode::Plain(_)) {
+            self.leave_snapshots()?;
+        }
         self.files.create_folder(&self.place.root).map_err(|e| failed(Some(&self.place.root), &e))
     }
 
@@ -326,8 +415,7 @@ impl Sink for FolderSink {
     fn use_transactions(&mut self) -> SinkGuarantee {
         let delivery = self.writing.delivery;
         if delivery != Delivery::None {
-            let (root, extension) = (self.place.root.clone(), self.place.extension);
-            let parts = Parts::new(self.files.clone(), root, extension, &self.content.table);
+            let parts = self.parts();
             let (closed, published, prepared) = (Vec::new(), Vec::new(), Vec::new());
             let published_ns = self.clock.now_ns();
             self.mode = Mode::Transactions(Transactions {
@@ -350,22 +438,34 @@ impl Sink for FolderSink {
         let _guarantee = self.use_transactions();
     }
 
+    fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
+        self.overwrites = start.overwrites;
+        let Mode::Transactions(transactions) = &self.mode else {
+            refuse_handle(&self.content.table, handle)?;
+            return self.check_plain(start);
+        };
+        let parts = &transactions.parts;
+        let mark = self.mark_file(parts).read()?;
+        let Some(handle) = handle else { return self.check_empty(parts, mark.as_ref(), start) };
+        let bears_twice = self.writing.delivery == Delivery::AtLeastOnce;
+        let place = (self.content.table.as_str(), parts.root());
+        marks::check_resumed(place, mark.as_ref(), start, bears_twice)?;
+        parts.check(handle, self.going())
+    }
+
+    fn mark(&mut self, mark: &OutputMark) -> Result<()> {
+        let is_first = !std::mem::replace(&mut self.is_marked, true);
+        let Mode::Transactions(transactions) = &self.mode else { return Ok(()) };
+        self.mark_file(&transactions.parts).write(mark, is_first)
+    }
+
     fn recover(&mut self, handle: Option<&str>) -> Result<()> {
+        let going = self.going();
         let Mode::Transactions(transactions) = &mut self.mode else {
             return refuse_handle(&self.content.table, handle);
         };
-        transactions.parts.recover(handle, transactions.delivery)?;
         transactions.has_snapshot = handle.is_some();
-        if handle.is_none() && !self.writing.append && transactions.parts.has_visible()? {
-            let root = transactions.parts.root().display().to_string();
-            return Err(Error::user(format!(
-                "table {}: the folder has files, and a job with snapshots replaces none",
-                self.content.table
-            ))
-            .in_file(root)
-            .hint("remove them, or add to them: 'sink.append' = 'true'"));
-        }
-        Ok(())
+        transactions.parts.recover(handle, going)
     }
 
     fn prepare(&mut self) -> Result<Option<String>> {

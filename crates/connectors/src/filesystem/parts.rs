@@ -21,10 +21,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
-use thalweg_core::shim::{Clock, SplitMix64, SystemClock};
+use thalweg_core::shim::{SplitMix64, unique_name};
 use thalweg_core::{Error, Result};
 
 use super::files::{Files, sync_above};
@@ -39,6 +38,43 @@ pub struct Part {
     pub folder: String,
     /// The name when it is visible.
     pub name: String,
+}
+
+/// How a run goes about with the parts that it finds.
+#[derive(Clone, Copy, Debug)]
+pub struct Going {
+    /// What is promised.
+    pub delivery: Delivery,
+    /// What is visible stays.
+    pub append: bool,
+    /// The user lets it remove what is not of the snapshot that it resumes from.
+    pub overwrites: bool,
+}
+
+/// What lies in the folder of a table: of each kind one path.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// A part of the table that was never committed.
+    pub hidden: Option<PathBuf>,
+    /// A file of the table that readers see.
+    pub own: Option<PathBuf>,
+    /// Another file that readers see.
+    pub foreign: Option<PathBuf>,
+}
+
+/// What a file in the folder of a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A part of the table, not visible.
+    Hidden,
+    /// A part of the table with its number.
+    Visible(u64),
+    /// A file of a run without transactions.
+    Plain,
+    /// Something that readers pass over.
+    Unseen,
+    /// Something else.
+    Foreign,
 }
 
 /// The parts of one table.
@@ -66,12 +102,17 @@ impl Parts {
             table.bytes().fold(0, |hash, byte| SplitMix64::new(hash ^ u64::from(byte)).next_u64());
         let table = format!("{:08x}", hash >> 32);
         let durable = BTreeSet::new();
-        Parts { files, root, extension, table, run: run_name(), next: 0, durable }
+        Parts { files, root, extension, table, run: unique_name(), next: 0, durable }
     }
 
     /// The table's folder.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// What all parts of the table have in their names.
+    pub fn table(&self) -> &str {
+        &self.table
     }
 
     /// A new part, and the path that it is written to; its folder is there then.
@@ -140,13 +181,8 @@ impl Parts {
         for part in parts {
             let folder = self.folder(&part.folder);
             let (from, to) = (folder.join(hidden(&part.name)), folder.join(&part.name));
-            let told = |e: io::Error| failed(Some(&to), &e);
-            if self.files.length(&from).map_err(told)?.is_some() {
-                self.files.rename(&from, &to).map_err(told)?;
-            } else if self.files.length(&to).map_err(told)?.is_none() {
-                return Err(Error::data("the snapshot has written this file, and it is not there")
-                    .in_file(to.display().to_string())
-                    .hint("bring the file back, or begin anew, without the snapshot"));
+            if self.is_hidden(part)? {
+                self.files.rename(&from, &to).map_err(|e| failed(Some(&to), &e))?;
             }
             folders.insert(folder);
         }
@@ -175,17 +211,39 @@ impl Parts {
     ///
     /// # Errors
     /// If the handle's parts are not there, or rows behind the snapshot are visible already.
-    pub fn recover(&mut self, handle: Option<&str>, delivery: Delivery) -> Result<()> {
+    pub fn recover(&mut self, handle: Option<&str>, going: Going) -> Result<()> {
         let found = self.find()?;
-        if let Some(handle) = handle {
-            let handle = Handle::read(handle)?;
-            if delivery == Delivery::ExactlyOnce {
-                self.refuse_newer(&found, &handle)?;
+        let is_kept = |kind: Kind| match (kind, going.overwrites, going.append) {
+            (Kind::Hidden, ..) => false,
+            (Kind::Visible(_) | Kind::Plain, true, false) => false,
+            _ => true,
+        };
+        let kept: Vec<Kind> =
+            found.iter().map(|(_, name)| self.kind(name)).filter(|kind| is_kept(*kind)).collect();
+        match handle.map(Handle::read).transpose()? {
+            Some(handle) => {
+                self.check_handle(&found, &handle, going)?;
+                self.publish(&handle.parts)?;
+                self.next = handle.next;
+                let is_newer =
+                    |kind| matches!(kind, Kind::Visible(number) if number >= handle.next);
+                self.remove(&found, |kind| {
+                    kind == Kind::Hidden || going.overwrites && is_newer(kind)
+                })
             }
-            self.publish(&handle.parts)?;
-            self.next = handle.next;
+            None => {
+                let number = |kind: &Kind| match kind {
+                    Kind::Visible(number) => Some(*number),
+                    _ => None,
+                };
+                self.next = kept.iter().filter_map(number).max().map_or(0, |last| last + 1);
+                self.remove(&found, |kind| !is_kept(kind))
+            }
         }
-        for (folder, name) in found.iter().filter(|(_, name)| self.is_own(name.strip_prefix('.'))) {
+    }
+
+    fn remove(&self, found: &[(String, String)], is_gone: impl Fn(Kind) -> bool) -> Result<()> {
+        for (folder, name) in found.iter().filter(|(_, name)| is_gone(self.kind(name))) {
             let path = self.folder(folder).join(name);
             // A part that the handle names is not hidden any more.
             if self.files.length(&path).map_err(|e| failed(Some(&path), &e))?.is_some() {
@@ -195,18 +253,69 @@ impl Parts {
         Ok(())
     }
 
+    /// Whether [`Parts::recover`] would resume from a handle. Only reads.
+    ///
+    /// # Errors
+    /// As [`Parts::recover`].
+    pub fn check(&self, handle: &str, going: Going) -> Result<()> {
+        self.check_handle(&self.find()?, &Handle::read(handle)?, going)
+    }
+
+    fn check_handle(
+        &self,
+        found: &[(String, String)],
+        handle: &Handle,
+        going: Going,
+    ) -> Result<()> {
+        if going.delivery == Delivery::ExactlyOnce && !going.overwrites {
+            self.refuse_newer(found, handle)?;
+        }
+        handle.parts.iter().try_for_each(|part| self.is_hidden(part).map(drop))
+    }
+
+    /// Whether a part has yet to become visible.
+    ///
+    /// # Errors
+    /// If it is not there.
+    fn is_hidden(&self, part: &Part) -> Result<bool> {
+        let folder = self.folder(&part.folder);
+        let (from, to) = (folder.join(hidden(&part.name)), folder.join(&part.name));
+        let is_there = |path: &Path| {
+            Ok::<_, Error>(self.files.length(path).map_err(|e| failed(Some(path), &e))?.is_some())
+        };
+        if is_there(&from)? {
+            return Ok(true);
+        }
+        if is_there(&to)? {
+            return Ok(false);
+        }
+        Err(Error::data("the snapshot has written this file, and it is not there")
+            .in_file(to.display().to_string())
+            .hint("bring the file back, or start from scratch, without the snapshot"))
+    }
+
     /// Removes a hidden part, as far as that is possible.
     pub fn discard(&self, part: &Part) {
         // What is left is removed by the next run.
         let _ = self.files.remove(&self.folder(&part.folder).join(hidden(&part.name)));
     }
 
-    /// True if the folder holds rows that a reader sees.
+    /// What lies in the folder.
     ///
     /// # Errors
     /// If a folder cannot be listed.
-    pub fn has_visible(&self) -> Result<bool> {
-        Ok(self.find()?.iter().any(|(_, name)| !is_hidden(name)))
+    pub fn survey(&self) -> Result<Survey> {
+        let mut survey = Survey::default();
+        for (folder, name) in self.find()? {
+            let place = match self.kind(&name) {
+                Kind::Hidden => &mut survey.hidden,
+                Kind::Visible(_) | Kind::Plain => &mut survey.own,
+                Kind::Foreign => &mut survey.foreign,
+                Kind::Unseen => continue,
+            };
+            place.get_or_insert_with(|| self.folder(&folder).join(name));
+        }
+        Ok(survey)
     }
 
     /// A job that goes back behind what it has made visible would write it twice.
@@ -247,17 +356,36 @@ impl Parts {
         Ok(found)
     }
 
-    /// True for a name that this table's parts have.
-    fn is_own(&self, name: Option<&str>) -> bool {
-        let name = name.and_then(|name| name.strip_prefix("part-"));
-        let fields: Vec<&str> = name.map_or(Vec::new(), |name| name.splitn(3, '-').collect());
-        let [number, table, rest] = fields[..] else { return false };
-        let run = rest.strip_suffix(self.extension).and_then(|rest| rest.strip_suffix('.'));
-        let is_run = run.is_some_and(|run| run.len() == 16 && is_hexadecimal(run));
-        number.len() >= 6
-            && number.bytes().all(|b| b.is_ascii_digit())
-            && table == self.table
-            && is_run
+    /// What a file of this name is.
+    fn kind(&self, name: &str) -> Kind {
+        let number = |name: &str| self.number(name);
+        if let Some(name) = name.strip_prefix('.') {
+            return if number(name).is_some() { Kind::Hidden } else { Kind::Unseen };
+        }
+        match number(name) {
+            Some(number) => Kind::Visible(number),
+            None if is_hidden(name) => Kind::Unseen,
+            None if self.is_plain(name) => Kind::Plain,
+            None => Kind::Foreign,
+        }
+    }
+
+    /// The number of a part of this table, by its visible name.
+    fn number(&self, name: &str) -> Option<u64> {
+        let fields: Vec<&str> = name.strip_prefix("part-")?.splitn(3, '-').collect();
+        let [number, table, rest] = fields[..] else { return None };
+        let run = rest.strip_suffix(self.extension)?.strip_suffix('.')?;
+        let is_own = table == self.table && run.len() == 16 && is_hexadecimal(run);
+        let is_number = number.len() >= 6 && number.bytes().all(|b| b.is_ascii_digit());
+        number.parse().ok().filter(|_| is_own && is_number)
+    }
+
+    /// True for a name that a run without transactions gives: `part-0.csv`.
+    fn is_plain(&self, name: &str) -> bool {
+        let number = name.strip_prefix("part-").and_then(|name| name.strip_suffix(self.extension));
+        let number = number.and_then(|name| name.strip_suffix('.'));
+        number
+            .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
     }
 
     fn folder(&self, folder: &str) -> PathBuf {
@@ -271,17 +399,6 @@ fn is_hexadecimal(text: &str) -> bool {
 
 fn hidden(name: &str) -> String {
     format!(".{name}")
-}
-
-/// A name that no other run has.
-fn run_name() -> String {
-    static RUNS: AtomicU64 = AtomicU64::new(0);
-    let clock = SystemClock::new();
-    // Relaxed: only that each number is given once matters.
-    let number = RUNS.fetch_add(1, Ordering::Relaxed);
-    let process = u64::from(std::process::id());
-    let seed = (clock.wall_ms() as u64) ^ (process << 44) ^ SplitMix64::new(number).next_u64();
-    format!("{:016x}", SplitMix64::new(seed).next_u64())
 }
 
 /// What a transaction holds.

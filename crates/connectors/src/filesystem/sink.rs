@@ -10,13 +10,14 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use serde_json::{Value, json};
 use thalweg_core::connector::Sink;
-use thalweg_core::snapshot::SinkGuarantee;
+use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result, RowKind};
 
 use super::claim::Claim;
 use super::compression::Compression;
 use super::files::{Files, sync_above};
 use super::folder_sink::FolderSink;
+use super::marks::{self, MarkFile};
 use super::paths::Target;
 use super::source::Format;
 use super::writer::{Content, FileWriter, failed, partial, publish};
@@ -49,6 +50,10 @@ pub struct FileSink {
     resume: Resume,
     /// It is durable that `NAME.partial` is there.
     is_named: bool,
+    /// This run has marked its output.
+    is_marked: bool,
+    /// What it writes belongs to snapshots.
+    is_transactional: bool,
 }
 
 /// What an earlier run has left.
@@ -74,6 +79,8 @@ impl FileSink {
             claim: None,
             resume,
             is_named: false,
+            is_marked: false,
+            is_transactional: false,
         }
     }
 
@@ -81,6 +88,53 @@ impl FileSink {
     fn check_continuable(&self) -> Result<()> {
         let Target::File(path) = &self.target else { return Ok(()) };
         check_continuable(&self.content.table, &self.content.format, path)
+    }
+
+    fn mark_file(&self, path: &Path) -> MarkFile {
+        MarkFile::of_file(self.files.clone(), path)
+    }
+
+    fn length(&self, path: &Path) -> Result<Option<u64>> {
+        self.files.length(path).map_err(|e| failed(Some(path), &e))
+    }
+
+    /// What is left to be done of a file of which a snapshot holds so much.
+    fn resumption(&self, path: &Path, handle: &str) -> Result<Resume> {
+        let bytes = Length::read(handle)?;
+        match self.length(&partial(path))? {
+            Some(length) if length >= bytes => Ok(Resume::Behind(bytes)),
+            None if self.length(path)? == Some(bytes) => Ok(Resume::Complete),
+            found => {
+                let found =
+                    found.map_or("is not there".to_owned(), |length| format!("has {length} bytes"));
+                let message =
+                    format!("the snapshot has written {bytes} bytes of this file, and it {found}");
+                Err(Error::data(message)
+                    .in_file(partial(path).display().to_string())
+                    .hint("bring the file back, or start from scratch, without the snapshot"))
+            }
+        }
+    }
+
+    /// Refuses to start from scratch over what an earlier run has left, unless that is wanted.
+    fn check_empty(
+        &self,
+        path: &Path,
+        mark: Option<&OutputMark>,
+        start: &OutputStart,
+    ) -> Result<()> {
+        if start.overwrites {
+            return Ok(());
+        }
+        // Half a file of this lineage is of no snapshot.
+        let is_own = start.fit(mark) == MarkFit::Fits;
+        if !is_own && self.length(&partial(path))?.is_some() {
+            return Err(marks::occupied(&self.content.table, &partial(path)));
+        }
+        match self.writing.append || self.length(path)?.is_none() {
+            true => Ok(()),
+            false => Err(marks::occupied(&self.content.table, path)),
+        }
     }
 
     /// Begins the file, with the rows of the one that is there if they are to stay.
@@ -136,6 +190,9 @@ impl Sink for FileSink {
             return Ok(());
         };
         self.claim.iter_mut().for_each(Claim::begin);
+        if !self.is_transactional {
+            self.mark_file(path).remove()?;
+        }
         self.open = match self.resume {
             Resume::Nothing => Some(self.begin(path)?),
             Resume::Complete => None,
@@ -182,10 +239,43 @@ impl Sink for FileSink {
     }
 
     fn use_transactions(&mut self) -> SinkGuarantee {
+        self.write_at_least_once();
         match self.target {
             // What was printed is printed.
             Target::Stdout => SinkGuarantee::AtLeastOnce,
             Target::File(_) => self.writing.delivery.guarantee(),
+        }
+    }
+
+    fn write_at_least_once(&mut self) {
+        self.is_transactional = self.writing.delivery != Delivery::None;
+    }
+
+    fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
+        let Target::File(path) = &self.target else { return Ok(()) };
+        let mark = self.mark_file(path).read()?;
+        if !self.is_transactional {
+            refuse_handle(&self.content.table, handle)?;
+            let is_needed = mark.is_some() && self.length(&partial(path))?.is_some();
+            return match is_needed && !start.overwrites {
+                true => Err(marks::needed(&self.content.table, &partial(path))),
+                false => Ok(()),
+            };
+        }
+        self.check_continuable()?;
+        let Some(handle) = handle else { return self.check_empty(path, mark.as_ref(), start) };
+        let _found = self.resumption(path, handle)?;
+        // What lies behind the snapshot is cut off, whatever is promised: nothing is there twice.
+        marks::check_resumed((&self.content.table, path), mark.as_ref(), start, false)
+    }
+
+    fn mark(&mut self, mark: &OutputMark) -> Result<()> {
+        let is_first = !std::mem::replace(&mut self.is_marked, true);
+        match &self.target {
+            Target::File(path) if self.is_transactional => {
+                self.mark_file(path).write(mark, is_first)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -195,22 +285,9 @@ impl Sink for FileSink {
             return refuse_handle(&self.content.table, handle);
         }
         self.check_continuable()?;
-        let Some(handle) = handle else { return Ok(()) };
-        let bytes = Length::read(handle)?;
-        let length = |path: &Path| self.files.length(path).map_err(|e| failed(Some(path), &e));
-        self.resume = match length(&partial(path))? {
-            Some(length) if length >= bytes => Resume::Behind(bytes),
-            None if length(path)? == Some(bytes) => Resume::Complete,
-            found => {
-                let found =
-                    found.map_or("is not there".to_owned(), |length| format!("has {length} bytes"));
-                let message =
-                    format!("the snapshot has written {bytes} bytes of this file, and it {found}");
-                return Err(Error::data(message)
-                    .in_file(partial(path).display().to_string())
-                    .hint("bring the file back, or begin anew, without the snapshot"));
-            }
-        };
+        if let Some(handle) = handle {
+            self.resume = self.resumption(path, handle)?;
+        }
         Ok(())
     }
 
@@ -294,6 +371,9 @@ impl Sink for FileOrParts {
         Ok(())
     }
     fn open(&mut self) -> Result<()> {
+        if !self.uses_parts {
+            self.parts.leave_snapshots()?;
+        }
         self.used().open()
     }
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
@@ -315,6 +395,15 @@ impl Sink for FileOrParts {
     fn write_at_least_once(&mut self) {
         self.choose();
         self.used().write_at_least_once();
+    }
+    fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
+        if !self.uses_parts {
+            self.parts.check_start(handle, start)?;
+        }
+        self.used().check_start(handle, start)
+    }
+    fn mark(&mut self, mark: &OutputMark) -> Result<()> {
+        self.used().mark(mark)
     }
     fn recover(&mut self, handle: Option<&str>) -> Result<()> {
         self.used().recover(handle)

@@ -177,6 +177,10 @@ pub struct RunArguments {
     /// Lets go of state in the snapshot that the query has no use for any more
     #[arg(long)]
     pub drop_state: bool,
+    /// Replaces what an earlier run has written where this one is to write; with --from also what
+    /// outputs hold beyond the snapshot
+    #[arg(long)]
+    pub overwrite: bool,
     /// Closes windows before a job with snapshots is stopped by Ctrl-C or SIGTERM, as if its input had ended
     #[arg(long)]
     pub drain: bool,

@@ -49,6 +49,7 @@ fn run_source(
             None => ResumeFrom::Nothing,
         },
         drop_state: arguments.drop_state,
+        overwrite: arguments.overwrite,
         drain: arguments.drain,
         ..source.session_options(&arguments.script)?
     };

@@ -8,7 +8,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrow_array::RecordBatch;
-use thalweg_core::snapshot::SinkGuarantee;
+use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Result, RowKind, Sink};
 
 /// Goes to the first column and clears the line.
@@ -111,6 +111,12 @@ impl Sink for ScreenSink {
     }
     fn write_at_least_once(&mut self) {
         self.sink.write_at_least_once();
+    }
+    fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
+        self.sink.check_start(handle, start)
+    }
+    fn mark(&mut self, mark: &OutputMark) -> Result<()> {
+        self.sink.mark(mark)
     }
     fn recover(&mut self, handle: Option<&str>) -> Result<()> {
         self.sink.recover(handle)

@@ -11,7 +11,7 @@ use thalweg::jobs::{SnapshotReference, Speech, open_folder};
 use thalweg::session::{PlannedJob, Session};
 use thalweg_connectors::output::Format;
 use thalweg_core::{Error, Result};
-use thalweg_state::SnapshotStore;
+use thalweg_state::{Lineage, SnapshotStore};
 
 use super::arguments::{ScriptArguments, UpgradeArguments};
 use super::run::print;
@@ -115,7 +115,7 @@ fn of_snapshot(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<Foun
             let named = jobs.iter().find_map(|job| job.snapshot_location.as_deref());
             let given = arguments.dir.as_deref();
             let store = open(&place(given, named)?, &arguments.old)?;
-            let number = newest(&store)?;
+            let number = resumed(&store)?;
             (store, number)
         }
     };
@@ -137,6 +137,20 @@ fn of_snapshot(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<Foun
             false => format!("--from {}", folder(&store, number)),
         },
     })
+}
+
+/// The snapshot that a resume starts from.
+fn resumed(store: &SnapshotStore) -> Result<u64> {
+    let lineage = store.lineage()?;
+    let own = store.newest_number_of(lineage.as_ref())?;
+    match (own.or(lineage.as_ref().and_then(Lineage::origin_here)), lineage) {
+        (Some(number), _) => Ok(number),
+        (None, None) => newest(store),
+        (None, Some(_)) => Err(Error::data(
+            "the job was started from scratch and has kept no snapshot since: a resume starts from scratch as well",
+        )
+        .hint("name the folder of an older snapshot to compare with it")),
+    }
 }
 
 fn folder(store: &SnapshotStore, number: u64) -> String {

@@ -17,7 +17,9 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use thalweg_core::shim::SharedClock;
-use thalweg_core::snapshot::{Captured, Extent, StageState, TableChanges, TableExtent, TakenCut};
+use thalweg_core::snapshot::{
+    Captured, Extent, OutputMark, StageState, TableChanges, TableExtent, TakenCut,
+};
 use thalweg_core::{Error, OrderContract, Result};
 use thalweg_plan::catalog::{OnSnapshotFailure, SnapshotSettings};
 use thalweg_runtime::{AfterCut, JobControl, SnapshotMetrics, Taken};
@@ -57,6 +59,10 @@ pub(crate) struct Coordinator {
     pub asked: Receiver<Asked>,
     /// What every manifest notes about the job: the options that decide what its state means.
     pub notes: BTreeMap<String, String>,
+    /// The lineage that the run belongs to.
+    pub lineage: String,
+    /// The snapshot that the next one follows.
+    pub parent: Option<u64>,
     /// Held for as long as the job runs.
     #[expect(dead_code, reason = "held, not used")]
     pub lock: Option<JobLock>,
@@ -242,11 +248,15 @@ impl Watch<'_> {
         let number = self.own.store.next_number()?;
         let mut request = WriteRequest::new(taken.cut, number, kind, self.own.order);
         request.notes.clone_from(&self.own.notes);
+        request.lineage = Some(self.own.lineage.clone());
+        request.parent = self.own.parent;
         request.taken_at_ms = self.own.clock.wall_ms();
         request.base = self.base.filter(|_| is_incremental);
         let taken_at_ms = request.taken_at_ms;
         let written = self.write(request)?;
-        self.control.commit(&handles, &positions)?;
+        let mark = OutputMark { lineage: self.own.lineage.clone(), snapshot: number };
+        self.control.commit(&handles, &positions, Some(&mark))?;
+        self.own.parent = Some(number);
         self.base = Some(number);
         let now_ns = self.own.clock.now_ns();
         self.metrics = SnapshotMetrics {

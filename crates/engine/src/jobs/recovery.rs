@@ -1,16 +1,22 @@
-//! Which snapshot a run goes on from, and what is told about it.
+//! Which snapshot a run starts from, which lineage it belongs to, and what is said about it.
+//!
+//! Nothing is changed here: whoever starts the run makes a new lineage durable once all of the job
+//! has agreed.
 
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use thalweg_core::graph::Graph;
-use thalweg_core::snapshot::RestoredCut;
+use thalweg_core::shim::unique_name;
+use thalweg_core::snapshot::{OutputMark, OutputStart, RestoredCut};
 use thalweg_core::{Error, OrderContract, Restored, Result};
 use thalweg_plan::catalog::SnapshotSettings;
 use thalweg_state::decide::{
     self, Candidate, CandidateState, FallBack, Recovery as Decision, Wish,
 };
-use thalweg_state::{Damage, JobLock, Snapshot, SnapshotDetails, SnapshotStore, SnapshotSummary};
+use thalweg_state::{
+    Damage, JobLock, Lineage, Origin, Snapshot, SnapshotDetails, SnapshotStore, SnapshotSummary,
+};
 
 use super::compatibility::check_snapshot;
 use super::speech::Speech;
@@ -54,51 +60,61 @@ pub enum ResumeFrom {
 pub(crate) struct Recovery {
     pub resume: ResumeFrom,
     pub drop_state: bool,
+    /// What outputs hold that is not of the snapshot, or of an earlier run, is replaced.
+    pub overwrites: bool,
     /// How hints are to say it.
     pub speech: Speech,
     /// This run was started again after a failure: nothing is told of what is well known.
     pub is_restart: bool,
-    /// Set once the job's directory is ours and it is clear where to go on.
-    pub begun: Option<BegunBehind>,
-}
-
-/// Where a run has begun.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BegunBehind {
-    /// The newest snapshot that was there then.
-    pub newest: Option<u64>,
+    /// The last run has started: its lineage is durable.
+    pub has_started: bool,
 }
 
 impl Recovery {
-    /// What a run that is started again is to do: go on from what the failed one has kept, and where that kept
-    /// nothing, begin where that has begun, not in what an earlier run has left. `None` if the failed run has
-    /// never begun: another would not either.
-    ///
-    /// # Errors
-    /// If the snapshots cannot be listed.
-    pub(crate) fn again(mut self, settings: &SnapshotSettings, job: &str) -> Result<Option<Self>> {
-        let Some(behind) = self.begun.take() else {
-            return Ok(self.is_restart.then_some(self));
-        };
-        let store = SnapshotStore::open(&settings.location, job)?;
-        if newest_number(&store)? > behind.newest {
+    /// What a run that is started again is to do: resume what the failed one has kept, or from
+    /// where its lineage began. `None` if the failed run has never started: another would not
+    /// either.
+    pub(crate) fn again(mut self) -> Option<Self> {
+        if std::mem::take(&mut self.has_started) {
             self.resume = ResumeFrom::Newest;
+        } else if !self.is_restart {
+            return None;
         }
         self.is_restart = true;
-        Ok(Some(self))
+        Some(self)
     }
 }
 
-/// A job directory that is ours, and where to go on.
+/// A job directory that is ours, and where to start. Nothing was changed.
 pub(crate) struct Begun {
     pub store: SnapshotStore,
     pub lock: Option<JobLock>,
-    pub cut: Option<RestoredCut>,
     /// To be told to the user.
     pub notes: Vec<String>,
+    pub choice: Choice,
 }
 
-/// Locks the job's directory and finds out where to go on.
+/// Where a run starts.
+pub(crate) struct Choice {
+    pub cut: Option<RestoredCut>,
+    /// The snapshot that the cut is of, where it is one of this lineage.
+    pub parent: Option<u64>,
+    /// The lineage that the run belongs to.
+    pub lineage: Lineage,
+    /// The run begins it.
+    pub is_new: bool,
+    /// What its outputs have to be like.
+    pub outputs: OutputStart,
+}
+
+impl Choice {
+    /// What outputs are marked with before the first row.
+    pub(crate) fn mark(&self) -> OutputMark {
+        OutputMark { lineage: self.lineage.id.clone(), snapshot: self.parent.unwrap_or(0) }
+    }
+}
+
+/// Locks the job's directory and finds out where to start. Only reads.
 ///
 /// # Errors
 /// If another run has the directory; if there is no such snapshot, or it cannot be read; if going on could write
@@ -108,65 +124,180 @@ pub(crate) fn begin(
     job: &str,
     order: OrderContract,
     graph: &Graph,
-    recovery: &mut Recovery,
+    recovery: &Recovery,
 ) -> Result<Begun> {
     let mut store = SnapshotStore::open(&settings.location, job)?;
     let lock = store.directory().map(JobLock::take).transpose()?;
-    store.clean()?;
-    let newest = newest_number(&store)?;
-    let begun = go_on(store, lock, (job, order, graph), recovery)?;
-    recovery.begun = Some(BegunBehind { newest });
-    Ok(begun)
+    let mut notes = Vec::new();
+    let found = find(&mut store, recovery, &mut notes)?;
+    if let Some((details, _)) = &found.snapshot {
+        fits(details, order, graph, recovery, &mut notes)?;
+    } else if !recovery.is_restart {
+        notes.extend(note_of_scratch(&store, job, recovery)?);
+    }
+    let choice = choose(&store, found, recovery)?;
+    Ok(Begun { store, lock, notes, choice })
 }
 
-/// Finds out where to go on in a directory that is ours.
-fn go_on(
-    mut store: SnapshotStore,
-    lock: Option<JobLock>,
-    (job, order, graph): (&str, OrderContract, &Graph),
-    recovery: &Recovery,
-) -> Result<Begun> {
-    let mut notes = Vec::new();
-    let snapshot = match &recovery.resume {
+/// What a run starts from.
+struct Found {
+    snapshot: Option<(SnapshotDetails, Snapshot)>,
+    /// The lineage that the job had before.
+    current: Option<Lineage>,
+    /// What the first snapshot of a new lineage would follow; `None` where the run continues the
+    /// current one.
+    begins: Option<Option<Origin>>,
+}
+
+fn find(store: &mut SnapshotStore, recovery: &Recovery, notes: &mut Vec<String>) -> Result<Found> {
+    match &recovery.resume {
         ResumeFrom::Nothing => {
-            if let Some(newest) = store.list()?.last().filter(|_| !recovery.is_restart) {
-                let number = newest.number();
-                let resume = recovery.speech.resume();
-                notes.push(format!(
-                    "job '{job}' has snapshots up to {number} and begins anew; to go on from them {resume}"
-                ));
-            }
-            None
+            Ok(Found { snapshot: None, current: store.lineage()?, begins: Some(None) })
         }
-        ResumeFrom::Newest => match newest(&mut store, recovery.speech, &mut notes)? {
-            Some(snapshot) => Some((store.describe(snapshot.header.number)?, snapshot)),
-            None => None,
-        },
+        ResumeFrom::Newest => find_newest(store, recovery.speech, notes),
         ResumeFrom::Snapshot(SnapshotReference::Number(number)) => {
-            Some((store.describe(*number)?, store.read(*number)?))
+            let snapshot = (store.describe(*number)?, store.read(*number)?);
+            found_by_name(store, snapshot, None)
         }
         ResumeFrom::Snapshot(SnapshotReference::Folder(folder)) => {
             let (other, number) = open_folder(folder)?;
-            Some((other.describe(number)?, other.read(number)?))
+            let snapshot = (other.describe(number)?, other.read(number)?);
+            let is_own = other.directory().is_some() && other.directory() == store.directory();
+            let place = std::path::absolute(folder)?.to_string_lossy().into_owned();
+            found_by_name(store, snapshot, (!is_own).then_some(place))
+        }
+    }
+}
+
+/// The newest snapshot of the lineage; where it has none, what it began from.
+fn find_newest(
+    store: &mut SnapshotStore,
+    speech: Speech,
+    notes: &mut Vec<String>,
+) -> Result<Found> {
+    let current = store.lineage()?;
+    let newest = newest(store, current.as_ref(), speech, notes)?;
+    let (snapshot, begins) = match (newest, &current) {
+        (Some(snapshot), current) => {
+            let number = snapshot.header.number;
+            // A job of an earlier version has none yet.
+            let origin = Origin { snapshot: number, folder: None };
+            let begins = current.is_none().then_some(Some(origin));
+            (Some((store.describe(number)?, snapshot)), begins)
+        }
+        (None, Some(Lineage { origin: Some(Origin { snapshot, folder }), .. })) => {
+            let from = match folder {
+                Some(folder) => {
+                    let (other, number) = open_folder(Path::new(folder))?;
+                    (other.describe(number)?, other.read(number)?)
+                }
+                None => (store.describe(*snapshot)?, store.read(*snapshot)?),
+            };
+            (Some(from), None)
+        }
+        (None, Some(_)) => (None, None),
+        (None, None) => (None, Some(None)),
+    };
+    Ok(Found { snapshot, current, begins })
+}
+
+/// A snapshot that the user named: where it is not the newest of the lineage, another lineage
+/// begins.
+fn found_by_name(
+    store: &SnapshotStore,
+    (details, snapshot): (SnapshotDetails, Snapshot),
+    folder: Option<String>,
+) -> Result<Found> {
+    let current = store.lineage()?;
+    let number = snapshot.header.number;
+    let of_current = current.as_ref().map(|own| &own.id) == snapshot.header.lineage.as_ref();
+    let is_newest = folder.is_none()
+        && current.is_some()
+        && of_current
+        && store.newest_number_of(current.as_ref())? == Some(number);
+    let begins = (!is_newest).then_some(Some(Origin { snapshot: number, folder }));
+    Ok(Found { snapshot: Some((details, snapshot)), current, begins })
+}
+
+/// Which lineage the run belongs to, and what its outputs have to be like.
+fn choose(store: &SnapshotStore, found: Found, recovery: &Recovery) -> Result<Choice> {
+    let Found { snapshot, current, begins } = found;
+    let header = snapshot.as_ref().map(|(_, snapshot)| &snapshot.header);
+    let of_snapshot = header.and_then(|header| {
+        Some(OutputMark { lineage: header.lineage.clone()?, snapshot: header.number })
+    });
+    let mut outputs = OutputStart {
+        is_marked: of_snapshot.is_some(),
+        overwrites: recovery.overwrites,
+        accepted: of_snapshot.into_iter().collect(),
+        abandoned: None,
+    };
+    let own_number = header.filter(|header| {
+        current.as_ref().map(|own| &own.id) == header.lineage.as_ref() && begins.is_none()
+    });
+    let parent = own_number.map(|header| header.number);
+    let is_new = begins.is_some();
+    let lineage = match (begins, current) {
+        (None, Some(current)) => {
+            if parent.is_none() {
+                // Of this lineage nothing is committed: what it has written counts for nothing.
+                let lineage = current.id.clone();
+                outputs.accepted.push(OutputMark { lineage, snapshot: 0 });
+                outputs.overwrites |= current.overwrites;
+            }
+            current
+        }
+        (begins, current) => {
+            if snapshot.is_none() {
+                outputs.abandoned = unfinished(store, current.as_ref())?;
+            }
+            Lineage {
+                id: unique_name(),
+                origin: begins.flatten(),
+                after: store.highest_number()?,
+                overwrites: recovery.overwrites,
+            }
         }
     };
-    let Some((details, snapshot)) = snapshot else {
-        if recovery.resume == ResumeFrom::Newest && !recovery.is_restart {
-            notes.push(format!("job '{job}' has no snapshot and begins at the beginning"));
-        }
-        return Ok(Begun { store, lock, cut: None, notes });
+    let cut = snapshot.map(|(_, snapshot)| snapshot.cut);
+    Ok(Choice { cut, parent, lineage, is_new, outputs })
+}
+
+/// The lineage, if its inputs have not ended.
+fn unfinished(store: &SnapshotStore, lineage: Option<&Lineage>) -> Result<Option<String>> {
+    let Some(lineage) = lineage else { return Ok(None) };
+    let newest = store.newest_number_of(Some(lineage))?;
+    let is_complete = match newest {
+        Some(number) => store.header(number)?.is_complete,
+        None => false,
     };
-    fits(&details, order, graph, recovery, &mut notes)?;
-    Ok(Begun { store, lock, cut: Some(snapshot.cut), notes })
+    Ok((!is_complete).then(|| lineage.id.clone()))
+}
+
+/// What is said of a job that starts from scratch.
+fn note_of_scratch(
+    store: &SnapshotStore,
+    job: &str,
+    recovery: &Recovery,
+) -> Result<Option<String>> {
+    if recovery.resume == ResumeFrom::Newest {
+        return Ok(Some(format!("job '{job}' has no snapshot and starts from scratch")));
+    }
+    let newest = store.list()?.last().map(SnapshotSummary::number);
+    Ok(newest.map(|number| {
+        let resume = recovery.speech.resume();
+        format!("job '{job}' has snapshots up to {number} and starts from scratch; to resume from them {resume}")
+    }))
 }
 
 /// The newest snapshot that may be gone on from.
 fn newest(
     store: &mut SnapshotStore,
+    lineage: Option<&Lineage>,
     speech: Speech,
     notes: &mut Vec<String>,
 ) -> Result<Option<Snapshot>> {
-    let found = store.newest_usable()?;
+    let found = store.newest_of(lineage)?;
     let state = |damage: &Damage| match damage.is_newer {
         true => CandidateState::Newer,
         false => CandidateState::Damaged,
@@ -197,13 +328,15 @@ fn newest(
             ));
             Err(match from {
                 Some(number) => error.hint(format!(
-                    "rows that were written since snapshot {number} would be written again: move them away \
-                     (files are named), and go on with {}",
-                    speech.from(number)
+                    "rows that were written since snapshot {number} would be written again: go back with {} and {}, which \
+                     removes them",
+                    speech.from(number),
+                    speech.overwrite()
                 )),
                 None => error.hint(format!(
-                    "there is none that can be read: begin anew, {}",
-                    speech.begin_anew()
+                    "there is none that can be read: start from scratch, {}, with {}",
+                    speech.begin_anew(),
+                    speech.overwrite()
                 )),
             })
         }

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use thalweg_core::graph::Graph;
 use thalweg_core::shim::SharedClock;
-use thalweg_core::snapshot::RestoredCut;
+use thalweg_core::snapshot::OutputStart;
 use thalweg_core::{Error, Result};
 use thalweg_plan::catalog::{RestartSettings, SnapshotSettings};
-use thalweg_runtime::{JobControl, Report, RunOptions, RunningJob, SnapshotMode};
+use thalweg_runtime::{Beginning, JobControl, Report, RunOptions, RunningJob, SnapshotMode};
 
 use super::compatibility::notes_of;
 use super::coordinator::{Asked, Coordinator};
-use super::recovery::{Recovery, begin, state_rows};
+use super::recovery::{Choice, Recovery, begin, state_rows};
 use super::restarts::Restarts;
 
 /// How often it is looked whether a pause is to end early.
@@ -38,7 +38,7 @@ pub(crate) struct JobRuns {
 
 /// A run whose directory is ours, before it begins.
 pub(crate) struct Prepared {
-    cut: Option<RestoredCut>,
+    choice: Option<Choice>,
     coordinator: Option<Coordinator>,
     ask: Option<Sender<Asked>>,
     begin_ns: u64,
@@ -73,7 +73,7 @@ impl JobRuns {
         let begin_ns = self.clock.now_ns();
         let Some(settings) = &self.snapshots else {
             let notes = Vec::new();
-            return Ok(Prepared { cut: None, coordinator: None, ask: None, begin_ns, notes });
+            return Ok(Prepared { choice: None, coordinator: None, ask: None, begin_ns, notes });
         };
         if options.record.is_some() || options.replay.is_some() {
             return Err(self.recovery.speech.no_interleaving());
@@ -82,7 +82,7 @@ impl JobRuns {
             true => SnapshotMode::ExactlyOnce,
             false => SnapshotMode::AtLeastOnce,
         });
-        let begun = begin(settings, &self.name, options.order, graph, &mut self.recovery)?;
+        let begun = begin(settings, &self.name, options.order, graph, &self.recovery)?;
         let (ask, asked) = mpsc::channel();
         let coordinator = Coordinator {
             store: begun.store,
@@ -92,10 +92,12 @@ impl JobRuns {
             drains: self.drains,
             asked,
             notes: notes_of(graph),
+            lineage: begun.choice.lineage.id.clone(),
+            parent: begun.choice.parent.or(begun.choice.lineage.origin_here()),
             lock: begun.lock,
         };
         Ok(Prepared {
-            cut: begun.cut,
+            choice: Some(begun.choice),
             coordinator: Some(coordinator),
             ask: Some(ask),
             begin_ns,
@@ -113,13 +115,13 @@ impl JobRuns {
         graph: Graph,
         options: RunOptions,
     ) -> Result<LookedAfter> {
-        let Prepared { cut, coordinator, ask, begin_ns, .. } = prepared;
-        let state_rows = cut.as_ref().map_or(0, state_rows);
-        let running = thalweg_runtime::start_from(graph, options, cut);
-        if running.is_err() {
-            // What a sink or a source refuses at the start it refuses again.
-            self.recovery.begun = None;
-        }
+        let Prepared { choice, mut coordinator, ask, begin_ns, .. } = prepared;
+        let cut = choice.as_ref().and_then(|choice| choice.cut.as_ref());
+        let state_rows = cut.map_or(0, state_rows);
+        let beginning = beginning(choice, coordinator.as_mut(), self.recovery.overwrites);
+        let running = thalweg_runtime::start_from(graph, options, beginning);
+        // What a sink or a source refuses at the start it refuses again.
+        self.recovery.has_started = running.is_ok();
         let mut looked_after = LookedAfter::new(running?, coordinator, ask);
         if state_rows > 0 && !self.recovery.is_restart {
             let took_ms = (self.clock.now_ns() - begin_ns) / 1_000_000;
@@ -130,22 +132,15 @@ impl JobRuns {
     }
 
     /// A run has failed. How the next one comes; `None` if there is to be none.
-    ///
-    /// # Errors
-    /// If the snapshots cannot be listed.
-    pub(crate) fn failed(&mut self, error: &Error, is_stopped: bool) -> Result<Option<Restart>> {
-        let Some(settings) = &self.snapshots else { return Ok(None) };
-        if error.is_plan_error() || is_stopped {
-            return Ok(None);
+    pub(crate) fn failed(&mut self, error: &Error, is_stopped: bool) -> Option<Restart> {
+        if self.snapshots.is_none() || error.is_plan_error() || is_stopped {
+            return None;
         }
-        let Some(wait) = self.restarts.failed(self.clock.now_ns()) else { return Ok(None) };
-        let Some(recovery) = self.recovery.clone().again(settings, &self.name)? else {
-            return Ok(None);
-        };
-        self.recovery = recovery;
+        let wait = self.restarts.failed(self.clock.now_ns())?;
+        self.recovery = self.recovery.clone().again()?;
         let count = self.restarts.count();
         let message = format!("{error}; started again in {wait:?} (restart {count})");
-        Ok(Some(Restart { warning: Error::user(message), wait }))
+        Some(Restart { warning: Error::user(message), wait })
     }
 
     /// Lets the time before a restart pass. False if there is to be none after all.
@@ -159,6 +154,29 @@ impl JobRuns {
         }
         true
     }
+}
+
+/// How the runtime is to start a run. Once all of the job has agreed, a new lineage becomes
+/// durable, and what unfinished snapshots left behind is removed.
+fn beginning(
+    choice: Option<Choice>,
+    coordinator: Option<&mut Coordinator>,
+    overwrites: bool,
+) -> Beginning<'_> {
+    let (Some(choice), Some(coordinator)) = (choice, coordinator) else {
+        let outputs = OutputStart { overwrites, ..OutputStart::default() };
+        return Beginning { outputs, ..Beginning::default() };
+    };
+    let mark = Some(choice.mark());
+    let Choice { cut, lineage, is_new, outputs, .. } = choice;
+    let store = &mut coordinator.store;
+    let agreed = Box::new(move || {
+        if is_new {
+            store.begin_lineage(&lineage)?;
+        }
+        store.clean().map(drop)
+    });
+    Beginning { cut, outputs, mark, agreed: Some(agreed) }
 }
 
 /// A job that runs, and the thread that takes its snapshots, if it takes any.

@@ -39,6 +39,14 @@ impl Speech {
         }
     }
 
+    /// To let outputs be replaced.
+    pub(crate) fn overwrite(self) -> &'static str {
+        match self {
+            Speech::CommandLine => "--overwrite",
+            Speech::Rust => "`overwrites: true`",
+        }
+    }
+
     /// To let state go.
     pub(crate) fn drop_state(self) -> &'static str {
         match self {

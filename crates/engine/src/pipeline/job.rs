@@ -34,6 +34,9 @@ pub struct JobOptions {
     pub resume: ResumeFrom,
     /// State in a snapshot that a changed pipeline has no use for is dropped.
     pub drop_state: bool,
+    /// What an earlier run has written where the job is to write is replaced, and what outputs hold
+    /// beyond the snapshot that it goes back to.
+    pub overwrites: bool,
     /// Windows are closed when the job is stopped, as if its input had ended.
     pub drains: bool,
     /// Whether a run that has failed is followed by another; for [`run_with_restarts`].
@@ -49,6 +52,7 @@ impl JobOptions {
             snapshots: SnapshotSettings::new(location),
             resume: ResumeFrom::Nothing,
             drop_state: false,
+            overwrites: false,
             drains: false,
             restarts: RestartSettings::default(),
         }
@@ -58,6 +62,7 @@ impl JobOptions {
         let recovery = Recovery {
             resume: self.resume.clone(),
             drop_state: self.drop_state,
+            overwrites: self.overwrites,
             speech: Speech::Rust,
             ..Recovery::default()
         };
@@ -233,7 +238,7 @@ pub fn run_with_restarts(
         });
         let Err(error) = ran else { return ran };
         is_stopped |= observer.is_stopped();
-        let Some(restart) = runs.failed(&error, is_stopped)? else { return Err(error) };
+        let Some(restart) = runs.failed(&error, is_stopped) else { return Err(error) };
         observer.restarting(&restart.warning);
         if !runs.pause(&restart, || observer.is_stopped()) {
             return Err(error);

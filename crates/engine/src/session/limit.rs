@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
-use thalweg_core::snapshot::SinkGuarantee;
+use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Result, RowKind, Sink};
 use thalweg_runtime::JobControl;
 
@@ -110,6 +110,12 @@ impl Sink for LimitSink {
     }
     fn write_at_least_once(&mut self) {
         self.sink.write_at_least_once();
+    }
+    fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
+        self.sink.check_start(handle, start)
+    }
+    fn mark(&mut self, mark: &OutputMark) -> Result<()> {
+        self.sink.mark(mark)
     }
     fn recover(&mut self, handle: Option<&str>) -> Result<()> {
         self.sink.recover(handle)

@@ -37,6 +37,9 @@ pub struct SessionOptions {
     pub resume: ResumeFrom,
     /// State in a snapshot that a changed query has no use for is dropped.
     pub drop_state: bool,
+    /// Jobs replace what an earlier run, or another one, has written where they are to write, and
+    /// what outputs hold beyond the snapshot that they go back to.
+    pub overwrite: bool,
     /// A job that takes snapshots closes its windows when it is stopped, as if its input had ended.
     pub drain: bool,
 }
@@ -90,6 +93,7 @@ impl Default for SessionOptions {
             replay: None,
             resume: ResumeFrom::Nothing,
             drop_state: false,
+            overwrite: false,
             drain: false,
         }
     }

@@ -249,6 +249,7 @@ impl Session {
         let recovery = Recovery {
             resume: self.options.resume.clone(),
             drop_state: self.options.drop_state,
+            overwrites: self.options.overwrite,
             ..Recovery::default()
         };
         let snapshots = self.snapshot_settings()?;
@@ -262,7 +263,7 @@ impl Session {
             let plan = self.planner.plan_insert(inserts)?;
             let ran = self.run_once(plan, what, &mut runs, observer);
             let Err(error) = ran else { return ran };
-            let Some(restart) = runs.failed(&error, observer.is_stopped())? else {
+            let Some(restart) = runs.failed(&error, observer.is_stopped()) else {
                 return Err(error);
             };
             observer.warning(&restart.warning);

@@ -173,6 +173,7 @@ impl Job {
                 settings: self.settings(&state, &mut random),
                 workers: 1 + random.below(4) as usize,
                 resume: ResumeFrom::Newest,
+                overwrite: false,
                 kill: (!is_last).then(|| Kill::draw(&mut random, &self.rows)),
             };
             let loses = random.below(3) == 0;

@@ -82,10 +82,10 @@ fn a_stopped_job_keeps_a_last_snapshot_and_says_where_it_goes_on() {
     assert!(notes.iter().any(|note| note.contains("rows of state were taken back")), "{notes:?}");
     drop(running);
     job.resume = ResumeFrom::Nothing;
-    // What begins anew writes elsewhere.
+    // What starts from scratch writes elsewhere.
     let running = begun(&job, 0, &folder.join("anew"));
     let note = running.notes()[0].to_string();
-    assert!(note.contains("begins anew") && note.contains("ResumeFrom::Newest"), "{note}");
+    assert!(note.contains("starts from scratch") && note.contains("ResumeFrom::Newest"), "{note}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use thalweg::jobs::{ResumeFrom, SnapshotReference, ask_for_snapshot};
 use thalweg::{Result, RowKind, Sink};
-use thalweg_core::snapshot::SinkGuarantee;
+use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 
 use super::cells::Equality;
 use super::jobs::{Workspace, files, folders};
@@ -88,7 +88,8 @@ fn own_run(
         ("execution.checkpointing.interval", "0 s".to_owned()),
         ("execution.checkpointing.num-retained", "1".to_owned()),
     ];
-    Run { folder: workspace.folder.clone(), settings, workers, resume, kill }
+    let folder = workspace.folder.clone();
+    Run { folder, settings, workers, resume, overwrite: false, kill }
 }
 
 /// What has to be equal, as the job says.
@@ -219,6 +220,15 @@ impl Sink for DyingSink {
     fn abort(&mut self) {}
     fn use_transactions(&mut self) -> SinkGuarantee {
         self.inner.use_transactions()
+    }
+    fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
+        self.inner.check_start(handle, start)
+    }
+    fn mark(&mut self, mark: &OutputMark) -> Result<()> {
+        match self.is_dying.load(Ordering::SeqCst) {
+            true => Ok(()),
+            false => self.inner.mark(mark),
+        }
     }
     fn recover(&mut self, handle: Option<&str>) -> Result<()> {
         self.inner.recover(handle)

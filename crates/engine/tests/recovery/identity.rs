@@ -1,11 +1,9 @@
 //! Everything that decides what state means is part of its identity: a resume under other options is refused before a
 //! byte is changed, and `thalweg upgrade --dry-run` says so before.
 
-use std::fs;
-use std::path::Path;
 use std::process::Command;
 
-use super::jobs::{Workspace, files, folders};
+use super::jobs::{Workspace, contents};
 
 const SNAPSHOTS: [&str; 5] = [
     "--quiet",
@@ -17,20 +15,6 @@ const SNAPSHOTS: [&str; 5] = [
 
 fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&SNAPSHOTS[..], more, &["job.sql"]].concat()
-}
-
-/// Every file below a folder with its contents, but for the lock and messages.
-fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut found = Vec::new();
-    for file in files(folder) {
-        let is_of_test =
-            ["lock", "messages.txt", "job.sql"].iter().any(|name| file.ends_with(name));
-        if !is_of_test {
-            found.push((file.display().to_string(), fs::read(&file).expect("a file")));
-        }
-    }
-    folders(folder).iter().for_each(|folder| found.extend(contents(folder)));
-    found
 }
 
 /// The status of `upgrade --dry-run` and what it says.

@@ -179,6 +179,21 @@ pub fn folders(folder: &Path) -> Vec<PathBuf> {
     entries(folder, Path::is_dir)
 }
 
+/// Every file below a folder with its contents, but for the lock and messages.
+pub fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for file in files(folder) {
+        let is_of_test =
+            ["lock", "messages.txt", "job.sql"].iter().any(|name| file.ends_with(name))
+                || file.to_string_lossy().ends_with("thalweg-lock");
+        if !is_of_test {
+            found.push((file.display().to_string(), fs::read(&file).expect("a file")));
+        }
+    }
+    folders(folder).iter().for_each(|folder| found.extend(contents(folder)));
+    found
+}
+
 fn entries(folder: &Path, is_wanted: fn(&Path) -> bool) -> Vec<PathBuf> {
     let Ok(found) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = found.flatten().map(|entry| entry.path()).collect();

@@ -191,19 +191,14 @@ fn a_damaged_newest_snapshot_asks_before_rows_are_written_twice() {
     let rows = visible(&workspace);
     let messages = workspace.fail(1, &words(&["--resume"]));
     assert!(messages.contains(&format!("--from {before_number}")), "{messages}");
+    assert!(messages.contains("--overwrite"), "{messages}");
     assert_eq!(visible(&workspace), rows, "nothing was written");
 
-    // Whoever wants to go on from an older one takes away what was written since.
-    let again = ["--from", &before_number];
-    for _ in 0..=files(&workspace.path("out")).len() {
-        let output = workspace.start(&words(&again)).end();
-        if output.0.success() {
-            break;
-        }
-        let in_the_way = files(&workspace.path("out"));
-        let named = in_the_way.iter().find(|file| output.1.contains(&*file.to_string_lossy()));
-        fs::remove_file(named.expect("the file is named")).expect("a file");
-    }
+    // Whoever wants to go back says so: what was written since is removed.
+    let messages = workspace.fail(2, &words(&["--from", &before_number]));
+    assert!(messages.contains("--overwrite"), "{messages}");
+    assert_eq!(visible(&workspace), rows, "nothing was written");
+    workspace.succeed(&words(&["--from", &before_number, "--overwrite"]));
     assert_eq!(visible(&workspace), expected(), "each row is there once");
 }
 

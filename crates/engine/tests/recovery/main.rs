@@ -8,7 +8,9 @@
 //! | `identity` | resumes under options that would change what state means |
 //! | `kills` | jobs that are killed at random moments until they end |
 //! | `lifecycle` | stops, locks, damaged and foreign snapshots, restarts, full disks |
+//! | `starts` | what a start may change, which snapshots a resume takes, and whose outputs they are |
 //! | `killed` | jobs of this process that are killed where a test wants it; the golden cases use it as well |
+//! | `sequences` | random sequences of all that may happen to a job, against a model |
 //! | `power` | whole jobs on a machine that goes off |
 //! | `endings` | signals in every state of a job, drains, and a resume behind an end |
 //! | `golden_snapshots` | snapshots of earlier versions, from which jobs of this one go on |
@@ -22,3 +24,5 @@ mod killed;
 mod kills;
 mod lifecycle;
 mod power;
+mod sequences;
+mod starts;

@@ -133,6 +133,7 @@ impl<'a> Machine<'a> {
             settings,
             workers: 1 + random.below(3) as usize,
             resume: ResumeFrom::Newest,
+            overwrite: false,
             kill: Some(pace),
         };
         let at_hold: AtHold = Box::new(|_, control| {

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, OnceLock, mpsc};
 use std::time::Duration;
 
-use thalweg_core::connector::{Assign, Waker};
+use thalweg_core::connector::Assign;
 use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
-use thalweg_core::snapshot::{RestoredCut, SinkGuarantee, SinkState};
+use thalweg_core::snapshot::RestoredCut;
 use thalweg_core::{Error, Opening, Operator, OperatorClass, Partition, Result, Source, Watermark};
-use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering};
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex};
 use thalweg_ordering::{Mailbox, Sleep};
 
 use super::{Job, Report, SinkReceivers};
@@ -21,7 +21,7 @@ use crate::lane::Lane;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, StageMetrics};
 use crate::news::News;
-use crate::options::{RunOptions, SnapshotMode};
+use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
 use crate::presence::Presence;
 use crate::scheduler::meter::Measuring;
@@ -379,84 +379,6 @@ fn first_outputs(job: &Job) {
             _ => {}
         }
     }
-}
-
-/// Claims all outputs, opens the sinks, then starts the sources. What is wrong with either is reported at once; sinks
-/// that were opened are aborted then.
-pub(crate) fn open(job: &Arc<Job>, restored: Option<&RestoredCut>) -> Result<()> {
-    let result = open_all(job, restored);
-    if result.is_err() {
-        for stage in &job.stages {
-            if let StageRunKind::Sink(sink) = &stage.kind
-                && let Some(sink) = sink.inline.lock().expect("nobody else runs yet").as_mut()
-            {
-                sink.abort();
-            }
-        }
-        stop_sources(job);
-    }
-    result
-}
-
-/// Takes the rights to all outputs. Nothing was changed before, so a job that is refused one changes nothing.
-fn claim_all(job: &Job) -> Result<()> {
-    for stage in &job.stages {
-        if let StageRunKind::Sink(run) = &stage.kind
-            && let Some(sink) = run.inline.lock().expect("nobody else runs yet").as_mut()
-        {
-            sink.claim().map_err(|error| error.in_operator(stage.name.clone()))?;
-        }
-    }
-    Ok(())
-}
-
-fn open_all(job: &Arc<Job>, restored: Option<&RestoredCut>) -> Result<()> {
-    claim_all(job)?;
-    for stage in &job.stages {
-        if let StageRunKind::Sink(run) = &stage.kind {
-            let told = restored.and_then(|cut| cut.stages.iter().find(|told| told.id == stage.id));
-            open_sink(job, run, told.and_then(|told| told.sink.as_ref()))
-                .map_err(|error| error.in_operator(stage.name.clone()))?;
-        }
-    }
-    for &place in &job.sources {
-        let StageRunKind::Source(run) = &job.stages[place].kind else { continue };
-        if run.finished.load(Ordering::SeqCst) {
-            continue;
-        }
-        let weak = Arc::downgrade(job);
-        let waker: Waker = Arc::new(move || {
-            let Some(job) = weak.upgrade() else { return };
-            if let StageRunKind::Source(run) = &job.stages[place].kind {
-                run.ready.store(true, Ordering::SeqCst);
-                job.news.notify();
-            }
-        });
-        let mut state = run.state.lock().expect("nobody else runs yet");
-        let name = &job.stages[place].name;
-        state.source.start(waker).map_err(|error| error.in_operator(name.clone()))?;
-    }
-    if restored.is_some() && job.ordered.is_none() {
-        job.spread_idleness()?;
-    }
-    Ok(())
-}
-
-/// Opens a sink; in a job with snapshots it first commits again what it had prepared.
-fn open_sink(job: &Job, run: &SinkRun, told: Option<&SinkState>) -> Result<()> {
-    let mut sink = run.inline.lock().expect("nobody else runs yet");
-    let sink = sink.as_mut().expect("the sink is still here");
-    let guarantee = match job.options.snapshots {
-        None => return sink.open(),
-        Some(SnapshotMode::AtLeastOnce) => {
-            sink.write_at_least_once();
-            SinkGuarantee::AtLeastOnce
-        }
-        Some(SnapshotMode::ExactlyOnce) => sink.use_transactions(),
-    };
-    run.guarantee.get_or_init(|| guarantee);
-    sink.recover(told.and_then(|told| told.handle.as_deref()))?;
-    sink.open()
 }
 
 /// Makes sure that no source reads on.

@@ -112,7 +112,9 @@ pub(crate) fn handle(
             }
             return Ok(SinkState::Open);
         }
-        SinkMessage::Commit(handle, reply) => {
+        SinkMessage::Commit(handle, mark, reply) => {
+            // First: what is visible is never ahead of the mark.
+            mark.map_or(Ok(()), |mark| sink.mark(&mark))?;
             sink.commit(&handle)?;
             let _ = reply.send(());
             return Ok(SinkState::Open);

@@ -30,7 +30,7 @@ use thalweg_ordering::sync::{Arc, AtomicU64, Ordering};
 
 use super::costs::{AssumedCosts, Costs, Ledger, Total, VirtualClock, Work};
 use crate::dispatcher::{Task, WorkerPlace};
-use crate::job::{self, Job, Report, SinkReceivers};
+use crate::job::{self, Beginning, Job, Report, SinkReceivers};
 use crate::metrics::StageMetrics;
 use crate::options::RunOptions;
 use crate::stage::StageRunKind;
@@ -187,7 +187,7 @@ impl VirtualCores {
         let around =
             job::JobSurroundings { numa_nodes: nodes, sleep, receivers: Some(&mut receivers) };
         let job = Arc::new(job::build_job(graph, options, None, around)?);
-        job::open_job(&job, None)?;
+        job::open_job(&job, Beginning::default())?;
         let thread = |(stage, _): &(usize, _)| {
             let StageRunKind::Sink(run) = &job.stages[*stage].kind else {
                 unreachable!("only sinks have channels")

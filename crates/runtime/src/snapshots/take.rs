@@ -5,8 +5,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use thalweg_core::snapshot::{
-    Captured, Extent, InputState, LaneState, SinkGuarantee, SinkState, SourceState as ToldSource,
-    StageState, TableChanges, TableExtent, TakenCut,
+    Captured, Extent, InputState, LaneState, OutputMark, SinkGuarantee, SinkState,
+    SourceState as ToldSource, StageState, TableChanges, TableExtent, TakenCut,
 };
 use thalweg_core::{Error, Result, SourcePoll, Watermark};
 use thalweg_ordering::sync::{Mutex, Ordering};
@@ -86,8 +86,8 @@ impl JobControl {
         Ok(Taken { cut, times })
     }
 
-    /// Makes what sinks had prepared at a cut visible, by their stages' identifiers, and tells sources that their positions are
-    /// kept. The snapshot of the cut is durable.
+    /// Makes what sinks had prepared at a cut visible, by their stages' identifiers, under this
+    /// mark, and tells sources that their positions are kept. The snapshot of the cut is durable.
     ///
     /// # Errors
     /// If the job ends before; it was then stopped, or has failed.
@@ -95,12 +95,14 @@ impl JobControl {
         &self,
         handles: &[(String, String)],
         positions: &[(String, String)],
+        mark: Option<&OutputMark>,
     ) -> Result<()> {
         let job = &*self.0;
         for (id, handle) in handles {
             let Some((stage, sink)) = job.sink_of(id) else { continue };
             let (reply, committed) = mpsc::channel();
-            job.send_to_sink(stage, sink, SinkMessage::Commit(handle.clone(), reply))?;
+            let commit = SinkMessage::Commit(handle.clone(), mark.cloned(), reply);
+            job.send_to_sink(stage, sink, commit)?;
             job.await_reply(&committed, u64::MAX)?;
         }
         for (id, position) in positions {

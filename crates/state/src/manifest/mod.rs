@@ -62,6 +62,12 @@ pub(crate) struct Manifest {
     pub order: String,
     pub serial: u64,
     pub is_complete: bool,
+    /// The lineage that the snapshot is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<String>,
+    /// The snapshot that it follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u64>,
     /// What the engine wants to find again about the job.
     pub notes: BTreeMap<String, String>,
     pub stages: Vec<StageEntry>,

@@ -8,6 +8,7 @@
 
 mod describe;
 mod keep;
+mod lineage;
 mod read;
 mod write;
 
@@ -23,6 +24,7 @@ use crate::manifest::{self, Kind, Manifest, SNAPSHOTS};
 use crate::storage::{self, Entry, FileSystem, LocalStorage, ObjectStorage, Storage};
 
 pub use describe::{SnapshotDetails, TableSummary};
+pub use lineage::{Lineage, Origin};
 pub use write::{WriteRequest, Written};
 
 /// The snapshots of one job at one place.
@@ -53,6 +55,11 @@ pub struct SnapshotHeader {
     pub order: OrderContract,
     /// All input had ended.
     pub is_complete: bool,
+    /// The lineage that it is of; none where an earlier version wrote it.
+    pub lineage: Option<String>,
+    /// The snapshot that it follows: the one before it in its run, or the one that its run resumed
+    /// from.
+    pub parent: Option<u64>,
     /// What the engine noted about the job.
     pub notes: BTreeMap<String, String>,
     /// Bytes of all files that it needs.
@@ -294,6 +301,8 @@ fn header(manifest: &Manifest) -> Result<SnapshotHeader> {
         engine: manifest.engine.clone(),
         order: manifest.order()?,
         is_complete: manifest.is_complete,
+        lineage: manifest.lineage.clone(),
+        parent: manifest.parent,
         notes: manifest.notes.clone(),
         bytes: manifest.files().map(|file| file.bytes).fold(0, u64::saturating_add),
         own_bytes: own_files.map(|file| file.bytes).fold(0, u64::saturating_add),

@@ -39,8 +39,19 @@ impl SnapshotStore {
     /// # Errors
     /// Those of the place: what cannot be reached now is not damaged.
     pub fn newest_usable(&mut self) -> Result<Found> {
+        self.newest_where(|_, _| true)
+    }
+
+    /// The same of those whose number, and manifest where it can be read, are wanted.
+    pub(super) fn newest_where(
+        &mut self,
+        is_wanted: impl Fn(u64, Option<&Manifest>) -> bool,
+    ) -> Result<Found> {
         let mut passed_over = Vec::new();
         for number in self.listing()?.finished.into_iter().rev() {
+            if !is_wanted(number, self.try_manifest(number)?.ok().as_ref()) {
+                continue;
+            }
             match self.told_apart(number, self.read(number))? {
                 Ok(snapshot) => return Ok(Found { snapshot: Some(snapshot), passed_over }),
                 Err(damage) => {

@@ -45,6 +45,10 @@ pub struct WriteRequest {
     /// The snapshot that tables of changes build on: that of the capture before. Without one, all tables are told
     /// whole.
     pub base: Option<u64>,
+    /// The lineage that it is of.
+    pub lineage: Option<String>,
+    /// The snapshot that it follows.
+    pub parent: Option<u64>,
     /// What the engine wants to find again about the job (a fingerprint of its plan). No secrets: anyone who
     /// may read the snapshot reads it.
     pub notes: BTreeMap<String, String>,
@@ -62,6 +66,8 @@ impl WriteRequest {
             order,
             taken_at_ms: 0,
             base: None,
+            lineage: None,
+            parent: None,
             notes: BTreeMap::new(),
             give_up: Arc::default(),
         }
@@ -263,7 +269,8 @@ impl Place<'_> {
 
 impl Writing<'_> {
     fn manifest(&mut self, request: WriteRequest, job: &str) -> Result<Manifest> {
-        let WriteRequest { cut, number, kind, order, taken_at_ms, notes, .. } = request;
+        let WriteRequest { cut, number, kind, order, taken_at_ms, lineage, parent, notes, .. } =
+            request;
         let (serial, is_complete) = (cut.serial, cut.is_complete);
         let stages = cut.stages.into_iter().map(|stage| self.stage(stage));
         let stages = stages.collect::<Result<_>>()?;
@@ -277,6 +284,8 @@ impl Writing<'_> {
             order: order.to_string(),
             serial,
             is_complete,
+            lineage,
+            parent,
             notes,
             stages,
         })

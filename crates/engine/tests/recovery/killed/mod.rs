@@ -28,7 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Where not every source is asked for rows (one may wait for the end of another), nothing is under way when
 /// none has given any for so long.
 const SILENCE: Duration = Duration::from_millis(50);
-const KILLED: &str = "killed by the test";
+/// What a job says that was killed.
+pub const KILLED: &str = "killed by the test";
 
 /// What a run of a script is to do.
 pub struct Run<'a> {
@@ -40,6 +41,8 @@ pub struct Run<'a> {
     pub workers: usize,
     /// Where it goes on.
     pub resume: ResumeFrom,
+    /// What an earlier run has written is replaced.
+    pub overwrite: bool,
     /// When it is killed; it runs to its end otherwise.
     pub kill: Option<Kill>,
 }
@@ -82,7 +85,7 @@ pub fn run(
     wrap: &mut dyn FnMut(Box<dyn Sink>) -> Box<dyn Sink>,
     at_hold: AtHold,
 ) -> Result<bool> {
-    let Run { folder, settings, workers, resume, kill } = run;
+    let Run { folder, settings, workers, resume, overwrite, kill } = run;
     let settings = settings.into_iter().map(|(key, value)| (key.to_owned(), value));
     let never = ("restart-strategy.type".to_owned(), "none".to_owned());
     let mut session = Session::new(SessionOptions {
@@ -91,6 +94,7 @@ pub fn run(
         settings: settings.chain([never]).collect(),
         workers: Some(workers),
         resume,
+        overwrite,
         name: Some("job".to_owned()),
         ..SessionOptions::default()
     })?;

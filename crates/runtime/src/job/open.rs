@@ -1,0 +1,142 @@
+//! How a job that was built starts: what sinks and sources are asked, and in which order.
+//!
+//! # Two phases
+//! 1. Every sink claims its output, then says whether it can write from where the job starts, and
+//!    only reads and locks. (Sources have said so before: they were sent to their positions.)
+//! 2. All have agreed. What the engine notes of the start is made durable ([`Beginning::agreed`]);
+//!    then sinks mark their outputs, commit what the snapshot names and do away with the rest, and
+//!    open; then sources start.
+//!
+//! **Invariant:** where anything refuses in the first phase, no byte was changed.
+
+use thalweg_core::Result;
+use thalweg_core::connector::Waker;
+use thalweg_core::snapshot::{OutputMark, OutputStart, RestoredCut, SinkGuarantee, SinkState};
+use thalweg_ordering::sync::{Arc, Ordering};
+
+use super::Job;
+use super::build::stop_sources;
+use crate::options::SnapshotMode;
+use crate::stage::{SinkRun, StageRunKind};
+
+/// Where a job starts, and what is to happen once all of its parts have agreed to it.
+#[derive(Default)]
+pub struct Beginning<'a> {
+    /// The cut that it resumes from; without one it starts from scratch.
+    pub cut: Option<RestoredCut>,
+    /// What its outputs have to be like.
+    pub outputs: OutputStart,
+    /// What outputs are marked with before the first row; without it they are not.
+    pub mark: Option<OutputMark>,
+    /// Called once, when all have agreed and before anything is changed.
+    pub agreed: Option<Box<dyn FnOnce() -> Result<()> + 'a>>,
+}
+
+impl From<Option<RestoredCut>> for Beginning<'_> {
+    fn from(cut: Option<RestoredCut>) -> Self {
+        Beginning { cut, ..Beginning::default() }
+    }
+}
+
+/// Starts the parts of a job. Sinks are aborted where one of them, or a source, is wrong.
+pub(crate) fn open(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
+    let result = open_all(job, beginning);
+    if result.is_err() {
+        for stage in &job.stages {
+            if let StageRunKind::Sink(sink) = &stage.kind
+                && let Some(sink) = sink.inline.lock().expect("nobody else runs yet").as_mut()
+            {
+                sink.abort();
+            }
+        }
+        stop_sources(job);
+    }
+    result
+}
+
+fn open_all(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
+    let Beginning { cut, outputs, mark, agreed } = beginning;
+    each_sink(job, cut.as_ref(), |run, _| claim_sink(run))?;
+    each_sink(job, cut.as_ref(), |run, handle| check_sink(job, run, handle, &outputs))?;
+    agreed.map_or(Ok(()), |agreed| agreed())?;
+    each_sink(job, cut.as_ref(), |run, handle| open_sink(job, run, handle, mark.as_ref()))?;
+    for &place in &job.sources {
+        start_source(job, place)?;
+    }
+    if cut.is_some() && job.ordered.is_none() {
+        job.spread_idleness()?;
+    }
+    Ok(())
+}
+
+/// Does something with each sink and its handle in the cut.
+fn each_sink(
+    job: &Job,
+    cut: Option<&RestoredCut>,
+    mut each: impl FnMut(&SinkRun, Option<&str>) -> Result<()>,
+) -> Result<()> {
+    for stage in &job.stages {
+        let StageRunKind::Sink(run) = &stage.kind else { continue };
+        let restored = cut.and_then(|cut| cut.stages.iter().find(|own| own.id == stage.id));
+        let sink: Option<&SinkState> = restored.and_then(|own| own.sink.as_ref());
+        let handle = sink.and_then(|sink| sink.handle.as_deref());
+        each(run, handle).map_err(|error| error.in_operator(stage.name.clone()))?;
+    }
+    Ok(())
+}
+
+/// Takes the right to an output.
+fn claim_sink(run: &SinkRun) -> Result<()> {
+    let mut sink = run.inline.lock().expect("nobody else runs yet");
+    sink.as_mut().expect("the sink is still here").claim()
+}
+
+/// The first phase.
+fn check_sink(job: &Job, run: &SinkRun, handle: Option<&str>, outputs: &OutputStart) -> Result<()> {
+    let mut sink = run.inline.lock().expect("nobody else runs yet");
+    let sink = sink.as_mut().expect("the sink is still here");
+    let guarantee = match job.options.snapshots {
+        None => SinkGuarantee::AtLeastOnce,
+        Some(SnapshotMode::AtLeastOnce) => {
+            sink.write_at_least_once();
+            SinkGuarantee::AtLeastOnce
+        }
+        Some(SnapshotMode::ExactlyOnce) => sink.use_transactions(),
+    };
+    run.guarantee.get_or_init(|| guarantee);
+    sink.check_start(handle, outputs)
+}
+
+/// The second phase; in a job with snapshots the sink first commits again what it had prepared.
+fn open_sink(
+    job: &Job,
+    run: &SinkRun,
+    handle: Option<&str>,
+    mark: Option<&OutputMark>,
+) -> Result<()> {
+    let mut sink = run.inline.lock().expect("nobody else runs yet");
+    let sink = sink.as_mut().expect("the sink is still here");
+    if job.options.snapshots.is_some() {
+        mark.map_or(Ok(()), |mark| sink.mark(mark))?;
+        sink.recover(handle)?;
+    }
+    sink.open()
+}
+
+fn start_source(job: &Arc<Job>, place: usize) -> Result<()> {
+    let StageRunKind::Source(run) = &job.stages[place].kind else { return Ok(()) };
+    if run.finished.load(Ordering::SeqCst) {
+        return Ok(());
+    }
+    let weak = Arc::downgrade(job);
+    let waker: Waker = Arc::new(move || {
+        let Some(job) = weak.upgrade() else { return };
+        if let StageRunKind::Source(run) = &job.stages[place].kind {
+            run.ready.store(true, Ordering::SeqCst);
+            job.news.notify();
+        }
+    });
+    let mut state = run.state.lock().expect("nobody else runs yet");
+    let name = &job.stages[place].name;
+    state.source.start(waker).map_err(|error| error.in_operator(name.clone()))
+}
