@@ -1,5 +1,5 @@
-//! MIN and MAX, in a total order: floats as IEEE 754 totalOrder has them (-0.0 below 0.0, NaN
-//! above all), strings and binaries by their bytes, false below true.
+//! MIN and MAX, in a total order: floats as IEEE 754 totalOrder has them (-0.0 below 0.0) with one
+//! NaN above all, strings and binaries by their bytes, false below true.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
 use thalweg_core::{DataType, Error, Result};
 
 use super::fold::{Fold, Groups};
-use super::values::for_each_value;
+use super::values::{for_each_value, with_one_nan};
 use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput};
 
 /// Calls a macro with the Arrow primitive type of a column type, or gives its last argument.
@@ -95,7 +95,8 @@ where
     type Group = Best<T::Native>;
 
     fn update(&self, groups: &mut [Self::Group], input: &UpdateInput<'_>) -> Result<()> {
-        for_each_value::<T>(input.column()?, input, |id, value, _| groups[id].offer::<MAX>(value))
+        let column = with_one_nan(input.column()?);
+        for_each_value::<T>(&column, input, |id, value, _| groups[id].offer::<MAX>(value))
     }
     fn merge(&self, into: &mut Self::Group, from: &Self::Group) {
         if from.set {

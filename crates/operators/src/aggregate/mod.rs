@@ -23,6 +23,7 @@ mod call;
 mod distinct;
 mod distinct_set;
 mod estimate;
+mod exact;
 mod extremes;
 mod fold;
 mod lists;
@@ -49,6 +50,7 @@ pub use running::{RunInput, RunningAggregate, Step};
 pub use state::{StateColumns, StateRows};
 pub(crate) use state::{elements_of, lists};
 pub use user::{UserAccumulator, UserAggregate};
+pub(crate) use values::with_one_nan;
 
 /// The place in arrival order of the bundle whose rows are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

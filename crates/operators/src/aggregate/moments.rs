@@ -3,14 +3,14 @@
 //! Integers keep exact sums of values and squares, so their states commute and can be subtracted;
 //! the result is truncated into the argument's type, as Flink's is. Floats follow Welford, and
 //! partial states Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for
-//! computing sample variances", 1979), because squares of large values would cancel. DECIMALs are
+//! computing sample variances", 1979), because squares of large values would cancel; where values leave
+//! again, sums of squares are exact ([`exact`](super::exact)). DECIMALs are
 //! exact for at most 19 digits per value (the squares then fit 128 bits) and keep 256 bits.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow_array::types::{
-    ArrowPrimitiveType, Decimal128Type, Decimal256Type, Float64Type, Int64Type,
-};
+use arrow_array::types::{Decimal128Type, Decimal256Type, Float64Type, Int64Type};
 use arrow_array::{ArrayRef, PrimitiveArray};
 use arrow_buffer::i256;
 use arrow_schema::DataType as Arrow;
@@ -33,12 +33,14 @@ pub(super) struct MomentsKind {
 
 impl MomentsKind {
     /// The result from the sum of squared distances from the mean of `count` values.
-    fn finish(self, squares: f64, count: i64) -> Option<f64> {
+    pub(super) fn finish(self, squares: f64, count: i64) -> Option<f64> {
         let divisor = count - i64::from(self.sample);
         if divisor <= 0 {
             return None;
         }
-        let variance = (squares / divisor as f64).max(0.0);
+        let variance = squares / divisor as f64;
+        // NaN stays.
+        let variance = if variance < 0.0 { 0.0 } else { variance };
         Some(if self.root { variance.sqrt() } else { variance })
     }
 }
@@ -59,17 +61,6 @@ impl Welford {
         self.mean += before / self.count as f64;
         self.squares += before * (value - self.mean);
     }
-    /// Takes a value out: the step of [`Welford::add`] backwards.
-    pub(super) fn remove(&mut self, value: f64) {
-        if self.count <= 1 {
-            *self = Welford { count: self.count - 1, ..Welford::default() };
-            return;
-        }
-        self.count -= 1;
-        let after = value - self.mean;
-        self.mean -= after / self.count as f64;
-        self.squares -= after * (value - self.mean);
-    }
 }
 
 /// Of FLOAT and DOUBLE.
@@ -82,10 +73,7 @@ pub(super) struct Moments {
 impl Moments {
     /// The result of a group.
     pub(super) fn value(&self, group: &Welford) -> Option<f64> {
-        match self.kind.finish(group.squares, group.count) {
-            Some(_) if group.squares.is_nan() => Some(f64::NAN),
-            other => other,
-        }
+        self.kind.finish(group.squares, group.count)
     }
 }
 
@@ -135,32 +123,30 @@ impl Fold for Moments {
     }
 }
 
-/// How many values, their sum, and the sum of their squares.
+/// How many values, their sum, and the sum of their squares: in 256 bits, since those of four large
+/// BIGINTs do not fit 128.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Powers<T> {
+pub(super) struct Powers {
     count: i64,
-    sum: T,
-    squares: T,
+    sum: i256,
+    squares: i256,
 }
 
-impl Powers<i128> {
-    /// Adds a value.
-    pub(super) fn add(&mut self, value: i64) {
+impl Powers {
+    /// Adds an integer.
+    pub(super) fn add_integer(&mut self, value: i64) {
         let value = i128::from(value);
         self.count += 1;
-        self.sum = self.sum.wrapping_add(value);
-        self.squares = self.squares.wrapping_add(value * value);
+        self.sum = self.sum.wrapping_add(i256::from_i128(value));
+        self.squares = self.squares.wrapping_add(i256::from_i128(value * value));
     }
-    /// Takes a value out.
-    pub(super) fn remove(&mut self, value: i64) {
+    /// Takes an integer out.
+    pub(super) fn remove_integer(&mut self, value: i64) {
         let value = i128::from(value);
         self.count -= 1;
-        self.sum = self.sum.wrapping_sub(value);
-        self.squares = self.squares.wrapping_sub(value * value);
+        self.sum = self.sum.wrapping_sub(i256::from_i128(value));
+        self.squares = self.squares.wrapping_sub(i256::from_i128(value * value));
     }
-}
-
-impl Powers<i256> {
     /// Adds an unscaled DECIMAL.
     pub(super) fn add(&mut self, value: i128) {
         let value = i256::from_i128(value);
@@ -177,9 +163,9 @@ impl Powers<i256> {
     }
 }
 
-impl<T: Copy> Powers<T> {
+impl Powers {
     /// Tells sums and sums of squares, as columns of these types.
-    fn tell<P: ArrowPrimitiveType<Native = T>>(
+    fn tell(
         groups: &[Self],
         ids: &[u32],
         columns: &mut StateColumns,
@@ -187,24 +173,30 @@ impl<T: Copy> Powers<T> {
     ) {
         let of = |&id: &u32| &groups[id as usize];
         columns.add_numbers::<Int64Type>("count", ids.iter().map(|id| of(id).count));
-        let sums = PrimitiveArray::<P>::from_iter_values(ids.iter().map(|id| of(id).sum));
+        let sums = ids.iter().map(|id| of(id).sum);
+        let sums = PrimitiveArray::<Decimal256Type>::from_iter_values(sums);
         columns.add("sum", Arc::new(sums.with_data_type(of_sums)));
-        let squares = PrimitiveArray::<P>::from_iter_values(ids.iter().map(|id| of(id).squares));
+        let squares = ids.iter().map(|id| of(id).squares);
+        let squares = PrimitiveArray::<Decimal256Type>::from_iter_values(squares);
         columns.add("squares", Arc::new(squares.with_data_type(of_squares)));
     }
 
-    fn recall<P: ArrowPrimitiveType<Native = T>>(
-        groups: &mut [Self],
-        ids: &[u32],
-        rows: &StateRows<'_>,
-    ) -> Result<()> {
+    fn recall(groups: &mut [Self], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let counts = rows.numbers::<Int64Type>("count")?;
-        let (sums, squares) = (rows.numbers::<P>("sum")?, rows.numbers::<P>("squares")?);
+        let (sums, squares) = (wide(rows, "sum")?, wide(rows, "squares")?);
         for (row, &id) in ids.iter().enumerate() {
             let (count, sum, squares) = (counts[row], sums[row], squares[row]);
             groups[id as usize] = Powers { count, sum, squares };
         }
         Ok(())
+    }
+}
+
+/// A column of sums; earlier versions captured those of integers in 128 bits.
+fn wide<'a>(rows: &StateRows<'a>, part: &str) -> Result<Cow<'a, [i256]>> {
+    match rows.numbers::<Decimal128Type>(part) {
+        Ok(sums) => Ok(sums.iter().map(|&sum| i256::from_i128(sum)).collect()),
+        Err(_) => Ok(Cow::Borrowed(rows.numbers::<Decimal256Type>(part)?)),
     }
 }
 
@@ -217,43 +209,42 @@ pub(super) struct IntegerMoments {
 
 impl IntegerMoments {
     /// The result of a group.
-    pub(super) fn value(&self, group: &Powers<i128>) -> Option<i64> {
-        let (sum, squares) = (i256::from_i128(group.sum), i256::from_i128(group.squares));
-        let distance = squared_distance(group.count, sum, squares)?;
+    pub(super) fn value(&self, group: &Powers) -> Option<i64> {
+        let distance = squared_distance(group.count, group.sum, group.squares)?;
         Some(self.kind.finish(distance, group.count)?.trunc() as i64)
     }
 }
 
 impl Fold for IntegerMoments {
-    type Group = Powers<i128>;
+    type Group = Powers;
 
-    fn update(&self, groups: &mut [Powers<i128>], input: &UpdateInput<'_>) -> Result<()> {
+    fn update(&self, groups: &mut [Powers], input: &UpdateInput<'_>) -> Result<()> {
         for_each_integer(input.column()?, input, |id, value| {
-            groups[id].add(value);
+            groups[id].add_integer(value);
         })
     }
-    fn merge(&self, into: &mut Powers<i128>, from: &Powers<i128>) {
+    fn merge(&self, into: &mut Powers, from: &Powers) {
         into.count += from.count;
         into.sum = into.sum.wrapping_add(from.sum);
         into.squares = into.squares.wrapping_add(from.squares);
     }
-    fn subtract(&self, into: &mut Powers<i128>, from: &Powers<i128>) -> bool {
+    fn subtract(&self, into: &mut Powers, from: &Powers) -> bool {
         into.count -= from.count;
         into.sum = into.sum.wrapping_sub(from.sum);
         into.squares = into.squares.wrapping_sub(from.squares);
         true
     }
-    fn evaluate(&self, groups: &[Powers<i128>], ids: &[u32]) -> Result<ArrayRef> {
+    fn evaluate(&self, groups: &[Powers], ids: &[u32]) -> Result<ArrayRef> {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(integer_array(&self.result, values))
     }
-    fn tell(&self, groups: &[Powers<i128>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
-        let whole = || Arrow::Decimal128(38, 0);
-        Powers::tell::<Decimal128Type>(groups, ids, columns, [whole(), whole()]);
+    fn tell(&self, groups: &[Powers], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        let whole = || Arrow::Decimal256(76, 0);
+        Powers::tell(groups, ids, columns, [whole(), whole()]);
         Ok(())
     }
-    fn recall(&self, groups: &mut [Powers<i128>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        Powers::recall::<Decimal128Type>(groups, ids, rows)
+    fn recall(&self, groups: &mut [Powers], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Powers::recall(groups, ids, rows)
     }
 }
 
@@ -280,7 +271,7 @@ pub(super) struct DecimalMoments {
 
 impl DecimalMoments {
     /// The unscaled result of a group.
-    pub(super) fn value(&self, group: &Powers<i256>) -> Option<i128> {
+    pub(super) fn value(&self, group: &Powers) -> Option<i128> {
         let DataType::Decimal(_, result_scale) = self.result else { return None };
         let unit = 10f64.powi(i32::from(self.scale));
         let fine = 10f64.powi(i32::from(result_scale));
@@ -292,34 +283,34 @@ impl DecimalMoments {
 }
 
 impl Fold for DecimalMoments {
-    type Group = Powers<i256>;
+    type Group = Powers;
 
-    fn update(&self, groups: &mut [Powers<i256>], input: &UpdateInput<'_>) -> Result<()> {
+    fn update(&self, groups: &mut [Powers], input: &UpdateInput<'_>) -> Result<()> {
         for_each_value::<Decimal128Type>(input.column()?, input, |id, value, _| {
             groups[id].add(value);
         })
     }
-    fn merge(&self, into: &mut Powers<i256>, from: &Powers<i256>) {
+    fn merge(&self, into: &mut Powers, from: &Powers) {
         into.count += from.count;
         into.sum = into.sum.wrapping_add(from.sum);
         into.squares = into.squares.wrapping_add(from.squares);
     }
-    fn subtract(&self, into: &mut Powers<i256>, from: &Powers<i256>) -> bool {
+    fn subtract(&self, into: &mut Powers, from: &Powers) -> bool {
         into.count -= from.count;
         into.sum = into.sum.wrapping_sub(from.sum);
         into.squares = into.squares.wrapping_sub(from.squares);
         true
     }
-    fn evaluate(&self, groups: &[Powers<i256>], ids: &[u32]) -> Result<ArrayRef> {
+    fn evaluate(&self, groups: &[Powers], ids: &[u32]) -> Result<ArrayRef> {
         let values = ids.iter().map(|&id| self.value(&groups[id as usize]));
         Ok(decimal_array(&self.result, values))
     }
-    fn tell(&self, groups: &[Powers<i256>], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+    fn tell(&self, groups: &[Powers], ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let scaled = |times: i8| Arrow::Decimal256(76, self.scale as i8 * times);
-        Powers::tell::<Decimal256Type>(groups, ids, columns, [scaled(1), scaled(2)]);
+        Powers::tell(groups, ids, columns, [scaled(1), scaled(2)]);
         Ok(())
     }
-    fn recall(&self, groups: &mut [Powers<i256>], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
-        Powers::recall::<Decimal256Type>(groups, ids, rows)
+    fn recall(&self, groups: &mut [Powers], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        Powers::recall(groups, ids, rows)
     }
 }

@@ -17,7 +17,7 @@ use super::extremes::as_rows;
 use super::fold::Fold;
 use super::lists::ListBuilder;
 use super::state::elements_of;
-use super::values::nulls;
+use super::values::{nulls, with_one_nan};
 use super::{StateColumns, StateRows, UpdateInput};
 
 /// Which percentiles are wanted, each from 0 to 1.
@@ -110,6 +110,7 @@ fn percentile(sorted: &[f64], fraction: f64) -> f64 {
 
 /// The values of any numeric column as DOUBLEs; what stands at a NULL means nothing.
 pub(super) fn doubles(column: &ArrayRef) -> Result<Float64Array> {
+    let column = &with_one_nan(column);
     if let Some(doubles) = column.as_primitive_opt::<Float64Type>() {
         return Ok(doubles.clone());
     }

@@ -86,17 +86,12 @@ impl Sum<i64> {
 }
 
 impl Sum<f64> {
-    /// Adds a value.
+    /// Adds a value. None is subtracted again: small values that a large one hid would stay lost
+    /// ([`exact`](super::exact)).
     #[inline(always)]
     pub(super) fn add(&mut self, value: f64) {
         self.sum += value;
         self.count += 1;
-    }
-    /// Takes a value out.
-    #[inline(always)]
-    pub(super) fn remove(&mut self, value: f64) {
-        self.sum -= value;
-        self.count -= 1;
     }
 }
 

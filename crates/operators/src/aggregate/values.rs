@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type};
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+};
 use arrow_array::{Array, ArrayRef, Decimal128Array, Float32Array, Float64Array, PrimitiveArray};
 use arrow_buffer::NullBuffer;
+use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Error, Result};
 
 use super::UpdateInput;
@@ -45,6 +48,28 @@ pub(super) fn for_each_value<T: ArrowPrimitiveType>(
     Ok(())
 }
 
+/// The column with one NaN: Arrow orders NaNs by sign and payload, and SQL knows one, the largest
+/// value.
+pub(crate) fn with_one_nan(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        Arrow::Float32 => one_nan::<Float32Type>(column, |value| value.is_nan(), f32::NAN),
+        Arrow::Float64 => one_nan::<Float64Type>(column, |value| value.is_nan(), f64::NAN),
+        _ => ArrayRef::clone(column),
+    }
+}
+
+fn one_nan<T: ArrowPrimitiveType>(
+    column: &ArrayRef,
+    is_nan: impl Fn(T::Native) -> bool,
+    nan: T::Native,
+) -> ArrayRef {
+    let values = column.as_primitive::<T>();
+    if !values.values().iter().any(|&value| is_nan(value)) {
+        return ArrayRef::clone(column);
+    }
+    Arc::new(values.unary::<_, T>(|value| if is_nan(value) { nan } else { value }))
+}
+
 /// The NULLs of a column, if it has any.
 pub(super) fn nulls(column: &ArrayRef) -> Option<&NullBuffer> {
     column.nulls().filter(|nulls| nulls.null_count() > 0)
@@ -57,11 +82,10 @@ pub(super) fn for_each_integer(
     input: &UpdateInput<'_>,
     mut each: impl FnMut(usize, i64),
 ) -> Result<()> {
-    use arrow_schema::DataType as A;
     match column.data_type() {
-        A::Int8 => for_each_value::<Int8Type>(column, input, |id, v, _| each(id, v.into())),
-        A::Int16 => for_each_value::<Int16Type>(column, input, |id, v, _| each(id, v.into())),
-        A::Int32 => for_each_value::<Int32Type>(column, input, |id, v, _| each(id, v.into())),
+        Arrow::Int8 => for_each_value::<Int8Type>(column, input, |id, v, _| each(id, v.into())),
+        Arrow::Int16 => for_each_value::<Int16Type>(column, input, |id, v, _| each(id, v.into())),
+        Arrow::Int32 => for_each_value::<Int32Type>(column, input, |id, v, _| each(id, v.into())),
         _ => for_each_value::<Int64Type>(column, input, |id, v, _| each(id, v)),
     }
 }
@@ -73,9 +97,8 @@ pub(super) fn for_each_float(
     input: &UpdateInput<'_>,
     mut each: impl FnMut(usize, f64),
 ) -> Result<()> {
-    use arrow_array::types::{Float32Type, Float64Type};
     match column.data_type() {
-        arrow_schema::DataType::Float32 => {
+        Arrow::Float32 => {
             for_each_value::<Float32Type>(column, input, |id, v, _| each(id, v.into()))
         }
         _ => for_each_value::<Float64Type>(column, input, |id, v, _| each(id, v)),

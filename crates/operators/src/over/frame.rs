@@ -2,8 +2,8 @@
 //!
 //! Rows come in the order of time and arrival. For each, the rows of its key that its frame no longer
 //! holds are taken back, oldest first, and then its own value is added; what its aggregate gives then
-//! is its result, or, where rows of equal time are peers, what it gives after the last of them. A key
-//! without rows begins anew, so no rounding of floats outlives a frame that was empty.
+//! is its result, or, where rows of equal time are peers, what it gives after the last of them. Sums of
+//! floats are exact, so a row that has left leaves no trace in those that come.
 //!
 //! Frames that no row leaves keep no rows.
 

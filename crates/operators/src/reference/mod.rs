@@ -13,6 +13,8 @@
 //!   that are open for it, and counted as partly late if some were closed.
 
 mod aggregate;
+#[cfg(test)]
+pub(crate) mod doubles;
 pub mod sequence;
 mod session;
 #[cfg(test)]

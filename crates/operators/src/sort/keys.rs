@@ -1,13 +1,11 @@
 //! Sort keys as bytes that compare as Flink orders values.
 
-use std::sync::Arc;
-
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_row::{RowConverter, Rows, SortField};
-use arrow_schema::{DataType, SortOptions};
+use arrow_schema::SortOptions;
 use thalweg_core::{Error, Result, TableSchema};
+
+use crate::aggregate::with_one_nan;
 
 /// One term of an ORDER BY.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,28 +63,5 @@ impl KeyEncoder {
         let columns: Vec<ArrayRef> =
             self.columns.iter().map(|&column| with_one_nan(batch.column(column))).collect();
         Ok(self.converter.convert_columns(&columns)?)
-    }
-}
-
-/// Arrow orders NaNs by sign and payload; SQL knows one, the largest value.
-fn with_one_nan(column: &ArrayRef) -> ArrayRef {
-    match column.data_type() {
-        DataType::Float32 => {
-            let values = column.as_primitive::<Float32Type>();
-            if !values.values().iter().any(|value| value.is_nan()) {
-                return column.clone();
-            }
-            let one = |value: f32| if value.is_nan() { f32::NAN } else { value };
-            Arc::new(values.unary::<_, Float32Type>(one))
-        }
-        DataType::Float64 => {
-            let values = column.as_primitive::<Float64Type>();
-            if !values.values().iter().any(|value| value.is_nan()) {
-                return column.clone();
-            }
-            let one = |value: f64| if value.is_nan() { f64::NAN } else { value };
-            Arc::new(values.unary::<_, Float64Type>(one))
-        }
-        _ => column.clone(),
     }
 }

@@ -1,5 +1,7 @@
 //! Which implementation runs, decided once from function and types.
 
+use std::marker::PhantomData;
+
 use arrow_array::types::{
     Date32Type, Decimal128Type, DurationMillisecondType, Float32Type, Float64Type, Int8Type,
     Int16Type, Int32Type, Int64Type, IntervalYearMonthType, Time32MillisecondType,
@@ -19,6 +21,7 @@ use super::column::{Column, Count, Remembering};
 use super::distinct::RunningDistinct;
 use super::elements::Elements;
 use super::estimate::Sketches;
+use super::exact;
 use super::joined::Joined;
 use super::numbers::{Choice, Keep, Of};
 use super::percentile::SortedValues;
@@ -58,12 +61,12 @@ impl AggregateCall {
         let result = self.result.data_type.clone();
         match &self.function {
             F::Count => Ok(Box::new(Count::default())),
-            F::Sum => sum(argument, result, false),
-            F::Avg => sum(argument, result, true),
-            F::StddevPop => moments(argument, result, MomentsKind { sample: false, root: true }),
-            F::StddevSamp => moments(argument, result, MomentsKind { sample: true, root: true }),
-            F::VarPop => moments(argument, result, MomentsKind { sample: false, root: false }),
-            F::VarSamp => moments(argument, result, MomentsKind { sample: true, root: false }),
+            F::Sum | F::Avg => sum(argument, result, matches!(self.function, F::Avg), retracts),
+            F::StddevPop | F::StddevSamp | F::VarPop | F::VarSamp => {
+                let sample = matches!(self.function, F::StddevSamp | F::VarSamp);
+                let root = matches!(self.function, F::StddevPop | F::StddevSamp);
+                moments(argument, result, MomentsKind { sample, root }, retracts)
+            }
             F::Min | F::Max if retracts => ranked(argument, matches!(self.function, F::Max)),
             F::FirstValue | F::LastValue if retracts => {
                 let last = matches!(self.function, F::LastValue);
@@ -144,8 +147,14 @@ fn ranked(argument: &DataType, max: bool) -> Built {
     )
 }
 
-fn sum(argument: &DataType, result: DataType, mean: bool) -> Built {
+fn sum(argument: &DataType, result: DataType, mean: bool, retracts: bool) -> Built {
     let arrow = result.arrow();
+    macro_rules! exact {
+        ($type:ty) => {{
+            let rule = exact::Sum::<$type> { mean, of: PhantomData };
+            Ok(Box::new(Column::new(Remembering(rule), arrow)))
+        }};
+    }
     macro_rules! of {
         ($type:ty, $arithmetic:expr) => {
             Ok(Box::new(Column::new(Of::<$type, _>::new($arithmetic), arrow)))
@@ -156,6 +165,8 @@ fn sum(argument: &DataType, result: DataType, mean: bool) -> Built {
         DataType::SmallInt => of!(Int16Type, IntegerSum { result, mean }),
         DataType::Int => of!(Int32Type, IntegerSum { result, mean }),
         DataType::BigInt => of!(Int64Type, IntegerSum { result, mean }),
+        DataType::Float if retracts => exact!(Float32Type),
+        DataType::Double if retracts => exact!(Float64Type),
         DataType::Float => of!(Float32Type, FloatSum { result, mean }),
         DataType::Double => of!(Float64Type, FloatSum { result, mean }),
         DataType::Decimal(precision, scale) if *precision <= 18 => {
@@ -170,8 +181,14 @@ fn sum(argument: &DataType, result: DataType, mean: bool) -> Built {
     }
 }
 
-fn moments(argument: &DataType, result: DataType, kind: MomentsKind) -> Built {
+fn moments(argument: &DataType, result: DataType, kind: MomentsKind, retracts: bool) -> Built {
     let arrow = result.arrow();
+    macro_rules! exact {
+        ($type:ty) => {{
+            let rule = exact::Moments::<$type> { kind, of: PhantomData };
+            Ok(Box::new(Column::new(Remembering(rule), arrow)))
+        }};
+    }
     macro_rules! of {
         ($type:ty, $arithmetic:expr) => {
             Ok(Box::new(Column::new(Remembering(Of::<$type, _>::new($arithmetic)), arrow)))
@@ -182,6 +199,8 @@ fn moments(argument: &DataType, result: DataType, kind: MomentsKind) -> Built {
         DataType::SmallInt => of!(Int16Type, IntegerMoments { kind, result }),
         DataType::Int => of!(Int32Type, IntegerMoments { kind, result }),
         DataType::BigInt => of!(Int64Type, IntegerMoments { kind, result }),
+        DataType::Float if retracts => exact!(Float32Type),
+        DataType::Double if retracts => exact!(Float64Type),
         DataType::Float => of!(Float32Type, Moments { kind, result }),
         DataType::Double => of!(Float64Type, Moments { kind, result }),
         DataType::Decimal(_, scale) => {

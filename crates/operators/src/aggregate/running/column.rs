@@ -8,6 +8,7 @@ use arrow_array::{ArrayRef, Int64Array};
 use arrow_schema::DataType as Arrow;
 use thalweg_core::{Error, Result};
 
+use super::super::values::with_one_nan;
 use super::super::{StateColumns, StateRows};
 use super::pairs::Pairs;
 use super::{RunInput, RunningAggregate, Step};
@@ -23,12 +24,14 @@ pub(super) trait Rule: Send + 'static {
     type Group: Default + Clone + Send + 'static;
     /// Adds a value.
     fn add(&self, group: &mut Self::Group, value: <Self::Argument as ArrowPrimitiveType>::Native);
-    /// Takes a value back that was added; not called where the input has no retractions.
+    /// Takes a value back that was added. Rules for inputs without retractions have none.
     fn retract(
         &self,
-        group: &mut Self::Group,
-        value: <Self::Argument as ArrowPrimitiveType>::Native,
-    );
+        _group: &mut Self::Group,
+        _value: <Self::Argument as ArrowPrimitiveType>::Native,
+    ) {
+        debug_assert!(false, "a rule for inserts was asked to take a value back");
+    }
     /// The result.
     fn result(&self, group: &Self::Group) -> Option<<Self::Result as ArrowPrimitiveType>::Native>;
     /// Tells these groups ([`RunningAggregate::tell`]); their results are of this type.
@@ -40,6 +43,12 @@ pub(super) trait Rule: Send + 'static {
     ) -> Result<()>;
     /// Takes groups back ([`RunningAggregate::recall`]), as many as there are rows.
     fn recall(&self, groups: &mut [Self::Group], rows: &StateRows<'_>) -> Result<()>;
+    /// Bytes that a state takes elsewhere.
+    fn heap_bytes(&self, _group: &Self::Group) -> usize {
+        0
+    }
+    /// True if states take bytes elsewhere.
+    const ON_HEAP: bool = false;
 }
 
 /// A column of states that a [`Rule`] works on.
@@ -47,11 +56,13 @@ pub(super) struct Column<R: Rule> {
     rule: R,
     result: Arrow,
     groups: Pages<R::Group>,
+    /// What states take elsewhere.
+    heap_bytes: usize,
 }
 
 impl<R: Rule> Column<R> {
     pub(super) fn new(rule: R, result: Arrow) -> Self {
-        Column { rule, result, groups: Pages::default() }
+        Column { rule, result, groups: Pages::default(), heap_bytes: 0 }
     }
 
     #[inline(always)]
@@ -63,6 +74,9 @@ impl<R: Rule> Column<R> {
         pairs: &mut Pairs<R::Result>,
     ) {
         let group = &mut self.groups[id as usize];
+        if R::ON_HEAP {
+            self.heap_bytes -= self.rule.heap_bytes(group);
+        }
         if step.begins() {
             *group = R::Group::default();
         }
@@ -73,6 +87,18 @@ impl<R: Rule> Column<R> {
             None => {}
         }
         pairs.push(before, self.rule.result(group));
+        if R::ON_HEAP {
+            self.heap_bytes += self.rule.heap_bytes(group);
+        }
+    }
+
+    fn replace(&mut self, id: u32, state: R::Group) {
+        let group = &mut self.groups[id as usize];
+        if R::ON_HEAP {
+            self.heap_bytes += self.rule.heap_bytes(&state);
+            self.heap_bytes -= self.rule.heap_bytes(group);
+        }
+        *group = state;
     }
 }
 
@@ -81,8 +107,8 @@ impl<R: Rule> RunningAggregate for Column<R> {
         self.groups.grow_with(groups, R::Group::default);
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
-        let array = input
-            .column()?
+        let column = with_one_nan(input.column()?);
+        let array = column
             .as_primitive_opt::<R::Argument>()
             .ok_or_else(|| Error::internal("an argument's column is not of its declared type"))?;
         let values = array.values();
@@ -108,10 +134,10 @@ impl<R: Rule> RunningAggregate for Column<R> {
         Ok(pairs.finish(&self.result))
     }
     fn reset(&mut self, ids: &[u32]) {
-        ids.iter().for_each(|&id| self.groups[id as usize] = R::Group::default());
+        ids.iter().for_each(|&id| self.replace(id, R::Group::default()));
     }
     fn bytes(&self) -> usize {
-        self.groups.bytes()
+        self.groups.bytes() + self.heap_bytes
     }
     fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let told: Vec<R::Group> = ids.iter().map(|&id| self.groups[id as usize].clone()).collect();
@@ -120,7 +146,7 @@ impl<R: Rule> RunningAggregate for Column<R> {
     fn recall(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let mut told = vec![R::Group::default(); ids.len()];
         self.rule.recall(&mut told, rows)?;
-        ids.iter().zip(told).for_each(|(&id, group)| self.groups[id as usize] = group);
+        ids.iter().zip(told).for_each(|(&id, group)| self.replace(id, group));
         Ok(())
     }
 }
@@ -163,6 +189,10 @@ impl<R: Rule> Rule for Remembering<R> {
         }
         Ok(())
     }
+    fn heap_bytes(&self, group: &Self::Group) -> usize {
+        self.0.heap_bytes(&group.0)
+    }
+    const ON_HEAP: bool = R::ON_HEAP;
 }
 
 /// `COUNT(*)` and `COUNT(x)`.

@@ -17,6 +17,9 @@
 //! APPROX_COUNT_DISTINCT can take nothing back. Where what is taken back is always the oldest (frames), MIN
 //! and MAX of numbers keep a monotonic queue.
 //!
+//! Sums of FLOAT and DOUBLE that values leave are exact ([`exact`](super::exact)). Rounded ones would
+//! lose small values to a large one that has left, and keep NaN for ever.
+//!
 //! What is taken back without being there is ignored wherever values are kept; sums cannot tell and
 //! take it out. Of several equal values FIRST_VALUE and LAST_VALUE give the oldest back, as Flink
 //! does. DISTINCT stands in front of any of them ([`distinct`]).
@@ -28,6 +31,7 @@ mod counted;
 mod distinct;
 mod elements;
 mod estimate;
+mod exact;
 mod joined;
 mod numbers;
 mod oldest_first;

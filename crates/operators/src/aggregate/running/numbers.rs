@@ -1,5 +1,6 @@
 //! SUM, AVG, deviations and variances, MIN, MAX, FIRST_VALUE and LAST_VALUE of numbers, as rules for
-//! one row: the arithmetic is that of the accumulators.
+//! one row: the arithmetic is that of the accumulators. Sums of FLOAT and DOUBLE here only grow;
+//! those that values leave are in [`exact`](super::exact).
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -9,7 +10,6 @@ use arrow_array::types::{
     Int64Type,
 };
 use arrow_array::{ArrowNativeTypeOp, PrimitiveArray};
-use arrow_buffer::i256;
 use arrow_schema::DataType as Arrow;
 use thalweg_core::Result;
 
@@ -80,7 +80,7 @@ impl<T, A> Of<T, A> {
 }
 
 macro_rules! rule {
-    ([$($generics:tt)*] $type:ty, $arithmetic:ty, $group:ty, $widen:expr, $add:ident, $remove:ident, $narrow:expr) => {
+    ([$($generics:tt)*] $type:ty, $arithmetic:ty, $group:ty, $widen:expr, [$add:ident $(, $remove:ident)?], $narrow:expr) => {
         impl<$($generics)*> Rule for Of<$type, $arithmetic> {
             type Argument = $type;
             type Result = $type;
@@ -90,14 +90,16 @@ macro_rules! rule {
             fn add(&self, group: &mut Self::Group, value: <$type as ArrowPrimitiveType>::Native) {
                 group.$add($widen(value));
             }
-            #[inline(always)]
-            fn retract(
-                &self,
-                group: &mut Self::Group,
-                value: <$type as ArrowPrimitiveType>::Native,
-            ) {
-                group.$remove($widen(value));
-            }
+            $(
+                #[inline(always)]
+                fn retract(
+                    &self,
+                    group: &mut Self::Group,
+                    value: <$type as ArrowPrimitiveType>::Native,
+                ) {
+                    group.$remove($widen(value));
+                }
+            )?
             #[inline(always)]
             fn result(
                 &self,
@@ -125,12 +127,12 @@ macro_rules! rule {
     };
 }
 
-rule!([T: Integer] T, IntegerSum, Sum<i64>, T::widen, add, remove, T::wrap);
-rule!([T: Float] T, FloatSum, Sum<f64>, T::widen, add, remove, T::narrow);
-rule!([W: Wide] Decimal128Type, DecimalSum<W>, Sum<W>, i128::from, add_decimal, remove_decimal, i128::from);
-rule!([T: Integer] T, IntegerMoments, Powers<i128>, T::widen, add, remove, T::wrap);
-rule!([T: Float] T, Moments, Welford, T::widen, add, remove, T::narrow);
-rule!([] Decimal128Type, DecimalMoments, Powers<i256>, i128::from, add, remove, i128::from);
+rule!([T: Integer] T, IntegerSum, Sum<i64>, T::widen, [add, remove], T::wrap);
+rule!([T: Float] T, FloatSum, Sum<f64>, T::widen, [add], T::narrow);
+rule!([W: Wide] Decimal128Type, DecimalSum<W>, Sum<W>, i128::from, [add_decimal, remove_decimal], i128::from);
+rule!([T: Integer] T, IntegerMoments, Powers, T::widen, [add_integer, remove_integer], T::wrap);
+rule!([T: Float] T, Moments, Welford, T::widen, [add], T::narrow);
+rule!([] Decimal128Type, DecimalMoments, Powers, i128::from, [add, remove], i128::from);
 
 /// The numbers of all of these.
 fn all_of<G>(groups: &[G]) -> Vec<u32> {
@@ -186,8 +188,6 @@ where
             *group = Kept { value, set: true };
         }
     }
-    /// Inserts have none; the aggregates that keep every value take retractions.
-    fn retract(&self, _group: &mut Self::Group, _value: T::Native) {}
     #[inline(always)]
     fn result(&self, group: &Self::Group) -> Option<T::Native> {
         group.set.then_some(group.value)

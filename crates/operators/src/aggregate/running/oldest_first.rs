@@ -28,6 +28,7 @@ use thalweg_core::{DataType, Error, Result};
 
 use super::super::extremes::with_primitive;
 use super::super::state::{elements_of, lists};
+use super::super::values::with_one_nan;
 use super::super::{AggregateCall, AggregateFunction, StateColumns, StateRows};
 use super::pairs::Pairs;
 use super::{RunInput, RunningAggregate, is_taken};
@@ -125,8 +126,8 @@ where
         }
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
-        let array = input
-            .column()?
+        let column = with_one_nan(input.column()?);
+        let array = column
             .as_primitive_opt::<T>()
             .ok_or_else(|| Error::internal("an argument's column is not of its declared type"))?;
         let taken = input.taken();

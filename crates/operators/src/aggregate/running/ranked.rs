@@ -17,6 +17,7 @@ use arrow_schema::DataType as Arrow;
 use thalweg_core::{Error, Result};
 
 use super::super::extremes::BytesKind;
+use super::super::values::with_one_nan;
 use super::super::{StateColumns, StateRows};
 use super::bytes::{BytesBuilder, bytes_at};
 use super::pairs::Pairs;
@@ -222,7 +223,7 @@ where
         self.groups.grow(groups);
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
-        let column = input.column()?;
+        let column = with_one_nan(input.column()?);
         let array = column
             .as_primitive_opt::<T>()
             .ok_or_else(|| Error::internal("an argument's column is not of its declared type"))?;

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
 use arrow_array::{
     ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int64Array, RecordBatch,
     StringViewArray, UInt32Array,
@@ -16,6 +18,7 @@ use super::{
 };
 use crate::aggregate::{AggregateCall, AggregateFunction};
 use crate::group::GroupAggregate;
+use crate::reference::doubles::wild_double;
 use crate::test_kit::{
     DriveOptions, assert_same_rows, check_captures, check_operator, drive, rows_of,
 };
@@ -177,6 +180,30 @@ fn each_call_tells_its_own_changes() {
             continue;
         }
         check(GroupSpec { retracts: true, ..plain }, &batch, Some(&kinds), &what);
+    }
+}
+
+/// A value that is taken back leaves no trace, be it huge, tiny, infinite or no number.
+#[test]
+fn doubles_of_any_kind_are_taken_back() {
+    let input = input();
+    let of = |name| call(&input, name, Some(3));
+    let names = ["SUM", "AVG", "VAR_POP", "VAR_SAMP", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE"];
+    let calls: Vec<AggregateCall> =
+        names.map(of).into_iter().chain([distinct(of("SUM")), filtered(of("AVG"), 5)]).collect();
+    for seed in 0..6 {
+        let random = &mut SplitMix64::new(seed);
+        let (batch, kinds) = changelog(random, 120);
+        let any: Vec<f64> = (0..6).map(|_| wild_double(random)).collect();
+        let any = |simple: f64| any[(simple * 4.0 + 2.0) as usize];
+        let simple = batch.column(3).as_primitive::<Float64Type>();
+        let mut columns = batch.columns().to_vec();
+        columns[3] = Arc::new(simple.unary::<_, Float64Type>(any));
+        let batch = super::batch(&input, columns);
+        for keys in [&[0][..], &[]] {
+            let spec = GroupSpec { retracts: true, ..spec(&input, keys, calls.clone()) };
+            check(spec, &batch, Some(&kinds), &format!("seed {seed}, keys {keys:?}"));
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use thalweg_core::RowKind;
 
 use super::GroupSpec;
 use crate::aggregate::{AggregateCall, AggregateFunction as F};
-use crate::reference::{Value, list, median};
+use crate::reference::{Value, doubles, list, median};
 
 /// The values that one call has taken, in order of arrival.
 #[derive(Clone, Default)]
@@ -116,7 +116,8 @@ fn result(call: &AggregateCall, taken: &Taken) -> Value {
     }
 }
 
-/// Sums are small here, and doubles multiples of a quarter, so no order of additions matters.
+/// Sums of integers are small here. Those of doubles are rounded once, which makes no difference for
+/// multiples of a quarter.
 fn total(values: &[Value], mean: bool) -> Value {
     let count = values.len() as i64;
     match &values[0] {
@@ -134,7 +135,12 @@ fn total(values: &[Value], mean: bool) -> Value {
             Value::Decimal((2 * fine + away) / (2 * count))
         }
         _ => {
-            let sum: f64 = values.iter().map(double).sum();
+            let numbers: Vec<f64> = values.iter().map(double).collect();
+            let is_simple = |number: &f64| number.abs() < 1e6 && (number * 4.0).fract() == 0.0;
+            let sum = match numbers.iter().all(is_simple) {
+                true => numbers.iter().fold(0.0, |sum, number| sum + number),
+                false => doubles::sum(&numbers),
+            };
             Value::Double(if mean { sum / count as f64 } else { sum })
         }
     }
@@ -143,12 +149,16 @@ fn total(values: &[Value], mean: bool) -> Value {
 /// Of integers, truncated as Flink's is, without a fraction on the way.
 fn variance(values: &[Value], less: i64) -> Value {
     let count = values.len() as i64;
+    if let (Value::Double(_), 1..) = (&values[0], count - less) {
+        let distance = doubles::squared_distance(&values.iter().map(double).collect::<Vec<_>>());
+        return Value::Double(distance / (count - less) as f64);
+    }
+    if count == less {
+        return Value::Null;
+    }
     let sum: i64 = values.iter().map(integer).sum();
     let squares: i64 = values.iter().map(|value| integer(value).pow(2)).sum();
-    match count - less {
-        0 => Value::Null,
-        divisor => Value::Integer((count * squares - sum * sum) / (count * divisor)),
-    }
+    Value::Integer((count * squares - sum * sum) / (count * (count - less)))
 }
 
 fn integer(value: &Value) -> i64 {

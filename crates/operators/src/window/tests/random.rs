@@ -48,6 +48,7 @@ fn families() -> Vec<(Vec<AggregateCall>, Fold)> {
         call("AVG", false, Some(WEIGHT), None),
         call("STDDEV_POP", false, Some(WEIGHT), None),
         call("VAR_SAMP", false, Some(WEIGHT), None),
+        call("MIN", false, Some(WEIGHT), None),
         call("MAX", false, Some(WEIGHT), None),
         call("COUNT", false, Some(WEIGHT), None),
     ];
@@ -72,12 +73,29 @@ fn a_row() -> impl Strategy<Value = Row> {
         proptest::option::of(-20..20i32),
         proptest::option::of(any::<bool>()),
         proptest::option::of(-5000..5000i128),
-        proptest::option::of(-40..40i32),
+        proptest::option::of(a_weight()),
     )
-        .prop_map(|(time, key, word, number, flag, price, weight)| {
-            let weight = weight.map(|quarters| f64::from(quarters) / 4.0);
-            Row { time, key, word, number, flag, price, weight, serial: 0 }
+        .prop_map(|(time, key, word, number, flag, price, weight)| Row {
+            time,
+            key,
+            word,
+            number,
+            flag,
+            price,
+            weight,
+            serial: 0,
         })
+}
+
+/// A multiple of a quarter, or what would stay in a sum for ever if it were only taken out again.
+fn a_weight() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        40 => (-40..40i32).prop_map(|quarters| f64::from(quarters) / 4.0),
+        1 => Just(f64::NAN),
+        1 => Just(-f64::NAN),
+        1 => Just(f64::INFINITY),
+        1 => Just(f64::NEG_INFINITY),
+    ]
 }
 
 /// Rows whose times advance with jitter, and now and then leap.

@@ -208,7 +208,8 @@ pub(super) fn by_arrival(rows: &[Row]) -> String {
     .join("|")
 }
 
-/// SUM(weight), AVG(weight), STDDEV_POP(weight), VAR_SAMP(weight), MAX(weight), COUNT(weight).
+/// SUM(weight), AVG(weight), STDDEV_POP(weight), VAR_SAMP(weight), MIN(weight), MAX(weight),
+/// COUNT(weight).
 pub(super) fn floats(rows: &[Row]) -> String {
     let weights: Vec<f64> = rows.iter().filter_map(|row| row.weight).collect();
     let count = weights.len() as f64;
@@ -216,12 +217,18 @@ pub(super) fn floats(rows: &[Row]) -> String {
     let sum: f64 = weights.iter().sum();
     let distances: f64 = weights.iter().map(|w| (w - sum / count).powi(2)).sum();
     let print = |value: Option<f64>| show(value.map(|value| format!("{value:.9}")));
+    // NaN is one value, above all others.
+    let order = |a: &f64, b: &f64| match (a.is_nan(), b.is_nan()) {
+        (false, false) => a.total_cmp(b),
+        (a, b) => a.cmp(&b),
+    };
     [
         print(some(sum)),
         print(some(sum / count)),
         print(some((distances / count).sqrt())),
         print((count > 1.0).then(|| distances / (count - 1.0))),
-        print(weights.iter().copied().reduce(f64::max)),
+        print(weights.iter().copied().min_by(order)),
+        print(weights.iter().copied().max_by(order)),
         weights.len().to_string(),
     ]
     .join("|")
