@@ -1,7 +1,8 @@
 //! The cases in batch mode: every answer that Flink gave there, as a multiset of rows without kinds.
 
 use super::{
-    copy_of, folders, golden_dir, parse_csv, read, remove, sort_below_header, successful, thalweg,
+    copy_of, expected_file, folders, golden_dir, parse_csv, read, remove, sort_below_header,
+    successful, thalweg,
 };
 
 /// Cases that give something else in batch mode here, and why.
@@ -24,7 +25,7 @@ fn every_answer_in_batch_mode_is_flinks() {
     let mut wrong = Vec::new();
     let mut checked = 0;
     for case in folders(&golden_dir()) {
-        let file = golden_dir().join(&case).join("expected_batch.csv");
+        let file = expected_file(&case, "expected_batch.csv");
         if !file.is_file() || DIFFERENT.iter().any(|(name, _)| *name == case) {
             continue;
         }

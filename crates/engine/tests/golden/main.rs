@@ -112,9 +112,10 @@ cases! { append, APPEND, super::check_append, crate::compare_append:
     session_no_partition, string_fns, three_valued_logic, ts_arith, tumble_basic,
     tumble_global_nokey, tumble_late_dropped, tumble_offset, tumble_week_epoch_thursday,
     unnest_array, window_time_cascade, window_tvf_rows, distinct_select, over_lag,
-    match_recognize, over_late_dropped, over_range_rows, over_rows, over_unbounded_peers,
-    dedup_first_rowtime, window_topn, lookup_join_filesystem_fails, fnc_collection_op_1,
-    fnc_time_to_timestamp_ltz_1, regexp_replace_group, fmt_csv_blank_single, fmt_json_dup_keys,
+    match_recognize, cep_range_quant, over_late_dropped, over_range_rows, over_rows,
+    over_unbounded_peers, dedup_first_rowtime, window_topn, lookup_join_filesystem_fails,
+    fnc_collection_op_1, fnc_time_to_timestamp_ltz_1, regexp_replace_group, fmt_csv_blank_single,
+    fmt_json_dup_keys,
 }
 
 cases! { sequence, SEQUENCE, super::check_sequence, crate::compare_sequence:
