@@ -40,6 +40,7 @@ fn main() -> Result<()> {
             left_keys,
             right_keys,
             residual: None,
+            is_null_aware: false,
         })?;
         let mut table = join.build().again()?;
         let values = (0..TABLE_ROWS).map(|key| format!("the value of {key}, a little longer"));

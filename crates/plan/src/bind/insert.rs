@@ -9,6 +9,7 @@ use super::Binder;
 use super::near::did_you_mean;
 use super::table::{ColumnOrigin, ResolvedTable};
 use crate::ast::{Insert, Name};
+use crate::logical::not_null::is_never_null;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node};
 
 /// A bound INSERT.
@@ -108,7 +109,9 @@ pub fn check_not_null(table: &ResolvedTable, node: Node) -> Node {
     let physical = table.physical_schema();
     let checked: Vec<usize> = (0..physical.len())
         .filter(|&i| {
-            !physical.columns[i].column_type.nullable && may_be_null(&node.fields[i].column_type)
+            let from = &node.fields[i].column_type;
+            let is_known = from.nullable && is_never_null(&node, i);
+            !physical.columns[i].column_type.nullable && may_be_null(from) && !is_known
         })
         .collect();
     let fields: Vec<Field> = node

@@ -18,9 +18,10 @@ use super::scope::Scope;
 use super::spans::span_of;
 use super::{Binder, Context, unsupported};
 use crate::logical::join::{Side, can_be_read_first, conjuncts, filter, join};
+use crate::logical::not_null::{is_never_null, value_is_never_null};
 use crate::logical::{
-    JoinBound, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node, TimeAttribute, column_of,
-    ranks,
+    JoinBound, JoinCondition, JoinKind, LogicalKind, LogicalPlan, Node, TimeAttribute, anti_join,
+    column_of, ranks,
 };
 
 impl Binder<'_> {
@@ -290,20 +291,20 @@ impl Binder<'_> {
         };
         let value = self.expression(value, &mut PlainNames::of(&outer.scope, "IN"))?;
         let found = Expr::column(outer.node.fields.len(), field.column_type.clone());
-        let is_nullable = value.column_type.nullable || field.column_type.nullable;
-        let equal = build::binary(BinaryOp::Equal, value.clone(), found.clone(), self.session)?;
-        let (kind, condition) = match (negated, is_nullable) {
-            (false, _) => (JoinKind::Semi, equal),
-            (true, false) => (JoinKind::Anti, equal),
-            (true, true) => {
-                let nulls = [value, found].map(|side| build::is_null(side, false));
-                let [left, right] = nulls;
-                let either = build::binary(BinaryOp::Or, left, right, self.session)?;
-                (JoinKind::Anti, build::binary(BinaryOp::Or, equal, either, self.session)?)
+        let mut condition =
+            build::binary(BinaryOp::Equal, value.clone(), found.clone(), self.session)?;
+        if !negated {
+            let condition =
+                JoinCondition::of(conjuncts(condition), &outer.node.fields, &inner.fields);
+            return Ok(join(outer.node, inner, JoinKind::Semi, condition));
+        }
+        if !value_is_never_null(&outer.node, &value) || !is_never_null(&inner, 0) {
+            for side in [value, found].into_iter().filter(|side| side.column_type.nullable) {
+                let is_null = build::is_null(side, false);
+                condition = build::binary(BinaryOp::Or, condition, is_null, self.session)?;
             }
-        };
-        let condition = JoinCondition::of(conjuncts(condition), &outer.node.fields, &inner.fields);
-        Ok(join(outer.node, inner, kind, condition))
+        }
+        Ok(anti_join(outer.node, inner, conjuncts(condition)))
     }
 
     /// `EXISTS (SELECT … FROM … WHERE …)`, whose WHERE may speak of the query around.
@@ -335,6 +336,9 @@ impl Binder<'_> {
             }
         }
         let inner = filter(inner.node, own);
+        if negated {
+            return Ok(anti_join(outer.node, inner, both));
+        }
         let condition = JoinCondition::of(both, &outer.node.fields, &inner.fields);
         Ok(join(outer.node, inner, kind, condition))
     }

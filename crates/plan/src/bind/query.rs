@@ -161,7 +161,7 @@ impl Binder<'_> {
         let fields = self.common_fields(&left, &right)?;
         if operator == SetOperator::Union {
             let union = self.bind_union(left, right, fields)?;
-            return Ok(if all { union } else { distinct(union) });
+            return Ok(if all { union } else { LogicalPlan::distinct(union) });
         }
         let plain = |field: Field| Field { time: TimeAttribute::None, ..field };
         let left = self.convert_relation(left, &fields)?;
@@ -281,17 +281,6 @@ fn refuse_clauses(query: &sql::Query) -> Result<()> {
         return Ok(());
     };
     Err(unsupported::never(clause))
-}
-
-/// Each row once: a grouping by all columns.
-pub(super) fn distinct(node: Node) -> Node {
-    let plain = |field: &Field| Field::plain(field.name.clone(), field.column_type.clone());
-    let fields: Vec<Field> = node.fields.iter().map(plain).collect();
-    let columns = fields.iter().enumerate();
-    let keys = columns.map(|(i, field)| Expr::column(i, field.column_type.clone())).collect();
-    let (aggregates, state_ttl_ms) = (Vec::new(), None);
-    let kind = LogicalKind::Aggregate { input: node, keys, aggregates, state_ttl_ms };
-    LogicalPlan::node(kind, fields)
 }
 
 /// The column names of an alias with their places.

@@ -251,7 +251,7 @@ fn distinct(ordered: Ordered) -> Result<Ordered> {
             .hint("select the column as well")
             .at(span));
     }
-    Ok(Ordered { node: super::query::distinct(node), visible, keys, span })
+    Ok(Ordered { node: LogicalPlan::distinct(node), visible, keys, span })
 }
 
 /// The name of a column without alias: that of the column it is, else `EXPR$n`.

@@ -393,3 +393,31 @@ fn constants_of_aggregates_are_checked() {
         ("SELECT COLLECT(v) FROM t", "MULTISET", 8),
     ]);
 }
+
+/// `NOT IN` is one join where neither side can hold NULL, and two where one can.
+#[test]
+fn conditions_say_which_columns_are_not_null() {
+    let queries = [
+        ("qty NOT IN (SELECT qty FROM bid)", 2),
+        ("qty IS NOT NULL AND qty NOT IN (SELECT qty FROM bid)", 2),
+        ("qty IS NOT NULL AND qty NOT IN (SELECT qty FROM bid WHERE qty IS NOT NULL)", 1),
+        ("qty < 5 AND qty NOT IN (SELECT qty FROM bid WHERE 3 < qty + 1 AND item = 'a')", 1),
+        ("qty < 5 AND qty NOT IN (SELECT qty FROM bid WHERE qty > 3 OR item = 'a')", 2),
+        ("qty < 5 AND qty NOT IN (SELECT q.qty FROM bid AS p, bid AS q WHERE p.qty = q.qty)", 2),
+        ("qty < 5 AND qty NOT IN (SELECT qty FROM bid WHERE qty <> 7 GROUP BY qty)", 1),
+        ("qty < 5 AND qty NOT IN (SELECT MAX(qty) FROM bid WHERE qty <> 7 GROUP BY item)", 2),
+        (
+            "NOT EXISTS (SELECT 1 FROM bid AS b WHERE b.qty = a.qty OR b.qty IS NULL AND a.qty IS NULL)",
+            1,
+        ),
+        ("NOT EXISTS (SELECT 1 FROM bid AS b WHERE b.qty = a.qty OR b.item = a.item)", 2),
+        ("NOT EXISTS (SELECT 1 FROM bid AS b WHERE b.qty = a.qty OR b.qty < a.qty)", 1),
+    ];
+    for (condition, expected) in queries {
+        let node = bind(&format!("{BID}SELECT item FROM bid AS a WHERE {condition};"));
+        let node = node.unwrap_or_else(|error| panic!("{condition}: {error}"));
+        let is_join = |node: &&Node| matches!(node.kind, LogicalKind::Join { .. });
+        let joins = post_order(std::slice::from_ref(&node)).iter().filter(is_join).count();
+        assert_eq!(joins, expected, "{condition}");
+    }
+}

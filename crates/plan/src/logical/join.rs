@@ -34,6 +34,9 @@ pub struct JoinCondition {
     pub read_first: Option<Side>,
     /// True if the right side is looked up as it is by now.
     pub is_lookup: bool,
+    /// True for an anti join of one key as `NOT IN` means it: a NULL on either side could be equal to
+    /// anything.
+    pub is_null_aware: bool,
     /// For how many milliseconds the rows of each side are kept, 0 for ever, where a hint says so.
     pub state_ttl_ms: (Option<i64>, Option<i64>),
 }
@@ -123,14 +126,22 @@ impl JoinCondition {
     pub fn without_bound(conjuncts: Vec<Expr>, left: &[Field], right: &[Field]) -> Self {
         let (mut keys, mut residual) = (Vec::new(), Vec::new());
         for conjunct in &conjuncts {
-            match join_key(conjunct, left, right) {
+            let not_distinct = as_not_distinct(conjunct);
+            match join_key(not_distinct.as_ref().unwrap_or(conjunct), left, right) {
                 Some(key) => keys.push(key),
                 None => residual.push(conjunct.clone()),
             }
         }
-        let (bound, read_first, is_lookup) = (JoinBound::None, None, false);
-        let state_ttl_ms = (None, None);
-        JoinCondition { conjuncts, keys, bound, residual, read_first, is_lookup, state_ttl_ms }
+        JoinCondition {
+            conjuncts,
+            keys,
+            bound: JoinBound::None,
+            residual,
+            read_first: None,
+            is_lookup: false,
+            is_null_aware: false,
+            state_ttl_ms: (None, None),
+        }
     }
 
     /// The same with a side that is to be read first, if any.
@@ -307,7 +318,7 @@ fn is_of(expr: &Expr, range: std::ops::Range<usize>) -> bool {
 }
 
 /// The key that an equality is. Equal row times bound a distance; they are no key.
-fn join_key(conjunct: &Expr, left: &[Field], right: &[Field]) -> Option<JoinKey> {
+pub(super) fn join_key(conjunct: &Expr, left: &[Field], right: &[Field]) -> Option<JoinKey> {
     let width = left.len();
     if distance(conjunct, left, right).is_some() {
         return None;
@@ -329,6 +340,28 @@ fn join_key(conjunct: &Expr, left: &[Field], right: &[Field]) -> Option<JoinKey>
     };
     let right = of_right.remap(&|i| i - width);
     Some(JoinKey { left: of_left.as_ref().clone(), right, null_equals_null })
+}
+
+/// `a = b OR a IS NULL AND b IS NULL` as what it means: `a IS NOT DISTINCT FROM b`.
+fn as_not_distinct(conjunct: &Expr) -> Option<Expr> {
+    let ExprKind::Or(first, second) = &conjunct.kind else { return None };
+    let null = |expr: &Expr| match &expr.kind {
+        ExprKind::IsNull { input, negated: false } => Some(input.to_string()),
+        _ => None,
+    };
+    let of = |equal: &Expr, nulls: &Expr| {
+        let ExprKind::Compare { op: CompareOp::Equal, left, right } = &equal.kind else {
+            return None;
+        };
+        let ExprKind::And(one, other) = &nulls.kind else { return None };
+        let (one, other) = (null(one)?, null(other)?);
+        let sides = (left.to_string(), right.to_string());
+        let is_meant = sides == (one.clone(), other.clone()) || sides == (other, one);
+        let (left, right) = (left.clone(), right.clone());
+        let kind = ExprKind::Compare { op: CompareOp::NotDistinct, left, right };
+        is_meant.then(|| Expr { kind, column_type: DataType::Boolean.not_null() })
+    };
+    of(first, second).or_else(|| of(second, first))
 }
 
 /// Takes the equality of both ends of two windows out of the keys.
@@ -459,6 +492,7 @@ impl fmt::Display for JoinCondition {
                 parts.push(format!("{what} of right ${right_time} at left ${left_time}"));
             }
         }
+        parts.extend(self.is_null_aware.then(|| "NULL on either side is a partner".to_owned()));
         parts.extend(self.residual.iter().map(ToString::to_string));
         let mut text = String::new();
         write!(text, "{}", parts.join(" AND "))?;

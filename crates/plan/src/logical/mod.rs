@@ -7,11 +7,13 @@
 //!
 //! Nothing here reads catalogs, touches connectors or runs.
 
+mod anti_join;
 pub mod changes;
 pub mod dag;
 mod demand;
 pub mod fields;
 pub mod join;
+pub mod not_null;
 pub mod pattern;
 mod prune;
 pub mod pushdown;
@@ -27,6 +29,7 @@ use thalweg_expr::Expr;
 use thalweg_operators::aggregate::AggregateFunction;
 use thalweg_operators::pattern::{Pattern, PatternValue};
 
+pub use anti_join::anti_join;
 pub use fields::{Field, TimeAttribute, WindowId, fields_schema};
 pub use join::{JoinBound, JoinCondition, JoinKey, JoinKind};
 pub use ranks::{OverCall, OverFrame, OverFunction, OverWindow, RankFunction};
@@ -373,6 +376,16 @@ impl LogicalPlan {
             .collect();
         let expressions = columns.into_iter().map(|(_, expr)| expr).collect();
         Self::node(LogicalKind::Project { input, expressions }, fields)
+    }
+
+    /// Each row once: a grouping by all columns.
+    pub fn distinct(input: Node) -> Node {
+        let plain = |field: &Field| Field::plain(field.name.clone(), field.column_type.clone());
+        let fields: Vec<Field> = input.fields.iter().map(plain).collect();
+        let columns = fields.iter().enumerate();
+        let keys = columns.map(|(i, field)| Expr::column(i, field.column_type.clone())).collect();
+        let (aggregates, state_ttl_ms) = (Vec::new(), None);
+        Self::node(LogicalKind::Aggregate { input, keys, aggregates, state_ttl_ms }, fields)
     }
 
     /// What an expression over these columns means for time.

@@ -357,6 +357,7 @@ fn prune_join(
         residual: condition.residual.iter().map(|expr| expr.remap(&place)).collect(),
         read_first: condition.read_first,
         is_lookup: condition.is_lookup,
+        is_null_aware: condition.is_null_aware,
         state_ttl_ms: condition.state_ttl_ms,
     };
     let (left, right) = (left.node.clone(), right.node.clone());

@@ -41,6 +41,7 @@ impl Lowering<'_> {
             left_keys: of_left.keys,
             right_keys: of_right.keys,
             residual: self.residual(condition, (widths.0, prepared.0))?,
+            is_null_aware: condition.is_null_aware,
         })?;
         let [(build_input, build_columns), (probe_input, probe_columns)] = match build {
             Side::Right => [(right, of_right.columns), (left, of_left.columns)],

@@ -146,6 +146,7 @@ impl Lowering<'_> {
             left_keys: of_left.keys,
             right_keys: of_right.keys,
             residual: self.residual(condition, (widths.0, prepared.0))?,
+            is_null_aware: false,
         };
         let settings = LookupSettings::of(table)?;
         let name = format!("lookup {}", table.name);

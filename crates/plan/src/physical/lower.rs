@@ -495,7 +495,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn lower_values(&mut self, node: &Node, rows: &[Vec<Expr>]) -> Edges {
+    /// Constant rows; none for a node that nothing can be a row of.
+    pub(super) fn lower_values(&mut self, node: &Node, rows: &[Vec<Expr>]) -> Edges {
         let clock = self.environment.clock.clone();
         let source = Box::new(ValuesSource::new(rows.to_vec(), node.schema(), clock));
         let id = self.identities.give("source", "", &[node]);

@@ -23,6 +23,9 @@ impl Lowering<'_> {
         else {
             return Err(Error::internal("no Top-N"));
         };
+        if ranks.0 > ranks.1 {
+            return Ok(self.lower_values(node, &[]));
+        }
         let rank_column = shows_rank.then(|| node.fields[input.fields.len()].name.clone());
         // Rows of a window are complete when it closes; then their ranks leave, once.
         let retracts = self.changes.has_updates(input);
@@ -99,6 +102,9 @@ impl Lowering<'_> {
         keys: &[SortKey],
         (limit, offset): (u64, u64),
     ) -> Result<Edges> {
+        if limit == 0 {
+            return Ok(self.lower_values(node, &[]));
+        }
         let operator = Arc::new(TopN::new(TopNSpec {
             keys: Vec::new(),
             order: keys.iter().map(Into::into).collect(),

@@ -63,6 +63,8 @@ pub struct HashJoinSpec {
     pub right_keys: Vec<usize>,
     /// What must hold besides, over the columns of the left side, then those of the right.
     pub residual: Option<Expr>,
+    /// True for an anti join of one key as `NOT IN` means it: NULL could be equal to anything.
+    pub is_null_aware: bool,
 }
 
 impl HashJoinSpec {
@@ -104,6 +106,11 @@ impl HashJoin {
     pub fn new(spec: HashJoinSpec) -> Result<Self> {
         if !Self::can(spec.kind, spec.build) {
             return Err(Error::internal("a hash join cannot keep what its build side alone has"));
+        }
+        let is_plain_anti_join = spec.kind == JoinKind::Anti
+            && (spec.left_keys.len(), spec.residual.is_none()) == (1, true);
+        if spec.is_null_aware && !is_plain_anti_join {
+            return Err(Error::internal("a join that knows NULL is an anti join of one key"));
         }
         let keys = (spec.left_keys.as_slice(), spec.right_keys.as_slice());
         let key_types = spec.key_types()?;

@@ -59,8 +59,13 @@ impl Probe {
         let table = self.shared.table()?;
         let rows = batch.num_rows();
         let mut ids = Vec::with_capacity(rows);
-        table.find(&keys_of(batch.columns(), self.plan.keys(self.side())), rows, &mut ids)?;
+        let keys = keys_of(batch.columns(), self.plan.keys(self.side()));
+        table.find(&keys, rows, &mut ids)?;
         let keeps_partners = self.plan.spec.kind.has_right_columns();
+        if self.plan.spec.is_null_aware {
+            let could_be_in = table.could_hold(&keys[0], &ids);
+            return Ok(self.kept(&|row| could_be_in.value(row), rows));
+        }
         if !self.plan.joined.has_mask() {
             return match keeps_partners {
                 false => Ok(self.kept(&|row| ids[row] != ABSENT, rows)),

@@ -1,16 +1,18 @@
 //! The rows of the build side by key, never changed once made.
 //!
 //! **Invariants:** the rows of one key lie side by side, in the order in which they came; a row with NULL
-//! in a key column is not there, since it equals nothing.
+//! in a key column is not there, since it equals nothing, unless the join asks whether there is one
+//! (`NOT IN`).
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array, new_null_array};
+use arrow_buffer::BooleanBuffer;
 use arrow_schema::DataType as Arrow;
 use arrow_select::concat::concat;
 use arrow_select::filter::filter_record_batch;
 use arrow_select::take::take;
 use thalweg_core::bundle::batch_bytes;
-use thalweg_core::{Error, Result};
+use thalweg_core::{DataType, Error, Result};
 
 use super::Plan;
 use crate::join::bounded::pieces::{joinable, keys_of};
@@ -26,6 +28,8 @@ pub(super) struct Table {
     offsets: Vec<u32>,
     rows: usize,
     bytes: usize,
+    /// True if there is a row whose key is NULL.
+    has_null: bool,
 }
 
 impl Table {
@@ -33,6 +37,13 @@ impl Table {
     pub(super) fn find(&self, keys: &[ArrayRef], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
         // The id of NULL was never given.
         self.keys.find(keys, rows, ids)
+    }
+
+    /// For `NOT IN`, of rows with these keys: which are, or could be, in the table.
+    pub(super) fn could_hold(&self, key: &ArrayRef, ids: &[u32]) -> BooleanBuffer {
+        let is_null = |row| key.nulls().is_some_and(|nulls| nulls.is_null(row));
+        let could = |row| self.has_null || ids[row] != ABSENT || is_null(row);
+        BooleanBuffer::collect_bool(ids.len(), |row| self.rows > 0 && could(row))
     }
 
     /// True if no key has two rows: the number of a key is that of its row.
@@ -112,7 +123,8 @@ impl Collected {
     pub(super) fn add(&mut self, plan: &Plan, batch: RecordBatch) -> Result<()> {
         let keys = plan.keys(plan.spec.build);
         let mut batch = batch;
-        if let Some(valid) = joinable(&keys_of(batch.columns(), keys)) {
+        let without_null = joinable(&keys_of(batch.columns(), keys));
+        if let Some(valid) = without_null.filter(|_| !plan.spec.is_null_aware) {
             batch = filter_record_batch(&batch, &valid.into_inner().into())?;
         }
         if batch.num_rows() == 0 {
@@ -151,6 +163,7 @@ impl Collected {
         let types: Vec<Arrow> =
             schema.columns.iter().map(|column| column.column_type.data_type.arrow()).collect();
         let rows = ids.len();
+        let has_null = plan.spec.is_null_aware && has_null_key(&keys, plan)?;
         let (offsets, order) = by_key(&ids, keys.id_limit());
         drop(ids);
         let is_read = plan.joined.reads(plan.spec.build);
@@ -161,8 +174,17 @@ impl Collected {
         };
         let of_columns: usize = columns.iter().map(|column| column.get_array_memory_size()).sum();
         let bytes = keys.bytes() + of_columns + offsets.capacity() * 4;
-        Ok(Table { keys, columns, types, offsets, rows, bytes })
+        Ok(Table { keys, columns, types, offsets, rows, bytes, has_null })
     }
+}
+
+/// True if one of the keys is NULL.
+fn has_null_key(keys: &KeyTable, plan: &Plan) -> Result<bool> {
+    let null = |of: &DataType| new_null_array(&of.arrow(), 1);
+    let nulls: Vec<ArrayRef> = plan.key_types.iter().map(null).collect();
+    let mut ids = Vec::new();
+    keys.find(&nulls, 1, &mut ids)?;
+    Ok(ids.iter().any(|&id| id != ABSENT))
 }
 
 /// Where the rows of each key begin once they lie by key, and which row comes where; nothing where each

@@ -32,6 +32,7 @@ fn join(kind: JoinKind) -> HashJoin {
         left_keys: vec![1],
         right_keys: vec![1],
         residual: None,
+        is_null_aware: false,
     };
     HashJoin::new(spec).unwrap()
 }
@@ -103,6 +104,49 @@ fn a_build_side_goes_on_where_it_was_and_its_table_is_there_again() {
             told_rows(&ended),
             told_rows(&partition.capture(Extent::Whole).unwrap().into_restored().unwrap())
         );
+    }
+}
+
+/// Rows of a table of few keys, for `NOT IN`.
+fn few(keys: &[Option<&str>]) -> RecordBatch {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..keys.len() as i64));
+    let keys: ArrayRef = Arc::new(StringViewArray::from_iter(keys.iter().copied()));
+    RecordBatch::try_new(schema().arrow(), vec![numbers, keys]).unwrap()
+}
+
+/// `NOT IN`: every row stays where the table is empty, none where it holds NULL, else those with
+/// another key.
+#[test]
+fn a_null_could_be_any_value() {
+    let probe = few(&[Some("a"), None, Some("b"), Some("a"), Some("c")]);
+    let cases: [(&[Option<&str>], &[usize]); 5] = [
+        (&[], &[0, 1, 2, 3, 4]),
+        (&[Some("a"), Some("x")], &[2, 4]),
+        (&[Some("x")], &[0, 2, 3, 4]),
+        (&[None], &[]),
+        (&[Some("x"), None, Some("x"), None], &[]),
+    ];
+    for (table, expected) in cases {
+        let not_in = || {
+            let spec = join(JoinKind::Anti).plan.spec.clone();
+            HashJoin::new(HashJoinSpec { is_null_aware: true, ..spec }).unwrap()
+        };
+        let kept = |join: &HashJoin| match join.probe().apply(&probe, 0).unwrap() {
+            Probed::Kept(mask) => mask.values().set_indices().collect::<Vec<_>>(),
+            Probed::Joined { .. } => panic!("an anti join adds no columns"),
+        };
+        let own = not_in();
+        let mut partition = own.build().open(Opening::only()).unwrap();
+        take(&mut *partition, few(table));
+        let on_the_way = partition.capture(Extent::Whole).unwrap().into_restored().unwrap();
+        end(&mut *partition);
+        assert_eq!(kept(&own), expected, "{table:?}");
+        let ended = partition.capture(Extent::Whole).unwrap().into_restored().unwrap();
+        for told in [on_the_way, ended] {
+            let again = not_in();
+            end(&mut *restored(&again, &told));
+            assert_eq!(kept(&again), expected, "{table:?}, from a snapshot");
+        }
     }
 }
 
