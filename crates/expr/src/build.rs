@@ -11,6 +11,7 @@
 //! | [`case`], [`cast`] | CASE, CAST and TRY_CAST |
 //! | [`interval`], [`typed_literal`], [`number_literal`], [`string_literal`] | literals |
 //! | [`common_type`], [`coerce`] | the implicit casts of UNION ALL and INSERT INTO |
+//! | [`enforce_length`] | the lengths of a table's columns, where they are enforced |
 
 mod arithmetic;
 mod literals;
@@ -28,7 +29,7 @@ pub use literals::{
     typed_literal,
 };
 pub use predicates::{between, in_list, is_distinct_from, is_null, like};
-pub use types::{coerce, common_type};
+pub use types::{Misfit, coerce, common_type, enforce_length};
 
 pub(crate) use predicates::{and, check_comparable, compare, not, or};
 

@@ -115,7 +115,12 @@ cases! { append, APPEND, super::check_append, crate::compare_append:
     match_recognize, cep_range_quant, over_late_dropped, over_range_rows, over_rows,
     over_unbounded_peers, dedup_first_rowtime, window_topn, lookup_join_filesystem_fails,
     fnc_collection_op_1, fnc_time_to_timestamp_ltz_1, regexp_replace_group, fmt_csv_blank_single,
-    fmt_json_dup_keys,
+    fmt_json_dup_keys, cast_varbinary_no_length, cast_varchar_no_length, fnx_arithmetic_op,
+    fnx_cast_text_try_cast, fnx_convert_cast, fnx_convert_try_cast, fnx_json_is_json,
+    fnx_json_json_exists, fnx_json_json_query, fnx_json_json_value, fnx_math_op, fnx_text_initcap,
+    fnx_text_replace, fnx_text_substring, fnx_text_trim, fnx_time_convert_tz,
+    fnx_time_newyork_unix_timestamp, fnx_time_timestampadd, fnx_time_to_timestamp,
+    fnx_time_to_timestamp_ltz, fnx_regexp_regexp,
 }
 
 cases! { sequence, SEQUENCE, super::check_sequence, crate::compare_sequence:

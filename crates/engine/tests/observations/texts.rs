@@ -64,3 +64,33 @@ fn json_times() {
     let error = inputs.error("SELECT ts, n, s FROM t");
     assert!(error.contains("ts"), "{error}");
 }
+
+/// What goes into a table, held to its columns as it is set; the first answer is Flink's.
+#[test]
+fn lengths_and_nulls_are_enforced_as_set() {
+    let written = |settings: &str, rows: &str| {
+        let options = "'format' = 'csv', 'csv.null-literal' = ''";
+        let mut inputs = Inputs::new("enforced").table_with("t", "s STRING, n INT", options, rows);
+        inputs.declarations.push_str(&format!(
+            "{settings}
+             CREATE TABLE o (a VARCHAR(3), n INT NOT NULL)
+               WITH ('connector' = 'filesystem', 'path' = 'o.csv', 'format' = 'csv');
+             INSERT INTO o SELECT s, n FROM t;\n"
+        ));
+        inputs
+    };
+    let length = |word: &str| format!("SET 'table.exec.sink.type-length-enforcer' = '{word}';");
+    let read = "SELECT a, n FROM o";
+    let long = "abcdef,1\näöüß,2\nxy,3\n";
+    let cut = ["+I(abc,1)", "+I(äöü,2)", "+I(xy,3)"];
+    assert_eq!(written(&length("TRIM_PAD"), long).changes(read), cut);
+    let whole = ["+I(abcdef,1)", "+I(äöüß,2)", "+I(xy,3)"];
+    assert_eq!(written(&length("IGNORE"), long).changes(read), whole);
+    let error = written(&length("ERROR"), long).error(read);
+    assert!(error.contains("'a'") && error.contains("6 characters"), "{error}");
+    assert_eq!(written(&length("ERROR"), "xy,3\n").changes(read), ["+I(xy,3)"]);
+    let nulls = "SET 'table.exec.sink.not-null-enforcer' = 'DROP';";
+    assert_eq!(written(nulls, "a,1\nb,\nc,3\n").changes(read), ["+I(a,1)", "+I(c,3)"]);
+    let error = written("", "a,1\nb,\nc,3\n").error(read);
+    assert!(error.contains("'n'") && error.contains("NOT NULL"), "{error}");
+}

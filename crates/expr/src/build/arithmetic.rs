@@ -13,7 +13,10 @@ use crate::functions::time;
 pub(super) fn build(op: ArithmeticOp, left: Expr, right: Expr, session: &Session) -> Result<Expr> {
     let (l, r) = (&left.column_type.data_type, &right.column_type.data_type);
     if is_number(l) && is_number(r) {
-        return Ok(numbers(op, left, right));
+        return match op == ArithmeticOp::Modulo && (l.is_float() || r.is_float()) {
+            true => Err(refuse(op, l, r)),
+            false => Ok(numbers(op, left, right)),
+        };
     }
     match (op, is_interval(l), is_interval(r)) {
         (ArithmeticOp::Add, _, true) if is_time(l) => time::add_interval(left, right, 1, session),
@@ -50,6 +53,8 @@ fn refuse(op: ArithmeticOp, left: &DataType, right: &DataType) -> Error {
         error.hint("TIMESTAMPDIFF(SECOND, start, end) gives the distance of two times")
     } else if left.is_string() || right.is_string() {
         error.hint("text is not cast by itself: write CAST(… AS INT), or || to join text")
+    } else if op == ArithmeticOp::Modulo {
+        error.hint("a remainder is of exact numbers: cast FLOAT and DOUBLE to DECIMAL or INT")
     } else {
         error.hint("supported: numbers with numbers; times with INTERVAL")
     }
@@ -74,6 +79,17 @@ fn numbers(op: ArithmeticOp, left: Expr, right: Expr) -> Expr {
         return Expr::null(DataType::Null);
     }
     let nullable = common.nullable;
+    let is_float = |expr: &Expr| expr.column_type.data_type == DataType::Float;
+    if common.data_type == DataType::Double
+        && [&left, &right].iter().all(|side| side.column_type.data_type.is_float())
+        && (is_float(&left) || is_float(&right))
+    {
+        // Flink computes FLOAT with DOUBLE as FLOAT.
+        let column_type = DataType::Float.nullable().with_nullable(nullable);
+        let (left, right) =
+            (implicit_cast(left, &DataType::Float), implicit_cast(right, &DataType::Float));
+        return node(op, left, right, column_type);
+    }
     if matches!(common.data_type, DataType::Decimal(..)) {
         let data_type = decimal_result(op, &left, &right);
         let (left, right) = (to_decimal(left), to_decimal(right));

@@ -67,7 +67,7 @@ pub fn typed_literal(type_name: &str, text: &str) -> Result<Expr> {
         "TIMESTAMP" => {
             let data_type = DataType::Timestamp(precision);
             let per_second = crate::kernels::ticks_per_second(&data_type);
-            (parse::timestamp(text, per_second), data_type, "yyyy-MM-dd HH:mm:ss[.f…]")
+            (parse::timestamp_literal(text, per_second), data_type, "yyyy-MM-dd HH:mm:ss[.f…]")
         }
         _ => return Err(Error::unsupported(format!("literals of type {upper}"))),
     };

@@ -3,10 +3,12 @@
 //! Source: Calcite's `RelDataTypeFactory.leastRestrictive` and Flink's `LogicalTypeCasts`, as the
 //! golden cases show them.
 
+use thalweg_core::types::MAX_LENGTH;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
 use super::implicit_cast_in;
 use crate::expr::{Expr, Session};
+use crate::functions::lengths;
 
 /// The most digits of a DECIMAL.
 pub(super) const MAX_PRECISION: i32 = 38;
@@ -124,6 +126,40 @@ pub fn coerce(expr: Expr, target: &ColumnType, session: &Session) -> Result<Expr
             .hint(format!("write CAST(… AS {to})")));
     }
     Ok(implicit_cast_in(expr, &target.data_type, session))
+}
+
+/// What becomes of a text or of bytes that do not have the length of their column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// It is written as it is.
+    Ignore,
+    /// What is too long is cut; what is too short for CHAR or BINARY is padded.
+    TrimPad,
+    /// The job fails.
+    Error,
+}
+
+/// Holds what goes into a column to the length of its type. `column` is for the message.
+pub fn enforce_length(
+    expr: Expr,
+    target: &DataType,
+    misfit: Misfit,
+    column: &str,
+    session: &Session,
+) -> Result<Expr> {
+    let any_length = match target {
+        DataType::Varchar(MAX_LENGTH) | DataType::Varbinary(MAX_LENGTH) => return Ok(expr),
+        other if other.is_string() => DataType::STRING,
+        other if other.is_binary() => DataType::BYTES,
+        _ => return Ok(expr),
+    };
+    // A type with a length does not say that its values have it.
+    let expr = implicit_cast_in(expr, &any_length, session);
+    match misfit {
+        Misfit::Ignore => Ok(implicit_cast_in(expr, target, session)),
+        Misfit::TrimPad => super::cast(expr, target.clone(), false, session),
+        Misfit::Error => lengths::checked(expr, target, column, session),
+    }
 }
 
 fn can_coerce(from: &DataType, to: &DataType) -> bool {

@@ -51,22 +51,23 @@ impl GrownText {
     /// All texts of the rows that are computed together.
     const BATCH_BYTES_MAX: usize = 256 << 20;
 
-    /// Appends a part, or nothing once the text is too long. What is not longer than it was before
+    /// Appends a part; `None` once the text is too long. What is not longer than it was before
     /// (`from_bytes`) never is.
-    pub(crate) fn push(&mut self, part: &str, from_bytes: usize) {
-        let length = self.text.len().saturating_add(part.len());
-        self.is_too_long |= length > Self::TEXT_BYTES_MAX.max(from_bytes);
-        if !self.is_too_long {
-            self.text.push_str(part);
-        }
+    pub(crate) fn push(&mut self, part: &str, from_bytes: usize) -> Option<()> {
+        self.grow(part.len(), from_bytes)?;
+        self.text.push_str(part);
+        Some(())
     }
     /// Appends a part so many times.
-    pub(crate) fn repeat(&mut self, part: &str, times: usize) {
-        let added = part.len().saturating_mul(times);
-        self.is_too_long |= self.text.len().saturating_add(added) > Self::TEXT_BYTES_MAX;
-        if !self.is_too_long {
-            (0..times).for_each(|_| self.text.push_str(part));
-        }
+    pub(crate) fn repeat(&mut self, part: &str, times: usize) -> Option<()> {
+        self.grow(part.len().saturating_mul(times), 0)?;
+        (0..times).for_each(|_| self.text.push_str(part));
+        Some(())
+    }
+    fn grow(&mut self, bytes: usize, from_bytes: usize) -> Option<()> {
+        let length = self.text.len().saturating_add(bytes);
+        self.is_too_long |= length > Self::TEXT_BYTES_MAX.max(from_bytes);
+        (!self.is_too_long).then_some(())
     }
 
     fn error(function: &str, is_text: bool) -> Error {

@@ -333,6 +333,9 @@ fn contains(call: Call<'_>) -> Result<Expr> {
     Ok(Call { name, args, session }.with_kernel(column_type, Arc::new(kernel)))
 }
 
+/// So many parts are made for the rows that are computed together: 1 GiB of views.
+const ALL_PARTS_MAX: usize = 1 << 26;
+
 /// The parts of a text between separators, as an array; an empty separator parts characters.
 fn split(call: Call<'_>) -> Result<Expr> {
     let nullable = call.nullable();
@@ -351,13 +354,17 @@ fn split(call: Call<'_>) -> Result<Expr> {
                 for_each_part(text, separator, |part| parts.append_value(part));
             }
             lengths.push(parts.len() - before);
+            if parts.len() > ALL_PARTS_MAX {
+                let message = "SPLIT would make more than 67,108,864 parts of one batch of rows";
+                return Err(Error::data(message));
+            }
         }
         let values = Arc::new(parts.finish());
         let field = Arc::new(element.field("item"));
         let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
         Ok(Arc::new(ListArray::new(field, OffsetBuffer::from_lengths(lengths), values, nulls)))
     };
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    Ok(call.with_function(column_type, Arc::new(kernel), |function| function.can_fail = true))
 }
 
 /// About how many parts the texts have, and some more: by those of the first. What is asked for in the beginning need

@@ -8,7 +8,7 @@ use arrow_array::ArrayRef;
 use serde_json::Value as Json;
 use thalweg_core::{DataType, Result};
 
-use super::{Call, Definition, Returns, custom, plain};
+use super::{Call, Definition, custom};
 use crate::expr::Expr;
 use crate::function::Arguments;
 
@@ -16,10 +16,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     custom("JSON_VALUE", "string string", |call| with_path(call, value_kernel)),
     custom("JSON_QUERY", "string string", |call| with_path(call, query_kernel)),
     custom("JSON_EXISTS", "string string", exists),
-    plain("IS JSON", "string", Returns::Boolean, |a| {
-        let s = a.texts(0);
-        a.boolean_result(|row| Some(serde_json::from_str::<Json>(s.get(row)?).is_ok()))
-    }),
+    custom("IS JSON", "string", is_json),
 ];
 
 /// A step of a path.
@@ -105,11 +102,93 @@ fn with_path(call: Call<'_>, kernel: PathKernel) -> Result<Expr> {
     Ok(call.with_kernel(DataType::STRING.nullable(), Arc::new(kernel)))
 }
 
+/// FALSE for NULL as well.
+fn is_json(call: Call<'_>) -> Result<Expr> {
+    let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
+        let s = a.texts(0);
+        let is_json = |text: &str| serde_json::from_str::<Json>(text).is_ok();
+        a.boolean_result(|row| Some(s.get(row).is_some_and(is_json)))
+    };
+    Ok(call.with_kernel(DataType::Boolean.not_null(), Arc::new(kernel)))
+}
+
+/// Appends a number as Java's `BigDecimal` writes it: its digits stay, and an exponent is written where
+/// the number ends left of the point or begins more than six places right of it. Whole numbers stay.
+fn append_number(out: &mut String, text: &str) {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let Ok(exponent) = exponent.parse::<i64>() else { return out.push_str(text) };
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", mantissa),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let significant = digits.trim_start_matches('0');
+    let is_zero = significant.is_empty();
+    let digits = if is_zero { "0" } else { significant };
+    let scale = fraction.len() as i64 - exponent;
+    let adjusted = digits.len() as i64 - 1 - scale;
+    out.push_str(if is_zero { "" } else { sign });
+    if scale == 0 {
+        out.push_str(digits);
+    } else if scale > 0 && adjusted >= -6 {
+        let point = digits.len() as i64 - scale;
+        match usize::try_from(point) {
+            Ok(point) if point > 0 => {
+                out.push_str(&digits[..point]);
+                out.push('.');
+                out.push_str(&digits[point..]);
+            }
+            _ => {
+                out.push_str("0.");
+                (point..0).for_each(|_| out.push('0'));
+                out.push_str(digits);
+            }
+        }
+    } else {
+        out.push_str(&digits[..1]);
+        if digits.len() > 1 {
+            out.push('.');
+            out.push_str(&digits[1..]);
+        }
+        let plus = if adjusted < 0 { "" } else { "+" };
+        out.push_str(&format!("E{plus}{adjusted}"));
+    }
+}
+
+/// Appends JSON without blanks, the keys of objects in order.
+fn append_json(out: &mut String, json: &Json) {
+    match json {
+        Json::Number(number) => append_number(out, &number.to_string()),
+        Json::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                out.push_str(if index == 0 { "" } else { "," });
+                append_json(out, item);
+            }
+            out.push(']');
+        }
+        Json::Object(fields) => {
+            let mut fields: Vec<(&String, &Json)> = fields.iter().collect();
+            fields.sort_unstable_by(|a, b| a.0.cmp(b.0));
+            out.push('{');
+            for (index, (key, value)) in fields.into_iter().enumerate() {
+                out.push_str(if index == 0 { "" } else { "," });
+                out.push_str(&Json::String(key.clone()).to_string());
+                out.push(':');
+                append_json(out, value);
+            }
+            out.push('}');
+        }
+        other => out.push_str(&other.to_string()),
+    }
+}
+
 /// A single scalar; NULL for anything else.
 fn value_kernel(json: &Json, path: &[Step], out: &mut String) -> Option<()> {
     match select(json, path)[..] {
         [Json::String(text)] => out.push_str(text),
-        [Json::Number(number)] => out.push_str(&number.to_string()),
+        [Json::Number(number)] => append_number(out, &number.to_string()),
         [Json::Bool(truth)] => out.push_str(if *truth { "true" } else { "false" }),
         _ => return None,
     }
@@ -127,11 +206,11 @@ fn query_kernel(json: &Json, path: &[Step], out: &mut String) -> Option<()> {
                 if index > 0 {
                     out.push(',');
                 }
-                out.push_str(&json.to_string());
+                append_json(out, json);
             }
             out.push(']');
         }
-        [json @ (Json::Object(_) | Json::Array(_))] => out.push_str(&json.to_string()),
+        [json @ (Json::Object(_) | Json::Array(_))] => append_json(out, json),
         _ => return None,
     }
     Some(())
@@ -145,9 +224,44 @@ fn exists(call: Call<'_>) -> Result<Expr> {
         a.boolean_result(|row| {
             let text = s.get(row)?;
             let json = serde_json::from_str::<Json>(text);
-            Some(json.is_ok_and(|json| !select(&json, &path).is_empty()))
+            // A null is a value that does not exist.
+            let exists = |json: &Json| match select(json, &path)[..] {
+                [] | [Json::Null] => false,
+                _ => true,
+            };
+            Some(json.is_ok_and(|json| exists(&json)))
         })
     };
     let column_type = DataType::Boolean.nullable().with_nullable(nullable);
     Ok(call.with_kernel(column_type, Arc::new(kernel)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::append_number;
+
+    #[test]
+    fn numbers_are_written_as_by_big_decimal() {
+        let cases = [
+            ("1", "1"),
+            ("-12345678901234567890", "-12345678901234567890"),
+            ("1.50", "1.50"),
+            ("0.000001", "0.000001"),
+            ("0.0000001", "1E-7"),
+            ("-12.5e-8", "-1.25E-7"),
+            ("1e3", "1E+3"),
+            ("123e2", "1.23E+4"),
+            ("1.5e1", "15"),
+            ("1e-2", "0.01"),
+            ("0e5", "0E+5"),
+            ("0.00", "0.00"),
+            ("-0.0", "0.0"),
+            ("1e99999999999999999999", "1e99999999999999999999"),
+        ];
+        for (text, expected) in cases {
+            let mut out = String::new();
+            append_number(&mut out, text);
+            assert_eq!(out, expected, "{text}");
+        }
+    }
 }

@@ -223,12 +223,13 @@ impl Fields {
         let year = self.year.unwrap_or(1970);
         let month = self.month.unwrap_or(1);
         let day = self.day.unwrap_or(1);
-        if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        if !(1..=12).contains(&month) || !(1..=31).contains(&day) || year.abs() > 999_999_999 {
             return None;
         }
         let month = month as u32;
         let mut days = days_from_civil(year, month, (day as u32).min(days_in_month(year, month)));
         if let Some(day_of_year) = self.day_of_year {
+            let day_of_year = Some(day_of_year).filter(|day| (1..=366).contains(day))?;
             days = days_from_civil(year, 1, 1) + day_of_year - 1;
         }
         let half_day = |hour: i64| hour % 12 + if self.afternoon == Some(true) { 12 } else { 0 };
@@ -240,7 +241,7 @@ impl Fields {
         let nanos = self.nanos.unwrap_or(0);
         let seconds = hour * 3_600 + minute * 60 + second;
         Some(Reading {
-            ms: days * DAY_MS + seconds * 1_000 + nanos / 1_000_000,
+            ms: days.checked_mul(DAY_MS)?.checked_add(seconds * 1_000 + nanos / 1_000_000)?,
             nanos_below_ms: (nanos % 1_000_000) as u32,
             offset_seconds: self.offset_seconds,
         })
@@ -456,6 +457,13 @@ mod tests {
         assert_eq!(optional.read("1970-01-02"), Some(reading(DAY_MS)));
         assert_eq!(optional.read("1970-01-02 00:01"), Some(reading(DAY_MS + 60_000)));
         assert_eq!(optional.read("1970-01-02 00"), None);
+        let beyond = [
+            ("yyyy-MM-dd", "9999999999-01-01"),
+            ("yyyyyyyyyyyyyyyyyyyMM", "999999999999999999912"),
+        ];
+        for (pattern, text) in beyond.into_iter().chain([("yyyy D", "1970 9999999999999")]) {
+            assert_eq!(Pattern::parse(pattern).expect(pattern).read(text), None, "{text}");
+        }
         assert!(Pattern::parse("yyyy-MM-dd g").is_err());
     }
 }

@@ -15,6 +15,7 @@ use thalweg_core::{DataType, Error, Result};
 
 use super::compiled::Compiled;
 use super::contains::rows_that_contain;
+use super::java_regex::translated;
 use super::{Call, Definition, custom};
 use crate::expr::Expr;
 use crate::function::{Arguments, Kernel};
@@ -32,6 +33,11 @@ pub(super) const DEFINITIONS: &[Definition] = &[
 
 fn compile(pattern: &str) -> Result<Regex> {
     Regex::new(pattern).map_err(|error| refusal(pattern, &error))
+}
+
+/// A pattern of Java's, see [`java_regex`](super::java_regex).
+fn compile_java(pattern: &str) -> Result<Regex> {
+    Regex::new(&translated(pattern)).map_err(|error| refusal(pattern, &error))
 }
 
 fn refusal(pattern: &str, error: &regex::Error) -> Error {
@@ -270,14 +276,19 @@ fn similar_to(call: Call<'_>) -> Result<Expr> {
     Ok(call.with_kernel(column_type, test_kernel(Matcher::Regex(Box::new(regex)))))
 }
 
-/// True where the pattern is found anywhere in the text.
+/// True where the pattern is found anywhere in the text. Flink finds an empty pattern nowhere.
 fn regexp(call: Call<'_>) -> Result<Expr> {
     let column_type = boolean_of(&call);
+    let or_nothing = |pattern: &str| match pattern {
+        "" => NOTHING.to_owned(),
+        pattern => translated(pattern),
+    };
     let Some(pattern) = call.text(1) else {
-        let kernel = matcher_kernel(|pattern| Ok(pattern.to_owned()));
+        let kernel = matcher_kernel(move |pattern| Ok(or_nothing(pattern)));
         return Ok(call.with_function(column_type, kernel, |f| f.can_fail = true));
     };
-    let regex = Compiled::new(compile(pattern)?);
+    let regex = Regex::new(&or_nothing(pattern)).map_err(|error| refusal(pattern, &error))?;
+    let regex = Compiled::new(regex);
     Ok(call.with_kernel(column_type, test_kernel(Matcher::Regex(Box::new(regex)))))
 }
 
@@ -285,7 +296,7 @@ type PatternKernel = fn(&Arguments<'_>, Option<&Regex>) -> Result<ArrayRef>;
 
 /// Compiles the second argument if it is a literal; REPLACE is NOT NULL where its arguments are.
 fn call_with_pattern(call: Call<'_>, kernel: PatternKernel) -> Result<Expr> {
-    let regex = call.text(1).map(compile).transpose()?.map(Compiled::new);
+    let regex = call.text(1).map(compile_java).transpose()?.map(Compiled::new);
     let nullable = call.name == "REGEXP_EXTRACT" || call.nullable();
     let column_type = DataType::STRING.nullable().with_nullable(nullable);
     let can_fail = regex.is_none() || call.name == "REGEXP_REPLACE";
@@ -296,8 +307,11 @@ fn call_with_pattern(call: Call<'_>, kernel: PatternKernel) -> Result<Expr> {
     Ok(call.with_function(column_type, kernel, |function| function.can_fail = can_fail))
 }
 
-fn same(pattern: &str) -> Result<String> {
-    Ok(pattern.to_owned())
+/// A pattern that matches no text.
+const NOTHING: &str = "[^\\s\\S]";
+
+fn java(pattern: &str) -> Result<String> {
+    Ok(translated(pattern))
 }
 
 /// The part that matches, or a group of it; NULL where nothing does.
@@ -312,7 +326,7 @@ fn extract(a: &Arguments<'_>, fixed: Option<&Regex>) -> Result<ArrayRef> {
             parts.push(None);
             continue;
         };
-        let found = patterns.get(pattern, same)?.captures(text);
+        let found = patterns.get(pattern, java)?.captures(text);
         let part = found.and_then(|found| found.get(usize::try_from(group).ok()?));
         parts.push(part.map(|part| part.as_str()));
     }
@@ -326,22 +340,21 @@ fn replace(a: &Arguments<'_>, fixed: Option<&Regex>) -> Result<ArrayRef> {
     let mut refused = None;
     let replaced = a.grown_text_result("REGEXP_REPLACE", |row, out| {
         let (text, pattern, with) = (s.get(row)?, pattern.get(row)?, with.get(row)?);
-        let regex = patterns.get(pattern, same).map_err(|error| refused = Some(error)).ok()?;
+        let regex = patterns.get(pattern, java).map_err(|error| refused = Some(error)).ok()?;
         let mut end = 0;
         for found in regex.find_iter(text) {
-            out.push(&text[end..found.start()], text.len());
-            out.push(with, text.len());
+            out.push(&text[end..found.start()], text.len())?;
+            out.push(with, text.len())?;
             end = found.end();
         }
-        out.push(&text[end..], text.len());
-        Some(())
+        out.push(&text[end..], text.len())
     });
     refused.map_or(replaced, Err)
 }
 
 fn regexp_count(call: Call<'_>) -> Result<Expr> {
     let pattern = call.text(1).ok_or_else(|| call.error("the pattern must be a literal"))?;
-    let regex = Compiled::new(compile(pattern)?);
+    let regex = Compiled::new(compile_java(pattern)?);
     let column_type = DataType::Int.nullable().with_nullable(call.nullable());
     let kernel = move |a: &Arguments<'_>| {
         let (s, regex) = (a.texts(0), regex.of_this_thread());

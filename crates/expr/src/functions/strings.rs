@@ -3,8 +3,9 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, BinaryArray};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use base64::engine::{DecodePaddingMode, Engine};
 use std::sync::Arc;
 use thalweg_core::{DataType, Error, Result};
 
@@ -55,8 +56,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             replace(out, s.get(row)?, from.get(row)?, to.get(row)?)
         })
     }),
-    plain("POSITION", "string string int?", Returns::Int, |a| find(a, 0, 1)),
-    plain("LOCATE", "string string int?", Returns::Int, |a| find(a, 0, 1)),
+    plain("POSITION", "string string int?", Returns::Int, locate),
+    plain("LOCATE", "string string int?", Returns::Int, locate),
     plain("INSTR", "string string int? int?", Returns::Int, instr),
     plain("CONCAT", "string string*", Returns::Text, concat),
     custom("||", "string string", concat_operator),
@@ -66,8 +67,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     fallible("REPEAT", "string int", Returns::Text, |a| {
         let (s, n) = (a.texts(0), a.ints(1));
         a.grown_text_result("REPEAT", |row, out| {
-            out.repeat(s.get(row)?, n.get(row)?.max(0) as usize);
-            Some(())
+            out.repeat(s.get(row)?, n.get(row)?.max(0) as usize)
         })
     }),
     plain("REVERSE", "string", Returns::TextOrNull, |a| {
@@ -117,7 +117,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     plain("FROM_BASE64", "string", Returns::Text, |a| {
         let s = a.texts(0);
         a.text_result(|row, out| {
-            let bytes = STANDARD.decode(s.get(row)?).ok()?;
+            let bytes = BASE64_READER.decode(s.get(row)?).ok()?;
             out.push_str(&String::from_utf8_lossy(&bytes));
             Some(())
         })
@@ -152,6 +152,14 @@ fn push_all(out: &mut String, characters: impl Iterator<Item = char>) -> Option<
     Some(())
 }
 
+/// Java's decoder asks neither for padding nor for zeros in the last bits.
+const BASE64_READER: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
 /// `count` characters from the character `skip` on.
 fn characters(text: &str, skip: usize, count: usize) -> &str {
     if text.is_ascii() {
@@ -172,7 +180,7 @@ fn char_length(a: &Arguments<'_>) -> Result<ArrayRef> {
     a.number_result::<Int32Type>(|row| Some(s.get(row)?.chars().count() as i32))
 }
 
-/// Position 0 counts as 1, a negative one from the end.
+/// Position 0 counts as 1, a negative one from the end; before the text there is nothing.
 fn substring(a: &Arguments<'_>) -> Result<ArrayRef> {
     let (s, from) = (a.texts(0), a.ints(1));
     let length = (a.len() > 2).then(|| a.ints(2));
@@ -190,10 +198,10 @@ fn substring(a: &Arguments<'_>) -> Result<ArrayRef> {
             from if from > 0 => from - 1,
             from => text.chars().count() as i64 + from,
         };
-        // A start before the text uses up some of the length.
-        let (start, length) =
-            if start < 0 { (0, (length + start).max(0)) } else { (start, length) };
-        Some(characters(text, start as usize, length as usize))
+        match usize::try_from(start) {
+            Ok(start) => Some(characters(text, start, length as usize)),
+            Err(_) => Some(""),
+        }
     })
 }
 
@@ -225,35 +233,12 @@ fn trim(call: Call<'_>) -> Result<Expr> {
         (true, false) => "TRIM_LEADING",
         _ => "TRIM_TRAILING",
     };
-    let kernel = move |a: &Arguments<'_>| trim_text(a, leading, trailing);
+    let kernel = move |a: &Arguments<'_>| trim_set(a, leading, trailing);
     let call = Call { name, args, session };
     Ok(call.with_function(column_type, Arc::new(kernel), |f| f.name = shown.to_owned()))
 }
 
-/// Removes a whole string, by default a blank, again and again.
-fn trim_text(a: &Arguments<'_>, leading: bool, trailing: bool) -> Result<ArrayRef> {
-    let s = a.texts(0);
-    let part = (a.len() > 1).then(|| a.texts(1));
-    a.slice_result(|row| {
-        let mut text = s.get(row)?;
-        let part = match &part {
-            Some(part) => part.get(row)?,
-            None => " ",
-        };
-        if part.is_empty() {
-            return Some(text);
-        }
-        if leading {
-            text = text.trim_start_matches(part);
-        }
-        if trailing {
-            text = text.trim_end_matches(part);
-        }
-        Some(text)
-    })
-}
-
-/// LTRIM, RTRIM and BTRIM: remove any of a set of characters, by default blanks.
+/// Removes any of a set of characters, by default blanks.
 fn trim_set(a: &Arguments<'_>, leading: bool, trailing: bool) -> Result<ArrayRef> {
     let s = a.texts(0);
     let set = (a.len() > 1).then(|| a.texts(1));
@@ -277,12 +262,11 @@ fn trim_set(a: &Arguments<'_>, leading: bool, trailing: bool) -> Result<ArrayRef
 fn replace(out: &mut GrownText, text: &str, from: &str, to: &str) -> Option<()> {
     let mut end = 0;
     for (at, part) in text.match_indices(from) {
-        out.push(&text[end..at], text.len());
-        out.push(to, text.len());
+        out.push(&text[end..at], text.len())?;
+        out.push(to, text.len())?;
         end = at + part.len();
     }
-    out.push(&text[end..], text.len());
-    Some(())
+    out.push(&text[end..], text.len())
 }
 
 /// The position of the `nth` occurrence at or behind `from` (both from 1); 0 if there is none.
@@ -302,17 +286,30 @@ fn position(text: &str, part: &str, from: i32, nth: i32) -> i32 {
     found.map_or(0, |at| text[..at].chars().count() as i32 + 1)
 }
 
-/// POSITION and LOCATE: the part comes first, then the text.
-fn find(a: &Arguments<'_>, part: usize, text: usize) -> Result<ArrayRef> {
-    let (part, text) = (a.texts(part), a.texts(text));
+/// POSITION and LOCATE: the part comes first, then the text. A start before the text is its start, and
+/// an empty part is found there.
+fn locate(a: &Arguments<'_>) -> Result<ArrayRef> {
+    let (part, text) = (a.texts(0), a.texts(1));
     let from = (a.len() > 2).then(|| a.ints(2));
     a.number_result::<Int32Type>(|row| {
         let from = match &from {
             Some(from) => from.get(row)?,
             None => 1,
         };
-        Some(position(text.get(row)?, part.get(row)?, from, 1))
+        let (part, text) = (part.get(row)?, text.get(row)?);
+        Some(if part.is_empty() { 1 } else { position(text, part, from.max(1), 1) })
     })
+}
+
+/// The position of the `nth` occurrence that ends at or before the character `from`, counted from the
+/// end and backwards; 0 if there is none.
+fn position_backwards(text: &str, part: &str, from: u32, nth: i32) -> i32 {
+    let reversed = |text: &str| text.chars().rev().collect::<String>();
+    let from = i32::try_from(from).unwrap_or(i32::MAX);
+    match position(&reversed(text), &reversed(part), from, nth) {
+        0 => 0,
+        found => (text.chars().count() - part.chars().count()) as i32 + 2 - found,
+    }
 }
 
 fn instr(a: &Arguments<'_>) -> Result<ArrayRef> {
@@ -328,7 +325,11 @@ fn instr(a: &Arguments<'_>) -> Result<ArrayRef> {
             Some(nth) => nth.get(row)?,
             None => 1,
         };
-        Some(position(text.get(row)?, part.get(row)?, from, nth))
+        let (text, part) = (text.get(row)?, part.get(row)?);
+        Some(match from {
+            ..0 => position_backwards(text, part, from.unsigned_abs(), nth),
+            _ => position(text, part, from, nth),
+        })
     })
 }
 
@@ -381,34 +382,27 @@ fn pad(a: &Arguments<'_>, leading: bool) -> Result<ArrayRef> {
         let length = usize::try_from(length.get(row)?).ok()?;
         let have = text.chars().count();
         if have >= length {
-            out.push(characters(text, 0, length), text.len());
-            return Some(());
+            return out.push(characters(text, 0, length), text.len());
         }
         if fill.is_empty() {
             return None;
         }
         if !leading {
-            out.push(text, text.len());
+            out.push(text, text.len())?;
         }
         let fill_length = fill.chars().count();
-        out.repeat(fill, (length - have) / fill_length);
-        out.push(characters(fill, 0, (length - have) % fill_length), 0);
-        if leading {
-            out.push(text, text.len());
-        }
-        Some(())
+        out.repeat(fill, (length - have) / fill_length)?;
+        out.push(characters(fill, 0, (length - have) % fill_length), 0)?;
+        out.push(if leading { text } else { "" }, text.len())
     })
 }
 
+/// Words are of ASCII letters and digits, as in Calcite; other letters stay as they are.
 fn initcap(out: &mut String, text: &str) -> Option<()> {
     let mut inside = false;
     for c in text.chars() {
-        if inside {
-            out.extend(c.to_lowercase());
-        } else {
-            out.extend(c.to_uppercase());
-        }
-        inside = c.is_alphanumeric();
+        out.push(if inside { c.to_ascii_lowercase() } else { c.to_ascii_uppercase() });
+        inside = c.is_ascii_alphanumeric();
     }
     Some(())
 }

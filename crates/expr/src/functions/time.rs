@@ -345,7 +345,7 @@ fn timestamp_add(call: Call<'_>) -> Result<Expr> {
     let (time, count) = (args.remove(2), args.remove(1));
     let time = match time.column_type.data_type {
         DataType::Date if length % DAY_MS != 0 && data_type == DataType::IntervalDayTime => {
-            implicit_cast(time, &DataType::Timestamp(0))
+            implicit_cast(time, &DataType::Timestamp(6))
         }
         _ => time,
     };

@@ -14,7 +14,7 @@ use super::{Call, Definition, custom};
 use crate::build::{cast, implicit_cast};
 use crate::expr::{Expr, Scalar};
 use crate::function::{Arguments, Kernel};
-use crate::kernels::datetime::{DAY_MS, to_instant, to_local};
+use crate::kernels::datetime::{DAY_MS, to_later_instant, to_local};
 use crate::kernels::{parse, timestamps_with};
 
 pub(super) const DEFINITIONS: &[Definition] = &[
@@ -147,7 +147,11 @@ fn to_timestamp_ltz(call: Call<'_>) -> Result<Expr> {
         Some(_) => return Err(call.error("the precision must be 0 (seconds) or 3 (milliseconds)")),
     };
     let Call { name, mut args, session } = call;
-    let whole = args[0].column_type.data_type.is_integer();
+    let whole = match args[0].column_type.data_type {
+        // Of a DECIMAL number of seconds the whole ones count.
+        DataType::Decimal(..) => true,
+        ref other => other.is_integer(),
+    };
     let target = if whole { DataType::BigInt } else { DataType::Double };
     args.truncate(1);
     let args = args.into_iter().map(|number| implicit_cast(number, &target)).collect();
@@ -181,7 +185,7 @@ fn without_strange_years(ms: &[i64], nulls: Option<&NullBuffer>) -> Option<NullB
 fn instant_ms(reading: Reading, zone: Tz) -> Option<i64> {
     match reading.offset_seconds {
         Some(offset) => reading.ms.checked_sub(offset * 1_000),
-        None => Some(to_instant(reading.ms, zone)),
+        None => Some(to_later_instant(reading.ms, zone)),
     }
 }
 
@@ -231,13 +235,16 @@ fn unix_timestamp(call: Call<'_>) -> Result<Expr> {
             function.uses_wall_clock = true;
         }));
     }
-    let reader = Reader::of(&call, 1)?;
+    let pattern = (call.args.len() > 1).then(|| literal_pattern(&call, 1)).transpose()?;
     let nullable = call.nullable();
     let kernel = move |a: &Arguments<'_>| {
         let s = a.texts(0);
         a.number_result::<Int64Type>(|row| {
             let text = s.get(row)?;
-            let ms = reader.read(text).and_then(|reading| instant_ms(reading, a.zone));
+            let ms = match &pattern {
+                Some(pattern) => pattern.read(text).and_then(|read| instant_ms(read, a.zone)),
+                None => parse::simple_timestamp(text).map(|ms| to_later_instant(ms, a.zone)),
+            };
             // Flink's answer to a text that is no time.
             Some(ms.map_or(i64::MIN, |ms| ms.div_euclid(1_000)))
         })
@@ -259,10 +266,10 @@ fn convert_tz(call: Call<'_>) -> Result<Expr> {
     let kernel = move |a: &Arguments<'_>| {
         let (s, from, to) = (a.texts(0), a.texts(1), a.texts(2));
         a.text_result(|row, out| {
-            let ms = parse::timestamp(s.get(row)?, 1_000)?;
+            let ms = parse::simple_timestamp(s.get(row)?)?;
             let from = fixed_from.or_else(|| from.get(row)?.parse().ok())?;
             let to = fixed_to.or_else(|| to.get(row)?.parse().ok())?;
-            let moved = to_local(to_instant(ms, from), to);
+            let moved = to_local(to_later_instant(ms, from), to);
             let reading = Reading { ms: moved, nanos_below_ms: 0, offset_seconds: None };
             pattern.print(out, reading, to);
             Some(())

@@ -91,7 +91,7 @@ impl Cast<'_> {
                 Cast { from: &DataType::Int, to, ..*self }.apply(&ones)
             }
             (from, DataType::Boolean) if from.is_numeric() => self.number_to_boolean(array, from),
-            (from, to) if from.is_binary() && to.is_binary() => Ok(array.clone()),
+            (from, to) if from.is_binary() && to.is_binary() => Ok(self.fit_bytes(array.clone())),
             (DataType::Array(from), DataType::Array(to)) => {
                 let list = array.as_list::<i32>();
                 let cast = Cast { from: &from.data_type, to: &to.data_type, ..*self };
@@ -161,6 +161,27 @@ impl Cast<'_> {
         Arc::new(out.finish())
     }
 
+    /// Cuts (and for BINARY pads with zeros) bytes to the length of the type.
+    fn fit_bytes(&self, array: ArrayRef) -> ArrayRef {
+        let (length, pads) = match self.to {
+            DataType::Binary(length) => (*length as usize, true),
+            DataType::Varbinary(length) => (*length as usize, false),
+            _ => return array,
+        };
+        let values = array.as_binary::<i32>();
+        let fits = |bytes: &[u8]| bytes.len() == length || (!pads && bytes.len() < length);
+        if values.iter().flatten().all(fits) {
+            return array;
+        }
+        let fit = |bytes: &[u8]| {
+            let mut fitted = bytes[..bytes.len().min(length)].to_vec();
+            fitted.resize(if pads { length } else { fitted.len() }, 0);
+            fitted
+        };
+        let fitted: BinaryArray = values.iter().map(|bytes| bytes.map(fit)).collect();
+        Arc::new(fitted)
+    }
+
     fn print_text(&self, array: &ArrayRef) -> Result<ArrayRef> {
         if self.from.is_binary() {
             return self.binary_to_text(array.as_binary());
@@ -217,7 +238,7 @@ impl Cast<'_> {
             to if to.is_binary() => {
                 let bytes: BinaryArray =
                     strings.iter().map(|text| text.map(str::as_bytes)).collect();
-                Ok(Arc::new(bytes))
+                Ok(self.fit_bytes(Arc::new(bytes)))
             }
             _ => Err(self.unsupported()),
         }
@@ -319,7 +340,7 @@ impl Cast<'_> {
     fn cast_float<T>(&self, array: &ArrayRef) -> Result<ArrayRef>
     where
         T: ArrowPrimitiveType,
-        T::Native: Into<f64> + std::fmt::Display,
+        T::Native: Into<f64>,
     {
         let array = array.as_primitive::<T>();
         let wide = |v: T::Native| -> f64 { v.into() };
@@ -338,7 +359,8 @@ impl Cast<'_> {
         })
     }
 
-    /// The decimal of the shortest text that reads back as the float, as Java's BigDecimal.valueOf.
+    /// The decimal of the shortest text that reads back as the DOUBLE, as Java's BigDecimal.valueOf. A
+    /// FLOAT is widened first.
     fn float_to_decimal<T>(
         &self,
         array: &PrimitiveArray<T>,
@@ -347,7 +369,7 @@ impl Cast<'_> {
     ) -> Result<ArrayRef>
     where
         T: ArrowPrimitiveType,
-        T::Native: std::fmt::Display,
+        T::Native: Into<f64>,
     {
         use std::fmt::Write;
         let mut out = PrimitiveBuilder::<Decimal128Type>::with_capacity(array.len());
@@ -355,7 +377,8 @@ impl Cast<'_> {
         for value in array {
             buffer.clear();
             let text = value.map(|value| {
-                let _ = write!(buffer, "{value}");
+                let wide: f64 = value.into();
+                let _ = write!(buffer, "{wide}");
                 buffer.as_str()
             });
             let parsed = self.checked(text, |text| parse::decimal(text, precision, scale))?;

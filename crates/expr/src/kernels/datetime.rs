@@ -271,6 +271,15 @@ pub(crate) fn to_local(instant_ms: i64, zone: Tz) -> i64 {
 /// The instant at which a zone's wall clock shows this. Of two, the earlier; a reading that is
 /// skipped moves forward by the length of the gap, as in Java.
 pub(crate) fn to_instant(local_ms: i64, zone: Tz) -> i64 {
+    instant_of(local_ms, zone, false)
+}
+
+/// The same, but of two instants the later one, as in Java's `SimpleDateFormat`.
+pub(crate) fn to_later_instant(local_ms: i64, zone: Tz) -> i64 {
+    instant_of(local_ms, zone, true)
+}
+
+fn instant_of(local_ms: i64, zone: Tz, is_later: bool) -> i64 {
     if zone == Tz::UTC {
         return local_ms;
     }
@@ -278,6 +287,7 @@ pub(crate) fn to_instant(local_ms: i64, zone: Tz) -> i64 {
     let local = local.naive_utc();
     let offset_ms = |offset: chrono::FixedOffset| i64::from(offset.local_minus_utc()) * 1_000;
     match zone.offset_from_local_datetime(&local) {
+        LocalResult::Ambiguous(_, second) if is_later => local_ms - offset_ms(second.fix()),
         LocalResult::Single(offset) | LocalResult::Ambiguous(offset, _) => {
             local_ms - offset_ms(offset.fix())
         }
@@ -320,5 +330,6 @@ mod tests {
         // 02:30 comes twice on 2026-10-25: the first is 00:30 UTC.
         let twice = day(2026, 10, 25) + 2 * hour + hour / 2;
         assert_eq!(to_instant(twice, berlin), day(2026, 10, 25) + hour / 2);
+        assert_eq!(to_later_instant(twice, berlin), day(2026, 10, 25) + hour + hour / 2);
     }
 }

@@ -90,9 +90,9 @@ pub(crate) fn decimal(text: &str, precision: u8, scale: u8) -> Option<Decimal> {
     Some(if decimal::fits(value, precision) { Decimal::Fits(value) } else { Decimal::Overflows })
 }
 
-/// A truth value: t, true, y, yes, 1 and their opposites, in any case.
+/// A truth value: t, true, y, yes, 1 and their opposites, in any case, without blanks around.
 pub(crate) fn boolean(text: &str) -> Option<bool> {
-    match text.trim().to_ascii_lowercase().as_str() {
+    match text.to_ascii_lowercase().as_str() {
         "t" | "true" | "y" | "yes" | "1" => Some(true),
         "f" | "false" | "n" | "no" | "0" => Some(false),
         _ => None,
@@ -142,26 +142,31 @@ fn time_prefix(text: &str) -> Option<(i64, &str)> {
         Some(rest) => number(rest)?,
         None => (0, rest),
     };
-    let (second, rest) = match rest.strip_prefix(':') {
-        Some(rest) => number(rest)?,
-        None => (0, rest),
+    let (second, nanos, rest) = match rest.strip_prefix(':') {
+        Some(rest) => {
+            let (second, rest) = number(rest)?;
+            let (nanos, rest) = rest.strip_prefix('.').map_or((0, rest), fraction_prefix);
+            (second, nanos, rest)
+        }
+        None => (0, 0, rest),
     };
     if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    let mut nanos = 0;
-    let mut tail = rest;
-    if let Some(fraction) = rest.strip_prefix('.') {
-        let end = fraction.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(fraction.len());
-        let mut unit = 100_000_000;
-        for byte in fraction[..end].bytes() {
-            nanos += i64::from(byte - b'0') * unit;
-            unit /= 10;
-        }
-        tail = &fraction[end..];
-    }
     let seconds = i64::from(hour) * 3_600 + i64::from(minute) * 60 + i64::from(second);
-    Some((seconds * 1_000_000_000 + nanos, tail))
+    Some((seconds * 1_000_000_000 + nanos, rest))
+}
+
+/// Nanoseconds of the digits behind a point, and what follows.
+fn fraction_prefix(text: &str) -> (i64, &str) {
+    let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
+    let mut nanos = 0;
+    let mut unit = 100_000_000;
+    for byte in text[..end].bytes() {
+        nanos += i64::from(byte - b'0') * unit;
+        unit /= 10;
+    }
+    (nanos, &text[end..])
 }
 
 /// Milliseconds since midnight.
@@ -183,15 +188,69 @@ fn to_ticks(days: i64, nanos: i64, ticks_per_second: i64) -> Option<i64> {
     days.checked_mul(86_400)?.checked_mul(ticks_per_second)?.checked_add(nanos / nanos_per_tick)
 }
 
-/// A TIMESTAMP in ticks; digits beyond its unit are cut off.
-pub(crate) fn timestamp(text: &str, ticks_per_second: i64) -> Option<i64> {
+/// The TIMESTAMP of a literal in ticks; digits beyond its unit are cut off.
+pub(crate) fn timestamp_literal(text: &str, ticks_per_second: i64) -> Option<i64> {
     let (days, nanos, rest) = timestamp_prefix(text)?;
     if rest.is_empty() { to_ticks(days, nanos, ticks_per_second) } else { None }
 }
 
+/// One or two digits, and what follows.
+fn one_or_two(text: &str) -> Option<(u32, &str)> {
+    let digits = text.bytes().take(2).take_while(u8::is_ascii_digit).count();
+    Some((text.get(..digits)?.parse().ok()?, &text[digits..]))
+}
+
+/// Days and nanoseconds as CAST and TO_TIMESTAMP read them, `yyyy-MM-dd[ HH:mm:ss[.fffffffff]]`, and
+/// what follows. As Java's `ResolverStyle.SMART`: a day that the month does not have is its last, and
+/// 24:00:00 is midnight.
+fn smart_prefix(text: &str) -> Option<(i64, i64, &str)> {
+    let year = text.get(..4).filter(|year| year.bytes().all(|b| b.is_ascii_digit()))?;
+    let year: i64 = year.parse().ok().filter(|year| *year > 0)?;
+    let (month, rest) = one_or_two(text[4..].strip_prefix('-')?)?;
+    let (day, rest) = one_or_two(rest.strip_prefix('-')?)?;
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let days = days_from_civil(year, month, day.min(days_in_month(year, month)));
+    let Some(clock) = rest.strip_prefix(' ') else { return Some((days, 0, rest)) };
+    let (hour, rest) = one_or_two(clock)?;
+    let (minute, rest) = one_or_two(rest.strip_prefix(':')?)?;
+    let (second, rest) = one_or_two(rest.strip_prefix(':')?)?;
+    let (nanos, tail) = rest.strip_prefix('.').map_or((0, rest), fraction_prefix);
+    let is_midnight = (hour, minute, second, nanos) == (24, 0, 0, 0);
+    if (hour > 23 && !is_midnight) || minute > 59 || second > 59 || rest.len() - tail.len() > 10 {
+        return None;
+    }
+    let seconds = i64::from(hour) * 3_600 + i64::from(minute) * 60 + i64::from(second);
+    Some((days, seconds * 1_000_000_000 + nanos, tail))
+}
+
+/// A TIMESTAMP in ticks; digits beyond its unit are cut off.
+pub(crate) fn timestamp(text: &str, ticks_per_second: i64) -> Option<i64> {
+    let (days, nanos, rest) = smart_prefix(text)?;
+    if rest.is_empty() { to_ticks(days, nanos, ticks_per_second) } else { None }
+}
+
+/// Milliseconds of `yyyy-MM-dd HH:mm:ss` as Java's `SimpleDateFormat` reads it, as UNIX_TIMESTAMP and
+/// CONVERT_TZ do: any number of digits, fields beyond their ends move the next one, and what follows
+/// is not read.
+pub(crate) fn simple_timestamp(text: &str) -> Option<i64> {
+    let mut rest = text;
+    let mut fields = [0i64; 6];
+    for (field, separator) in fields.iter_mut().zip(["", "-", "-", " ", ":", ":"]) {
+        let (value, tail) = number(rest.strip_prefix(separator)?.trim_start_matches([' ', '\t']))?;
+        (*field, rest) = (value.into(), tail);
+    }
+    let [year, month, day, hour, minute, second] = fields;
+    let months = year * 12 + month - 1;
+    let first = days_from_civil(months.div_euclid(12), months.rem_euclid(12) as u32 + 1, 1);
+    let clock = ((hour * 60 + minute) * 60 + second) * 1_000;
+    (first + day - 1).checked_mul(DAY_MS)?.checked_add(clock)
+}
+
 /// An instant in ticks, read in a zone or as UTC where a `Z` follows.
 pub(crate) fn timestamp_ltz(text: &str, ticks_per_second: i64, zone: Tz) -> Option<i64> {
-    let (days, nanos, rest) = timestamp_prefix(text)?;
+    let (days, nanos, rest) = smart_prefix(text)?;
     let zone = match rest {
         "" => zone,
         "Z" => Tz::UTC,
@@ -256,7 +315,16 @@ mod tests {
         assert_eq!(date("1970-1-2 03:04:05"), Some(1));
         assert_eq!(time("01:02:03.5"), Some(3_723_500));
         assert_eq!(timestamp("1970-01-01 00:00:01.6789", 1_000), Some(1_678));
-        assert_eq!(timestamp("1970-01-01T00:00:01.6789", 1_000_000), Some(1_678_900));
+        assert_eq!(timestamp_literal("1970-01-01T00:00:01.6789", 1_000_000), Some(1_678_900));
+        assert_eq!(timestamp("1970-1-1 0:0:1.6789", 1_000_000), Some(1_678_900));
+        assert_eq!(timestamp("1970-01-01 24:00:00", 1_000), Some(DAY_MS));
+        assert_eq!(timestamp("1970-02-30", 1_000), Some(58 * DAY_MS));
+        for none in ["1", "1970-01-01T00:00:01", "1970-01-01 00:00", " 1970-01-01", "0000-01-01"] {
+            assert_eq!(timestamp(none, 1_000), None, "{none}");
+        }
+        assert_eq!(time("1."), None);
+        assert_eq!(simple_timestamp("1970-1-32 0:0:61.9 x"), Some(31 * DAY_MS + 61_000));
+        assert_eq!(simple_timestamp("1970-01-01"), None);
         assert_eq!(timestamp("garbage", 1_000), None);
         let shanghai = Tz::Asia__Shanghai;
         assert_eq!(timestamp_ltz("1970-01-01 08:00:00", 1_000, shanghai), Some(0));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_core::{ColumnType, DataType, Error, Result};
-use thalweg_expr::{Expr, build};
+use thalweg_expr::{Expr, Session, build};
 
 use super::Binder;
 use super::near::did_you_mean;
@@ -32,7 +32,11 @@ impl Binder<'_> {
             return Err(arity_error(&table, &targets, &node).at(insert.query.span));
         }
         let columns = self.fit(&table, &targets, &node).map_err(|e| e.at(insert.query.span))?;
-        let node = check_not_null(&table, LogicalPlan::project(node, columns));
+        let node = LogicalPlan::project(node, columns);
+        let node = match self.catalog.settings().drops_nulls() {
+            true => drop_nulls(&table, node)?,
+            false => check_not_null(&table, node),
+        };
         Ok(InsertPlan { table, node })
     }
 
@@ -84,6 +88,9 @@ impl Binder<'_> {
                     str::to_string,
                 ))
             })?;
+            let name = format!("'{}' of '{}'", column.name, table.name);
+            let misfit = self.catalog.settings().length_misfit();
+            let expr = build::enforce_length(expr, &target.data_type, misfit, &name, self.session)?;
             columns.push((column.name.clone(), expr));
         }
         Ok(columns)
@@ -106,26 +113,55 @@ fn check_writable(table: &ResolvedTable) -> Result<()> {
 
 /// Adds the check that Flink makes in front of a sink: no NULL in a NOT NULL column.
 pub fn check_not_null(table: &ResolvedTable, node: Node) -> Node {
-    let physical = table.physical_schema();
-    let checked: Vec<usize> = (0..physical.len())
-        .filter(|&i| {
-            let from = &node.fields[i].column_type;
-            let is_known = from.nullable && is_never_null(&node, i);
-            !physical.columns[i].column_type.nullable && may_be_null(from) && !is_known
-        })
-        .collect();
-    let fields: Vec<Field> = node
-        .fields
-        .iter()
-        .zip(&physical.columns)
-        .map(|(field, column)| Field { column_type: column.column_type.clone(), ..field.clone() })
-        .collect();
+    let checked = columns_to_check(table, &node);
     if checked.is_empty() {
         return node;
     }
+    let fields = declared_fields(table, &node);
     let kind =
         LogicalKind::CheckNotNull { input: node, columns: checked, sink: table.name.clone() };
     LogicalPlan::node(kind, fields)
+}
+
+/// Leaves out the rows that such a check would fail on.
+fn drop_nulls(table: &ResolvedTable, node: Node) -> Result<Node> {
+    let is_there = |&column: &usize| {
+        let data_type = node.fields[column].column_type.data_type.clone();
+        build::is_null(Expr::column(column, data_type.nullable()), true)
+    };
+    let checked = columns_to_check(table, &node);
+    let Some(predicate) =
+        checked.iter().map(is_there).map(Ok).reduce(|all, one| {
+            build::binary(build::BinaryOp::And, all?, one?, &Session::default())
+        })
+    else {
+        return Ok(node);
+    };
+    let fields = declared_fields(table, &node);
+    let kind = LogicalKind::Filter { predicate: predicate?, input: node };
+    Ok(LogicalPlan::node(kind, fields))
+}
+
+/// The NOT NULL columns of the table that a row may have NULL in.
+fn columns_to_check(table: &ResolvedTable, node: &Node) -> Vec<usize> {
+    let physical = table.physical_schema();
+    (0..physical.len())
+        .filter(|&i| {
+            let from = &node.fields[i].column_type;
+            let is_known = from.nullable && is_never_null(node, i);
+            !physical.columns[i].column_type.nullable && may_be_null(from) && !is_known
+        })
+        .collect()
+}
+
+/// The columns of the rows, with the types of the table.
+fn declared_fields(table: &ResolvedTable, node: &Node) -> Vec<Field> {
+    let physical = table.physical_schema();
+    node.fields
+        .iter()
+        .zip(&physical.columns)
+        .map(|(field, column)| Field { column_type: column.column_type.clone(), ..field.clone() })
+        .collect()
 }
 
 /// The same in front of a result that nobody has declared: where its own type says NOT NULL.

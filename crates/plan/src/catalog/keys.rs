@@ -221,6 +221,20 @@ pub const KEYS: &[Key] = &[
         "one update per key and bundle in the place of one per row",
     ),
     key(
+        "table.exec.sink.type-length-enforcer",
+        Kind::Word(&[("ignore", true), ("trim_pad", true), ("error", true)]),
+        "ignore",
+        Origin::Flink,
+        "what becomes of text and bytes that do not have the length of the column that they are written into",
+    ),
+    key(
+        "table.exec.sink.not-null-enforcer",
+        Kind::Word(&[("error", true), ("drop", true)]),
+        "error",
+        Origin::Flink,
+        "whether a NULL in a NOT NULL column of a table that is written fails the job or leaves its row out",
+    ),
+    key(
         "table.exec.sink.upsert-materialize",
         Kind::Word(&[("none", true), ("auto", true), ("force", true)]),
         "auto",

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use chrono_tz::Tz;
 use thalweg_core::{Error, OrderContract, Result};
+use thalweg_expr::build::Misfit;
 
 use super::keys::{INERT_PREFIXES, KEYS, Kind, Origin, find};
 use super::quantity::{parse_duration, parse_size_bytes};
@@ -191,6 +192,20 @@ impl Settings {
             "force" => UpsertMaterialize::Force,
             _ => UpsertMaterialize::Auto,
         }
+    }
+
+    /// `table.exec.sink.type-length-enforcer`
+    pub fn length_misfit(&self) -> Misfit {
+        match self.get("table.exec.sink.type-length-enforcer").to_ascii_lowercase().as_str() {
+            "trim_pad" => Misfit::TrimPad,
+            "error" => Misfit::Error,
+            _ => Misfit::Ignore,
+        }
+    }
+
+    /// `table.exec.sink.not-null-enforcer`: true if rows with a NULL in a NOT NULL column are left out.
+    pub fn drops_nulls(&self) -> bool {
+        self.get("table.exec.sink.not-null-enforcer").eq_ignore_ascii_case("drop")
     }
 
     /// `pipeline.order.allow-nondeterministic`

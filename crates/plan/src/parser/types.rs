@@ -17,14 +17,14 @@ use crate::diagnostic::nearest;
 /// How deeply ARRAY, MAP and ROW may be nested.
 const NESTING_MAX: usize = 32;
 
-/// The type that a CAST names.
+/// The type that a CAST names. A VARCHAR or VARBINARY without a length has any.
 pub fn data_type(parsed: &sql::DataType) -> Result<ColumnType> {
     match parsed {
         sql::DataType::Custom(name, modifiers) if modifiers.is_empty() => match &name.0[..] {
-            [sql::ObjectNamePart::Identifier(identifier)] => parse_type(&identifier.value),
-            _ => parse_type(&parsed.to_string()),
+            [sql::ObjectNamePart::Identifier(identifier)] => parse(&identifier.value, MAX_LENGTH),
+            _ => parse(&parsed.to_string(), MAX_LENGTH),
         },
-        other => parse_type(&other.to_string()),
+        other => parse(&other.to_string(), MAX_LENGTH),
     }
 }
 
@@ -36,17 +36,25 @@ pub fn data_type(parsed: &sql::DataType) -> Result<ColumnType> {
 /// # Ok::<(), thalweg_core::Error>(())
 /// ```
 pub fn parse_type(text: &str) -> Result<ColumnType> {
+    parse(text, 1)
+}
+
+fn parse(text: &str, default_length: u32) -> Result<ColumnType> {
     let tokens = tokenize(text)?;
     let source = Source::new(text);
     let mut cursor = Cursor::new(&source, &tokens.words);
-    let column_type = column_type(&mut cursor)?;
+    let column_type = read(&mut cursor, default_length)?;
     cursor.expect_end()?;
     Ok(column_type)
 }
 
 /// Reads a type and the nullability behind it.
 pub(super) fn column_type(cursor: &mut Cursor<'_>) -> Result<ColumnType> {
-    let mut reader = TypeReader { cursor, half_closed: false, depth: 0 };
+    read(cursor, 1)
+}
+
+fn read(cursor: &mut Cursor<'_>, default_length: u32) -> Result<ColumnType> {
+    let mut reader = TypeReader { cursor, half_closed: false, depth: 0, default_length };
     let column_type = reader.column_type()?;
     if reader.half_closed {
         Err(reader.cursor.expected("a type without a '>' too many"))
@@ -60,6 +68,8 @@ struct TypeReader<'r, 'a> {
     /// `>>` is one token: true after its first half was used.
     half_closed: bool,
     depth: usize,
+    /// The length of a VARCHAR or VARBINARY that names none.
+    default_length: u32,
 }
 
 impl TypeReader<'_, '_> {
@@ -109,13 +119,15 @@ impl TypeReader<'_, '_> {
             "STRING" => DataType::STRING,
             "BYTES" => DataType::BYTES,
             "CHAR" | "CHARACTER" if self.cursor.take_words(&["VARYING"]) => {
-                DataType::Varchar(self.length()?)
+                DataType::Varchar(self.length(self.default_length)?)
             }
-            "CHAR" | "CHARACTER" => DataType::Char(self.length()?),
-            "VARCHAR" => DataType::Varchar(self.length()?),
-            "BINARY" if self.cursor.take_words(&["VARYING"]) => DataType::Varbinary(self.length()?),
-            "BINARY" => DataType::Binary(self.length()?),
-            "VARBINARY" => DataType::Varbinary(self.length()?),
+            "CHAR" | "CHARACTER" => DataType::Char(self.length(1)?),
+            "VARCHAR" => DataType::Varchar(self.length(self.default_length)?),
+            "BINARY" if self.cursor.take_words(&["VARYING"]) => {
+                DataType::Varbinary(self.length(self.default_length)?)
+            }
+            "BINARY" => DataType::Binary(self.length(1)?),
+            "VARBINARY" => DataType::Varbinary(self.length(self.default_length)?),
             "DATE" => DataType::Date,
             "TIME" => self.time()?,
             "TIMESTAMP" => self.timestamp()?,
@@ -133,11 +145,11 @@ impl TypeReader<'_, '_> {
         })
     }
 
-    /// `(n)` with the default 1 of CHAR, VARCHAR, BINARY and VARBINARY.
-    fn length(&mut self) -> Result<u32> {
+    /// `(n)`, or a default.
+    fn length(&mut self, default: u32) -> Result<u32> {
         let here = self.cursor.here();
         match self.parenthesized_number()? {
-            None => Ok(1),
+            None => Ok(default),
             Some(length) if (1..=u64::from(MAX_LENGTH)).contains(&length) => Ok(length as u32),
             Some(length) => Err(Error::plan(format!(
                 "a length must be between 1 and {MAX_LENGTH}, not {length}"
