@@ -6,6 +6,7 @@ use thalweg_core::connector::{AcceptedChanges, Sink, Source, TableRequest};
 use thalweg_core::{Error, Result, RowKind};
 
 use crate::Connector;
+use crate::filesystem::FinishedLetters;
 use crate::options::{Known, Options};
 
 const KNOWN: Known = Known { options: &["connector"], unsupported: &[] };
@@ -27,7 +28,11 @@ impl Connector for Blackhole {
     fn is_bounded(&self, _request: &TableRequest) -> bool {
         true
     }
-    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+    fn source(
+        &self,
+        request: &TableRequest,
+        _letters: &FinishedLetters,
+    ) -> Result<Box<dyn Source>> {
         Err(not_readable(&request.table, "blackhole"))
     }
     fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {

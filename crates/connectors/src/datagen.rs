@@ -25,6 +25,7 @@ use thalweg_core::{Error, Result};
 use self::generate::{Field, Times, column};
 use self::options::DatagenOptions;
 use crate::Connector;
+use crate::filesystem::FinishedLetters;
 use crate::options::generated_options;
 use crate::pacing::Pacing;
 
@@ -48,7 +49,11 @@ impl Connector for Datagen {
     fn is_bounded(&self, request: &TableRequest) -> bool {
         DatagenOptions::read(request).is_ok_and(|options| options.rows.is_some())
     }
-    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+    fn source(
+        &self,
+        request: &TableRequest,
+        _letters: &FinishedLetters,
+    ) -> Result<Box<dyn Source>> {
         let options = DatagenOptions::read(request)?;
         let wanted = match &request.projection {
             None => options.fields,
@@ -219,7 +224,7 @@ mod tests {
     ];
 
     fn all(request: &TableRequest, rows_max: usize) -> RecordBatch {
-        let mut source = Datagen.source(request).expect("valid");
+        let mut source = Datagen.source(request, &FinishedLetters::default()).expect("valid");
         source.start(Arc::new(|| {})).expect("started");
         let mut batches = Vec::new();
         loop {
@@ -253,9 +258,15 @@ mod tests {
     #[test]
     fn it_goes_on_from_every_position_and_the_rate_goes_on_too() {
         let request = request(BASE);
-        crate::conformance::check_replayable(&|| Datagen.source(&request), 10).expect("no error");
+        crate::conformance::check_replayable(
+            &|| Datagen.source(&request, &FinishedLetters::default()),
+            10,
+        )
+        .expect("no error");
         let options = [("connector", "datagen"), ("rows-per-second", "1000")];
-        let mut source = Datagen.source(&super::tests::request(&options)).expect("valid");
+        let mut source = Datagen
+            .source(&super::tests::request(&options), &FinishedLetters::default())
+            .expect("valid");
         source.seek("{\"row\":1000000}").expect("a position");
         source.start(Arc::new(|| {})).expect("started");
         let SourcePoll::Batch(first) = source.poll(1_000_000).expect("rows") else {

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | how far files were read | `position.rs` |
 //! | who may write a file or folder | `claim.rs` |
+//! | that no output names an input | `outputs.rs` |
 //! | whether they still hold what was read | `recorded.rs`, `identity.rs` |
 //! | files that appear and grow | `follow.rs` |
 //! | which options decide what a position means | `state_options.rs` |
@@ -37,6 +38,7 @@ mod json;
 mod listing;
 mod marks;
 mod options;
+mod outputs;
 mod parquet;
 mod partitions;
 mod parts;
@@ -56,6 +58,9 @@ pub(crate) use csv::writer::CsvStyle;
 pub(crate) use json::writer::JsonStyle;
 pub(crate) use position::Mark;
 
+pub use dead_letter::FinishedLetters;
+pub use outputs::{OtherFile, check_files};
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -70,7 +75,6 @@ use self::folder_sink::{FolderSink, Place};
 use self::follow::Following;
 use self::options::{BadData, Changelog, FileOptions};
 use self::partitions::FolderNames;
-use self::paths::Target;
 use self::record::Record;
 use self::sink::{FileOrParts, FileSink};
 use self::source::{FileSource, Reading};
@@ -122,8 +126,8 @@ impl Connector for Filesystem {
         state_options::state_options(request, as_sink, zone)
     }
 
-    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
-        Ok(Box::new(open_source(request, None)?))
+    fn source(&self, request: &TableRequest, letters: &FinishedLetters) -> Result<Box<dyn Source>> {
+        Ok(Box::new(open_source_after(request, None, letters)?))
     }
 
     fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
@@ -216,8 +220,19 @@ fn wanted(request: &TableRequest, record: &Record) -> Vec<usize> {
     places.chain(request.tells_kinds.then_some(0)).collect()
 }
 
-/// Opens the files of a table. Tests set the size of the blocks.
+/// Opens the files of a table, in a run of its own.
+#[cfg(test)]
 fn open_source(request: &TableRequest, block_bytes: Option<usize>) -> Result<FileSource> {
+    open_source_after(request, block_bytes, &FinishedLetters::default())
+}
+
+/// Opens the files of a table, in a run whose earlier jobs have written these dead letters. Tests
+/// set the size of the blocks.
+fn open_source_after(
+    request: &TableRequest,
+    block_bytes: Option<usize>,
+    letters: &FinishedLetters,
+) -> Result<FileSource> {
     let options = FileOptions::read(request, false)?;
     let files = match options.monitor_interval {
         Some(_) => paths::present(request, options.path)?,
@@ -227,14 +242,11 @@ fn open_source(request: &TableRequest, block_bytes: Option<usize>) -> Result<Fil
         BadData::Fail => (OnBad::Fail, None),
         BadData::Null => (OnBad::Null, None),
         BadData::Drop => (OnBad::Reject, None),
-        BadData::DeadLetter(path) => match paths::target(request, path, "jsonl")? {
-            Target::File(path) => (OnBad::Reject, Some(DeadLetters::new(path))),
-            Target::Stdout => {
-                return Err(
-                    Error::plan("'dead-letter.path' cannot be standard output").hint("name a file")
-                );
-            }
-        },
+        BadData::DeadLetter(_) if request.is_read_again => (OnBad::Reject, None),
+        BadData::DeadLetter(path) => {
+            let path = outputs::letters_path(request, path)?;
+            (OnBad::Reject, Some(DeadLetters::new(&request.table, path, letters.clone())))
+        }
     };
     let record = Record::of(request, options.changelog.is_some());
     let wanted = wanted(request, &record);

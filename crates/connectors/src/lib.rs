@@ -29,9 +29,10 @@ pub mod print;
 use chrono_tz::Tz;
 use std::collections::BTreeMap;
 
-use thalweg_core::connector::{AcceptedChanges, Connectors, Sink, Source, TableRequest};
+use thalweg_core::connector::{AcceptedChanges, Connectors, JobTables, Sink, Source, TableRequest};
 use thalweg_core::{Error, Result};
 
+use crate::filesystem::FinishedLetters;
 use crate::options::near_miss;
 
 /// Every built-in connector. A newcomer adds a line.
@@ -61,8 +62,9 @@ pub trait Connector: Send + Sync {
         let _ = request;
         AcceptedChanges::Inserts
     }
-    /// Opens the table for reading.
-    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
+    /// Opens the table for reading. `letters` are the dead-letter files that earlier jobs of the
+    /// run have written.
+    fn source(&self, request: &TableRequest, letters: &FinishedLetters) -> Result<Box<dyn Source>>;
     /// Checks whether the table can be read, or written, in a job with snapshots.
     fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
         let _ = (request, as_sink);
@@ -105,18 +107,27 @@ pub trait Connector: Send + Sync {
 #[derive(Clone, Debug)]
 pub struct BuiltinConnectors {
     zone: Tz,
+    letters: FinishedLetters,
 }
 
 impl Default for BuiltinConnectors {
     fn default() -> Self {
-        BuiltinConnectors { zone: Tz::UTC }
+        BuiltinConnectors::new(Tz::UTC)
     }
 }
 
 impl BuiltinConnectors {
     /// The connectors, with instants printed in the session's zone.
     pub fn new(zone: Tz) -> Self {
-        BuiltinConnectors { zone }
+        BuiltinConnectors { zone, letters: FinishedLetters::default() }
+    }
+
+    /// Those of a run whose earlier jobs have written these dead letters: its later jobs add to
+    /// them.
+    #[must_use]
+    pub fn with_letters(mut self, letters: FinishedLetters) -> Self {
+        self.letters = letters;
+        self
     }
 
     /// The names that `connector` can have.
@@ -183,7 +194,10 @@ impl Connectors for BuiltinConnectors {
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let connector = Self::find(request)?;
         connector.validate(request, false)?;
-        connector.source(request)
+        connector.source(request, &self.letters)
+    }
+    fn check_files(&self, tables: &JobTables) -> Result<()> {
+        filesystem::check_files(tables, &[])
     }
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
         let connector = Self::find(request)?;

@@ -42,6 +42,7 @@ use self::columns::{Column, Events, Preset};
 use self::events::{Selection, Timeline};
 use self::options::{Base, NexmarkOptions};
 use crate::Connector;
+use crate::filesystem::FinishedLetters;
 use crate::options::generated_options;
 use crate::pacing::Pacing;
 
@@ -62,7 +63,11 @@ impl Connector for Nexmark {
     fn is_bounded(&self, request: &TableRequest) -> bool {
         NexmarkOptions::read(request).is_ok_and(|options| options.selection.events.is_some())
     }
-    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+    fn source(
+        &self,
+        request: &TableRequest,
+        _letters: &FinishedLetters,
+    ) -> Result<Box<dyn Source>> {
         let options = NexmarkOptions::read(request)?;
         let columns = match &request.projection {
             None => options.columns,

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use arrow_array::RecordBatch;
 use chrono_tz::Tz;
-use thalweg_core::connector::Sink;
+use thalweg_core::connector::{Demand, Sink};
 use thalweg_core::{Error, ErrorKind, Result, RowKind, TableSchema};
 
 use self::table::Table;
@@ -184,12 +184,29 @@ impl ResultWriter {
 pub struct QuerySink {
     name: String,
     writer: ResultWriter,
+    demand: Demand,
 }
 
 impl QuerySink {
     /// A sink over a writer.
     pub fn new(name: impl Into<String>, writer: ResultWriter) -> Self {
-        QuerySink { name: name.into(), writer }
+        QuerySink { name: name.into(), writer, demand: Demand::More }
+    }
+
+    /// A reader that has gone is no error: it gets no more.
+    fn settle(&mut self, written: Result<()>) -> Result<()> {
+        settle(&mut self.demand, written)
+    }
+}
+
+/// What became of a write: that its reader has gone is no error, and nobody wants the rest.
+pub(crate) fn settle(demand: &mut Demand, written: Result<()>) -> Result<()> {
+    match written {
+        Err(error) if is_broken_pipe(&error) => {
+            *demand = Demand::Gone;
+            Ok(())
+        }
+        written => written,
     }
 }
 
@@ -201,13 +218,22 @@ impl Sink for QuerySink {
         Ok(())
     }
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
-        self.writer.write(batch, kinds)
+        if self.demand != Demand::More {
+            return Ok(());
+        }
+        let written = self.writer.write(batch, kinds);
+        self.settle(written)
+    }
+    fn demand(&self) -> Demand {
+        self.demand
     }
     fn flush(&mut self) -> Result<()> {
-        self.writer.flush()
+        let flushed = self.writer.flush();
+        self.settle(flushed)
     }
     fn finish(&mut self) -> Result<()> {
-        self.writer.finish()
+        let finished = self.writer.finish();
+        self.settle(finished)
     }
     fn abort(&mut self) {
         // What came out before the failure is shown; the failure itself is reported elsewhere.

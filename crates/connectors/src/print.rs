@@ -8,6 +8,7 @@ use thalweg_core::connector::{AcceptedChanges, Sink, Source, TableRequest};
 
 use crate::Connector;
 use crate::blackhole::not_readable;
+use crate::filesystem::FinishedLetters;
 use crate::options::{Known, Options};
 use crate::output::{Format, QuerySink, ResultWriter};
 
@@ -55,7 +56,11 @@ impl Connector for Print {
     fn is_bounded(&self, _request: &TableRequest) -> bool {
         true
     }
-    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+    fn source(
+        &self,
+        request: &TableRequest,
+        _letters: &FinishedLetters,
+    ) -> Result<Box<dyn Source>> {
         Err(not_readable(&request.table, "print"))
     }
     fn sink(&self, request: &TableRequest, zone: Tz) -> Result<Box<dyn Sink>> {

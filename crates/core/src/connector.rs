@@ -12,7 +12,7 @@ use arrow_array::RecordBatch;
 use arrow_buffer::ScalarBuffer;
 
 use crate::bundle::RowKind;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Span};
 use crate::lookup::{AsyncLookup, LookupRequest};
 use crate::snapshot::{AssignerPosition, OutputMark, OutputStart, SinkGuarantee};
 use crate::time::{TimeExtremes, Watermark};
@@ -103,6 +103,35 @@ pub trait Source: Send {
         let _ = position;
         Ok(())
     }
+    /// Takes the exclusive right to what the source writes besides its rows (dead letters), and
+    /// otherwise only reads. Called where [`Sink::claim`] is, after [`Source::seek`]; a source that
+    /// was not claimed claims in `start`.
+    ///
+    /// # Errors
+    /// If somebody else is writing it, or it cannot be written.
+    fn claim(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// Makes durable what the source has written besides its rows up to the last
+    /// [`Source::position`]. Called while a snapshot is taken, before it is kept.
+    ///
+    /// # Errors
+    /// If it cannot be made durable.
+    fn prepare(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// The job is done, and all sinks have finished: what the source has written besides its rows
+    /// becomes final. Not called where a job has failed or was stopped. Called also of a source
+    /// that had ended in an earlier run.
+    ///
+    /// # Errors
+    /// If it cannot be made final, or is not all there.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// In place of [`Source::finish`], where the job has failed or was stopped: gives up what was
+    /// claimed. What was written must not look finished.
+    fn abort(&mut self) {}
     /// A snapshot with this position is kept, and what the sinks wrote of it is visible: what lies before
     /// need not be given again. For inputs that wait for that (acknowledgements).
     ///
@@ -167,6 +196,17 @@ pub trait Assign: Send {
     fn raise_watermark(&mut self, to: Watermark);
 }
 
+/// Whether an output takes more rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// It does.
+    More,
+    /// It has all that it wants, as behind a limit: it is complete.
+    Enough,
+    /// Its reader has gone, as `head` does: it is not complete, and nobody wants the rest.
+    Gone,
+}
+
 /// An output. All calls come from one thread, in the order `claim`, `check_start`, `open`,
 /// `write`…, then one of `finish` and `abort`. In a job with snapshots `use_transactions` (or
 /// `write_at_least_once`) comes before `check_start`, `mark` and `recover` come before `open`, and
@@ -177,10 +217,10 @@ pub trait Assign: Send {
 pub trait Sink: Send {
     /// A short name for metrics, EXPLAIN and errors.
     fn name(&self) -> String;
-    /// Takes the exclusive right to the output, also across processes, and otherwise only reads. The right ends with
-    /// `finish`, with `abort`, or when the sink is dropped. A job claims all its sinks before it calls anything else of
-    /// any of them: where one is refused, no byte of any output has changed. An output that was not claimed claims
-    /// itself in `open`.
+    /// Takes the exclusive right to the output, also across processes, and otherwise only reads. The
+    /// right ends with `finish`, with `abort`, or when the sink is dropped. A job claims all its
+    /// sinks before it calls anything else of any of them: where one is refused, no byte of any
+    /// output has changed. An output that was not claimed claims itself in `open`.
     ///
     /// # Errors
     /// If somebody else is writing the output; the error names the process.
@@ -191,6 +231,11 @@ pub trait Sink: Send {
     fn open(&mut self) -> Result<()>;
     /// Writes rows. May block.
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()>;
+    /// Whether it takes more rows; asked after each `write` and `flush`. One that does not is
+    /// finished at once and gets no more; the other outputs of the job go on.
+    fn demand(&self) -> Demand {
+        Demand::More
+    }
     /// Called when nothing more is waiting: buffered rows should become visible where the format
     /// allows it.
     fn flush(&mut self) -> Result<()>;
@@ -290,6 +335,9 @@ pub struct TableRequest {
     pub allowed_roots: Vec<PathBuf>,
     /// How many threads may decode at once, at least 1.
     pub parallelism: usize,
+    /// True if the job has read the table before: what could not be read then is noted nowhere
+    /// again.
+    pub is_read_again: bool,
 }
 
 impl TableRequest {
@@ -349,6 +397,17 @@ pub enum AcceptedChanges {
     All,
 }
 
+/// What a job reads and writes, for [`Connectors::check_files`].
+#[derive(Clone, Debug, Default)]
+pub struct JobTables {
+    /// The tables that it reads.
+    pub reads: Vec<TableRequest>,
+    /// The tables that it writes, and where the statement says so.
+    pub writes: Vec<(TableRequest, Span)>,
+    /// Where its snapshots are kept, as it was written, if it takes any.
+    pub snapshots: Option<String>,
+}
+
 /// Finds the connector that a table names. The planner asks; it knows no connector itself.
 pub trait Connectors: Send + Sync {
     /// Checks options without touching the outside. Unknown options and near misses are errors.
@@ -392,6 +451,16 @@ pub trait Connectors: Send + Sync {
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
         let _ = (request, as_sink);
         BTreeMap::new()
+    }
+    /// Checks that no output of a job names what the job reads, or what another of its outputs
+    /// writes. Called after
+    /// `validate` of each table; opens nothing.
+    ///
+    /// # Errors
+    /// If one does, by whatever spelling or link.
+    fn check_files(&self, tables: &JobTables) -> Result<()> {
+        let _ = tables;
+        Ok(())
     }
     /// Opens the table for writing.
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>>;

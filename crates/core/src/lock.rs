@@ -3,10 +3,12 @@
 //! A [`FileLock`] is a lock of the operating system (flock) on a small file of its own.
 //!
 //! # Invariants
-//! - A process that died holds nothing, and no file has to be removed by hand. That the file is there says nothing.
-//! - What stands in the file (process and time of the lock) is for messages only; it may be half written.
-//! - The file of a [`FileLock::temporary`] lock is removed while the lock is held. Whoever has locked a file checks
-//!   that its name still leads to it: so no two hold locks on files of one name.
+//! - A process that died holds nothing, and no file has to be removed by hand. That the file is
+//!   there says nothing.
+//! - What stands in the file (process and time of the lock) is for messages only; it may be half
+//!   written.
+//! - The file of a [`FileLock::temporary`] lock is removed while the lock is held. Whoever has locked
+//!   a file checks that its name still leads to it: so no two hold locks on files of one name.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -107,7 +109,8 @@ impl Drop for FileLock {
     }
 }
 
-/// Opens the file of a lock. One of another user, left by a process that died, can be locked all the same.
+/// Opens the file of a lock. One of another user, left by a process that died, can be locked all
+/// the same.
 fn open(path: &Path) -> io::Result<File> {
     let opened = File::options().read(true).write(true).create(true).truncate(false).open(path);
     match opened {
@@ -177,7 +180,8 @@ mod tests {
         FileLock::check_free(&path).expect("nobody has what is not there");
     }
 
-    /// Locks that come and go on one name: never two at a time, though the file is another one each time.
+    /// Locks that come and go on one name: never two at a time, though the file is another one each
+    /// time.
     #[test]
     fn no_two_hold_a_file_that_is_removed() {
         let path = folder("removed").join("lock");

@@ -133,7 +133,8 @@ fn written(name: &str) -> String {
     name.escape_debug().collect()
 }
 
-/// Writes a recording, job by job. The file is claimed when the first job starts, and made with its first row.
+/// Writes a recording, job by job. The file is claimed when the first job starts, and made with its
+/// first row.
 pub(crate) struct Recording {
     path: PathBuf,
     claim: Option<Claim>,

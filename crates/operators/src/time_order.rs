@@ -326,6 +326,22 @@ impl Source for TimeOrderedSource {
         self.inner.overdue_ns()
     }
 
+    fn claim(&mut self) -> Result<()> {
+        self.inner.claim()
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        self.inner.prepare()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.inner.finish()
+    }
+
+    fn abort(&mut self) {
+        self.inner.abort();
+    }
+
     fn start(&mut self, waker: Waker) -> Result<()> {
         self.marks.begin(self.inner.position());
         self.inner.start(waker)

@@ -300,6 +300,7 @@ impl Planner {
             order: settings.order(),
             allows_nondeterministic: settings.allows_nondeterministic(),
             takes_snapshots: settings.snapshots().is_some(),
+            snapshots: settings.snapshots().map(|snapshots| snapshots.location),
             undecided: binder.undecided_functions(),
             max_future_skew_ms: skew.map(|d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)),
             dry_run,

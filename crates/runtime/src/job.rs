@@ -475,6 +475,8 @@ pub struct Report {
     pub state_peak_bytes: usize,
     /// True if the job was stopped before its inputs ended.
     pub cancelled: bool,
+    /// The places of the outputs whose reader had gone before all was written.
+    pub gone: Vec<usize>,
 }
 
 /// A job that workers are at, its own or those of a pool.
@@ -546,6 +548,7 @@ impl RunningJob {
             }
         }
         build::stop_sources(&self.job);
+        self.end_sources();
         let failure = self.job.failure.lock().expect("no panic under this lock").take();
         match failure {
             Some(error) => Err(error),
@@ -554,6 +557,18 @@ impl RunningJob {
                 None => Ok(build::report(&self.job)),
             },
         }
+    }
+
+    /// What sources have written besides their rows is as complete as what sinks have written.
+    fn end_sources(&self) {
+        if self.job.all_sinks_finished()
+            && !self.job.has_failed()
+            && let Err(error) = build::finish_sources(&self.job)
+        {
+            self.job.fail(error);
+        }
+        // What was finished has nothing to give up.
+        build::abort_sources(&self.job);
     }
 
     /// The job is over, and workers leave it.
@@ -645,6 +660,22 @@ impl Job {
         if self.open_sinks.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.signal();
         }
+    }
+
+    /// A sink wants no more rows and has finished: nothing more is made for it. Where snapshots are
+    /// taken, the job that is restored may have a reader again, so what leads to the sink stays as
+    /// it is.
+    pub(crate) fn sink_left(&self, stage: usize) {
+        if self.options.snapshots.is_none() {
+            self.end_stage(stage);
+        }
+        self.sink_finished();
+    }
+
+    /// The sinks whose reader has gone.
+    pub(crate) fn gone_sinks(&self) -> Vec<usize> {
+        let is_gone = |stage: &StageRun| matches!(&stage.kind, StageRunKind::Sink(sink) if sink.gone.load(Ordering::SeqCst));
+        (0..self.stages.len()).filter(|&place| is_gone(&self.stages[place])).collect()
     }
 }
 

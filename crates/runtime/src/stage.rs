@@ -314,6 +314,8 @@ pub struct SinkRun {
     pub open_lanes: AtomicUsize,
     /// Bytes of rows on the way, which the memory account counts as in flight.
     pub waiting_bytes: AtomicI64,
+    /// The reader of the output has gone before all was written.
+    pub gone: AtomicBool,
     /// What the sink promises, in a job with snapshots.
     pub guarantee: OnceLock<SinkGuarantee>,
     /// Messages on the way, for metrics.

@@ -1,16 +1,18 @@
 //! The exclusive right to write a file or a folder, across processes.
 //!
 //! # Names
-//! Whoever writes `FOLDER/NAME` holds a lock on `FOLDER/.NAME.thalweg-lock`; whoever writes the folder as a whole, on
-//! `FOLDER/.thalweg-lock`. Readers pass over names that begin with a dot, and the files are removed with the claims.
+//! Whoever writes `FOLDER/NAME` holds a lock on `FOLDER/.NAME.thalweg-lock`; whoever writes the
+//! folder as a whole, on `FOLDER/.thalweg-lock`. Readers pass over names that begin with a dot, and
+//! the files are removed with the claims.
 //!
 //! # Protocol
 //! 1. The own lock is taken: two writers of one path meet here.
-//! 2. Then others are looked for: a folder above that is claimed as a whole and, for a folder, any claim inside it. Since
-//!    each looks only after it holds its own, two claims that overlap never both succeed.
+//! 2. Then others are looked for: a folder above that is claimed as a whole and, for a folder, any
+//!    claim inside it. Since each looks only after it holds its own, two claims that overlap never
+//!    both succeed.
 //!
-//! A claim changes nothing else. Folders that it had to make for its lock are removed again, unless the output was
-//! begun ([`Claim::begin`]).
+//! A claim changes nothing else. Folders that it had to make for its lock are removed again, unless
+//! the output was begun ([`Claim::begin`]).
 
 use std::fs;
 use std::io;
@@ -34,7 +36,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Claims a file; `path` has links resolved, but for the name itself. `what` says whose file it is.
+    /// Claims a file; `path` has links resolved, but for the name itself. `what` says whose file it
+    /// is.
     ///
     /// # Errors
     /// If it, or a folder above it, is being written, by this process or another.
@@ -49,7 +52,8 @@ impl Claim {
     /// Claims a folder with all that is in it.
     ///
     /// # Errors
-    /// If it, a folder above it or something inside it is being written, by this process or another.
+    /// If it, a folder above it or something inside it is being written, by this process or
+    /// another.
     pub fn folder(what: &str, folder: &Path) -> Result<Claim> {
         let claim = Claim::take(what, folder, folder, FOLDER_LOCK)?;
         if let Some(above) = folder.parent() {

@@ -187,11 +187,13 @@ pub fn create_parent(path: &Path) -> Result<()> {
         .map_err(|e| Error::io(format!("cannot create folder {}: {e}", parent.display())))
 }
 
-fn has_wildcard(path: &str) -> bool {
+/// True if a path is a pattern, unless something of that name is there.
+pub fn has_wildcard(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-fn full_path(request: &TableRequest, path: &str) -> PathBuf {
+/// A path of a table as it was written, from the folder that relative ones start from.
+pub fn full_path(request: &TableRequest, path: &str) -> PathBuf {
     let path = path.strip_prefix("file://").or(path.strip_prefix("file:")).unwrap_or(path);
     request.base_dir.join(path)
 }

@@ -31,6 +31,7 @@ use serde_json::{Value, json};
 use thalweg_core::connector::unread_rows;
 use thalweg_core::{Error, Result};
 
+use super::dead_letter::LetterMark;
 use super::identity::{Stamp, Sum, Tail};
 use super::listing::Listing;
 use super::paths::InputFile;
@@ -278,8 +279,8 @@ pub struct Progress {
     has_ended: bool,
     /// Rows that could not be read, up to the end of the last block that was given completely.
     bad_rows: u64,
-    /// Bytes of dead letters up to there.
-    letter_bytes: u64,
+    /// The dead letters up to there.
+    letters: LetterMark,
 }
 
 impl Progress {
@@ -287,7 +288,8 @@ impl Progress {
     pub fn new(format: &'static str, files: &[Arc<InputFile>]) -> Progress {
         let entries = files.iter().cloned().map(Entry::new).enumerate().collect();
         let (is_followed, has_ended) = (false, false);
-        Progress { format, entries, is_followed, has_ended, bad_rows: 0, letter_bytes: 0 }
+        let letters = LetterMark::default();
+        Progress { format, entries, is_followed, has_ended, bad_rows: 0, letters }
     }
 
     /// All files stay in the position, since each may grow.
@@ -338,10 +340,15 @@ impl Progress {
         }
     }
 
-    /// A block was given completely; up to its end there were so many bad rows and bytes of dead
+    /// The dead letters that are there before anything is read.
+    pub fn begin_letters(&mut self, letters: LetterMark) {
+        self.letters = letters;
+    }
+
+    /// A block was given completely; up to its end there were so many bad rows, and these dead
     /// letters.
-    pub fn complete(&mut self, end: &Mark, bad_rows: u64, letter_bytes: u64) {
-        (self.bad_rows, self.letter_bytes) = (bad_rows, letter_bytes);
+    pub fn complete(&mut self, end: &Mark, bad_rows: u64, letters: LetterMark) {
+        (self.bad_rows, self.letters) = (bad_rows, letters);
         if end.reached == Reached::Gone {
             self.entries.remove(&end.number);
             return;
@@ -366,9 +373,9 @@ impl Progress {
         self.bad_rows
     }
 
-    /// Bytes of dead letters before the position.
-    pub fn letter_bytes(&self) -> u64 {
-        self.letter_bytes
+    /// The dead letters before the position.
+    pub fn letters(&self) -> LetterMark {
+        self.letters
     }
 
     /// The position; `None` if a file cannot be read again.
@@ -379,8 +386,11 @@ impl Progress {
             files.push(entry.to_json());
         }
         let mut position = json!({ "format": self.format, "files": files, "badRows": self.bad_rows, "ended": self.has_ended });
-        if self.letter_bytes > 0 {
-            position["letterBytes"] = json!(self.letter_bytes);
+        if self.letters.bytes > 0 {
+            position["letterBytes"] = json!(self.letters.bytes);
+        }
+        if let Some(tail) = self.letters.tail {
+            position["letterTail"] = tail.to_json();
         }
         Some(position.to_string())
     }
@@ -392,7 +402,7 @@ impl Progress {
     /// If it is none of these files, or one of them is not there any more, or does not hold what
     /// was read of it.
     pub fn seek(&mut self, position: &str, renamed: Option<&Renamed<'_>>) -> Result<()> {
-        let Position { files, bad_rows, letter_bytes, .. } =
+        let Position { files, bad_rows, letters, .. } =
             Position::read(position, self.format, self.is_text())?;
         let listing = Listing::new(self.entries.values().map(|entry| entry.file.clone()));
         let found = match renamed {
@@ -400,16 +410,17 @@ impl Progress {
             None => find_listed(files, listing)?,
         };
         self.entries = found.into_iter().enumerate().collect();
-        (self.bad_rows, self.letter_bytes) = (bad_rows, letter_bytes);
+        (self.bad_rows, self.letters) = (bad_rows, letters);
         Ok(())
     }
 
-    /// Checks that no rows were left to be read at a position.
+    /// Checks that no rows were left to be read at a position. The bad rows and the dead letters
+    /// before it.
     ///
     /// # Errors
     /// If there are any: in a file that has grown, or in one that is new.
-    pub fn check_ended(&self, position: &str) -> Result<()> {
-        let Position { files: recorded, has_ended, .. } =
+    pub fn check_ended(&self, position: &str) -> Result<(u64, LetterMark)> {
+        let Position { files: recorded, has_ended, bad_rows, letters } =
             Position::read(position, self.format, self.is_text())?;
         let of = |file: &InputFile| recorded.iter().find(|known| *known.path == *file.label);
         // Files in front of the first one that is recorded were read and forgotten.
@@ -421,7 +432,7 @@ impl Progress {
         };
         match files.find(is_unread) {
             Some(file) => Err(unread_rows(&file.label)),
-            None => Ok(()),
+            None => Ok((bad_rows, letters)),
         }
     }
 

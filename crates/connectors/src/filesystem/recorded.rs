@@ -11,6 +11,7 @@ use thalweg_core::{Error, Result};
 
 use super::blocks::read_error;
 use super::compression::Compression;
+use super::dead_letter::LetterMark;
 use super::identity::{Contents, Prefix, Stamp, Sum, Tail};
 use super::paths::InputFile;
 use super::position::{Excerpt, Place, RowPlace, Seen, TextPlace, changed};
@@ -23,8 +24,8 @@ pub struct Position {
     pub has_ended: Option<bool>,
     /// Rows that could not be read.
     pub bad_rows: u64,
-    /// Bytes of dead letters.
-    pub letter_bytes: u64,
+    /// The dead letters.
+    pub letters: LetterMark,
 }
 
 impl Position {
@@ -47,13 +48,15 @@ impl Position {
         }
         let files = position.get("files")?.as_array()?.iter();
         let files = files.map(|file| Recorded::from_json(file, is_text)).collect::<Option<_>>()?;
-        let letter_bytes = position.get("letterBytes").map_or(Some(0), Value::as_u64)?;
+        let bytes = position.get("letterBytes").map_or(Some(0), Value::as_u64)?;
+        // Earlier versions did not say by what they are known again.
+        let tail = position.get("letterTail").and_then(Excerpt::from_json);
         let has_ended = position.get("ended").and_then(Value::as_bool);
         Some(Position {
             files,
             has_ended,
             bad_rows: position.get("badRows")?.as_u64()?,
-            letter_bytes,
+            letters: LetterMark { bytes, tail },
         })
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use serde_json::{Value, json};
-use thalweg_core::connector::Sink;
+use thalweg_core::connector::{Demand, Sink};
 use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result, RowKind};
 
@@ -22,6 +22,7 @@ use super::paths::Target;
 use super::source::Format;
 use super::writer::{Content, FileWriter, failed, partial, publish};
 use super::writing::{Delivery, GUARANTEE, Writing};
+use crate::output::settle;
 
 /// Refuses the transaction of a table that is written in none any more: its rows are promised, and nobody would commit
 /// them.
@@ -48,6 +49,8 @@ pub struct FileSink {
     claim: Option<Claim>,
     /// How much of `NAME.partial` a snapshot holds.
     resume: Resume,
+    /// Standard output may be closed.
+    demand: Demand,
     /// It is durable that `NAME.partial` is there.
     is_named: bool,
     /// This run has marked its output.
@@ -78,6 +81,7 @@ impl FileSink {
             open: None,
             claim: None,
             resume,
+            demand: Demand::More,
             is_named: false,
             is_marked: false,
             is_transactional: false,
@@ -206,20 +210,27 @@ impl Sink for FileSink {
 
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
         let (batch, kinds) = self.content.rows(batch, kinds)?;
-        match &mut self.open {
+        let written = match &mut self.open {
+            _ if self.demand != Demand::More => Ok(()),
             Some(open) => open.write(&batch, kinds.as_deref(), &self.content),
             None => Err(Error::internal("a sink was written before it was opened")),
-        }
+        };
+        settle(&mut self.demand, written)
+    }
+
+    fn demand(&self) -> Demand {
+        self.demand
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.open.as_mut().map_or(Ok(()), FileWriter::flush)
+        let flushed = self.open.as_mut().map_or(Ok(()), FileWriter::flush);
+        settle(&mut self.demand, flushed)
     }
 
     fn finish(&mut self) -> Result<()> {
         match (self.open.take(), &self.resume) {
             (Some(open), _) => {
-                open.close()?;
+                settle(&mut self.demand, open.close())?;
                 if let Target::File(path) = &self.target {
                     publish(self.files.as_ref(), std::slice::from_ref(path))?;
                 }
@@ -378,6 +389,9 @@ impl Sink for FileOrParts {
     }
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
         self.used().write(batch, kinds)
+    }
+    fn demand(&self) -> Demand {
+        if self.uses_parts { self.parts.demand() } else { self.file.demand() }
     }
     fn flush(&mut self) -> Result<()> {
         self.used().flush()

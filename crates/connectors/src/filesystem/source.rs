@@ -190,8 +190,6 @@ pub struct FileSource {
     rest: Option<(SourceBatch, Option<Mark>)>,
     dead_letters: Option<DeadLetters>,
     bad_rows: u64,
-    /// It goes on from a position.
-    has_position: bool,
     /// Files are followed as they appear and grow.
     following: Option<Following>,
 }
@@ -213,7 +211,6 @@ impl FileSource {
             rest: None,
             dead_letters,
             bad_rows: 0,
-            has_position: false,
             following: None,
         }
     }
@@ -266,14 +263,10 @@ impl FileSource {
     }
 
     fn complete(&mut self, end: Option<&Mark>) {
-        let letter_bytes = self.dead_letters.as_ref().map_or(0, DeadLetters::bytes);
+        let letters = self.dead_letters.as_ref().map(DeadLetters::mark).unwrap_or_default();
         if let Some(end) = end {
-            self.progress.complete(end, self.bad_rows, letter_bytes);
+            self.progress.complete(end, self.bad_rows, letters);
         }
-    }
-
-    fn finish_dead_letters(&mut self) -> Result<()> {
-        self.dead_letters.as_mut().map_or(Ok(()), DeadLetters::flush)
     }
 }
 
@@ -322,12 +315,14 @@ impl Source for FileSource {
         self.reading.table.clone()
     }
 
+    fn claim(&mut self) -> Result<()> {
+        self.dead_letters.as_mut().map_or(Ok(()), DeadLetters::claim)
+    }
+
     fn start(&mut self, waker: Waker) -> Result<()> {
         if let Some(letters) = &mut self.dead_letters {
-            match self.has_position {
-                true => letters.reopen(self.progress.letter_bytes())?,
-                false => letters.open()?,
-            }
+            letters.open(self.bad_rows)?;
+            self.progress.begin_letters(letters.mark());
         }
         let (reading, work) = (self.reading.clone(), self.progress.work());
         let splitter: Box<dyn Splitter> = match &self.following {
@@ -353,11 +348,14 @@ impl Source for FileSource {
                 Next::Pending => return Ok(SourcePoll::Pending),
                 Next::End => {
                     self.progress.end();
-                    self.finish_dead_letters()?;
                     return Ok(SourcePoll::End);
                 }
             }
         }
+    }
+
+    fn abort(&mut self) {
+        self.dead_letters.iter_mut().for_each(DeadLetters::abort);
     }
 
     fn is_bounded(&self) -> bool {
@@ -368,8 +366,15 @@ impl Source for FileSource {
         if let Some(handover) = &mut self.handover {
             handover.stop();
         }
-        // Nobody is left to tell; what was lost is behind the last flush.
-        let _ = self.finish_dead_letters();
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        self.dead_letters.as_mut().map_or(Ok(()), DeadLetters::sync)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let bad_rows = self.bad_rows;
+        self.dead_letters.as_mut().map_or(Ok(()), |letters| letters.finish(bad_rows))
     }
 
     fn bad_rows(&self) -> u64 {
@@ -386,11 +391,18 @@ impl Source for FileSource {
         let renamed = Renamed { find: &find, header_lines };
         self.progress.seek(position, self.following.is_some().then_some(&renamed))?;
         self.bad_rows = self.progress.bad_rows();
-        self.has_position = true;
+        if let Some(letters) = &mut self.dead_letters {
+            letters.seek(self.progress.letters());
+        }
         Ok(())
     }
 
     fn check_ended(&mut self, position: &str) -> Result<()> {
-        self.progress.check_ended(position)
+        let (bad_rows, letters) = self.progress.check_ended(position)?;
+        self.bad_rows = bad_rows;
+        if let Some(own) = &mut self.dead_letters {
+            own.end_at(letters);
+        }
+        Ok(())
     }
 }

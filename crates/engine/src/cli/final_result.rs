@@ -8,6 +8,7 @@
 //! ([`LiveView`]).
 
 use arrow_array::RecordBatch;
+use thalweg_core::connector::Demand;
 use thalweg_core::{DataType, Result, RowKind, Sink, TableSchema};
 use thalweg_operators::keys::KeyTable;
 
@@ -114,6 +115,9 @@ impl Sink for FinalResult {
             self.draw()?;
         }
         Ok(())
+    }
+    fn demand(&self) -> Demand {
+        self.inner.demand()
     }
     fn flush(&mut self) -> Result<()> {
         match &self.view {

@@ -2,7 +2,7 @@
 //!
 //! Invariants: data go to standard output and nothing else does; standard error stays silent when
 //! it is no terminal, unless something went wrong or was asked for (`--metrics`); the exit status is
-//! 0 done, 1 the job failed, 2 the SQL or the command line is wrong, 130 stopped by Ctrl-C.
+//! 0 done, 1 the job failed, 2 the SQL or the command line is wrong, 130 stopped by Ctrl-C, 141 where the reader of one of several outputs had gone.
 //!
 //! What statements do is decided in [`thalweg::session`]; nothing here knows SQL.
 
@@ -37,6 +37,8 @@ use source::ScriptSource;
 const FAILED: u8 = 1;
 /// The SQL or the command line is wrong.
 const WRONG: u8 = 2;
+/// The reader of an output has gone before all was written, as for a process that the signal SIGPIPE ends.
+const CLOSED: u8 = 141;
 /// Stopped by Ctrl-C.
 const STOPPED: u8 = interrupt::STOPPED as u8;
 

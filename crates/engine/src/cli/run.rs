@@ -1,15 +1,17 @@
 //! `thalweg run`: results on standard output, progress and summary on the terminal.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use chrono_tz::Tz;
 use thalweg::jobs::ResumeFrom;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
-use thalweg_connectors::output::{Format, QuerySink, ResultWriter};
+use thalweg_connectors::output::{Format, QuerySink, ResultWriter, is_broken_pipe};
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::{Error, Result, Sink};
 use thalweg_plan::ResultTable;
+use thalweg_runtime::metrics::StageRole;
 use thalweg_runtime::{JobControl, Report};
 
 use super::arguments::{ColorChoice, RunArguments};
@@ -20,7 +22,7 @@ use super::progress::Progress;
 use super::screen::{self, Screen};
 use super::source::ScriptSource;
 use super::summary::{self, Totals};
-use super::{Failure, STOPPED, diagnostic, units, use_color};
+use super::{CLOSED, Failure, STOPPED, diagnostic, units, use_color};
 
 /// Runs the statements; returns the exit status.
 pub fn run(arguments: &RunArguments) -> u8 {
@@ -64,7 +66,7 @@ fn run_source(
     match outcome {
         Err(error) => Err(Failure { error, text: Some(text) }),
         Ok(()) if console.interrupt.is_pressed() => Ok(STOPPED),
-        Ok(()) => Ok(0),
+        Ok(()) => Ok(console.closed_outputs.status()),
     }
 }
 
@@ -83,9 +85,42 @@ struct Console {
     screen: Arc<Screen>,
     progress: Option<Progress>,
     totals: Totals,
+    closed_outputs: ClosedOutputs,
     interrupt: Interrupt,
     file_name: String,
     text: String,
+}
+
+/// Outputs whose reader has gone, as `head` does.
+#[derive(Default)]
+struct ClosedOutputs {
+    names: BTreeSet<String>,
+    /// True if the run has written elsewhere.
+    has_others: bool,
+}
+
+impl ClosedOutputs {
+    fn add(&mut self, job: &JobDescription, report: &Report) {
+        let names = report.gone.iter().map(|&place| report.metrics.stages[place].name.clone());
+        self.names.extend(names);
+        let stages = report.metrics.stages.iter().enumerate();
+        let mut sinks = stages.filter(|(_, stage)| stage.role == StageRole::Sink);
+        self.has_others |=
+            sinks.any(|(place, _)| !report.gone.contains(&place) && !job.printing.contains(&place));
+    }
+
+    /// Whoever has read enough of the only thing that was written knows that. Else the status says
+    /// so, and a line what is not complete.
+    fn status(&self) -> u8 {
+        if self.names.is_empty() || !self.has_others {
+            return 0;
+        }
+        let names = self.names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        say(&format!(
+            "warning: not all was written to {names}: its reader has gone; the other outputs are complete\n"
+        ));
+        CLOSED
+    }
 }
 
 impl Console {
@@ -111,6 +146,7 @@ impl Console {
             screen: Arc::default(),
             progress: None,
             totals: Totals::default(),
+            closed_outputs: ClosedOutputs::default(),
             interrupt,
             file_name,
             text,
@@ -150,7 +186,11 @@ impl Observer for Console {
     }
 
     fn explanation(&mut self, text: &str) -> Result<()> {
-        print(text)
+        match print(text) {
+            // The statements that follow may write elsewhere.
+            Err(error) if is_broken_pipe(&error) => Ok(()),
+            printed => printed,
+        }
     }
 
     fn note(&mut self, note: &Error) {
@@ -197,6 +237,7 @@ impl Observer for Console {
         self.progress = None;
         if let Ok(report) = result {
             self.totals.add(report);
+            self.closed_outputs.add(job, report);
             // Whoever relies on snapshots has to know, also from the log of a service.
             let snapshots = report.metrics.snapshots.as_ref();
             let problem = snapshots.and_then(summary::snapshot_problem);

@@ -8,6 +8,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrow_array::RecordBatch;
+use thalweg_core::connector::Demand;
 use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Result, RowKind, Sink};
 
@@ -93,6 +94,9 @@ impl Sink for ScreenSink {
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
         self.is_flushed = false;
         self.screen.above(|| self.sink.write(batch, kinds))
+    }
+    fn demand(&self) -> Demand {
+        self.sink.demand()
     }
     fn flush(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.is_flushed, true) {

@@ -18,6 +18,8 @@ pub struct ScriptSource {
     job_name: Option<String>,
     /// The folder that relative paths start from.
     base_dir: PathBuf,
+    /// The file, if it is one.
+    path: Option<PathBuf>,
 }
 
 impl ScriptSource {
@@ -32,6 +34,7 @@ impl ScriptSource {
                 text: text.clone(),
                 job_name: None,
                 base_dir: current,
+                path: None,
             });
         }
         let path = arguments.file.as_deref().unwrap_or(Path::new("-"));
@@ -42,7 +45,7 @@ impl ScriptSource {
                 .map_err(|error| Error::plan(format!("can't read standard input: {error}")))?;
             let name = "standard input".to_owned();
             let text = decode(bytes, &name)?;
-            return Ok(ScriptSource { name, text, job_name: None, base_dir: current });
+            return Ok(ScriptSource { name, text, job_name: None, base_dir: current, path: None });
         }
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| cannot_read(path, &error))?;
@@ -51,7 +54,8 @@ impl ScriptSource {
             _ => current,
         };
         let job_name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        Ok(ScriptSource { text: decode(bytes, &name)?, name, job_name, base_dir })
+        let path = Some(path.to_owned());
+        Ok(ScriptSource { text: decode(bytes, &name)?, name, job_name, base_dir, path })
     }
 
     /// The options of a session for these statements.
@@ -70,6 +74,7 @@ impl ScriptSource {
         }
         Ok(SessionOptions {
             name: self.job_name.clone(),
+            script: self.path.clone(),
             base_dir: self.base_dir.clone(),
             allowed_roots,
             settings: arguments.settings.clone(),

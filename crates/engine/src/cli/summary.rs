@@ -267,6 +267,7 @@ mod tests {
             peak_bytes: 2048,
             state_peak_bytes: 1024,
             cancelled: false,
+            gone: Vec::new(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use thalweg_core::connector::JobTables;
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::shim::{SharedClock, SystemClock};
@@ -19,6 +20,8 @@ use super::stream::Stream;
 #[derive(Clone, Default)]
 pub struct Pipeline {
     pub(super) nodes: Rc<RefCell<Vec<Node>>>,
+    /// The tables that it reads and writes.
+    pub(super) tables: Rc<RefCell<JobTables>>,
 }
 
 /// A stage to be.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use thalweg_connectors::BuiltinConnectors;
 use thalweg_core::connector::{AcceptedChanges, Connectors, TableRequest};
 use thalweg_core::graph::Input;
-use thalweg_core::{Error, Result, TableSchema};
+use thalweg_core::{Error, Result, Span, TableSchema};
 
 use super::build::{NodeKind, Pipeline};
 use super::stream::Stream;
@@ -18,7 +18,7 @@ impl Pipeline {
     /// folder.
     ///
     /// # Errors
-    /// If the options are wrong, or the table holds changes.
+    /// If the options are wrong, the table holds changes, or the pipeline writes what it reads.
     pub fn read_table(
         &self,
         name: &str,
@@ -32,6 +32,8 @@ impl Pipeline {
             return Err(Error::unsupported(format!("table {name} holds changes"))
                 .hint("read it by SQL; pipelines take rows that stay"));
         }
+        self.tables.borrow_mut().reads.push(request.clone());
+        connectors.check_files(&self.tables.borrow())?;
         let source = connectors.source(&request)?;
         let schema = request.delivered();
         let kind = NodeKind::Source { source, watermark: None };
@@ -48,13 +50,15 @@ impl Stream {
     /// snapshot that covers them.
     ///
     /// # Errors
-    /// If the options are wrong.
+    /// If the options are wrong, or the pipeline reads or writes the same file elsewhere.
     pub fn write_table(self, name: &str, options: &[(&str, &str)]) -> Result<()> {
         let request = request(name, self.schema().clone(), options);
         let connectors = BuiltinConnectors::default();
         connectors.validate(&request, true)?;
-        let sink = connectors.sink(&request)?;
         let pipeline = self.pipeline.clone();
+        pipeline.tables.borrow_mut().writes.push((request.clone(), Span::default()));
+        connectors.check_files(&pipeline.tables.borrow())?;
+        let sink = connectors.sink(&request)?;
         let input = self.flush();
         let stage = pipeline.add(name, NodeKind::Sink(sink), vec![input]);
         pipeline.nodes.borrow_mut()[stage.0].refuses_snapshots =

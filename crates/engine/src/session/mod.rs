@@ -91,7 +91,7 @@ impl Session {
         if let Some(text) = &options.memory_limit {
             settings::parse_memory_limit(text)?;
         }
-        let connectors = Arc::new(settings::SessionConnectors::default());
+        let connectors = Arc::new(settings::SessionConnectors::new(&options));
         let clock: SharedClock = Arc::new(SystemClock::new());
         let planner_options = PlannerOptions {
             base_dir: options.base_dir.clone(),

@@ -14,6 +14,8 @@ pub struct SessionOptions {
     /// What jobs are called unless `pipeline.name` is set, such as the script's file. Default: what
     /// the statement does.
     pub name: Option<String>,
+    /// The file that the statements come from: no output may name it. Default: none.
+    pub script: Option<PathBuf>,
     /// The folder that relative paths start from. Default: the current one.
     pub base_dir: PathBuf,
     /// No file outside these folders is read or written. Default: the current folder.
@@ -82,6 +84,7 @@ impl Default for SessionOptions {
         let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
         SessionOptions {
             name: None,
+            script: None,
             base_dir: current.clone(),
             allowed_roots: vec![current],
             settings: Vec::new(),

@@ -161,6 +161,18 @@ impl Source for CheckedSource {
     fn name(&self) -> String {
         self.table.clone()
     }
+    fn claim(&mut self) -> Result<()> {
+        self.inner.claim()
+    }
+    fn prepare(&mut self) -> Result<()> {
+        self.inner.prepare()
+    }
+    fn finish(&mut self) -> Result<()> {
+        self.inner.finish()
+    }
+    fn abort(&mut self) {
+        self.inner.abort();
+    }
     fn start(&mut self, waker: Waker) -> Result<()> {
         self.inner.start(waker)
     }

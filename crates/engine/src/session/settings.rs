@@ -1,18 +1,21 @@
 //! From what SET has set to what a job runs with.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use chrono_tz::Tz;
 use thalweg_connectors::BuiltinConnectors;
+use thalweg_connectors::filesystem::{FinishedLetters, OtherFile, check_files};
 use thalweg_core::connector::{
-    AcceptedChanges, Connectors, StateTable, StateTableRequest, TableRequest,
+    AcceptedChanges, Connectors, JobTables, StateTable, StateTableRequest, TableRequest,
 };
 use thalweg_core::lookup::{AsyncLookup, LookupConnector, LookupRequest};
 use thalweg_core::{Error, Result, Sink, Source};
 use thalweg_plan::catalog::{MemoryLimit, Scheduler, Settings};
 use thalweg_runtime::{RunOptions, SchedulerPolicy, memory};
 
+use super::options::snapshot_location;
 use super::registered::{CONNECTOR, CheckedSource, Registered, RegisteredSources, SourceMaker};
 use super::{SessionOptions, state_tables};
 
@@ -69,22 +72,39 @@ fn limit_bytes(limit: MemoryLimit, available_bytes: usize) -> usize {
 /// the sources that the program has registered.
 pub(super) struct SessionConnectors {
     zone: Mutex<Tz>,
+    /// Dead letters that jobs of the session have written.
+    letters: FinishedLetters,
+    /// Where relative paths start, and what may be touched.
+    paths: (PathBuf, Vec<PathBuf>),
+    /// Files of the session that are no tables.
+    others: Vec<OtherFile>,
     /// Those that the user registered, by the value of `connector`.
     lookups: Mutex<HashMap<String, Arc<dyn LookupConnector>>>,
     registered: Mutex<RegisteredSources>,
 }
 
-impl Default for SessionConnectors {
-    fn default() -> Self {
+impl SessionConnectors {
+    /// Those of a session with these options.
+    pub(super) fn new(options: &SessionOptions) -> Self {
+        let file = |what: &str, path: &Option<PathBuf>, is_written| {
+            let what = what.to_owned();
+            path.clone().map(|path| OtherFile { what, path, is_written })
+        };
+        let others = [
+            file("the SQL file", &options.script, false),
+            file("the recording to be followed (--replay)", &options.replay, false),
+            file("the recording (--record)", &options.record, true),
+        ];
         SessionConnectors {
             zone: Mutex::new(Tz::UTC),
+            letters: FinishedLetters::default(),
+            paths: (options.base_dir.clone(), options.allowed_roots.clone()),
+            others: others.into_iter().flatten().collect(),
             lookups: Mutex::default(),
             registered: Mutex::default(),
         }
     }
-}
 
-impl SessionConnectors {
     pub(super) fn set_zone(&self, zone: Tz) {
         *self.zone.lock().expect("no panic under this lock") = zone;
     }
@@ -105,6 +125,7 @@ impl SessionConnectors {
 
     fn builtin(&self) -> BuiltinConnectors {
         BuiltinConnectors::new(*self.zone.lock().expect("no panic under this lock"))
+            .with_letters(self.letters.clone())
     }
 
     /// What makes the sources of a table whose rows the program hands over.
@@ -178,6 +199,15 @@ impl Connectors for SessionConnectors {
             None if is_state(request) => state_tables::source(request),
             None => self.builtin().source(request),
         }
+    }
+    fn check_files(&self, tables: &JobTables) -> Result<()> {
+        let mut tables = tables.clone();
+        if let Some(written) = &tables.snapshots {
+            let location = snapshot_location(written, (&self.paths.0, &self.paths.1))?;
+            // What is kept elsewhere than in files no output can name.
+            tables.snapshots = Some(location).filter(|location| !location.contains("://"));
+        }
+        check_files(&tables, &self.others)
     }
     fn state_table(&self, request: &StateTableRequest) -> Result<StateTable> {
         state_tables::find(request)

@@ -17,7 +17,7 @@ use thalweg_runtime::{Report, RunOptions};
 use crate::interleaving::input_names;
 use crate::jobs::{JobRuns, Recovery, ResumeFrom};
 
-use super::limit::{LimitSink, LimitSwitch};
+use super::limit::LimitSink;
 use super::{JobDescription, JobReport, Observer, Session, settings};
 
 /// Plans every statement in order, as if the script ran, and opens nothing. Returns the plans of
@@ -118,19 +118,16 @@ impl Session {
                 self.run_inserts(inserts, "STATEMENT SET", observer).map(Some)
             }
             StatementKind::Select(query) => {
-                let limit = self.options.row_limit.map(|rows| (rows, LimitSwitch::default()));
+                let limit = self.options.row_limit;
                 let zone = self.planner.zone();
                 let plan = self.planner.plan_select(query, &mut |table| {
                     let sink = observer.result(table, zone)?;
-                    Ok(match &limit {
-                        Some((rows, switch)) => {
-                            Box::new(LimitSink::new(sink, *rows, switch.clone()))
-                        }
+                    Ok(match limit {
+                        Some(rows) => Box::new(LimitSink::new(sink, rows)),
                         None => sink,
                     })
                 })?;
-                let switch = limit.map(|(_, switch)| switch);
-                self.run_query(plan, switch, observer).map(Some)
+                self.run_query(plan, observer).map(Some)
             }
             StatementKind::Explain(inner) => {
                 observer.explanation(&self.planner.explain(inner)?)?;
@@ -214,26 +211,16 @@ impl Session {
     }
 
     /// Runs a query until it is done, stopped or failed; it takes no snapshots.
-    fn run_query(
-        &mut self,
-        plan: PhysicalPlan,
-        limit: Option<LimitSwitch>,
-        observer: &mut dyn Observer,
-    ) -> Result<JobReport> {
+    fn run_query(&mut self, plan: PhysicalPlan, observer: &mut dyn Observer) -> Result<JobReport> {
         let mut options = self.run_options()?;
         let job = self.describe(&plan, "SELECT", &options, observer);
         let mut graph = plan.graph;
         self.follow_interleaving(&job, &graph, &mut options)?;
         observer.starting(&job, &mut graph);
         let result = thalweg_runtime::start(graph, options).and_then(|running| {
-            let control = running.control();
-            if let Some(switch) = &limit {
-                switch.connect(control.clone());
-            }
-            observer.started(&job, &control);
+            observer.started(&job, &running.control());
             running.wait()
         });
-        let result = result.map(|report| as_done(report, limit.as_ref()));
         let result = self.end_recording(result);
         observer.ended(&job, &result);
         Ok(JobReport { job, report: result? })
@@ -364,12 +351,6 @@ fn only_in_arrival(order: OrderContract) -> Error {
         "--record and --replay are for 'pipeline.order' = 'arrival': in '{order}' {why}"
     ))
     .hint("SET 'pipeline.order' = 'arrival', or leave the option out")
-}
-
-/// A job that its row limit has stopped is done, and not cancelled.
-fn as_done(report: Report, limit: Option<&LimitSwitch>) -> Report {
-    let is_reached = limit.is_some_and(LimitSwitch::is_reached);
-    Report { cancelled: report.cancelled && !is_reached, ..report }
 }
 
 /// Rows of text as a table of STRING columns.

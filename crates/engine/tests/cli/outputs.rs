@@ -1,4 +1,5 @@
-//! Outputs of a run and those of another one, its inputs, its dead letters: nothing takes the place of anything else.
+//! Outputs of a run and those of another one, its inputs, its dead letters: nothing takes the place
+//! of anything else.
 
 use std::process::Child;
 
@@ -110,4 +111,243 @@ fn a_recording_is_written_by_one_process_and_replaces_only_recordings() {
     let refused = workspace.run(&arguments);
     assert_holds(refused.message(2), &["steps.txt is there, and is no recording", "another file"]);
     assert_eq!(workspace.read("steps.txt"), "1\n2\n");
+}
+
+/// A table that sends what it cannot read to a file.
+fn quarantined(name: &str, path: &str, letters: &str) -> String {
+    format!(
+        "CREATE TABLE {name} (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{path}', \
+         'bad-data' = 'dead-letter', 'dead-letter.path' = '{letters}');\n"
+    )
+}
+
+/// Dead letters truncated the input that they were named after; so did any other output, by
+/// whatever spelling.
+#[test]
+fn no_output_names_an_input_or_another_output() {
+    let workspace = Workspace::new("outputs-inputs");
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(workspace.folder.join(to), workspace.folder.join(name))
+            .expect("a link");
+    };
+    let input = "1\nx\n2\n";
+    workspace.write("in.csv", input);
+    workspace.write("sub/a.csv", input);
+    workspace.write("in.csv.partial", input);
+    link("in.csv", "link.csv");
+    link("sub", "linked");
+    std::fs::hard_link(workspace.folder.join("in.csv"), workspace.folder.join("hard.csv"))
+        .expect("a link");
+    let select = "SELECT n FROM t;\n";
+    let insert = "INSERT INTO o SELECT n FROM t;\n";
+    let set = "EXECUTE STATEMENT SET BEGIN INSERT INTO o SELECT n FROM t; INSERT INTO p SELECT n FROM t; END;\n";
+    let two = |path: &str, other: &str| table("o", path) + &table("p", other);
+    let dead = |path: &str, letters: &str| quarantined("t", path, letters);
+    let read = |path: &str| table("t", path);
+    let cases: Vec<(String, &str)> = vec![
+        (
+            dead("in.csv", "in.csv") + select,
+            "'dead-letter.path' of table t names what table t reads",
+        ),
+        (dead("in.csv", "sub/../in.csv") + select, "names what table t reads"),
+        (dead("in.csv", "link.csv") + select, "names what table t reads"),
+        (dead("in.csv", "hard.csv") + select, "names what table t reads"),
+        (dead("link.csv", "in.csv") + select, "names what table t reads"),
+        (dead("in.csv.partial", "in.csv") + select, "names what table t reads"),
+        (dead("sub", "sub/bad.jsonl") + select, "names what table t reads"),
+        (dead("linked/", "sub/bad.jsonl") + select, "names what table t reads"),
+        (dead("*.csv", "bad.csv") + select, "names what table t reads"),
+        (dead("in.csv", "query.sql") + select, "names the SQL file"),
+        (dead("in.csv", "./sub/../query.sql") + select, "names the SQL file"),
+        (
+            dead("in.csv", "o.csv") + &table("o", "o.csv") + insert,
+            "table o names what 'dead-letter.path' of table t writes",
+        ),
+        (
+            dead("in.csv", "o/bad.jsonl") + &table("o", "o/") + insert,
+            "table o names what 'dead-letter.path'",
+        ),
+        (
+            dead("in.csv", "b.jsonl")
+                + &quarantined("u", "sub/a.csv", "b.jsonl")
+                + "SELECT t.n FROM t JOIN u ON t.n = u.n;",
+            "names what 'dead-letter.path' of table",
+        ),
+        (read("in.csv") + &table("o", "in.csv") + insert, "table o names what table t reads"),
+        (read("in.csv") + &table("o", "hard.csv") + insert, "table o names what table t reads"),
+        (read("sub") + &table("o", "sub/") + insert, "table o names what table t reads"),
+        (
+            read("sub/*.csv") + &table("o", "linked/c.csv") + insert,
+            "table o names what table t reads",
+        ),
+        (read("sub/a.csv") + &table("o", "sub/") + insert, "table o names what table t reads"),
+        (
+            read("in.csv") + "INSERT INTO t SELECT n FROM t;",
+            "table t is read and written by the same job",
+        ),
+        (read("in.csv") + &table("o", "query.sql") + insert, "table o names the SQL file"),
+        (
+            read("in.csv") + &two("out.csv", "./sub/../out.csv") + set,
+            "table p names what table o writes",
+        ),
+        (read("in.csv") + &two("out/", "out/p.csv") + set, "names what table"),
+        (
+            "SET 'execution.checkpointing.dir' = 'state';\n".to_owned()
+                + &read("in.csv")
+                + &table("o", "state/o.csv")
+                + insert,
+            "the folder of snapshots",
+        ),
+    ];
+    for (sql, message) in &cases {
+        workspace.write("query.sql", sql);
+        for command in ["validate", "run"] {
+            let refused = workspace.run(&[command, "query.sql"]);
+            assert_eq!(
+                refused.status,
+                Some(2),
+                "{command}: {sql}{}{}",
+                refused.stdout,
+                refused.stderr
+            );
+            assert_holds(&refused.stderr, &[message, "name another file"]);
+        }
+        assert_eq!(&workspace.read("query.sql"), sql);
+        for name in ["in.csv", "sub/a.csv", "in.csv.partial"] {
+            assert_eq!(workspace.read(name), input, "{sql}");
+        }
+        let there = std::fs::read_dir(&workspace.folder).expect("a folder").count();
+        assert_eq!(there, 7, "nothing was made: {sql}");
+    }
+    let record = ["run", "query.sql", "--set", "pipeline.order=arrival", "--record", "hard.csv"];
+    workspace.write("query.sql", &(read("in.csv") + select));
+    assert_holds(workspace.run(&record).message(2), &["--record", "table t reads"]);
+    assert_eq!(workspace.read("in.csv"), input);
+    // What readers pass over may lie in their folder, and a file of another job is nobody's.
+    workspace.write(
+        "query.sql",
+        &(dead("sub", "sub/_bad.jsonl")
+            + &table("o", "in2.csv")
+            + insert
+            + "INSERT INTO t SELECT n FROM o;"),
+    );
+    let run = workspace.run(&["run", "query.sql"]);
+    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
+}
+
+fn letters(workspace: &Workspace, name: &str) -> Vec<String> {
+    let text = workspace.read(name);
+    text.lines()
+        .map(|line| {
+            let raw = line.split("\"raw\":\"").nth(1).expect("a dead letter");
+            raw.trim_end_matches("\"}").to_owned()
+        })
+        .collect()
+}
+
+/// Each job of a file truncated the dead letters of the one before.
+#[test]
+fn jobs_of_a_run_add_to_their_dead_letters() {
+    let workspace = Workspace::new("outputs-letters");
+    workspace.write("a.csv", "1\nx\n2\ny\n");
+    workspace.write("b.csv", "z\n3\n");
+    let sql = quarantined("a", "a.csv", "bad.jsonl")
+        + &quarantined("b", "b.csv", "bad.jsonl")
+        + &table("o", "o.csv")
+        + "INSERT INTO o SELECT n FROM a;\nINSERT INTO o SELECT n FROM b;\nSELECT n FROM a;\n";
+    for _ in 0..2 {
+        // The second run replaces what the first one has written.
+        let run = workspace.execute(&sql);
+        assert_eq!((run.status, run.stdout.as_str()), (Some(0), "n\n1\n2\n"), "{}", run.stderr);
+        assert_eq!(letters(&workspace, "bad.jsonl"), ["x", "y", "z", "x", "y"]);
+        assert!(!workspace.has("bad.jsonl.partial"));
+    }
+    // A limit ends the job; what was read is complete.
+    let one = workspace.run(&[
+        "run",
+        "--limit",
+        "1",
+        "-e",
+        &(quarantined("a", "a.csv", "bad.jsonl") + "SELECT n FROM a;"),
+    ]);
+    assert_eq!(one.status, Some(0), "{}", one.stderr);
+    assert!(!workspace.has("bad.jsonl.partial"));
+    // What is no dead letter is somebody's data.
+    workspace.write("data.json", "{\"a\":1}\n");
+    let other = workspace.execute(&(quarantined("a", "a.csv", "data.json") + "SELECT n FROM a;"));
+    assert_holds(other.message(2), &["something else than dead letters", "data.json"]);
+    assert_eq!(workspace.read("data.json"), "{\"a\":1}\n");
+}
+
+/// A job that had failed left a file that looked complete.
+#[test]
+fn dead_letters_of_a_job_that_fails_have_no_name_of_their_own() {
+    let workspace = Workspace::new("outputs-letters-failed");
+    workspace.write("a.csv", "1\nx\n0\n");
+    let sql = quarantined("a", "a.csv", "bad.jsonl") + "SELECT 1 / n AS m FROM a;";
+    let failed = workspace.execute(&sql);
+    assert_eq!(failed.status, Some(1), "{}", failed.stderr);
+    assert!(!workspace.has("bad.jsonl"));
+    assert_eq!(letters(&workspace, "bad.jsonl.partial"), ["x"]);
+    let mut first = {
+        let slow =
+            format!("{NUMBERS}{}{}", quarantined("a", "a.csv", "bad.jsonl"), table("t", "out.csv"));
+        let sql = slow + "INSERT INTO t SELECT slow.n FROM slow LEFT JOIN a ON slow.n = a.n;";
+        workspace.command(&["run", "-e", &sql]).spawn().expect("starting thalweg")
+    };
+    until("the first one writes", || workspace.has("out.csv.partial"));
+    let second = workspace.execute(&(quarantined("a", "a.csv", "bad.jsonl") + "SELECT n FROM a;"));
+    let process = format!("being written by process {}", first.id());
+    assert_holds(second.message(1), &["'dead-letter.path'", &process]);
+    kill(&mut first);
+}
+
+/// `| head` stopped a statement set with status 0; the file was not complete, and later statements did not run.
+#[test]
+fn an_output_whose_reader_has_gone_ends_alone() {
+    let workspace = Workspace::new("outputs-head");
+    let many = "CREATE TABLE many (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = 'unlimited',
+        'number-of-rows' = '300000', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '300000');\n";
+    let printing = "CREATE TABLE shown (n BIGINT) WITH ('connector' = 'print');\n";
+    let run = |sql: &str, arguments: &[&str]| {
+        let mut child = workspace
+            .command(&[&["run", "-e", sql], arguments].concat())
+            .spawn()
+            .expect("starting thalweg");
+        // Nobody reads a byte.
+        drop(child.stdout.take());
+        let status = wait(&mut child).code();
+        let mut stderr = String::new();
+        std::io::Read::read_to_string(&mut child.stderr.take().expect("piped"), &mut stderr)
+            .expect("UTF-8");
+        (status, stderr)
+    };
+    let set = "EXECUTE STATEMENT SET BEGIN INSERT INTO shown SELECT n FROM many; INSERT INTO hd SELECT n FROM many; END;\n";
+    let later =
+        "SHOW TABLES;\nSELECT n FROM many;\nINSERT INTO later SELECT n FROM many WHERE n < 4;\n";
+    let sql = format!(
+        "{many}{printing}{}{}{set}{later}",
+        table("hd", "hd.csv"),
+        table("later", "later.csv")
+    );
+    for (place, name) in [(printing, "shown"), (&table("shown", "-"), "shown")] {
+        let (status, stderr) = run(&sql.replace(printing, place), &[]);
+        assert_eq!(status, Some(141), "{stderr}");
+        assert_holds(&stderr, &["not all was written to", name, "the other outputs are complete"]);
+        assert_eq!(workspace.read("hd.csv").lines().count(), 300_000);
+        assert_eq!(workspace.read("later.csv"), "1\n2\n3\n");
+        assert!(!workspace.has("hd.csv.partial"));
+    }
+    // The same in a job with snapshots.
+    let sql = format!("{many}{printing}{}{set}", table("hd", "kept.csv"));
+    let (status, stderr) = run(&sql, &["--set", "execution.checkpointing.dir=state"]);
+    assert_eq!(status, Some(141), "{stderr}");
+    assert_eq!(workspace.read("kept.csv").lines().count(), 300_000);
+    // Whoever has read enough of all there is knows it.
+    for sql in [
+        format!("{many}SELECT n FROM many"),
+        format!("{many}{printing}INSERT INTO shown SELECT n FROM many;"),
+    ] {
+        assert_eq!(run(&sql, &[]), (Some(0), String::new()));
+    }
 }

@@ -13,6 +13,7 @@
 //! | `sequences` | random sequences of all that may happen to a job, against a model |
 //! | `power` | whole jobs on a machine that goes off |
 //! | `endings` | signals in every state of a job, drains, and a resume behind an end |
+//! | `letters` | dead letters of jobs that are killed |
 //! | `golden_snapshots` | snapshots of earlier versions, from which jobs of this one go on |
 
 mod cells;
@@ -22,6 +23,7 @@ mod identity;
 mod jobs;
 mod killed;
 mod kills;
+mod letters;
 mod lifecycle;
 mod power;
 mod sequences;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use thalweg_core::connector::AcceptedChanges;
+use thalweg_core::connector::{AcceptedChanges, TableRequest};
 use thalweg_core::graph::{Input, StageKind};
 use thalweg_core::lookup::{AsyncLookup, LookupOptions, LookupRequest};
 use thalweg_core::{Bundle, Error, Result, Source, SourcePoll, Stamps, Transform};
@@ -201,7 +201,7 @@ impl Lowering<'_> {
         steps.extend(columns.clone().into_step(input));
         let chain = Chain::new(format!("reload {}", table.name), steps, environment.clock.clone());
         let connectors = Arc::clone(environment.places.connectors);
-        let request = scan.request;
+        let request = TableRequest { is_read_again: true, ..scan.request };
         let reader = move |take: &mut dyn FnMut(RecordBatch) -> Result<()>, stop: &Stop| {
             read_all(connectors.source(&request)?, stop, &mut |batch| {
                 take(chain.apply(Bundle::new(batch, Stamps::first()))?.batch)
@@ -237,7 +237,7 @@ fn read_all(
         }
     };
     source.stop();
-    result
+    result.and_then(|()| source.finish())
 }
 
 /// Rows that are asked for at once where a table is read again.

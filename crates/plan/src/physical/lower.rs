@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use thalweg_core::connector::{AcceptedChanges, Assign, TableRequest};
+use thalweg_core::connector::{AcceptedChanges, Assign, JobTables, TableRequest};
 use thalweg_core::graph::{Graph, Input, StageId, StageKind};
 use thalweg_core::operator::WatermarkInterest;
-use thalweg_core::{Error, Operator, OrderContract, Result, Sink, Source, TableSchema};
+use thalweg_core::{Error, Operator, OrderContract, Result, Sink, Source, Span, TableSchema};
 use thalweg_expr::Expr;
 use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
 use thalweg_operators::chain::{Chain, Step};
@@ -106,6 +106,7 @@ impl<'a> Lowering<'a> {
         self.changes = Changes::of(&logical, self.environment.mode)?;
         self.look_over(&logical)?;
         self.check_sinks(&outputs, &logical)?;
+        self.check_files(&outputs, &logical)?;
         let mut tables: BTreeMap<String, Written> = BTreeMap::new();
         let mut given: Vec<(Box<dyn Sink>, Edges, TableSchema)> = Vec::new();
         for (node, output) in logical.iter().zip(outputs) {
@@ -223,6 +224,34 @@ impl<'a> Lowering<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Checks that no output names what the job reads, or another output.
+    fn check_files(&self, outputs: &[Output], roots: &[Node]) -> Result<()> {
+        let environment = self.environment;
+        let mut tables =
+            JobTables { snapshots: environment.snapshots.clone(), ..JobTables::default() };
+        let mut reads: BTreeMap<&str, TableRequest> = BTreeMap::new();
+        let nodes = post_order(roots);
+        for node in &nodes {
+            if let LogicalKind::Scan { table, .. } = &node.kind {
+                reads.entry(&table.name).or_insert_with(|| environment.request(table));
+            }
+        }
+        let mut writes: BTreeMap<&str, (TableRequest, Span)> = BTreeMap::new();
+        for output in outputs {
+            if let Target::Table(table) = &output.target {
+                let written = || (environment.request(table), output.span);
+                writes.entry(&table.name).or_insert_with(written);
+            }
+        }
+        if let LateData::Table(table) = &environment.late {
+            let written = || (environment.request(table), Span::default());
+            writes.entry(&table.name).or_insert_with(written);
+        }
+        tables.reads.extend(reads.into_values());
+        tables.writes.extend(writes.into_values());
+        environment.places.connectors.check_files(&tables)
     }
 
     /// Adds a stage with its description.

@@ -69,6 +69,7 @@ impl Places<'_> {
             base_dir: self.base_dir.to_owned(),
             allowed_roots: self.allowed_roots.to_vec(),
             parallelism,
+            is_read_again: false,
         }
     }
 
@@ -112,6 +113,8 @@ pub struct PlanEnvironment<'a> {
     pub allows_nondeterministic: bool,
     /// The job will take snapshots.
     pub takes_snapshots: bool,
+    /// Where they are kept, as it was written.
+    pub snapshots: Option<String>,
     /// Where functions stand whose values the data do not decide, by name.
     pub undecided: HashMap<String, Span>,
     /// True if nothing is to be opened: the plan is only looked at.

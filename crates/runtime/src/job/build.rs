@@ -8,7 +8,7 @@ use thalweg_core::connector::Assign;
 use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
 use thalweg_core::snapshot::RestoredCut;
 use thalweg_core::{Error, Opening, Operator, OperatorClass, Partition, Result, Source, Watermark};
-use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex};
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering};
 use thalweg_ordering::{Mailbox, Sleep};
 
 use super::{Job, Report, SinkReceivers};
@@ -237,6 +237,7 @@ fn stage_kind(
                 open_lanes: AtomicUsize::new(lanes),
                 waiting: Arc::new(AtomicUsize::new(0)),
                 waiting_bytes: AtomicI64::new(0),
+                gone: AtomicBool::new(false),
                 guarantee: OnceLock::new(),
             })
         }
@@ -392,12 +393,50 @@ pub(crate) fn stop_sources(job: &Job) {
     }
 }
 
+/// What sources have written besides their rows becomes final: the job is done.
+pub(crate) fn finish_sources(job: &Job) -> Result<()> {
+    for stage in &job.stages {
+        if let StageRunKind::Source(run) = &stage.kind {
+            let mut state = run.state.lock().expect("a source that panics ends the job");
+            state.source.finish().map_err(|error| error.in_operator(stage.name.clone()))?;
+        }
+    }
+    Ok(())
+}
+
+/// What sources have written besides their rows stays unfinished, and others may write it.
+pub(crate) fn abort_sources(job: &Job) {
+    for &place in &job.sources {
+        if let StageRunKind::Source(run) = &job.stages[place].kind
+            && let Ok(mut state) = run.state.lock()
+        {
+            state.source.abort();
+        }
+    }
+}
+
+/// Bad rows are counted at the end of an input, and here for inputs that were not read to their
+/// end.
+fn count_bad_rows(job: &Job) {
+    for &place in &job.sources {
+        let stage = &job.stages[place];
+        if let StageRunKind::Source(run) = &stage.kind
+            && let Ok(state) = run.state.lock()
+        {
+            stage.metrics.bad_rows.store(state.source.bad_rows(), Ordering::Relaxed);
+        }
+    }
+}
+
 /// What a job that has ended did.
 pub(crate) fn report(job: &Job) -> Report {
     let cancelled = job.is_stopping() && !job.all_sinks_finished();
-    if !cancelled {
+    let gone = job.gone_sinks();
+    // Where nobody reads any more, rows stay on their way.
+    if !cancelled && gone.is_empty() {
         job.assert_conservation();
     }
+    count_bad_rows(job);
     let elapsed_ns = job.options.clock.now_ns().saturating_sub(job.started_ns);
     Report {
         metrics: job.metrics(),
@@ -407,5 +446,6 @@ pub(crate) fn report(job: &Job) -> Report {
         peak_bytes: job.memory.peak_bytes(),
         state_peak_bytes: job.memory.state_peak_bytes(),
         cancelled,
+        gone,
     }
 }

@@ -1,8 +1,9 @@
 //! How a job that was built starts: what sinks and sources are asked, and in which order.
 //!
 //! # Two phases
-//! 1. Every sink claims its output, then says whether it can write from where the job starts, and
-//!    only reads and locks. (Sources have said so before: they were sent to their positions.)
+//! 1. Every sink claims its output, and every source what it writes besides its rows. Then each sink
+//!    says whether it can write from where the job starts. All of them only read and lock. (Sources
+//!    have said whether they can read before: they were sent to their positions.)
 //! 2. All have agreed. What the engine notes of the start is made durable ([`Beginning::agreed`]);
 //!    then sinks mark their outputs, commit what the snapshot names and do away with the rest, and
 //!    open; then sources start.
@@ -15,7 +16,7 @@ use thalweg_core::snapshot::{OutputMark, OutputStart, RestoredCut, SinkGuarantee
 use thalweg_ordering::sync::{Arc, Ordering};
 
 use super::Job;
-use super::build::stop_sources;
+use super::build::{abort_sources, stop_sources};
 use crate::options::SnapshotMode;
 use crate::stage::{SinkRun, StageRunKind};
 
@@ -50,6 +51,7 @@ pub(crate) fn open(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
             }
         }
         stop_sources(job);
+        abort_sources(job);
     }
     result
 }
@@ -57,6 +59,7 @@ pub(crate) fn open(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
 fn open_all(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
     let Beginning { cut, outputs, mark, agreed } = beginning;
     each_sink(job, cut.as_ref(), |run, _| claim_sink(run))?;
+    claim_sources(job)?;
     each_sink(job, cut.as_ref(), |run, handle| check_sink(job, run, handle, &outputs))?;
     agreed.map_or(Ok(()), |agreed| agreed())?;
     each_sink(job, cut.as_ref(), |run, handle| open_sink(job, run, handle, mark.as_ref()))?;
@@ -89,6 +92,17 @@ fn each_sink(
 fn claim_sink(run: &SinkRun) -> Result<()> {
     let mut sink = run.inline.lock().expect("nobody else runs yet");
     sink.as_mut().expect("the sink is still here").claim()
+}
+
+/// Takes the rights to what sources write besides their rows.
+fn claim_sources(job: &Job) -> Result<()> {
+    for stage in &job.stages {
+        if let StageRunKind::Source(run) = &stage.kind {
+            let claimed = run.state.lock().expect("nobody else runs yet").source.claim();
+            claimed.map_err(|error| error.in_operator(stage.name.clone()))?;
+        }
+    }
+    Ok(())
 }
 
 /// The first phase.

@@ -3,12 +3,16 @@
 //! The channel to it has no bound of its own. What waits in it counts as bytes in flight until it
 //! is written, so a slow sink fills the memory account, and sources are asked no more: the bound is
 //! kept at the one place where slowing down loses nothing.
+//!
+//! A sink that wants no more ([`Demand`]) is finished at once. Its thread stays, and answers in its
+//! place.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use thalweg_core::connector::Demand;
 use thalweg_core::{Error, Result, Sink};
 use thalweg_ordering::sync::{Arc, Ordering};
 
@@ -67,8 +71,9 @@ fn run(
         let message = match receiver.try_recv() {
             Ok(message) => message,
             Err(TryRecvError::Empty) => {
-                if let Some(sink) = sink.as_mut() {
-                    sink.flush()?;
+                if let Some(open) = sink.as_mut() {
+                    open.flush()?;
+                    look_at_demand(job, stage, sink)?;
                 }
                 match receiver.recv_timeout(FLUSH_AGAIN) {
                     Ok(message) => message,
@@ -97,10 +102,13 @@ pub(crate) fn handle(
         let _ =
             run.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
     }
-    let Some(sink) = slot.as_mut() else { return Ok(SinkState::Closed) };
+    let Some(sink) = slot.as_mut() else { return answer_for_finished(job, stage, message) };
     match message {
         SinkMessage::Rows(batch) => {
-            write(job, stage, sink.as_mut(), &batch)?;
+            let written = write(job, sink.as_mut(), stage, &batch);
+            pass(job, stage, &batch);
+            written?;
+            look_at_demand(job, stage, slot)?;
             return Ok(SinkState::Open);
         }
         SinkMessage::Prepare(reply) => {
@@ -127,7 +135,7 @@ pub(crate) fn handle(
         SinkMessage::Finish if job.has_failed() => sink.abort(),
         SinkMessage::Complete if job.has_failed() => sink.abort(),
         SinkMessage::Finish | SinkMessage::Complete => {
-            sink.finish()?;
+            finish(job, stage, sink.as_mut())?;
             job.sink_finished();
         }
         SinkMessage::Stop => {
@@ -140,7 +148,43 @@ pub(crate) fn handle(
     Ok(SinkState::Closed)
 }
 
-fn write(job: &Job, stage: usize, sink: &mut dyn Sink, rows: &SinkBatch) -> Result<()> {
+/// Finishes a sink that wants no more rows.
+fn look_at_demand(job: &Job, stage: usize, slot: &mut Option<Box<dyn Sink>>) -> Result<()> {
+    let Some(sink) = slot else { return Ok(()) };
+    if sink.demand() == Demand::More || job.has_failed() {
+        return Ok(());
+    }
+    finish(job, stage, sink.as_mut())?;
+    *slot = None;
+    job.sink_left(stage);
+    Ok(())
+}
+
+/// Makes an output final, unless its reader has gone.
+fn finish(job: &Job, stage: usize, sink: &mut dyn Sink) -> Result<()> {
+    sink.finish()?;
+    if let (Demand::Gone, StageRunKind::Sink(run)) = (sink.demand(), &job.stages[stage].kind) {
+        run.gone.store(true, Ordering::SeqCst);
+    }
+    Ok(())
+}
+
+/// What is said to a sink that has finished before the job: it gets no rows, and has nothing to
+/// commit.
+fn answer_for_finished(job: &Job, stage: usize, message: SinkMessage) -> Result<SinkState> {
+    match message {
+        SinkMessage::Rows(batch) => pass(job, stage, &batch),
+        SinkMessage::Prepare(reply) => drop(reply.send(None)),
+        SinkMessage::Commit(_, reply) => drop(reply.send(())),
+        SinkMessage::Finish if job.options.snapshots.is_some() => job.sink_ended(),
+        SinkMessage::Finish | SinkMessage::Complete | SinkMessage::Stop | SinkMessage::Abort => {
+            return Ok(SinkState::Closed);
+        }
+    }
+    Ok(SinkState::Open)
+}
+
+fn write(job: &Job, sink: &mut dyn Sink, stage: usize, rows: &SinkBatch) -> Result<()> {
     let metrics = &job.stages[stage].metrics;
     let started_ns = job.options.clock.now_ns();
     if rows.batch.num_rows() > 0 && !job.has_failed() {
@@ -153,11 +197,15 @@ fn write(job: &Job, stage: usize, sink: &mut dyn Sink, rows: &SinkBatch) -> Resu
             job.latency.record_us(now_ns.saturating_sub(rows.ingest_ns) / 1000);
         }
     }
+    Ok(())
+}
+
+/// Rows are on their way no longer.
+fn pass(job: &Job, stage: usize, rows: &SinkBatch) {
     if let StageRunKind::Sink(run) = &job.stages[stage].kind {
         run.waiting_bytes.fetch_sub(rows.bytes as i64, Ordering::SeqCst);
     }
     job.memory.add_in_flight(-(rows.bytes as i64));
     // A source may have been waiting for room.
     job.news.notify();
-    Ok(())
 }

@@ -76,6 +76,7 @@ impl JobControl {
         }
         drop(outside);
         let (mut cut, replies) = taken?;
+        job.prepare_sources()?;
         job.await_sinks(&mut cut, replies, deadline_ns)?;
         let since = |from_ns: u64, to_ns: u64| Duration::from_nanos(to_ns.saturating_sub(from_ns));
         let times = CutTimes {
@@ -379,6 +380,17 @@ impl Job {
         };
         let mut state = cells[cell].state.lock().expect(FAILED_CELL);
         state.partition.capture(extent).map_err(|error| error.in_operator(run.name.clone()))
+    }
+
+    /// What sources have written besides the rows in front of the cut becomes durable.
+    fn prepare_sources(&self) -> Result<()> {
+        for &place in &self.sources {
+            let StageRunKind::Source(run) = &self.stages[place].kind else { continue };
+            let mut state = run.state.lock().expect("a source that panics ends the job");
+            let prepared = state.source.prepare();
+            prepared.map_err(|error| error.in_operator(self.stages[place].name.clone()))?;
+        }
+        Ok(())
     }
 
     /// Tells sinks to end their transactions behind what is on its way to them.

@@ -1,0 +1,256 @@
+//! No output of a job names what the job reads, or what another of its outputs writes.
+//!
+//! Places are compared by their canonical paths, and files that have several names by what they are
+//! (device and inode). An output stands for two names: its own and that of the file while it is not
+//! complete. Files inside a folder that is read count as read, unless readers pass over their
+//! names; so does what a pattern would match.
+//!
+//! What it does not do: it looks at what is there when it is called. That two outputs do not meet
+//! later is a matter of claims (`claim.rs`).
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use thalweg_core::connector::{JobTables, TableRequest};
+use thalweg_core::{Error, Result, Span};
+
+use super::options::{BadData, FileOptions};
+use super::paths::{self, Target, canonical_file, is_hidden};
+use super::writer::partial;
+
+/// A file of the run that is no table's: the statements, a recording.
+#[derive(Clone, Debug)]
+pub struct OtherFile {
+    /// What it is, as messages call it.
+    pub what: String,
+    /// Where.
+    pub path: PathBuf,
+    /// True if the run writes it.
+    pub is_written: bool,
+}
+
+/// A place that is written.
+struct Written {
+    what: String,
+    path: PathBuf,
+    is_folder: bool,
+    span: Span,
+}
+
+/// A place that is read.
+struct Read<'a> {
+    what: String,
+    place: Place,
+    /// What lists its files.
+    request: Option<(&'a TableRequest, &'a str)>,
+}
+
+enum Place {
+    File(PathBuf),
+    Folder(PathBuf),
+    Pattern(glob::Pattern),
+}
+
+/// Checks the file tables among those of a job, and the other files of the run.
+///
+/// # Errors
+/// If an output names what is read, or what another output writes.
+pub fn check_files(tables: &JobTables, others: &[OtherFile]) -> Result<()> {
+    let (mut reads, mut writes) = (Vec::new(), Vec::new());
+    for request in tables.reads.iter().filter(|request| is_file_table(request)) {
+        let options = FileOptions::read(request, false)?;
+        if let BadData::DeadLetter(path) = options.bad_data {
+            let what = format!("'dead-letter.path' of table {}", request.table);
+            let path = letters_path(request, path)?;
+            writes.push(Written { what, path, is_folder: false, span: Span::default() });
+        }
+        reads.extend(read(request, options.path)?);
+    }
+    for (request, span) in tables.writes.iter().filter(|(request, _)| is_file_table(request)) {
+        writes.extend(written(request, *span)?);
+    }
+    for other in others {
+        let path = canonical_file(&other.path)?;
+        let what = other.what.clone();
+        match other.is_written {
+            true => writes.push(Written { what, path, is_folder: false, span: Span::default() }),
+            false => reads.push(Read { what, place: Place::File(path), request: None }),
+        }
+    }
+    if let Some(folder) = &tables.snapshots {
+        let what = "the folder of snapshots ('execution.checkpointing.dir')".to_owned();
+        reads.push(Read { what, place: Place::Folder(folder.into()), request: None });
+    }
+    for (at, written) in writes.iter().enumerate() {
+        if let Some(read) = reads.iter().find(|read| read.is_touched_by(written)) {
+            return Err(refused(written, &read.what, read.request.map(|_| "reads")));
+        }
+        if let Some(other) = writes[..at].iter().find(|other| other.meets(written)) {
+            return Err(refused(written, &other.what, Some("writes")));
+        }
+    }
+    Ok(())
+}
+
+fn is_file_table(request: &TableRequest) -> bool {
+    request.options.get("connector").is_some_and(|connector| connector == "filesystem")
+}
+
+/// Where the dead letters of a table go.
+///
+/// # Errors
+/// If that is no file, or lies outside the allowed folders.
+pub fn letters_path(request: &TableRequest, path: &str) -> Result<PathBuf> {
+    match paths::target(request, path, "jsonl")? {
+        Target::File(path) => Ok(path),
+        Target::Stdout => Err(Error::plan(format!(
+            "table {}: 'dead-letter.path' cannot be standard output",
+            request.table
+        ))
+        .hint("name a file")),
+    }
+}
+
+fn written(request: &TableRequest, span: Span) -> Result<Option<Written>> {
+    let options = FileOptions::read(request, true)?;
+    let what = format!("table {}", request.table);
+    let is_folder = !request.partitioned_by.is_empty() || paths::is_folder(request, options.path);
+    let path = match is_folder {
+        true => paths::folder(request, options.path)?,
+        false => match paths::target(request, options.path, options.extension())? {
+            Target::File(path) => path,
+            Target::Stdout => return Ok(None),
+        },
+    };
+    Ok(Some(Written { what, path, is_folder, span }))
+}
+
+fn read<'a>(request: &'a TableRequest, path: &'a str) -> Result<Option<Read<'a>>> {
+    if path == "-" {
+        return Ok(None);
+    }
+    let full = paths::full_path(request, path);
+    let place = match full.exists() || !paths::has_wildcard(path) {
+        true => {
+            let canonical = canonical_file(&full)?;
+            if canonical.is_dir() || path.ends_with('/') {
+                Place::Folder(canonical)
+            } else {
+                Place::File(canonical)
+            }
+        }
+        false => Place::Pattern(pattern(&full)?),
+    };
+    let what = format!("table {}", request.table);
+    Ok(Some(Read { what, place, request: Some((request, path)) }))
+}
+
+/// A pattern with links resolved in the folders in front of its first wildcard.
+fn pattern(full: &Path) -> Result<glob::Pattern> {
+    let is_plain = |above: &&Path| !paths::has_wildcard(&above.to_string_lossy());
+    let folder = full.ancestors().find(is_plain).unwrap_or(Path::new("/"));
+    let rest = full.strip_prefix(folder).unwrap_or(full);
+    let folder = glob::Pattern::escape(&canonical_file(folder)?.to_string_lossy());
+    let text = Path::new(&folder).join(rest);
+    glob::Pattern::new(&text.to_string_lossy())
+        .map_err(|error| Error::plan(format!("path '{}': {error}", full.display())))
+}
+
+impl Written {
+    /// The names that are written, and what they are links to.
+    fn names(&self) -> Vec<PathBuf> {
+        if self.is_folder {
+            return vec![self.path.clone()];
+        }
+        let own = [self.path.clone(), partial(&self.path)];
+        let linked = own.iter().filter_map(|path| path.canonicalize().ok());
+        let linked: Vec<PathBuf> = linked.collect();
+        own.into_iter().chain(linked).collect()
+    }
+
+    /// True if the same file is written by another output, or one lies in the folder of the other.
+    fn meets(&self, other: &Written) -> bool {
+        match (self.is_folder, other.is_folder) {
+            (false, false) => {
+                let names = other.names();
+                self.names().iter().any(|own| names.iter().any(|name| is_same(own, name)))
+            }
+            (true, _) if other.path.starts_with(&self.path) => true,
+            (_, true) => self.path.starts_with(&other.path),
+            _ => false,
+        }
+    }
+}
+
+impl Read<'_> {
+    /// True if an output would change, or add to, what is read here.
+    fn is_touched_by(&self, written: &Written) -> bool {
+        let names = written.names();
+        let is_named = match &self.place {
+            Place::File(file) if written.is_folder => file.starts_with(&written.path),
+            Place::File(file) => names.iter().any(|name| is_same(name, file)),
+            Place::Folder(folder) => {
+                let is_read = |name: &PathBuf| name.strip_prefix(folder).is_ok_and(is_visible);
+                names.iter().any(is_read)
+                    || (written.is_folder && folder.starts_with(&written.path))
+            }
+            Place::Pattern(pattern) => names.iter().any(|name| matches(pattern, name)),
+        };
+        is_named || self.has_link_to(written)
+    }
+
+    /// True if a file that is read has the output's name as another one of its own, or lies in its
+    /// folder.
+    fn has_link_to(&self, written: &Written) -> bool {
+        let names = written.names();
+        let has_others = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.nlink() > 1);
+        if matches!(self.place, Place::File(_))
+            || !(written.is_folder || names.iter().any(has_others))
+        {
+            return false;
+        }
+        let files = self.request.map(|(request, path)| paths::present(request, path));
+        let files = files.and_then(Result::ok).unwrap_or_default();
+        files.iter().filter_map(|file| file.path.as_ref()).any(|file| match written.is_folder {
+            true => file.starts_with(&written.path),
+            false => names.iter().any(|name| is_same(name, file)),
+        })
+    }
+}
+
+/// True if readers of a folder do not pass over what lies at this place in it.
+fn is_visible(below: &Path) -> bool {
+    below.components().all(|name| {
+        let name = name.as_os_str().to_string_lossy();
+        // The name of a file that is not complete stands for the one that it will have.
+        let name = name.strip_suffix(paths::PARTIAL).unwrap_or(&name);
+        !is_hidden(name) || name.contains('=')
+    })
+}
+
+/// True if a pattern matches a file or a folder above it.
+fn matches(pattern: &glob::Pattern, path: &Path) -> bool {
+    let options = glob::MatchOptions { require_literal_separator: true, ..Default::default() };
+    let is_passed_over = path.file_name().is_some_and(|name| is_hidden(&name.to_string_lossy()));
+    !is_passed_over && path.ancestors().any(|above| pattern.matches_path_with(above, options))
+}
+
+/// True if two paths lead to one file.
+fn is_same(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    a == b || identity(a).is_some_and(|own| identity(b) == Some(own))
+}
+
+/// The error of an output that names what something else reads or writes, or is.
+fn refused(written: &Written, other: &str, does: Option<&str>) -> Error {
+    let what = &written.what;
+    let message = match does {
+        Some(_) if what == other => format!("{what} is read and written by the same job"),
+        Some(does) => format!("{what} names what {other} {does}"),
+        None => format!("{what} names {other}"),
+    };
+    Error::plan(message).in_file(written.path.display().to_string()).at(written.span).hint(
+        "name another file: what a job writes must lie apart from its inputs and its other outputs",
+    )
+}
