@@ -184,7 +184,7 @@ pub struct RunArguments {
     /// Closes windows before a job with snapshots is stopped by Ctrl-C or SIGTERM, as if its input had ended
     #[arg(long)]
     pub drain: bool,
-    /// Prints no progress and no summary
+    /// Prints no progress, no summary, and no warning about late and bad rows
     #[arg(long, short = 'q')]
     pub quiet: bool,
     /// Prints what each operator did, and result latencies, at the end on standard error

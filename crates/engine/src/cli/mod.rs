@@ -1,7 +1,8 @@
 //! The command line: arguments, what is printed where, exit statuses.
 //!
 //! Invariants: data go to standard output and nothing else does; standard error stays silent when
-//! it is no terminal, unless something went wrong or was asked for (`--metrics`); the exit status is
+//! it is no terminal, unless something went wrong (a row that is late or bad is such a thing) or was
+//! asked for (`--metrics`); the exit status is
 //! 0 done, 1 the job failed, 2 the SQL or the command line is wrong, 130 stopped by Ctrl-C, 141 where the reader of one of several outputs had gone.
 //!
 //! What statements do is decided in [`thalweg::session`]; nothing here knows SQL.

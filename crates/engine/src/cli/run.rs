@@ -12,7 +12,7 @@ use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::{Error, Result, Sink};
 use thalweg_plan::ResultTable;
 use thalweg_runtime::metrics::StageRole;
-use thalweg_runtime::{JobControl, Report};
+use thalweg_runtime::{JobControl, MetricsSnapshot, Report};
 
 use super::arguments::{ColorChoice, RunArguments};
 use super::final_result::FinalResult;
@@ -80,6 +80,8 @@ struct Console {
     metrics: bool,
     /// True if a person is watching standard error and wants to.
     is_watched: bool,
+    /// No word about rows that are missing from results.
+    is_quiet: bool,
     /// True once the limits have been told.
     has_begun: bool,
     screen: Arc<Screen>,
@@ -142,6 +144,7 @@ impl Console {
             color: arguments.script.color,
             metrics: arguments.metrics,
             is_watched: std::io::stderr().is_terminal() && !arguments.quiet,
+            is_quiet: arguments.quiet,
             has_begun: false,
             screen: Arc::default(),
             progress: None,
@@ -150,6 +153,15 @@ impl Console {
             interrupt,
             file_name,
             text,
+        }
+    }
+
+    /// What a person reads in the summary has to be known from the log of a service, too.
+    fn warn_in_log(&self, job: &JobDescription, metrics: &MetricsSnapshot) {
+        let missing = summary::missing_rows(metrics).filter(|_| !self.is_quiet);
+        let snapshots = metrics.snapshots.as_ref().and_then(summary::snapshot_problem);
+        for problem in missing.into_iter().chain(snapshots) {
+            say(&format!("warning: job '{}': {problem}\n", job.name));
         }
     }
 
@@ -238,11 +250,8 @@ impl Observer for Console {
         if let Ok(report) = result {
             self.totals.add(report);
             self.closed_outputs.add(job, report);
-            // Whoever relies on snapshots has to know, also from the log of a service.
-            let snapshots = report.metrics.snapshots.as_ref();
-            let problem = snapshots.and_then(summary::snapshot_problem);
-            if let (Some(problem), false) = (problem, self.is_watched) {
-                say(&format!("warning: job '{}': {problem}\n", job.name));
+            if !self.is_watched {
+                self.warn_in_log(job, &report.metrics);
             }
             if self.metrics {
                 say(&summary::metrics(job, report));

@@ -15,26 +15,68 @@ pub struct Totals {
     jobs: usize,
     rows_in: u64,
     rows_out: u64,
+    missing: Missing,
+    elapsed: Duration,
+    problems: Vec<String>,
+}
+
+/// Rows that came in and that no result, or not every result, counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Missing {
     late: u64,
     partly_late: u64,
     bad: u64,
     quarantined: u64,
-    elapsed: Duration,
-    problems: Vec<String>,
+}
+
+impl Missing {
+    fn of(metrics: &MetricsSnapshot) -> Missing {
+        let sum = |of: fn(&StageSnapshot) -> u64| metrics.stages.iter().map(of).sum();
+        Missing {
+            late: metrics.late(),
+            partly_late: sum(|stage| stage.partly_late),
+            bad: sum(|stage| stage.bad_rows),
+            quarantined: sum(|stage| stage.quarantined),
+        }
+    }
+
+    fn add(&mut self, other: Missing) {
+        self.late += other.late;
+        self.partly_late += other.partly_late;
+        self.bad += other.bad;
+        self.quarantined += other.quarantined;
+    }
+
+    /// The numbers with their adjectives.
+    fn named(&self) -> [(u64, &'static str); 4] {
+        [
+            (self.late, "late"),
+            (self.partly_late, "partly late"),
+            (self.bad, "bad"),
+            (self.quarantined, "quarantined"),
+        ]
+    }
+}
+
+/// What a log has to say about rows that are missing from results; nothing where none is.
+pub fn missing_rows(metrics: &MetricsSnapshot) -> Option<String> {
+    let counted = Missing::of(metrics).named().into_iter().filter(|(number, _)| *number > 0);
+    let words = |(number, adjective)| {
+        let plural = if number == 1 { "" } else { "s" };
+        format!("{} {adjective} row{plural}", units::count(number))
+    };
+    let list: Vec<String> = counted.map(words).collect();
+    (!list.is_empty()).then(|| format!("not in all results: {}", list.join(", ")))
 }
 
 impl Totals {
     /// Adds a job.
     pub fn add(&mut self, report: &Report) {
         let metrics = &report.metrics;
-        let sum = |of: fn(&StageSnapshot) -> u64| metrics.stages.iter().map(of).sum::<u64>();
         self.jobs += 1;
         self.rows_in += metrics.rows_in();
         self.rows_out += metrics.rows_out();
-        self.late += metrics.late();
-        self.partly_late += sum(|stage| stage.partly_late);
-        self.bad += sum(|stage| stage.bad_rows);
-        self.quarantined += sum(|stage| stage.quarantined);
+        self.missing.add(Missing::of(metrics));
         self.elapsed += report.elapsed;
         self.problems.extend(problems(metrics));
         self.problems.extend(metrics.snapshots.as_ref().and_then(snapshot_problem));
@@ -48,15 +90,12 @@ impl Totals {
         let mut counts = vec![
             format!("{} rows in", units::count(self.rows_in)),
             format!("{} out", units::count(self.rows_out)),
-            format!("{} late", units::count(self.late)),
         ];
-        let others = [
-            (self.partly_late, "partly late"),
-            (self.bad, "bad"),
-            (self.quarantined, "quarantined"),
-        ];
-        for (number, word) in others.into_iter().filter(|(number, _)| *number > 0) {
-            counts.push(format!("{} {word}", units::count(number)));
+        for (number, word) in self.missing.named() {
+            // Whether rows were late is worth a word in any case.
+            if number > 0 || word == "late" {
+                counts.push(format!("{} {word}", units::count(number)));
+            }
         }
         let rate = self.rows_in as f64 / self.elapsed.as_secs_f64().max(1e-9);
         let mut line = format!(
@@ -280,6 +319,16 @@ mod tests {
         let line = totals.line().expect("two jobs ran");
         let start = "2,400 rows in, 68 out, 14 late, 14 partly late in 1.00 s (2.40 k rows/s)";
         assert!(line.starts_with(start), "{line}");
+    }
+
+    #[test]
+    fn rows_that_are_missing_from_results_are_named() {
+        assert_eq!(missing_rows(&MetricsSnapshot::default()), None);
+        let mut metrics = report().metrics;
+        metrics.stages[0].bad_rows = 1;
+        metrics.stages[0].quarantined = 1200;
+        let expected = "not in all results: 7 late rows, 7 partly late rows, 1 bad row, 1,200 quarantined rows";
+        assert_eq!(missing_rows(&metrics).as_deref(), Some(expected));
     }
 
     fn job(order: OrderContract, order_costs: &[&str]) -> JobDescription {

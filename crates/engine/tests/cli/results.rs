@@ -148,13 +148,40 @@ fn late_rows_go_where_the_setting_says() {
     let table = "CREATE TABLE late (n INT, k STRING)
          WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'late.csv');";
     let sql = format!("{EVENTS_TABLE} {table} SET 'late.data' = 'late'; {windows}");
-    let mut rows: Vec<String> =
-        workspace.execute(&sql).rows().into_iter().map(str::to_owned).collect();
-    rows.sort();
+    let run = workspace.execute(&sql);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    assert_eq!(run.stderr, "warning: job 'SELECT': not in all results: 1 late row\n");
+    let mut rows: Vec<&str> = run.stdout.lines().collect();
+    rows.sort_unstable();
     assert_eq!(rows, ["a,1", "b,1", "k,n"]);
     assert_eq!(workspace.read("late.csv"), "3,a\n");
     let fail = workspace.execute(&format!("{EVENTS_TABLE} SET 'late.data' = 'fail'; {windows}"));
     assert_holds(fail.message(1), &["late"]);
+}
+
+#[test]
+fn each_job_says_off_a_terminal_which_rows_are_missing_unless_it_is_to_be_quiet() {
+    let workspace = Workspace::new("missing-rows");
+    workspace.write("events.csv", &format!("{EVENTS}a,4,noon\nb,5,evening\n"));
+    let table = EVENTS_TABLE.replace("'format'", "'bad-data' = 'drop', 'format'");
+    let sink = "CREATE TABLE sink (k STRING, n BIGINT) WITH ('connector' = 'blackhole');";
+    let windows = "SELECT k, COUNT(*) AS n
+         FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+         GROUP BY k, window_start, window_end";
+    let sql = format!(
+        "{table} {sink} INSERT INTO sink {windows}; SELECT k, n, ts FROM events; SELECT 1 AS one; {windows};"
+    );
+    workspace.write("job.sql", &sql);
+    let run = workspace.run(&["run", "job.sql"]);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    let lines: Vec<&str> = run.stderr.lines().collect();
+    let expected = [
+        "warning: job 'job': not in all results: 1 late row, 2 bad rows",
+        "warning: job 'job': not in all results: 2 bad rows",
+        "warning: job 'job': not in all results: 1 late row, 2 bad rows",
+    ];
+    assert_eq!(lines, expected);
+    assert_eq!(workspace.run(&["run", "--quiet", "job.sql"]).stderr, "");
 }
 
 #[test]
