@@ -138,7 +138,7 @@ impl BuiltinConnectors {
     fn find(request: &TableRequest) -> Result<&'static dyn Connector> {
         let table = &request.table;
         let Some(name) = request.options.get("connector") else {
-            return Err(Error::plan(format!("table {table} has no option 'connector'"))
+            return Err(Error::plan(format!("table {table} needs the option 'connector'"))
                 .hint(format!("add 'connector' = one of {}", Self::names().join(", "))));
         };
         let found = CONNECTORS.iter().find(|connector| connector.name() == name);
@@ -147,7 +147,10 @@ impl BuiltinConnectors {
                 Some(near) => format!("did you mean '{near}'?"),
                 None => format!("there are {}", Self::names().join(", ")),
             };
-            Error::plan(format!("table {table}: there is no connector '{name}'")).hint(help)
+            Error::plan(format!(
+                "invalid value '{name}' for option 'connector' of table {table}; there is no such connector"
+            ))
+            .hint(help)
         })
     }
 }

@@ -71,7 +71,7 @@ impl<'a> Options<'a> {
     /// The text of an option that must be set.
     pub fn required(&self, name: &str) -> Result<&'a str> {
         self.get(name).ok_or_else(|| {
-            Error::plan(format!("table {} has no option '{name}'", self.request.table))
+            Error::plan(format!("table {} needs the option '{name}'", self.request.table))
                 .hint(format!("add '{name}' = '…'"))
         })
     }
@@ -122,8 +122,10 @@ impl<'a> Options<'a> {
 
     /// The error of an option whose value is not what it should be.
     pub fn bad(&self, name: &str, text: &str, expected: &str) -> Error {
-        Error::plan(format!("table {}: option '{name}' = '{text}'", self.request.table))
-            .hint(format!("it takes {expected}"))
+        let table = &self.request.table;
+        Error::plan(format!(
+            "invalid value '{text}' for option '{name}' of table {table}; expected {expected}"
+        ))
     }
 
     /// The error of a table whose options do not fit together.

@@ -123,7 +123,7 @@ pub fn binary(op: BinaryOp, left: Expr, right: Expr, session: &Session) -> Resul
 pub fn unary(op: UnaryOp, expr: Expr) -> Result<Expr> {
     let or_false = |expr: Expr| {
         let args = vec![expr, boolean_literal(false)];
-        Expr { kind: ExprKind::Coalesce(args), column_type: DataType::Boolean.not_null() }.folded()
+        Expr::new(ExprKind::Coalesce(args), DataType::Boolean.not_null()).folded()
     };
     match op {
         UnaryOp::Not => not(expr),
@@ -158,7 +158,7 @@ pub fn case(branches: Vec<(Expr, Expr)>, otherwise: Option<Expr>) -> Result<Expr
         typed.push((condition, implicit_cast(result, &column_type.data_type)));
     }
     let otherwise = Box::new(implicit_cast(otherwise, &column_type.data_type));
-    Ok(Expr { kind: ExprKind::Case { branches: typed, otherwise }, column_type }.folded())
+    Ok(Expr::new(ExprKind::Case { branches: typed, otherwise }, column_type).folded())
 }
 
 /// `CAST(expr AS type)`, or `TRY_CAST`.
@@ -181,10 +181,11 @@ fn cast_node(expr: Expr, to: DataType, nullable: bool, safe: bool, session: &Ses
     let column_type = ColumnType { data_type: to, nullable };
     let same = expr.column_type.data_type == column_type.data_type;
     if same || expr.as_literal() == Some(&Scalar::Null) {
-        return Expr { kind: expr.kind, column_type };
+        return Expr { column_type, ..expr };
     }
+    let span = expr.span;
     let kind = ExprKind::Cast { input: Box::new(expr), safe, zone: session.zone };
-    Expr { kind, column_type }.folded()
+    Expr::new(kind, column_type).folded().at(span)
 }
 
 /// The cast that makes an operand fit: never refused, because the types were chosen to fit. Text is

@@ -72,8 +72,13 @@ pub(crate) fn evaluate_constant(expr: &Expr) -> Result<ArrayRef> {
     evaluate(expr, &rows)?.into_rows(1)
 }
 
-/// Evaluates over the rows. Without rows nothing runs, so nothing fails.
+/// Evaluates over the rows; an error says which part of the expression fails. Without rows nothing
+/// runs, so nothing fails.
 pub(crate) fn evaluate(expr: &Expr, rows: &Rows<'_>) -> Result<Value> {
+    evaluate_kind(expr, rows).map_err(|error| error.at(expr.span))
+}
+
+fn evaluate_kind(expr: &Expr, rows: &Rows<'_>) -> Result<Value> {
     if rows.len == 0 {
         return Ok(Value::Rows(new_empty_array(&expr.column_type.data_type.arrow())));
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
-use thalweg_core::{ColumnType, DataType, Result, WatermarkBefore};
+use thalweg_core::{ColumnType, DataType, Result, Span, WatermarkBefore};
 
 use crate::evaluate::{self, Rows};
 use crate::function::{Function, FunctionRegistry};
@@ -57,6 +57,9 @@ pub struct Expr {
     pub kind: ExprKind,
     /// The type of the result.
     pub column_type: ColumnType,
+    /// Where it stands in the text of a statement, for errors of its values; unknown where a rule of the
+    /// planner made it.
+    pub span: Span,
 }
 
 /// The rows that an expression is evaluated over.
@@ -174,13 +177,22 @@ pub enum ExprKind {
 }
 
 impl Expr {
+    /// An expression of this type that stands nowhere in a text.
+    pub fn new(kind: ExprKind, column_type: ColumnType) -> Expr {
+        Expr { kind, column_type, span: Span::default() }
+    }
+    /// The same, standing here in the text of a statement.
+    #[must_use]
+    pub fn at(self, span: Span) -> Expr {
+        Expr { span, ..self }
+    }
     /// The column at a position.
     pub fn column(index: usize, column_type: ColumnType) -> Expr {
-        Expr { kind: ExprKind::Column(index), column_type }
+        Expr::new(ExprKind::Column(index), column_type)
     }
     /// A constant of a type.
     pub fn literal(value: Scalar, column_type: ColumnType) -> Expr {
-        Expr { kind: ExprKind::Literal(value), column_type }
+        Expr::new(ExprKind::Literal(value), column_type)
     }
     /// NULL of a type.
     pub fn null(data_type: DataType) -> Expr {
@@ -273,7 +285,8 @@ impl Expr {
     pub fn remap(&self, position: &dyn Fn(usize) -> usize) -> Expr {
         self.replace(&|expr| match expr.kind {
             ExprKind::Column(index) => {
-                Some(Expr::column(position(index), expr.column_type.clone()))
+                let moved = Expr::column(position(index), expr.column_type.clone());
+                Some(moved.at(expr.span))
             }
             _ => None,
         })
@@ -316,7 +329,7 @@ impl Expr {
                 ExprKind::Arithmetic { op: *op, left: boxed(left), right: boxed(right) }
             }
         };
-        Expr { kind, column_type: self.column_type.clone() }
+        Expr::new(kind, self.column_type.clone()).at(self.span)
     }
 
     /// False if two evaluations over the same rows can differ (`RAND`, `NOW`, `UUID`, …).

@@ -210,7 +210,7 @@ impl Call<'_> {
         };
         adjust(&mut function);
         let kind = ExprKind::Call { function: Arc::new(function), args: self.args };
-        Expr { kind, column_type }.folded()
+        Expr::new(kind, column_type).folded()
     }
     /// True if any argument can be NULL.
     pub(crate) fn nullable(&self) -> bool {
@@ -263,7 +263,7 @@ fn call_user(function: &ScalarFunction, args: Vec<Expr>, session: &Session) -> R
     };
     let kind = ExprKind::Call { function: Arc::new(resolved), args: typed };
     // Not folded: user code runs in the job, where its failures are reported as its own.
-    Ok(Expr { kind, column_type: function.result.clone() })
+    Ok(Expr::new(kind, function.result.clone()))
 }
 
 fn unknown(name: &str, session: &Session) -> Error {

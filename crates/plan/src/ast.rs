@@ -106,8 +106,8 @@ pub struct CreateTable {
     pub primary_key: Vec<Name>,
     /// `PARTITIONED BY (…)`
     pub partitioned_by: Vec<Name>,
-    /// `WITH (…)`, in order.
-    pub options: Vec<(Name, String)>,
+    /// `WITH (…)`, in order: names and values.
+    pub options: Vec<(Name, Name)>,
     /// `COMMENT '…'`
     pub comment: Option<String>,
     /// `IF NOT EXISTS`

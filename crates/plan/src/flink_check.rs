@@ -217,23 +217,24 @@ impl Check {
     fn table(&mut self, table: &CreateTable) {
         let option = |name: &str| table.options.iter().find(|(key, _)| key.text == name);
         let Some((key, connector)) = option("connector") else { return };
-        if !FLINK_CONNECTORS.contains(&connector.as_str()) {
+        let connector = connector.text.as_str();
+        if !FLINK_CONNECTORS.contains(&connector) {
             self.find(key.span, format!("Flink has no connector '{connector}'"));
             return;
         }
         if connector == "filesystem" {
             self.filesystem.push(table.name.text.clone());
             if let Some((key, path)) = option("path")
-                && let Some(message) = path_problem(path)
+                && let Some(message) = path_problem(&path.text)
             {
                 self.find(key.span, message);
             }
         }
         for (key, value) in &table.options {
-            let pair = format!("{}={value}", key.text);
+            let pair = format!("{}={}", key.text, value.text);
             let known = OUR_OPTIONS
                 .iter()
-                .find(|(of, name, _)| of == connector && (*name == key.text || *name == pair));
+                .find(|(of, name, _)| *of == connector && (*name == key.text || *name == pair));
             if key.text == SORT_WITHIN {
                 let text = "Flink does not sort a source; its windows take rows in any order";
                 self.find(key.span, format!("the option '{SORT_WITHIN}' is ours: {text}"));

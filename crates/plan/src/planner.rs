@@ -6,13 +6,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use thalweg_core::connector::Connectors;
+use thalweg_core::connector::{Connectors, TableRequest};
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{Error, Result, Sink, TableSchema};
 use thalweg_expr::{FunctionRegistry, ScalarFunction, Session, build};
 use thalweg_operators::aggregate::UserAggregate;
 
-use crate::ast::{Insert, Name, Query, Statement, StatementKind};
+use crate::ast::{CreateTable, Insert, Name, Query, Statement, StatementKind};
 use crate::bind::functions::{AGGREGATES, OVER_ROWS};
 use crate::bind::insert::check_result;
 use crate::bind::{Binder, UserAggregates};
@@ -147,6 +147,27 @@ impl Planner {
         }
         self.catalog.apply(statement)?;
         Ok(None)
+    }
+
+    /// Checks the options of a table as a statement that reads or writes it would.
+    ///
+    /// # Errors
+    /// If it can be neither read nor written: what stands in the way of the one that is more nearly right.
+    pub fn check_table(&self, definition: &CreateTable) -> Result<()> {
+        let session = self.session();
+        let table = self.binder(&session).resolve_table(definition)?;
+        let request = self.places().request(&table, 1);
+        let check = |as_sink: bool| {
+            let request = TableRequest {
+                metadata: if as_sink { Vec::new() } else { table.metadata() },
+                ..request.clone()
+            };
+            self.connectors.validate(&request, as_sink).map_err(|e| table.spans.locate(e))
+        };
+        let Err(reading) = check(false) else { return Ok(()) };
+        let Err(writing) = check(true) else { return Ok(()) };
+        let error = if reading.span().is_none() { writing } else { reading };
+        Err(error.at(table.spans.name))
     }
 
     fn function_names(&self) -> Vec<String> {

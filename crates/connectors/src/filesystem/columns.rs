@@ -112,7 +112,7 @@ fn refuse_nulls(reading: &Reading, columns: &[ArrayRef]) -> Result<(), (Error, u
                 "column {} ({}): a NULL, but the column is declared NOT NULL",
                 declared.name, declared.column_type.data_type
             );
-            let hint = "declare the column without NOT NULL";
+            let hint = "declare the column without NOT NULL, and leave it out of the primary key";
             return Err((Error::data(message).hint(hint), row as u64));
         }
     }

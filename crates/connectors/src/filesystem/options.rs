@@ -190,10 +190,10 @@ fn monitor_interval(options: &Options<'_>, path: &str) -> Result<Option<Duration
 fn unknown_format(options: &Options<'_>, name: &str) -> Error {
     match near_miss(name, FORMATS) {
         Some(near) => options
-            .conflict(&format!("there is no format '{name}'"))
+            .bad("format", name, "csv, json, parquet or arrow")
             .hint(format!("did you mean '{near}'?")),
         None if ["avro", "orc", "raw", "debezium-json", "canal-json"].contains(&name) => {
-            Error::unsupported(format!("format '{name}' is not supported yet"))
+            Error::unsupported(format!("option 'format' = '{name}' is not supported yet"))
                 .hint("there are csv, json, parquet and arrow")
         }
         None => options.bad("format", name, "csv, json, parquet or arrow"),
@@ -230,7 +230,9 @@ fn csv_options(options: &Options<'_>, request: &TableRequest) -> Result<CsvOptio
         || escape == Some(delimiter)
         || (escape.is_some() && escape == quote)
     {
-        return Err(options.conflict("delimiter, quote and escape must be different characters"));
+        return Err(options.conflict(
+            "'csv.field-delimiter', 'csv.quote-character' and 'csv.escape-character' must differ",
+        ));
     }
     let comments = options.boolean("csv.allow-comments", false)?;
     let array_delimiter = options.get("csv.array-element-delimiter").unwrap_or(";").to_string();
@@ -419,8 +421,10 @@ fn check_stream(options: &Options<'_>, path: &str, format: &Format) -> Result<()
     if let Some((scheme, _)) = path.split_once("://")
         && scheme != "file"
     {
-        return Err(Error::unsupported(format!("'{scheme}://' paths are not supported yet"))
-            .hint("copy the files to this machine"));
+        return Err(Error::unsupported(format!(
+            "option 'path': '{scheme}://' paths are not supported yet"
+        ))
+        .hint("copy the files to this machine"));
     }
     Ok(())
 }

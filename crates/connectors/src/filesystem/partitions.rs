@@ -194,7 +194,7 @@ fn partition(columns: &[&Column], names: &[String]) -> Result<Vec<ArrayRef>> {
                 "the folder says that column {} is NULL, but it is declared NOT NULL",
                 column.name
             ))
-            .hint("declare the column without NOT NULL"));
+            .hint("declare the column without NOT NULL, and leave it out of the primary key"));
         }
         values::one(&column_type.data_type, text.as_deref())?.ok_or_else(|| {
             let text = text.unwrap_or_default();

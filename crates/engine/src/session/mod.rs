@@ -182,10 +182,12 @@ impl Session {
         self.connectors.register(name, Arc::new(make));
     }
 
-    /// Plans a script without running or opening anything; how many statements it has.
+    /// Plans a script without running or opening anything, and checks the options of every table, also where no
+    /// statement uses it; how many statements it has.
     pub fn validate(&mut self, text: &str) -> Result<usize> {
         let statements = parse_script_with_notes(text)?.statements;
         statement::rehearse(&mut self.planner.fork(), &statements, ExplainFormat::Text)?;
+        statement::check_tables(&mut self.planner.fork(), &statements)?;
         Ok(statements.len())
     }
 

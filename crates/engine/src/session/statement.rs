@@ -49,6 +49,24 @@ pub(super) fn rehearse(
     Ok(plans)
 }
 
+/// Checks the options of the tables that a script declares.
+pub(super) fn check_tables(planner: &mut Planner, statements: &[Statement]) -> Result<()> {
+    for statement in statements {
+        let checked = match &statement.kind {
+            StatementKind::CreateTable(table) => {
+                planner.execute_ddl(statement).and_then(|_| planner.check_table(table))
+            }
+            StatementKind::Insert(_)
+            | StatementKind::StatementSet(_)
+            | StatementKind::Select(_)
+            | StatementKind::Explain(_) => Ok(()),
+            _ => planner.execute_ddl(statement).map(drop),
+        };
+        checked.map_err(|error| super::located(error, statement))?;
+    }
+    Ok(())
+}
+
 /// A job that a script would run, of which nothing was opened.
 pub struct PlannedJob {
     /// What it is called, also among snapshots.
@@ -155,9 +173,10 @@ impl Session {
     /// The sinks that print: tables of the connector `print`, and whatever is no table.
     fn printing_stages(&self, graph: &Graph) -> Vec<usize> {
         let prints = |sink: &dyn Sink| match self.planner.catalog().table(&sink.name()) {
-            Some(table) => {
-                table.options.iter().any(|(key, value)| key.text == "connector" && value == "print")
-            }
+            Some(table) => table
+                .options
+                .iter()
+                .any(|(key, value)| key.text == "connector" && value.text == "print"),
             None => true,
         };
         let stages = graph.stages.iter().enumerate();

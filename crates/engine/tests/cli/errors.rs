@@ -47,6 +47,70 @@ fn near_misses_are_named() {
     assert_holds(connector.message(2), &["filesistem", "filesystem"]);
 }
 
+/// What a table that is read, written or unused is told about a wrong option, and what the carets underline.
+#[test]
+fn a_wrong_option_is_shown_where_it_stands() {
+    let workspace = Workspace::new("options");
+    let file = "'connector' = 'filesystem', 'path' = 'x.csv', 'format'";
+    let cases = [
+        (
+            format!("{file} = 'csv', 'csv.header' = 'yes'"),
+            "invalid value 'yes' for option 'csv.header' of table t; expected true or false",
+            "'csv.header' = 'yes'",
+        ),
+        (
+            format!("{file} = 'path'"),
+            "invalid value 'path' for option 'format'",
+            "'format' = 'path'",
+        ),
+        (format!("{file} = 'csv', 'csv.heder' = 'true'"), "'csv.heder'", "'csv.heder' = 'true'"),
+        (
+            format!("{file} = 'csv', 'changelog' = 'upsert'"),
+            "primary key",
+            "'changelog' = 'upsert'",
+        ),
+        (
+            "'connector' = 'datagen', 'fields.n.lenght' = '3'".to_owned(),
+            "lenght",
+            "'fields.n.lenght' = '3'",
+        ),
+        (
+            "'connector' = 'nowhere'".to_owned(),
+            "invalid value 'nowhere' for option 'connector'",
+            "'connector' = 'nowhere'",
+        ),
+        ("'connector' = 'filesystem', 'format' = 'csv'".to_owned(), "needs the option 'path'", "t"),
+    ];
+    for (options, message, culprit) in cases {
+        let table = format!("CREATE TABLE t (n INT)\nWITH ({options});\n");
+        for (command, use_of_it) in [
+            ("run", "SELECT n FROM t"),
+            ("run", "INSERT INTO t SELECT 1"),
+            ("validate", "SELECT 1"),
+        ] {
+            let run = workspace.run(&[command, "-e", &format!("{table}{use_of_it};")]);
+            let text = run.message(2);
+            if culprit == "'fields.n.lenght' = '3'" && use_of_it.starts_with("INSERT") {
+                continue;
+            }
+            assert_holds(text, &[message]);
+            let is_insert = culprit == "t" && use_of_it.starts_with("INSERT");
+            assert!(underlined(text) == culprit || is_insert, "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_type_that_a_format_cannot_hold_is_shown_where_it_stands() {
+    let workspace = Workspace::new("column-type");
+    let run = workspace.execute(
+        "CREATE TABLE t (n INT,\n  m MAP<STRING, INT>)
+         WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'x.csv');
+         SELECT n FROM t",
+    );
+    assert_holds(run.message(2), &["column m", "command line:2:3"]);
+}
+
 #[test]
 fn a_wrong_command_line_is_told_with_status_2() {
     let workspace = Workspace::new("usage");
@@ -116,6 +180,67 @@ fn a_text_that_would_fill_the_memory_is_refused() {
     let workspace = Workspace::new("huge-text");
     let run = workspace.execute("SELECT REPEAT('aa', 1500000000) AS t");
     assert_holds(run.message(1), &["column 't'", "REPEAT would make a text of 3000000000 bytes"]);
+}
+
+/// What the carets of a message underline.
+fn underlined(message: &str) -> &str {
+    let lines: Vec<&str> = message.lines().collect();
+    let at =
+        lines.iter().position(|line| line.contains('^')).unwrap_or_else(|| panic!("{message}"));
+    let from = lines[at].find('^').expect("carets");
+    &lines[at - 1][from..from + lines[at].matches('^').count()]
+}
+
+const NUMBERS: &str = "CREATE TABLE numbers (n INT, s STRING)
+  WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'numbers.csv');
+";
+
+#[test]
+fn an_expression_that_fails_while_the_job_runs_is_shown_with_its_row() {
+    let workspace = Workspace::new("running-expression");
+    workspace.write("numbers.csv", "5,a\n4,b\n0,c\n3,d\n");
+    for (query, culprit) in [
+        ("SELECT 1 + 10 / n AS q FROM numbers", "10 / n"),
+        ("SELECT n FROM numbers WHERE s <> 'x' AND 10 / n > 2", "10 / n"),
+        ("SELECT SUM(10 / n) AS q FROM numbers", "10 / n"),
+        ("SELECT s, COUNT(*) FROM numbers GROUP BY s, 10 / n", "10 / n"),
+        ("SELECT a.n FROM numbers a JOIN numbers b ON 10 / a.n = b.n", "10 / a.n"),
+        ("SELECT MAX(n) OVER (PARTITION BY 10 / n ORDER BY PROCTIME()) FROM numbers", "10 / n"),
+        ("SELECT CASE WHEN n > -1 THEN MOD(7, n) END AS m FROM numbers", "MOD(7, n"),
+        ("SELECT q FROM (SELECT 10 / n AS q FROM numbers) WHERE q > 3", "10 / n"),
+    ] {
+        let run = workspace.execute(&format!("{NUMBERS}{query};"));
+        let message = run.message(1);
+        assert_holds(message, &["division by zero", "numbers.csv, row 3", "command line:3:"]);
+        assert_eq!(underlined(message), culprit, "{message}");
+        assert!(!message.contains('$'), "{message}");
+    }
+    let message = workspace.execute(&format!("{NUMBERS}SELECT CAST(s AS INT) AS i FROM numbers"));
+    assert_holds(message.message(1), &["column 'i': 'a' is not a value", "numbers.csv, row 1"]);
+    let message = workspace.execute("SELECT 1 AS a,\n 7 / 0 AS b");
+    assert_holds(message.message(1), &["column 'b': division by zero", "command line:2:2"]);
+}
+
+#[test]
+fn a_null_that_may_not_be_written_is_shown_with_its_row_and_what_can_be_done() {
+    let workspace = Workspace::new("not-null");
+    workspace.write("numbers.csv", "5,a\n0,b\n");
+    let sink = "CREATE TABLE keyed (k INT, v STRING NOT NULL, PRIMARY KEY (k) NOT ENFORCED)
+      WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'keyed.csv');\n";
+    let insert = |query: &str| {
+        let run = workspace.execute(&format!("{NUMBERS}{sink}INSERT INTO keyed {query};"));
+        run.message(1).to_owned()
+    };
+    let key = insert("SELECT NULLIF(n, 0), s FROM numbers");
+    assert_holds(&key, &["'k' of table 'keyed' is part of the primary key", "numbers.csv, row 2"]);
+    assert_eq!(underlined(&key), "NULLIF(n, 0");
+    assert!(!key.contains("without NOT NULL"), "{key}");
+    let value = insert("SELECT n, NULLIF(s, 'b') AS v FROM numbers");
+    assert_holds(
+        &value,
+        &["'v' of table 'keyed' is NOT NULL", "declare the column without NOT NULL"],
+    );
+    assert_eq!(underlined(&value), "NULLIF(s, 'b'");
 }
 
 #[test]

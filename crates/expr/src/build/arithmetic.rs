@@ -69,7 +69,7 @@ fn same_type(op: ArithmeticOp, left: Expr, right: Expr) -> Expr {
 
 fn node(op: ArithmeticOp, left: Expr, right: Expr, column_type: ColumnType) -> Expr {
     let kind = ExprKind::Arithmetic { op, left: Box::new(left), right: Box::new(right) };
-    Expr { kind, column_type }.folded()
+    Expr::new(kind, column_type).folded()
 }
 
 fn numbers(op: ArithmeticOp, left: Expr, right: Expr) -> Expr {
@@ -162,7 +162,7 @@ pub(super) fn negate(expr: Expr) -> Result<Expr> {
         return Ok(expr);
     }
     let column_type = expr.column_type.clone();
-    Ok(Expr { kind: ExprKind::Negate(Box::new(expr)), column_type }.folded())
+    Ok(Expr::new(ExprKind::Negate(Box::new(expr)), column_type).folded())
 }
 
 /// Unary plus.

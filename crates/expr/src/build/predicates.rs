@@ -27,7 +27,7 @@ pub(crate) fn and(left: Expr, right: Expr) -> Result<Expr> {
     let (left, right) = (condition(left, "AND")?, condition(right, "AND")?);
     let nullable = left.column_type.nullable || right.column_type.nullable;
     let kind = ExprKind::And(Box::new(left), Box::new(right));
-    Ok(Expr { kind, column_type: boolean(nullable) }.folded())
+    Ok(Expr::new(kind, boolean(nullable)).folded())
 }
 
 /// `left OR right`
@@ -35,14 +35,14 @@ pub(crate) fn or(left: Expr, right: Expr) -> Result<Expr> {
     let (left, right) = (condition(left, "OR")?, condition(right, "OR")?);
     let nullable = left.column_type.nullable || right.column_type.nullable;
     let kind = ExprKind::Or(Box::new(left), Box::new(right));
-    Ok(Expr { kind, column_type: boolean(nullable) }.folded())
+    Ok(Expr::new(kind, boolean(nullable)).folded())
 }
 
 /// `NOT expr`
 pub(crate) fn not(expr: Expr) -> Result<Expr> {
     let expr = condition(expr, "NOT")?;
     let column_type = expr.column_type.clone();
-    Ok(Expr { kind: ExprKind::Not(Box::new(expr)), column_type }.folded())
+    Ok(Expr::new(ExprKind::Not(Box::new(expr)), column_type).folded())
 }
 
 /// Casts two operands to the type in which they compare.
@@ -106,7 +106,7 @@ pub(crate) fn compare(op: CompareOp, left: Expr, right: Expr, session: &Session)
     let is_distinct = matches!(op, CompareOp::Distinct | CompareOp::NotDistinct);
     let nullable = !is_distinct && (left.column_type.nullable || right.column_type.nullable);
     let kind = ExprKind::Compare { op, left: Box::new(left), right: Box::new(right) };
-    Ok(Expr { kind, column_type: boolean(nullable) }.folded())
+    Ok(Expr::new(kind, boolean(nullable)).folded())
 }
 
 /// `expr IS [NOT] NULL`
@@ -115,7 +115,7 @@ pub fn is_null(expr: Expr, negated: bool) -> Expr {
         return super::boolean_literal(negated);
     }
     let kind = ExprKind::IsNull { input: Box::new(expr), negated };
-    Expr { kind, column_type: boolean(false) }.folded()
+    Expr::new(kind, boolean(false)).folded()
 }
 
 /// `left IS [NOT] DISTINCT FROM right`

@@ -42,7 +42,7 @@ fn coalesce(call: Call<'_>) -> Result<Expr> {
     if args.len() == 1 {
         return Ok(args.remove(0));
     }
-    Ok(Expr { kind: ExprKind::Coalesce(args), column_type }.folded())
+    Ok(Expr::new(ExprKind::Coalesce(args), column_type).folded())
 }
 
 fn null_if(call: Call<'_>) -> Result<Expr> {

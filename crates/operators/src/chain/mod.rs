@@ -25,7 +25,7 @@ use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::shim::SharedClock;
-use thalweg_core::{Bundle, Column, Error, ErrorKind, Result, TableSchema, Transform};
+use thalweg_core::{Bundle, Column, Error, ErrorKind, Result, Span, TableSchema, Transform};
 use thalweg_expr::Expr;
 
 use crate::join::hash::{Probe, Probed};
@@ -43,6 +43,17 @@ pub type MaskFunction = Arc<dyn Fn(&RecordBatch) -> Result<BooleanArray> + Send 
 pub type FlatMapFunction =
     Arc<dyn Fn(&RecordBatch) -> Result<(RecordBatch, Vec<u32>)> + Send + Sync>;
 
+/// A column that must not be NULL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotNull {
+    /// Its position.
+    pub column: usize,
+    /// It is part of the table's primary key.
+    pub is_key: bool,
+    /// Where the text says what is written into it.
+    pub span: Span,
+}
+
 /// A stateless step of a [`Chain`].
 #[derive(Clone)]
 pub enum Step {
@@ -55,8 +66,8 @@ pub enum Step {
     Project(Vec<(Column, Expr)>),
     /// Fails at a NULL in one of these columns, as Flink's sinks do by default.
     CheckNotNull {
-        /// Positions of the columns that are declared NOT NULL.
-        columns: Vec<usize>,
+        /// The columns that are declared NOT NULL.
+        columns: Vec<NotNull>,
         /// The table that is written to, for the message.
         sink: String,
     },
@@ -279,21 +290,19 @@ fn prepare(step: prune::Pruned) -> Prepared {
     }
 }
 
-fn check_not_null(rows: &Rows, columns: &[usize], sink: &str) -> Result<()> {
-    for &column in columns {
-        if not_null_violation(rows, column) {
-            let schema = rows.batch.schema_ref();
-            let name = schema.field(column).name();
-            return Err(Error::data(format!(
-                "column '{name}' of table '{sink}' is NOT NULL, but a NULL is to be written into it"
-            ))
-            .hint(
-                "declare the column without NOT NULL, or filter such rows out (a DECIMAL that \
-                 does not fit its type is NULL)",
-            ));
-        }
-    }
-    Ok(())
+fn check_not_null(rows: &Rows, columns: &[NotNull], sink: &str) -> Result<()> {
+    let violated = columns.iter().find(|checked| not_null_violation(rows, checked.column));
+    let Some(violated) = violated else { return Ok(()) };
+    let name = rows.batch.schema_ref().field(violated.column).name();
+    let (why, remedy) = match violated.is_key {
+        true => ("part of the primary key", "filter such rows out"),
+        false => ("NOT NULL", "declare the column without NOT NULL, or filter such rows out"),
+    };
+    Err(Error::data(format!(
+        "column '{name}' of table '{sink}' is {why}, but a NULL is to be written into it"
+    ))
+    .hint(format!("{remedy}: WHERE … IS NOT NULL (a DECIMAL that does not fit its type is NULL)"))
+    .at(violated.span))
 }
 
 fn select(rows: &mut Rows, name: &str, function: &MaskFunction) -> Result<()> {

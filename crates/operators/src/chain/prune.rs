@@ -10,8 +10,8 @@
 
 use std::collections::BTreeSet;
 
-use super::Step;
 use super::unnest::Unnest;
+use super::{NotNull, Step};
 use thalweg_expr::Expr;
 
 pub(super) enum Pruned {
@@ -80,7 +80,7 @@ fn live_before(step: &Step, after: Live) -> Live {
             live
         }),
         Step::CheckNotNull { columns, .. } => after.map(|mut live| {
-            live.extend(columns);
+            live.extend(columns.iter().map(|checked| checked.column));
             live
         }),
         Step::TakeKinds(column) => after.map(|mut live| {
@@ -104,7 +104,10 @@ fn renumber(step: Step, places: &[usize]) -> Step {
             columns.into_iter().map(|(column, expr)| (column, renumber_expr(&expr))).collect(),
         ),
         Step::CheckNotNull { columns, sink } => Step::CheckNotNull {
-            columns: columns.into_iter().map(|column| place_of(column, places)).collect(),
+            columns: columns
+                .into_iter()
+                .map(|checked| NotNull { column: place_of(checked.column, places), ..checked })
+                .collect(),
             sink,
         },
         Step::TakeKinds(column) => Step::TakeKinds(place_of(column, places)),

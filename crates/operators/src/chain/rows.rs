@@ -93,7 +93,7 @@ impl Rows {
             .zip(schema.fields())
             .map(|(expr, field)| match expr.kind {
                 ExprKind::Column(index) => Ok(self.batch.column(index).clone()),
-                _ => self.evaluate(expr, wall_ms).map_err(|e| in_column(&e, field.name())),
+                _ => self.evaluate(expr, wall_ms).map_err(|e| in_column(e, field.name())),
             })
             .collect::<Result<Vec<_>>>()?;
         self.batch = batch_of(schema.clone(), columns, self.batch.num_rows())?;
@@ -147,13 +147,15 @@ impl Rows {
     }
 }
 
-/// A value that cannot be computed is looked for by the name of its column.
-fn in_column(error: &Error, column: &str) -> Error {
-    let named = Error::new(error.kind(), format!("column '{column}': {}", error.message()));
-    match error.help() {
-        Some(help) => named.hint(help),
-        None => named,
+/// A value that cannot be computed is looked for by the name of its column, unless the planner made
+/// the column.
+fn in_column(error: Error, column: &str) -> Error {
+    if column.contains('$') {
+        return error;
     }
+    let named = Error::new(error.kind(), format!("column '{column}': {}", error.message()));
+    let named = error.span().into_iter().fold(named, Error::at);
+    error.help().into_iter().fold(named, Error::hint)
 }
 
 fn compact_kinds(

@@ -7,13 +7,13 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use thalweg_core::shim::ManualClock;
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Result, RowKind, Stamps, TableSchema, Transform, Watermark,
-    WatermarkBefore,
+    Bundle, Column, DataType, Error, Result, RowKind, Span, Stamps, TableSchema, Transform,
+    Watermark, WatermarkBefore,
 };
 use thalweg_expr::expr::{ArithmeticOp, CompareOp};
 use thalweg_expr::{Expr, ExprKind, Scalar};
 
-use super::{Chain, Step};
+use super::{Chain, NotNull, Step};
 use crate::reference::Value;
 use crate::test_kit::{check_transform, rows_of};
 use crate::window::WindowSpec;
@@ -33,12 +33,12 @@ fn number(value: i64) -> Expr {
 fn less(left: Expr, right: Expr) -> Expr {
     let kind =
         ExprKind::Compare { op: CompareOp::Less, left: Box::new(left), right: Box::new(right) };
-    Expr { kind, column_type: DataType::Boolean.nullable() }
+    Expr::new(kind, DataType::Boolean.nullable())
 }
 
 fn arithmetic(op: ArithmeticOp, left: Expr, right: Expr) -> Expr {
     let kind = ExprKind::Arithmetic { op, left: Box::new(left), right: Box::new(right) };
-    Expr { kind, column_type: DataType::BigInt.nullable() }
+    Expr::new(kind, DataType::BigInt.nullable())
 }
 
 fn named(name: &str, expr: Expr) -> (Column, Expr) {
@@ -130,7 +130,8 @@ fn a_projection_to_no_columns_keeps_the_count() {
 
 #[test]
 fn null_in_a_not_null_column_fails_only_for_rows_that_are_written() {
-    let check = || Step::CheckNotNull { columns: vec![1], sink: "out".to_owned() };
+    let b = NotNull { column: 1, is_key: false, span: Span::default() };
+    let check = || Step::CheckNotNull { columns: vec![b], sink: "out".to_owned() };
     let apply = |steps| chain(steps).apply(Bundle::new(range(10), Stamps::first()));
     let error = apply(vec![check()]).unwrap_err();
     assert!(error.message().contains("'b'") && error.message().contains("'out'"), "{error}");

@@ -29,7 +29,8 @@ impl Binder<'_> {
             let mut undecided = self.undecided.borrow_mut();
             undecided.entry(function.name.clone()).or_insert_with(|| span_of(expr));
         }
-        bound.map_err(|error| error.at(span_of(expr)))
+        let span = span_of(expr);
+        bound.map(|bound| bound.at(span)).map_err(|error| error.at(span))
     }
 
     /// Binds a condition, which must be BOOLEAN. `clause` is for the message.

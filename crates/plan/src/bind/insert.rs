@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{ColumnType, DataType, Error, Result};
+use thalweg_core::{ColumnType, DataType, Error, Result, Span};
 use thalweg_expr::{Expr, Session, build};
+use thalweg_operators::chain::NotNull;
 
 use super::Binder;
 use super::near::did_you_mean;
@@ -32,10 +33,15 @@ impl Binder<'_> {
             return Err(arity_error(&table, &targets, &node).at(insert.query.span));
         }
         let columns = self.fit(&table, &targets, &node).map_err(|e| e.at(insert.query.span))?;
+        let places = columns.iter().map(|(_, written)| match written.span.line {
+            0 => insert.query.span,
+            _ => written.span,
+        });
+        let places: Vec<Span> = places.collect();
         let node = LogicalPlan::project(node, columns);
         let node = match self.catalog.settings().drops_nulls() {
             true => drop_nulls(&table, node)?,
-            false => check_not_null(&table, node),
+            false => check_not_null(&table, node, &places),
         };
         Ok(InsertPlan { table, node })
     }
@@ -64,7 +70,9 @@ impl Binder<'_> {
         for (position, column) in physical.columns.iter().enumerate() {
             let source = targets.iter().position(|&t| t == position);
             let expr = match source {
-                Some(i) => Expr::column(i, node.fields[i].column_type.clone()),
+                Some(i) => {
+                    Expr::column(i, node.fields[i].column_type.clone()).at(place_of(node, i))
+                }
                 None if column.column_type.nullable => {
                     Expr::null(column.column_type.data_type.clone())
                 }
@@ -111,9 +119,23 @@ fn check_writable(table: &ResolvedTable) -> Result<()> {
     }
 }
 
-/// Adds the check that Flink makes in front of a sink: no NULL in a NOT NULL column.
-pub fn check_not_null(table: &ResolvedTable, node: Node) -> Node {
-    let checked = columns_to_check(table, &node);
+/// Where the text computes a column of a query, if it is one place.
+fn place_of(node: &Node, column: usize) -> Span {
+    match &node.kind {
+        LogicalKind::Project { expressions, .. } => expressions[column].span,
+        _ => Span::default(),
+    }
+}
+
+/// Adds the check that Flink makes in front of a sink: no NULL in a NOT NULL column. `places` are those
+/// of what is written into the columns.
+fn check_not_null(table: &ResolvedTable, node: Node, places: &[Span]) -> Node {
+    let check = |column: usize| NotNull {
+        column,
+        is_key: table.primary_key.contains(&column),
+        span: places[column],
+    };
+    let checked: Vec<NotNull> = columns_to_check(table, &node).into_iter().map(check).collect();
     if checked.is_empty() {
         return node;
     }
@@ -167,8 +189,9 @@ fn declared_fields(table: &ResolvedTable, node: &Node) -> Vec<Field> {
 /// The same in front of a result that nobody has declared: where its own type says NOT NULL.
 pub fn check_result(node: Node) -> Node {
     let is_checked = |field: &Field| !field.column_type.nullable && may_be_null(&field.column_type);
-    let checked: Vec<usize> =
-        (0..node.fields.len()).filter(|&i| is_checked(&node.fields[i])).collect();
+    let check = |column: usize| NotNull { column, is_key: false, span: place_of(&node, column) };
+    let columns = (0..node.fields.len()).filter(|&i| is_checked(&node.fields[i]));
+    let checked: Vec<NotNull> = columns.map(check).collect();
     if checked.is_empty() {
         return node;
     }

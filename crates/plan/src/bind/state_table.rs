@@ -14,7 +14,7 @@ use thalweg_core::{Error, Result};
 
 use super::Binder;
 use super::spans::span_of;
-use super::table::{ColumnOrigin, Reading, ResolvedColumn, ResolvedTable};
+use super::table::{ColumnOrigin, Reading, ResolvedColumn, ResolvedTable, TableSpans};
 use crate::logical::{LogicalPlan, Node};
 
 const FORM: &str = "snapshot('FOLDER OR JOB', 'OPERATOR' [, 'TABLE'] [, NUMBER])";
@@ -57,6 +57,7 @@ impl Binder<'_> {
             columns: found.schema.columns.into_iter().enumerate().map(physical).collect(),
             watermark: None,
             options: found.options,
+            spans: TableSpans { name: span_of(factor), ..TableSpans::default() },
             primary_key: Vec::new(),
             partitioned_by: Vec::new(),
             reading: Reading::default(),

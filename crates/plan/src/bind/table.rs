@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thalweg_core::connector::AcceptedChanges;
-use thalweg_core::{Column, ColumnType, DataType, Error, Result, TableSchema};
+use thalweg_core::{Column, ColumnType, DataType, Error, Result, Span, TableSchema};
 use thalweg_expr::Expr;
 
 use super::Binder;
 use super::names::PlainNames;
 use super::near::did_you_mean;
 use super::scope::Scope;
-use crate::ast::{CreateTable, TableColumnKind, WatermarkSpec};
+use crate::ast::{CreateTable, Name, TableColumn, TableColumnKind, WatermarkSpec};
 use crate::logical::{Field, TimeAttribute};
 
 /// A table with typed columns.
@@ -28,12 +28,65 @@ pub struct ResolvedTable {
     pub watermark: Option<ResolvedWatermark>,
     /// The `WITH` options.
     pub options: BTreeMap<String, String>,
+    /// Where its definition stands.
+    pub spans: TableSpans,
     /// The primary key, as positions among the physical columns.
     pub primary_key: Vec<usize>,
     /// The columns of `PARTITIONED BY`, as positions among the physical columns.
     pub partitioned_by: Vec<usize>,
     /// What reading it is like, as far as its connector knows.
     pub reading: Reading,
+}
+
+/// Where the parts of a definition stand in the text; empty for a table that no text defines.
+#[derive(Debug, Default)]
+pub struct TableSpans {
+    /// The table's name.
+    pub name: Span,
+    /// Each option, from its name to its value.
+    pub options: BTreeMap<String, Span>,
+    /// The names of the columns.
+    pub columns: BTreeMap<String, Span>,
+}
+
+impl TableSpans {
+    fn of(definition: &CreateTable) -> TableSpans {
+        let option = |(name, value): &(Name, Name)| (name.text.clone(), joined(name, value));
+        let column = |column: &TableColumn| (column.name.text.clone(), column.name.span);
+        TableSpans {
+            name: definition.name.span,
+            options: definition.options.iter().map(option).collect(),
+            columns: definition.columns.iter().map(column).collect(),
+        }
+    }
+
+    /// Where a column is declared.
+    pub fn column(&self, name: &str) -> Span {
+        self.columns.get(name).copied().unwrap_or_default()
+    }
+
+    /// Adds to the error of a connector, which knows no text, the place of the option that it quotes
+    /// first or of the column that it names.
+    pub fn locate(&self, error: Error) -> Error {
+        let message = error.message();
+        // A value that is quoted before the word may look like a name.
+        let start = message.find("option '").unwrap_or(0);
+        let quoted = message[start..].split('\'').skip(1).step_by(2);
+        let option = quoted.filter_map(|name| self.options.get(name)).next();
+        let mut words = message.split([' ', ',', ':']).skip_while(|word| *word != "column");
+        let column = words.nth(1).and_then(|name| self.columns.get(name.trim_matches('\'')));
+        match option.or(column).copied() {
+            Some(span) => error.at(span),
+            None => error,
+        }
+    }
+}
+
+/// From the first character of a name to the last of a value on the same line.
+fn joined(name: &Name, value: &Name) -> Span {
+    let same_line = name.span.line == value.span.line && value.span.end_column > 0;
+    let end_column = if same_line { value.span.end_column } else { name.span.end_column };
+    Span { end_column, ..name.span }
 }
 
 /// What reading a table is like.
@@ -111,6 +164,15 @@ impl ResolvedTable {
         self.columns.iter().enumerate().map(field).collect()
     }
 
+    /// The metadata columns: the connector's key and the column.
+    pub fn metadata(&self) -> Vec<(String, Column)> {
+        let metadata = |column: &ResolvedColumn| match &column.origin {
+            ColumnOrigin::Metadata { key, .. } => Some((key.clone(), column.column.clone())),
+            _ => None,
+        };
+        self.columns.iter().filter_map(metadata).collect()
+    }
+
     /// The physical columns: what a record holds.
     pub fn physical_schema(&self) -> TableSchema {
         let physical = |c: &&ResolvedColumn| matches!(c.origin, ColumnOrigin::Physical(_));
@@ -141,7 +203,8 @@ impl Binder<'_> {
             name: definition.name.text.clone(),
             columns,
             watermark: None,
-            options: definition.options.iter().map(|(k, v)| (k.text.clone(), v.clone())).collect(),
+            options: texts(&definition.options),
+            spans: TableSpans::of(definition),
             primary_key: Vec::new(),
             partitioned_by: Vec::new(),
             reading: Reading::default(),
@@ -238,6 +301,10 @@ fn check_watermark_type(rowtime: &Column, found: &ColumnType) -> Result<()> {
     .hint("write the watermark as the row time minus an interval, or CAST it"))
 }
 
+fn texts(options: &[(Name, Name)]) -> BTreeMap<String, String> {
+    options.iter().map(|(name, value)| (name.text.clone(), value.text.clone())).collect()
+}
+
 fn check_names(definition: &CreateTable) -> Result<()> {
     for (i, column) in definition.columns.iter().enumerate() {
         if definition.columns[..i].iter().any(|c| c.name.text == column.name.text) {
@@ -253,7 +320,7 @@ fn check_names(definition: &CreateTable) -> Result<()> {
 
 /// The physical and metadata columns, which computed columns may use.
 fn base_fields(definition: &CreateTable) -> Vec<Field> {
-    let field = |c: &crate::ast::TableColumn| match &c.kind {
+    let field = |c: &TableColumn| match &c.kind {
         TableColumnKind::Physical(column_type) | TableColumnKind::Metadata { column_type, .. } => {
             Some(Field::plain(c.name.text.clone(), column_type.clone()))
         }
@@ -264,19 +331,15 @@ fn base_fields(definition: &CreateTable) -> Vec<Field> {
 
 /// From a position in [`base_fields`] to the position among the declared columns.
 fn declared_positions(definition: &CreateTable) -> impl Fn(usize) -> usize + use<> {
-    let computed = |c: &crate::ast::TableColumn| matches!(c.kind, TableColumnKind::Computed(_));
+    let computed = |c: &TableColumn| matches!(c.kind, TableColumnKind::Computed(_));
     let positions: Vec<usize> =
         (0..definition.columns.len()).filter(|&i| !computed(&definition.columns[i])).collect();
     move |i| positions[i]
 }
 
 /// The positions of the columns that a clause of CREATE TABLE names, among the physical ones.
-fn physical_columns(
-    clause: &str,
-    names: &[crate::ast::Name],
-    table: &ResolvedTable,
-) -> Result<Vec<usize>> {
-    let position = |name: &crate::ast::Name| {
+fn physical_columns(clause: &str, names: &[Name], table: &ResolvedTable) -> Result<Vec<usize>> {
+    let position = |name: &Name| {
         let found = table.columns.iter().find(|c| c.column.name == name.text);
         match found.map(|c| &c.origin) {
             Some(ColumnOrigin::Physical(position)) => Ok(*position),

@@ -176,5 +176,5 @@ fn is_true(expr: &Expr) -> bool {
 fn logic(kind: fn(Box<Expr>, Box<Expr>) -> ExprKind, left: Expr, right: Expr) -> Expr {
     let nullable = left.column_type.nullable || right.column_type.nullable;
     let column_type = DataType::Boolean.not_null().with_nullable(nullable);
-    Expr { kind: kind(Box::new(left), Box::new(right)), column_type }
+    Expr::new(kind(Box::new(left), Box::new(right)), column_type)
 }

@@ -151,7 +151,7 @@ fn read_in_passing(kind: &LogicalKind, late: LateColumns<'_>) -> Result<Demand> 
             keys.iter().copied().chain(*rowtime).chain(late).collect()
         }
         LogicalKind::Normalize { keys, .. } => keys.iter().copied().collect(),
-        LogicalKind::CheckNotNull { columns, .. } => columns.iter().copied().collect(),
+        LogicalKind::CheckNotNull { columns, .. } => columns.iter().map(|c| c.column).collect(),
         _ => Demand::new(),
     })
 }

@@ -160,13 +160,13 @@ impl JoinCondition {
         }
         let (tested, keys) = self.keys.into_iter().partition(|key| key.null_equals_null);
         self.keys = keys;
-        let test = |key: JoinKey| Expr {
-            kind: ExprKind::Compare {
+        let test = |key: JoinKey| {
+            let kind = ExprKind::Compare {
                 op: CompareOp::NotDistinct,
                 left: Box::new(key.left),
                 right: Box::new(key.right.remap(&|i| i + left_width)),
-            },
-            column_type: DataType::Boolean.not_null(),
+            };
+            Expr::new(kind, DataType::Boolean.not_null())
         };
         self.residual.extend(Vec::into_iter(tested).map(test));
         self
@@ -359,7 +359,7 @@ fn as_not_distinct(conjunct: &Expr) -> Option<Expr> {
         let is_meant = sides == (one.clone(), other.clone()) || sides == (other, one);
         let (left, right) = (left.clone(), right.clone());
         let kind = ExprKind::Compare { op: CompareOp::NotDistinct, left, right };
-        is_meant.then(|| Expr { kind, column_type: DataType::Boolean.not_null() })
+        is_meant.then(|| Expr::new(kind, DataType::Boolean.not_null()))
     };
     of(first, second).or_else(|| of(second, first))
 }

@@ -27,6 +27,7 @@ use thalweg_core::connector::AcceptedChanges;
 use thalweg_core::{DataType, Error, TableSchema};
 use thalweg_expr::Expr;
 use thalweg_operators::aggregate::AggregateFunction;
+use thalweg_operators::chain::NotNull;
 use thalweg_operators::pattern::{Pattern, PatternValue};
 
 pub use anti_join::anti_join;
@@ -230,8 +231,8 @@ pub enum LogicalKind {
     CheckNotNull {
         /// The rows.
         input: Node,
-        /// Positions of the columns.
-        columns: Vec<usize>,
+        /// The columns.
+        columns: Vec<NotNull>,
         /// The table that demands it.
         sink: String,
     },
@@ -490,7 +491,7 @@ impl LogicalPlan {
             }
             LogicalKind::CheckNotNull { columns, sink, .. } => {
                 let names: Vec<&str> =
-                    columns.iter().map(|&i| self.fields[i].name.as_str()).collect();
+                    columns.iter().map(|c| self.fields[c.column].name.as_str()).collect();
                 let _ = write!(text, "CheckNotNull [{}] of {sink}", names.join(", "));
             }
             LogicalKind::Refused { error, .. } => write_to(&mut text, "Refused", error),

@@ -47,7 +47,7 @@ pub fn is_never_null(node: &Node, column: usize) -> bool {
             column < input.fields.len() && is_never_null(input, column)
         }
         LogicalKind::CheckNotNull { input, columns, .. } => {
-            columns.contains(&column) || is_never_null(input, column)
+            columns.iter().any(|checked| checked.column == column) || is_never_null(input, column)
         }
         LogicalKind::Scan { .. }
         | LogicalKind::Values { .. }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use thalweg_expr::Expr;
+use thalweg_operators::chain::NotNull;
 use thalweg_operators::pattern::{Pattern, PatternValue};
 
 use super::demand::{Demand, at_least_one};
@@ -164,7 +165,10 @@ fn passing(kind: &LogicalKind, below: &Pruned) -> LogicalKind {
         }
         LogicalKind::CheckNotNull { columns, sink, .. } => LogicalKind::CheckNotNull {
             input,
-            columns: columns.iter().map(|&i| below.place(i)).collect(),
+            columns: columns
+                .iter()
+                .map(|checked| NotNull { column: below.place(checked.column), ..*checked })
+                .collect(),
             sink: sink.clone(),
         },
         other => unreachable!("this node was pruned by a rule of its own: {other:?}"),

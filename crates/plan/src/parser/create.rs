@@ -202,7 +202,7 @@ fn options(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
                 Error::plan(format!("the option '{}' is there twice", key.text)).at(key.span)
             );
         }
-        table.options.push((key, value.text));
+        table.options.push((key, value));
         if !cursor.take_token(&Token::Comma) {
             return cursor.expect_token(&Token::RParen);
         }

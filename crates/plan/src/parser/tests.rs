@@ -101,7 +101,7 @@ fn a_table_is_read_with_all_its_parts() {
     assert_eq!(table.primary_key.len(), 2);
     assert_eq!(table.partitioned_by.len(), 1);
     let options: Vec<_> =
-        table.options.iter().map(|(k, v)| (k.text.as_str(), v.as_str())).collect();
+        table.options.iter().map(|(k, v)| (k.text.as_str(), v.text.as_str())).collect();
     assert_eq!(options, [("connector", "x"), ("k", "v")]);
     let span = table.options[1].0.span;
     assert_eq!((span.line, span.column, span.end_column), (6, 69, 72));

@@ -52,7 +52,8 @@ fn describe_step(step: &Step) -> String {
             format!("project: {}", columns.iter().map(column).collect::<Vec<_>>().join(", "))
         }
         Step::CheckNotNull { columns, sink } => {
-            format!("check NOT NULL: {columns:?} of {sink}")
+            let positions: Vec<usize> = columns.iter().map(|checked| checked.column).collect();
+            format!("check NOT NULL: {positions:?} of {sink}")
         }
         Step::Unnest { array, .. } => format!("unnest: {array}"),
         Step::Probe { what, .. } => format!("look up: {what}"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thalweg_core::graph::{Input, StageId};
 use thalweg_core::{DataType, Error, Result, TableSchema};
 use thalweg_expr::{Expr, ExprKind, build};
-use thalweg_operators::chain::Step;
+use thalweg_operators::chain::{NotNull, Step};
 use thalweg_operators::join::sides::{Side, Sides};
 
 use super::LateData;
@@ -109,7 +109,12 @@ impl Lowering<'_> {
             let expr = build::coerce(expr, &column.column_type, self.environment.session)
                 .map_err(|_| late_type_error(table, column, found))?;
             if found.nullable && !column.column_type.nullable {
-                checked.push(position);
+                let is_key = table.primary_key.contains(&position);
+                checked.push(NotNull {
+                    column: position,
+                    is_key,
+                    span: table.spans.column(&column.name),
+                });
             }
             projected.push((column.clone(), expr));
         }
@@ -132,7 +137,7 @@ fn of_side(side: Side) -> Step {
         Side::Right => is_right,
         Side::Left => {
             let column_type = is_right.column_type.clone();
-            Expr { kind: ExprKind::Not(Box::new(is_right)), column_type }
+            Expr::new(ExprKind::Not(Box::new(is_right)), column_type)
         }
     })
 }

@@ -148,7 +148,7 @@ impl Lowering<'_> {
             residual: self.residual(condition, (widths.0, prepared.0))?,
             is_null_aware: false,
         };
-        let settings = LookupSettings::of(table)?;
+        let settings = LookupSettings::of(table).map_err(|e| table.spans.locate(e))?;
         let name = format!("lookup {}", table.name);
         let clock = environment.clock.clone();
         let join = LookupJoin::new(name.clone(), spec, lookup, &settings.options, clock)?;
@@ -183,7 +183,10 @@ impl Lowering<'_> {
             below = below.inputs()[0];
         }
         let LogicalKind::Scan { table, columns: read } = &below.kind else { return Ok(None) };
-        let Some(interval) = LookupSettings::of(table)?.reload else { return Ok(None) };
+        let Some(interval) = LookupSettings::of(table).map_err(|e| table.spans.locate(e))?.reload
+        else {
+            return Ok(None);
+        };
         let environment = self.environment;
         if environment.order.is_ordered() && !environment.allows_nondeterministic {
             return Err(refuse(&format!("'{INTERVAL}'"), environment.order));

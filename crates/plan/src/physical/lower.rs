@@ -20,7 +20,7 @@ use super::chain::{describe_steps, step_of};
 use super::identity::{Identities, table_name};
 use super::late::LateRows;
 use super::notes::notes;
-use super::scan::{delivered_names, plan_scan};
+use super::scan::{ScanPlan, delivered_names, plan_scan};
 use super::values::ValuesSource;
 use super::{
     LateData, Output, PhysicalPlan, PlanEnvironment, SORT_WITHIN, StageDescription, Target,
@@ -167,17 +167,13 @@ impl<'a> Lowering<'a> {
             if let LogicalKind::Scan { table, columns } = &node.kind {
                 let scan = plan_scan(table, columns, self.environment);
                 let is_merged = in_flow.contains(&Arc::as_ptr(node));
-                super::ordered::check_table(table, columns, &scan, is_merged, self.environment)?;
-                let request = scan.request;
-                let connectors = self.environment.places.connectors;
-                connectors.validate(&request, false)?;
-                if self.environment.takes_snapshots && !table.reading.is_looked_up {
-                    connectors.check_snapshots(&request, false)?;
-                }
-                if connectors.reads_standard_input(&request)
+                self.check_source(table, columns, &scan, is_merged)
+                    .map_err(|error| table.spans.locate(error).at(table.spans.name))?;
+                if self.environment.places.connectors.reads_standard_input(&scan.request)
                     && let Some(other) = self.standard_input.replace(table.name.clone())
                 {
-                    return Err(standard_input_twice(&other, &table.name));
+                    let error = standard_input_twice(&other, &table.name);
+                    return Err(table.spans.locate(error).at(table.spans.name));
                 }
                 if table.reading.is_endless() {
                     unbounded = Some(table.name.clone());
@@ -195,6 +191,23 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
+    /// Checks a table that is read, before anything is opened.
+    fn check_source(
+        &self,
+        table: &Arc<ResolvedTable>,
+        columns: &[usize],
+        scan: &ScanPlan,
+        is_merged: bool,
+    ) -> Result<()> {
+        super::ordered::check_table(table, columns, scan, is_merged, self.environment)?;
+        let connectors = self.environment.places.connectors;
+        connectors.validate(&scan.request, false)?;
+        if self.environment.takes_snapshots && !table.reading.is_looked_up {
+            connectors.check_snapshots(&scan.request, false)?;
+        }
+        Ok(())
+    }
+
     /// True if nobody else reads the rows of this node.
     pub(super) fn has_one_reader(&self, node: &Node) -> bool {
         self.readers.get(&Arc::as_ptr(node)) == Some(&1)
@@ -204,20 +217,13 @@ impl<'a> Lowering<'a> {
     fn check_sinks(&self, outputs: &[Output], rows: &[Node]) -> Result<()> {
         let connectors = self.environment.places.connectors;
         if let LateData::Table(table) = &self.environment.late {
-            let request = self.environment.request(table);
-            connectors.validate(&request, true)?;
-            if self.environment.takes_snapshots {
-                connectors.check_snapshots(&request, true)?;
-            }
+            self.check_sink(table)
+                .map_err(|error| table.spans.locate(error).at(table.spans.name))?;
         }
         for (output, node) in outputs.iter().zip(rows) {
             let Target::Table(table) = &output.target else { continue };
-            let request = self.environment.request(table);
-            let at = |error: Error| error.at(output.span);
-            connectors.validate(&request, true).map_err(at)?;
-            if self.environment.takes_snapshots {
-                connectors.check_snapshots(&request, true).map_err(at)?;
-            }
+            let at = |error: Error| table.spans.locate(error).at(output.span);
+            let request = self.check_sink(table).map_err(at)?;
             if self.changes.has_updates(node) {
                 let accepted = connectors.accepted_changes(&request);
                 check_accepts(accepted, &request, &self.changes.cause(node)).map_err(at)?;
@@ -246,12 +252,23 @@ impl<'a> Lowering<'a> {
             }
         }
         if let LateData::Table(table) = &environment.late {
-            let written = || (environment.request(table), Span::default());
+            let written = || (environment.request(table), table.spans.name);
             writes.entry(&table.name).or_insert_with(written);
         }
         tables.reads.extend(reads.into_values());
         tables.writes.extend(writes.into_values());
         environment.places.connectors.check_files(&tables)
+    }
+
+    /// Checks the options of a table that is written.
+    fn check_sink(&self, table: &ResolvedTable) -> Result<TableRequest> {
+        let request = self.environment.request(table);
+        let connectors = self.environment.places.connectors;
+        connectors.validate(&request, true)?;
+        if self.environment.takes_snapshots {
+            connectors.check_snapshots(&request, true)?;
+        }
+        Ok(request)
     }
 
     /// Adds a stage with its description.
@@ -428,12 +445,12 @@ impl<'a> Lowering<'a> {
                 self.environment.clock.clone(),
             ))
         } else {
-            super::ordered::in_time_order(
-                connectors.source(&plan.request)?,
-                table,
-                &plan,
-                self.environment,
-            )?
+            connectors
+                .source(&plan.request)
+                .and_then(|source| {
+                    super::ordered::in_time_order(source, table, &plan, self.environment)
+                })
+                .map_err(|error| table.spans.locate(error).at(table.spans.name))?
         };
         let mut details = vec![format!("reads: {}", delivered_names(&plan.request.delivered()))];
         let checked = connectors.checked_columns(&plan.request);
@@ -597,7 +614,8 @@ impl<'a> Lowering<'a> {
         let sink: Box<dyn Sink> = if self.environment.dry_run {
             Box::new(super::chain::NoSink)
         } else {
-            self.environment.places.connectors.sink(&request)?
+            let sink = self.environment.places.connectors.sink(&request);
+            sink.map_err(|error| table.spans.locate(error).at(table.spans.name))?
         };
         let edges = match self.must_materialize(&written, &request) {
             true => self.materialize(&table, written.edges)?,

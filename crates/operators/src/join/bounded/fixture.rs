@@ -88,7 +88,7 @@ pub(crate) fn sides(keys: Keys) -> Sides {
 pub(crate) fn smaller_on_the_left() -> Expr {
     let column = |place| Box::new(Expr::column(place, DataType::BigInt.not_null()));
     let kind = ExprKind::Compare { op: CompareOp::Less, left: column(2), right: column(5) };
-    Expr { kind, column_type: DataType::Boolean.not_null() }
+    Expr::new(kind, DataType::Boolean.not_null())
 }
 
 /// Rows as they come in.

@@ -49,10 +49,8 @@ fn spec(kind: JoinKind, keys: &[usize], null_equals_null: bool, residual: bool) 
 /// `a < b`.
 fn a_less_than_b() -> Expr {
     let column = |index| Box::new(Expr::column(index, DataType::BigInt.nullable()));
-    Expr {
-        kind: ExprKind::Compare { op: CompareOp::Less, left: column(1), right: column(4) },
-        column_type: DataType::Boolean.nullable(),
-    }
+    let kind = ExprKind::Compare { op: CompareOp::Less, left: column(1), right: column(4) };
+    Expr::new(kind, DataType::Boolean.nullable())
 }
 
 /// The tagged stream of these changes.
