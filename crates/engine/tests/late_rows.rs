@@ -79,12 +79,25 @@ fn a_job_fails_at_a_late_row_if_it_shall() {
     }
 }
 
+/// A table for late rows of a join could only have columns that both sides have.
 #[test]
-fn a_table_of_late_rows_needs_the_columns_of_both_sides() {
+fn late_rows_of_a_join_keep_the_columns_of_their_side() {
     let folder = folder("late-columns");
-    let late = "CREATE TABLE of_left (v INT) WITH
-        ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'late.csv');";
-    let error = execute(&folder, &format!("{late} SET 'late.data' = 'of_left'; {JOIN}"));
-    let error = error.expect_err("the right side has no v").to_string();
-    assert!(error.contains("'v'"), "{error}");
+    let all = |columns: &str| {
+        format!(
+            "CREATE TABLE all_of_it ({columns}) WITH
+               ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'all.csv');
+             SET 'late.data' = 'all_of_it'; {JOIN}"
+        )
+    };
+    execute(&folder, &all("w INT, k STRING, v INT, ts TIMESTAMP(3)")).expect("both sides fit");
+    let text = fs::read_to_string(folder.join("all.csv")).expect("it is written");
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, [",b,3,2024-01-01 00:00:05.000", "30,a,,2024-01-01 00:00:06.000"]);
+    let refused = |columns: &str| execute(&folder, &all(columns)).expect_err(columns).to_string();
+    let error = refused("k STRING, x INT");
+    assert!(error.contains("'x' is no column of the rows"), "{error}");
+    let error = refused("k STRING, v INT NOT NULL");
+    assert!(error.contains("'v' is NOT NULL, and one side of the join"), "{error}");
 }

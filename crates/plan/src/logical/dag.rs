@@ -15,8 +15,8 @@ use super::pushdown::{Pushdown, with_inputs};
 use super::{Field, LogicalKind, LogicalPlan, Node};
 
 /// Finds the columns of an input that its late rows need, beside those that the operator uses. Takes
-/// the columns of the input and the position of the row time.
-pub type LateColumns<'a> = &'a dyn Fn(&[Field], usize) -> Result<Vec<usize>>;
+/// the columns of the input, those of the other side of a join, and the position of the row time.
+pub type LateColumns<'a> = &'a dyn Fn(&[Field], &[Field], usize) -> Result<Vec<usize>>;
 
 /// Shares and prunes. The roots keep all their columns, in order.
 pub fn optimize(roots: &[Node], late: LateColumns<'_>) -> Result<Vec<Node>> {

@@ -35,8 +35,8 @@ pub(super) fn demands(
         if let LogicalKind::Join { left, right, condition, .. } = &node.kind {
             let (mut of_left, mut of_right) = join_demand(left.fields.len(), condition, &own);
             if let JoinBound::Interval { left_time, right_time, .. } = condition.bound {
-                of_left.extend(late(&left.fields, left_time)?);
-                of_right.extend(late(&right.fields, right_time)?);
+                of_left.extend(late(&left.fields, &right.fields, left_time)?);
+                of_right.extend(late(&right.fields, &left.fields, right_time)?);
             }
             for (input, wanted) in [(left, of_left), (right, of_right)] {
                 let of_input = demand.get_mut(&Arc::as_ptr(input));
@@ -92,7 +92,7 @@ fn input_demand(node: &LogicalPlan, own: &Demand, late: LateColumns<'_>) -> Resu
             for expr in keys.iter().chain(used_expressions(keys.len(), aggregates, own)) {
                 wanted.extend(expr.columns());
             }
-            wanted.extend(late(&input.fields, window.rowtime)?);
+            wanted.extend(late(&input.fields, &[], window.rowtime)?);
         }
         LogicalKind::Aggregate { keys, aggregates, .. } => {
             for expr in keys.iter().chain(used_expressions(keys.len(), aggregates, own)) {
@@ -108,7 +108,7 @@ fn input_demand(node: &LogicalPlan, own: &Demand, late: LateColumns<'_>) -> Resu
                 window
                     .order
                     .first()
-                    .map_or(Ok(Vec::new()), |key| late(&input.fields, key.column))?,
+                    .map_or(Ok(Vec::new()), |key| late(&input.fields, &[], key.column))?,
             );
         }
         LogicalKind::Match { input, pattern, values } => {
@@ -116,7 +116,7 @@ fn input_demand(node: &LogicalPlan, own: &Demand, late: LateColumns<'_>) -> Resu
             let used = values.iter().enumerate();
             let used = used.filter(|(i, _)| own.contains(&(pattern.keys.len() + i)));
             wanted.extend(used.flat_map(|(_, value)| value.columns()));
-            wanted.extend(late(&input.fields, pattern.rowtime)?);
+            wanted.extend(late(&input.fields, &[], pattern.rowtime)?);
         }
         LogicalKind::UnionAll { .. } => wanted.extend(at_least_one(own, node.fields.len())),
         LogicalKind::Refused { inputs, .. } => {
@@ -138,7 +138,7 @@ fn read_in_passing(kind: &LogicalKind, late: LateColumns<'_>) -> Result<Demand> 
         LogicalKind::WindowRows { window, .. } => Demand::from([window.rowtime]),
         LogicalKind::Unnest { array, .. } => array.columns(),
         LogicalKind::TemporalSort { input, keys } => {
-            let late = late(&input.fields, keys[0].column)?;
+            let late = late(&input.fields, &[], keys[0].column)?;
             keys.iter().map(|key| key.column).chain(late).collect()
         }
         LogicalKind::SortLimit { keys, .. } => keys.iter().map(|key| key.column).collect(),
@@ -147,7 +147,8 @@ fn read_in_passing(kind: &LogicalKind, late: LateColumns<'_>) -> Result<Demand> 
         }
         LogicalKind::Deduplicate { input, keys, rowtime, keeps_last } => {
             let judged = rowtime.filter(|_| !keeps_last);
-            let late = judged.map_or(Ok(Vec::new()), |rowtime| late(&input.fields, rowtime))?;
+            let late =
+                judged.map_or(Ok(Vec::new()), |rowtime| late(&input.fields, &[], rowtime))?;
             keys.iter().copied().chain(*rowtime).chain(late).collect()
         }
         LogicalKind::Normalize { keys, .. } => keys.iter().copied().collect(),

@@ -82,14 +82,17 @@ impl Lowering<'_> {
         &self,
         (left, right): (&Node, &Node),
         condition: &JoinCondition,
-    ) -> Result<(Vec<(Side, Vec<usize>)>, LatePolicy)> {
+    ) -> Result<(Vec<(Side, Vec<Option<usize>>)>, LatePolicy)> {
         let JoinBound::Interval { left_time, right_time, .. } = condition.bound else {
             return Ok((Vec::new(), LatePolicy::Drop));
         };
         let (mut sides, mut policy) = (Vec::new(), LatePolicy::Drop);
-        for (side, input, time) in [(Side::Left, left, left_time), (Side::Right, right, right_time)]
+        for (side, input, other, time) in
+            [(Side::Left, left, right, left_time), (Side::Right, right, left, right_time)]
         {
-            let (columns, of_side) = self.late_rows(input, time)?;
+            let late = &self.environment.late;
+            let columns = late.columns_of_side(&input.fields, &other.fields, time)?;
+            let of_side = self.late_policy(input, time);
             if of_side != LatePolicy::Drop {
                 policy = of_side;
             }

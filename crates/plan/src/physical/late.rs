@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_core::graph::{Input, StageId};
-use thalweg_core::{DataType, Error, Result, TableSchema};
+use thalweg_core::{Column, DataType, Error, Result, TableSchema};
 use thalweg_expr::{Expr, ExprKind, build};
 use thalweg_operators::chain::{NotNull, Step};
 use thalweg_operators::join::sides::{Side, Sides};
@@ -24,8 +24,8 @@ struct LateOperator {
     stage: StageId,
     /// The columns of a late row: those of the operator's input.
     input: TableSchema,
-    /// Where the columns of the table stand in it.
-    columns: Vec<usize>,
+    /// Where the columns of the table stand in it; `None` for those of the other side of a join.
+    columns: Vec<Option<usize>>,
     /// For a join, the side whose rows are meant; the others have a chain of their own.
     side: Option<Side>,
 }
@@ -33,6 +33,7 @@ struct LateOperator {
 impl LateRows {
     /// Takes note of an operator and the positions of the table's columns in its input.
     pub(super) fn add(&mut self, stage: StageId, input: TableSchema, columns: Vec<usize>) {
+        let columns = columns.into_iter().map(Some).collect();
         self.operators.push(LateOperator { stage, input, columns, side: None });
     }
 
@@ -42,10 +43,10 @@ impl LateRows {
         stage: StageId,
         sides: &Sides,
         side: Side,
-        columns: &[usize],
+        columns: &[Option<usize>],
     ) {
         let first = sides.first_column(side);
-        let columns = columns.iter().map(|column| first + column).collect();
+        let columns = columns.iter().map(|column| column.map(|column| first + column)).collect();
         let input = sides.combined().clone();
         self.operators.push(LateOperator { stage, input, columns, side: Some(side) });
     }
@@ -60,21 +61,37 @@ pub(super) fn can_be_late(fields: &[Field], rowtime: usize) -> bool {
 impl LateData {
     /// For a table of late rows, where its columns stand in the input of an operator.
     pub(super) fn columns(&self, fields: &[Field], rowtime: usize) -> Result<Vec<usize>> {
+        let columns = self.columns_of_side(fields, &[], rowtime)?;
+        Ok(columns.into_iter().flatten().collect())
+    }
+
+    /// The same for a side of a join, which lacks the columns that only the other side has.
+    pub(super) fn columns_of_side(
+        &self,
+        fields: &[Field],
+        other: &[Field],
+        rowtime: usize,
+    ) -> Result<Vec<Option<usize>>> {
         let LateData::Table(table) = self else { return Ok(Vec::new()) };
         if !can_be_late(fields, rowtime) {
             return Ok(Vec::new());
         }
-        let position = |column: &thalweg_core::Column| {
-            fields.iter().position(|f| f.name == column.name).ok_or_else(|| {
+        let place = |column: &Column, fields: &[Field]| {
+            fields.iter().position(|field| field.name == column.name)
+        };
+        let position = |column: &Column| match place(column, fields) {
+            None if place(column, other).is_none() => {
                 let error = Error::plan(format!(
                     "late rows go to '{}' ('late.data'), but its column '{}' is no column of the rows that are judged",
                     table.name, column.name
                 ));
-                let names = || fields.iter().map(|f| f.name.as_str());
+                let names = || fields.iter().chain(other).map(|f| f.name.as_str());
                 let listed = names().collect::<Vec<_>>().join(", ");
-                did_you_mean(error, &column.name, names())
+                Err(did_you_mean(error, &column.name, names())
                     .hint(format!("these rows have {listed}"))
-            })
+                    .at(table.spans.column(&column.name)))
+            }
+            found => Ok(found),
         };
         table.physical_schema().columns.iter().map(position).collect()
     }
@@ -104,10 +121,16 @@ impl Lowering<'_> {
         let mut projected = Vec::with_capacity(columns.len());
         let mut checked = Vec::new();
         for (position, (column, &from)) in wanted.columns.iter().zip(columns).enumerate() {
-            let found = &input.columns[from].column_type;
-            let expr = Expr::column(from, found.clone());
-            let expr = build::coerce(expr, &column.column_type, self.environment.session)
-                .map_err(|_| late_type_error(table, column, found))?;
+            let written = match from {
+                Some(from) => Expr::column(from, input.columns[from].column_type.clone()),
+                None if column.column_type.nullable => {
+                    Expr::null(column.column_type.data_type.clone())
+                }
+                None => return Err(missing_on_a_side(table, column)),
+            };
+            let found = written.column_type.clone();
+            let expr = build::coerce(written, &column.column_type, self.environment.session)
+                .map_err(|_| late_type_error(table, column, &found))?;
             if found.nullable && !column.column_type.nullable {
                 let is_key = table.primary_key.contains(&position);
                 checked.push(NotNull {
@@ -142,13 +165,24 @@ fn of_side(side: Side) -> Step {
     })
 }
 
+fn missing_on_a_side(table: &ResolvedTable, column: &Column) -> Error {
+    Error::plan(format!(
+        "late rows go to '{}' ('late.data'), but its column '{}' is NOT NULL, and one side of the join has no such \
+         column",
+        table.name, column.name
+    ))
+    .hint("declare the column without NOT NULL: it is NULL in rows of the other side")
+    .at(table.spans.column(&column.name))
+}
+
 fn late_type_error(
     table: &ResolvedTable,
-    column: &thalweg_core::Column,
+    column: &Column,
     found: &thalweg_core::ColumnType,
 ) -> Error {
     Error::plan(format!(
         "column '{}' of '{}' is {}, but late rows have {found} there",
         column.name, table.name, column.column_type
     ))
+    .at(table.spans.column(&column.name))
 }

@@ -102,7 +102,10 @@ impl<'a> Lowering<'a> {
     pub(super) fn run(mut self, outputs: Vec<Output>) -> Result<PhysicalPlan> {
         let roots: Vec<Node> = outputs.iter().map(|output| output.node.clone()).collect();
         let late = self.environment.late.clone();
-        let logical = optimize(&roots, &|fields, rowtime| late.columns(fields, rowtime))?;
+        let logical = optimize(&roots, &|fields, other, rowtime| {
+            let columns = late.columns_of_side(fields, other, rowtime)?;
+            Ok(columns.into_iter().flatten().collect())
+        })?;
         self.changes = Changes::of(&logical, self.environment.mode)?;
         self.look_over(&logical)?;
         self.check_sinks(&outputs, &logical)?;
