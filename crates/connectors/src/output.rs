@@ -6,11 +6,13 @@
 
 mod table;
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use arrow_array::RecordBatch;
 use chrono_tz::Tz;
 use thalweg_core::connector::{Demand, Sink};
+use thalweg_core::text::without_controls;
 use thalweg_core::{Error, ErrorKind, Result, RowKind, TableSchema};
 
 use self::table::Table;
@@ -39,6 +41,8 @@ pub struct ResultWriter {
     is_changelog: bool,
     /// In front of each line.
     prefix: String,
+    /// A terminal shows it.
+    is_terminal: bool,
     buffer: String,
     is_begun: bool,
 }
@@ -64,6 +68,14 @@ pub(crate) fn write_error(error: &io::Error) -> Error {
     Error::io(format!("cannot write: {error}"))
 }
 
+/// The same for what is printed.
+fn print_error(error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => write_error(error),
+        _ => write_error(error).in_file("standard output"),
+    }
+}
+
 impl ResultWriter {
     /// A writer of rows with these columns. `null_text` stands for NULL (NDJSON has a null of its
     /// own); instants are shown in `zone`.
@@ -87,6 +99,7 @@ impl ResultWriter {
             form,
             is_changelog: false,
             prefix: String::new(),
+            is_terminal: false,
             buffer: String::new(),
             is_begun: false,
         }
@@ -103,6 +116,13 @@ impl ResultWriter {
     #[must_use]
     pub fn with_prefix(mut self, prefix: String) -> Self {
         self.prefix = prefix;
+        self
+    }
+
+    /// Makes control characters of values visible, where a terminal shows them.
+    #[must_use]
+    pub fn for_terminal(mut self, is_terminal: bool) -> Self {
+        self.is_terminal = is_terminal;
         self
     }
 
@@ -133,7 +153,7 @@ impl ResultWriter {
             table.release(&mut self.buffer);
         }
         self.write_buffer()?;
-        self.out.flush().map_err(|e| write_error(&e))
+        self.out.flush().map_err(|e| print_error(&e))
     }
 
     /// Writes what is left. Without any row there is still the header.
@@ -165,18 +185,22 @@ impl ResultWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
+        let shown = match self.is_terminal {
+            true => without_controls(&self.buffer),
+            false => Cow::Borrowed(self.buffer.as_str()),
+        };
         let written = if self.prefix.is_empty() {
-            self.out.write_all(self.buffer.as_bytes())
+            self.out.write_all(shown.as_bytes())
         } else {
-            let mut prefixed = String::with_capacity(self.buffer.len() * 2);
-            for line in self.buffer.split_inclusive('\n') {
+            let mut prefixed = String::with_capacity(shown.len() * 2);
+            for line in shown.split_inclusive('\n') {
                 prefixed.push_str(&self.prefix);
                 prefixed.push_str(line);
             }
             self.out.write_all(prefixed.as_bytes())
         };
         self.buffer.clear();
-        written.map_err(|e| write_error(&e))
+        written.map_err(|e| print_error(&e))
     }
 }
 

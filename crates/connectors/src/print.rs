@@ -24,6 +24,7 @@ struct PrintOptions<'a> {
     identifier: Option<&'a str>,
     standard_error: bool,
     format: Format,
+    is_terminal: bool,
 }
 
 impl<'a> PrintOptions<'a> {
@@ -38,6 +39,7 @@ impl<'a> PrintOptions<'a> {
             identifier: options.get("print-identifier").filter(|text| !text.is_empty()),
             standard_error,
             format: options.choice("format", default, &formats)?,
+            is_terminal,
         })
     }
 }
@@ -69,7 +71,8 @@ impl Connector for Print {
             if options.standard_error { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
         let mut writer =
             ResultWriter::new(options.format, request.schema.clone(), String::new(), zone, out)
-                .with_changelog(request.has_updates);
+                .with_changelog(request.has_updates)
+                .for_terminal(options.is_terminal);
         if let Some(identifier) = options.identifier {
             writer = writer.with_prefix(format!("{identifier}> "));
         }

@@ -11,11 +11,29 @@
 mod column;
 mod parse;
 
+use std::borrow::Cow;
+
 pub use column::{TextColumn, append_value};
 pub use parse::{
     parse_boolean, parse_date, parse_decimal, parse_double, parse_float, parse_integer, parse_time,
     parse_timestamp, parse_timestamp_iso,
 };
+
+/// The text with its control characters as a terminal can show them, but for line ends and tabs: a
+/// value must not tell a terminal what to do.
+///
+/// ```
+/// use thalweg_core::text::without_controls;
+/// assert_eq!(without_controls("\x1b[31mred\n"), "\\u{1b}[31mred\n");
+/// ```
+pub fn without_controls(text: &str) -> Cow<'_, str> {
+    let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(is_control) {
+        return Cow::Borrowed(text);
+    }
+    let show = |c: char| if is_control(c) { c.escape_default().collect() } else { c.to_string() };
+    Cow::Owned(text.chars().map(show).collect())
+}
 
 /// `yyyy-MM-dd HH:mm:ss` with this many fraction digits (0 to 3), in UTC or as a wall clock.
 ///

@@ -1,6 +1,7 @@
 //! How errors are shown to people: message, place, the line of the statement with carets under the
 //! culprit, and what to do. Also the near misses ("did you mean …").
 
+use thalweg_core::text::without_controls;
 use thalweg_core::{Error, Span};
 
 /// An error as a terminal shows it.
@@ -21,7 +22,8 @@ use thalweg_core::{Error, Span};
 /// ```
 pub fn render(error: &Error, file_name: &str, source: &str, color: bool) -> String {
     let paint = Paint { color };
-    let mut output = format!("{}: {error}\n", paint.red("error"));
+    let message = error.to_string();
+    let mut output = format!("{}: {}\n", paint.red("error"), without_controls(&message));
     let mut margin = 1;
     if let Some(span) = error.span() {
         margin = span.line.to_string().len();
@@ -29,6 +31,7 @@ pub fn render(error: &Error, file_name: &str, source: &str, color: bool) -> Stri
     }
     if let Some(help) = error.help() {
         let (pad, mark) = (" ".repeat(margin + 1), paint.blue("="));
+        let help = without_controls(help);
         output.push_str(&format!("{pad}{mark} {}: {help}\n", paint.bold("help")));
     }
     output
@@ -42,11 +45,14 @@ fn excerpt(span: Span, file_name: &str, source: &str, margin: usize, paint: Pain
     let Some(line) = source.lines().nth(span.line.saturating_sub(1) as usize) else {
         return output;
     };
+    // One for one, so that carets stay under what they mean.
+    let printable = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
+    let line: String = line.chars().map(printable).collect();
     let column = span.column.max(1) as usize;
     let length = line.chars().count();
     let end = if span.end_column > span.column { span.end_column as usize } else { column + 1 };
     let end = end.min(length.max(column) + 1).max(column + 1);
-    let (first, shown) = window(line, column);
+    let (first, shown) = window(&line, column);
     // A tab stays a tab in the line of carets, so that they stand under what they mean.
     let lead: String = line
         .chars()
@@ -138,6 +144,17 @@ mod tests {
             let error = Error::plan("no").at(Span { line, column, end_column: 0 });
             assert!(render(&error, "f", "short", true).contains("no"));
         }
+    }
+
+    #[test]
+    fn what_an_error_quotes_does_not_tell_the_terminal_what_to_do() {
+        let error = Error::plan("'\x1b[31mred\u{9b}2J'")
+            .hint("not \x07")
+            .in_file("\x1b]0;title\x07.csv")
+            .at(Span { line: 1, column: 2, end_column: 0 });
+        let text = render(&error, "f", "\x1bx", false);
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+        assert!(text.contains("'\\u{1b}[31mred\\u{9b}2J'"), "{text}");
     }
 
     #[test]

@@ -181,9 +181,14 @@ impl FileWriter {
         kinds: Option<&[RowKind]>,
         content: &Content,
     ) -> Result<()> {
+        let path = self.path.as_deref();
         match (&mut self.open, &content.format) {
-            (Open::Parquet(writer), _) => writer.write(with_op(batch, kinds))?,
-            (Open::Arrow(writer), _) => writer.write(with_op(batch, kinds))?,
+            (Open::Parquet(writer), _) => {
+                writer.write(with_op(batch, kinds)).map_err(|e| located(path, e))?;
+            }
+            (Open::Arrow(writer), _) => {
+                writer.write(with_op(batch, kinds)).map_err(|e| located(path, e))?;
+            }
             (Open::Text { buffer, .. }, Format::Csv(options)) => {
                 csv_style(options).rows(buffer, batch, &content.schema, kinds)?;
             }
@@ -230,8 +235,8 @@ impl FileWriter {
         self.flush()?;
         let path = self.path.as_deref();
         let mut file = match self.open {
-            Open::Parquet(writer) => writer.finish()?,
-            Open::Arrow(writer) => writer.finish()?,
+            Open::Parquet(writer) => writer.finish().map_err(|e| located(path, e))?,
+            Open::Arrow(writer) => writer.finish().map_err(|e| located(path, e))?,
             Open::Text { out: TextOut::File(file), .. } => {
                 file.finish().map_err(|e| failed(path, &e))?
             }
@@ -264,6 +269,11 @@ pub fn publish(files: &dyn Files, paths: &[PathBuf]) -> Result<()> {
 pub fn failed(path: Option<&Path>, error: &io::Error) -> Error {
     let place = path.map_or("standard output".into(), |path| path.to_string_lossy());
     write_error(error).in_file(place)
+}
+
+/// The error of a writer that does not know its file.
+fn located(path: Option<&Path>, error: Error) -> Error {
+    error.in_file(path.map_or("standard output".into(), |path| path.to_string_lossy()))
 }
 
 /// The name of a file that is not complete.

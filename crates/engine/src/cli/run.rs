@@ -1,5 +1,6 @@
 //! `thalweg run`: results on standard output, progress and summary on the terminal.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use thalweg::jobs::ResumeFrom;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg_connectors::output::{Format, QuerySink, ResultWriter, is_broken_pipe};
 use thalweg_core::graph::{Graph, StageKind};
+use thalweg_core::text::without_controls;
 use thalweg_core::{Error, Result, Sink};
 use thalweg_plan::ResultTable;
 use thalweg_runtime::metrics::StageRole;
@@ -161,7 +163,7 @@ impl Console {
         let missing = summary::missing_rows(metrics).filter(|_| !self.is_quiet);
         let snapshots = metrics.snapshots.as_ref().and_then(summary::snapshot_problem);
         for problem in missing.into_iter().chain(snapshots) {
-            say(&format!("warning: job '{}': {problem}\n", job.name));
+            say(&without_controls(&format!("warning: job '{}': {problem}\n", job.name)));
         }
     }
 
@@ -172,7 +174,7 @@ impl Console {
             if self.interrupt.is_pressed() {
                 line.insert_str(0, "stopped: ");
             }
-            say(&format!("{line}\n"));
+            say(&without_controls(&format!("{line}\n")));
         }
     }
 }
@@ -184,7 +186,8 @@ impl Observer for Console {
         let schema = table.schema.clone();
         let is_final = self.is_final && table.has_updates;
         let writer = ResultWriter::new(self.format, schema.clone(), null_text, zone, out)
-            .with_changelog(table.has_updates && !is_final);
+            .with_changelog(table.has_updates && !is_final)
+            .for_terminal(std::io::stdout().is_terminal());
         let sink = Box::new(QuerySink::new("result", writer));
         if !is_final {
             return Ok(sink);
@@ -214,7 +217,7 @@ impl Observer for Console {
     }
 
     fn warning(&mut self, warning: &Error) {
-        say(&format!("warning: {warning}\n"));
+        say(&without_controls(&format!("warning: {warning}\n")));
     }
 
     fn starting(&mut self, job: &JobDescription, graph: &mut Graph) {
@@ -254,7 +257,7 @@ impl Observer for Console {
                 self.warn_in_log(job, &report.metrics);
             }
             if self.metrics {
-                say(&summary::metrics(job, report));
+                say(&without_controls(&summary::metrics(job, report)));
             }
         }
     }
@@ -267,6 +270,7 @@ impl Observer for Console {
 /// Prints on standard output. That nobody reads any more is told as the writers of results tell it.
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
+    let text = if out.is_terminal() { without_controls(text) } else { Cow::Borrowed(text) };
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => Error::io("broken pipe"),
