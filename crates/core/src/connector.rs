@@ -149,7 +149,7 @@ pub fn unread_rows(which: &str) -> Error {
         "the input had ended, or was ended by a drain, when the snapshot was taken; now it has rows that were not \
          read: {which}"
     ))
-    .hint("results are final behind an end: read the new rows in a job of their own, or start from scratch")
+    .hint("results are final after an end: read the new rows in a job of their own, or start from scratch")
 }
 
 /// A batch after the watermark assigner, ready to become a bundle.

@@ -9,6 +9,7 @@ pub(crate) mod arrays;
 pub(crate) mod compiled;
 pub(crate) mod conditional;
 pub(crate) mod contains;
+mod foreign;
 pub(crate) mod hashes;
 pub(crate) mod java_regex;
 pub(crate) mod json;
@@ -269,6 +270,9 @@ fn call_user(function: &ScalarFunction, args: Vec<Expr>, session: &Session) -> R
 fn unknown(name: &str, session: &Session) -> Error {
     let error = Error::plan(format!("there is no function {name}"));
     let upper = name.to_uppercase();
+    if let Some(instead) = foreign::instead(&upper) {
+        return error.hint(instead);
+    }
     let names = function_names().into_iter().map(str::to_owned);
     let near = names
         .chain(session.functions.names())

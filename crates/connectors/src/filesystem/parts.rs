@@ -329,7 +329,7 @@ impl Parts {
             None => Ok(()),
             Some((folder, name)) => {
                 let path = self.folder(folder).join(name);
-                Err(Error::user("the file holds rows that were committed behind this snapshot")
+                Err(Error::user("the file holds rows that were committed after this snapshot")
                     .in_file(path.display().to_string())
                     .hint("go on from the newest snapshot, or remove the newer files"))
             }

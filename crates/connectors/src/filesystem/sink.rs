@@ -169,7 +169,7 @@ pub fn check_continuable(table: &str, format: &Format, path: &Path) -> Result<()
     }
     let what = if is_text { "compressed" } else { format.name() };
     Err(Error::plan(format!(
-        "table {table}: a {what} file can't be gone on with behind a snapshot or another run"
+        "table {table}: a {what} file can't be gone on with after a snapshot or another run"
     ))
     .hint("write to a folder ('path' = 'NAME/'), or to CSV or JSON that is not compressed"))
 }

@@ -96,7 +96,7 @@ fn cannot_read(path: &Path, error: &std::io::Error) -> Error {
     let shown = path.display();
     match error.kind() {
         std::io::ErrorKind::NotFound => Error::plan(format!("there is no file {shown}"))
-            .hint("the statements themselves go behind -e"),
+            .hint("the statements themselves go after -e"),
         _ if path.is_dir() => Error::plan(format!("{shown} is a folder, not a file of statements")),
         _ => Error::plan(format!("can't read {shown}: {error}")),
     }

@@ -93,7 +93,7 @@ impl Stream {
                     max_future_skew_ms: None,
                 });
             }
-            _ => return Err(Error::plan("a watermark is declared right behind a source")),
+            _ => return Err(Error::plan("a watermark is declared right after a source")),
         }
         drop(nodes);
         Ok(self)

@@ -200,7 +200,7 @@ fn find_table<'a>(
             })
         }
         None if tables.len() > 1 => Err(Error::plan(format!("operator '{id}' has several tables"))
-            .hint(format!("name one of {} behind the operator", listed(&names)))),
+            .hint(format!("name one of {} after the operator", listed(&names)))),
         None => tables.pop().ok_or_else(|| Error::internal("a stage with state has tables")),
     }
 }

@@ -1,6 +1,6 @@
 //! Errors: whose fault, where, what to do, and the exit status.
 
-use crate::support::{EVENTS, EVENTS_TABLE, Workspace, assert_holds};
+use crate::support::{EVENTS, EVENTS_TABLE, Run, Workspace, assert_holds};
 
 #[test]
 fn an_error_in_the_sql_shows_its_place() {
@@ -45,6 +45,138 @@ fn near_misses_are_named() {
          SELECT n FROM t",
     );
     assert_holds(connector.message(2), &["filesistem", "filesystem"]);
+}
+
+/// Whoever comes from another dialect is shown what to write here, and what is shown is valid.
+#[test]
+fn what_other_dialects_write_is_answered_with_what_to_write_here() {
+    let workspace = Workspace::new("dialects");
+    let table = "CREATE TABLE t (a INT, s STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+      WITH ('connector' = 'datagen', 'number-of-rows' = '3');\n";
+    let validate = |sql: &str| workspace.run(&["validate", "-e", &format!("{table}{sql}")]);
+    for (written, hint, instead) in [
+        (
+            "SELECT DATE_TRUNC('hour', ts) FROM t",
+            "FLOOR(time TO HOUR)",
+            "SELECT FLOOR(ts TO HOUR) FROM t",
+        ),
+        ("SELECT MEDIAN(a) FROM t", "PERCENTILE(x, 0.5)", "SELECT PERCENTILE(a, 0.5) FROM t"),
+        ("SELECT a::STRING FROM t", "write CAST(a AS STRING)", "SELECT CAST(a AS STRING) FROM t"),
+        (
+            "SELECT a FROM t WHERE s NOT ILIKE 'x%'",
+            "write UPPER(s) NOT LIKE UPPER('x%')",
+            "SELECT a FROM t WHERE UPPER(s) NOT LIKE UPPER('x%')",
+        ),
+        (
+            "SELECT * FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY s ORDER BY a DESC) <= 1",
+            "FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM t) WHERE n <= 1",
+            "SELECT a FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY s ORDER BY a DESC) AS n FROM t) WHERE n <= 1",
+        ),
+        (
+            "SELECT s, UPPER(s) AS u, COUNT(*) FROM t GROUP BY ALL",
+            "write GROUP BY s, UPPER(s)",
+            "SELECT s, UPPER(s) AS u, COUNT(*) FROM t GROUP BY s, UPPER(s)",
+        ),
+        ("SELECT STRING_AGG(s, ',') FROM t", "LISTAGG(x, ', ')", "SELECT LISTAGG(s, ', ') FROM t"),
+        ("SELECT NVL(a, 1) FROM t", "IFNULL(x, y)", "SELECT IFNULL(a, 1) FROM t"),
+        (
+            "SELECT DATEDIFF(ts, ts) FROM t",
+            "TIMESTAMPDIFF(DAY",
+            "SELECT TIMESTAMPDIFF(DAY, ts, ts) FROM t",
+        ),
+        (
+            "SELECT DATE_PART('hour', ts) FROM t",
+            "EXTRACT(HOUR FROM time)",
+            "SELECT EXTRACT(HOUR FROM ts) FROM t",
+        ),
+        (
+            "SELECT STRFTIME(ts, '%Y') FROM t",
+            "DATE_FORMAT(time,",
+            "SELECT DATE_FORMAT(ts, 'yyyy-MM-dd HH:mm') FROM t",
+        ),
+        (
+            "SELECT COUNT_IF(a > 1) FROM t",
+            "FILTER (WHERE",
+            "SELECT COUNT(*) FILTER (WHERE a > 1) FROM t",
+        ),
+        (
+            "SELECT SPLIT_PART(s, ',', 1) FROM t",
+            "SPLIT_INDEX(text,",
+            "SELECT SPLIT_INDEX(s, ',', 0) FROM t",
+        ),
+        (
+            "SELECT DATE_ADD(ts, 1) FROM t",
+            "TIMESTAMPADD(DAY, 1,",
+            "SELECT TIMESTAMPADD(DAY, 1, ts) FROM t",
+        ),
+        (
+            "SELECT STRPOS(s, 'x') FROM t",
+            "POSITION(part IN text)",
+            "SELECT POSITION('x' IN s) FROM t",
+        ),
+    ] {
+        assert_holds(validate(written).message(2), &[hint]);
+        let right = validate(instead);
+        assert_eq!(right.status, Some(0), "{instead}: {}", right.stderr);
+    }
+}
+
+#[test]
+fn a_name_that_is_there_twice_is_refused() {
+    let workspace = Workspace::new("twice");
+    let table = "CREATE TABLE t (a INT) WITH ('connector' = 'datagen', 'number-of-rows' = '3');\n";
+    for (sql, message, culprit) in [
+        ("SELECT 1 FROM t AS x, t AS x", "two relations 'x' in FROM", "t AS x"),
+        ("SELECT 1 FROM t AS x JOIN (SELECT 2 AS b) AS x ON x.a = x.b", "two relations 'x'", ""),
+        ("SELECT 1 FROM t, t", "two relations 't' in FROM", "t"),
+        (
+            "WITH c AS (SELECT 1 AS x), c AS (SELECT 2 AS x) SELECT x FROM c",
+            "two common table",
+            "c",
+        ),
+    ] {
+        let run = workspace.run(&["validate", "-e", &format!("{table}{sql}")]);
+        let text = run.message(2);
+        assert_holds(text, &[message, "another name"]);
+        assert!(culprit.is_empty() || underlined(text) == culprit, "{text}");
+    }
+    let fine = "SELECT 1 FROM t AS x, t AS y WHERE x.a IN (SELECT x.a FROM t AS x)";
+    assert_eq!(workspace.run(&["validate", "-e", &format!("{table}{fine}")]).stderr, "");
+}
+
+#[test]
+fn a_word_too_many_is_unexpected() {
+    let workspace = Workspace::new("unexpected");
+    let run = workspace.execute("SELECT 1 AS a NOT");
+    assert_holds(run.message(2), &["error: unexpected 'NOT'", "command line:1:15"]);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_named() {
+    let workspace = Workspace::new("write-error");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let Ok(full) = full else { return };
+    let mut command = workspace.command(&["run", "-e", "SELECT 1 AS a"]);
+    let run = Run::from(command.stdout(full).output().expect("starting thalweg"));
+    assert_holds(run.message(1), &["cannot write: No space left", "standard output"]);
+    // As where a quota is used up: files end at so many blocks.
+    for format in ["csv", "json", "parquet", "arrow"] {
+        let sql = format!(
+            "CREATE TABLE g (n BIGINT, s STRING) WITH ('connector' = 'datagen', 'number-of-rows' = '20000',
+               'fields.s.length' = '30');
+             CREATE TABLE o (n BIGINT, s STRING)
+             WITH ('connector' = 'filesystem', 'format' = '{format}', 'path' = 'o.{format}');
+             INSERT INTO o SELECT n, s FROM g;"
+        );
+        let limited = format!(
+            "trap '' XFSZ; ulimit -f 8; exec {} run -e \"$0\"",
+            env!("CARGO_BIN_EXE_thalweg")
+        );
+        let mut command = std::process::Command::new("bash");
+        command.args(["-c", &limited, &sql]).current_dir(&workspace.folder);
+        let run = Run::from(command.output().expect("starting bash"));
+        assert_holds(run.message(1), &["File too large", &format!("o.{format}.partial")]);
+    }
 }
 
 /// What a table that is read, written or unused is told about a wrong option, and what the carets underline.

@@ -186,11 +186,11 @@ impl OverSpec {
             return Err(Error::internal(format!("there is no input column {column}")));
         }
         if let Frame::Range { preceding_ms: Some(..0) } = self.frame {
-            return Err(Error::plan("a RANGE must begin before the row, not behind it"));
+            return Err(Error::plan("a RANGE must begin before the row, not after it"));
         }
         if matches!(self.time, OverTime::Arrival) && self.has_lead() {
             return Err(Error::unsupported("LEAD in processing time")
-                .hint("order by a row time: a row then waits for the one behind it"));
+                .hint("order by a row time: a row then waits for the one after it"));
         }
         KeyTable::new(&self.key_types())?;
         Ok(())

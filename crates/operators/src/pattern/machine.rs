@@ -497,7 +497,7 @@ fn goes_on_at(spec: &MatchSpec, taken: Taken<'_>) -> Result<u64> {
             "AFTER MATCH SKIP leads to a row of {name} that is the first of its match, which would be \
              found again for ever"
         ))
-        .hint("skip past the last row, to the next row, or to a variable further behind")),
+        .hint("skip past the last row, to the next row, or to a later variable")),
         None => Err(Error::data(format!(
             "AFTER MATCH SKIP leads to {name}, but a match has no row of {name}"
         ))

@@ -204,7 +204,7 @@ impl<'a> Grouping<'a> {
         let name = function_name(call);
         let GroupWindow::Legacy(window) = &self.group.window else {
             return Err(Error::plan(format!("{name} needs GROUP BY with the same window"))
-                .hint("behind TABLE(TUMBLE(…)) use window_start, window_end and window_time"));
+                .hint("after TABLE(TUMBLE(…)) use window_start, window_end and window_time"));
         };
         let (function, part) = name.split_once('_').unwrap_or((name.as_str(), ""));
         let renamed =

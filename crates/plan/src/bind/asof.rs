@@ -76,7 +76,7 @@ impl Binder<'_> {
             return Err(Error::plan(format!(
                 "ON of an ASOF JOIN takes equalities of both sides besides the times, not {other}"
             ))
-            .hint("filter behind the join with WHERE, or one side before it in a sub-query"));
+            .hint("filter after the join with WHERE, or one side before it in a sub-query"));
         }
         Ok(source(join(left.node, right.node, kind, condition), scope))
     }

@@ -94,6 +94,11 @@ impl Binder<'_> {
                 let found = self.like([expr, pattern], escape_char, PatternKind::Like, names)?;
                 self.negated(found, *negated)
             }
+            SqlExpr::ILike { negated, expr, pattern, .. } => {
+                let not = if *negated { "NOT " } else { "" };
+                Err(unsupported::never("ILIKE")
+                    .hint(format!("write UPPER({expr}) {not}LIKE UPPER({pattern})")))
+            }
             SqlExpr::SimilarTo { negated, expr, pattern, escape_char } => {
                 let found =
                     self.like([expr, pattern], escape_char, PatternKind::SimilarTo, names)?;
@@ -193,7 +198,10 @@ impl Binder<'_> {
         let safe = match kind {
             sql::CastKind::Cast => false,
             sql::CastKind::TryCast => true,
-            _ => return Err(unsupported::never("the :: cast").hint("write CAST(x AS type)")),
+            _ => {
+                return Err(unsupported::never("the cast ::")
+                    .hint(format!("write CAST({expr} AS {data_type})")));
+            }
         };
         let input = self.expression(expr, names)?;
         let target = crate::parser::data_type(data_type)?;

@@ -38,7 +38,7 @@ fn refuse_clauses(factor: &TableFactor) -> Result<()> {
     };
     let clause = match (sample, ordinality) {
         (true, _) => "TABLESAMPLE",
-        (_, true) => "WITH ORDINALITY behind a table",
+        (_, true) => "WITH ORDINALITY after a table",
         _ => return Ok(()),
     };
     Err(unsupported::never(clause).at(span_of(factor)))
@@ -47,7 +47,7 @@ fn refuse_clauses(factor: &TableFactor) -> Result<()> {
 /// FOR SYSTEM_TIME AS OF chooses versions for the rows of a left side, and here there is none.
 fn refuse_version(factor: &TableFactor) -> Result<()> {
     let TableFactor::Table { version: Some(_), .. } = factor else { return Ok(()) };
-    Err(unsupported::never("FOR SYSTEM_TIME AS OF behind a table that is not joined")
+    Err(unsupported::never("FOR SYSTEM_TIME AS OF after a table that is not joined")
         .hint("a JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.k = b.k")
         .at(span_of(factor)))
 }
@@ -207,6 +207,7 @@ impl Binder<'_> {
         }
         let alias = call.alias.map(|a| a.name.value.clone());
         let right = Scope::of(alias, fresh.clone().into());
+        left.scope.check_names(&right).map_err(|error| error.at(span_of(call.array)))?;
         let ordinality = call.ordinality;
         if left.node.fields.is_empty() {
             let kind = LogicalKind::Unnest { input: unit_row(), array, outer, ordinality };

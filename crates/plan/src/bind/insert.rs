@@ -98,7 +98,9 @@ impl Binder<'_> {
             })?;
             let name = format!("'{}' of '{}'", column.name, table.name);
             let misfit = self.catalog.settings().length_misfit();
+            let span = expr.span;
             let expr = build::enforce_length(expr, &target.data_type, misfit, &name, self.session)?;
+            let expr = expr.at(span);
             columns.push((column.name.clone(), expr));
         }
         Ok(columns)

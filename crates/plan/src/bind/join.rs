@@ -49,6 +49,7 @@ impl Binder<'_> {
             return self.bind_version_join(left, right, version, (kind, constraint), context);
         }
         let right = self.bind_factor(right, context)?;
+        left.scope.check_names(&right.scope).map_err(|error| error.at(span))?;
         if let Some((time, rest)) = asof::condition(constraint) {
             return self
                 .bind_asof_join(left, right, kind, (time, &rest))
@@ -159,6 +160,7 @@ impl Binder<'_> {
                 .at(span)
             })?;
         let mut right = self.bind_factor(right, context)?;
+        left.scope.check_names(&right.scope).map_err(|error| error.at(span))?;
         let (versions, right_time) = versions_of(&right.node).ok_or_else(|| {
             Error::plan("the right side of a join FOR SYSTEM_TIME AS OF has no versions")
                 .hint(
@@ -188,6 +190,7 @@ impl Binder<'_> {
     ) -> Result<Source> {
         let span = span_of(right);
         let right = self.bind_factor(right, context)?;
+        left.scope.check_names(&right.scope).map_err(|error| error.at(span))?;
         let asked = matches!(&right.node.kind, LogicalKind::Scan { table, .. } if table.reading.is_looked_up);
         if !asked && !can_be_read_first(&right.node, kind, Side::Right) {
             return Err(Error::plan("the right side of a lookup join never ends, or its rows change")

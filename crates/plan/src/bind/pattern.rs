@@ -229,7 +229,7 @@ fn variables(pattern: &Syntax) -> Result<Vec<Variable>> {
              nor can it in Flink"
         ))
         .hint(format!(
-            "end with a variable for the row behind, DEFINE … AS NOT (condition of {name}), or add ? \
+            "end with a variable for the row after it, DEFINE … AS NOT (condition of {name}), or add ? \
              to take as few rows as possible"
         ))
         .at(ident_span(last.name)));
@@ -357,7 +357,7 @@ fn skip(after: Option<&AfterMatchSkip>, variables: &[Variable]) -> Result<Skip> 
             "AFTER MATCH SKIP TO FIRST {} would find the same match for ever: it begins there",
             name.value
         ))
-        .hint("SKIP TO NEXT ROW goes on behind the first row of a match")
+        .hint("SKIP TO NEXT ROW goes on after the first row of a match")
         .at(ident_span(name)));
     }
     Ok(skip)

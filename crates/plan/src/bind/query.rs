@@ -93,7 +93,16 @@ impl Binder<'_> {
         if with.recursive {
             return Err(unsupported::never("WITH RECURSIVE"));
         }
-        for cte in &with.cte_tables {
+        for (place, cte) in with.cte_tables.iter().enumerate() {
+            let name = &cte.alias.name;
+            if with.cte_tables[..place].iter().any(|before| before.alias.name.value == name.value) {
+                return Err(Error::plan(format!(
+                    "there are two common table expressions '{}' in one WITH",
+                    name.value
+                ))
+                .hint("give one of them another name")
+                .at(ident_span(name)));
+            }
             let node = self.bind_tree(&cte.query, context)?;
             let node = rename(node, &alias_columns(&cte.alias), "the common table expression")?;
             context.ctes.push((cte.alias.name.value.clone(), node));

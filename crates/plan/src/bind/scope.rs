@@ -64,6 +64,19 @@ impl Scope {
         Scope::of_relations(Vec::new(), Arc::from(Vec::new()))
     }
 
+    /// Refuses to join relations of which two have the same name.
+    pub fn check_names(&self, right: &Scope) -> Result<()> {
+        let names = |scope: &Scope| -> Vec<String> {
+            scope.relations.iter().filter_map(|relation| relation.alias.clone()).collect()
+        };
+        let known = names(self);
+        match names(right).iter().find(|name| known.contains(name)) {
+            None => Ok(()),
+            Some(name) => Err(Error::plan(format!("there are two relations '{name}' in FROM"))
+                .hint(format!("give one of them another name: {name} AS {name}2"))),
+        }
+    }
+
     /// Two scopes side by side, with the fields of the joined relation.
     pub fn beside(&self, right: &Scope, fields: Arc<[Field]>) -> Self {
         let shift = self.fields.len();

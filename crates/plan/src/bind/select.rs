@@ -37,7 +37,7 @@ impl Binder<'_> {
             None => source,
         };
         let node = source.node;
-        let group_by = group_expressions(&select.group_by)?;
+        let group_by = group_expressions(&select.group_by, || self.group_by_all(select))?;
         let ordered = if group_by.is_empty() && select.having.is_none() && !self.aggregates(select)
         {
             self.bind_list(select, order, node, &source.scope)?
@@ -97,6 +97,22 @@ impl Binder<'_> {
         let columns = columns.into_iter().map(|(name, expr)| (name, layout.place(&expr))).collect();
         let node = LogicalPlan::project(node, columns);
         Ok(Ordered { node, visible, keys, span: order_span(order) })
+    }
+
+    /// `GROUP BY ALL`, with the keys that it stands for.
+    fn group_by_all(&self, select: &sql::Select) -> Error {
+        let key = |item: &SelectItem| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                (!self.contains_aggregate(expr)).then(|| expr.to_string())
+            }
+            _ => None,
+        };
+        let keys: Vec<String> = select.projection.iter().filter_map(key).collect();
+        let error = unsupported::never("GROUP BY ALL");
+        match keys.is_empty() {
+            true => error.hint("leave it out: without keys all rows are one group"),
+            false => error.hint(format!("write GROUP BY {}", keys.join(", "))),
+        }
     }
 
     /// True if the select list aggregates.
@@ -262,12 +278,15 @@ fn implied_name(expr: &sql::Expr, position: usize) -> String {
     }
 }
 
-fn group_expressions(group_by: &GroupByExpr) -> Result<&[sql::Expr]> {
+fn group_expressions(
+    group_by: &GroupByExpr,
+    refuse_all: impl FnOnce() -> Error,
+) -> Result<&[sql::Expr]> {
     match group_by {
-        GroupByExpr::All(_) => Err(unsupported::never("GROUP BY ALL")),
+        GroupByExpr::All(_) => Err(refuse_all()),
         GroupByExpr::Expressions(expressions, modifiers) => {
             if !modifiers.is_empty() {
-                return Err(unsupported::never("a word behind the keys of GROUP BY")
+                return Err(unsupported::never("a word after the keys of GROUP BY")
                     .hint("write GROUP BY ROLLUP (a, b), CUBE (a, b) or GROUPING SETS (…)"));
             }
             Ok(expressions)
@@ -310,8 +329,13 @@ fn refuse_clauses(select: &sql::Select) -> Result<()> {
         "SELECT INTO (write INSERT INTO)"
     } else if !select.lateral_views.is_empty() {
         "LATERAL VIEW (write CROSS JOIN UNNEST)"
-    } else if select.qualify.is_some() {
-        "QUALIFY"
+    } else if let Some(condition) = &select.qualify {
+        return Err(unsupported::never("QUALIFY")
+            .hint(
+                "number the rows in a sub-query and choose outside of it: SELECT … FROM (SELECT *, ROW_NUMBER() OVER \
+                 (PARTITION BY k ORDER BY v DESC) AS n FROM t) WHERE n <= 1",
+            )
+            .at(span_of(condition)));
     } else if select.prewhere.is_some() {
         "PREWHERE"
     } else if !select.connect_by.is_empty() {

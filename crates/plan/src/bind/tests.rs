@@ -159,7 +159,7 @@ fn clauses_behind_a_table_are_refused() {
         ("SELECT * FROM bid WITH ORDINALITY", "WITH ORDINALITY"),
         (
             "SELECT * FROM bid FOR SYSTEM_TIME AS OF TIMESTAMP '2026-01-01 00:00:00'",
-            "FOR SYSTEM_TIME AS OF behind a table that is not joined",
+            "FOR SYSTEM_TIME AS OF after a table that is not joined",
         ),
         (
             "SELECT LAG(qty) IGNORE NULLS OVER (PARTITION BY item ORDER BY bidtime) FROM bid",
@@ -256,7 +256,7 @@ fn views_over_views_cost_no_more_than_they_show() {
     }
     let node = bind(&format!("{text}SELECT n FROM v49")).expect("it binds");
     let shared =
-        crate::logical::dag::optimize(&[node], &|_, _| Ok(Vec::new())).expect("it is shared");
+        crate::logical::dag::optimize(&[node], &|_, _, _| Ok(Vec::new())).expect("it is shared");
     assert!(post_order(&shared).len() < 400);
 }
 
@@ -368,7 +368,7 @@ fn several_sets_of_keys_make_them_nullable() {
             "more than 256",
             32,
         ),
-        ("SELECT k FROM t GROUP BY k WITH ROLLUP", "not expected", 28),
+        ("SELECT k FROM t GROUP BY k WITH ROLLUP", "unexpected", 28),
     ]);
     let session = "FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' HOUR))";
     let error =

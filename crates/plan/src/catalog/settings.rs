@@ -291,8 +291,10 @@ fn unknown_key(name: &str) -> Error {
 
 fn check(key: &Key, value: &str) -> Result<()> {
     let refuse = |expected: &str| {
-        Err(Error::plan(format!("'{value}' is no value of '{}'", key.name))
-            .hint(format!("it takes {expected}")))
+        Err(Error::plan(format!(
+            "invalid value '{value}' for option '{}'; expected {expected}",
+            key.name
+        )))
     };
     match key.kind {
         Kind::Text if value.trim().is_empty() => refuse("a text that is not empty"),
@@ -429,7 +431,8 @@ mod tests {
         ];
         for (key, value, help) in cases {
             let error = set(key, value).expect_err(key);
-            assert!(error.help().is_some_and(|h| h.contains(help)), "{key}: {:?}", error.help());
+            let text = format!("{error} {}", error.help().unwrap_or_default());
+            assert!(text.contains(help), "{key}: {text}");
         }
         let error = set("execution.runtime-mode", "AUTOMATIC").expect_err("one or the other");
         assert_eq!(error.kind(), thalweg_core::ErrorKind::Unsupported);

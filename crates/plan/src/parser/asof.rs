@@ -54,7 +54,7 @@ impl AsofJoins {
         }
         if is_word(&token.token, "USING") {
             return Err(Error::unsupported("ASOF JOIN … USING is not supported")
-                .hint("write the equalities behind ON")
+                .hint("write the equalities after ON")
                 .at(span(token.span)));
         }
         let matches = is_word(&token.token, "MATCH_CONDITION");
@@ -85,7 +85,7 @@ fn condition(cursor: &mut Cursor<'_>, output: &mut Vec<TokenWithSpan>) -> Result
     let is_open = cursor.is_token(&Token::LParen);
     let end = super::tokens::closing(cursor.tokens, cursor.index).filter(|_| is_open);
     let Some(end) = end else {
-        return Err(cursor.expected("(left.time >= right.time) behind MATCH_CONDITION"));
+        return Err(cursor.expected("(left.time >= right.time) after MATCH_CONDITION"));
     };
     output.extend_from_slice(&cursor.tokens[cursor.index + 1..end]);
     cursor.index = end + 1;

@@ -55,7 +55,7 @@ pub(super) fn create_table(cursor: &mut Cursor<'_>) -> Result<CreateTable> {
             }
         }
         if !cursor.take_token(&Token::RParen) {
-            return Err(cursor.expected("',' or ')' behind a column"));
+            return Err(cursor.expected("',' or ')' after a column"));
         }
     }
     clauses(cursor, &mut table)?;
@@ -97,7 +97,7 @@ fn not_enforced(cursor: &mut Cursor<'_>) -> Result<()> {
         return Ok(());
     }
     Err(cursor
-        .expected("NOT ENFORCED behind PRIMARY KEY")
+        .expected("NOT ENFORCED after PRIMARY KEY")
         .hint("a stream's keys are not checked, and the statement has to say so"))
 }
 

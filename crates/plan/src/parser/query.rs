@@ -64,9 +64,9 @@ fn parse_all<T>(
     if next.token == Token::EOF {
         return Ok(tree);
     }
-    let error = Error::plan(format!("this was not expected here: {}", describe(Some(&next))));
+    let error = Error::plan(format!("unexpected {}", describe(Some(&next))));
     let error = match is_word(&next.token, "MATCH_RECOGNIZE") {
-        true => error.hint("it stands behind a name: give the query one by WITH or CREATE VIEW"),
+        true => error.hint("it stands after a name: give the query one by WITH or CREATE VIEW"),
         false => error,
     };
     Err(error.at(span(next.span)))

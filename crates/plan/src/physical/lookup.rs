@@ -128,7 +128,7 @@ impl Lowering<'_> {
                 "table '{}' is asked by key, and has columns that are computed",
                 table.name
             ))
-            .hint("compute them behind the join"));
+            .hint("compute them after the join"));
         }
         let name = |&key: &usize| right.fields[key].name.clone();
         let keys = of_right.keys.iter().map(name).collect();

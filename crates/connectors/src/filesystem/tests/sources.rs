@@ -190,7 +190,7 @@ fn wrong_options_are_plan_errors() {
         (&[("format", "cvs")], "csv"),
         (&[("format", "json"), ("csv.header", "true")], "no effect"),
         (&[("csv.field-delimiter", ",,")], "one ASCII character"),
-        (&[("csv.quote-character", ",")], "different"),
+        (&[("csv.quote-character", ",")], "must differ"),
         (&[("bad-data", "dead-letter")], "dead-letter.path"),
         (&[("bad-data", "ignore")], "'drop'"),
         (&[("format", "parquet"), ("path", "-")], "pipe"),

@@ -283,7 +283,7 @@ fn what_others_have_hidden_stays_and_what_they_show_is_not_replaced() {
     let mut sink = Filesystem.sink(&appending, Tz::UTC).expect("a sink");
     sink.use_transactions();
     let error = sink.recover(Some(&later)).expect_err("a snapshot that is not the newest");
-    assert!(error.message().contains("committed behind"), "{error}");
+    assert!(error.message().contains("committed after"), "{error}");
     for damaged in
         ["", "{}", "{\"run\":\"x\",\"next\":1,\"parts\":[{\"folder\":\"..\",\"name\":\"part-1\"}]}"]
     {
