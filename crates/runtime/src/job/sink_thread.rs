@@ -175,7 +175,7 @@ fn answer_for_finished(job: &Job, stage: usize, message: SinkMessage) -> Result<
     match message {
         SinkMessage::Rows(batch) => pass(job, stage, &batch),
         SinkMessage::Prepare(reply) => drop(reply.send(None)),
-        SinkMessage::Commit(_, reply) => drop(reply.send(())),
+        SinkMessage::Commit(_, _, reply) => drop(reply.send(())),
         SinkMessage::Finish if job.options.snapshots.is_some() => job.sink_ended(),
         SinkMessage::Finish | SinkMessage::Complete | SinkMessage::Stop | SinkMessage::Abort => {
             return Ok(SinkState::Closed);
