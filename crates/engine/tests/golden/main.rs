@@ -148,6 +148,23 @@ two_input_cases! {
     window_join,
 }
 
+/// What is in the files that an INSERT wrote, read line by line. Two jobs, of which none is the case alone.
+const WRITTEN: &[&str] = &[
+    "sink_csv_bool_decimal_text",
+    "sink_csv_nested",
+    "sink_csv_options",
+    "sink_csv_space_quotes",
+    "sink_csv_text",
+    "sink_csv_timestamp_text",
+    "sink_json_iso",
+    "sink_json_nested_text",
+];
+
+#[test]
+fn files_hold_what_flink_writes_or_a_difference() {
+    WRITTEN.iter().for_each(|case| check_append(case));
+}
+
 // The exit status, and words of which the message must hold at least one (without case).
 error_cases! {
     cast_bad_fails: Either, ["'x'"];
@@ -181,7 +198,7 @@ later_cases! {}
 #[test]
 fn every_case_is_listed_once() {
     let mut listed: Vec<&str> =
-        [APPEND, SEQUENCE, FINAL_STATE, CHANGELOG, TWO_INPUTS, ERRORS].concat();
+        [APPEND, SEQUENCE, FINAL_STATE, CHANGELOG, TWO_INPUTS, WRITTEN, ERRORS].concat();
     listed.extend(LATER.iter().map(|(name, _)| *name));
     let unique: BTreeSet<&str> = listed.iter().copied().collect();
     assert_eq!(unique.len(), listed.len(), "a case is listed twice");
