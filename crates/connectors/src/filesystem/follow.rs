@@ -178,10 +178,7 @@ impl FollowSplitter {
             listing.take_moved(stamp).or_else(renamed)
         });
         // Where a file was deleted a new one may lie. Those that grow are compared when they do.
-        let is_it = |file: &InputFile| {
-            can_grow(&self.reading, file)
-                || (file.size, file.modified_ms) == (known.file.size, known.file.modified_ms)
-        };
+        let is_it = |file: &InputFile| can_grow(&self.reading, file) || is_alike(file, &known.file);
         if let Some(other) = moved.as_ref().filter(|file| !is_it(file)) {
             listing.put_back(other.clone());
         }
@@ -214,9 +211,9 @@ impl FollowSplitter {
     fn is_copy(&self, number: usize, file: &Arc<InputFile>) -> Result<bool> {
         let known = &self.known[&number];
         if !can_grow(&self.reading, file) {
-            return match file.size == known.file.size {
+            return match is_alike(file, &known.file) {
                 true => Ok(true),
-                false => Err(changed(file, "was replaced by one of another length")),
+                false => Err(changed(file, "was replaced by another one of its name")),
             };
         }
         let Some(Place::Text(at)) = known.at else { return Ok(false) };
@@ -461,6 +458,11 @@ enum More {
 /// True for a text that is not compressed.
 fn can_grow(reading: &Reading, file: &InputFile) -> bool {
     reading.format.is_text() && file.path.as_deref().map(Compression::of) == Some(Compression::None)
+}
+
+/// True if two files that cannot grow have the same length and were written at the same time.
+fn is_alike(one: &InputFile, other: &InputFile) -> bool {
+    (one.size, one.modified_ms) == (other.size, other.modified_ms)
 }
 
 fn open(file: &InputFile) -> Result<File> {

@@ -360,6 +360,28 @@ fn a_file_that_lies_where_a_deleted_one_lay_is_another() {
 }
 
 #[test]
+fn a_compressed_file_that_is_replaced_by_one_of_its_length_is_an_error() {
+    let followed = Followed::new("in/");
+    let write = |rows: &str| {
+        // Stored as it is, so that the length does not depend on the text.
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+        encoder.write_all(rows.as_bytes()).expect("compressed");
+        fs::write(followed.path(".new"), encoder.finish().expect("compressed")).expect("written");
+        fs::rename(followed.path(".new"), followed.path("a.csv.gz")).expect("renamed");
+    };
+    write(&lines(10, 20));
+    let mut started = followed.start(None).expect("started");
+    assert_eq!(numbers(&mut started, 10).expect("rows"), range(10, 20));
+    std::thread::sleep(Duration::from_millis(20));
+    write(&lines(20, 30));
+    let error = numbers(&mut started, 1).expect_err("other rows");
+    assert!(
+        error.to_string().contains("a.csv.gz") && error.message().contains("replaced"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_file_of_rows_that_is_replaced_while_it_is_read_is_an_error() {
     use crate::Connector;
     use crate::filesystem::Filesystem;
