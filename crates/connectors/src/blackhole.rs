@@ -32,6 +32,7 @@ impl Connector for Blackhole {
         &self,
         request: &TableRequest,
         _letters: &FinishedLetters,
+        _memory_limit_bytes: usize,
     ) -> Result<Box<dyn Source>> {
         Err(not_readable(&request.table, "blackhole"))
     }

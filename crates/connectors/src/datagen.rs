@@ -53,6 +53,7 @@ impl Connector for Datagen {
         &self,
         request: &TableRequest,
         _letters: &FinishedLetters,
+        _memory_limit_bytes: usize,
     ) -> Result<Box<dyn Source>> {
         let options = DatagenOptions::read(request)?;
         let wanted = match &request.projection {

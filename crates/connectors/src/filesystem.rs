@@ -126,8 +126,15 @@ impl Connector for Filesystem {
         state_options::state_options(request, as_sink, zone)
     }
 
-    fn source(&self, request: &TableRequest, letters: &FinishedLetters) -> Result<Box<dyn Source>> {
-        Ok(Box::new(open_source_after(request, None, letters)?))
+    fn source(
+        &self,
+        request: &TableRequest,
+        letters: &FinishedLetters,
+        memory_limit_bytes: usize,
+    ) -> Result<Box<dyn Source>> {
+        let record_bytes_max = record_bytes_max(memory_limit_bytes);
+        let source = open_source_after(request, None, letters)?;
+        Ok(Box::new(source.with_record_bytes_max(record_bytes_max)))
     }
 
     fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
@@ -220,6 +227,12 @@ fn wanted(request: &TableRequest, record: &Record) -> Vec<usize> {
     places.chain(request.tells_kinds.then_some(0)).collect()
 }
 
+/// How long a record may be in a job with this memory limit: a few copies of it are there at once, as text, as values and as
+/// a dead letter.
+fn record_bytes_max(memory_limit_bytes: usize) -> usize {
+    (memory_limit_bytes / 8).min(blocks::RECORD_BYTES_MAX)
+}
+
 /// Opens the files of a table, in a run of its own.
 #[cfg(test)]
 fn open_source(request: &TableRequest, block_bytes: Option<usize>) -> Result<FileSource> {
@@ -265,6 +278,7 @@ fn open_source_after(
         delivered: request.delivered().arrow(),
         format: options.format,
         on_bad,
+        record_bytes_max: blocks::RECORD_BYTES_MAX,
         first_block_bytes: block_bytes,
     };
     let source = FileSource::new(reading, files, request.parallelism, dead_letters);

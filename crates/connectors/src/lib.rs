@@ -63,8 +63,13 @@ pub trait Connector: Send + Sync {
         AcceptedChanges::Inserts
     }
     /// Opens the table for reading. `letters` are the dead-letter files that earlier jobs of the
-    /// run have written.
-    fn source(&self, request: &TableRequest, letters: &FinishedLetters) -> Result<Box<dyn Source>>;
+    /// run have written. One record may take a part of the memory limit.
+    fn source(
+        &self,
+        request: &TableRequest,
+        letters: &FinishedLetters,
+        memory_limit_bytes: usize,
+    ) -> Result<Box<dyn Source>>;
     /// Checks whether the table can be read, or written, in a job with snapshots.
     fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
         let _ = (request, as_sink);
@@ -108,6 +113,7 @@ pub trait Connector: Send + Sync {
 pub struct BuiltinConnectors {
     zone: Tz,
     letters: FinishedLetters,
+    memory_limit_bytes: usize,
 }
 
 impl Default for BuiltinConnectors {
@@ -119,7 +125,11 @@ impl Default for BuiltinConnectors {
 impl BuiltinConnectors {
     /// The connectors, with instants printed in the session's zone.
     pub fn new(zone: Tz) -> Self {
-        BuiltinConnectors { zone, letters: FinishedLetters::default() }
+        BuiltinConnectors {
+            zone,
+            letters: FinishedLetters::default(),
+            memory_limit_bytes: usize::MAX,
+        }
     }
 
     /// Those of a run whose earlier jobs have written these dead letters: its later jobs add to
@@ -127,6 +137,13 @@ impl BuiltinConnectors {
     #[must_use]
     pub fn with_letters(mut self, letters: FinishedLetters) -> Self {
         self.letters = letters;
+        self
+    }
+
+    /// The same in jobs with this memory limit, of which one record may take a part.
+    #[must_use]
+    pub fn with_memory_limit(mut self, memory_limit_bytes: usize) -> Self {
+        self.memory_limit_bytes = memory_limit_bytes;
         self
     }
 
@@ -197,7 +214,7 @@ impl Connectors for BuiltinConnectors {
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let connector = Self::find(request)?;
         connector.validate(request, false)?;
-        connector.source(request, &self.letters)
+        connector.source(request, &self.letters, self.memory_limit_bytes)
     }
     fn check_files(&self, tables: &JobTables) -> Result<()> {
         filesystem::check_files(tables, &[])

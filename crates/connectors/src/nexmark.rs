@@ -67,6 +67,7 @@ impl Connector for Nexmark {
         &self,
         request: &TableRequest,
         _letters: &FinishedLetters,
+        _memory_limit_bytes: usize,
     ) -> Result<Box<dyn Source>> {
         let options = NexmarkOptions::read(request)?;
         let columns = match &request.projection {

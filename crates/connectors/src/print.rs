@@ -62,6 +62,7 @@ impl Connector for Print {
         &self,
         request: &TableRequest,
         _letters: &FinishedLetters,
+        _memory_limit_bytes: usize,
     ) -> Result<Box<dyn Source>> {
         Err(not_readable(&request.table, "print"))
     }

@@ -13,13 +13,24 @@
 //!
 //! A call should return within about a millisecond. `rows` gets at most one bundle (64 Ki rows);
 //! `watermark` looks at [`Output::time_is_up`] and answers [`Progress::More`] to go on later.
+//!
+//! # Output that is full
+//! Some operators make many rows of one. What a call may emit is bounded so that memory has a limit:
+//! - the runtime hands a piece over in slices, sized by what the slices before led to
+//!   ([`Operator::takes_slices`]);
+//! - an operator that cannot know what a slice leads to asks [`Output::is_full`] between rows. Once it
+//!   is, the operator stops behind a row and says so ([`Output::stop_at`]); a watermark answers
+//!   [`Progress::More`].
+//!
+//! The rest comes with the next call, when downstream has taken what was emitted. The cursor is the
+//! runtime's: a partition keeps none between calls, so no capture ever meets one.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatch;
 
-use crate::bundle::{Bundle, RowKind};
+use crate::bundle::{Bundle, RowKind, batch_bytes};
 use crate::error::{Error, Result};
 use crate::order::OrderContract;
 use crate::shim::SharedClock;
@@ -66,6 +77,23 @@ pub trait Transform: Send + Sync {
     /// Turns one bundle into one bundle. Stamps stay, except `watermark_before`, which must fit
     /// the rows that are left. An error stops the job.
     fn apply(&self, bundle: Bundle) -> Result<Bundle>;
+    /// True if it may make many rows of one: its bundles are applied in parts.
+    fn multiplies(&self) -> bool {
+        false
+    }
+    /// Applies a bundle until about `room_bytes` are made of it. Each part has the stamps of the bundle.
+    fn begin_parts(&self, bundle: Bundle, room_bytes: usize) -> Result<Part> {
+        let _ = room_bytes;
+        Ok(Part { bundle: self.apply(bundle)?, rest: None })
+    }
+    /// Goes on with what a part has left, by any worker.
+    ///
+    /// # Errors
+    /// Those of [`Transform::apply`].
+    fn next_part(&self, rest: Rest, room_bytes: usize) -> Result<Part> {
+        let _ = (rest, room_bytes);
+        Err(Error::internal("a stage that leaves nothing was asked to go on"))
+    }
     /// True if bundles with rows are begun rather than applied: the stage waits for the outside.
     fn is_asynchronous(&self) -> bool {
         false
@@ -76,6 +104,17 @@ pub trait Transform: Send + Sync {
         let result = self.apply(bundle);
         done(Box::new(move || result));
     }
+}
+
+/// What a transform has not made yet of a bundle: its own, in a box.
+pub type Rest = Box<dyn Any + Send>;
+
+/// Some of what a transform makes of a bundle.
+pub struct Part {
+    /// The next rows, in order.
+    pub bundle: Bundle,
+    /// What follows; `None` behind the last part.
+    pub rest: Option<Rest>,
 }
 
 /// What is left to be done when what a bundle waited for is there.
@@ -115,6 +154,11 @@ pub trait Operator: Send + Sync {
     /// then, in larger bundles.
     fn gives_at_watermarks_only(&self) -> bool {
         false
+    }
+    /// True if a piece may come in several calls, each with some of its rows in order. Asked where what
+    /// rows lead to can be much more than they are.
+    fn takes_slices(&self) -> bool {
+        self.class() == OperatorClass::Sequenced
     }
     /// How many output ports: 1, or 2 where late rows leave by port 1.
     fn ports(&self) -> usize {
@@ -209,7 +253,7 @@ pub struct WatermarkCall<'a> {
 
 /// The state of one key range. Touched by one worker at a time.
 pub trait Partition: Send {
-    /// Takes rows.
+    /// Takes rows: all of them, or the first ones as far as [`Output::stop_at`] says.
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()>;
     /// Takes a watermark. On [`Progress::More`] it is called again with the same arguments.
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress>;
@@ -317,6 +361,10 @@ pub enum Place {
     WindowEnds(Vec<i64>),
 }
 
+/// A call that takes rows may be so late. Stopping costs: what is worked out for all rows of a piece is worked out again
+/// for the rest.
+const PATIENCE_NS: u64 = 20_000_000;
+
 /// Where a partition puts what it produces during one call.
 pub struct Output {
     /// The rows that leave, in order.
@@ -332,6 +380,9 @@ pub struct Output {
     pub ended: bool,
     clock: SharedClock,
     deadline_ns: u64,
+    room_bytes: usize,
+    bytes: usize,
+    stopped_at: Option<usize>,
 }
 
 impl Output {
@@ -345,7 +396,37 @@ impl Output {
             ended: false,
             clock,
             deadline_ns,
+            room_bytes: usize::MAX,
+            bytes: 0,
+            stopped_at: None,
         }
+    }
+    /// The same with room for so many bytes: the call that makes it full is the last.
+    #[must_use]
+    pub fn with_room(self, room_bytes: usize) -> Self {
+        Output { room_bytes, ..self }
+    }
+    /// True once a call should stop behind the row that it is at: enough is emitted, or it has taken far longer than
+    /// it should, with few results or none.
+    pub fn is_full(&self) -> bool {
+        self.bytes >= self.room_bytes
+            || self.clock.now_ns() >= self.deadline_ns.saturating_add(PATIENCE_NS)
+    }
+    /// About how many bytes were emitted.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+    /// Only the first `taken` rows of the piece were taken; the next call gets those behind them.
+    ///
+    /// # Panics
+    /// If none was taken: the operator would never get anywhere.
+    pub fn stop_at(&mut self, taken: usize) {
+        assert!(taken > 0, "a call takes at least one row");
+        self.stopped_at = Some(taken);
+    }
+    /// How many rows of a piece of so many were taken.
+    pub fn taken_of(&self, rows: usize) -> usize {
+        self.stopped_at.map_or(rows, |taken| taken.min(rows))
     }
     /// Sends rows out as results. Empty batches are dropped.
     pub fn emit(&mut self, batch: RecordBatch) {
@@ -378,6 +459,7 @@ impl Output {
             Place::AsEmitted | Place::WindowEnd(_) => {}
         }
         if batch.num_rows() > 0 {
+            self.bytes += batch_bytes(&batch);
             self.emitted.push(Emitted { port, batch, kinds: None, place });
         }
     }
@@ -385,8 +467,8 @@ impl Output {
     pub fn wall_ms(&self) -> i64 {
         self.clock.wall_ms()
     }
-    /// True once a long call should return [`Progress::More`].
+    /// True once a long call should return [`Progress::More`]: its time is over, or the output is full.
     pub fn time_is_up(&self) -> bool {
-        self.clock.now_ns() >= self.deadline_ns
+        self.bytes >= self.room_bytes || self.clock.now_ns() >= self.deadline_ns
     }
 }

@@ -33,7 +33,9 @@ use std::sync::OnceLock;
 
 use thalweg_core::{Bundle, Watermark};
 use thalweg_ordering::Closing;
-use thalweg_ordering::sync::{Arc, AtomicI64, AtomicU8, AtomicU64, Ordering, Queue, RwLock};
+use thalweg_ordering::sync::{Arc, AtomicI64, AtomicU8, AtomicU64, Mutex, Ordering, Queue, RwLock};
+
+use crate::parts::Leaving;
 
 /// Where a container is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +94,8 @@ pub struct Container {
     end_ingest_ns: AtomicU64,
     /// Unclaimed bundles by NUMA node. In boxes: a queue gets memory for 31 at once, of which short epochs need one.
     unclaimed: Vec<Queue<Box<Bundle>>>,
+    /// What a stage that makes parts has made of its bundles.
+    pub(crate) leaving: Mutex<Leaving>,
     /// The container downstream, one per output edge, made on demand.
     pub(crate) down: Vec<OnceLock<Arc<Container>>>,
 }
@@ -108,6 +112,7 @@ impl Container {
             end: AtomicI64::new(i64::MIN),
             end_ingest_ns: AtomicU64::new(0),
             unclaimed: (0..numa_nodes.max(1)).map(|_| Queue::new()).collect(),
+            leaving: Mutex::default(),
             down: (0..edges).map(|_| OnceLock::new()).collect(),
         }
     }

@@ -17,6 +17,9 @@
 //! [`crate::scheduler`]); cells and sources then take part like all stages. While the memory is
 //! full each policy takes what is furthest downstream, as `lp` does: that is what makes room.
 //!
+//! While cells are parked for want of room (see [`crate::slices`]) they are resumed last of all that is inside, and before
+//! sources are asked; where the memory is full, bundles furthest downstream come first.
+//!
 //! What it does not do: it chooses no job (the workers of a pool go from job to job), and it never blocks.
 
 use thalweg_core::{Bundle, Watermark};
@@ -28,7 +31,8 @@ use crate::job::Job;
 use crate::memory::Pressure;
 use crate::options::{PartitionScheme, SchedulerPolicy};
 use crate::ordered::Element;
-use crate::stage::StageRunKind;
+use crate::slices::Waiting;
+use crate::stage::{StageRun, StageRunKind};
 use crate::waiting::Continued;
 
 mod ranked;
@@ -89,6 +93,9 @@ pub struct WorkerPlace {
 impl Job {
     /// The next task for a worker, if there is any.
     pub fn next_task(&self, place: WorkerPlace) -> Option<Task> {
+        if !self.parked.is_empty() {
+            return self.next_while_parked(place);
+        }
         if self.ablated.is(Ablation::NoPriority) {
             let continued = self.returned.pop().map(Task::Continue);
             return continued.or_else(|| self.without_priority(place));
@@ -112,6 +119,47 @@ impl Job {
             None => self.next_bundle(place),
         };
         waiting.or_else(|| self.next_poll())
+    }
+
+    /// The next task while cells wait for room, whatever the policy.
+    fn next_while_parked(&self, place: WorkerPlace) -> Option<Task> {
+        let is_full = self.memory.pressure() == Pressure::Full;
+        let drained = || self.furthest_downstream(place);
+        let cell = |(stage, cell)| Task::Cell { stage, cell };
+        (is_full && self.ordered.is_none())
+            .then(drained)
+            .flatten()
+            .or_else(|| self.urgent.take(place.worker).map(cell))
+            .or_else(|| self.returned.pop().map(Task::Continue))
+            .or_else(|| self.ready_cell(|| self.ready.take(place.worker)).map(cell))
+            .or_else(|| match &self.ordered {
+                Some(_) => self.next_element(is_full),
+                None => drained(),
+            })
+            .or_else(|| self.resume_parked(is_full))
+            .or_else(|| self.next_poll())
+    }
+
+    /// Something that is parked, if there is room or room can come of nothing else.
+    fn resume_parked(&self, is_full: bool) -> Option<Task> {
+        let is_stuck = || self.at_work.load(Ordering::SeqCst) == 0 && self.sinks_keep_up();
+        let may_resume = !self.is_giving_up() && (!is_full || is_stuck());
+        let (stage, waiting) = may_resume.then(|| self.parked.take()).flatten()?;
+        Some(match waiting {
+            Waiting::Cell(cell) => Task::Cell { stage, cell },
+            Waiting::Bundle(open) => Task::Continue(Continued::of_parts(stage, open)),
+            Waiting::Element(place, element) => Task::Element { stage, place, element: *element },
+        })
+    }
+
+    /// True if little of what is in flight waits for the threads of sinks.
+    fn sinks_keep_up(&self) -> bool {
+        let waiting_bytes = |stage: &StageRun| match &stage.kind {
+            StageRunKind::Sink(sink) => sink.waiting_bytes.load(Ordering::SeqCst).max(0) as usize,
+            _ => 0,
+        };
+        let of_sinks: usize = self.stages.iter().map(waiting_bytes).sum();
+        of_sinks < self.memory.in_flight_bytes_max() / 2
     }
 
     /// The next cell that nobody is at. A call for one that has a worker is left to that worker.

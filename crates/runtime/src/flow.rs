@@ -442,7 +442,7 @@ impl Job {
         let bundle = Arc::new(bundle);
         let item = |rows: Option<Vec<u32>>, bytes: usize| {
             let (bundle, container) = (Arc::clone(&bundle), Arc::clone(container));
-            Item::Rows(RowsItem { bundle, rows, lane, container, bytes })
+            Item::Rows(RowsItem { bundle, rows, lane, container, bytes, taken: 0 })
         };
         let pieces: Vec<(usize, Option<Vec<u32>>)> = match route {
             Route::Any => vec![(0, None)],

@@ -5,7 +5,8 @@
 //!    thread finishes its output, and the last one ends the job.
 //! 2. *Stopped* ([`JobControl::cancel`], Ctrl-C): sources are asked no more; what is in flight
 //!    drains; sinks make visible what is complete and leave their output unfinished
-//!    (`NAME.partial`). No window is closed for it.
+//!    (`NAME.partial`). No window is closed for it. Rows that lead to many results are left unfinished
+//!    ([`Job::is_giving_up`]), so a job stops soon wherever it is.
 //! 3. *Failed*: the first error wins; workers drop everything, sinks abort.
 //!
 //! In each case no worker is at the job any more and the sinks' threads are joined before
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use thalweg_core::graph::Graph;
 use thalweg_core::{Error, Result, Watermark};
-use thalweg_ordering::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
+use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
 
 use crate::ablation::Ablated;
 use crate::dispatcher::{Lines, ReadyCells};
@@ -32,6 +33,7 @@ use crate::ordered::OrderedFlow;
 use crate::pool::Pool;
 use crate::presence::Presence;
 use crate::scheduler::meter::Measuring;
+use crate::slices::Parked;
 use crate::stage::{Item, SinkMessage, SinkRun, SourceRun, SourceState, StageRun, StageRunKind};
 use crate::topology::Topology;
 use crate::waiting::Returned;
@@ -45,6 +47,8 @@ pub use open::Beginning;
 
 /// How often the waiting thread looks at idle inputs and at the drain of a stopped job.
 const TICK: Duration = Duration::from_millis(20);
+/// A job that is to stop finishes what is inside for so long.
+const GIVE_UP_AFTER_NS: u64 = 100_000_000;
 /// So many jobs of a pool look as often as one does; more of them share what that costs.
 const JOBS_PER_TICK: usize = 16;
 
@@ -69,6 +73,10 @@ pub struct Job {
     pub(crate) gates: Gates,
     /// Bundles that have what they waited for.
     pub(crate) returned: Arc<Returned>,
+    /// Cells that wait for room in the middle of an item.
+    pub(crate) parked: Parked,
+    /// Tasks that are being done.
+    pub(crate) at_work: AtomicUsize,
     pub(crate) turn: AtomicUsize,
     /// How often a source was asked.
     pub(crate) asked: AtomicUsize,
@@ -82,6 +90,8 @@ pub struct Job {
     /// How long elements took to get to a sink, with rows or without (ordered contracts).
     pub(crate) passage: LatencyHistogram,
     stopping: AtomicBool,
+    /// When somebody asked for the end; 0 for never.
+    stop_asked_ns: AtomicU64,
     over: AtomicBool,
     failure: Mutex<Option<Error>>,
     /// Sources are not asked: a cut is being taken.
@@ -120,6 +130,22 @@ impl Job {
     /// True once the job is being stopped from outside.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// True once what is inside is not finished any more: the job is to stop, and time enough has passed for
+    /// what takes no longer than usual. A job that drains finishes everything.
+    pub(crate) fn is_giving_up(&self) -> bool {
+        let asked_ns = self.stop_asked_ns.load(Ordering::SeqCst);
+        asked_ns > 0
+            && !self.is_draining()
+            && self.options.clock.now_ns() >= asked_ns + GIVE_UP_AFTER_NS
+    }
+
+    /// Somebody asks for the end.
+    fn note_stop(&self) {
+        let now_ns = self.options.clock.now_ns().max(1);
+        // The first one counts.
+        let _ = self.stop_asked_ns.compare_exchange(0, now_ns, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// Ends the job with an error; the first one wins.
@@ -407,6 +433,7 @@ pub struct JobControl(pub(crate) Arc<Job>);
 impl JobControl {
     /// Stops the job: see the module header.
     pub fn cancel(&self) {
+        self.0.note_stop();
         self.0.stopping.store(true, Ordering::SeqCst);
         self.0.holding.store(false, Ordering::SeqCst);
         self.0.ask_all_sources();
@@ -414,6 +441,7 @@ impl JobControl {
     /// Asks for a graceful end: at once, or where snapshots are taken by whoever takes them, who sees
     /// [`JobControl::is_stop_requested`], takes a last one and cancels.
     pub fn stop(&self) {
+        self.0.note_stop();
         self.0.stop_requested.store(true, Ordering::SeqCst);
         match self.0.options.snapshots {
             Some(_) => self.0.signal(),
@@ -592,7 +620,9 @@ impl RunningJob {
             // Twice in a row: a task without rows may be in no queue while it is executed.
             drained_ticks =
                 if job.is_stopping() && job.is_drained() { drained_ticks + 1 } else { 0 };
-            if drained_ticks >= 2 {
+            let is_left_unfinished =
+                job.is_stopping() && job.is_giving_up() && !job.parked.is_empty();
+            if drained_ticks >= 2 || is_left_unfinished {
                 return Ok(());
             }
         }

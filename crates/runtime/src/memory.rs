@@ -62,6 +62,12 @@ impl MemoryAccount {
         self.state_peak_bytes.fetch_max(state, Ordering::Relaxed);
     }
 
+    /// From how many bytes in flight on nothing more may come in.
+    pub fn in_flight_bytes_max(&self) -> usize {
+        // At least 1: with nothing in flight some source is asked, whatever the limit.
+        self.in_flight_bytes_max.max(1)
+    }
+
     /// Bytes in flight.
     pub fn in_flight_bytes(&self) -> usize {
         self.in_flight_bytes.load(Ordering::Relaxed).max(0) as usize
@@ -95,8 +101,7 @@ impl MemoryAccount {
 
     /// How much sources may bring.
     pub fn pressure(&self) -> Pressure {
-        // At least 1: with nothing in flight some source is asked, whatever the limit.
-        let mark = self.in_flight_bytes_max.max(1);
+        let mark = self.in_flight_bytes_max();
         let used = self.in_flight_bytes();
         if used >= mark {
             Pressure::Full

@@ -18,7 +18,7 @@ use thalweg_core::connector::Assign;
 use thalweg_core::graph::StageId;
 use thalweg_core::snapshot::{OutputMark, SinkGuarantee};
 use thalweg_core::{
-    Bundle, Operator, OperatorClass, Partition, Route, Sink, Source, SourceBatch, Transform,
+    Bundle, Operator, OperatorClass, Partition, Piece, Route, Sink, Source, SourceBatch, Transform,
     Watermark,
 };
 use thalweg_ordering::Mailbox;
@@ -30,6 +30,7 @@ use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::metrics::{StageMetrics, StageRole};
 use crate::ordered::GatheredPiece;
+use crate::slices::{SliceRows, next_slice};
 
 /// An edge to a stage downstream.
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +172,8 @@ pub struct OperatorRun {
     pub class: OperatorClass,
     /// Phases of a watermark.
     pub phases: usize,
+    /// True if a piece may come in slices.
+    pub takes_slices: bool,
     /// One per partition.
     pub cells: Vec<Cell>,
     /// The joint watermark.
@@ -225,8 +228,10 @@ impl Cell {
 pub struct CellState {
     /// The partition.
     pub partition: Box<dyn Partition>,
-    /// A barrier whose time was up: it goes on before anything else.
-    pub resume: Option<Arc<Barrier>>,
+    /// What was begun and not finished: it goes on before anything else.
+    pub resume: Option<Item>,
+    /// How many rows of a piece are taken at once.
+    pub slice: SliceRows,
     /// Where results of rows go now, one per main edge.
     pub outputs: Vec<Arc<Container>>,
     /// The watermark passed on last as this cell has seen it.
@@ -261,6 +266,20 @@ pub struct RowsItem {
     pub container: Arc<Container>,
     /// Bytes to give back when it is consumed.
     pub bytes: usize,
+    /// How many of the rows are taken.
+    pub taken: usize,
+}
+
+impl RowsItem {
+    /// How many rows there are.
+    pub(crate) fn num_rows(&self) -> usize {
+        self.rows.as_ref().map_or(self.bundle.num_rows(), Vec::len)
+    }
+
+    /// The next rows, so many at most.
+    pub(crate) fn slice(&mut self, rows_max: usize, lanes: usize) -> Piece<'_> {
+        next_slice(&self.bundle, &mut self.rows, self.taken, rows_max, lanes)
+    }
 }
 
 /// A bundle whose route is known.

@@ -86,6 +86,7 @@ impl Job {
         let pace = Pace::new(started_ns);
         let meter = &self.stages[stage].metrics.meter;
         meter.enter();
+        self.at_work.fetch_add(1, Ordering::SeqCst);
         let result = catch_unwind(AssertUnwindSafe(|| match task {
             // Cells count their pieces themselves.
             Task::Cell { stage, cell } => self.run_cells(stage, cell, place, pace).map(|()| 0),
@@ -100,6 +101,7 @@ impl Job {
         }));
         let elements = result.as_ref().map_or(1, |done| *done.as_ref().unwrap_or(&1));
         meter.leave(elements);
+        self.at_work.fetch_sub(1, Ordering::SeqCst);
         let busy_ns = self.options.clock.now_ns().saturating_sub(started_ns);
         StageMetrics::add(&self.stages[stage].metrics.busy_ns, busy_ns);
         let error = match result {
@@ -148,6 +150,9 @@ impl Job {
         // Nobody needs the rows, but downstream each place is waited for: one worker may still pass
         // a bundle on whose older neighbour another has dropped.
         let bundle = if run.ended.load(Ordering::Relaxed) { without_rows(bundle) } else { bundle };
+        if transform.multiplies() {
+            return self.run_in_parts(stage, transform, (lane, container), bundle, place);
+        }
         if transform.is_asynchronous() && bundle.num_rows() > 0 {
             let home = Home::Container { lane, container: Arc::clone(container), bytes };
             self.begin_bundle(stage, transform, bundle, home);
@@ -169,6 +174,19 @@ impl Job {
         result: Bundle,
         bytes: usize,
     ) -> Result<()> {
+        self.deposit_transformed(stage, lane, container, &result, true)?;
+        self.consume(stage, lane, container, bytes)
+    }
+
+    /// Puts what a stateless stage has made into the containers downstream.
+    pub(crate) fn deposit_transformed(
+        &self,
+        stage: usize,
+        lane: usize,
+        container: &Arc<Container>,
+        result: &Bundle,
+        keep_ordinal: bool,
+    ) -> Result<()> {
         let run = &self.stages[stage];
         for (edge_place, edge) in run.edges.iter().enumerate() {
             if self.ablated.is(Ablation::IgnoreEpochBoundaries) {
@@ -178,9 +196,9 @@ impl Job {
             let down_lane = edge.lane_base + lane;
             let down = &self.stages[edge.to.0].lanes[down_lane];
             let linked = run.lanes[lane].link(container, edge_place, down);
-            self.deposit(stage, edge, down_lane, &linked, result.clone(), true)?;
+            self.deposit(stage, edge, down_lane, &linked, result.clone(), keep_ordinal)?;
         }
-        self.consume(stage, lane, container, bytes)
+        Ok(())
     }
 
     /// Routes a bundle of an operator. `commuting` operators take it as it comes, `sequenced` ones
@@ -241,6 +259,7 @@ impl Job {
             lane,
             container: Arc::clone(container),
             bytes,
+            taken: 0,
         });
         self.stages[stage].metrics.posted.fetch_add(1, Ordering::Relaxed);
         if operator.cells[chosen].mailbox.post(item) {
@@ -289,13 +308,22 @@ impl Job {
 
 /// Applies a transform; an error names the file and the row where they are known.
 pub(crate) fn apply_transform(transform: &dyn Transform, bundle: Bundle) -> Result<Bundle> {
-    let before = bundle.stamps.origin.is_some().then(|| bundle.clone());
-    let mut result = transform.apply(bundle).map_err(|error| match &before {
-        Some(bundle) => locate(transform, bundle, error),
-        None => error,
-    })?;
+    let mut result = located(transform, bundle, |bundle| transform.apply(bundle))?;
     result.stamps.origin = None;
     Ok(result)
+}
+
+/// The same for whatever is done with the bundle.
+pub(crate) fn located<T>(
+    transform: &dyn Transform,
+    bundle: Bundle,
+    apply: impl FnOnce(Bundle) -> Result<T>,
+) -> Result<T> {
+    let before = bundle.stamps.origin.is_some().then(|| bundle.clone());
+    apply(bundle).map_err(|error| match &before {
+        Some(bundle) => locate(transform, bundle, error),
+        None => error,
+    })
 }
 
 /// An empty bundle in the place of this one.
@@ -316,7 +344,8 @@ fn locate(transform: &dyn Transform, bundle: &Bundle, error: Error) -> Error {
         let watermark_before = bundle.stamps.watermark_before.take(&[row as u32]);
         let stamps = Stamps { watermark_before, row_places: None, ..bundle.stamps.clone() };
         let one = Bundle { batch: bundle.batch.slice(row, 1), kinds: None, stamps };
-        let error = transform.apply(one).err()?;
+        // One part says enough, and one row may lead to many.
+        let error = transform.begin_parts(one, 1).err()?;
         Some(error.at_row(&*origin.file, origin.first_row + row as u64))
     };
     (0..bundle.num_rows()).find_map(fails).unwrap_or(error)

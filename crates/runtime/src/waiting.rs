@@ -19,6 +19,7 @@ use crate::job::Job;
 use crate::metrics::StageMetrics;
 use crate::news::News;
 use crate::ordered::Passage;
+use crate::parts::OpenBundle;
 
 /// Bundles that can go on.
 pub(crate) struct Returned {
@@ -40,8 +41,22 @@ impl Returned {
 /// A bundle that can go on.
 pub struct Continued {
     pub(crate) stage: usize,
-    finish: Finish,
-    home: Home,
+    work: Work,
+}
+
+/// What is left to be done.
+enum Work {
+    /// The rest of a bundle that was begun.
+    Finish(Finish, Home),
+    /// The next parts of a bundle.
+    Parts(Box<OpenBundle>),
+}
+
+impl Continued {
+    /// A bundle of which some parts are made.
+    pub(crate) fn of_parts(stage: usize, open: Box<OpenBundle>) -> Self {
+        Continued { stage, work: Work::Parts(open) }
+    }
 }
 
 /// Where the result goes.
@@ -74,7 +89,7 @@ impl Job {
     ) {
         let returned = Arc::clone(&self.returned);
         let done: Done = Box::new(move |finish| {
-            returned.queue.push(Continued { stage, finish, home });
+            returned.queue.push(Continued { stage, work: Work::Finish(finish, home) });
             returned.news.notify();
         });
         transform.begin(bundle, done);
@@ -101,7 +116,11 @@ impl Job {
 
     /// Finishes a bundle that has come back.
     pub(crate) fn continue_bundle(&self, continued: Continued, place: WorkerPlace) -> Result<()> {
-        let Continued { stage, finish, home } = continued;
+        let Continued { stage, work } = continued;
+        let (finish, home) = match work {
+            Work::Finish(finish, home) => (finish, home),
+            Work::Parts(open) => return self.resume_bundle(stage, *open, place),
+        };
         let mut result = finish()?;
         result.stamps.origin = None;
         result.stamps.numa_node = place.numa_node as u16;

@@ -26,8 +26,8 @@ use crate::handover::{Cut, Splitter, Task};
 /// The size of the first block, in bytes.
 pub const FIRST_BLOCK_BYTES: usize = 16 << 10;
 const BLOCK_BYTES_MAX: usize = 1 << 20;
-/// A record longer than this is taken for one whose quote is not closed.
-const RECORD_BYTES_MAX: usize = 256 << 20;
+/// A record longer than this is taken for one whose quote is not closed, however much memory there is.
+pub const RECORD_BYTES_MAX: usize = 256 << 20;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Whole records of one file.
@@ -227,7 +227,9 @@ impl Splitter for BlockSplitter {
     fn next_task(&mut self) -> Result<Cut> {
         let (reading, block_bytes) = (self.reading.clone(), self.block_bytes);
         while let Some(open) = self.next_open()? {
-            if let Some(block) = cut_block(&reading.format, open, block_bytes)? {
+            if let Some(block) =
+                cut_block(&reading.format, open, block_bytes, reading.record_bytes_max)?
+            {
                 if reading.first_block_bytes.is_none() {
                     self.block_bytes = grown(block_bytes);
                 }
@@ -258,7 +260,12 @@ pub fn read_error(file: &InputFile, error: &io::Error) -> Error {
 }
 
 /// The next block of a file, or `None` at its end.
-pub fn cut_block(format: &Format, open: &mut Open, block_bytes: usize) -> Result<Option<Block>> {
+pub fn cut_block(
+    format: &Format,
+    open: &mut Open,
+    block_bytes: usize,
+    record_bytes_max: usize,
+) -> Result<Option<Block>> {
     let mut bytes = std::mem::take(&mut open.rest);
     let mut wanted = block_bytes;
     let is_interactive = open.file.path.is_none();
@@ -276,13 +283,11 @@ pub fn cut_block(format: &Format, open: &mut Open, block_bytes: usize) -> Result
         if complete > 0 || open.ended {
             break complete;
         }
-        if bytes.len() > RECORD_BYTES_MAX {
-            return Err(Error::data("a record is longer than 256 MiB")
-                .at_row(open.file.label.as_ref(), open.at.line)
-                .hint("a quote may be missing; see 'csv.disable-quote-character'"));
+        if bytes.len() > record_bytes_max {
+            return Err(too_long(record_bytes_max).at_row(open.file.label.as_ref(), open.at.line));
         }
         // The search starts again at the record's start, so the text must grow in proportion.
-        wanted = bytes.len().max(block_bytes) * 2;
+        wanted = (bytes.len().max(block_bytes) * 2).min(record_bytes_max.max(block_bytes) + 1);
     };
     if length == 0 {
         return Ok(None);
@@ -296,6 +301,13 @@ pub fn cut_block(format: &Format, open: &mut Open, block_bytes: usize) -> Result
     let (place, reached) = (Place::Text(open.at), Reached::Block);
     let end = Mark { number, file: file.clone(), place, reached };
     Ok(Some(Block { bytes, file, first_line, begins_file, ends_file, end }))
+}
+
+fn too_long(bytes_max: usize) -> Error {
+    let why = if bytes_max < RECORD_BYTES_MAX { ", an eighth of the memory limit" } else { "" };
+    Error::data(format!("a record is longer than {} KiB{why}", bytes_max >> 10)).hint(
+        "a quote may be missing (see 'csv.disable-quote-character'); if the record is right, raise 'memory.limit'",
+    )
 }
 
 /// Reads until there are `wanted` bytes or the file ends; from standard input, whatever there is.
@@ -366,7 +378,7 @@ mod tests {
             iso_timestamps: false,
         });
         let mut blocks = Vec::new();
-        while let Some(block) = cut_block(&format, &mut open, 16).expect("readable") {
+        while let Some(block) = cut_block(&format, &mut open, 16, 1 << 20).expect("readable") {
             blocks.push((String::from_utf8(block.bytes).expect("UTF-8"), block.first_line));
         }
         let expected = [("one\n", 1), ("two\n", 2), ("three\nfour\n", 3), ("five", 5)];

@@ -421,7 +421,12 @@ impl FollowSplitter {
                 cut => return Ok(Some(cut)),
             },
             Pieces::Text(open) => {
-                if let Some(block) = cut_block(&self.reading.format, open, self.block_bytes)? {
+                if let Some(block) = cut_block(
+                    &self.reading.format,
+                    open,
+                    self.block_bytes,
+                    self.reading.record_bytes_max,
+                )? {
                     if self.reading.first_block_bytes.is_none() {
                         self.block_bytes = grown(self.block_bytes);
                     }

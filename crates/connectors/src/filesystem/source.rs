@@ -106,6 +106,8 @@ pub struct Reading {
     pub format: Format,
     /// What happens to bad values.
     pub on_bad: OnBad,
+    /// How long a record may be.
+    pub record_bytes_max: usize,
     /// The size of all blocks, for tests; normally blocks grow.
     pub first_block_bytes: Option<usize>,
 }
@@ -213,6 +215,14 @@ impl FileSource {
             bad_rows: 0,
             following: None,
         }
+    }
+
+    /// No record may be longer.
+    #[must_use]
+    pub fn with_record_bytes_max(mut self, record_bytes_max: usize) -> Self {
+        let reading = Arc::get_mut(&mut self.reading).expect("no reader has begun");
+        reading.record_bytes_max = record_bytes_max;
+        self
     }
 
     /// Follows the files for ever.

@@ -1,7 +1,8 @@
 //! Ctrl-C and SIGTERM: the first stops the running job cleanly, the second ends the process.
 //!
-//! A signal may arrive at any moment. While the statements are read nothing has begun, so the process ends at once.
-//! Between two jobs of a script it is remembered, and a job that starts later is stopped at once.
+//! A signal may arrive at any moment. While the statements are read nothing has begun, so the process ends at once; so it
+//! does while a statement is planned, which touches nothing and may take long. Between two jobs of a script it is
+//! remembered otherwise, and a job that starts later is stopped at once.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,6 +21,8 @@ struct State {
     pressed: bool,
     /// Jobs may run: the first signal stops them.
     has_begun: bool,
+    /// A statement is planned: no job runs, and nothing outside is touched.
+    is_planning: bool,
     job: Option<JobControl>,
 }
 
@@ -42,15 +45,20 @@ impl Interrupt {
         self.0.lock().expect("no panic under this lock").has_begun = true;
     }
 
+    /// From now on a statement is planned, or no more.
+    pub fn set_planning(&self, is_planning: bool) {
+        self.0.lock().expect("no panic under this lock").is_planning = is_planning;
+    }
+
     /// Remembers the signal and stops the job. True if the process is to end at once: it is the second signal, or
-    /// nothing has begun.
+    /// nothing is there to stop.
     fn press(&self) -> bool {
         let mut state = self.0.lock().expect("no panic under this lock");
         let again = std::mem::replace(&mut state.pressed, true);
         if let Some(job) = &state.job {
             job.stop();
         }
-        again || !state.has_begun
+        again || !state.has_begun || state.is_planning
     }
 
     /// From now on this job is the one to stop.
@@ -85,6 +93,19 @@ mod tests {
         assert!(!interrupt.press());
         assert!(interrupt.is_pressed());
         assert!(interrupt.press());
+    }
+
+    #[test]
+    fn a_signal_ends_the_process_while_a_statement_is_planned() {
+        let interrupt = Interrupt::default();
+        interrupt.begin();
+        interrupt.set_planning(true);
+        assert!(interrupt.press());
+        let interrupt = Interrupt::default();
+        interrupt.begin();
+        interrupt.set_planning(true);
+        interrupt.set_planning(false);
+        assert!(!interrupt.press());
     }
 
     #[test]

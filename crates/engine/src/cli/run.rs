@@ -220,6 +220,10 @@ impl Observer for Console {
         say(&without_controls(&format!("warning: {warning}\n")));
     }
 
+    fn planning(&mut self, is_under_way: bool) {
+        self.interrupt.set_planning(is_under_way);
+    }
+
     fn starting(&mut self, job: &JobDescription, graph: &mut Graph) {
         if !self.is_watched {
             return;

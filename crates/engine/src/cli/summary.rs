@@ -191,8 +191,10 @@ pub fn metrics(job: &JobDescription, report: &Report) -> String {
     }
     output.push_str(&report.metrics.snapshots.as_ref().map(snapshots).unwrap_or_default());
     output.push_str(&latencies(report.latency.as_ref()));
+    let resident = memory::peak_resident_bytes()
+        .map_or(String::new(), |bytes| format!(", of the process {}", units::bytes(bytes)));
     output.push_str(&format!(
-        "most in flight and in state {}, run time {}\n",
+        "most in flight and in state {}{resident}, run time {}\n",
         units::bytes(report.peak_bytes),
         units::duration(report.elapsed)
     ));

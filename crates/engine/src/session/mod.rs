@@ -119,7 +119,11 @@ impl Session {
         for note in &script.notes {
             observer.note(&Error::plan(note.message.clone()).at(note.span));
         }
-        statement::rehearse(&mut self.planner.fork(), &script.statements, ExplainFormat::Text)?;
+        observer.planning(true);
+        let rehearsed =
+            statement::rehearse(&mut self.planner.fork(), &script.statements, ExplainFormat::Text);
+        observer.planning(false);
+        rehearsed?;
         let mut report = ScriptReport::default();
         for statement in &script.statements {
             if observer.is_stopped() {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chrono_tz::Tz;
@@ -78,6 +79,7 @@ pub(super) struct SessionConnectors {
     paths: (PathBuf, Vec<PathBuf>),
     /// Files of the session that are no tables.
     others: Vec<OtherFile>,
+    memory_limit_bytes: AtomicUsize,
     /// Those that the user registered, by the value of `connector`.
     lookups: Mutex<HashMap<String, Arc<dyn LookupConnector>>>,
     registered: Mutex<RegisteredSources>,
@@ -100,6 +102,7 @@ impl SessionConnectors {
             letters: FinishedLetters::default(),
             paths: (options.base_dir.clone(), options.allowed_roots.clone()),
             others: others.into_iter().flatten().collect(),
+            memory_limit_bytes: AtomicUsize::new(usize::MAX),
             lookups: Mutex::default(),
             registered: Mutex::default(),
         }
@@ -107,6 +110,10 @@ impl SessionConnectors {
 
     pub(super) fn set_zone(&self, zone: Tz) {
         *self.zone.lock().expect("no panic under this lock") = zone;
+    }
+
+    pub(super) fn set_memory_limit(&self, bytes: usize) {
+        self.memory_limit_bytes.store(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn register_lookup(&self, name: &str, connector: Arc<dyn LookupConnector>) {
@@ -124,8 +131,10 @@ impl SessionConnectors {
     }
 
     fn builtin(&self) -> BuiltinConnectors {
+        let memory_limit_bytes = self.memory_limit_bytes.load(Ordering::Relaxed);
         BuiltinConnectors::new(*self.zone.lock().expect("no panic under this lock"))
             .with_letters(self.letters.clone())
+            .with_memory_limit(memory_limit_bytes)
     }
 
     /// What makes the sources of a table whose rows the program hands over.

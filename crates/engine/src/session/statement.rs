@@ -128,6 +128,7 @@ impl Session {
         observer: &mut dyn Observer,
     ) -> Result<Option<JobReport>> {
         self.connectors.set_zone(self.planner.zone());
+        self.connectors.set_memory_limit(self.run_options()?.memory_limit_bytes);
         match &statement.kind {
             StatementKind::Insert(insert) => {
                 self.run_inserts(std::slice::from_ref(insert), "INSERT", observer).map(Some)
@@ -138,21 +139,29 @@ impl Session {
             StatementKind::Select(query) => {
                 let limit = self.options.row_limit;
                 let zone = self.planner.zone();
+                observer.planning(true);
                 let plan = self.planner.plan_select(query, &mut |table| {
                     let sink = observer.result(table, zone)?;
                     Ok(match limit {
                         Some(rows) => Box::new(LimitSink::new(sink, rows)),
                         None => sink,
                     })
-                })?;
-                self.run_query(plan, observer).map(Some)
+                });
+                observer.planning(false);
+                self.run_query(plan?, observer).map(Some)
             }
             StatementKind::Explain(inner) => {
-                observer.explanation(&self.planner.explain(inner)?)?;
+                observer.planning(true);
+                let explained = self.planner.explain(inner);
+                observer.planning(false);
+                observer.explanation(&explained?)?;
                 Ok(None)
             }
             _ => {
-                if let Some(rows) = self.planner.execute_ddl(statement)? {
+                observer.planning(true);
+                let rows = self.planner.execute_ddl(statement);
+                observer.planning(false);
+                if let Some(rows) = rows? {
                     let (schema, batch) = text_rows(&rows.header, &rows.rows)?;
                     let table = ResultTable { schema, has_updates: false };
                     let mut sink = observer.result(&table, self.planner.zone())?;
@@ -266,8 +275,10 @@ impl Session {
             self.clock.clone(),
         );
         loop {
-            let plan = self.planner.plan_insert(inserts)?;
-            let ran = self.run_once(plan, what, &mut runs, observer);
+            observer.planning(true);
+            let plan = self.planner.plan_insert(inserts);
+            observer.planning(false);
+            let ran = self.run_once(plan?, what, &mut runs, observer);
             let Err(error) = ran else { return ran };
             let Some(restart) = runs.failed(&error, observer.is_stopped()) else {
                 return Err(error);

@@ -6,6 +6,7 @@ mod bench;
 mod clock;
 mod errors;
 mod inputs;
+mod limits;
 mod outputs;
 mod patterns;
 mod results;

@@ -8,11 +8,13 @@
 //! batch that it has returned once, so its first bundle runs through all steps in any case.
 //!
 //! Invariants:
-//! - one bundle in, one bundle out, with the same stamps, also when no row is left;
+//! - one bundle in, one bundle out, with the same stamps, also when no row is left; a chain that multiplies rows
+//!   makes its bundle in parts, each with these stamps, in the order of the rows;
 //! - `watermark_before` and row kinds follow their rows.
 //!
 //! A chain keeps no state and judges no lateness.
 
+mod parts;
 mod prune;
 mod rows;
 mod unnest;
@@ -24,12 +26,18 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
+use thalweg_core::bundle::batch_bytes;
+use thalweg_core::operator::{Part, Rest};
 use thalweg_core::shim::SharedClock;
-use thalweg_core::{Bundle, Column, Error, ErrorKind, Result, Span, TableSchema, Transform};
+use thalweg_core::{
+    Bundle, Column, Error, ErrorKind, Result, Span, Stamps, TableSchema, Transform, Watermark,
+    WatermarkBefore,
+};
 use thalweg_expr::Expr;
 
 use crate::join::hash::{Probe, Probed};
 use crate::window::WindowSpec;
+use parts::{Cursor, Pending, Stack};
 use rows::{Rows, columns_of_exprs, not_null_violation};
 
 /// A function over whole batches that keeps the number of rows.
@@ -170,6 +178,61 @@ impl Chain {
         Chain { name, steps, clock, reads_clock, empty: OnceLock::new() }
     }
 
+    /// Takes the rows that are next through all steps that are left for them, until about so many bytes come of
+    /// one that multiplies; the rest is put on the stack.
+    fn run(&self, stack: &mut Stack, room_bytes: usize, wall_ms: i64) -> Result<Option<Rows>> {
+        let Some(Pending { step: first, mut rows, mut from }) = stack.pop() else {
+            return Ok(None);
+        };
+        for (number, step) in self.steps.iter().enumerate().skip(first) {
+            if rows.is_empty()
+                && let Some(empty) = self.empty.get()
+            {
+                rows.empty(empty);
+                break;
+            }
+            if !step.multiplies() {
+                self.step(step, &mut rows, wall_ms)?;
+                continue;
+            }
+            rows.compact()?;
+            let input = rows.clone();
+            let next = multiply(step, &mut rows, &std::mem::take(&mut from), room_bytes, wall_ms)?;
+            stack.extend(next.map(|from| Pending { step: number, rows: input, from }));
+        }
+        rows.compact()?;
+        if self.empty.get().is_none() {
+            // Not a slice, which would keep the rows. Another thread may be first: theirs is as good.
+            let _ = self.empty.set(RecordBatch::new_empty(rows.batch.schema()));
+        }
+        Ok(Some(rows))
+    }
+
+    /// The next part of a bundle with these stamps. One without rows only if nothing follows.
+    fn part(&self, mut stack: Stack, stamps: Stamps, room_bytes: usize) -> Result<Part> {
+        let wall_ms = if self.reads_clock { self.clock.wall_ms() } else { 0 };
+        let begun_ns = self.clock.now_ns();
+        loop {
+            let rows = self.run(&mut stack, room_bytes, wall_ms)?;
+            let rows =
+                rows.ok_or_else(|| Error::internal("a bundle without rows to begin with"))?;
+            let is_late = || self.clock.now_ns() >= begun_ns + PART_NS_MAX;
+            if !stack.is_empty() && rows.is_empty() && !is_late() {
+                continue;
+            }
+            let rest = (!stack.is_empty())
+                .then(|| Box::new(Unfinished { stack, stamps: stamps.clone() }) as Rest);
+            let stamps = Stamps {
+                watermark_before: rows.watermark_before,
+                row_places: rows.places,
+                ..stamps
+            };
+            let mut bundle = Bundle::new(rows.batch, stamps);
+            bundle.kinds = rows.kinds;
+            return Ok(Part { bundle, rest });
+        }
+    }
+
     fn step(&self, step: &Prepared, rows: &mut Rows, wall_ms: i64) -> Result<()> {
         match step {
             Prepared::Filter { predicate, can_fail } => {
@@ -188,33 +251,28 @@ impl Chain {
                 rows.batch = rows.batch.project(columns)?;
                 Ok(())
             }
-            Prepared::Unnest(unnest) => {
-                rows.compact()?;
-                unnest.apply(rows, wall_ms)
-            }
-            Prepared::Other(step) => self.other_step(step, rows, wall_ms),
+            Prepared::Unnest(_) => unreachable!("it multiplies rows"),
+            Prepared::Other(step) => self.other_step(step, rows),
         }
     }
 
-    fn other_step(&self, step: &Step, rows: &mut Rows, wall_ms: i64) -> Result<()> {
+    fn other_step(&self, step: &Step, rows: &mut Rows) -> Result<()> {
         if let Step::CheckNotNull { columns, sink } = step {
             return check_not_null(rows, columns, sink);
         }
         rows.compact()?;
         match step {
             Step::TakeKinds(column) => rows.take_kinds(*column),
-            Step::WindowRows { window, rowtime, zone } => {
-                window_rows::window_rows(rows, window, *rowtime, *zone)
-            }
             Step::Select { name, function } => select(rows, name, function),
             Step::Custom { name, function } => custom(rows, name, function),
-            Step::FlatMap { name, function } => flat_map(rows, name, function),
-            Step::Probe { table, .. } => probe(rows, table, wall_ms),
             Step::Filter(_)
             | Step::Project(_)
             | Step::CheckNotNull { .. }
-            | Step::Unnest { .. } => {
-                unreachable!("these are prepared or handled above")
+            | Step::Unnest { .. }
+            | Step::WindowRows { .. }
+            | Step::FlatMap { .. }
+            | Step::Probe { .. } => {
+                unreachable!("these are prepared, handled above, or multiply rows")
             }
         }
     }
@@ -226,29 +284,75 @@ impl Transform for Chain {
     }
 
     fn apply(&self, bundle: Bundle) -> Result<Bundle> {
-        let wall_ms = if self.reads_clock { self.clock.wall_ms() } else { 0 };
+        match self.begin_parts(bundle, usize::MAX)? {
+            Part { bundle, rest: None } => Ok(bundle),
+            Part { .. } => Err(Error::internal("a chain with all the room there is has stopped")),
+        }
+    }
+
+    fn multiplies(&self) -> bool {
+        self.steps.iter().any(Prepared::multiplies)
+    }
+
+    fn begin_parts(&self, bundle: Bundle, room_bytes: usize) -> Result<Part> {
         let mut stamps = bundle.stamps;
         let places = stamps.row_places.take();
-        let mut rows = Rows::new(bundle.batch, stamps.watermark_before, bundle.kinds, places);
-        for step in &self.steps {
-            if rows.is_empty()
-                && let Some(empty) = self.empty.get()
-            {
-                rows.empty(empty);
-                break;
+        let before = std::mem::replace(&mut stamps.watermark_before, NO_WATERMARK);
+        let rows = Rows::new(bundle.batch, before, bundle.kinds, places);
+        self.part(vec![Pending { step: 0, rows, from: Cursor::default() }], stamps, room_bytes)
+    }
+
+    fn next_part(&self, rest: Rest, room_bytes: usize) -> Result<Part> {
+        let rest = rest.downcast::<Unfinished>();
+        let Unfinished { stack, stamps } =
+            *rest.map_err(|_| Error::internal("a chain was given what another stage has left"))?;
+        self.part(stack, stamps, room_bytes)
+    }
+}
+
+/// What a chain has not made yet of a bundle with these stamps.
+struct Unfinished {
+    stack: Stack,
+    stamps: Stamps,
+}
+
+/// A part without rows comes after so long: until then nobody sees that the job is to stop.
+const PART_NS_MAX: u64 = 20_000_000;
+
+/// Where the watermarks of rows travel with the rows.
+const NO_WATERMARK: WatermarkBefore = WatermarkBefore::All(Watermark::MIN);
+
+impl Prepared {
+    /// True if it may make many rows of one.
+    fn multiplies(&self) -> bool {
+        match self {
+            Prepared::Unnest(_) => true,
+            Prepared::Other(step) => {
+                matches!(step, Step::WindowRows { .. } | Step::FlatMap { .. } | Step::Probe { .. })
             }
-            self.step(step, &mut rows, wall_ms)?;
+            Prepared::Filter { .. } | Prepared::Project { .. } | Prepared::Keep(_) => false,
         }
-        rows.compact()?;
-        if self.empty.get().is_none() {
-            // Not a slice, which would keep the rows. Another thread may be first: theirs is as good.
-            let _ = self.empty.set(RecordBatch::new_empty(rows.batch.schema()));
+    }
+}
+
+/// Does a step that multiplies rows from a place on, as long as there is room; where to go on if there is not for all.
+fn multiply(
+    step: &Prepared,
+    rows: &mut Rows,
+    from: &Cursor,
+    room_bytes: usize,
+    wall_ms: i64,
+) -> Result<Option<Cursor>> {
+    match step {
+        Prepared::Unnest(unnest) => unnest.apply(rows, wall_ms, from, room_bytes),
+        Prepared::Other(Step::WindowRows { window, rowtime, zone }) => {
+            window_rows::window_rows(rows, window, (*rowtime, *zone), from, room_bytes)
         }
-        stamps.watermark_before = rows.watermark_before;
-        stamps.row_places = rows.places;
-        let mut result = Bundle::new(rows.batch, stamps);
-        result.kinds = rows.kinds;
-        Ok(result)
+        Prepared::Other(Step::FlatMap { name, function }) => {
+            flat_map(rows, (name, function), from, room_bytes)
+        }
+        Prepared::Other(Step::Probe { table, .. }) => probe(rows, table, from, room_bytes, wall_ms),
+        _ => unreachable!("only these multiply rows"),
     }
 }
 
@@ -332,8 +436,21 @@ fn custom(rows: &mut Rows, name: &str, function: &BatchFunction) -> Result<()> {
     Ok(())
 }
 
-fn flat_map(rows: &mut Rows, name: &str, function: &FlatMapFunction) -> Result<()> {
-    let before = rows.batch.num_rows();
+/// How many rows user code is given at first, where what it makes of them must not be too much.
+const FLAT_MAP_ROWS: usize = 1024;
+
+fn flat_map(
+    rows: &mut Rows,
+    (name, function): (&str, &FlatMapFunction),
+    from: &Cursor,
+    room_bytes: usize,
+) -> Result<Option<Cursor>> {
+    let all = rows.batch.num_rows();
+    let few = if room_bytes == usize::MAX { all } else { FLAT_MAP_ROWS };
+    let before = from.rows_max.unwrap_or(few).min(all - from.row);
+    if before < all {
+        *rows = rows.slice(from.row, before);
+    }
     let (result, origins) = function(&rows.batch)?;
     if origins.len() != result.num_rows() {
         let returned = result.num_rows();
@@ -348,17 +465,40 @@ fn flat_map(rows: &mut Rows, name: &str, function: &FlatMapFunction) -> Result<(
             format!("function '{name}' named input row {origin}, but there are {before}"),
         ));
     }
+    let bytes = batch_bytes(&result);
     rows.replace(result, &origins);
-    Ok(())
+    let row = from.row + before;
+    let rows_max = match bytes > room_bytes / 4 {
+        true => before.saturating_mul(room_bytes / 2) / bytes,
+        false => before.saturating_mul(4),
+    };
+    let next = Cursor { row, rows_max: Some(rows_max.max(1)), ..Cursor::default() };
+    Ok((row < all).then_some(next))
 }
 
-fn probe(rows: &mut Rows, table: &Probe, wall_ms: i64) -> Result<()> {
-    match table.apply(&rows.batch, wall_ms)? {
+fn probe(
+    rows: &mut Rows,
+    table: &Probe,
+    from: &Cursor,
+    room_bytes: usize,
+    wall_ms: i64,
+) -> Result<Option<Cursor>> {
+    let all = rows.batch.num_rows();
+    let tried = from.rows_max.unwrap_or(all).min(all - from.row);
+    let pairs_max = parts::rows_in(room_bytes, &rows.batch, table.columns());
+    let input = if tried == all { rows.clone() } else { rows.slice(from.row, tried) };
+    let (probed, taken) = table.apply(&input.batch, wall_ms, pairs_max)?;
+    *rows = if taken == tried { input } else { input.slice(0, taken) };
+    match probed {
         Probed::Kept(kept) => rows.select(&kept),
         Probed::Joined { batch, origins: None } => rows.batch = batch,
         Probed::Joined { batch, origins: Some(origins) } => rows.replace(batch, &origins),
     }
-    Ok(())
+    let row = from.row + taken;
+    // What is found for rows that are not taken is found again: about as many are tried as can be taken.
+    let rows_max = if taken == tried { all } else { taken.saturating_mul(4).max(16) };
+    let next = Cursor { row, rows_max: Some(rows_max), ..Cursor::default() };
+    Ok((row < all).then_some(next))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use thalweg_expr::{EvalContext, Expr, ExprKind};
 /// Below this share of selected rows (one in so many) computing over all of them is a waste.
 const SPARSE_ONE_IN: usize = 2;
 
+#[derive(Clone)]
 pub(super) struct Rows {
     pub batch: RecordBatch,
     pub watermark_before: WatermarkBefore,
@@ -33,6 +34,21 @@ impl Rows {
         places: Option<ScalarBuffer<i64>>,
     ) -> Self {
         Rows { batch, watermark_before, kinds, places, selection: None }
+    }
+
+    /// Some of the rows, of which all are meant.
+    pub fn slice(&self, from: usize, count: usize) -> Rows {
+        let watermark_before = match &self.watermark_before {
+            WatermarkBefore::All(watermark) => WatermarkBefore::All(*watermark),
+            WatermarkBefore::Rows(rows) => WatermarkBefore::Rows(rows.slice(from, count)),
+        };
+        Rows {
+            batch: self.batch.slice(from, count),
+            watermark_before,
+            kinds: self.kinds.as_ref().map(|kinds| kinds[from..from + count].into()),
+            places: self.places.as_ref().map(|places| places.slice(from, count)),
+            selection: None,
+        }
     }
 
     /// True if most rows are no longer meant.

@@ -9,6 +9,7 @@ use arrow_select::take::take;
 use thalweg_core::{Column, Error, Result, TableSchema};
 use thalweg_expr::Expr;
 
+use super::parts::{Budget, Cursor};
 use super::prune::Live;
 use super::rows::{Rows, batch_of};
 
@@ -26,14 +27,28 @@ pub(super) struct Unnest {
 }
 
 impl Unnest {
-    pub fn apply(&self, rows: &mut Rows, wall_ms: i64) -> Result<()> {
-        let array = rows.evaluate(&self.array, wall_ms)?;
+    /// Repeats rows from a place on, as long as there is room; where to go on if there is not for all.
+    pub fn apply(
+        &self,
+        rows: &mut Rows,
+        wall_ms: i64,
+        from: &Cursor,
+        room_bytes: usize,
+    ) -> Result<Option<Cursor>> {
+        let array = match &from.array {
+            Some(array) => Arc::clone(array),
+            None => rows.evaluate(&self.array, wall_ms)?,
+        };
         let (offsets, elements) = elements_of(&array)?;
         let is_empty = |ends: &[i32]| ends[0] == ends[1];
         let all_stay = array.null_count() == 0 && !(self.outer && offsets.windows(2).any(is_empty));
+        let span = self.span(&rows.batch, &array, offsets, from, room_bytes);
         let (origins, appended) = match all_stay && !self.ordinality {
-            true => in_place(offsets, &elements),
-            false => by_place(places(&array, offsets, self.outer), &elements, self.ordinality)?,
+            true => in_place(offsets, &elements, &span),
+            false => {
+                let places = places(&array, offsets, self.outer, &span);
+                by_place(places, &elements, self.ordinality)?
+            }
         };
         if appended.len() != self.columns.len() {
             return Err(Error::internal(format!(
@@ -48,7 +63,37 @@ impl Unnest {
         columns.extend(appended);
         let batch = batch_of(Arc::new(Schema::new(fields)), columns, origins.len())?;
         rows.replace(batch, origins.values());
-        Ok(())
+        let (row, nth) = span.to;
+        let next = Cursor { row, nth, array: Some(Arc::clone(&array)), rows_max: None };
+        Ok((row < array.len()).then_some(next))
+    }
+
+    /// How far the room goes.
+    fn span(
+        &self,
+        batch: &RecordBatch,
+        array: &ArrayRef,
+        offsets: &[i32],
+        from: &Cursor,
+        room_bytes: usize,
+    ) -> Span {
+        let is_read = |place| self.read.as_ref().is_none_or(|read| read.contains(&place));
+        let appended = 16 * self.columns.len();
+        let mut budget = Budget::new(batch, is_read, appended, room_bytes);
+        let first = (from.row, from.nth);
+        let most = (offsets[offsets.len() - 1] - offsets[0]) as usize + array.len();
+        if from.is_start() && budget.is_plenty(most) {
+            return Span { from: first, to: (array.len(), 0) };
+        }
+        for row in from.row..array.len() {
+            let made = if row == from.row { from.nth } else { 0 };
+            let wanted = copies(array, offsets, self.outer, row) - made;
+            let taken = budget.take(row, wanted);
+            if taken < wanted {
+                return Span { from: first, to: (row, made + taken) };
+            }
+        }
+        Span { from: first, to: (array.len(), 0) }
     }
 
     /// The columns of rows for each of their elements. One that nobody reads keeps its place, without values.
@@ -71,12 +116,40 @@ impl Unnest {
     }
 }
 
+/// Output rows: from one of a row to before one of another.
+struct Span {
+    from: (usize, usize),
+    to: (usize, usize),
+}
+
+impl Span {
+    /// Which of the copies of a row, of so many, belong to it.
+    fn of_row(&self, row: usize, copies: usize) -> std::ops::Range<usize> {
+        let from = if row == self.from.0 { self.from.1 } else { 0 };
+        let to = if row == self.to.0 { self.to.1 } else { copies };
+        from..to
+    }
+
+    /// The rows that it has copies of.
+    fn rows(&self) -> std::ops::Range<usize> {
+        self.from.0..self.to.0 + usize::from(self.to.1 > 0)
+    }
+}
+
+/// How often a row is repeated.
+fn copies(array: &ArrayRef, offsets: &[i32], outer: bool, row: usize) -> usize {
+    let elements = if array.is_null(row) { 0 } else { offsets[row + 1] - offsets[row] };
+    (elements as usize).max(usize::from(outer))
+}
+
 /// The row of each element, and the elements as they lie: each of them is an output row.
-fn in_place(offsets: &[i32], elements: &[ArrayRef]) -> (Vec<u32>, Vec<ArrayRef>) {
-    let (first, last) = (offsets[0] as usize, offsets[offsets.len() - 1] as usize);
+fn in_place(offsets: &[i32], elements: &[ArrayRef], span: &Span) -> (Vec<u32>, Vec<ArrayRef>) {
+    let at = |(row, nth): (usize, usize)| offsets[row] as usize + nth;
+    let (first, last) = (at(span.from), at(span.to));
     let mut origins = Vec::with_capacity(last - first);
-    for (row, ends) in offsets.windows(2).enumerate() {
-        origins.resize(ends[1] as usize - first, row as u32);
+    for row in span.rows() {
+        let end = (offsets[row + 1] as usize).min(last);
+        origins.resize(end - first, row as u32);
     }
     (origins, elements.iter().map(|element| element.slice(first, last - first)).collect())
 }
@@ -132,22 +205,15 @@ struct Places {
     ordinals: Int32Array,
 }
 
-fn places(array: &ArrayRef, offsets: &[i32], outer: bool) -> Places {
-    let total = (offsets[offsets.len() - 1] - offsets[0]) as usize;
-    let mut origins = Vec::with_capacity(total);
-    let mut elements = Vec::with_capacity(total);
-    let mut ordinals = Vec::with_capacity(total);
-    for row in 0..array.len() {
-        let range = if array.is_null(row) { 0..0 } else { offsets[row]..offsets[row + 1] };
-        if range.is_empty() && outer {
+fn places(array: &ArrayRef, offsets: &[i32], outer: bool, span: &Span) -> Places {
+    let (mut origins, mut elements, mut ordinals) = (Vec::new(), Vec::new(), Vec::new());
+    for row in span.rows() {
+        let copies = copies(array, offsets, outer, row);
+        let is_without = array.is_null(row) || offsets[row] == offsets[row + 1];
+        for nth in span.of_row(row, copies) {
             origins.push(row as u32);
-            elements.push(None);
-            ordinals.push(None);
-        }
-        for (ordinal, element) in range.enumerate() {
-            origins.push(row as u32);
-            elements.push(Some(element as u32));
-            ordinals.push(Some(ordinal as i32 + 1));
+            elements.push((!is_without).then_some(offsets[row] as u32 + nth as u32));
+            ordinals.push((!is_without).then_some(nth as i32 + 1));
         }
     }
     Places { origins, elements: elements.into(), ordinals: ordinals.into() }

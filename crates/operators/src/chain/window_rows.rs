@@ -1,5 +1,6 @@
 //! The rows of a windowing table function: each row once per window that it belongs to.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -10,16 +11,22 @@ use arrow_select::take::take;
 use chrono_tz::Tz;
 use thalweg_core::{Column, DataType, Error, Result, TableSchema};
 
+use super::parts::{Budget, Cursor};
 use super::rows::{Rows, batch_of};
 use crate::window::{WindowSpec, Zone};
 
+/// What the three columns take in a row.
+const APPENDED_BYTES: usize = 24;
+
+/// Repeats rows from a place on, as long as there is room; where to go on if there is not for all.
 pub(super) fn window_rows(
     rows: &mut Rows,
     window: &WindowSpec,
-    rowtime: usize,
-    zone: Option<Tz>,
-) -> Result<()> {
-    let assigned = assign(rows, window, rowtime, zone)?;
+    (rowtime, zone): (usize, Option<Tz>),
+    from: &Cursor,
+    room_bytes: usize,
+) -> Result<Option<Cursor>> {
+    let (assigned, next) = assign(rows, window, (rowtime, zone), from, room_bytes)?;
     let origins = UInt32Array::from(assigned.origins);
     let mut columns = rows
         .batch
@@ -39,7 +46,7 @@ pub(super) fn window_rows(
     let schema = Schema::new(fields.chain(more.fields().iter().cloned()).collect::<Vec<_>>());
     let batch = batch_of(Arc::new(schema), columns, origins.len())?;
     rows.replace(batch, origins.values());
-    Ok(())
+    Ok(next)
 }
 
 /// The columns that are appended; `local_zone` for a TIMESTAMP_LTZ row time.
@@ -62,16 +69,23 @@ struct Assigned {
     times: Vec<i64>,
 }
 
-fn assign(rows: &Rows, window: &WindowSpec, rowtime: usize, zone: Option<Tz>) -> Result<Assigned> {
+fn assign(
+    rows: &Rows,
+    window: &WindowSpec,
+    (rowtime, zone): (usize, Option<Tz>),
+    from: &Cursor,
+    room_bytes: usize,
+) -> Result<(Assigned, Option<Cursor>)> {
     let column = rows.batch.column(rowtime);
     let times = column
         .as_primitive_opt::<TimestampMillisecondType>()
         .ok_or_else(|| Error::internal(format!("a row time of type {}", column.data_type())))?;
     let mut zone = Zone::new(zone);
     let mut assigned = Assigned::default();
+    let mut budget = Budget::new(&rows.batch, |_| true, APPENDED_BYTES, room_bytes);
     // Neighbours mostly lie in the same windows: a slice of time is looked up once.
-    let mut last: Option<(i64, Vec<(i64, i64, i64)>)> = None;
-    for (row, time) in times.iter().enumerate() {
+    let mut last: Option<(i64, Range<i64>, Vec<(i64, i64, i64)>)> = None;
+    for (row, time) in times.iter().enumerate().skip(from.row) {
         let Some(time) = time else {
             let schema = rows.batch.schema_ref();
             let name = schema.field(rowtime).name();
@@ -81,19 +95,27 @@ fn assign(rows: &Rows, window: &WindowSpec, rowtime: usize, zone: Option<Tz>) ->
             .hint("filter such rows out before the window"));
         };
         let local = zone.to_local(time);
-        if last.as_ref().is_none_or(|(of, _)| *of != local) {
-            let windows = window.assign(local).into_iter().rev();
+        let made = if row == from.row { from.nth } else { 0 };
+        let wanted = window.count(local) as usize - made;
+        let taken = budget.take(row, wanted);
+        let chosen = made as i64..(made + taken) as i64;
+        if last.as_ref().is_none_or(|(of, which, _)| (*of, which) != (local, &chosen)) {
+            let windows = chosen.clone().map(|nth| window.nth_latest(local, nth));
             let windows = windows
                 .map(|(start, end)| (start, end, zone.last_instant_before(end)))
                 .collect::<Vec<_>>();
-            last = Some((local, windows));
+            last = Some((local, chosen, windows));
         }
-        for (start, end, time) in last.iter().flat_map(|(_, windows)| windows) {
+        for (start, end, time) in last.iter().flat_map(|(.., windows)| windows) {
             assigned.origins.push(row as u32);
             assigned.starts.push(*start);
             assigned.ends.push(*end);
             assigned.times.push(*time);
         }
+        if taken < wanted {
+            let next = Cursor { row, nth: made + taken, ..Cursor::default() };
+            return Ok((assigned, Some(next)));
+        }
     }
-    Ok(assigned)
+    Ok((assigned, None))
 }

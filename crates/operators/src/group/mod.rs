@@ -145,6 +145,10 @@ impl Operator for GroupAggregate {
     fn is_singleton(&self) -> bool {
         self.spec.keys.is_empty()
     }
+    fn takes_slices(&self) -> bool {
+        // What leaves is one change of a key for each piece.
+        !self.spec.mini_batch
+    }
     fn watermark_interest(&self) -> WatermarkInterest {
         WatermarkInterest::EndOnly
     }

@@ -1,6 +1,7 @@
 //! Running in many ways and comparing.
 
 use arrow_array::RecordBatch;
+use thalweg_core::operator::Part;
 use thalweg_core::{
     Bundle, Error, Extent, Opening, Operator, Result, Stamps, Transform, WatermarkBefore,
 };
@@ -105,6 +106,16 @@ pub fn drive_transform(
     watermark_before: &WatermarkBefore,
     bundle_rows: usize,
 ) -> Result<Vec<Bundle>> {
+    drive_in_parts(transform, batch, watermark_before, (bundle_rows, usize::MAX))
+}
+
+/// The same in parts, where there is room for so many bytes.
+fn drive_in_parts(
+    transform: &dyn Transform,
+    batch: &RecordBatch,
+    watermark_before: &WatermarkBefore,
+    (bundle_rows, room_bytes): (usize, usize),
+) -> Result<Vec<Bundle>> {
     let mut results = Vec::new();
     for (serial, (rows, stamps)) in
         split_rows(batch, watermark_before, bundle_rows).into_iter().enumerate()
@@ -118,13 +129,18 @@ pub fn drive_transform(
             watermark_before: stamps,
             ..Stamps::first()
         };
-        let result = transform.apply(Bundle::new(rows, stamps))?;
-        let kept = &result.stamps;
-        assert_eq!((kept.lane, kept.epoch, kept.ordinal, kept.serial), (3, 5, serial, serial));
-        if let WatermarkBefore::Rows(rows) = &kept.watermark_before {
-            assert_eq!(rows.len(), result.num_rows(), "one watermark per row that is left");
+        let mut part = transform.begin_parts(Bundle::new(rows, stamps), room_bytes)?;
+        loop {
+            let Part { bundle: result, rest } = part;
+            let kept = &result.stamps;
+            assert_eq!((kept.lane, kept.epoch, kept.ordinal, kept.serial), (3, 5, serial, serial));
+            if let WatermarkBefore::Rows(rows) = &kept.watermark_before {
+                assert_eq!(rows.len(), result.num_rows(), "one watermark per row that is left");
+            }
+            results.push(result);
+            let Some(rest) = rest else { break };
+            part = transform.next_part(rest, room_bytes)?;
         }
-        results.push(result);
     }
     Ok(results)
 }
@@ -139,17 +155,23 @@ pub fn check_transform(
     batch: &RecordBatch,
     watermark_before: &WatermarkBefore,
 ) -> (RecordBatch, Vec<i64>) {
-    let run = |bundle_rows| {
-        let bundles = drive_transform(transform, batch, watermark_before, bundle_rows)
+    let run = |bundle_rows, room_bytes| {
+        let how = (bundle_rows, room_bytes);
+        let bundles = drive_in_parts(transform, batch, watermark_before, how)
             .unwrap_or_else(|error| panic!("{}: {error}", transform.name()));
         let stamps = bundles.iter().flat_map(stamps_of).collect::<Vec<i64>>();
         let batches: Vec<RecordBatch> = bundles.into_iter().map(|bundle| bundle.batch).collect();
         (batches, stamps)
     };
-    let (mut plain, plain_stamps) = run(usize::MAX);
-    for bundle_rows in BUNDLE_ROWS {
-        let what = format!("{} in bundles of {bundle_rows}", transform.name());
-        let (batches, stamps) = run(bundle_rows);
+    let (mut plain, plain_stamps) = run(usize::MAX, usize::MAX);
+    for (bundle_rows, room_bytes) in
+        BUNDLE_ROWS.into_iter().flat_map(|rows| [(rows, usize::MAX), (rows, 1), (rows, 100)])
+    {
+        let what = format!(
+            "{} in bundles of {bundle_rows}, parts of {room_bytes} bytes",
+            transform.name()
+        );
+        let (batches, stamps) = run(bundle_rows, room_bytes);
         assert_same_rows(&rows_of(&batches), &rows_of(&plain), &what);
         assert_eq!(stamps, plain_stamps, "{what}: watermarks");
         assert!(batches.iter().all(|b| b.schema() == plain[0].schema()), "{what}: schema");

@@ -77,7 +77,7 @@ pub struct DriveOptions {
     pub bundle_rows: usize,
     /// Where everything random comes from.
     pub seed: u64,
-    /// True if time is up whenever an operator asks.
+    /// True if time is up and the output is full whenever an operator asks, and pieces come in slices.
     pub refuse: bool,
     /// True if rows of later epochs come early and those of an epoch in any order. Only has an
     /// effect on operators whose class allows it.
@@ -183,7 +183,7 @@ struct Driver<'a> {
     lanes: usize,
     random: SplitMix64,
     clock: Arc<ManualClock>,
-    deadline_ns: u64,
+    refuses: bool,
     keeps_partitions: bool,
     /// What these partitions have told.
     generations: Generations,
@@ -206,7 +206,7 @@ impl<'a> Driver<'a> {
             lanes: lanes.max().unwrap_or(1),
             random: SplitMix64::new(options.seed),
             clock: Arc::default(),
-            deadline_ns: if options.refuse { 0 } else { u64::MAX },
+            refuses: options.refuse,
             keeps_partitions: options.keeps_partitions,
             generations: Generations::default(),
             driven: Driven::default(),
@@ -234,7 +234,11 @@ impl<'a> Driver<'a> {
     }
 
     fn output(&self) -> Output {
-        Output::new(Arc::clone(&self.clock) as SharedClock, self.deadline_ns)
+        let clock = Arc::clone(&self.clock) as SharedClock;
+        match self.refuses {
+            true => Output::new(clock, 0).with_room(1),
+            false => Output::new(clock, u64::MAX),
+        }
     }
 
     fn rows(&mut self, bundle: &Bundle) -> Result<()> {
@@ -258,11 +262,29 @@ impl<'a> Driver<'a> {
     }
 
     fn piece(&mut self, partition: usize, bundle: &Bundle, rows: Option<&[u32]>) -> Result<()> {
-        let mut output = self.output();
-        let piece = Piece { bundle, rows, lanes: self.lanes };
-        self.partitions[partition].rows(piece, &mut output)?;
-        self.collect(output);
+        let lanes = self.lanes;
+        if !self.refuses || !self.operator.takes_slices() {
+            return self.slice(partition, Piece { bundle, rows, lanes }).map(drop);
+        }
+        let all = rows.map_or_else(|| (0..bundle.num_rows() as u32).collect(), <[u32]>::to_vec);
+        let mut rest = &all[..];
+        while !rest.is_empty() {
+            let count = 1 + self.random.below(rest.len() as u64) as usize;
+            let piece = Piece { bundle, rows: Some(&rest[..count]), lanes };
+            rest = &rest[self.slice(partition, piece)?..];
+        }
         Ok(())
+    }
+
+    /// Gives a partition some rows. How many it took.
+    fn slice(&mut self, partition: usize, piece: Piece<'_>) -> Result<usize> {
+        let mut output = self.output();
+        let rows = piece.num_rows();
+        self.partitions[partition].rows(piece, &mut output)?;
+        let taken = output.taken_of(rows);
+        assert!(taken == rows || self.refuses, "there was room for all");
+        self.collect(output);
+        Ok(taken)
     }
 
     fn watermark(&mut self, watermark: Watermark, mut between: Vec<Bundle>) -> Result<()> {

@@ -113,6 +113,22 @@ impl WindowSpec {
         windows
     }
 
+    /// How many windows hold a time.
+    pub(crate) fn count(&self, time: i64) -> i64 {
+        let slice = self.slice(time);
+        match slice.enter <= slice.leave {
+            true => (slice.leave - slice.enter) / self.step_ms() + 1,
+            false => 0,
+        }
+    }
+
+    /// One of the windows that hold a time, counted from the one that ends last, from 0.
+    pub(crate) fn nth_latest(&self, time: i64, nth: i64) -> (i64, i64) {
+        let slice = self.slice(time);
+        let end = slice.enter + (self.count(time) - 1 - nth) * self.step_ms();
+        (self.start_of(end), end)
+    }
+
     /// The points in time at which windows end.
     pub fn ends(&self) -> Grid {
         match *self {
@@ -241,6 +257,8 @@ mod tests {
                 for other in slice.start..slice.end {
                     assert_eq!(spec.slice(other), slice, "{spec:?}: {other} with {time}");
                 }
+                let counted = (0..spec.count(time)).rev().map(|nth| spec.nth_latest(time, nth));
+                assert!(counted.eq(spec.assign(time)), "{spec:?} at {time}");
                 let on_grid = |end| spec.ends().start(spec.ends().index(end)) == end;
                 assert!(spec.assign(time).iter().all(|&(_, end)| on_grid(end)));
             }

@@ -51,7 +51,7 @@ use thalweg_operators::aggregate::{self as aggregate_functions, AggregateFunctio
 
 use crate::ast::{JoinHint, Name, WindowCall};
 use crate::catalog::{Catalog, RuntimeMode};
-use crate::logical::{Node, TimeAttribute, WindowId};
+use crate::logical::{LogicalPlan, Node, TimeAttribute, WindowId};
 use crate::physical::Places;
 use table::ResolvedTable;
 pub use unsupported::later;
@@ -73,6 +73,8 @@ pub struct Binder<'a> {
     places: Option<Places<'a>>,
     tables: RefCell<HashMap<String, Arc<ResolvedTable>>>,
     views: RefCell<HashMap<String, Node>>,
+    /// From how many inputs rows come to a node, and what keeps the node.
+    inputs: RefCell<HashMap<*const LogicalPlan, (Node, usize)>>,
     windows: Cell<u32>,
     depth: Cell<u32>,
     /// Hints that a join has followed, by their places and the tables named.
@@ -108,6 +110,7 @@ impl<'a> Binder<'a> {
             places: None,
             tables: RefCell::default(),
             views: RefCell::default(),
+            inputs: RefCell::default(),
             windows: Cell::new(0),
             depth: Cell::new(0),
             followed_hints: RefCell::default(),
@@ -169,7 +172,7 @@ impl<'a> Binder<'a> {
     /// The table or view of this name.
     pub fn relation(&self, name: &Name) -> Result<Node> {
         if let Some(definition) = self.catalog.table(&name.text) {
-            return Ok(crate::logical::LogicalPlan::read(self.resolve_table(definition)?));
+            return Ok(LogicalPlan::read(self.resolve_table(definition)?));
         }
         if self.catalog.view(&name.text).is_some() {
             return self.view(name);

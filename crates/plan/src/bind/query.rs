@@ -1,5 +1,6 @@
 //! Queries: WITH, set operations, VALUES, ORDER BY and LIMIT around a SELECT.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use sqlparser::ast::{self as sql, SetExpr, SetOperator, SetQuantifier};
@@ -13,13 +14,16 @@ use crate::ast::{Name, Query};
 use crate::logical::dag::refusal;
 use crate::logical::{Field, LogicalKind, LogicalPlan, Node, TimeAttribute};
 
-/// How many inputs a union may have. Views that double one another would make endless ones.
+/// How many columns a query may have. Views that double one another would have endless ones.
+const COLUMNS_MAX: usize = 4096;
+/// How many inputs a union may have, for the same reason.
 const UNION_INPUTS_MAX: usize = 1000;
 
 impl Binder<'_> {
     /// Binds a query of a statement. Parts that can't be run are refused here.
     pub fn bind_statement_query(&self, query: &Query) -> Result<Node> {
         let node = self.bind_query(query, &Context::default())?;
+        self.check_size(&node, "the query").map_err(|e| e.at(query.span))?;
         match refusal(&node) {
             Some(error) => Err(error.at(query.span)),
             None => Ok(node),
@@ -51,6 +55,44 @@ impl Binder<'_> {
         Ok(node)
     }
 
+    /// Refuses what would take for ever to plan: views or common table expressions of which each stands twice in the
+    /// next. `what` names it.
+    fn check_size(&self, node: &Node, what: &str) -> Result<()> {
+        let (columns, inputs) = (node.fields.len(), self.inputs_of_unions(node));
+        let found = match (columns > COLUMNS_MAX, inputs > UNION_INPUTS_MAX) {
+            (true, _) => format!("{columns} columns, and at most {COLUMNS_MAX} are possible"),
+            (_, true) => {
+                format!(
+                    "a UNION ALL of {inputs} inputs, and at most {UNION_INPUTS_MAX} are possible"
+                )
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::plan(format!("{what} has {found}, those of the views in it included"))
+            .hint("name the columns that are needed instead of *, or use fewer views that stand on each other"))
+    }
+
+    /// The inputs that the rows of a node come from by way of unions, each as often as they come: nothing is shared
+    /// above a union.
+    fn inputs_of_unions(&self, node: &Node) -> usize {
+        if let Some((_, known)) = self.inputs.borrow().get(&Arc::as_ptr(node)) {
+            return *known;
+        }
+        let inputs = match &node.kind {
+            LogicalKind::UnionAll { inputs } => inputs
+                .iter()
+                .map(|input| self.inputs_of_unions(input))
+                .fold(0, usize::saturating_add),
+            LogicalKind::Filter { input, .. }
+            | LogicalKind::Project { input, .. }
+            | LogicalKind::WindowRows { input, .. }
+            | LogicalKind::Unnest { input, .. } => self.inputs_of_unions(input),
+            _ => 1,
+        };
+        self.inputs.borrow_mut().insert(Arc::as_ptr(node), (node.clone(), inputs));
+        inputs
+    }
+
     /// The plan of a view.
     pub(super) fn bind_view(&self, name: &Name) -> Result<Node> {
         let Some(view) = self.catalog.view(&name.text) else {
@@ -66,6 +108,7 @@ impl Binder<'_> {
 
     fn bind_view_query(&self, name: &Name, columns: &[Name], query: &Query) -> Result<Node> {
         let node = self.bind_query(query, &Context::default())?;
+        self.check_size(&node, &format!("view '{}'", name.text)).map_err(|e| e.at(name.span))?;
         let columns: Vec<(String, thalweg_core::Span)> =
             columns.iter().map(|c| (c.text.clone(), c.span)).collect();
         rename(node, &columns, &format!("view '{}'", name.text))
@@ -104,6 +147,8 @@ impl Binder<'_> {
                 .at(ident_span(name)));
             }
             let node = self.bind_tree(&cte.query, context)?;
+            let what = format!("the common table expression '{}'", cte.alias.name.value);
+            self.check_size(&node, &what)?;
             let node = rename(node, &alias_columns(&cte.alias), "the common table expression")?;
             context.ctes.push((cte.alias.name.value.clone(), node));
         }
@@ -264,12 +309,15 @@ impl Binder<'_> {
 /// The names of columns, with numbers behind those that came before: a, a0, a1.
 fn distinct_names(fields: &[Field]) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(fields.len());
+    let mut taken: HashSet<String> = HashSet::new();
+    // The number to try next: those below it are taken.
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
     for field in fields {
         let mut name = field.name.clone();
-        let mut number = 0;
-        while names.contains(&name) {
+        while !taken.insert(name.clone()) {
+            let number = numbers.entry(&field.name).or_insert(0);
             name = format!("{}{number}", field.name);
-            number += 1;
+            *number += 1;
         }
         names.push(name);
     }

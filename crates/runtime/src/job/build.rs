@@ -25,6 +25,7 @@ use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
 use crate::presence::Presence;
 use crate::scheduler::meter::Measuring;
+use crate::slices::{Parked, SliceRows};
 use crate::snapshots::restore;
 use crate::stage::{
     Cell, CellState, Edge, OperatorRun, Sequencer, SinkRun, SourceRun, SourceState, StageRun,
@@ -77,6 +78,8 @@ pub(crate) fn build(
         ordered,
         gates,
         returned,
+        parked: Parked::default(),
+        at_work: AtomicUsize::new(0),
         turn: AtomicUsize::new(0),
         asked: AtomicUsize::new(0),
         // A policy that ranks the stages does so for each element.
@@ -85,6 +88,7 @@ pub(crate) fn build(
         latency: LatencyHistogram::new(),
         passage: LatencyHistogram::new(),
         stopping: AtomicBool::new(false),
+        stop_asked_ns: AtomicU64::new(0),
         over: AtomicBool::new(false),
         failure: Mutex::new(None),
         holding: AtomicBool::new(false),
@@ -265,6 +269,7 @@ fn operator_run(
     Ok(OperatorRun {
         class: operator.class(),
         phases: operator.watermark_phases().max(1),
+        takes_slices: operator.takes_slices(),
         cells: (0..cells).map(|cell| open(cell).map(cell_of)).collect::<Result<_>>()?,
         joint: Mutex::new(Joint::new(lanes, Vec::new())),
         completions: Mutex::new(Completions::default()),
@@ -284,6 +289,7 @@ fn cell_of(partition: Box<dyn Partition>) -> Cell {
         state: Mutex::new(CellState {
             partition,
             resume: None,
+            slice: SliceRows::new(),
             outputs: Vec::new(),
             passed: Watermark::MIN,
             state_bytes: 0,

@@ -1,6 +1,6 @@
 //! How elements get from stage to stage, and through stateless ones.
 
-use thalweg_core::{Bundle, Result, Watermark};
+use thalweg_core::{Bundle, Result, Transform, Watermark};
 use thalweg_ordering::sync::Ordering;
 
 use super::exit::Room;
@@ -195,8 +195,17 @@ impl Job {
         let StageRunKind::Transform(transform) = &run.kind else {
             unreachable!("only stateless stages get here")
         };
-        let Element { passage, bundles, watermark, bytes } = element;
         let ended = run.ended.load(Ordering::Relaxed);
+        if transform.multiplies() && !ended {
+            return self.multiply_element(
+                flow,
+                stage,
+                transform.as_ref(),
+                (place, element),
+                worker,
+            );
+        }
+        let Element { passage, bundles, watermark, bytes } = element;
         if transform.is_asynchronous() && !ended && !bundles.is_empty() {
             let (rest, done) = (bundles.into(), Vec::new());
             let open = OpenElement { place, passage, watermark, bytes, rest, done };
@@ -219,6 +228,34 @@ impl Job {
         let rest = Default::default();
         let element = OpenElement { place, passage, watermark, bytes, rest, done: bundles };
         self.send_element(flow, stage, element)
+    }
+
+    /// Applies the bundles of an element in parts, which leave together. If the job is to stop before all are
+    /// made, nothing leaves.
+    fn multiply_element(
+        &self,
+        flow: &OrderedFlow,
+        stage: usize,
+        transform: &dyn Transform,
+        (place, element): (u64, Element),
+        worker: WorkerPlace,
+    ) -> Result<()> {
+        let metrics = &self.stages[stage].metrics;
+        let mut done = Vec::with_capacity(element.bundles.len());
+        for bundle in &element.bundles {
+            StageMetrics::add(&metrics.rows_in, bundle.num_rows() as u64);
+            StageMetrics::add(&metrics.bundles_in, 1);
+            let Some(parts) = self.all_parts(transform, bundle.clone())? else {
+                self.parked.park_element(stage, place, element);
+                return Ok(());
+            };
+            done.extend(parts.into_iter().filter(|part| part.num_rows() > 0));
+            self.check_gathered(element_bytes(&done))?;
+        }
+        done.iter_mut().for_each(|part| part.stamps.numa_node = worker.numa_node as u16);
+        let Element { passage, watermark, bytes, .. } = element;
+        let rest = Default::default();
+        self.send_element(flow, stage, OpenElement { place, passage, watermark, bytes, rest, done })
     }
 
     /// Goes on with an element of a stage that waits for the outside.

@@ -34,11 +34,12 @@ use std::ops::{Index, IndexMut};
 
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::operator::Emitted;
-use thalweg_core::{Bundle, OrderContract, Route, Watermark};
+use thalweg_core::{Bundle, OrderContract, Piece, Route, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Queue};
 
 use crate::barrier::Barrier;
 use crate::options::{ReorderScheme, RunOptions};
+use crate::slices::next_slice;
 use exit::Exit;
 use merge::Merge;
 use replay::Replaying;
@@ -300,6 +301,8 @@ struct GatheredRows {
     of_rows: Vec<Vec<(usize, Emitted)>>,
     /// At the watermark.
     of_watermark: Vec<(usize, Emitted)>,
+    /// About how many bytes all of them take.
+    bytes: usize,
 }
 
 /// Rows of an element for one partition.
@@ -309,6 +312,23 @@ pub struct GatheredPiece {
     pub(crate) bundle: usize,
     /// Which of its rows; `None` means all.
     pub(crate) rows: Option<Vec<u32>>,
+    /// How many lanes the operator has.
+    pub(crate) lanes: usize,
+    /// How many of the rows are taken.
+    pub(crate) taken: usize,
+}
+
+impl GatheredPiece {
+    /// How many rows there are.
+    pub(crate) fn num_rows(&self) -> usize {
+        self.rows.as_ref().map_or(self.gather.bundles[self.bundle].num_rows(), Vec::len)
+    }
+
+    /// The next rows, so many at most.
+    pub(crate) fn slice(&mut self, rows_max: usize) -> Piece<'_> {
+        let bundle = &self.gather.bundles[self.bundle];
+        next_slice(bundle, &mut self.rows, self.taken, rows_max, self.lanes)
+    }
 }
 
 impl OrderedFlow {

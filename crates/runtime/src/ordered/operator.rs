@@ -2,8 +2,8 @@
 
 use thalweg_core::operator::Emitted;
 use thalweg_core::{
-    Bundle, Error, Exchange, Operator, OperatorClass, OrderContract, Output, Piece, Result, Route,
-    Stamps, Watermark, WatermarkBefore,
+    Bundle, Error, Exchange, Operator, OperatorClass, OrderContract, Result, Route, Stamps,
+    Watermark, WatermarkBefore,
 };
 use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
@@ -139,7 +139,9 @@ impl Job {
         let cells = operator.cells.len();
         let mut post = |cell: usize, rows: Option<Vec<u32>>| {
             posted[cell] += 1;
-            let piece = GatheredPiece { gather: Arc::clone(gather), bundle, rows };
+            let lanes = self.ordered_flow().stages[stage].sources;
+            let gather = Arc::clone(gather);
+            let piece = GatheredPiece { gather, bundle, rows, lanes, taken: 0 };
             self.post(stage, cell, &operator.cells[cell], Item::Gathered(piece));
         };
         // Relaxed: the caller's own hold keeps the count above zero.
@@ -217,34 +219,29 @@ impl Job {
 
     // --- in the cells ---
 
-    /// A partition takes its rows of an element.
+    /// A partition takes its rows of an element, slice by slice. False if the job is to stop before all are
+    /// taken: the element must not leave then.
     pub(crate) fn take_gathered(
         &self,
         stage: usize,
         cell: usize,
         state: &mut CellState,
-        item: &GatheredPiece,
-        deadline_ns: u64,
-    ) -> Result<()> {
-        let run = &self.stages[stage];
-        if run.ended.load(Ordering::Relaxed) {
-            return Ok(());
+        item: &mut GatheredPiece,
+    ) -> Result<bool> {
+        let rows = item.num_rows();
+        while item.taken < rows && !self.stages[stage].ended.load(Ordering::Relaxed) {
+            if item.taken > 0 && self.is_giving_up() {
+                return Ok(false);
+            }
+            let piece = item.slice(self.slice_rows(stage, state));
+            let made = self.give_rows(stage, state, piece)?;
+            item.taken += made.taken;
+            if !made.emitted.is_empty() {
+                let emitted = made.emitted.into_iter().map(|emitted| (cell, emitted));
+                self.check_gathered(item.gather.of_bundle(item.bundle, emitted, made.bytes))?;
+            }
         }
-        let mut output = Output::new(Arc::clone(&self.options.clock), deadline_ns);
-        let lanes = self.ordered_flow().stages[stage].sources;
-        let bundle = &item.gather.bundles[item.bundle];
-        let piece = Piece { bundle, rows: item.rows.as_deref(), lanes };
-        let rows = piece.num_rows();
-        state.partition.rows(piece, &mut output)?;
-        self.count_output(stage, &output);
-        if output.ended {
-            self.end_stage(stage);
-        }
-        if !output.emitted.is_empty() {
-            let emitted = output.emitted.into_iter().map(|emitted| (cell, emitted));
-            item.gather.of_bundle(item.bundle, emitted);
-        }
-        self.report_rows(stage, state, rows)
+        Ok(true)
     }
 
     /// A piece of an element is finished; whoever finishes the last one sends the outcome on.
@@ -291,19 +288,34 @@ impl Gather {
         self.emitted.lock().expect("no panic under this lock")
     }
 
-    /// Keeps what a partition emitted for rows of a bundle.
-    fn of_bundle(&self, bundle: usize, emitted: impl Iterator<Item = (usize, Emitted)>) {
+    /// Keeps what a partition emitted for rows of a bundle, so many bytes. How many there are in all.
+    fn of_bundle(
+        &self,
+        bundle: usize,
+        emitted: impl Iterator<Item = (usize, Emitted)>,
+        bytes: usize,
+    ) -> usize {
         let mut gathered = self.lock_emitted();
+        gathered.bytes += bytes;
         if gathered.of_rows.is_empty() {
             gathered.of_rows.resize_with(self.bundles.len(), Vec::new);
         }
         gathered.of_rows[bundle].extend(emitted);
+        gathered.bytes
     }
 
-    /// Keeps what a partition emitted at the watermark.
-    pub(crate) fn add_of_watermark(&self, cell: usize, emitted: Vec<Emitted>) {
+    /// Keeps what a partition emitted at the watermark, so many bytes. How many there are in all.
+    pub(crate) fn add_of_watermark(
+        &self,
+        cell: usize,
+        emitted: Vec<Emitted>,
+        bytes: usize,
+    ) -> usize {
         let emitted = emitted.into_iter().map(|emitted| (cell, emitted));
-        self.lock_emitted().of_watermark.extend(emitted);
+        let mut gathered = self.lock_emitted();
+        gathered.bytes += bytes;
+        gathered.of_watermark.extend(emitted);
+        gathered.bytes
     }
 
     /// Puts everything together, in order.

@@ -66,6 +66,7 @@ impl JobControl {
         let deadline_ns = begun_ns.saturating_add(timeout.as_nanos() as u64);
         let drained = job.drain_for_cut(|| {
             std::thread::sleep(LOOK_AGAIN);
+            job.check_unfinished()?;
             job.check_deadline(deadline_ns, "what is under way takes too long")
         });
         let drained_ns = job.options.clock.now_ns();
@@ -420,6 +421,17 @@ impl Job {
             }
         }
         Ok(())
+    }
+
+    /// A job that is to stop does not wait for rows that lead to many results.
+    fn check_unfinished(&self) -> Result<()> {
+        if self.parked.is_empty() || !self.is_giving_up() {
+            return Ok(());
+        }
+        Err(Error::user(
+            "the job was stopped in the middle of rows that lead to many results, so no last snapshot was taken",
+        )
+        .hint("resume from the last snapshot that was kept: nothing is lost; or stop with --drain, which waits"))
     }
 
     fn check_deadline(&self, deadline_ns: u64, what: &str) -> Result<()> {

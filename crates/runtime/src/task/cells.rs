@@ -6,15 +6,17 @@
 //! What it does not do: which cell is next is a matter of the dispatcher.
 
 use thalweg_core::operator::{Emitted, WatermarkCall};
-use thalweg_core::{Output, Piece, Progress, Result};
+use thalweg_core::{Output, Piece, Progress, Result, Stamps};
 use thalweg_ordering::sync::{Arc, Ordering};
 
-use super::{Pace, REPORT_ROWS};
+use super::{Pace, REPORT_ROWS, SLICE_NS};
 use crate::barrier::{Barrier, Countdown};
 use crate::container::Container;
 use crate::dispatcher::WorkerPlace;
 use crate::job::Job;
+use crate::memory::Pressure;
 use crate::ordered::Gather;
+use crate::slices::SliceRows;
 use crate::stage::{CellState, Item, OperatorRun, RowsItem, StageRunKind};
 
 impl Job {
@@ -55,15 +57,17 @@ impl Job {
         let deadline_ns = pace.deadline_ns;
         loop {
             let mut state = cell.state.lock().expect("a failed cell is not run again");
-            let item = match state.resume.take() {
-                Some(barrier) => Item::Barrier(barrier),
-                None => cell.mailbox.take(),
-            };
+            let item = state.resume.take().unwrap_or_else(|| cell.mailbox.take());
             let progress = match item {
-                Item::Rows(rows) => self.take_rows(stage, &mut state, &rows, deadline_ns, place)?,
-                Item::Gathered(piece) => {
-                    self.take_gathered(stage, place_of_cell, &mut state, &piece, deadline_ns)?;
-                    Taken::Gathered(piece.gather)
+                Item::Rows(rows) => self.take_rows(stage, &mut state, rows, place)?,
+                Item::Gathered(mut piece) => {
+                    match self.take_gathered(stage, place_of_cell, &mut state, &mut piece)? {
+                        true => Taken::Gathered(piece.gather),
+                        false => {
+                            state.resume = Some(Item::Gathered(piece));
+                            Taken::Unfinished
+                        }
+                    }
                 }
                 Item::Tick => self.take_tick(stage, &mut state, deadline_ns, place)?,
                 Item::Barrier(barrier) => {
@@ -74,8 +78,14 @@ impl Job {
             if !matches!(progress, Taken::Unfinished) {
                 cell.finish_item(state.partition.as_ref());
             }
+            let epoch = state.outputs.first().map_or(0, |container| container.index);
             drop(state);
             match progress {
+                Taken::Unfinished if self.is_held_back() => {
+                    self.parked.park_cell(stage, epoch, place_of_cell);
+                    self.news.notify();
+                    return Ok(false);
+                }
                 Taken::Unfinished => {
                     self.list_cell(stage, place_of_cell, cell);
                     return Ok(false);
@@ -135,42 +145,76 @@ impl Job {
         }
     }
 
+    /// True if nothing more should be made of what is inside until there is room downstream.
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.memory.pressure() == Pressure::Full || self.is_giving_up()
+    }
+
+    /// Gives a partition the rows of an item, slice by slice, until there is no room for more.
     fn take_rows(
         &self,
         stage: usize,
         state: &mut CellState,
-        item: &RowsItem,
-        deadline_ns: u64,
+        mut item: RowsItem,
         place: WorkerPlace,
     ) -> Result<Taken> {
-        let taken = Taken::Rows {
-            lane: item.lane,
-            container: Arc::clone(&item.container),
-            bytes: item.bytes,
-        };
-        let run = &self.stages[stage];
-        let is_empty = item.rows.as_ref().map_or(item.bundle.num_rows(), Vec::len) == 0;
-        if is_empty || run.ended.load(Ordering::Relaxed) {
-            return Ok(taken);
+        let lanes = self.stages[stage].lanes.len();
+        let rows = item.num_rows();
+        while item.taken < rows && !self.stages[stage].ended.load(Ordering::Relaxed) {
+            let rows_max = self.slice_rows(stage, state);
+            let made = self.give_rows(stage, state, item.slice(rows_max, lanes))?;
+            item.taken += made.taken;
+            let Stamps { ingest_ns, serial, .. } = item.bundle.stamps;
+            let stamps = self.derived_stamps(ingest_ns, serial, state.passed, place.numa_node);
+            let from = Some((item.lane, &item.container));
+            self.emit(stage, made.emitted, &state.outputs, from, &stamps)?;
+            if item.taken < rows && self.is_held_back() {
+                state.resume = Some(Item::Rows(item));
+                return Ok(Taken::Unfinished);
+            }
         }
-        let mut output = Output::new(Arc::clone(&self.options.clock), deadline_ns);
-        let piece =
-            Piece { bundle: &item.bundle, rows: item.rows.as_deref(), lanes: run.lanes.len() };
+        Ok(Taken::Rows { lane: item.lane, container: item.container, bytes: item.bytes })
+    }
+
+    /// Gives a partition some rows.
+    pub(crate) fn give_rows(
+        &self,
+        stage: usize,
+        state: &mut CellState,
+        piece: Piece<'_>,
+    ) -> Result<Made> {
+        let room_bytes = self.room_bytes();
+        let begun_ns = self.options.clock.now_ns();
+        let mut output =
+            Output::new(Arc::clone(&self.options.clock), begun_ns + SLICE_NS).with_room(room_bytes);
+        let rows = piece.num_rows();
         state.partition.rows(piece, &mut output)?;
+        let (taken, bytes) = (output.taken_of(rows), output.bytes());
+        let took_ns = self.options.clock.now_ns().saturating_sub(begun_ns);
+        state.slice.learn(taken, bytes, room_bytes, took_ns);
         self.count_output(stage, &output);
-        let stamps = self.derived_stamps(
-            item.bundle.stamps.ingest_ns,
-            item.bundle.stamps.serial,
-            state.passed,
-            place.numa_node,
-        );
-        let from = Some((item.lane, &item.container));
-        self.emit(stage, std::mem::take(&mut output.emitted), &state.outputs, from, &stamps)?;
         if output.ended {
             self.end_stage(stage);
         }
-        self.report_rows(stage, state, piece.num_rows())?;
-        Ok(taken)
+        match bytes > room_bytes {
+            // What leads to much may also keep much.
+            true => self.report_state(stage, state)?,
+            false => self.report_rows(stage, state, taken)?,
+        }
+        Ok(Made { emitted: output.emitted, bytes, taken })
+    }
+
+    /// How many rows a partition is given at once.
+    pub(crate) fn slice_rows(&self, stage: usize, state: &CellState) -> usize {
+        match &self.stages[stage].kind {
+            StageRunKind::Operator(operator) if operator.takes_slices => state.slice.rows(),
+            _ => usize::MAX,
+        }
+    }
+
+    /// What one call of a partition should emit at most.
+    pub(crate) fn room_bytes(&self) -> usize {
+        SliceRows::room_bytes(self.memory.in_flight_bytes_max())
     }
 
     /// Lets a partition do what it waited for the clock with. What it emits belongs to the epoch that
@@ -185,7 +229,8 @@ impl Job {
         if self.stages[stage].ended.load(Ordering::Relaxed) {
             return Ok(Taken::Tick(Progress::Done));
         }
-        let mut output = Output::new(Arc::clone(&self.options.clock), deadline_ns);
+        let mut output =
+            Output::new(Arc::clone(&self.options.clock), deadline_ns).with_room(self.room_bytes());
         let progress = state.partition.tick(&mut output)?;
         self.count_output(stage, &output);
         let now_ns = self.options.clock.now_ns();
@@ -221,7 +266,8 @@ impl Job {
         if !barrier.advances {
             return Ok(Taken::Barrier(Arc::clone(barrier)));
         }
-        let mut output = Output::new(Arc::clone(&self.options.clock), deadline_ns);
+        let mut output =
+            Output::new(Arc::clone(&self.options.clock), deadline_ns).with_room(self.room_bytes());
         let phase = barrier.phase();
         let call =
             WatermarkCall { watermark: barrier.watermark, phase, exchange: &barrier.exchange };
@@ -229,7 +275,10 @@ impl Job {
         self.count_output(stage, &output);
         let emitted = std::mem::take(&mut output.emitted);
         match &barrier.gather {
-            Some(gather) => gather.add_of_watermark(cell, emitted),
+            Some(gather) => {
+                let bytes = gather.add_of_watermark(cell, emitted, output.bytes());
+                self.check_gathered(bytes)?;
+            }
             None => {
                 // What a cell makes last: nothing of its own overtakes what waits.
                 let is_last = progress == Progress::Done && phase + 1 == operator.phases;
@@ -242,7 +291,7 @@ impl Job {
             self.end_stage(stage);
         }
         if progress == Progress::More {
-            state.resume = Some(Arc::clone(barrier));
+            state.resume = Some(Item::Barrier(Arc::clone(barrier)));
             return Ok(Taken::Unfinished);
         }
         if phase + 1 == operator.phases {
@@ -274,9 +323,19 @@ impl Job {
     }
 }
 
+/// What a partition has made of some rows.
+pub(crate) struct Made {
+    /// What leaves.
+    pub(crate) emitted: Vec<Emitted>,
+    /// About how many bytes.
+    pub(crate) bytes: usize,
+    /// How many of the rows it has taken.
+    pub(crate) taken: usize,
+}
+
 /// What became of an item.
 enum Taken {
-    /// Time was up in the middle of a watermark.
+    /// Time was up in the middle of a watermark, or there is no room for more of some rows.
     Unfinished,
     /// Rows are taken; the piece can be consumed.
     Rows { lane: usize, container: Arc<Container>, bytes: usize },

@@ -15,6 +15,9 @@ use crate::join::bounded::pieces::keys_of;
 use crate::join::sides::Side;
 use crate::keys::ABSENT;
 
+/// So many pairs are tested for each that may leave at once: time counts, too.
+const TESTED_BY_PAIR: usize = 16;
+
 /// Looks the rows of the probe side up.
 pub struct Probe {
     plan: Arc<Plan>,
@@ -54,8 +57,19 @@ impl Probe {
         residual.is_some_and(|expr| expr.uses_wall_clock() || !expr.is_deterministic())
     }
 
-    /// Looks up the rows of a batch.
-    pub fn apply(&self, batch: &RecordBatch, wall_ms: i64) -> Result<Probed> {
+    /// How many columns a row of the build side has.
+    pub fn columns(&self) -> usize {
+        self.plan.spec.sides.schema(self.side().other()).len()
+    }
+
+    /// Looks up the rows of a batch, until there are about so many pairs. Says how many of the rows it has
+    /// taken; the answer is about those.
+    pub fn apply(
+        &self,
+        batch: &RecordBatch,
+        wall_ms: i64,
+        pairs_max: usize,
+    ) -> Result<(Probed, usize)> {
         let table = self.shared.table()?;
         let rows = batch.num_rows();
         let mut ids = Vec::with_capacity(rows);
@@ -67,19 +81,20 @@ impl Probe {
             return Ok(self.kept(&|row| could_be_in.value(row), rows));
         }
         if !self.plan.joined.has_mask() {
-            return match keeps_partners {
-                false => Ok(self.kept(&|row| ids[row] != ABSENT, rows)),
-                true => self.joined(batch, &table, self.all_pairs(&table, ids)?),
-            };
+            if !keeps_partners {
+                return Ok((self.kept(&|row| ids[row] != ABSENT, rows), rows));
+            }
+            let (pairs, taken) = self.all_pairs(&table, ids, pairs_max)?;
+            return Ok((self.joined(&batch.slice(0, taken), &table, pairs)?, taken));
         }
-        let pairs = self.tested(batch, &table, &ids, wall_ms)?;
+        let (pairs, taken) = self.tested(batch, &table, &ids, (wall_ms, pairs_max))?;
         if keeps_partners {
-            let pairs = if self.pads() { padded(pairs, rows) } else { pairs };
-            return self.joined(batch, &table, pairs);
+            let pairs = if self.pads() { padded(pairs, taken) } else { pairs };
+            return Ok((self.joined(&batch.slice(0, taken), &table, pairs)?, taken));
         }
-        let mut found = vec![false; rows];
+        let mut found = vec![false; taken];
         pairs.origins.iter().for_each(|&row| found[row as usize] = true);
-        Ok(self.kept(&|row| found[row], rows))
+        Ok((self.kept(&|row| found[row], taken), taken))
     }
 
     /// The probe side.
@@ -99,12 +114,16 @@ impl Probe {
     }
 
     /// Every row beside every partner, where no condition is left to test.
-    fn all_pairs(&self, table: &Table, ids: Vec<u32>) -> Result<Pairs> {
+    fn all_pairs(&self, table: &Table, ids: Vec<u32>, pairs_max: usize) -> Result<(Pairs, usize)> {
+        let rows = ids.len();
         if table.is_unique() {
-            return Ok(self.single_pairs(ids));
+            return Ok((self.single_pairs(ids), rows));
         }
         let mut pairs = Pairs::default();
         for (row, &id) in ids.iter().enumerate() {
+            if pairs.origins.len() >= pairs_max {
+                return Ok((pairs, row));
+            }
             if id != ABSENT {
                 pairs.add(row as u32, table.rows_of(id))?;
             } else if self.pads() {
@@ -112,7 +131,7 @@ impl Probe {
                 pairs.partners.push(ABSENT);
             }
         }
-        Ok(pairs)
+        Ok((pairs, rows))
     }
 
     /// The same where no row has two partners. Origins are left out where each row has its one.
@@ -128,17 +147,24 @@ impl Probe {
         pairs
     }
 
-    /// The pairs for which the condition holds, by row.
+    /// The pairs for which the condition holds, by row. Ends when there are so many, or many more were tested.
     fn tested(
         &self,
         batch: &RecordBatch,
         table: &Table,
         ids: &[u32],
-        wall_ms: i64,
-    ) -> Result<Pairs> {
+        (wall_ms, pairs_max): (i64, usize),
+    ) -> Result<(Pairs, usize)> {
         let (mut kept, mut open) = (Pairs::default(), Pairs::default());
+        let mut count = 0;
         for (row, &id) in ids.iter().enumerate().filter(|(_, id)| **id != ABSENT) {
+            let is_enough = kept.origins.len() + open.origins.len() >= pairs_max;
+            if is_enough || count >= pairs_max.saturating_mul(TESTED_BY_PAIR) {
+                self.test(batch, table, &mut open, &mut kept, wall_ms)?;
+                return Ok((kept, row));
+            }
             let partners = table.rows_of(id);
+            count += partners.len();
             let mut from = partners.start;
             while from < partners.end {
                 let to = partners.end.min(from.saturating_add(PAIRS_MAX as u32));
@@ -150,7 +176,7 @@ impl Probe {
             }
         }
         self.test(batch, table, &mut open, &mut kept, wall_ms)?;
-        Ok(kept)
+        Ok((kept, ids.len()))
     }
 
     /// Moves the pairs for which the condition holds.
@@ -209,7 +235,7 @@ impl Pairs {
             return Err(Error::resource(
                 "a bundle of rows has more than 4 billion partners in a join",
             )
-            .hint("SET 'pipeline.bundle.max-rows' to fewer rows, or join by more columns"));
+            .hint("SET 'pipeline.bundle-rows-max' to fewer rows, or join by more columns"));
         }
         self.origins.extend(std::iter::repeat_n(row, partners.len()));
         self.partners.extend(partners);

@@ -62,7 +62,7 @@ fn end(partition: &mut dyn Partition) {
 
 /// The numbers of the rows that leave, in order, or that stay.
 fn probed(join: &HashJoin) -> Vec<Vec<i64>> {
-    match join.probe().apply(&rows(0, 12), 0).unwrap() {
+    match join.probe().apply(&rows(0, 12), 0, usize::MAX).unwrap().0 {
         Probed::Kept(mask) => vec![mask.values().set_indices().map(|n| n as i64).collect()],
         Probed::Joined { batch, .. } => [0, 2]
             .map(|column| batch.column(column).as_primitive::<Int64Type>().values().to_vec())

@@ -250,21 +250,50 @@ impl IntervalPartition {
         kept.chunks.hold(arrived.chunk, holds);
     }
 
+    /// Joins a stretch of rows, until the output is full; says how far it came.
     fn stretch(
         &mut self,
         arrived: &Arrived<'_>,
         stretch: Stretch,
         output: &mut Output,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let mut from = stretch.from;
-        while from < stretch.to {
+        while from < stretch.to && !output.is_full() {
             from = self.look_up(arrived, from, stretch.to);
             if self.pairs.causes.len() >= PAIRS_MAX {
                 self.flush(output)?;
             }
         }
-        self.keep(arrived, stretch.from, stretch.to);
-        Ok(())
+        self.keep(arrived, stretch.from, from);
+        Ok(from)
+    }
+
+    /// Joins the stretches of a piece. The row of the bundle that is next, if the output is full before
+    /// the last.
+    fn stretches(
+        &mut self,
+        stretches: &[Stretch],
+        all: [Option<&Arrived<'_>>; 2],
+        output: &mut Output,
+    ) -> Result<Option<u32>> {
+        for &stretch in stretches {
+            let Some(arrived) = all[stretch.side as usize] else { continue };
+            let reached = self.stretch(arrived, stretch, output)?;
+            if reached < stretch.to {
+                let next = arrived.rows[reached];
+                all.into_iter().flatten().for_each(|arrived| self.leave_out(arrived, next));
+                return Ok(Some(next));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Rows from this one of the bundle on come once more: they are not kept.
+    fn leave_out(&mut self, arrived: &Arrived<'_>, next: u32) {
+        let from = arrived.rows.partition_point(|&row| row < next);
+        let left_out = (from as u32..arrived.rows.len() as u32).collect();
+        let notes = Notes { left_out, ..Notes::default() };
+        self.kept(arrived.side).chunks.note(arrived.chunk, notes);
     }
 
     /// Puts the pairs side by side and sends them on.
@@ -328,26 +357,39 @@ impl IntervalPartition {
         Ok(())
     }
 
+    /// Counts rows, and treats those that are late.
     fn judge(
         &self,
         piece: &Piece<'_>,
         all: [Option<&Arrived<'_>>; 2],
+        next: Option<u32>,
         output: &mut Output,
     ) -> Result<()> {
         let mut late = Vec::new();
+        let is_taken = |row: u32| next.is_none_or(|next| row < next);
         for arrived in all.into_iter().flatten() {
             let lowest = arrived.times.iter().min().copied().unwrap_or(i64::MAX);
             if matches!(arrived.before, WatermarkBefore::All(before) if before.0 < lowest) {
                 continue;
             }
             for (place, &time) in arrived.times.iter().enumerate() {
-                if self.shared.bounds.is_late(arrived.side, time, arrived.before(place)) {
-                    late.push((arrived.rows[place], time));
+                let row = arrived.rows[place];
+                let is_late = self.shared.bounds.is_late(arrived.side, time, arrived.before(place));
+                if is_late && is_taken(row) {
+                    late.push((row, time));
                 }
             }
         }
         late.sort_unstable();
-        output.accepted += (piece.num_rows() - late.len()) as u64;
+        let taken: usize = all
+            .into_iter()
+            .flatten()
+            .map(|arrived| arrived.rows.partition_point(|&row| is_taken(row)))
+            .sum();
+        if next.is_some() {
+            output.stop_at(taken);
+        }
+        output.accepted += (taken - late.len()) as u64;
         pieces::treat_late(self.shared.spec.late, &late, piece, output)
     }
 
@@ -479,17 +521,10 @@ impl Partition for IntervalPartition {
             (!of_side.rows.is_empty()).then(|| self.arrive(side, of_side, before))
         });
         let (left, right) = (left.transpose()?, right.transpose()?);
-        self.judge(&piece, [left.as_ref(), right.as_ref()], output)?;
-        for &stretch in &split.stretches {
-            let arrived = match stretch.side {
-                Side::Left => left.as_ref(),
-                Side::Right => right.as_ref(),
-            };
-            if let Some(arrived) = arrived {
-                self.stretch(arrived, stretch, output)?;
-            }
-        }
+        let all = [left.as_ref(), right.as_ref()];
+        let next = self.stretches(&split.stretches, all, output)?;
         self.flush(output)?;
+        self.judge(&piece, all, next, output)?;
         for arrived in [left, right].into_iter().flatten() {
             self.kept(arrived.side).chunks.release(arrived.chunk, 1);
         }

@@ -266,7 +266,6 @@ impl JoinState {
 
 impl JoinState {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        output.accepted += piece.num_rows() as u64;
         let _ = self.expire(output.wall_ms(), || false)?;
         if piece.num_rows() == 0 {
             return Ok(());
@@ -277,13 +276,20 @@ impl JoinState {
         if !plan.keeps(Side::Right) {
             self.touch(Side::Right as usize, arrivals.keys(Side::Right))?;
         }
+        let mut taken = 0;
         for arrival in arrivals.iter() {
             self.take(&arrivals, arrival)?;
+            taken += 1;
             if self.candidates.places.len() >= CANDIDATES_MAX {
                 self.flush(&arrivals, output)?;
+                if output.is_full() {
+                    output.stop_at(taken);
+                    break;
+                }
             }
         }
         self.flush(&arrivals, output)?;
+        output.accepted += taken as u64;
         self.finish(&arrivals)
     }
 

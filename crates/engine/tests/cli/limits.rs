@@ -1,0 +1,311 @@
+//! `--memory-limit` holds whatever an operator makes of its rows, and Ctrl-C is seen wherever a job is.
+//!
+//! Each operator meets the input that multiplies most in it. The process may take the limit and [`OWN_BYTES`] for itself, or
+//! says clearly that the limit is too low. The inputs are small for a test; with `THALWEG_LIMITS_SCALE=4` they are four times
+//! as large.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::support::{PATIENCE, Workspace, interrupt, wait};
+
+const LIMIT_BYTES: u64 = 64 << 20;
+/// What the process takes beside what it counts: its code, buffers of files, what is not given back at once.
+const OWN_BYTES: u64 = 64 << 20;
+
+/// How much larger than usual inputs are.
+fn scale() -> usize {
+    let scale = std::env::var("THALWEG_LIMITS_SCALE").ok();
+    scale.and_then(|scale| scale.parse().ok()).unwrap_or(1)
+}
+
+/// Events of one key, a second apart: id, k (always 0), n (descending), s (a text), t.
+fn events(rows: usize) -> String {
+    let row = |i: usize| {
+        let (hours, minutes, seconds) = (i / 3600 % 24, i / 60 % 60, i % 60);
+        let (day, n) = (1 + i / 86_400, rows - i);
+        format!("{i},0,{n},text {i},2026-01-{day:02} {hours:02}:{minutes:02}:{seconds:02}\n")
+    };
+    (0..rows).map(row).collect()
+}
+
+/// Lines with an array of so many elements.
+fn arrays(rows: usize, elements: usize) -> String {
+    let all: Vec<String> = (0..elements).map(|element| element.to_string()).collect();
+    let all = all.join(",");
+    (0..rows).map(|id| format!("{{\"id\":{id},\"xs\":[{all}]}}\n")).collect()
+}
+
+const TABLES: &str = "
+CREATE TABLE ev (id BIGINT, k INT, n BIGINT, s STRING, t TIMESTAMP(3),
+                 WATERMARK FOR t AS t - INTERVAL '1' DAY)
+WITH ('connector' = 'filesystem', 'path' = 'events.csv', 'format' = 'csv');
+CREATE TABLE arrays (id BIGINT, xs ARRAY<BIGINT>)
+WITH ('connector' = 'filesystem', 'path' = 'arrays.json', 'format' = 'json');
+";
+
+/// What is run: the rows of `ev`, statements before, the columns of the result, and the query.
+struct Case {
+    name: &'static str,
+    rows: usize,
+    before: &'static str,
+    columns: &'static str,
+    query: &'static str,
+    /// How many rows the query has, as the metrics write it.
+    results: &'static str,
+}
+
+const PAIR: &str = "id BIGINT, s STRING";
+const WINDOWED: &str = "id BIGINT, s STRING, w TIMESTAMP(3)";
+const BATCH: &str = "SET 'execution.runtime-mode' = 'batch';";
+const ARRIVAL: &str = "SET 'pipeline.order' = 'arrival';";
+
+const CROSS: &str = "SELECT a.id, b.s FROM ev a CROSS JOIN ev b";
+const HOPPING: &str = "SELECT id, s, window_start
+    FROM TABLE(HOP(TABLE ev, DESCRIPTOR(t), INTERVAL '1' SECOND, INTERVAL '1' DAY))";
+
+const fn case(
+    name: &'static str,
+    rows: usize,
+    columns: &'static str,
+    query: &'static str,
+    results: &'static str,
+) -> Case {
+    Case { name, rows, before: "", columns, query, results }
+}
+
+const CASES: &[Case] = &[
+    case("cross join", 3_000, PAIR, CROSS, "9,000,000"),
+    case(
+        "regular join",
+        3_000,
+        PAIR,
+        "SELECT a.id, b.s FROM ev a JOIN ev b ON a.k = b.k AND a.id + b.id >= 0",
+        "9,000,000",
+    ),
+    case(
+        "interval join",
+        3_000,
+        PAIR,
+        "SELECT a.id, b.s FROM ev a JOIN ev b ON a.k = b.k
+         AND a.t BETWEEN b.t - INTERVAL '1' DAY AND b.t + INTERVAL '1' DAY",
+        "9,000,000",
+    ),
+    case(
+        "window join",
+        3_000,
+        PAIR,
+        "SELECT a.id, b.s
+         FROM (SELECT * FROM TABLE(TUMBLE(TABLE ev, DESCRIPTOR(t), INTERVAL '1' DAY))) a
+         JOIN (SELECT * FROM TABLE(TUMBLE(TABLE ev, DESCRIPTOR(t), INTERVAL '1' DAY))) b
+         ON a.k = b.k AND a.window_start = b.window_start AND a.window_end = b.window_end",
+        "9,000,000",
+    ),
+    Case {
+        before: BATCH,
+        ..case(
+            "hash join",
+            3_000,
+            PAIR,
+            "SELECT a.id, b.s FROM ev a JOIN ev b ON a.k = b.k",
+            "9,000,000",
+        )
+    },
+    case("hopping windows of rows", 50, WINDOWED, HOPPING, "4,320,000"),
+    case(
+        "cumulating windows of rows",
+        50,
+        WINDOWED,
+        "SELECT id, s, window_end
+         FROM TABLE(CUMULATE(TABLE ev, DESCRIPTOR(t), INTERVAL '1' SECOND, INTERVAL '1' DAY))",
+        "4,318,775",
+    ),
+    case(
+        "hopping windows",
+        20,
+        "id BIGINT, w TIMESTAMP(3), n BIGINT",
+        "SELECT id, window_start, COUNT(*)
+         FROM TABLE(HOP(TABLE ev, DESCRIPTOR(t), INTERVAL '1' SECOND, INTERVAL '1' DAY))
+         GROUP BY id, window_start, window_end",
+        "1,728,000",
+    ),
+    case(
+        "unnest",
+        20,
+        "id BIGINT, xs ARRAY<BIGINT>, x BIGINT",
+        "SELECT id, xs, x FROM arrays CROSS JOIN UNNEST(xs) AS u (x)",
+        "60,000",
+    ),
+    case(
+        "unnest twice",
+        1,
+        "id BIGINT, x BIGINT, y BIGINT",
+        "SELECT id, x, y FROM arrays CROSS JOIN UNNEST(xs) AS u (x) CROSS JOIN UNNEST(xs) AS w (y)",
+        "9,000,000",
+    ),
+    case(
+        "array_agg",
+        5_000,
+        "k INT, a ARRAY<BIGINT>, PRIMARY KEY (k) NOT ENFORCED",
+        "SELECT k, ARRAY_AGG(id) FROM ev GROUP BY k",
+        "9,999",
+    ),
+    case(
+        "listagg",
+        8_000,
+        "k INT, a STRING, PRIMARY KEY (k) NOT ENFORCED",
+        "SELECT k, LISTAGG(s) FROM ev GROUP BY k",
+        "15,999",
+    ),
+    case(
+        "ranks",
+        3_000,
+        "id BIGINT, r BIGINT, PRIMARY KEY (r) NOT ENFORCED",
+        "SELECT id, r
+         FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n) AS r FROM ev)
+         WHERE r <= 1000",
+        "5,000,000",
+    ),
+    Case { before: ARRIVAL, ..case("cross join in order", 3_000, PAIR, CROSS, "9,000,000") },
+    Case {
+        before: ARRIVAL,
+        ..case("hopping windows of rows in order", 50, WINDOWED, HOPPING, "4,320,000")
+    },
+];
+
+/// What became of a case: the most memory that the process had, and what it said.
+struct Outcome {
+    resident_bytes: u64,
+    status: Option<i32>,
+    stderr: String,
+}
+
+fn run(case: &Case) -> Outcome {
+    let workspace = Workspace::new(&format!("limits-{}", case.name.replace(' ', "-")));
+    workspace.write("events.csv", &events(case.rows * scale()));
+    workspace.write("arrays.json", &arrays(case.rows, 3_000 * scale()));
+    let sql = format!("{TABLES}{}\n{}", case.before, into_nothing(case.columns, case.query));
+    workspace.write("query.sql", &sql);
+    let limit = LIMIT_BYTES.to_string();
+    let arguments = ["run", "--workers", "2", "--memory-limit", &limit, "--metrics", "query.sql"];
+    let mut child = workspace.command(&arguments).spawn().expect("starting thalweg");
+    let errors = child.stderr.take().expect("piped");
+    let said = std::thread::spawn(move || std::io::read_to_string(errors).expect("UTF-8"));
+    let (mut resident_bytes, started) = (0, Instant::now());
+    let status = loop {
+        resident_bytes = resident_bytes.max(peak_resident_bytes(child.id()));
+        if let Some(status) = child.try_wait().expect("waiting for thalweg") {
+            break status;
+        }
+        // A process that has taken the machine's memory ends no test.
+        if started.elapsed() > 4 * PATIENCE || resident_bytes > 16 * LIMIT_BYTES {
+            child.kill().expect("stopping thalweg");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let stderr = said.join().expect("nobody panics");
+    Outcome { resident_bytes, status: status.code(), stderr }
+}
+
+/// Statements that throw the rows of a query away.
+fn into_nothing(columns: &str, query: &str) -> String {
+    format!(
+        "CREATE TABLE nothing ({columns}) WITH ('connector' = 'blackhole');
+         INSERT INTO nothing {query};"
+    )
+}
+
+fn peak_resident_bytes(process: u32) -> u64 {
+    let Ok(status) = fs::read_to_string(format!("/proc/{process}/status")) else { return 0 };
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn every_operator_keeps_the_memory_limit_whatever_it_multiplies() {
+    let only = std::env::var("THALWEG_LIMITS_CASE").ok();
+    let mut faults = Vec::new();
+    for case in CASES.iter().filter(|case| only.as_ref().is_none_or(|only| case.name == only)) {
+        let Outcome { resident_bytes, status, stderr } = run(case);
+        let mib = resident_bytes >> 20;
+        println!("{:32} {mib:5} MiB, status {status:?}", case.name);
+        let is_refused = status == Some(1) && stderr.contains("memory limit");
+        if resident_bytes > LIMIT_BYTES + OWN_BYTES || (status != Some(0) && !is_refused) {
+            faults.push(format!("{}: {mib} MiB, status {status:?}: {stderr}", case.name));
+        }
+        let results = case.results;
+        if status == Some(0) && scale() == 1 && !stderr.contains(&format!(" {results} ")) {
+            faults.push(format!("{}: not {results} rows:\n{stderr}", case.name));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Statements that are far from their end when they are stopped: none within minutes.
+const ENDLESS: &[(&str, &str)] = &[
+    ("join", "SELECT a.id FROM ev a JOIN ev b ON a.k = b.k AND a.id + b.n < 0"),
+    ("pairs", "SELECT a.id FROM ev a CROSS JOIN ev b"),
+    (
+        "windows",
+        "SELECT id FROM TABLE(CUMULATE(TABLE ev, DESCRIPTOR(t), INTERVAL '0.001' SECOND, INTERVAL '24' DAY))",
+    ),
+    (
+        "unnest",
+        "SELECT x + y + z FROM arrays CROSS JOIN UNNEST(xs) AS u (x) CROSS JOIN UNNEST(xs) AS v (y)
+         CROSS JOIN UNNEST(xs) AS w (z)",
+    ),
+];
+
+#[test]
+fn ctrl_c_is_seen_in_the_middle_of_a_row() {
+    for order in ["epoch", "arrival"] {
+        for (name, query) in ENDLESS {
+            let workspace = Workspace::new(&format!("interrupt-{name}-{order}"));
+            workspace.write("events.csv", &events(60_000));
+            workspace.write("arrays.json", &arrays(2, 5_000));
+            let sql = format!(
+                "{TABLES}SET 'pipeline.order' = '{order}';\n{}",
+                into_nothing("id BIGINT", query)
+            );
+            let mut child = workspace.command(&["run", "-e", &sql]).spawn().expect("starting");
+            std::thread::sleep(Duration::from_millis(1_500));
+            assert!(child.try_wait().expect("asking").is_none(), "{name} is at work");
+            interrupt(&child);
+            let status = wait(&mut child);
+            let stderr =
+                std::io::read_to_string(child.stderr.take().expect("piped")).expect("UTF-8");
+            let is_limit = order == "arrival" && stderr.contains("memory limit");
+            assert!(status.code() == Some(130) || is_limit, "{name}, {order}: {status:?} {stderr}");
+        }
+    }
+}
+
+/// Views, each of the one before and the one before.
+fn doubling_views(count: usize, query: &str) -> String {
+    let mut sql = format!("{TABLES}CREATE VIEW v0 AS SELECT id, k FROM ev;\n");
+    for number in 1..=count {
+        let query = query.replace("PREVIOUS", &format!("v{}", number - 1));
+        sql += &format!("CREATE VIEW v{number} AS {query};\n");
+    }
+    format!("{sql}SELECT * FROM v{count};")
+}
+
+#[test]
+fn views_that_double_one_another_are_refused_by_name() {
+    let workspace = Workspace::new("doubling-views");
+    workspace.write("events.csv", &events(1));
+    let queries = [
+        ("SELECT * FROM PREVIOUS a CROSS JOIN PREVIOUS b", "view 'v12' has 8192 columns"),
+        (
+            "SELECT id + 1 AS id, k FROM PREVIOUS UNION ALL SELECT id, k FROM PREVIOUS",
+            "view 'v10' has a UNION ALL of 1024 inputs",
+        ),
+    ];
+    for (query, expected) in queries {
+        let run = workspace.execute(&doubling_views(20, query));
+        let message = run.message(2);
+        assert!(message.contains(expected), "{message}");
+    }
+}
