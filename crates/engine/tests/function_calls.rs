@@ -183,7 +183,7 @@ fn aggregates_take_every_type_or_refuse_it() {
     })
     .expect("a session");
     planner.execute(&declarations).expect("it declares");
-    let mut planned = |query: &str, found: &mut Vec<String>| {
+    let planned = |query: &str, found: &mut Vec<String>| {
         match catch_unwind(AssertUnwindSafe(|| planner.result_schema(query))) {
             Err(_) => found.push(format!("{query}: panicked while it was planned")),
             Ok(Err(error)) if error.kind() == ErrorKind::Internal => {
