@@ -23,6 +23,7 @@
 //! | folders that are written in transactions | `folder_sink.rs`, `parts.rs` |
 
 mod arrow;
+pub mod backup;
 mod blocks;
 pub mod claim;
 mod columns;

@@ -35,6 +35,11 @@ impl MarkFile {
         MarkFile::new(files, path.parent().unwrap_or(Path::new("/")), &name)
     }
 
+    /// True if it lies at this path.
+    pub fn is_at(&self, path: &Path) -> bool {
+        self.path == path
+    }
+
     fn failed(&self, error: &io::Error) -> Error {
         failed(Some(&self.path), error)
     }

@@ -81,7 +81,7 @@ enum Kind {
 pub struct Parts {
     files: Arc<dyn Files>,
     root: PathBuf,
-    extension: &'static str,
+    extension: String,
     /// What all parts of the table have in their names.
     table: String,
     run: String,
@@ -92,16 +92,16 @@ pub struct Parts {
 
 impl Parts {
     /// The parts of a table in this folder, with a name for this run.
-    pub fn new(
-        files: Arc<dyn Files>,
-        root: PathBuf,
-        extension: &'static str,
-        table: &str,
-    ) -> Parts {
+    pub fn new(files: Arc<dyn Files>, root: PathBuf, extension: &str, table: &str) -> Parts {
         let hash =
             table.bytes().fold(0, |hash, byte| SplitMix64::new(hash ^ u64::from(byte)).next_u64());
-        let table = format!("{:08x}", hash >> 32);
-        let durable = BTreeSet::new();
+        Parts::of_table(files, root, extension, &format!("{:08x}", hash >> 32))
+    }
+
+    /// The same, where it is known what all parts of the table have in their names.
+    pub fn of_table(files: Arc<dyn Files>, root: PathBuf, extension: &str, table: &str) -> Parts {
+        let (durable, extension) = (BTreeSet::new(), extension.to_owned());
+        let table = table.to_owned();
         Parts { files, root, extension, table, run: unique_name(), next: 0, durable }
     }
 
@@ -159,7 +159,15 @@ impl Parts {
         }
         let part = |part: &Part| json!({ "folder": part.folder, "name": part.name });
         let parts: Vec<Value> = parts.iter().map(part).collect();
-        Ok(json!({ "run": self.run, "next": self.next, "parts": parts }).to_string())
+        let handle = json!({
+            "run": self.run,
+            "next": self.next,
+            "parts": parts,
+            "path": self.root.to_string_lossy(),
+            "table": self.table,
+            "extension": self.extension,
+        });
+        Ok(handle.to_string())
     }
 
     /// Makes the parts of a transaction visible, and says which they are. It may have been done already.
@@ -240,6 +248,25 @@ impl Parts {
                 self.remove(&found, |kind| !is_kept(kind))
             }
         }
+    }
+
+    /// The files that hold the rows of a handle's snapshot, relative to the folder.
+    ///
+    /// # Errors
+    /// If one that the handle names is not there, or the folder cannot be listed.
+    pub fn held_by(&self, handle: &str) -> Result<Vec<PathBuf>> {
+        let handle = Handle::read(handle)?;
+        let is_older =
+            |name: &str| matches!(self.kind(name), Kind::Visible(number) if number < handle.next);
+        let found = self.find()?.into_iter().filter(|(_, name)| is_older(name));
+        let mut held: Vec<PathBuf> =
+            found.map(|(folder, name)| Path::new(&folder).join(name)).collect();
+        for part in &handle.parts {
+            if self.is_hidden(part)? {
+                held.push(Path::new(&part.folder).join(hidden(&part.name)));
+            }
+        }
+        Ok(held)
     }
 
     fn remove(&self, found: &[(String, String)], is_gone: impl Fn(Kind) -> bool) -> Result<()> {
@@ -374,7 +401,7 @@ impl Parts {
     fn number(&self, name: &str) -> Option<u64> {
         let fields: Vec<&str> = name.strip_prefix("part-")?.splitn(3, '-').collect();
         let [number, table, rest] = fields[..] else { return None };
-        let run = rest.strip_suffix(self.extension)?.strip_suffix('.')?;
+        let run = rest.strip_suffix(self.extension.as_str())?.strip_suffix('.')?;
         let is_own = table == self.table && run.len() == 16 && is_hexadecimal(run);
         let is_number = number.len() >= 6 && number.bytes().all(|b| b.is_ascii_digit());
         number.parse().ok().filter(|_| is_own && is_number)
@@ -382,7 +409,8 @@ impl Parts {
 
     /// True for a name that a run without transactions gives: `part-0.csv`.
     fn is_plain(&self, name: &str) -> bool {
-        let number = name.strip_prefix("part-").and_then(|name| name.strip_suffix(self.extension));
+        let number =
+            name.strip_prefix("part-").and_then(|name| name.strip_suffix(self.extension.as_str()));
         let number = number.and_then(|name| name.strip_suffix('.'));
         number
             .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))

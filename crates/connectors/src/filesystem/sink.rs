@@ -53,6 +53,8 @@ pub struct FileSink {
     demand: Demand,
     /// It is durable that `NAME.partial` is there.
     is_named: bool,
+    /// The job may go back to an older snapshot by itself.
+    bears_twice: bool,
     /// This run has marked its output.
     is_marked: bool,
     /// What it writes belongs to snapshots.
@@ -83,6 +85,7 @@ impl FileSink {
             resume,
             demand: Demand::More,
             is_named: false,
+            bears_twice: false,
             is_marked: false,
             is_transactional: false,
         }
@@ -250,7 +253,8 @@ impl Sink for FileSink {
     }
 
     fn use_transactions(&mut self) -> SinkGuarantee {
-        self.write_at_least_once();
+        self.is_transactional = self.writing.delivery != Delivery::None;
+        self.bears_twice = self.writing.delivery == Delivery::AtLeastOnce;
         match self.target {
             // What was printed is printed.
             Target::Stdout => SinkGuarantee::AtLeastOnce,
@@ -260,6 +264,7 @@ impl Sink for FileSink {
 
     fn write_at_least_once(&mut self) {
         self.is_transactional = self.writing.delivery != Delivery::None;
+        self.bears_twice = true;
     }
 
     fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
@@ -276,8 +281,8 @@ impl Sink for FileSink {
         self.check_continuable()?;
         let Some(handle) = handle else { return self.check_empty(path, mark.as_ref(), start) };
         let _found = self.resumption(path, handle)?;
-        // What lies behind the snapshot is cut off, whatever is promised: nothing is there twice.
-        marks::check_resumed((&self.content.table, path), mark.as_ref(), start, false)
+        let place = (self.content.table.as_str(), path.as_path());
+        marks::check_resumed(place, mark.as_ref(), start, self.bears_twice)
     }
 
     fn mark(&mut self, mark: &OutputMark) -> Result<()> {
@@ -315,7 +320,7 @@ impl Sink for FileSink {
             return Ok(match self.resume {
                 Resume::Complete => {
                     let length = self.files.length(path).map_err(|e| failed(Some(path), &e))?;
-                    length.map(Length::write)
+                    length.map(|bytes| Length::write(bytes, path))
                 }
                 _ => None,
             });
@@ -324,7 +329,7 @@ impl Sink for FileSink {
         if !std::mem::replace(&mut self.is_named, true) {
             sync_above(self.files.as_ref(), path).map_err(|e| failed(Some(path), &e))?;
         }
-        Ok(Some(Length::write(bytes)))
+        Ok(Some(Length::write(bytes, path)))
     }
 }
 
@@ -332,8 +337,8 @@ impl Sink for FileSink {
 struct Length;
 
 impl Length {
-    fn write(bytes: u64) -> String {
-        json!({ "bytes": bytes }).to_string()
+    fn write(bytes: u64, path: &Path) -> String {
+        json!({ "bytes": bytes, "path": path.to_string_lossy() }).to_string()
     }
 
     fn read(handle: &str) -> Result<u64> {

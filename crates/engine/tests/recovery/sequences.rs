@@ -5,7 +5,8 @@
 //! # The model
 //! The job copies a file of numbers into a folder and into one file. Whatever happens,
 //! - no reader of an output sees a row twice, nor a row that its input never had;
-//! - a run that ends with success leaves exactly the rows of the input, in both outputs;
+//! - a run that ends with success leaves exactly the rows of the input, in both outputs, also where
+//!   the input was replaced half-way;
 //! - a run that is refused has changed no byte;
 //! - a job that was only killed, stopped and refused since its last start can be resumed;
 //! - `--overwrite` always leads out.
@@ -102,8 +103,6 @@ struct World {
     /// How often the input was replaced.
     version: u64,
     is_upgraded: bool,
-    /// The input was replaced: what was read of the one before is of no use.
-    is_replaced: bool,
     /// Nothing has happened since the last start that a resume could not cope with.
     can_resume: bool,
     /// What there was, and whether it could be resumed.
@@ -122,7 +121,6 @@ impl World {
             ever: BTreeSet::new(),
             version: 0,
             is_upgraded: false,
-            is_replaced: false,
             can_resume: false,
             backups: Vec::new(),
             history: Vec::new(),
@@ -152,8 +150,7 @@ impl World {
     }
 
     fn start(&mut self, resume: ResumeFrom) {
-        let overwrite = self.draw(4) == 0 || self.is_replaced;
-        let resume = if self.is_replaced { ResumeFrom::Nothing } else { resume };
+        let overwrite = self.draw(4) == 0;
         let is_resume = resume == ResumeFrom::Newest;
         let could = self.can_resume;
         let outcome = self.attempt(&Ask { resume, overwrite, has_snapshots: true });
@@ -163,7 +160,7 @@ impl World {
             assert!(!(is_resume && could), "{}: a resume is refused: {error:?}", self.context());
             return;
         }
-        (self.can_resume, self.is_replaced) = (true, false);
+        self.can_resume = true;
     }
 
     fn go_back(&mut self) {
@@ -315,9 +312,6 @@ impl World {
     /// Resumes the job; where that is refused it starts from scratch.
     fn bring_to_its_end(&mut self) {
         for resume in [ResumeFrom::Newest, ResumeFrom::Nothing] {
-            if self.is_replaced && resume == ResumeFrom::Newest {
-                continue;
-            }
             for _ in 0..20 {
                 let overwrite = resume == ResumeFrom::Nothing;
                 match self.attempt(&Ask { resume: resume.clone(), overwrite, has_snapshots: true })
@@ -334,7 +328,7 @@ impl World {
             }
         }
         // It was killed or stopped behind its start from scratch.
-        (self.can_resume, self.is_replaced) = (true, false);
+        self.can_resume = true;
         self.bring_to_its_end();
     }
 
@@ -381,8 +375,8 @@ impl World {
         self.rows.clear();
         let rows = 20 + self.draw(60);
         self.add_rows(0..rows);
-        (self.can_resume, self.is_replaced) = (false, self.version > 1);
-        self.backups.clear();
+        self.can_resume = false;
+        self.backups.iter_mut().for_each(|backup| backup.2 = false);
     }
 
     fn add_rows(&mut self, numbers: std::ops::Range<u64>) {

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::jobs::{Running, Workspace, contents, files, folders, until};
 
@@ -226,4 +227,45 @@ fn a_start_from_scratch_over_a_finished_output_has_to_be_wanted() {
     workspace.succeed(&["--quiet", "--param", FAST, "job.sql"]);
     assert_eq!(workspace.visible("many").len() as i64, 2 * NUMBERS);
     workspace.fail(2, &words(&["--param", FAST, "--resume"]));
+}
+
+/// Runs `thalweg snapshot` with these words. Its status, and what it said.
+fn snapshot(workspace: &Workspace, words: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.arg("snapshot").args(words).args(["--dir", "state"]);
+    let output = command.current_dir(&workspace.folder).output().expect("thalweg runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// A backup holds the outputs as they were in its snapshot, so a job that resumes from it writes
+/// each row once, here and elsewhere.
+#[test]
+fn a_backup_brings_state_and_outputs_back_together() {
+    let workspace = workspace("backup");
+    let mut running = with_a_snapshot(&workspace, &[]);
+    let (status, said) = snapshot(&workspace, &["export", "job", "backup"]);
+    assert_eq!(status, Some(1), "the job runs: {said}");
+    running.kill();
+    let (status, said) = snapshot(&workspace, &["export", "job", "backup"]);
+    assert_eq!(status, Some(0), "{said}");
+    let (status, said) = snapshot(&workspace, &["export", "job", "backup"]);
+    assert_eq!(status, Some(2), "a backup is never written over: {said}");
+
+    with_a_snapshot(&workspace, &["--resume"]).kill();
+    let before = contents(&workspace.folder);
+    let (status, said) = snapshot(&workspace, &["import", "backup"]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(before == contents(&workspace.folder), "a refusal changes no byte: {said}");
+    let (status, said) = snapshot(&workspace, &["import", "backup", "--overwrite"]);
+    assert_eq!(status, Some(0), "{said}");
+    killed_before_its_first_snapshot(&workspace, &["--resume"]);
+    completes(&workspace, &["--resume"]);
+
+    let elsewhere = self::workspace("backup-elsewhere");
+    copy(&workspace.path("backup"), &elsewhere.path("backup"));
+    let (status, said) = snapshot(&elsewhere, &["import", "backup"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(!elsewhere.visible("many").is_empty(), "rows that were committed are there");
+    completes(&elsewhere, &["--resume"]);
 }

@@ -118,6 +118,43 @@ impl SnapshotStore {
         Ok(self.listing()?.finished.last().copied().unwrap_or(0))
     }
 
+    /// Copies a snapshot with all files that it needs to another place, which has none of them;
+    /// there its manifest comes last.
+    ///
+    /// # Errors
+    /// If something is not as it was written, and those of both places.
+    pub fn copy_to(&self, number: u64, other: &SnapshotStore) -> Result<()> {
+        let manifest = self.manifest(number)?;
+        let mut room = Vec::new();
+        for file in manifest.files() {
+            super::read::load(self.storage.as_ref(), file, &mut room)?;
+            other.storage.publish(&file.path, room.clone().into())?;
+        }
+        let name = manifest::manifest_name(number);
+        let bytes = self.storage.get(&name)?.ok_or_else(|| Error::data("the manifest is gone"))?;
+        other.storage.publish(&name, bytes)
+    }
+
+    /// Deletes all snapshots, whatever they are, manifests first.
+    ///
+    /// # Errors
+    /// Those of the place.
+    pub fn clear(&mut self) -> Result<()> {
+        let listing = self.listing()?;
+        for number in listing.finished {
+            self.storage.retract(&manifest::manifest_name(number))?;
+        }
+        for entry in &listing.entries {
+            self.storage.delete(&entry.name)?;
+            if let Some(number) = manifest::folder_number(&entry.name) {
+                self.storage.forget_folder(&manifest::folder(number));
+            }
+        }
+        self.last = None;
+        self.damaged.clear();
+        Ok(())
+    }
+
     fn lineages(&self) -> Result<Vec<u64>> {
         let entries = self.storage.list(LINEAGES)?;
         Ok(entries.iter().filter_map(|entry| number_of(&entry.name)).collect())

@@ -309,7 +309,7 @@ fn batches(
 }
 
 /// Reads the bytes of a file into `room`, if they are those that were written.
-fn load(storage: &dyn Storage, file: &FileEntry, room: &mut Vec<u8>) -> Result<()> {
+pub(super) fn load(storage: &dyn Storage, file: &FileEntry, room: &mut Vec<u8>) -> Result<()> {
     let damaged = |what: String| {
         let error = Error::data(what).hint("use an older snapshot; nothing is deleted");
         Err(at(storage, file, error))

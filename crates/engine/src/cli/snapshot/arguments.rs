@@ -1,5 +1,6 @@
 //! `thalweg snapshot`, as people type it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -108,6 +109,37 @@ Example:
         /// How long to wait for it, in seconds
         #[arg(long = "timeout", value_name = "SECONDS", default_value = "600", value_parser = seconds)]
         timeout: Duration,
+    },
+    /// Save a snapshot of a job that does not run, together with its outputs
+    #[command(after_help = "\
+The backup holds what the snapshot holds of each output, and nothing that was written since. Paths below the current
+folder are relative in it.
+
+Example:
+  thalweg snapshot export flights backups/monday --dir state")]
+    Export {
+        /// The job
+        job: String,
+        /// The folder of the backup, empty or new
+        to: PathBuf,
+        /// The snapshot's number [default: the one that a resume would take]
+        number: Option<u64>,
+    },
+    /// Bring a job and its outputs back from a backup; `thalweg run --resume` continues from there
+    #[command(after_help = "\
+Outputs get the paths that they had, from the current folder.
+
+Example:
+  thalweg snapshot import backups/monday --dir state")]
+    Import {
+        /// The folder of the backup
+        from: PathBuf,
+        /// Replaces the state and the outputs that are there
+        #[arg(long)]
+        overwrite: bool,
+        /// Outputs below DIR may be written as well
+        #[arg(long, value_name = "DIR")]
+        allow_path: Vec<PathBuf>,
     },
 }
 

@@ -1,9 +1,11 @@
-//! `thalweg snapshot`: what a job has kept, listed, shown, verified, deleted and asked for.
+//! `thalweg snapshot`: what a job has kept, listed, shown, verified, deleted, asked for, exported
+//! and imported.
 //!
-//! Nothing here needs the statements of a job, and nothing but `delete` changes anything. Manifests are read by
-//! `ls` and `show`, all bytes by `verify`.
+//! Nothing here needs the statements of a job, and nothing but `delete` and `import` changes
+//! anything. Manifests are read by `ls` and `show`, all bytes by `verify`.
 
 mod arguments;
+mod backup;
 mod listing;
 mod show;
 
@@ -55,6 +57,10 @@ pub fn snapshot(arguments: &SnapshotArguments) -> u8 {
             Action::Verify { job, number } => verify(&location, job, *number, format),
             Action::Delete { job, number } => delete(&location, job, *number),
             Action::Take { job, timeout } => take(&location, job, *timeout),
+            Action::Export { job, to, number } => backup::export(&location, job, to, *number),
+            Action::Import { from, overwrite, allow_path } => {
+                backup::import(&location, from, *overwrite, allow_path)
+            }
         }
     });
     done.unwrap_or_else(|error| Failure::plain(error).tell(None, ColorChoice::Auto))
