@@ -78,7 +78,7 @@ impl Probe {
         let keeps_partners = self.plan.spec.kind.has_right_columns();
         if self.plan.spec.is_null_aware {
             let could_be_in = table.could_hold(&keys[0], &ids);
-            return Ok(self.kept(&|row| could_be_in.value(row), rows));
+            return Ok((self.kept(&|row| could_be_in.value(row), rows), rows));
         }
         if !self.plan.joined.has_mask() {
             if !keeps_partners {
