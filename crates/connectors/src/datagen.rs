@@ -225,7 +225,8 @@ mod tests {
     ];
 
     fn all(request: &TableRequest, rows_max: usize) -> RecordBatch {
-        let mut source = Datagen.source(request, &FinishedLetters::default()).expect("valid");
+        let mut source =
+            Datagen.source(request, &FinishedLetters::default(), usize::MAX).expect("valid");
         source.start(Arc::new(|| {})).expect("started");
         let mut batches = Vec::new();
         loop {
@@ -260,13 +261,13 @@ mod tests {
     fn it_goes_on_from_every_position_and_the_rate_goes_on_too() {
         let request = request(BASE);
         crate::conformance::check_replayable(
-            &|| Datagen.source(&request, &FinishedLetters::default()),
+            &|| Datagen.source(&request, &FinishedLetters::default(), usize::MAX),
             10,
         )
         .expect("no error");
         let options = [("connector", "datagen"), ("rows-per-second", "1000")];
         let mut source = Datagen
-            .source(&super::tests::request(&options), &FinishedLetters::default())
+            .source(&super::tests::request(&options), &FinishedLetters::default(), usize::MAX)
             .expect("valid");
         source.seek("{\"row\":1000000}").expect("a position");
         source.start(Arc::new(|| {})).expect("started");
