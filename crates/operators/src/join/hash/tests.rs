@@ -131,7 +131,7 @@ fn a_null_could_be_any_value() {
             let spec = join(JoinKind::Anti).plan.spec.clone();
             HashJoin::new(HashJoinSpec { is_null_aware: true, ..spec }).unwrap()
         };
-        let kept = |join: &HashJoin| match join.probe().apply(&probe, 0).unwrap() {
+        let kept = |join: &HashJoin| match join.probe().apply(&probe, 0, usize::MAX).unwrap().0 {
             Probed::Kept(mask) => mask.values().set_indices().collect::<Vec<_>>(),
             Probed::Joined { .. } => panic!("an anti join adds no columns"),
         };
