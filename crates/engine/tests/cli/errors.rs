@@ -311,7 +311,7 @@ fn colors_come_when_asked_for() {
 fn a_text_that_would_fill_the_memory_is_refused() {
     let workspace = Workspace::new("huge-text");
     let run = workspace.execute("SELECT REPEAT('aa', 1500000000) AS t");
-    assert_holds(run.message(1), &["column 't'", "REPEAT would make a text of 3000000000 bytes"]);
+    assert_holds(run.message(1), &["column 't'", "REPEAT would make a text of more than"]);
 }
 
 /// What the carets of a message underline.
