@@ -35,29 +35,35 @@ fn read(workspace: &Workspace) -> [String; 3] {
     OUTPUTS.map(|name| fs::read_to_string(workspace.path(name)).unwrap_or_default())
 }
 
-#[test]
-fn dead_letters_of_jobs_that_are_killed_are_there_once() {
-    let workspace = Workspace::new("letters");
+/// The job and its inputs, in a folder of their own.
+fn workspace(name: &str) -> Workspace {
+    let workspace = Workspace::new(name);
     for file in 0..40 {
         let line = |n: i32| if n % 7 == 3 { format!("x{file}-{n}\n") } else { format!("{n}\n") };
-        workspace.write(&format!("in/{file:02}.csv"), &(0..500).map(line).collect::<String>());
+        let text = (0..500).map(line).collect::<String>();
+        workspace.write(&format!("in/{file:02}.csv"), &text);
     }
     workspace.write("job.sql", JOB);
+    workspace
+}
+
+#[test]
+fn dead_letters_of_jobs_that_are_killed_are_there_once() {
+    let whole = workspace("letters");
     let begun = Instant::now();
-    workspace.succeed(&["--quiet", "job.sql"]);
+    whole.succeed(&["--quiet", "job.sql"]);
     let duration = begun.elapsed();
-    let expected = read(&workspace);
+    let expected = read(&whole);
     assert_eq!(expected[0].lines().count(), 2 * 40 * 71, "both jobs have their letters");
     let mut random = SplitMix64::new(11);
     let mut kills = 0;
-    for _ in 0..3 {
-        OUTPUTS.iter().for_each(|name| drop(fs::remove_file(workspace.path(name))));
-        let _ = fs::remove_dir_all(workspace.path("state"));
+    for round in 0..3 {
+        let workspace = workspace(&format!("letters-{round}"));
         for attempt in 0.. {
             let mut running = workspace.start(&TAKES);
-            let wait_us = random.below(duration.as_micros() as u64 + 1);
             let is_last = attempt >= 5;
             if !is_last {
+                let wait_us = random.below(duration.as_micros() as u64 + 1);
                 std::thread::sleep(Duration::from_micros(wait_us));
             }
             if is_last || running.ended().is_some() {
@@ -67,8 +73,8 @@ fn dead_letters_of_jobs_that_are_killed_are_there_once() {
             }
             running.kill();
             kills += 1;
-            for (found, whole) in read(&workspace).iter().zip(&expected) {
-                assert!(whole.starts_with(found), "what is visible is complete");
+            for (found, all) in read(&workspace).iter().zip(&expected) {
+                assert!(all.starts_with(found), "what is visible is complete");
             }
         }
         assert_eq!(read(&workspace), expected);
