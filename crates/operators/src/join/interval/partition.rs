@@ -250,7 +250,7 @@ impl IntervalPartition {
         kept.chunks.hold(arrived.chunk, holds);
     }
 
-    /// Joins a stretch of rows, until the output is full; says how far it came.
+    /// Joins a stretch of rows, at least one of them, until the output is full; says how far it came.
     fn stretch(
         &mut self,
         arrived: &Arrived<'_>,
@@ -258,10 +258,13 @@ impl IntervalPartition {
         output: &mut Output,
     ) -> Result<usize> {
         let mut from = stretch.from;
-        while from < stretch.to && !output.is_full() {
+        while from < stretch.to {
             from = self.look_up(arrived, from, stretch.to);
             if self.pairs.causes.len() >= PAIRS_MAX {
                 self.flush(output)?;
+            }
+            if output.is_full() {
+                break;
             }
         }
         self.keep(arrived, stretch.from, from);
@@ -276,11 +279,18 @@ impl IntervalPartition {
         all: [Option<&Arrived<'_>>; 2],
         output: &mut Output,
     ) -> Result<Option<u32>> {
-        for &stretch in stretches {
+        let row_of = |side: Side, place: usize| {
+            all[side as usize].and_then(|arrived| arrived.rows.get(place).copied())
+        };
+        for (number, &stretch) in stretches.iter().enumerate() {
             let Some(arrived) = all[stretch.side as usize] else { continue };
             let reached = self.stretch(arrived, stretch, output)?;
-            if reached < stretch.to {
-                let next = arrived.rows[reached];
+            let next = match stretches.get(number + 1) {
+                _ if reached < stretch.to => row_of(stretch.side, reached),
+                Some(next) if output.is_full() => row_of(next.side, next.from),
+                _ => None,
+            };
+            if let Some(next) = next {
                 all.into_iter().flatten().for_each(|arrived| self.leave_out(arrived, next));
                 return Ok(Some(next));
             }
