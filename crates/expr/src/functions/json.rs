@@ -225,10 +225,7 @@ fn exists(call: Call<'_>) -> Result<Expr> {
             let text = s.get(row)?;
             let json = serde_json::from_str::<Json>(text);
             // A null is a value that does not exist.
-            let exists = |json: &Json| match select(json, &path)[..] {
-                [] | [Json::Null] => false,
-                _ => true,
-            };
+            let exists = |json: &Json| !matches!(select(json, &path)[..], [] | [Json::Null]);
             Some(json.is_ok_and(|json| exists(&json)))
         })
     };
