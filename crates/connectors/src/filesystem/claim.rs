@@ -176,13 +176,13 @@ mod tests {
             assert!(error.message().contains("already being written"), "{error}");
             assert!(error.is_plan_error() && error.help().is_some(), "{error}");
         }
-        let near = Claim::file("table b", &root.join("new/out.csv")).expect("another");
+        drop(Claim::file("table b", &root.join("new/out.csv")).expect("another"));
         drop(claim);
         let file = Claim::file("table a", &inner).expect("free again");
         Claim::file("table b", &inner).expect_err("the same");
         Claim::folder("table b", &out).expect_err("around it");
         let other = Claim::file("table b", &inner.with_file_name("b.csv")).expect("another");
-        drop((near, file, other));
+        drop((other, file));
         assert_eq!(fs::read_dir(&root).expect("a folder").count(), 0, "nothing is left");
     }
 

@@ -62,7 +62,10 @@ fn drain(source: &mut dyn Source, rows_max: usize) -> Result<Vec<RecordBatch>> {
             }
             SourcePoll::Pending => woken.recv_timeout(Duration::from_secs(20)).expect("a wake-up"),
             SourcePoll::Heartbeat(_) => {}
-            SourcePoll::End => return Ok(batches),
+            SourcePoll::End => {
+                source.finish()?;
+                return Ok(batches);
+            }
         }
     }
 }

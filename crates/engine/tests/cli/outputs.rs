@@ -121,118 +121,103 @@ fn quarantined(name: &str, path: &str, letters: &str) -> String {
     )
 }
 
-/// Dead letters truncated the input that they were named after; so did any other output, by
-/// whatever spelling.
+const INPUT: &str = "1\nx\n2\n";
+const SELECT: &str = "SELECT n FROM t;\n";
+const INSERT: &str = "INSERT INTO o SELECT n FROM t;\n";
+
+/// Inputs, each with several names; 7 names in all with the SQL file.
+fn with_links(test: &str) -> Workspace {
+    let workspace = Workspace::new(test);
+    let path = |name: &str| workspace.folder.join(name);
+    for name in ["in.csv", "sub/a.csv", "in.csv.partial"] {
+        workspace.write(name, INPUT);
+    }
+    std::os::unix::fs::symlink(path("in.csv"), path("link.csv")).expect("a link");
+    std::os::unix::fs::symlink(path("sub"), path("linked")).expect("a link");
+    std::fs::hard_link(path("in.csv"), path("hard.csv")).expect("a link");
+    workspace
+}
+
+/// Checks that statements are refused with this message, and that nothing is changed or made.
+fn check_refused(workspace: &Workspace, sql: &str, message: &str) {
+    workspace.write("query.sql", sql);
+    for command in ["validate", "run"] {
+        let refused = workspace.run(&[command, "query.sql"]);
+        let said = || format!("{command}: {sql}{}{}", refused.stdout, refused.stderr);
+        assert_eq!(refused.status, Some(2), "{}", said());
+        assert_holds(&refused.stderr, &[message, "name another file"]);
+    }
+    assert_eq!(workspace.read("query.sql"), sql);
+    for name in ["in.csv", "sub/a.csv", "in.csv.partial"] {
+        assert_eq!(workspace.read(name), INPUT, "{sql}");
+    }
+    let there = std::fs::read_dir(&workspace.folder).expect("a folder").count();
+    assert_eq!(there, 7, "nothing was made: {sql}");
+}
+
+/// Dead letters truncated the input that they were named after, by whatever spelling.
+#[test]
+fn dead_letters_take_the_place_of_nothing_else() {
+    let workspace = with_links("outputs-letters-names");
+    let dead = |path: &str, letters: &str| quarantined("t", path, letters);
+    for (path, letters, message) in [
+        ("in.csv", "in.csv", "'dead-letter.path' of table t names what table t reads"),
+        ("in.csv", "sub/../in.csv", "names what table t reads"),
+        ("in.csv", "link.csv", "names what table t reads"),
+        ("in.csv", "hard.csv", "names what table t reads"),
+        ("link.csv", "in.csv", "names what table t reads"),
+        ("in.csv.partial", "in.csv", "names what table t reads"),
+        ("sub", "sub/bad.jsonl", "names what table t reads"),
+        ("linked/", "sub/bad.jsonl", "names what table t reads"),
+        ("*.csv", "bad.csv", "names what table t reads"),
+        ("in.csv", "query.sql", "names the SQL file"),
+        ("in.csv", "./sub/../query.sql", "names the SQL file"),
+    ] {
+        check_refused(&workspace, &(dead(path, letters) + SELECT), message);
+    }
+    for (letters, path) in [("o.csv", "o.csv"), ("o/bad.jsonl", "o/")] {
+        let sql = dead("in.csv", letters) + &table("o", path) + INSERT;
+        check_refused(&workspace, &sql, "table o names what 'dead-letter.path' of table t writes");
+    }
+    let two = dead("in.csv", "b.jsonl") + &quarantined("u", "sub/a.csv", "b.jsonl");
+    let sql = two + "SELECT t.n FROM t JOIN u ON t.n = u.n;";
+    check_refused(&workspace, &sql, "names what 'dead-letter.path' of table");
+    // What readers pass over may lie in their folder, and a file of another job is nobody's.
+    let sql = dead("sub", "sub/_bad.jsonl") + &table("o", "in2.csv") + INSERT;
+    workspace.write("query.sql", &(sql + "INSERT INTO t SELECT n FROM o;"));
+    let run = workspace.run(&["run", "query.sql"]);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+}
+
 #[test]
 fn no_output_names_an_input_or_another_output() {
-    let workspace = Workspace::new("outputs-inputs");
-    let link = |to: &str, name: &str| {
-        std::os::unix::fs::symlink(workspace.folder.join(to), workspace.folder.join(name))
-            .expect("a link");
-    };
-    let input = "1\nx\n2\n";
-    workspace.write("in.csv", input);
-    workspace.write("sub/a.csv", input);
-    workspace.write("in.csv.partial", input);
-    link("in.csv", "link.csv");
-    link("sub", "linked");
-    std::fs::hard_link(workspace.folder.join("in.csv"), workspace.folder.join("hard.csv"))
-        .expect("a link");
-    let select = "SELECT n FROM t;\n";
-    let insert = "INSERT INTO o SELECT n FROM t;\n";
-    let set = "EXECUTE STATEMENT SET BEGIN INSERT INTO o SELECT n FROM t; INSERT INTO p SELECT n FROM t; END;\n";
-    let two = |path: &str, other: &str| table("o", path) + &table("p", other);
-    let dead = |path: &str, letters: &str| quarantined("t", path, letters);
+    let workspace = with_links("outputs-inputs");
     let read = |path: &str| table("t", path);
-    let cases: Vec<(String, &str)> = vec![
-        (
-            dead("in.csv", "in.csv") + select,
-            "'dead-letter.path' of table t names what table t reads",
-        ),
-        (dead("in.csv", "sub/../in.csv") + select, "names what table t reads"),
-        (dead("in.csv", "link.csv") + select, "names what table t reads"),
-        (dead("in.csv", "hard.csv") + select, "names what table t reads"),
-        (dead("link.csv", "in.csv") + select, "names what table t reads"),
-        (dead("in.csv.partial", "in.csv") + select, "names what table t reads"),
-        (dead("sub", "sub/bad.jsonl") + select, "names what table t reads"),
-        (dead("linked/", "sub/bad.jsonl") + select, "names what table t reads"),
-        (dead("*.csv", "bad.csv") + select, "names what table t reads"),
-        (dead("in.csv", "query.sql") + select, "names the SQL file"),
-        (dead("in.csv", "./sub/../query.sql") + select, "names the SQL file"),
-        (
-            dead("in.csv", "o.csv") + &table("o", "o.csv") + insert,
-            "table o names what 'dead-letter.path' of table t writes",
-        ),
-        (
-            dead("in.csv", "o/bad.jsonl") + &table("o", "o/") + insert,
-            "table o names what 'dead-letter.path'",
-        ),
-        (
-            dead("in.csv", "b.jsonl")
-                + &quarantined("u", "sub/a.csv", "b.jsonl")
-                + "SELECT t.n FROM t JOIN u ON t.n = u.n;",
-            "names what 'dead-letter.path' of table",
-        ),
-        (read("in.csv") + &table("o", "in.csv") + insert, "table o names what table t reads"),
-        (read("in.csv") + &table("o", "hard.csv") + insert, "table o names what table t reads"),
-        (read("sub") + &table("o", "sub/") + insert, "table o names what table t reads"),
-        (
-            read("sub/*.csv") + &table("o", "linked/c.csv") + insert,
-            "table o names what table t reads",
-        ),
-        (read("sub/a.csv") + &table("o", "sub/") + insert, "table o names what table t reads"),
-        (
-            read("in.csv") + "INSERT INTO t SELECT n FROM t;",
-            "table t is read and written by the same job",
-        ),
-        (read("in.csv") + &table("o", "query.sql") + insert, "table o names the SQL file"),
-        (
-            read("in.csv") + &two("out.csv", "./sub/../out.csv") + set,
-            "table p names what table o writes",
-        ),
-        (read("in.csv") + &two("out/", "out/p.csv") + set, "names what table"),
-        (
-            "SET 'execution.checkpointing.dir' = 'state';\n".to_owned()
-                + &read("in.csv")
-                + &table("o", "state/o.csv")
-                + insert,
-            "the folder of snapshots",
-        ),
-    ];
-    for (sql, message) in &cases {
-        workspace.write("query.sql", sql);
-        for command in ["validate", "run"] {
-            let refused = workspace.run(&[command, "query.sql"]);
-            assert_eq!(
-                refused.status,
-                Some(2),
-                "{command}: {sql}{}{}",
-                refused.stdout,
-                refused.stderr
-            );
-            assert_holds(&refused.stderr, &[message, "name another file"]);
-        }
-        assert_eq!(&workspace.read("query.sql"), sql);
-        for name in ["in.csv", "sub/a.csv", "in.csv.partial"] {
-            assert_eq!(workspace.read(name), input, "{sql}");
-        }
-        let there = std::fs::read_dir(&workspace.folder).expect("a folder").count();
-        assert_eq!(there, 7, "nothing was made: {sql}");
+    for (path, output, message) in [
+        ("in.csv", "in.csv", "table o names what table t reads"),
+        ("in.csv", "hard.csv", "table o names what table t reads"),
+        ("sub", "sub/", "table o names what table t reads"),
+        ("sub/*.csv", "linked/c.csv", "table o names what table t reads"),
+        ("sub/a.csv", "sub/", "table o names what table t reads"),
+        ("in.csv", "query.sql", "table o names the SQL file"),
+    ] {
+        check_refused(&workspace, &(read(path) + &table("o", output) + INSERT), message);
     }
+    let own = read("in.csv") + "INSERT INTO t SELECT n FROM t;";
+    check_refused(&workspace, &own, "table t is read and written by the same job");
+    let set = "EXECUTE STATEMENT SET BEGIN INSERT INTO o SELECT n FROM t; \
+               INSERT INTO p SELECT n FROM t; END;\n";
+    for (path, other) in [("out.csv", "./sub/../out.csv"), ("out/", "out/p.csv")] {
+        let sql = read("in.csv") + &table("o", path) + &table("p", other) + set;
+        check_refused(&workspace, &sql, "table p names what table o writes");
+    }
+    let kept = "SET 'execution.checkpointing.dir' = 'state';\n".to_owned() + &read("in.csv");
+    let sql = kept + &table("o", "state/o.csv") + INSERT;
+    check_refused(&workspace, &sql, "the folder of snapshots");
     let record = ["run", "query.sql", "--set", "pipeline.order=arrival", "--record", "hard.csv"];
-    workspace.write("query.sql", &(read("in.csv") + select));
+    workspace.write("query.sql", &(read("in.csv") + SELECT));
     assert_holds(workspace.run(&record).message(2), &["--record", "table t reads"]);
-    assert_eq!(workspace.read("in.csv"), input);
-    // What readers pass over may lie in their folder, and a file of another job is nobody's.
-    workspace.write(
-        "query.sql",
-        &(dead("sub", "sub/_bad.jsonl")
-            + &table("o", "in2.csv")
-            + insert
-            + "INSERT INTO t SELECT n FROM o;"),
-    );
-    let run = workspace.run(&["run", "query.sql"]);
-    assert_eq!((run.status, run.stderr.as_str()), (Some(0), ""));
+    assert_eq!(workspace.read("in.csv"), INPUT);
 }
 
 fn letters(workspace: &Workspace, name: &str) -> Vec<String> {
