@@ -92,6 +92,7 @@ pub trait Splitter: Send {
 }
 
 /// The consumer's answer.
+#[expect(clippy::large_enum_variant, reason = "one at a time, and most are batches")]
 pub enum Next {
     /// A batch.
     Batch(Decoded),

@@ -221,9 +221,10 @@ impl Parts {
     /// If the handle's parts are not there, or rows behind the snapshot are visible already.
     pub fn recover(&mut self, handle: Option<&str>, going: Going) -> Result<()> {
         let found = self.find()?;
-        let is_kept = |kind: Kind| match (kind, going.overwrites, going.append) {
-            (Kind::Hidden, ..) => false,
-            (Kind::Visible(_) | Kind::Plain, true, false) => false,
+        let gives_way = going.overwrites && !going.append;
+        let is_kept = |kind: Kind| match kind {
+            Kind::Hidden => false,
+            Kind::Visible(_) | Kind::Plain => !gives_way,
             _ => true,
         };
         let kept: Vec<Kind> =

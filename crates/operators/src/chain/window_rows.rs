@@ -69,6 +69,9 @@ struct Assigned {
     times: Vec<i64>,
 }
 
+/// A local time, which of its windows were looked up, and of each start, end and last instant.
+type SameWindows = (i64, Range<i64>, Vec<(i64, i64, i64)>);
+
 fn assign(
     rows: &Rows,
     window: &WindowSpec,
@@ -84,7 +87,7 @@ fn assign(
     let mut assigned = Assigned::default();
     let mut budget = Budget::new(&rows.batch, |_| true, APPENDED_BYTES, room_bytes);
     // Neighbours mostly lie in the same windows: a slice of time is looked up once.
-    let mut last: Option<(i64, Range<i64>, Vec<(i64, i64, i64)>)> = None;
+    let mut last: Option<SameWindows> = None;
     for (row, time) in times.iter().enumerate().skip(from.row) {
         let Some(time) = time else {
             let schema = rows.batch.schema_ref();

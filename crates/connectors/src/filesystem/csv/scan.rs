@@ -33,15 +33,17 @@ impl Dialect {
     /// The length of a text without the empty lines at its end, if those are no records.
     pub fn without_blank_lines(&self, text: &[u8]) -> usize {
         let mut rest = text;
-        while self.ends_with_blank_lines {
+        if !self.ends_with_blank_lines {
+            return rest.len();
+        }
+        loop {
             let line =
                 rest.strip_suffix(b"\n").map(|line| line.strip_suffix(b"\r").unwrap_or(line));
             match line {
                 Some(before) if before.is_empty() || before.ends_with(b"\n") => rest = before,
-                _ => break,
+                _ => return rest.len(),
             }
         }
-        rest.len()
     }
 }
 

@@ -94,7 +94,8 @@ fn a_file_that_lost_or_changed_what_was_read_is_refused() {
     };
     let edited = rewrite(|text| text.replacen("row 1000,1000", "row 1000,1001", 1));
     let more = rewrite(|text| format!("{}{text}", lines(0, 1)));
-    let changes: Vec<(&str, Box<dyn FnOnce(&Path)>)> = vec![
+    type Change = Box<dyn FnOnce(&Path)>;
+    let changes: Vec<(&str, Change)> = vec![
         ("cut", Box::new(cut)),
         ("100 lines less at the beginning", Box::new(rewrite(without(10)))),
         ("100 lines less in the block", Box::new(rewrite(without(READ - 150)))),
