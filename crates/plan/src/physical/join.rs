@@ -27,6 +27,9 @@ pub(super) struct PreparedSide {
     pub(super) keys: Vec<usize>,
 }
 
+/// Sides of a join whose late rows go to a table, with the positions of its columns in their rows.
+type LateSides = Vec<(Side, Vec<Option<usize>>)>;
+
 impl PreparedSide {
     pub(super) fn of<'e>(input: &Node, keys: impl Iterator<Item = &'e Expr>) -> Self {
         let mut columns = Prepared::default();
@@ -82,7 +85,7 @@ impl Lowering<'_> {
         &self,
         (left, right): (&Node, &Node),
         condition: &JoinCondition,
-    ) -> Result<(Vec<(Side, Vec<Option<usize>>)>, LatePolicy)> {
+    ) -> Result<(LateSides, LatePolicy)> {
         let JoinBound::Interval { left_time, right_time, .. } = condition.bound else {
             return Ok((Vec::new(), LatePolicy::Drop));
         };
