@@ -5,8 +5,8 @@
 //! # The model
 //! The job copies a file of numbers into a folder and into one file. Whatever happens,
 //! - no reader of an output sees a row twice, nor a row that its input never had;
-//! - a run that ends with success leaves exactly the rows of the input, in both outputs, also where
-//!   the input was replaced half-way;
+//! - a run that ends with success leaves exactly the rows of the input, in both outputs; where it
+//!   resumes a job that had ended, those that the input had then, and never rows of both;
 //! - a run that is refused has changed no byte;
 //! - a job that was only killed, stopped and refused since its last start can be resumed;
 //! - `--overwrite` always leads out.
@@ -100,6 +100,8 @@ struct World {
     /// The rows of the input now, and all that it ever had.
     rows: Vec<String>,
     ever: BTreeSet<String>,
+    /// All that the input has been, sorted.
+    inputs: BTreeSet<Vec<String>>,
     /// How often the input was replaced.
     version: u64,
     is_upgraded: bool,
@@ -119,6 +121,7 @@ impl World {
             seed,
             rows: Vec::new(),
             ever: BTreeSet::new(),
+            inputs: BTreeSet::new(),
             version: 0,
             is_upgraded: false,
             can_resume: false,
@@ -201,7 +204,10 @@ impl World {
                 );
             }
         }
-        self.check(matches!(outcome, Outcome::Ended));
+        if matches!(outcome, Outcome::Ended) {
+            self.check_end(ask.resume != ResumeFrom::Nothing);
+        }
+        self.check();
         outcome
     }
 
@@ -289,24 +295,27 @@ impl World {
     }
 
     /// What readers of the outputs see.
-    fn check(&self, has_ended: bool) {
+    fn check(&self) {
         let many = self.workspace.visible("many");
-        let sorted = |rows: &[String]| {
-            let mut rows = rows.to_vec();
-            rows.sort();
-            rows
-        };
         let distinct: BTreeSet<&String> = many.iter().collect();
         assert_eq!(distinct.len(), many.len(), "{}: rows are there twice", self.context());
         let unknown: Vec<&String> = many.iter().filter(|row| !self.ever.contains(*row)).collect();
         assert!(unknown.is_empty(), "{}: no such rows: {unknown:?}", self.context());
-        if has_ended {
-            let one = fs::read_to_string(self.workspace.path("one.csv")).expect("it is complete");
-            let one: Vec<String> = one.lines().map(str::to_owned).collect();
-            let expected = sorted(&self.rows);
-            assert_eq!(sorted(&many), expected, "{}: the folder", self.context());
-            assert_eq!(sorted(&one), expected, "{}: the file", self.context());
-        }
+    }
+
+    /// What the outputs hold of a run that has ended.
+    fn check_end(&self, is_resumed: bool) {
+        let many = sorted(&self.workspace.visible("many"));
+        let one = fs::read_to_string(self.workspace.path("one.csv")).expect("it is complete");
+        let one = sorted(&one.lines().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(many, one, "{}: two outputs of the same rows", self.context());
+        let was_input = is_resumed && self.inputs.contains(&many);
+        assert!(
+            was_input || many == sorted(&self.rows),
+            "{}: {many:?} of {:?}",
+            self.context(),
+            self.rows
+        );
     }
 
     /// Resumes the job; where that is refused it starts from scratch.
@@ -382,6 +391,7 @@ impl World {
     fn add_rows(&mut self, numbers: std::ops::Range<u64>) {
         self.rows.extend(numbers.map(|n| format!("{},{n}", self.version)));
         self.ever.extend(self.rows.iter().cloned());
+        self.inputs.insert(sorted(&self.rows));
         self.workspace.write("in.csv", &(self.rows.join("\n") + "\n"));
         self.history.push(format!("input: version {}, {} rows", self.version, self.rows.len()));
     }
@@ -399,6 +409,12 @@ impl Drop for World {
             remove(&self.workspace.folder);
         }
     }
+}
+
+fn sorted(rows: &[String]) -> Vec<String> {
+    let mut rows = rows.to_vec();
+    rows.sort();
+    rows
 }
 
 /// An input that had ended has grown since: the job ends as it has to, and says that rows were not
