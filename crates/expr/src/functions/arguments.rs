@@ -61,7 +61,7 @@ impl GrownText {
     /// Appends a part so many times.
     pub(crate) fn repeat(&mut self, part: &str, times: usize) -> Option<()> {
         self.grow(part.len().saturating_mul(times), 0)?;
-        (0..times).for_each(|_| self.text.push_str(part));
+        self.text.push_str(&part.repeat(times));
         Some(())
     }
     fn grow(&mut self, bytes: usize, from_bytes: usize) -> Option<()> {

@@ -25,9 +25,9 @@ pub(super) fn translated(pattern: &str) -> String {
 /// True if a group of flags has `u` or `U`.
 fn asks_for_unicode(pattern: &str) -> bool {
     pattern.split("(?").skip(1).any(|group| {
-        let flags = group.chars().take_while(|c| c.is_ascii_alphabetic());
+        let mut flags = group.chars().take_while(|c| c.is_ascii_alphabetic());
         let is_named = group.starts_with("P<");
-        !is_named && flags.into_iter().any(|flag| matches!(flag, 'u' | 'U'))
+        !is_named && flags.any(|flag| matches!(flag, 'u' | 'U'))
     })
 }
 

@@ -170,7 +170,7 @@ fn append_json(out: &mut String, json: &Json) {
         }
         Json::Object(fields) => {
             let mut fields: Vec<(&String, &Json)> = fields.iter().collect();
-            fields.sort_unstable_by(|a, b| a.0.cmp(b.0));
+            fields.sort_unstable_by_key(|field| field.0);
             out.push('{');
             for (index, (key, value)) in fields.into_iter().enumerate() {
                 out.push_str(if index == 0 { "" } else { "," });
@@ -218,7 +218,6 @@ fn query_kernel(json: &Json, path: &[Step], out: &mut String) -> Option<()> {
 
 fn exists(call: Call<'_>) -> Result<Expr> {
     let path = literal_path(&call)?;
-    let nullable = call.nullable();
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let s = a.texts(0);
         a.boolean_result(|row| {
@@ -229,8 +228,7 @@ fn exists(call: Call<'_>) -> Result<Expr> {
             Some(json.is_ok_and(|json| exists(&json)))
         })
     };
-    let column_type = DataType::Boolean.nullable().with_nullable(nullable);
-    Ok(call.with_kernel(column_type, Arc::new(kernel)))
+    Ok(call.with_kernel(DataType::Boolean.nullable(), Arc::new(kernel)))
 }
 
 #[cfg(test)]
