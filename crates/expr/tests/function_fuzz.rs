@@ -99,31 +99,8 @@ fn scalars(data_type: &DataType) -> Vec<Scalar> {
             .chain(integers_of(&[-719_162, -719_163, 2_932_896, 19_782, -719_893]))
             .collect(),
         DataType::Time(_) => integers(&[0, 1, 999, 43_200_000, 86_399_999]),
-        DataType::Timestamp(p) | DataType::TimestampLtz(p) => {
-            let per_ms = match p {
-                0..=3 => 1,
-                4..=6 => 1_000,
-                _ => 1_000_000,
-            };
-            // Years 1 and 9999, both sides of 1970, in and around hours that New York skips or repeats.
-            let readings = [
-                -62_135_596_800_000,
-                -62_135_596_800_001,
-                253_402_300_799_999,
-                1_710_055_800_000,
-                1_730_597_400_000,
-                1_730_615_400_000,
-                1_709_201_472_345,
-                -86_400_001,
-                // Where the calendar of time zones ends.
-                8_210_266_876_799_999,
-                -8_334_601_228_800_000,
-            ];
-            let ticks = readings.into_iter().map(|ms: i64| ms.saturating_mul(per_ms));
-            integers_of(&ticks.collect::<Vec<_>>())
-                .into_iter()
-                .chain(ends(i64::MIN, i64::MAX))
-                .collect()
+        DataType::Timestamp(precision) | DataType::TimestampLtz(precision) => {
+            integers_of(&readings(*precision)).into_iter().chain(ends(i64::MIN, i64::MAX)).collect()
         }
         DataType::Binary(length) => {
             vec![Scalar::Binary(vec![0xc3; *length as usize].into())]
@@ -133,6 +110,30 @@ fn scalars(data_type: &DataType) -> Vec<Scalar> {
             .into(),
         _ => texts().into_iter().map(|text| Scalar::String(text.into())).collect(),
     }
+}
+
+/// Years 1 and 9999, both sides of 1970, in and around hours that New York skips or repeats, in the unit
+/// of a precision.
+fn readings(precision: u8) -> Vec<i64> {
+    let per_ms = match precision {
+        0..=3 => 1,
+        4..=6 => 1_000,
+        _ => 1_000_000,
+    };
+    let readings: [i64; 10] = [
+        -62_135_596_800_000,
+        -62_135_596_800_001,
+        253_402_300_799_999,
+        1_710_055_800_000,
+        1_730_597_400_000,
+        1_730_615_400_000,
+        1_709_201_472_345,
+        -86_400_001,
+        // Where the calendar of time zones ends.
+        8_210_266_876_799_999,
+        -8_334_601_228_800_000,
+    ];
+    readings.into_iter().map(|ms| ms.saturating_mul(per_ms)).collect()
 }
 
 fn integers_of(values: &[i64]) -> Vec<Scalar> {
