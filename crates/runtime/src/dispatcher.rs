@@ -124,7 +124,8 @@ impl Job {
     /// The next task while cells wait for room, whatever the policy.
     fn next_while_parked(&self, place: WorkerPlace) -> Option<Task> {
         let is_full = self.memory.pressure() == Pressure::Full;
-        let drained = || self.furthest_downstream(place);
+        // Where the memory is full, no bundle of a stage that multiplies rows is begun: its results would wait.
+        let drained = || self.furthest_among(place, |stage| !is_full || !self.multiplies(stage));
         let cell = |(stage, cell)| Task::Cell { stage, cell };
         (is_full && self.ordered.is_none())
             .then(drained)
@@ -136,20 +137,49 @@ impl Job {
                 Some(_) => self.next_element(is_full),
                 None => drained(),
             })
-            .or_else(|| self.resume_parked(is_full))
+            .or_else(|| self.resume_parked(place, is_full))
             .or_else(|| self.next_poll())
     }
 
     /// Something that is parked, if there is room or room can come of nothing else.
-    fn resume_parked(&self, is_full: bool) -> Option<Task> {
-        let is_stuck = || self.at_work.load(Ordering::SeqCst) == 0 && self.sinks_keep_up();
+    fn resume_parked(&self, place: WorkerPlace, is_full: bool) -> Option<Task> {
+        let is_stuck = || !self.others_work() && self.sinks_keep_up();
         let may_resume = !self.is_giving_up() && (!is_full || is_stuck());
-        let (stage, waiting) = may_resume.then(|| self.parked.take()).flatten()?;
+        if !may_resume {
+            return None;
+        }
+        // What is parked may wait for a bundle that nobody has begun.
+        if is_full
+            && self.ordered.is_none()
+            && !self.parked.first_can_leave()
+            && let Some(task) = self.furthest_downstream(place)
+        {
+            return Some(task);
+        }
+        let (stage, waiting) = self.parked.take()?;
         Some(match waiting {
             Waiting::Cell(cell) => Task::Cell { stage, cell },
             Waiting::Bundle(open) => Task::Continue(Continued::of_parts(stage, open)),
             Waiting::Element(place, element) => Task::Element { stage, place, element: *element },
         })
+    }
+
+    /// True while any worker does a task.
+    pub(crate) fn others_work(&self) -> bool {
+        self.at_work.load(Ordering::SeqCst) > 0
+    }
+
+    /// True if a stateless stage makes many rows of one.
+    fn multiplies(&self, stage: usize) -> bool {
+        match &self.stages[stage].kind {
+            StageRunKind::Transform(transform) => transform.multiplies(),
+            _ => false,
+        }
+    }
+
+    /// True if a stage that multiplies rows is to begin nothing more: the memory is full, and others make room.
+    pub(crate) fn is_refused(&self, stage: usize) -> bool {
+        self.memory.pressure() == Pressure::Full && self.others_work() && self.multiplies(stage)
     }
 
     /// True if little of what is in flight waits for the threads of sinks.
@@ -250,7 +280,13 @@ impl Job {
     }
 
     fn furthest_downstream(&self, place: WorkerPlace) -> Option<Task> {
-        let mut stages = (0..self.stages.len()).rev().filter(|&stage| self.has_queued(stage));
+        self.furthest_among(place, |_| true)
+    }
+
+    /// The oldest bundle of the stage furthest downstream of these.
+    fn furthest_among(&self, place: WorkerPlace, is_meant: impl Fn(usize) -> bool) -> Option<Task> {
+        let mut stages =
+            (0..self.stages.len()).rev().filter(|&stage| self.has_queued(stage) && is_meant(stage));
         stages.find_map(|stage| self.oldest_bundle(stage, place))
     }
 

@@ -33,6 +33,14 @@ pub(crate) struct OpenBundle {
     rest: Rest,
 }
 
+impl OpenBundle {
+    /// True if all that came before it has left.
+    pub(crate) fn can_leave(&self) -> bool {
+        let leaving = self.container.leaving.lock().expect("no panic under this lock");
+        leaving.next == (self.ordinal, self.part)
+    }
+}
+
 /// What has been made of the bundles of a container and has not left it.
 #[derive(Default)]
 pub(crate) struct Leaving {

@@ -137,6 +137,15 @@ impl Parked {
         self.count.store(waiting.len(), Ordering::SeqCst);
     }
 
+    /// True if what comes of the first one goes downstream at once.
+    pub(crate) fn first_can_leave(&self) -> bool {
+        let waiting = self.waiting.lock().expect("no panic under this lock");
+        match waiting.first_key_value() {
+            Some((_, Waiting::Bundle(open))) => open.can_leave(),
+            _ => true,
+        }
+    }
+
     /// What is next, with its stage.
     pub(crate) fn take(&self) -> Option<(usize, Waiting)> {
         let mut waiting = self.waiting.lock().expect("no panic under this lock");

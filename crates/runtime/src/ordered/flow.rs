@@ -143,6 +143,9 @@ impl Job {
     }
 
     fn claim(&self, stage: usize) -> Option<(u64, Element)> {
+        if self.is_refused(stage) {
+            return None;
+        }
         let flow = self.ordered_flow();
         let ordered = &flow.stages[stage];
         let claimed = match &self.stages[stage].kind {
