@@ -17,7 +17,7 @@ use crate::job::Job;
 use crate::memory::Pressure;
 use crate::ordered::Gather;
 use crate::slices::SliceRows;
-use crate::stage::{CellState, Item, OperatorRun, RowsItem, StageRunKind};
+use crate::stage::{Cell, CellState, Item, OperatorRun, RowsItem, StageRunKind};
 
 impl Job {
     /// Goes on with a cell that the worker owns, and where cells are called with those of the stage
@@ -58,36 +58,16 @@ impl Job {
         loop {
             let mut state = cell.state.lock().expect("a failed cell is not run again");
             let item = state.resume.take().unwrap_or_else(|| cell.mailbox.take());
-            let progress = match item {
-                Item::Rows(rows) => self.take_rows(stage, &mut state, rows, place)?,
-                Item::Gathered(mut piece) => {
-                    match self.take_gathered(stage, place_of_cell, &mut state, &mut piece)? {
-                        true => Taken::Gathered(piece.gather),
-                        false => {
-                            state.resume = Some(Item::Gathered(piece));
-                            Taken::Unfinished
-                        }
-                    }
-                }
-                Item::Tick => self.take_tick(stage, &mut state, deadline_ns, place)?,
-                Item::Barrier(barrier) => {
-                    let cell = (place_of_cell, &mut *state);
-                    self.take_barrier(stage, operator, cell, &barrier, deadline_ns, place)?
-                }
-            };
+            let of_cell = (place_of_cell, &mut *state);
+            let progress = self.take_item(stage, operator, of_cell, item, (deadline_ns, place))?;
             if !matches!(progress, Taken::Unfinished) {
                 cell.finish_item(state.partition.as_ref());
             }
             let epoch = state.outputs.first().map_or(0, |container| container.index);
             drop(state);
             match progress {
-                Taken::Unfinished if self.is_held_back() => {
-                    self.parked.park_cell(stage, epoch, place_of_cell);
-                    self.news.notify();
-                    return Ok(false);
-                }
                 Taken::Unfinished => {
-                    self.list_cell(stage, place_of_cell, cell);
+                    self.put_off(stage, epoch, place_of_cell, cell);
                     return Ok(false);
                 }
                 Taken::Rows { lane, container, bytes } => {
@@ -118,6 +98,41 @@ impl Job {
             if !has_more || is_over {
                 return Ok(!is_over);
             }
+        }
+    }
+
+    /// Gives a partition an item.
+    fn take_item(
+        &self,
+        stage: usize,
+        operator: &OperatorRun,
+        (cell, state): (usize, &mut CellState),
+        item: Item,
+        (deadline_ns, place): (u64, WorkerPlace),
+    ) -> Result<Taken> {
+        match item {
+            Item::Rows(rows) => self.take_rows(stage, state, rows, place),
+            Item::Gathered(mut piece) => {
+                if self.take_gathered(stage, cell, state, &mut piece)? {
+                    return Ok(Taken::Gathered(piece.gather));
+                }
+                state.resume = Some(Item::Gathered(piece));
+                Ok(Taken::Unfinished)
+            }
+            Item::Tick => self.take_tick(stage, state, deadline_ns, place),
+            Item::Barrier(barrier) => {
+                self.take_barrier(stage, operator, (cell, state), &barrier, deadline_ns, place)
+            }
+        }
+    }
+
+    /// Leaves a cell in the middle of an item to whoever comes next, or until there is room.
+    fn put_off(&self, stage: usize, epoch: u64, place: usize, cell: &Cell) {
+        if self.is_held_back() {
+            self.parked.park_cell(stage, epoch, place);
+            self.news.notify();
+        } else {
+            self.list_cell(stage, place, cell);
         }
     }
 
