@@ -158,7 +158,7 @@ fn what_is_no_asof_join_is_refused_at_its_place() {
         ("SELECT a.n FROM a ASOF JOIN b USING (k);", "USING is not supported"),
         (
             "SELECT a.n FROM a ASOF JOIN b MATCH_CONDITION a.ts >= b.ts ON a.k = b.k;",
-            "behind MATCH_CONDITION",
+            "after MATCH_CONDITION",
         ),
     ];
     for (query, part) in cases {

@@ -61,12 +61,9 @@ impl Missing {
 /// What a log has to say about rows that are missing from results; nothing where none is.
 pub fn missing_rows(metrics: &MetricsSnapshot) -> Option<String> {
     let counted = Missing::of(metrics).named().into_iter().filter(|(number, _)| *number > 0);
-    let words = |(number, adjective)| {
-        let plural = if number == 1 { "" } else { "s" };
-        format!("{} {adjective} row{plural}", units::count(number))
-    };
+    let words = |(number, adjective)| format!("{} {adjective}", units::count(number));
     let list: Vec<String> = counted.map(words).collect();
-    (!list.is_empty()).then(|| format!("not in all results: {}", list.join(", ")))
+    (!list.is_empty()).then(|| format!("rows missing from results: {}", list.join(", ")))
 }
 
 impl Totals {
@@ -329,7 +326,7 @@ mod tests {
         let mut metrics = report().metrics;
         metrics.stages[0].bad_rows = 1;
         metrics.stages[0].quarantined = 1200;
-        let expected = "not in all results: 7 late rows, 7 partly late rows, 1 bad row, 1,200 quarantined rows";
+        let expected = "rows missing from results: 7 late, 7 partly late, 1 bad, 1,200 quarantined";
         assert_eq!(missing_rows(&metrics).as_deref(), Some(expected));
     }
 

@@ -47,6 +47,65 @@ fn near_misses_are_named() {
     assert_holds(connector.message(2), &["filesistem", "filesystem"]);
 }
 
+/// What others write, what the hint shows, and the same for the table `t`.
+const DIALECTS: &[(&str, &str, &str)] = &[
+    (
+        "SELECT DATE_TRUNC('hour', ts) FROM t",
+        "FLOOR(time TO HOUR)",
+        "SELECT FLOOR(ts TO HOUR) FROM t",
+    ),
+    ("SELECT MEDIAN(a) FROM t", "PERCENTILE(x, 0.5)", "SELECT PERCENTILE(a, 0.5) FROM t"),
+    ("SELECT a::STRING FROM t", "write CAST(a AS STRING)", "SELECT CAST(a AS STRING) FROM t"),
+    (
+        "SELECT a FROM t WHERE s NOT ILIKE 'x%'",
+        "write UPPER(s) NOT LIKE UPPER('x%')",
+        "SELECT a FROM t WHERE UPPER(s) NOT LIKE UPPER('x%')",
+    ),
+    (
+        "SELECT * FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY s ORDER BY a DESC) <= 1",
+        "FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM t) WHERE n <= 1",
+        "SELECT a FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY s ORDER BY a DESC) AS n FROM t) WHERE n <= 1",
+    ),
+    (
+        "SELECT s, UPPER(s) AS u, COUNT(*) FROM t GROUP BY ALL",
+        "write GROUP BY s, UPPER(s)",
+        "SELECT s, UPPER(s) AS u, COUNT(*) FROM t GROUP BY s, UPPER(s)",
+    ),
+    ("SELECT STRING_AGG(s, ',') FROM t", "LISTAGG(x, ', ')", "SELECT LISTAGG(s, ', ') FROM t"),
+    ("SELECT NVL(a, 1) FROM t", "IFNULL(x, y)", "SELECT IFNULL(a, 1) FROM t"),
+    (
+        "SELECT DATEDIFF(ts, ts) FROM t",
+        "TIMESTAMPDIFF(DAY",
+        "SELECT TIMESTAMPDIFF(DAY, ts, ts) FROM t",
+    ),
+    (
+        "SELECT DATE_PART('hour', ts) FROM t",
+        "EXTRACT(HOUR FROM time)",
+        "SELECT EXTRACT(HOUR FROM ts) FROM t",
+    ),
+    (
+        "SELECT STRFTIME(ts, '%Y') FROM t",
+        "DATE_FORMAT(time,",
+        "SELECT DATE_FORMAT(ts, 'yyyy-MM-dd HH:mm') FROM t",
+    ),
+    (
+        "SELECT COUNT_IF(a > 1) FROM t",
+        "FILTER (WHERE",
+        "SELECT COUNT(*) FILTER (WHERE a > 1) FROM t",
+    ),
+    (
+        "SELECT SPLIT_PART(s, ',', 1) FROM t",
+        "SPLIT_INDEX(text,",
+        "SELECT SPLIT_INDEX(s, ',', 0) FROM t",
+    ),
+    (
+        "SELECT DATE_ADD(ts, 1) FROM t",
+        "TIMESTAMPADD(DAY, 1,",
+        "SELECT TIMESTAMPADD(DAY, 1, ts) FROM t",
+    ),
+    ("SELECT STRPOS(s, 'x') FROM t", "POSITION(part IN text)", "SELECT POSITION('x' IN s) FROM t"),
+];
+
 /// Whoever comes from another dialect is shown what to write here, and what is shown is valid.
 #[test]
 fn what_other_dialects_write_is_answered_with_what_to_write_here() {
@@ -54,67 +113,7 @@ fn what_other_dialects_write_is_answered_with_what_to_write_here() {
     let table = "CREATE TABLE t (a INT, s STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
       WITH ('connector' = 'datagen', 'number-of-rows' = '3');\n";
     let validate = |sql: &str| workspace.run(&["validate", "-e", &format!("{table}{sql}")]);
-    for (written, hint, instead) in [
-        (
-            "SELECT DATE_TRUNC('hour', ts) FROM t",
-            "FLOOR(time TO HOUR)",
-            "SELECT FLOOR(ts TO HOUR) FROM t",
-        ),
-        ("SELECT MEDIAN(a) FROM t", "PERCENTILE(x, 0.5)", "SELECT PERCENTILE(a, 0.5) FROM t"),
-        ("SELECT a::STRING FROM t", "write CAST(a AS STRING)", "SELECT CAST(a AS STRING) FROM t"),
-        (
-            "SELECT a FROM t WHERE s NOT ILIKE 'x%'",
-            "write UPPER(s) NOT LIKE UPPER('x%')",
-            "SELECT a FROM t WHERE UPPER(s) NOT LIKE UPPER('x%')",
-        ),
-        (
-            "SELECT * FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY s ORDER BY a DESC) <= 1",
-            "FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM t) WHERE n <= 1",
-            "SELECT a FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY s ORDER BY a DESC) AS n FROM t) WHERE n <= 1",
-        ),
-        (
-            "SELECT s, UPPER(s) AS u, COUNT(*) FROM t GROUP BY ALL",
-            "write GROUP BY s, UPPER(s)",
-            "SELECT s, UPPER(s) AS u, COUNT(*) FROM t GROUP BY s, UPPER(s)",
-        ),
-        ("SELECT STRING_AGG(s, ',') FROM t", "LISTAGG(x, ', ')", "SELECT LISTAGG(s, ', ') FROM t"),
-        ("SELECT NVL(a, 1) FROM t", "IFNULL(x, y)", "SELECT IFNULL(a, 1) FROM t"),
-        (
-            "SELECT DATEDIFF(ts, ts) FROM t",
-            "TIMESTAMPDIFF(DAY",
-            "SELECT TIMESTAMPDIFF(DAY, ts, ts) FROM t",
-        ),
-        (
-            "SELECT DATE_PART('hour', ts) FROM t",
-            "EXTRACT(HOUR FROM time)",
-            "SELECT EXTRACT(HOUR FROM ts) FROM t",
-        ),
-        (
-            "SELECT STRFTIME(ts, '%Y') FROM t",
-            "DATE_FORMAT(time,",
-            "SELECT DATE_FORMAT(ts, 'yyyy-MM-dd HH:mm') FROM t",
-        ),
-        (
-            "SELECT COUNT_IF(a > 1) FROM t",
-            "FILTER (WHERE",
-            "SELECT COUNT(*) FILTER (WHERE a > 1) FROM t",
-        ),
-        (
-            "SELECT SPLIT_PART(s, ',', 1) FROM t",
-            "SPLIT_INDEX(text,",
-            "SELECT SPLIT_INDEX(s, ',', 0) FROM t",
-        ),
-        (
-            "SELECT DATE_ADD(ts, 1) FROM t",
-            "TIMESTAMPADD(DAY, 1,",
-            "SELECT TIMESTAMPADD(DAY, 1, ts) FROM t",
-        ),
-        (
-            "SELECT STRPOS(s, 'x') FROM t",
-            "POSITION(part IN text)",
-            "SELECT POSITION('x' IN s) FROM t",
-        ),
-    ] {
+    for (written, hint, instead) in DIALECTS.iter().copied() {
         assert_holds(validate(written).message(2), &[hint]);
         let right = validate(instead);
         assert_eq!(right.status, Some(0), "{instead}: {}", right.stderr);

@@ -150,7 +150,7 @@ fn late_rows_go_where_the_setting_says() {
     let sql = format!("{EVENTS_TABLE} {table} SET 'late.data' = 'late'; {windows}");
     let run = workspace.execute(&sql);
     assert_eq!(run.status, Some(0), "{}", run.stderr);
-    assert_eq!(run.stderr, "warning: job 'SELECT': not in all results: 1 late row\n");
+    assert_eq!(run.stderr, "warning: job 'SELECT': rows missing from results: 1 late\n");
     let mut rows: Vec<&str> = run.stdout.lines().collect();
     rows.sort_unstable();
     assert_eq!(rows, ["a,1", "b,1", "k,n"]);
@@ -176,9 +176,9 @@ fn each_job_says_off_a_terminal_which_rows_are_missing_unless_it_is_to_be_quiet(
     assert_eq!(run.status, Some(0), "{}", run.stderr);
     let lines: Vec<&str> = run.stderr.lines().collect();
     let expected = [
-        "warning: job 'job': not in all results: 1 late row, 2 bad rows",
-        "warning: job 'job': not in all results: 2 bad rows",
-        "warning: job 'job': not in all results: 1 late row, 2 bad rows",
+        "warning: job 'job': rows missing from results: 1 late, 2 bad",
+        "warning: job 'job': rows missing from results: 2 bad",
+        "warning: job 'job': rows missing from results: 1 late, 2 bad",
     ];
     assert_eq!(lines, expected);
     assert_eq!(workspace.run(&["run", "--quiet", "job.sql"]).stderr, "");

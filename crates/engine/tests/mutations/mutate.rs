@@ -63,10 +63,10 @@ impl Random {
     }
 }
 
-/// The text of a script with one to three changes.
+/// The text of a script with one to three changes, mostly one: what still parses is looked at more closely.
 pub fn mutated(script: &Script, corpus: &Corpus, random: &mut Random) -> String {
     let mut tokens = script.tokens.clone();
-    for _ in 0..=random.below(3) {
+    for _ in 0..*random.choice(&[1, 1, 1, 1, 2, 2, 3]) {
         if tokens.is_empty() {
             break;
         }
@@ -77,10 +77,11 @@ pub fn mutated(script: &Script, corpus: &Corpus, random: &mut Random) -> String 
 
 fn change(tokens: &mut Vec<Token>, corpus: &Corpus, random: &mut Random) {
     // Queries stand behind the tables that they read, and have more that can go wrong.
-    let first = if random.below(10) < 7 { tokens.len() / 2 } else { 0 };
+    let ends = tokens[..tokens.len() - 1].iter().rposition(|token| token.text == ";");
+    let first = if random.below(10) < 8 { ends.map_or(0, |end| end + 1) } else { 0 };
     let at = first + random.below(tokens.len() - first);
     let spaced = |text: &str| Token { before: " ".to_owned(), text: text.to_owned() };
-    match random.below(12) {
+    match random.below(16) {
         0 => drop(tokens.remove(at)),
         1 => tokens.insert(at, tokens[at].clone()),
         2 => {
@@ -92,16 +93,15 @@ fn change(tokens: &mut Vec<Token>, corpus: &Corpus, random: &mut Random) {
             swap(tokens, at, other);
         }
         4 => tokens[at].text.clone_from(random.choice(&corpus.pool)),
-        // A name for a name, a literal for a literal: what still parses is looked at more closely.
-        5 | 6 => {
-            let kind = kind(&tokens[at].text);
-            let is_same = |&other: &usize| self::kind(&tokens[other].text) == kind;
-            let same: Vec<usize> = (0..tokens.len()).filter(is_same).collect();
-            tokens[at].text = tokens[*random.choice(&same)].text.clone();
+        5..=8 => exchange_for_its_like(tokens, at, corpus, random),
+        9 => tokens.insert(at, spaced(random.choice(&corpus.pool).as_str())),
+        10 | 11 => {
+            let is_value =
+                |token: &Token| kind(&token.text).is_some_and(|kind| kind != Kind::Keyword);
+            let place = (at..tokens.len()).find(|&place| is_value(&tokens[place])).unwrap_or(at);
+            tokens[place] = spaced(random.choice::<&str>(&EXTREMES));
         }
-        7 => tokens.insert(at, spaced(random.choice(&corpus.pool).as_str())),
-        8 => tokens[at] = spaced(random.choice::<&str>(&EXTREMES)),
-        9 | 10 => {
+        12..=14 => {
             let group = at + random.below(tokens.len() - at);
             exchange_groups(tokens, group, &random.choice(&corpus.scripts).tokens, random);
         }
@@ -112,6 +112,25 @@ fn change(tokens: &mut Vec<Token>, corpus: &Corpus, random: &mut Random) {
             let end = (at + random.below(6)).min(tokens.len());
             tokens.splice(at..end, some.collect::<Vec<_>>());
         }
+    }
+}
+
+/// A name for a name of the same script, a literal for a literal, a function or word for one of any script.
+fn exchange_for_its_like(tokens: &mut [Token], at: usize, corpus: &Corpus, random: &mut Random) {
+    let Some(place) = (at..tokens.len()).find(|&place| kind(&tokens[place].text).is_some()) else {
+        return;
+    };
+    let own = kind(&tokens[place].text);
+    let found = if own == Some(Kind::Keyword) && random.below(2) == 0 {
+        // The pool is sorted, and has many: some are looked at.
+        let some = (0..50).map(|_| random.choice(&corpus.pool).clone());
+        some.collect::<Vec<_>>().into_iter().find(|text| kind(text) == own)
+    } else {
+        let same: Vec<&Token> = tokens.iter().filter(|token| kind(&token.text) == own).collect();
+        Some(random.choice(&same).text.clone())
+    };
+    if let Some(text) = found {
+        tokens[place].text = text;
     }
 }
 
@@ -153,12 +172,23 @@ fn swap(tokens: &mut [Token], left: usize, right: usize) {
     tokens[left].text = std::mem::replace(&mut tokens[right].text, text);
 }
 
-fn kind(text: &str) -> u8 {
-    match text.chars().next() {
-        Some('\'') => 0,
-        Some(first) if first.is_ascii_digit() => 1,
-        Some(first) if first.is_alphabetic() || first == '`' || first == '_' => 2,
-        _ => 3,
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Number,
+    /// A word in upper case, as words of SQL and functions are written here.
+    Keyword,
+    Name,
+}
+
+/// What a token is; `None` for symbols.
+fn kind(text: &str) -> Option<Kind> {
+    match text.chars().next()? {
+        '\'' => Some(Kind::Text),
+        first if first.is_ascii_digit() => Some(Kind::Number),
+        _ if text.chars().all(|c| c.is_uppercase() || c == '_') => Some(Kind::Keyword),
+        first if first.is_alphabetic() || first == '`' => Some(Kind::Name),
+        _ => None,
     }
 }
 
