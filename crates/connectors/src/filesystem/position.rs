@@ -414,26 +414,27 @@ impl Progress {
         Ok(())
     }
 
-    /// Checks that no rows were left to be read at a position. The bad rows and the dead letters
-    /// before it.
+    /// Checks that no rows were left to be read at a position, and that the files are those that
+    /// were read. The bad rows and the dead letters before it.
     ///
     /// # Errors
-    /// If there are any: in a file that has grown, or in one that is new.
+    /// If there are such rows, in a file that has grown or is new; or a file was changed.
     pub fn check_ended(&self, position: &str) -> Result<(u64, LetterMark)> {
         let Position { files: recorded, has_ended, bad_rows, letters } =
             Position::read(position, self.format, self.is_text())?;
         let of = |file: &InputFile| recorded.iter().find(|known| *known.path == *file.label);
         // Files in front of the first one that is recorded were read and forgotten.
         let files = self.entries.values().map(|entry| &entry.file);
-        let mut files = files.skip_while(|file| !self.is_followed && of(file).is_none());
-        let is_unread = |file: &&Arc<InputFile>| match of(file) {
-            Some(known) => known.has_more(file, has_ended),
-            None => file.size > 0,
-        };
-        match files.find(is_unread) {
-            Some(file) => Err(unread_rows(&file.label)),
-            None => Ok((bad_rows, letters)),
+        for file in files.skip_while(|file| !self.is_followed && of(file).is_none()) {
+            let known = of(file);
+            if known.map_or(file.size > 0, |known| known.has_more(file, has_ended)) {
+                return Err(unread_rows(&file.label));
+            }
+            if let Some(Checked::Differs(how)) = known.map(|known| known.check(file)).transpose()? {
+                return Err(changed(file, &how));
+            }
         }
+        Ok((bad_rows, letters))
     }
 
     fn is_text(&self) -> bool {

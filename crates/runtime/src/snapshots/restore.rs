@@ -43,8 +43,8 @@ pub(crate) fn restore(job: &mut Job, cut: &RestoredCut) -> Result<()> {
 
 /// Inputs that had ended must have no more rows: nobody would ever read them.
 ///
-/// Where all inputs had ended, the job first ends as it has to, since its sinks may have rows to commit; the error is
-/// what it ends with.
+/// Where all inputs had ended, the job first ends as it has to, since its sinks may have rows to commit; that there are
+/// unread rows is what it ends with. An input that was changed (bad data, no mistake of the plan) is refused at once.
 fn check_ended_sources(job: &mut Job, cut: &RestoredCut) -> Result<()> {
     let is_over = cut.stages.iter().filter_map(|stage| stage.source.as_ref()).all(|s| s.finished);
     for run in &job.stages {
@@ -56,7 +56,7 @@ fn check_ended_sources(job: &mut Job, cut: &RestoredCut) -> Result<()> {
         let checked = state.source.check_ended(position);
         drop(state);
         match checked.map_err(|error| error.in_operator(run.name.clone())) {
-            Err(error) if is_over => {
+            Err(error) if is_over && error.is_plan_error() => {
                 job.unread.get_or_insert(error);
             }
             checked => checked?,

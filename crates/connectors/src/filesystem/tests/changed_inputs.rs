@@ -114,6 +114,29 @@ fn a_file_that_lost_or_changed_what_was_read_is_refused() {
     assert_eq!(resumed("in.csv.zst", |_| {}).expect("the rest"), ROWS - READ);
 }
 
+/// Once, only rows behind the end were looked for: other contents of the same length, or fewer, passed.
+#[test]
+fn a_resume_behind_the_end_refuses_a_file_that_is_another() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let write = |text: String| fs::write(dir.path().join("in.csv"), text).expect("written");
+    write(lines(0, 100));
+    let request = request(dir.path(), two(), &[]);
+    let mut source = open_source(&request, None).expect("opened");
+    drain(&mut source, 1_000).expect("rows");
+    let position = source.position().expect("a position");
+    let check = || open_source(&request, None).expect("opened").check_ended(&position);
+    check().expect("nothing has changed");
+    write(lines(0, 100));
+    check().expect("the same rows once more");
+    for other in [lines(1, 100), lines(0, 36), lines(0, 100).replace("row 7,", "row x,")] {
+        write(other);
+        let error = check().expect_err("another file");
+        assert!(error.to_string().contains("in.csv"), "{error}");
+    }
+    write(lines(0, 101));
+    assert!(check().is_err(), "a row more");
+}
+
 /// A folder whose files are followed.
 struct Followed {
     dir: tempfile::TempDir,
