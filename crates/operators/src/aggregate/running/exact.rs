@@ -139,11 +139,10 @@ struct Captured<'a> {
 }
 
 impl<'a> Captured<'a> {
-    /// Nothing for each group in the rows of an earlier version.
+    /// Nothing for each group, which is what an earlier version kept.
+    const NOTHING: Captured<'static> = Captured { offsets: &[], numbers: &[] };
+
     fn read(rows: &StateRows<'a>, part: &str) -> Result<Captured<'a>> {
-        if !rows.has(part) {
-            return Ok(Captured { offsets: &[], numbers: &[] });
-        }
         let lists = rows.lists(part, &Arrow::Int64)?;
         let numbers = lists.values().as_primitive::<Int64Type>();
         match lists.null_count() + numbers.null_count() {
@@ -177,17 +176,24 @@ fn tell_sums<'a>(
     Ok(())
 }
 
+/// How many values of each kind are in no sum.
+const NOT_FINITE: [&str; 3] = ["nans", "infinities", "negative_infinities"];
+
+/// An earlier version kept the rounded sum and the count alone.
 fn recall_sums<'a>(
     sums: impl Iterator<Item = &'a mut ExactSum>,
     rows: &StateRows<'_>,
 ) -> Result<()> {
     let rounded = rows.numbers::<Float64Type>("sum")?;
     let counts = rows.numbers::<Int64Type>("count")?;
-    let exact = Captured::read(rows, "exact")?;
-    let others = match rows.has("nans") {
-        true => ["nans", "infinities", "negative_infinities"]
-            .map(|part| rows.numbers::<Int64Type>(part).map(Some)),
-        false => [Ok(None), Ok(None), Ok(None)],
+    let is_earlier = !rows.has("exact") && NOT_FINITE.iter().all(|part| !rows.has(part));
+    let exact = match is_earlier {
+        true => Captured::NOTHING,
+        false => Captured::read(rows, "exact")?,
+    };
+    let others = match is_earlier {
+        true => [Ok(None), Ok(None), Ok(None)],
+        false => NOT_FINITE.map(|part| rows.numbers::<Int64Type>(part).map(Some)),
     };
     let [nans, positive, negative] = others;
     let (nans, positive, negative) = (nans?, positive?, negative?);
