@@ -148,15 +148,11 @@ impl Job {
         if !may_resume {
             return None;
         }
-        // What is parked may wait for a bundle that nobody has begun.
-        if is_full
-            && self.ordered.is_none()
-            && !self.parked.first_can_leave()
-            && let Some(task) = self.furthest_downstream(place)
-        {
-            return Some(task);
-        }
-        let (stage, waiting) = self.parked.take()?;
+        let Some((stage, waiting)) = self.parked.take(is_full) else {
+            // All of it waits for a bundle that another worker is at or that nobody has begun.
+            let may_begin = is_full && self.ordered.is_none();
+            return may_begin.then(|| self.furthest_downstream(place)).flatten();
+        };
         Some(match waiting {
             Waiting::Cell(cell) => Task::Cell { stage, cell },
             Waiting::Bundle(open) => Task::Continue(Continued::of_parts(stage, open)),

@@ -137,19 +137,17 @@ impl Parked {
         self.count.store(waiting.len(), Ordering::SeqCst);
     }
 
-    /// True if what comes of the first one goes downstream at once.
-    pub(crate) fn first_can_leave(&self) -> bool {
-        let waiting = self.waiting.lock().expect("no panic under this lock");
-        match waiting.first_key_value() {
-            Some((_, Waiting::Bundle(open))) => open.can_leave(),
-            _ => true,
-        }
-    }
-
-    /// What is next, with its stage.
-    pub(crate) fn take(&self) -> Option<(usize, Waiting)> {
+    /// What is next, with its stage. With `leaves`, only what goes downstream at once: more parts of a bundle
+    /// that waits for those before it would only fill the memory.
+    pub(crate) fn take(&self, leaves: bool) -> Option<(usize, Waiting)> {
         let mut waiting = self.waiting.lock().expect("no panic under this lock");
-        let ((Reverse(stage), ..), what) = waiting.pop_first()?;
+        let is_next = |what: &Waiting| match what {
+            Waiting::Bundle(open) => !leaves || open.can_leave(),
+            Waiting::Cell(_) | Waiting::Element(..) => true,
+        };
+        let place = *waiting.iter().find(|(_, what)| is_next(what))?.0;
+        let what = waiting.remove(&place)?;
+        let stage = place.0.0;
         self.count.store(waiting.len(), Ordering::SeqCst);
         Some((stage, what))
     }
@@ -189,7 +187,7 @@ mod tests {
             Waiting::Cell(cell) => (stage, cell),
             Waiting::Bundle(_) | Waiting::Element(..) => panic!("only cells are parked"),
         };
-        let order: Vec<_> = std::iter::from_fn(|| parked.take().map(cell)).collect();
+        let order: Vec<_> = std::iter::from_fn(|| parked.take(true).map(cell)).collect();
         assert_eq!(order, [(2, 5), (2, 0), (1, 0)]);
         assert!(parked.is_empty());
     }
