@@ -243,6 +243,26 @@ fn every_operator_keeps_the_memory_limit_whatever_it_multiplies() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Two workers once took turns at parts that could not leave, each with another bundle, and took 6 GB. Parts of
+/// several bundles at once may take more than those of one, so the bound here is four times the limit.
+#[test]
+#[cfg(target_os = "linux")]
+fn parts_of_many_bundles_wait_for_room() {
+    let Outcome { resident_bytes, status, stderr } = run(&Case {
+        before: "SET 'pipeline.bundle-rows-max' = '1';",
+        ..case(
+            "unnest of many bundles",
+            60,
+            "id BIGINT, xs ARRAY<BIGINT>, x BIGINT",
+            "SELECT id, xs, x FROM arrays CROSS JOIN UNNEST(xs) AS u (x)",
+            "180,000",
+        )
+    });
+    assert_eq!(status, Some(0), "{stderr}");
+    let mib = resident_bytes >> 20;
+    assert!(resident_bytes < 4 * LIMIT_BYTES, "{mib} MiB: {stderr}");
+}
+
 /// Statements that are far from their end when they are stopped: none within minutes.
 const ENDLESS: &[(&str, &str)] = &[
     ("join", "SELECT a.id FROM ev a JOIN ev b ON a.k = b.k AND a.id + b.n < 0"),
