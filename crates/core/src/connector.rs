@@ -108,7 +108,7 @@ pub trait Source: Send {
     /// was not claimed claims in `start`.
     ///
     /// # Errors
-    /// If somebody else is writing it, or it cannot be written.
+    /// If another writer has it, or it cannot be written.
     fn claim(&mut self) -> Result<()> {
         Ok(())
     }
@@ -223,7 +223,7 @@ pub trait Sink: Send {
     /// output has changed. An output that was not claimed claims itself in `open`.
     ///
     /// # Errors
-    /// If somebody else is writing the output; the error names the process.
+    /// If another process is writing the output; the error names it.
     fn claim(&mut self) -> Result<()> {
         Ok(())
     }

@@ -39,7 +39,7 @@ pub struct Holder {
 /// Why a lock is not ours.
 #[derive(Debug)]
 pub enum LockError {
-    /// Somebody has it; `None` if it does not say who.
+    /// It is held; `None` if the holder is unknown.
     Held(Option<Holder>),
     /// The file cannot be opened or locked.
     Io(io::Error),
@@ -55,7 +55,7 @@ impl FileLock {
     /// Takes a lock on a file, which is created if it is not there and stays.
     ///
     /// # Errors
-    /// If somebody has it, in this process or another; if the file cannot be opened or locked.
+    /// If it is held, by this process or another; if the file cannot be opened or locked.
     pub fn take(path: &Path) -> Result<FileLock, LockError> {
         loop {
             let mut file = open(path)?;
@@ -85,7 +85,7 @@ impl FileLock {
     /// Checks that nobody has the lock on a file. Creates nothing.
     ///
     /// # Errors
-    /// If somebody has it.
+    /// If it is held.
     pub fn check_free(path: &Path) -> Result<(), LockError> {
         let mut file = match File::open(path) {
             Ok(file) => file,

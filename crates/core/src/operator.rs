@@ -86,7 +86,7 @@ pub trait Transform: Send + Sync {
         let _ = room_bytes;
         Ok(Part { bundle: self.apply(bundle)?, rest: None })
     }
-    /// Goes on with what a part has left, by any worker.
+    /// Continues with what a part has left, by any worker.
     ///
     /// # Errors
     /// Those of [`Transform::apply`].

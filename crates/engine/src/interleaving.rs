@@ -147,7 +147,7 @@ impl Recording {
         Recording { path, claim: None, file: None }
     }
 
-    /// Takes the right to write the file. What is there and is no recording is somebody's data.
+    /// Takes the right to write the file. A file that is no recording is a user's data.
     fn claim(&mut self) -> Result<()> {
         if is_special(&self.path) || self.claim.is_some() {
             return Ok(());

@@ -90,7 +90,7 @@ pub struct Job {
     /// How long elements took to get to a sink, with rows or without (ordered contracts).
     pub(crate) passage: LatencyHistogram,
     stopping: AtomicBool,
-    /// When somebody asked for the end; 0 for never.
+    /// When the end was requested; 0 for never.
     stop_asked_ns: AtomicU64,
     over: AtomicBool,
     failure: Mutex<Option<Error>>,
@@ -141,7 +141,7 @@ impl Job {
             && self.options.clock.now_ns() >= asked_ns + GIVE_UP_AFTER_NS
     }
 
-    /// Somebody asks for the end.
+    /// The end is requested.
     fn note_stop(&self) {
         let now_ns = self.options.clock.now_ns().max(1);
         // The first one counts.

@@ -88,7 +88,7 @@ impl Job {
         self.send_parts(stage, transform, part, (lane, container, ordinal, 0, bytes), place)
     }
 
-    /// Goes on with a bundle that was parked.
+    /// Continues with a bundle that was parked.
     pub(crate) fn resume_bundle(
         &self,
         stage: usize,

@@ -2,7 +2,7 @@
 //!
 //! Some operators make many rows of one: joins, ranks, lists that grow. Their pieces are cut into slices so that
 //! one call leads to about [`SliceRows::room_bytes`] at most, and between two slices the memory account is asked:
-//! - while it has room, the worker goes on with the next slice at once;
+//! - while it has room, the worker continues with the next slice at once;
 //! - else the cell is *parked*, with its place in the piece, and workers do what is furthest downstream.
 //!
 //! Bundles of stateless stages that multiply rows are parked between two parts (see [`crate::parts`]).

@@ -228,7 +228,7 @@ impl Cell {
 pub struct CellState {
     /// The partition.
     pub partition: Box<dyn Partition>,
-    /// What was begun and not finished: it goes on before anything else.
+    /// What was begun and not finished: it continues before anything else.
     pub resume: Option<Item>,
     /// How many rows of a piece are taken at once.
     pub slice: SliceRows,

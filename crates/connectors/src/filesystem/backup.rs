@@ -71,7 +71,7 @@ impl SavedOutput {
     /// Nobody writes it for as long as this lives.
     ///
     /// # Errors
-    /// If somebody does.
+    /// If another writer has it.
     pub fn claim(&self) -> Result<Claim> {
         match self.kind {
             Kind::File { .. } => Claim::file("the output", &self.path),

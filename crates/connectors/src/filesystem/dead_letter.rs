@@ -11,7 +11,7 @@
 //! before the snapshot is kept; a job that is restored cuts off what lies behind.
 //!
 //! # Invariants
-//! - Nothing but dead letters is ever replaced: what else stands under the name is somebody's data.
+//! - Only dead letters are ever replaced: any other content of the file is a user's data.
 //! - At the end the file has a line for each row that was counted as bad, or the job fails.
 
 use std::collections::BTreeSet;
@@ -108,7 +108,7 @@ impl DeadLetters {
         }
     }
 
-    /// The job goes on from where the file was like this.
+    /// The job resumes from a snapshot in which the file was like this.
     pub fn seek(&mut self, mark: LetterMark) {
         self.restored = Some(mark);
     }
@@ -121,8 +121,8 @@ impl DeadLetters {
     /// Takes the right to write the file, and checks that it can begin.
     ///
     /// # Errors
-    /// If somebody else is writing it; if what stands there is not to be replaced, or was to be
-    /// gone on with and is gone.
+    /// If another writer has it; if the file there must not be replaced; if the file to be
+    /// continued is missing.
     pub fn claim(&mut self) -> Result<()> {
         if self.claim.is_none() {
             self.claim = Some(Claim::file(&self.what, &self.path)?);

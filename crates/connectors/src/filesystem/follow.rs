@@ -15,7 +15,7 @@
 //! [`GONE_LOOKS`] looks.
 //!
 //! A plain text in which something else stands before the place where reading stopped, or which is
-//! shorter, was either truncated and begun anew (rotation by copying), and is read from its
+//! shorter, was either truncated and restarted (rotation by copying), and is read from its
 //! beginning, or it was cut or edited, and that is an error. [`Contents`] decides.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -399,7 +399,7 @@ impl FollowSplitter {
         Ok(())
     }
 
-    /// Lets go of the handle that was used least recently if there are too many.
+    /// Closes the handle that was used least recently if there are too many.
     fn keep_handle(&mut self, number: usize) {
         self.with_handle.retain(|with| *with != number);
         self.with_handle.push_back(number);
@@ -456,7 +456,7 @@ impl FollowSplitter {
 enum More {
     Nothing,
     Rest,
-    /// It was begun anew.
+    /// It was restarted.
     Everything,
 }
 

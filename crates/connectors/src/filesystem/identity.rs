@@ -6,7 +6,7 @@
 //! - A [`Sum`] runs over all that was read of a text. Any other file is read again up to the
 //!   position and its sum compared, which costs what reading it costs.
 //! - The first bytes and the last ones of what was read decide, where a followed file holds
-//!   something else now, whether it was begun anew (rotation) or cut and edited ([`Contents`]).
+//!   something else now, whether it was restarted (rotation) or cut and edited ([`Contents`]).
 //!
 //! What is not found out: another file with the same CRC-32, and a Parquet or Arrow file with the
 //! same length and the same last bytes.
@@ -274,7 +274,7 @@ pub fn bytes_at(file: &mut File, offset: u64, length: usize) -> io::Result<Vec<u
 /// What a followed file holds that is not what was read under its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Something else: the file was begun anew.
+    /// Something else: the file was restarted.
     New,
     /// What was read, but changed: cut, edited, or without some lines.
     Changed,

@@ -239,7 +239,7 @@ impl Recorded {
         Ok(Checked::Same(place))
     }
 
-    /// What to do with a followed text that is not what it was: `None` where it was begun anew, so
+    /// What to do with a followed text that is not what it was: `None` where it was restarted, so
     /// that its old contents are gone; the place, where that cannot be said yet.
     ///
     /// # Errors

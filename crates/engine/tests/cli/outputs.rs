@@ -257,7 +257,7 @@ fn jobs_of_a_run_add_to_their_dead_letters() {
     ]);
     assert_eq!(one.status, Some(0), "{}", one.stderr);
     assert!(!workspace.has("bad.jsonl.partial"));
-    // What is no dead letter is somebody's data.
+    // A file without dead letters is a user's data.
     workspace.write("data.json", "{\"a\":1}\n");
     let other = workspace.execute(&(quarantined("a", "a.csv", "data.json") + "SELECT n FROM a;"));
     assert_holds(other.message(2), &["something else than dead letters", "data.json"]);

@@ -8,7 +8,7 @@ use thalweg_core::bundle::batch_bytes;
 
 use super::rows::Rows;
 
-/// Where a step goes on.
+/// Where a step continues.
 #[derive(Clone, Default)]
 pub(super) struct Cursor {
     /// The row that is next.
@@ -33,7 +33,7 @@ pub(super) struct Pending {
     /// The step.
     pub step: usize,
     pub rows: Rows,
-    /// Where the step goes on with them.
+    /// Where the step continues with them.
     pub from: Cursor,
 }
 

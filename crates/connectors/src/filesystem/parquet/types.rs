@@ -140,7 +140,7 @@ pub fn convert(column: &ArrayRef, declared: &DataType) -> Result<ArrayRef, (Erro
     if *column.data_type() == wanted {
         return Ok(column.clone());
     }
-    // What does not fit in a DECIMAL is NULL first, which tells its row.
+    // What does not fit in a DECIMAL is NULL first: the NULL marks its row.
     let is_decimal = matches!(declared, DataType::Decimal(..));
     let options = CastOptions { safe: is_decimal, ..CastOptions::default() };
     if let (Arrow::Timestamp(from, _), Arrow::Timestamp(to, zone)) = (column.data_type(), &wanted) {
