@@ -13,7 +13,7 @@ use thalweg::{Result, RowKind, Sink};
 use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 
 use super::cells::Equality;
-use super::jobs::{Workspace, files, folders};
+use super::jobs::{Workspace, copy_folder, files, folders};
 use super::killed::{AtHold, Kill, Run, nothing, run};
 
 /// With how many workers each is gone on from.
@@ -61,8 +61,8 @@ fn check(kept: &Path, workers: Option<usize>) -> Option<String> {
     let resume = match workers {
         None => ResumeFrom::Nothing,
         Some(_) => {
-            copy(&kept.join("state"), &workspace.path("state"));
-            copy(&kept.join("out"), &workspace.path("out"));
+            copy_folder(&kept.join("state"), &workspace.path("state"));
+            copy_folder(&kept.join("out"), &workspace.path("out"));
             let newest = *workspace.snapshots().last().expect("there is a snapshot");
             ResumeFrom::Snapshot(SnapshotReference::Number(newest))
         }
@@ -124,17 +124,6 @@ fn inputs(from: &Path, to: &Path) {
     }
 }
 
-/// Copies a folder, hidden files included.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a folder");
-    for file in files(from) {
-        fs::copy(&file, to.join(name(&file))).expect("copying a file");
-    }
-    for folder in folders(from) {
-        copy(&folder, &to.join(name(&folder)));
-    }
-}
-
 /// Writes the snapshots of this version; by hand.
 #[test]
 fn new_golden_snapshots_are_written_where_that_is_asked_for() {
@@ -185,10 +174,10 @@ fn write(job: &str, version: &Path, case: &Path) -> Result<()> {
     let expected = visible(&straight.path("out"), "");
     fs::write(case.join("expected.csv"), expected.join("\n") + "\n").expect("a file");
     let snapshots = case.join("state/job/snapshots");
-    copy(&killed.path("state/job/snapshots"), &snapshots);
+    copy_folder(&killed.path("state/job/snapshots"), &snapshots);
     // The one before is gone but for the files that the newest one shares.
     fs::remove_file(snapshots.join("0000000001/manifest.json")).expect("the older snapshot");
-    copy(&killed.path("out"), &case.join("out"));
+    copy_folder(&killed.path("out"), &case.join("out"));
     Ok(())
 }
 

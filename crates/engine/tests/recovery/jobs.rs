@@ -179,6 +179,16 @@ pub fn folders(folder: &Path) -> Vec<PathBuf> {
     entries(folder, Path::is_dir)
 }
 
+/// Copies a folder with everything in it, hidden files included.
+pub fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    let copied = |own: &Path| to.join(own.file_name().expect("a name"));
+    for file in files(from) {
+        fs::copy(&file, copied(&file)).expect("a copy");
+    }
+    folders(from).iter().for_each(|own| copy_folder(own, &copied(own)));
+}
+
 /// Every file below a folder with its contents, but for the lock and messages.
 pub fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();

@@ -30,7 +30,7 @@ use thalweg::{Error, Result, RowKind, Sink};
 use thalweg_core::shim::{SplitMix64, mix64};
 use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 
-use super::jobs::{Workspace, contents, files, folders};
+use super::jobs::{Workspace, contents, copy_folder};
 use super::killed::{AtHold, KILLED, Kill, Run, await_snapshot, run};
 
 /// What happens in a sequence, before the job is brought to its end.
@@ -433,13 +433,12 @@ fn changed(before: &[(String, Vec<u8>)], after: &[(String, Vec<u8>)]) -> Vec<Str
     gone.chain(new).map(|(name, _)| name.clone()).collect()
 }
 
+/// Copies a file or a folder; one that is not there has no copy.
 fn copy(from: &Path, to: &Path) {
     if from.is_file() {
         fs::copy(from, to).expect("a copy");
     } else if from.is_dir() {
-        fs::create_dir_all(to).expect("a folder");
-        let inside = files(from).into_iter().chain(folders(from));
-        inside.for_each(|own| copy(&own, &to.join(own.file_name().expect("a name"))));
+        copy_folder(from, to);
     }
 }
 

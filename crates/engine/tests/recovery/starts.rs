@@ -2,10 +2,10 @@
 //! and outputs say which snapshot they belong to.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use super::jobs::{Running, Workspace, contents, files, folders, until};
+use super::jobs::{Running, Workspace, contents, copy_folder, files, until};
 
 const SNAPSHOTS: [&str; 5] = [
     "--quiet",
@@ -173,7 +173,7 @@ fn a_resume_continues_the_start_from_scratch_and_not_what_it_abandoned() {
 fn outputs_of_a_newer_snapshot_are_not_written_again() {
     let workspace = workspace("marks");
     with_a_snapshot(&workspace, &[]).kill();
-    copy(&workspace.path("state"), &workspace.path("backup"));
+    copy_folder(&workspace.path("state"), &workspace.path("backup"));
     let of_first_run = workspace.snapshots().last().expect("a snapshot").to_string();
     with_a_snapshot(&workspace, &["--resume"]).kill();
     let messages = refused(&workspace, 2, &["--from", &of_first_run]);
@@ -188,14 +188,6 @@ fn outputs_of_a_newer_snapshot_are_not_written_again() {
     fs::remove_dir_all(workspace.path("state")).expect("the backup");
     fs::rename(&newest, workspace.path("state")).expect("the state is back");
     completes(&workspace, &["--resume"]);
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a folder");
-    for file in files(from) {
-        fs::copy(&file, to.join(file.file_name().expect("a name"))).expect("a copy");
-    }
-    folders(from).iter().for_each(|own| copy(own, &to.join(own.file_name().expect("a name"))));
 }
 
 /// Files that were written before the first manifest stood in the way of each resume.
@@ -263,7 +255,7 @@ fn a_backup_brings_state_and_outputs_back_together() {
     completes(&workspace, &["--resume"]);
 
     let elsewhere = self::workspace("backup-elsewhere");
-    copy(&workspace.path("backup"), &elsewhere.path("backup"));
+    copy_folder(&workspace.path("backup"), &elsewhere.path("backup"));
     let (status, said) = snapshot(&elsewhere, &["import", "backup"]);
     assert_eq!(status, Some(0), "{said}");
     assert!(!elsewhere.visible("many").is_empty(), "rows that were committed are there");
