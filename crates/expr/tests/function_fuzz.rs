@@ -5,7 +5,7 @@
 //! over columns. A call says the same whichever of its arguments are literals and which are columns,
 //! and whatever stands in the rows next to it.
 //!
-//! `THALWEG_FUNCTION_CALLS=1000000` makes so many random calls; `THALWEG_FUNCTION_SEED` begins elsewhere.
+//! `THALWEG_FUNCTION_CALLS=1000000` makes a million random calls; `THALWEG_FUNCTION_SEED` begins elsewhere.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -479,7 +479,7 @@ impl Call<'_> {
         self.args.iter().zip(&self.below).map(column).collect()
     }
 
-    /// The outcome in the first of so many rows.
+    /// The outcome in the first of `rows` rows.
     fn outcome(&self, expr: &Expr, rows: usize) -> Result<Outcome, String> {
         match evaluate(expr, &self.columns(rows > 1), rows) {
             Ok(array) if array.len() != rows => Err(format!("{} values", array.len())),

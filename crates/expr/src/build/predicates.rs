@@ -53,7 +53,7 @@ pub(super) fn comparable(
     session: &Session,
 ) -> Result<(Expr, Expr)> {
     let (l, r) = (&left.column_type.data_type, &right.column_type.data_type);
-    // A text literal beside a time is read as that time, as Flink does.
+    // A text literal compared with a time is read as that time, as Flink does.
     let is_time =
         |t: &DataType| t.is_timestamp() || matches!(t, DataType::Date | DataType::Time(_));
     if l.is_string() && is_time(r) && left.as_literal().is_some() {

@@ -393,7 +393,7 @@ impl<'a> Lowering<'a> {
         Ok((edges, steps))
     }
 
-    /// In batch mode what is left of a node's changes goes on, and not the changes.
+    /// In batch mode a node emits its final result instead of its changes.
     fn settle(&mut self, node: &Node, edges: Edges) -> Result<Edges> {
         let is_given_once = matches!(&node.kind, LogicalKind::Aggregate { aggregates, .. }
             if self.gives_once(aggregates));

@@ -73,7 +73,7 @@ impl Places<'_> {
         }
     }
 
-    /// What reading a table is like. Options that its connector refuses are told when it is lowered.
+    /// What reading a table is like. Options that its connector refuses are reported when it is lowered.
     pub(crate) fn reading(&self, table: &ResolvedTable) -> Reading {
         let request = self.request(table, 1);
         let is_right = self.connectors.validate(&request, false).is_ok();
