@@ -14,10 +14,10 @@ use thalweg_core::{Error, Result};
 use thalweg_state::{Lineage, SnapshotStore};
 
 use super::arguments::{ScriptArguments, UpgradeArguments};
-use super::run::print;
+use super::exit::{FAILED, Failure, with_source};
 use super::snapshot::{Cell, ColumnKind, Heading, newest, open, place, print_rows};
 use super::source::ScriptSource;
-use super::{FAILED, Failure};
+use super::terminal::print;
 
 const COMPARED: [Heading; 3] = [
     ("state", "state", ColumnKind::Text),
@@ -27,7 +27,7 @@ const COMPARED: [Heading; 3] = [
 
 /// Compares; returns the exit status.
 pub fn upgrade(arguments: &UpgradeArguments) -> u8 {
-    super::with_source(&arguments.script, |source| {
+    with_source(&arguments.script, |source| {
         let text = super::check::substituted(source, &arguments.script)?;
         let jobs = planned(source, &arguments.script, &text)
             .map_err(|error| Failure { error, text: Some(text) })?;
