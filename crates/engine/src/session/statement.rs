@@ -122,6 +122,38 @@ impl Session {
         }))
     }
 
+    /// Says whether a run of a script would start the job of this name, as [`SessionOptions`] say
+    /// where it resumes: the first phase of its start is done and ended, so inputs and outputs are
+    /// looked at and nothing is changed.
+    ///
+    /// # Errors
+    /// What the start would refuse; the kind is [`ErrorKind::Resource`](thalweg_core::ErrorKind) where
+    /// another run holds the job or one of its outputs.
+    ///
+    /// [`SessionOptions`]: super::SessionOptions
+    pub fn rehearse_start(&mut self, text: &str, job: &str) -> Result<()> {
+        for statement in &parse_script_with_notes(text)?.statements {
+            let (inserts, what) = match &statement.kind {
+                StatementKind::Insert(insert) => (std::slice::from_ref(insert), "INSERT"),
+                StatementKind::StatementSet(inserts) => (&inserts[..], "STATEMENT SET"),
+                StatementKind::Select(_) | StatementKind::Explain(_) => continue,
+                _ => {
+                    self.planner.execute_ddl(statement)?;
+                    continue;
+                }
+            };
+            let mut runs = self.job_runs(what)?;
+            if runs.name == job {
+                runs.recovery.is_rehearsal = true;
+                self.connectors.set_zone(self.planner.zone());
+                self.connectors.set_memory_limit(self.run_options()?.memory_limit_bytes);
+                let plan = self.planner.plan_insert(inserts)?;
+                return runs.rehearse(plan.graph, self.run_options()?);
+            }
+        }
+        Err(Error::internal(format!("the script has no job '{job}'")))
+    }
+
     pub(super) fn run_statement(
         &mut self,
         statement: &Statement,
@@ -261,19 +293,7 @@ impl Session {
         what: &str,
         observer: &mut dyn Observer,
     ) -> Result<JobReport> {
-        let recovery = Recovery {
-            resume: self.options.resume.clone(),
-            drop_state: self.options.drop_state,
-            overwrites: self.options.overwrite,
-            ..Recovery::default()
-        };
-        let snapshots = self.snapshot_settings()?;
-        let mut runs = JobRuns::new(
-            (self.own_name(what), snapshots),
-            (recovery, self.planner.settings().restarts()),
-            self.options.drain,
-            self.clock.clone(),
-        );
+        let mut runs = self.job_runs(what)?;
         loop {
             observer.planning(true);
             let plan = self.planner.plan_insert(inserts);
@@ -288,6 +308,23 @@ impl Session {
                 return Err(error);
             }
         }
+    }
+
+    /// The runs of the next job of the script.
+    fn job_runs(&mut self, what: &str) -> Result<JobRuns> {
+        let recovery = Recovery {
+            resume: self.options.resume.clone(),
+            drop_state: self.options.drop_state,
+            overwrites: self.options.overwrite,
+            ..Recovery::default()
+        };
+        let snapshots = self.snapshot_settings()?;
+        Ok(JobRuns::new(
+            (self.own_name(what), snapshots),
+            (recovery, self.planner.settings().restarts()),
+            self.options.drain,
+            self.clock.clone(),
+        ))
     }
 
     /// Runs a plan once.

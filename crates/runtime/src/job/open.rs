@@ -8,7 +8,8 @@
 //!    then sinks mark their outputs, commit what the snapshot names and do away with the rest, and
 //!    open; then sources start.
 //!
-//! **Invariant:** where anything refuses in the first phase, no byte was changed.
+//! **Invariant:** where anything refuses in the first phase, no byte was changed. So a start can be
+//! rehearsed ([`rehearse`]): it ends after the first phase, whatever the answer.
 
 use thalweg_core::Result;
 use thalweg_core::connector::Waker;
@@ -43,24 +44,42 @@ impl From<Option<RestoredCut>> for Beginning<'_> {
 pub(crate) fn open(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
     let result = open_all(job, beginning);
     if result.is_err() {
-        for stage in &job.stages {
-            if let StageRunKind::Sink(sink) = &stage.kind
-                && let Some(sink) = sink.inline.lock().expect("nobody else runs yet").as_mut()
-            {
-                sink.abort();
-            }
-        }
-        stop_sources(job);
-        abort_sources(job);
+        give_up(job);
     }
     result
 }
 
+/// The first phase alone: says what [`open`] would refuse before it changes anything, and gives up
+/// every right that was taken for it.
+pub(crate) fn rehearse(job: &Arc<Job>, beginning: &Beginning<'_>) -> Result<()> {
+    let result = agree(job, beginning.cut.as_ref(), &beginning.outputs);
+    give_up(job);
+    result
+}
+
+/// Nothing of the job was started, or some of it was and the rest can't be.
+fn give_up(job: &Arc<Job>) {
+    for stage in &job.stages {
+        if let StageRunKind::Sink(sink) = &stage.kind
+            && let Some(sink) = sink.inline.lock().expect("nobody else runs yet").as_mut()
+        {
+            sink.abort();
+        }
+    }
+    stop_sources(job);
+    abort_sources(job);
+}
+
+/// The first phase.
+fn agree(job: &Job, cut: Option<&RestoredCut>, outputs: &OutputStart) -> Result<()> {
+    each_sink(job, cut, |run, _| claim_sink(run))?;
+    claim_sources(job)?;
+    each_sink(job, cut, |run, handle| check_sink(job, run, handle, outputs))
+}
+
 fn open_all(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
     let Beginning { cut, outputs, mark, agreed } = beginning;
-    each_sink(job, cut.as_ref(), |run, _| claim_sink(run))?;
-    claim_sources(job)?;
-    each_sink(job, cut.as_ref(), |run, handle| check_sink(job, run, handle, &outputs))?;
+    agree(job, cut.as_ref(), &outputs)?;
     agreed.map_or(Ok(()), |agreed| agreed())?;
     each_sink(job, cut.as_ref(), |run, handle| open_sink(job, run, handle, mark.as_ref()))?;
     for &place in &job.sources {
@@ -105,7 +124,7 @@ fn claim_sources(job: &Job) -> Result<()> {
     Ok(())
 }
 
-/// The first phase.
+/// Asks a sink whether it can write from where the job starts.
 fn check_sink(job: &Job, run: &SinkRun, handle: Option<&str>, outputs: &OutputStart) -> Result<()> {
     let mut sink = run.inline.lock().expect("nobody else runs yet");
     let sink = sink.as_mut().expect("the sink is still here");
