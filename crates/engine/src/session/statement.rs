@@ -10,7 +10,9 @@ use thalweg_plan::ast::{Insert, Statement, StatementKind};
 use thalweg_plan::catalog::SnapshotSettings;
 use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::parser::parse_script_with_notes;
-use thalweg_plan::physical::{PhysicalPlan, standard_input_twice};
+use thalweg_plan::physical::{
+    PhysicalPlan, standard_input_has_the_statements, standard_input_twice,
+};
 use thalweg_plan::{Planner, ResultTable};
 use thalweg_runtime::{Report, RunOptions};
 
@@ -21,11 +23,12 @@ use super::limit::LimitSink;
 use super::{JobDescription, JobReport, Observer, Session, settings};
 
 /// Plans every statement in order, as if the script ran, and opens nothing. Returns the plans of
-/// those that would be jobs.
+/// those that would be jobs. Standard input can be read once, by the statements or by one job.
 pub(super) fn rehearse(
     planner: &mut Planner,
     statements: &[Statement],
     format: ExplainFormat,
+    statements_are_standard_input: bool,
 ) -> Result<Vec<String>> {
     let mut plans = Vec::new();
     let mut standard_input: Option<String> = None;
@@ -36,6 +39,9 @@ pub(super) fn rehearse(
             | StatementKind::Select(_) => planner.rehearse(statement).and_then(|plan| {
                 plans.push(planner.show(&plan, format));
                 let Some(table) = plan.standard_input else { return Ok(()) };
+                if statements_are_standard_input {
+                    return Err(standard_input_has_the_statements(&table));
+                }
                 match standard_input.replace(table.clone()) {
                     Some(other) => Err(standard_input_twice(&other, &table)),
                     None => Ok(()),
