@@ -111,7 +111,7 @@ pub(crate) fn compare(op: CompareOp, left: Expr, right: Expr, session: &Session)
 
 /// `expr IS [NOT] NULL`
 pub fn is_null(expr: Expr, negated: bool) -> Expr {
-    if !expr.column_type.nullable {
+    if !expr.column_type.can_be_null() {
         return super::boolean_literal(negated);
     }
     let kind = ExprKind::IsNull { input: Box::new(expr), negated };

@@ -302,7 +302,7 @@ impl Binder<'_> {
             return Ok(join(outer.node, inner, JoinKind::Semi, condition));
         }
         if !value_is_never_null(&outer.node, &value) || !is_never_null(&inner, 0) {
-            for side in [value, found].into_iter().filter(|side| side.column_type.nullable) {
+            for side in [value, found].into_iter().filter(|side| side.column_type.can_be_null()) {
                 let is_null = build::is_null(side, false);
                 condition = build::binary(BinaryOp::Or, condition, is_null, self.session)?;
             }
