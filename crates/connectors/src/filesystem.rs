@@ -5,8 +5,8 @@
 //! each run sees the same. `.gz` and `.zst` are compressed text.
 //!
 //! ```text
-//! paths ─▶ blocks (or row groups) ─▶ csv | json | parquet | arrow ─▶ handover ─▶ FileSource
-//! FileSink ─▶ csv | json | parquet | arrow ─▶ NAME.partial ─▶ NAME
+//! paths ─▶ blocks (or row groups) ─▶ crate::format ─▶ handover ─▶ FileSource
+//! FileSink ─▶ crate::format ─▶ NAME.partial ─▶ NAME
 //! ```
 //!
 //! Where a table is partitioned, folders tell the columns by which it is (`partitions.rs`). Where it is
@@ -22,31 +22,28 @@
 //! | which options decide what a position means | `state_options.rs` |
 //! | folders that are written in transactions | `folder_sink.rs`, `parts.rs` |
 
-mod arrow;
 pub mod backup;
 mod blocks;
 pub mod claim;
-mod columns;
 mod compression;
-mod csv;
 mod dead_letter;
 #[doc(hidden)]
 pub mod files;
 mod folder_sink;
 mod follow;
 mod identity;
-mod json;
 mod listing;
 mod marks;
 mod options;
 mod outputs;
-mod parquet;
 mod partitions;
 mod parts;
 pub mod paths;
 mod position;
 mod record;
+mod record_batches;
 mod recorded;
+mod row_groups;
 mod sink;
 mod source;
 mod state_options;
@@ -55,8 +52,6 @@ mod tests;
 mod writer;
 mod writing;
 
-pub(crate) use csv::writer::CsvStyle;
-pub(crate) use json::writer::JsonStyle;
 pub(crate) use position::Mark;
 
 pub use dead_letter::FinishedLetters;
@@ -69,7 +64,6 @@ use chrono_tz::Tz;
 use thalweg_core::connector::{AcceptedChanges, Sink, Source, TableRequest};
 use thalweg_core::{Error, Result};
 
-use self::csv::values::OnBad;
 use self::dead_letter::DeadLetters;
 use self::files::{Files, OsFiles};
 use self::folder_sink::{FolderSink, Place};
@@ -81,6 +75,7 @@ use self::sink::{FileOrParts, FileSink};
 use self::source::{FileSource, Reading};
 use self::writer::Content;
 use crate::Connector;
+use crate::format::{BadDataPolicy, RecordDecoder, RecordLayout};
 
 /// The connector.
 pub struct Filesystem;
@@ -252,14 +247,15 @@ fn open_source_after(
         Some(_) => paths::present(request, options.path)?,
         None => paths::inputs(request, options.path)?,
     };
-    let (on_bad, dead_letters) = match options.bad_data {
-        BadData::Fail => (OnBad::Fail, None),
-        BadData::Null => (OnBad::Null, None),
-        BadData::Drop => (OnBad::Reject, None),
-        BadData::DeadLetter(_) if request.is_read_again => (OnBad::Reject, None),
+    let (policy, dead_letters) = match options.bad_data {
+        BadData::Fail => (BadDataPolicy::Fail, None),
+        BadData::Null => (BadDataPolicy::Null, None),
+        BadData::Drop => (BadDataPolicy::Reject, None),
+        BadData::DeadLetter(_) if request.is_read_again => (BadDataPolicy::Reject, None),
         BadData::DeadLetter(path) => {
             let path = outputs::letters_path(request, path)?;
-            (OnBad::Reject, Some(DeadLetters::new(&request.table, path, letters.clone())))
+            let letters = DeadLetters::new(&request.table, path, letters.clone());
+            (BadDataPolicy::Reject, Some(letters))
         }
     };
     let record = Record::of(request, options.changelog.is_some());
@@ -268,17 +264,13 @@ fn open_source_after(
     let partition_of = |at: &usize| request.partitioned_by.iter().position(|by| by == at);
     let delivered = delivered(request).into_iter().enumerate();
     let from_folder = delivered.filter_map(|(place, at)| Some((place, partition_of(&at)?)));
+    let layout = RecordLayout::new(&request.table, record.schema, wanted, request.tells_kinds);
+    let layout = layout.with_policy(policy, checked);
     let reading = Reading {
-        table: request.table.clone(),
-        schema: record.schema,
-        wanted,
-        checked,
+        decoder: RecordDecoder::new(options.format, layout),
         from_folder: from_folder.collect(),
-        tells_kinds: request.tells_kinds,
         metadata: options.metadata,
         delivered: request.delivered().arrow(),
-        format: options.format,
-        on_bad,
         record_bytes_max: blocks::RECORD_BYTES_MAX,
         first_block_bytes: block_bytes,
     };

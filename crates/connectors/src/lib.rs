@@ -6,7 +6,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`filesystem`] | CSV, NDJSON and Parquet files, folders, globs, standard input and output |
+//! | [`format`] | bytes to columns and back: CSV, JSON, Parquet, Arrow |
+//! | [`filesystem`] | files, folders, globs, standard input and output |
 //! | [`datagen`] | rows made from counters |
 //! | [`nexmark`] | the events of the NEXMark benchmark |
 //! | [`mod@print`] | rows on standard output |
@@ -19,6 +20,7 @@ pub mod blackhole;
 pub mod conformance;
 pub mod datagen;
 pub mod filesystem;
+pub mod format;
 mod handover;
 pub mod nexmark;
 pub mod options;

@@ -16,7 +16,8 @@ use thalweg_core::text::without_controls;
 use thalweg_core::{Error, ErrorKind, Result, RowKind, TableSchema};
 
 use self::table::Table;
-use crate::filesystem::{CsvStyle, JsonStyle};
+use crate::format::csv::writer::CsvStyle;
+use crate::format::json::writer::JsonStyle;
 
 /// Text gathered before it is written.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -141,8 +142,12 @@ impl ResultWriter {
         let kinds = self.is_changelog.then(|| kinds.unwrap_or(&inserts));
         match &mut self.form {
             Form::Table(table) => table.rows(&mut self.buffer, batch, &self.schema, kinds),
-            Form::Csv(style) => style.rows(&mut self.buffer, batch, &self.schema, kinds)?,
-            Form::Ndjson(style) => style.rows(&mut self.buffer, batch, &self.schema, kinds),
+            Form::Csv(style) => {
+                style.rows(&mut self.buffer, batch, &self.schema, kinds, |out| out.push('\n'))?;
+            }
+            Form::Ndjson(style) => {
+                style.rows(&mut self.buffer, batch, &self.schema, kinds, |out| out.push('\n'));
+            }
         }
         if self.buffer.len() >= BUFFER_BYTES { self.write_buffer() } else { Ok(()) }
     }

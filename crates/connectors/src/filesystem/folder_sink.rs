@@ -368,7 +368,7 @@ impl Sink for FolderSink {
             };
             self.uses += 1;
             open.last_used = self.uses;
-            let written = open.writer.write(&rows, kinds.as_deref(), &self.content);
+            let written = open.writer.write(&rows, kinds.as_deref());
             let is_full = open.part.is_some() && self.is_full(&open);
             self.open.insert(folder.clone(), open);
             written?;

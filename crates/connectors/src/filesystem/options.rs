@@ -6,14 +6,14 @@ use std::time::Duration;
 use thalweg_core::connector::TableRequest;
 use thalweg_core::{Column, DataType, Error, Result};
 
-use super::csv::CsvOptions;
-use super::csv::scan::Dialect;
-use super::json::JsonOptions;
-use super::record::{OP, Record};
+use super::paths;
+use super::record::Record;
 use super::sink::check_continuable;
-use super::source::{FileMetadata, Format};
+use super::source::FileMetadata;
 use super::writing::{Delivery, GUARANTEE, Writing};
-use super::{csv, json, parquet, paths};
+use crate::format::encoding::OP;
+use crate::format::options::{csv_options, json_options};
+use crate::format::{Format, csv};
 use crate::options::{Known, Options, duration_ms, near_miss};
 
 const KNOWN: Known = Known {
@@ -112,7 +112,7 @@ impl<'a> FileOptions<'a> {
         }
         check_prefixes(request, name)?;
         let format = match name {
-            "csv" => Format::Csv(csv_options(&options, request)?),
+            "csv" => Format::Csv(csv_options(&options, record_columns(&options, request))?),
             "json" => Format::Json(json_options(&options)?),
             "arrow" => Format::Arrow,
             _ => Format::Parquet,
@@ -158,11 +158,7 @@ impl<'a> FileOptions<'a> {
 
     /// The columns of a record that are read only to find bad rows, where others are wanted.
     pub fn checked(&self, record: &Record, wanted: &[usize]) -> Vec<usize> {
-        let can_be_bad = |column: &Column| match &self.format {
-            Format::Csv(csv) => csv::values::can_be_bad(column, csv),
-            Format::Json(json) => json::values::can_be_bad(column, *json),
-            Format::Parquet | Format::Arrow => false,
-        };
+        let can_be_bad = |column: &Column| self.format.can_be_bad(column);
         let columns = record.schema.columns.iter().enumerate();
         let unread = columns.filter(|(at, column)| !wanted.contains(at) && can_be_bad(column));
         let unread = unread.map(|(at, _)| at);
@@ -173,6 +169,12 @@ impl<'a> FileOptions<'a> {
     pub fn extension(&self) -> &'static str {
         self.format.name()
     }
+}
+
+/// How many columns a record holds.
+fn record_columns(options: &Options<'_>, request: &TableRequest) -> usize {
+    let op = usize::from(options.get("changelog").is_some());
+    request.schema.len() - request.partitioned_by.len() + op
 }
 
 /// `'source.monitor-interval'`
@@ -213,66 +215,6 @@ fn check_prefixes(request: &TableRequest, format: &str) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn csv_options(options: &Options<'_>, request: &TableRequest) -> Result<CsvOptions> {
-    let delimiter = options.ascii_char("csv.field-delimiter")?.unwrap_or(b',');
-    let quote = options.ascii_char("csv.quote-character")?;
-    let without_quotes = options.boolean("csv.disable-quote-character", false)?;
-    if without_quotes && quote.is_some() {
-        return Err(options.conflict(
-            "'csv.quote-character' and 'csv.disable-quote-character' exclude each other",
-        ));
-    }
-    let quote = if without_quotes { None } else { Some(quote.unwrap_or(b'"')) };
-    let escape = options.ascii_char("csv.escape-character")?;
-    if quote == Some(delimiter)
-        || escape == Some(delimiter)
-        || (escape.is_some() && escape == quote)
-    {
-        return Err(options.conflict(
-            "'csv.field-delimiter', 'csv.quote-character' and 'csv.escape-character' must differ",
-        ));
-    }
-    let comments = options.boolean("csv.allow-comments", false)?;
-    let array_delimiter = options.get("csv.array-element-delimiter").unwrap_or(";").to_string();
-    if array_delimiter.is_empty() {
-        return Err(options.bad("csv.array-element-delimiter", "", "at least one character"));
-    }
-    let columns = request.schema.len() - request.partitioned_by.len();
-    let is_single = columns == 1 && options.get("changelog").is_none();
-    let null_literal = options.get("csv.null-literal").map(str::to_string);
-    // Where the empty text is NULL, an empty line is a row of one NULL.
-    let is_null_row = null_literal.as_deref() == Some("");
-    Ok(CsvOptions {
-        dialect: Dialect {
-            delimiter,
-            quote,
-            escape,
-            comments,
-            skip_blank_lines: comments || (is_single && !is_null_row),
-            ends_with_blank_lines: !is_single,
-        },
-        null_literal,
-        header: options.boolean("csv.header", false)?,
-        array_delimiter,
-        ignore_parse_errors: options.boolean("csv.ignore-parse-errors", false)?,
-    })
-}
-
-fn json_options(options: &Options<'_>) -> Result<JsonOptions> {
-    let standard = "json.timestamp-format.standard";
-    let json = JsonOptions {
-        ignore_parse_errors: options.boolean("json.ignore-parse-errors", false)?,
-        fail_on_missing_field: options.boolean("json.fail-on-missing-field", false)?,
-        iso_timestamps: options.choice(standard, false, &[("SQL", false), ("ISO-8601", true)])?,
-    };
-    if json.ignore_parse_errors && json.fail_on_missing_field {
-        return Err(options.conflict(
-            "'json.ignore-parse-errors' and 'json.fail-on-missing-field' exclude each other",
-        ));
-    }
-    Ok(json)
 }
 
 /// `'changelog'`, and whether the table is fit for it.
@@ -352,11 +294,7 @@ fn is_plain(column: &Column) -> bool {
 }
 
 fn bad_data<'a>(options: &Options<'a>, format: &Format) -> Result<BadData<'a>> {
-    let ignores = match format {
-        Format::Csv(csv) => csv.ignore_parse_errors,
-        Format::Json(json) => json.ignore_parse_errors,
-        Format::Parquet | Format::Arrow => false,
-    };
+    let ignores = format.ignores_parse_errors();
     let path = options.get("dead-letter.path");
     let choices = [("fail", 0), ("drop", 1), ("dead-letter", 2)];
     let choice = options.choice("bad-data", 0, &choices)?;
@@ -392,18 +330,15 @@ fn checks_all(options: &Options<'_>, format: &Format, bad_data: &BadData<'_>) ->
 }
 
 fn check_types(request: &TableRequest, format: &Format) -> Result<()> {
-    let (name, is_supported): (&str, fn(&DataType) -> bool) = match format {
-        Format::Csv(_) => ("csv", csv::values::is_supported),
-        Format::Json(_) => ("json", json::values::is_supported),
-        Format::Parquet => ("parquet", parquet::types::is_supported),
-        Format::Arrow => ("arrow", parquet::types::is_supported),
-    };
-    let unfit = |column: &&Column| !is_supported(&column.column_type.data_type);
+    let unfit = |column: &&Column| !format.is_supported(&column.column_type.data_type);
     match request.schema.columns.iter().find(unfit) {
         None => Ok(()),
         Some(column) => Err(Error::unsupported(format!(
-            "table {}: format '{name}' cannot hold column {} of type {}",
-            request.table, column.name, column.column_type.data_type
+            "table {}: format '{}' cannot hold column {} of type {}",
+            request.table,
+            format.name(),
+            column.name,
+            column.column_type.data_type
         ))
         .hint("declare another type, or choose another format")),
     }

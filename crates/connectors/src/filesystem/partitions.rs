@@ -18,8 +18,8 @@ use thalweg_core::connector::TableRequest;
 use thalweg_core::text::TextColumn;
 use thalweg_core::{Column, DataType, Error, Result};
 
-use super::csv::values;
 use super::paths::InputFile;
+use crate::format::csv;
 
 /// The folder of rows that have no value.
 const DEFAULT_PARTITION: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -196,7 +196,7 @@ fn partition(columns: &[&Column], names: &[String]) -> Result<Vec<ArrayRef>> {
             ))
             .hint("declare the column without NOT NULL, and leave it out of the primary key"));
         }
-        values::one(&column_type.data_type, text.as_deref())?.ok_or_else(|| {
+        csv::values::one(&column_type.data_type, text.as_deref())?.ok_or_else(|| {
             let text = text.unwrap_or_default();
             let message = format!(
                 "the folder says that column {} is '{text}', which is no {}",

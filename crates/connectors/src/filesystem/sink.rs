@@ -19,9 +19,9 @@ use super::files::{Files, sync_above};
 use super::folder_sink::FolderSink;
 use super::marks::{self, MarkFile};
 use super::paths::Target;
-use super::source::Format;
 use super::writer::{Content, FileWriter, failed, partial, publish};
 use super::writing::{Delivery, GUARANTEE, Writing};
+use crate::format::Format;
 use crate::output::settle;
 
 /// Refuses the transaction of a table that is written in none any more: its rows are promised, and nobody would commit
@@ -215,7 +215,7 @@ impl Sink for FileSink {
         let (batch, kinds) = self.content.rows(batch, kinds)?;
         let written = match &mut self.open {
             _ if self.demand != Demand::More => Ok(()),
-            Some(open) => open.write(&batch, kinds.as_deref(), &self.content),
+            Some(open) => open.write(&batch, kinds.as_deref()),
             None => Err(Error::internal("a sink was written before it was opened")),
         };
         settle(&mut self.demand, written)

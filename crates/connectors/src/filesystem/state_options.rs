@@ -8,12 +8,10 @@ use std::collections::BTreeMap;
 use chrono_tz::Tz;
 use thalweg_core::connector::TableRequest;
 
-use super::csv::CsvOptions;
-use super::json::JsonOptions;
 use super::options::{BadData, Changelog, FileOptions};
 use super::paths;
-use super::source::Format;
 use super::writing::{Delivery, GUARANTEE};
+use crate::format::{CsvOptions, Format, JsonOptions};
 use crate::options::columns_text;
 
 type StateOptions = BTreeMap<String, String>;
