@@ -27,6 +27,7 @@ mod blocks;
 pub mod claim;
 mod compression;
 mod dead_letter;
+mod description;
 #[doc(hidden)]
 pub mod files;
 mod folder_sink;
@@ -54,17 +55,19 @@ mod writing;
 
 pub(crate) use position::Mark;
 
-pub use dead_letter::FinishedLetters;
-pub use outputs::{OtherFile, check_files};
+pub use outputs::OtherFile;
+pub use paths::snapshot_location;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chrono_tz::Tz;
-use thalweg_core::connector::{AcceptedChanges, Sink, Source, TableRequest};
+use thalweg_core::connector::{
+    AcceptedChanges, Connector, ConnectorDescription, JobTables, Sink, Source, TableRequest,
+};
 use thalweg_core::{Error, Result};
 
-use self::dead_letter::DeadLetters;
+use self::dead_letter::{DeadLetters, FinishedLetters};
+use self::description::DESCRIPTION;
 use self::files::{Files, OsFiles};
 use self::folder_sink::{FolderSink, Place};
 use self::follow::Following;
@@ -74,15 +77,27 @@ use self::record::Record;
 use self::sink::{FileOrParts, FileSink};
 use self::source::{FileSource, Reading};
 use self::writer::Content;
-use crate::Connector;
 use crate::format::{BadDataPolicy, RecordDecoder, RecordLayout};
 
-/// The connector.
-pub struct Filesystem;
+/// The connector, for a run: its clones share what is known of the run's dead letters.
+#[derive(Clone, Debug, Default)]
+pub struct Filesystem {
+    /// The dead-letter files that jobs of the run have written: later jobs add to them.
+    letters: FinishedLetters,
+    /// Files of the run that are no table's, which no output may name.
+    others: Vec<OtherFile>,
+}
+
+impl Filesystem {
+    /// The connector in a run that has these files besides those of tables.
+    pub fn with_other_files(others: Vec<OtherFile>) -> Self {
+        Filesystem { others, ..Filesystem::default() }
+    }
+}
 
 impl Connector for Filesystem {
-    fn name(&self) -> &'static str {
-        "filesystem"
+    fn description(&self) -> &ConnectorDescription {
+        &DESCRIPTION
     }
 
     fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
@@ -113,27 +128,21 @@ impl Connector for Filesystem {
         checked.map(|at| record.schema.columns[at].name.clone()).collect()
     }
 
-    fn state_options(
-        &self,
-        request: &TableRequest,
-        as_sink: bool,
-        zone: Tz,
-    ) -> BTreeMap<String, String> {
-        state_options::state_options(request, as_sink, zone)
+    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
+        state_options::state_options(request, as_sink)
     }
 
-    fn source(
-        &self,
-        request: &TableRequest,
-        letters: &FinishedLetters,
-        memory_limit_bytes: usize,
-    ) -> Result<Box<dyn Source>> {
-        let record_bytes_max = record_bytes_max(memory_limit_bytes);
-        let source = open_source_after(request, None, letters)?;
+    fn check_files(&self, tables: &JobTables) -> Result<()> {
+        outputs::check_files(tables, &self.others)
+    }
+
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        let record_bytes_max = record_bytes_max(request.memory_limit_bytes);
+        let source = open_source_after(request, None, &self.letters)?;
         Ok(Box::new(source.with_record_bytes_max(record_bytes_max)))
     }
 
-    fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
+    fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
         let options = FileOptions::read(request, true)?;
         let files: Arc<dyn Files> = Arc::new(OsFiles);
         open_sink(request, options, &files)

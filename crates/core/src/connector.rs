@@ -1,22 +1,36 @@
-//! What stands at the ends of a pipeline: sources that can be polled and sinks that can be written.
+//! The ends of a pipeline: sources that can be polled, sinks that can be written, and the connectors
+//! that make them for tables.
 //!
 //! A source never blocks in [`Source::poll`]. One that must wait (files, sockets) reads on a thread
 //! of its own, hands batches over through a bounded queue, and calls the waker when there is
 //! something to take. A sink may block: the runtime gives each sink a thread.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+mod description;
+mod options;
+mod registry;
+mod table;
+
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_buffer::ScalarBuffer;
 
 use crate::bundle::RowKind;
-use crate::error::{Error, Result, Span};
-use crate::lookup::{AsyncLookup, LookupRequest};
-use crate::snapshot::{AssignerPosition, OutputMark, OutputStart, SinkGuarantee};
+use crate::error::{Error, Result};
+use crate::snapshot::AssignerPosition;
+pub use crate::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 use crate::time::{TimeExtremes, Watermark};
-use crate::types::{Column, DataType, TableSchema};
+
+pub use self::description::{
+    Boundedness, Capabilities, ConnectorDescription, FlinkOption, FormatDescription,
+    MetadataDescription, OptionDefault, OptionDescription, OptionKind, SinkCapability,
+    SourceCapability, UsedBy,
+};
+pub use self::options::{Options, near_miss};
+pub use self::registry::{Connector, Connectors, STATE_CONNECTOR};
+pub use self::table::{
+    AcceptedChanges, JobTables, KIND_COLUMN, StateTable, StateTableRequest, TableRequest,
+};
 
 /// Where a batch was read, for errors and for replaying.
 #[derive(Clone, Debug)]
@@ -300,186 +314,5 @@ pub trait Sink: Send {
     fn commit(&mut self, handle: &str) -> Result<()> {
         let _ = handle;
         Ok(())
-    }
-}
-
-/// The column in which a source tells what each row does: [`RowKind::code`], a TINYINT.
-pub const KIND_COLUMN: &str = "$kind";
-
-/// A table as its connector sees it.
-#[derive(Clone, Debug, Default)]
-pub struct TableRequest {
-    /// The table's name, for messages.
-    pub table: String,
-    /// The physical columns in declared order: what a record of the outside holds.
-    pub schema: TableSchema,
-    /// Metadata columns to append behind the physical ones: the connector's key and the column.
-    pub metadata: Vec<(String, Column)>,
-    /// Positions in `schema` of the columns that are needed, ascending; `None` means all. A source
-    /// returns only these (and the metadata columns), and a record is still checked as a whole
-    /// where the format demands it.
-    pub projection: Option<Vec<usize>>,
-    /// The `WITH` options.
-    pub options: BTreeMap<String, String>,
-    /// The primary key, as positions in `schema`.
-    pub primary_key: Vec<usize>,
-    /// True if rows that are written are updated and taken back later, each with its kind.
-    pub has_updates: bool,
-    /// True if a source is to deliver what each row does, in a last column [`KIND_COLUMN`].
-    pub tells_kinds: bool,
-    /// The columns by which the table is cut into partitions, as positions in `schema`.
-    pub partitioned_by: Vec<usize>,
-    /// The folder that relative paths start from.
-    pub base_dir: PathBuf,
-    /// No file outside these folders is touched.
-    pub allowed_roots: Vec<PathBuf>,
-    /// How many threads may decode at once, at least 1.
-    pub parallelism: usize,
-    /// True if the job has read the table before: what could not be read then is noted nowhere
-    /// again.
-    pub is_read_again: bool,
-}
-
-impl TableRequest {
-    /// The columns that a source delivers: the projected physical ones, then the metadata, then
-    /// what each row does, if that is asked for.
-    pub fn delivered(&self) -> TableSchema {
-        let mut columns: Vec<Column> = match &self.projection {
-            None => self.schema.columns.clone(),
-            Some(wanted) => wanted.iter().map(|&i| self.schema.columns[i].clone()).collect(),
-        };
-        columns.extend(self.metadata.iter().map(|(_, column)| column.clone()));
-        if self.tells_kinds {
-            columns.push(Column::new(KIND_COLUMN, DataType::TinyInt.not_null()));
-        }
-        TableSchema::new(columns)
-    }
-}
-
-/// A table of state in a snapshot, as SQL names it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StateTableRequest {
-    /// A folder of snapshots, of a job or of one snapshot; or the name of a job.
-    pub place: String,
-    /// The identifier or the name of the operator's stage.
-    pub operator: String,
-    /// The table's name; `None` for the only one.
-    pub table: Option<String>,
-    /// The snapshot's number; `None` for the newest.
-    pub number: Option<u64>,
-    /// Where jobs of the session keep their snapshots, if they take any.
-    pub location: Option<String>,
-    /// The folder that relative paths start from.
-    pub base_dir: PathBuf,
-    /// No file outside these folders is touched.
-    pub allowed_roots: Vec<PathBuf>,
-}
-
-/// Where a table of state is, and what it is like.
-#[derive(Clone, Debug)]
-pub struct StateTable {
-    /// What it is called, for messages and in plans; of no other table of state.
-    pub name: String,
-    /// Its columns.
-    pub schema: TableSchema,
-    /// The options of a table that reads just this.
-    pub options: BTreeMap<String, String>,
-}
-
-/// Which changes a table takes when it is written to, or holds when it is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AcceptedChanges {
-    /// Rows that stay.
-    Inserts,
-    /// Also updates and deletions, by the table's primary key: what a row was before is not told.
-    Upserts,
-    /// Every kind of change.
-    All,
-}
-
-/// What a job reads and writes, for [`Connectors::check_files`].
-#[derive(Clone, Debug, Default)]
-pub struct JobTables {
-    /// The tables that it reads.
-    pub reads: Vec<TableRequest>,
-    /// The tables that it writes, and where the statement says so.
-    pub writes: Vec<(TableRequest, Span)>,
-    /// Where its snapshots are kept, as it was written, if it takes any.
-    pub snapshots: Option<String>,
-}
-
-/// Finds the connector that a table names. The planner asks; it knows no connector itself.
-pub trait Connectors: Send + Sync {
-    /// Checks options without touching the outside. Unknown options and near misses are errors.
-    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()>;
-    /// True if reading the table ends by itself. Called after `validate`.
-    fn is_bounded(&self, request: &TableRequest) -> bool;
-    /// Which changes the table takes. Called after `validate` as a sink.
-    fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        let _ = request;
-        AcceptedChanges::Inserts
-    }
-    /// Which changes the table holds. Where rows are more than inserts, the planner asks for their
-    /// kinds ([`TableRequest::tells_kinds`]).
-    fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        let _ = request;
-        AcceptedChanges::Inserts
-    }
-    /// Opens the table for reading.
-    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
-    /// Checks whether the table can be read, or written, in a job with snapshots. Called after `validate`.
-    ///
-    /// # Errors
-    /// If its input can't be read again from where a snapshot was taken, or its output not be gone on with.
-    fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
-        let _ = (request, as_sink);
-        Ok(())
-    }
-    /// True if the table is standard input, which can be read once.
-    fn reads_standard_input(&self, request: &TableRequest) -> bool {
-        let _ = request;
-        false
-    }
-    /// Columns that are not asked for but read nevertheless, since they decide which rows are bad.
-    /// Called after `validate`.
-    fn checked_columns(&self, request: &TableRequest) -> Vec<String> {
-        let _ = request;
-        Vec::new()
-    }
-    /// What of the table decides what a position in it, or an output that is half written, means: options by name,
-    /// with their defaults. A job does not resume under other ones. No secrets. Called after `validate`.
-    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-        let _ = (request, as_sink);
-        BTreeMap::new()
-    }
-    /// Checks that no output of a job names what the job reads, or what another of its outputs
-    /// writes. Called after
-    /// `validate` of each table; opens nothing.
-    ///
-    /// # Errors
-    /// If one does, by whatever spelling or link.
-    fn check_files(&self, tables: &JobTables) -> Result<()> {
-        let _ = tables;
-        Ok(())
-    }
-    /// Opens the table for writing.
-    fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>>;
-    /// Finds a table of state in a snapshot, without reading its rows.
-    ///
-    /// # Errors
-    /// If there is no such snapshot, operator or table; says what there is.
-    fn state_table(&self, request: &StateTableRequest) -> Result<StateTable> {
-        let place = &request.place;
-        Err(Error::unsupported(format!("snapshots in '{place}' can't be read here")))
-    }
-    /// True if the table is asked by key and can't be read as a whole.
-    fn is_looked_up(&self, request: &TableRequest) -> bool {
-        let _ = request;
-        false
-    }
-    /// Opens a table that is asked by key.
-    fn lookup(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>> {
-        let table = &request.table.table;
-        Err(Error::plan(format!("table {table} can't be asked by key")))
     }
 }

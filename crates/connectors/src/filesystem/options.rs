@@ -3,62 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use thalweg_core::connector::TableRequest;
+use thalweg_core::connector::{Options, TableRequest, near_miss};
 use thalweg_core::{Column, DataType, Error, Result};
 
+use super::description::DESCRIPTION;
 use super::paths;
 use super::record::Record;
 use super::sink::check_continuable;
 use super::source::FileMetadata;
 use super::writing::{Delivery, GUARANTEE, Writing};
 use crate::format::encoding::OP;
-use crate::format::options::{csv_options, json_options};
 use crate::format::{Format, csv};
-use crate::options::{Known, Options, duration_ms, near_miss};
-
-const KNOWN: Known = Known {
-    options: &[
-        "connector",
-        "path",
-        "format",
-        "csv.field-delimiter",
-        "csv.quote-character",
-        "csv.disable-quote-character",
-        "csv.escape-character",
-        "csv.null-literal",
-        "csv.allow-comments",
-        "csv.ignore-parse-errors",
-        "csv.array-element-delimiter",
-        "csv.header",
-        "json.ignore-parse-errors",
-        "json.fail-on-missing-field",
-        "json.timestamp-format.standard",
-        "bad-data",
-        "bad-data.check",
-        "changelog",
-        "dead-letter.path",
-        "source.monitor-interval",
-        "sink.append",
-        "sink.delivery-guarantee",
-        "sink.rolling-policy.file-size",
-        "sink.rolling-policy.rollover-interval",
-    ],
-    unsupported: &[
-        "source.*",
-        "sink.*",
-        "scan.*",
-        "partition.*",
-        "auto-compaction",
-        "compaction.*",
-        "csv.write-bigdecimal-in-scientific-notation",
-        "json.map-null-key.*",
-        "json.encode.*",
-        "json.decode.*",
-        "parquet.*",
-    ],
-};
-
-const FORMATS: [&str; 4] = ["csv", "json", "parquet", "arrow"];
 
 /// What becomes of rows that cannot be read.
 pub enum BadData<'a> {
@@ -104,19 +59,11 @@ pub enum Changelog {
 impl<'a> FileOptions<'a> {
     /// Reads and checks the options without touching any file.
     pub fn read(request: &'a TableRequest, as_sink: bool) -> Result<Self> {
-        let options = Options::checked(request, &KNOWN)?;
+        let options = Options::of(request, &DESCRIPTION)?;
         let path = options.required("path")?;
         let name = options.required("format")?;
-        if !FORMATS.contains(&name) {
-            return Err(unknown_format(&options, name));
-        }
-        check_prefixes(request, name)?;
-        let format = match name {
-            "csv" => Format::Csv(csv_options(&options, record_columns(&options, request))?),
-            "json" => Format::Json(json_options(&options)?),
-            "arrow" => Format::Arrow,
-            _ => Format::Parquet,
-        };
+        let format = Format::read(name, &options, record_columns(&options, request))?;
+        let format = format.ok_or_else(|| unknown_format(&options, name))?;
         check_types(request, &format)?;
         check_stream(&options, path, &format)?;
         let metadata = if as_sink { Vec::new() } else { metadata(request)? };
@@ -180,7 +127,7 @@ fn record_columns(options: &Options<'_>, request: &TableRequest) -> usize {
 /// `'source.monitor-interval'`
 fn monitor_interval(options: &Options<'_>, path: &str) -> Result<Option<Duration>> {
     let name = "source.monitor-interval";
-    match (duration_ms(options, name)?, path) {
+    match (options.duration_ms(name)?, path) {
         (Some(0), _) => Err(options.bad(name, "0", "more than nothing: '1 s'")),
         (Some(_), "-") => {
             Err(options.conflict("standard input needs no 'source.monitor-interval'"))
@@ -190,7 +137,7 @@ fn monitor_interval(options: &Options<'_>, path: &str) -> Result<Option<Duration
 }
 
 fn unknown_format(options: &Options<'_>, name: &str) -> Error {
-    match near_miss(name, FORMATS) {
+    match near_miss(name, DESCRIPTION.formats.iter().map(|format| format.name)) {
         Some(near) => options
             .bad("format", name, "csv, json, parquet or arrow")
             .hint(format!("did you mean '{near}'?")),
@@ -202,29 +149,14 @@ fn unknown_format(options: &Options<'_>, name: &str) -> Error {
     }
 }
 
-/// An option of another format than the table's would be without effect.
-fn check_prefixes(request: &TableRequest, format: &str) -> Result<()> {
-    for option in request.options.keys() {
-        let prefix = option.split('.').next().unwrap_or_default();
-        if ["csv", "json"].contains(&prefix) && prefix != format {
-            return Err(Error::plan(format!(
-                "table {}: option '{option}' has no effect on format '{format}'",
-                request.table
-            ))
-            .hint("remove the option, or correct 'format'"));
-        }
-    }
-    Ok(())
-}
-
 /// `'changelog'`, and whether the table is fit for it.
 fn changelog(
     options: &Options<'_>,
     format: &Format,
     request: &TableRequest,
 ) -> Result<Option<Changelog>> {
-    let words = [("op", Some(Changelog::Op)), ("upsert", Some(Changelog::Upsert))];
-    let changelog = options.choice("changelog", None, &words)?;
+    let words = [("op", Changelog::Op), ("upsert", Changelog::Upsert)];
+    let changelog = options.choice("changelog", &words)?;
     if changelog == Some(Changelog::Upsert) && request.primary_key.is_empty() {
         return Err(options
             .conflict("'changelog' = 'upsert' needs a primary key, and the table declares none")
@@ -297,7 +229,7 @@ fn bad_data<'a>(options: &Options<'a>, format: &Format) -> Result<BadData<'a>> {
     let ignores = format.ignores_parse_errors();
     let path = options.get("dead-letter.path");
     let choices = [("fail", 0), ("drop", 1), ("dead-letter", 2)];
-    let choice = options.choice("bad-data", 0, &choices)?;
+    let choice = options.choice("bad-data", &choices)?.unwrap_or(0);
     if choice > 0 && (ignores || !format.is_text()) {
         return Err(options.conflict(
             "'bad-data' needs format csv or json and has no meaning \
@@ -326,7 +258,8 @@ fn checks_all(options: &Options<'_>, format: &Format, bad_data: &BadData<'_>) ->
             with 'ignore-parse-errors' = 'true'",
         ));
     }
-    options.choice(name, options.get("bad-data").is_some(), &[("all", true), ("read", false)])
+    let checks_all = options.choice(name, &[("all", true), ("read", false)])?;
+    Ok(checks_all.unwrap_or(options.get("bad-data").is_some()))
 }
 
 fn check_types(request: &TableRequest, format: &Format) -> Result<()> {
@@ -365,7 +298,7 @@ fn check_stream(options: &Options<'_>, path: &str, format: &Format) -> Result<()
 }
 
 fn metadata(request: &TableRequest) -> Result<Vec<FileMetadata>> {
-    let keys = ["file.name", "file.path", "file.size", "file.modification-time"];
+    let keys = DESCRIPTION.metadata.iter().map(|metadata| metadata.key);
     let read = |(key, column): &(String, Column)| {
         let (found, fits, type_name) = match key.as_str() {
             "file.name" => (FileMetadata::Name, is_string(column), "STRING"),
@@ -380,9 +313,9 @@ fn metadata(request: &TableRequest) -> Result<Vec<FileMetadata>> {
                 (FileMetadata::ModificationTime, fits, "TIMESTAMP_LTZ(3)")
             }
             other => {
-                let help = match near_miss(other, keys) {
+                let help = match near_miss(other, keys.clone()) {
                     Some(near) => format!("did you mean '{near}'?"),
-                    None => format!("there are {}", keys.join(", ")),
+                    None => format!("there are {}", keys.clone().collect::<Vec<_>>().join(", ")),
                 };
                 let table = &request.table;
                 let message = format!("table {table} has no metadata '{other}'");

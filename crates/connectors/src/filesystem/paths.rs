@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use arrow_array::ArrayRef;
-use thalweg_core::connector::TableRequest;
+use thalweg_core::connector::{TableRequest, near_miss};
 use thalweg_core::{Error, Result};
 
 use super::identity::Stamp;
@@ -308,7 +308,7 @@ fn not_found(request: &TableRequest, path: &Path, error: &std::io::Error) -> Err
     let names: Vec<String> =
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     let names = names.iter().map(String::as_str).filter(|near| Path::new(near) != Path::new(name));
-    match crate::options::near_miss(&name.to_string_lossy(), names) {
+    match near_miss(&name.to_string_lossy(), names) {
         Some(near) => error.hint(format!("did you mean '{near}'?")),
         None => error.hint("relative paths start at the folder of the SQL file"),
     }
@@ -349,6 +349,27 @@ fn canonical_future(path: &Path) -> Result<PathBuf> {
         }
     }
     Ok(canonical)
+}
+
+/// A place of snapshots as it was written, made whole: a folder starts from the first folder and must
+/// lie in one of the others.
+///
+/// # Errors
+/// If it lies outside.
+pub fn snapshot_location(
+    written: &str,
+    (base_dir, allowed_roots): (&Path, &[PathBuf]),
+) -> Result<String> {
+    if written.contains("://") && !written.starts_with("file://") {
+        return Ok(written.to_owned());
+    }
+    let request = TableRequest {
+        table: "of snapshots ('execution.checkpointing.dir')".to_owned(),
+        base_dir: base_dir.to_owned(),
+        allowed_roots: allowed_roots.to_vec(),
+        ..TableRequest::default()
+    };
+    Ok(folder(&request, written)?.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

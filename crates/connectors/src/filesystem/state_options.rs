@@ -5,22 +5,20 @@
 
 use std::collections::BTreeMap;
 
-use chrono_tz::Tz;
 use thalweg_core::connector::TableRequest;
 
 use super::options::{BadData, Changelog, FileOptions};
 use super::paths;
 use super::writing::{Delivery, GUARANTEE};
 use crate::format::{CsvOptions, Format, JsonOptions};
-use crate::options::columns_text;
 
 type StateOptions = BTreeMap<String, String>;
 
 /// The options with their values, defaults included. Wrong ones are told elsewhere.
-pub fn state_options(request: &TableRequest, as_sink: bool, zone: Tz) -> StateOptions {
+pub fn state_options(request: &TableRequest, as_sink: bool) -> StateOptions {
     let Ok(options) = FileOptions::read(request, as_sink) else { return StateOptions::new() };
     match as_sink {
-        true => of_sink(request, &options, zone),
+        true => of_sink(request, &options),
         false => of_source(request, &options),
     }
 }
@@ -40,12 +38,12 @@ fn of_source(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions 
     }
     // Fields of CSV have no names, and where bad rows are dropped every column decides which rows there are.
     if drops_rows || matches!(options.format, Format::Csv(_)) {
-        add(&mut found, "columns", columns_text(request));
+        add(&mut found, "columns", request.columns_text());
     }
     found
 }
 
-fn of_sink(request: &TableRequest, options: &FileOptions<'_>, zone: Tz) -> StateOptions {
+fn of_sink(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions {
     let mut found = StateOptions::new();
     // With `none` there are no transactions: nobody would commit one that is prepared.
     let has_transactions = options.writing.delivery != Delivery::None;
@@ -57,8 +55,8 @@ fn of_sink(request: &TableRequest, options: &FileOptions<'_>, zone: Tz) -> State
     let is_folder = !request.partitioned_by.is_empty() || paths::is_folder(request, options.path);
     if !is_folder {
         found.extend(of_format(options));
-        add(&mut found, "columns", columns_text(request));
-        add(&mut found, "table.local-time-zone", zone);
+        add(&mut found, "columns", request.columns_text());
+        add(&mut found, "table.local-time-zone", request.zone);
     }
     found
 }

@@ -1,9 +1,8 @@
 //! The `WITH` options of writing files: what is promised, what stays, and when a file is large enough.
 
 use thalweg_core::Result;
+use thalweg_core::connector::Options;
 use thalweg_core::snapshot::SinkGuarantee;
-
-use crate::options::{Options, bytes, duration_ms};
 
 /// The option of what is promised.
 pub const GUARANTEE: &str = "sink.delivery-guarantee";
@@ -61,11 +60,11 @@ impl Writing {
             Some(0) => Err(options.bad(name, text, "more than nothing")),
             found => Ok(found),
         };
-        let part_bytes_max = at_least_one(size, bytes(options, size)?, "0")?;
-        let rollover_ms = at_least_one(interval, duration_ms(options, interval)?, "0")?;
+        let part_bytes_max = at_least_one(size, options.bytes(size)?, "0")?;
+        let rollover_ms = at_least_one(interval, options.duration_ms(interval)?, "0")?;
         Ok(Writing {
-            delivery: options.choice(GUARANTEE, Delivery::ExactlyOnce, &words)?,
-            append: options.boolean("sink.append", false)?,
+            delivery: options.choice(GUARANTEE, &words)?.unwrap_or(Delivery::ExactlyOnce),
+            append: options.boolean("sink.append")?,
             part_bytes_max: part_bytes_max.unwrap_or(PART_BYTES_MAX),
             rollover_ms,
         })

@@ -3,12 +3,12 @@
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::Fields;
+use thalweg_core::connector::near_miss;
 use thalweg_core::{Error, Result};
 
 use super::bad_data::{BadFields, DecodeError};
 use super::decoding::RecordLayout;
 use super::parquet::types::{convert, describe, is_readable};
-use crate::options::near_miss;
 
 /// Where the wanted columns are.
 pub struct FileColumns {

@@ -10,25 +10,41 @@
 //! Such a table cannot be written to; results of a SELECT go to the session's observer.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
-use thalweg_connectors::options::{Known, Options, near_miss};
-use thalweg_core::connector::{TableRequest, Waker};
+use thalweg_core::connector::{
+    AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, OptionDescription,
+    OptionKind, Options, SourceCapability, TableRequest, Waker, near_miss,
+};
 use thalweg_core::{Error, Result, Source, SourceBatch, SourcePoll, TableSchema};
 
 /// Makes a source for each job.
 pub(super) type SourceMaker = Arc<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
 
-/// The option `connector` of such tables.
-pub(super) const CONNECTOR: &str = "registered";
-
-const KNOWN: Known = Known { options: &["connector", "source"], unsupported: &[] };
+const DESCRIPTION: ConnectorDescription = ConnectorDescription {
+    capabilities: Capabilities {
+        source: Some(SourceCapability {
+            boundedness: Boundedness::ByOptions,
+            changes: &[AcceptedChanges::Inserts],
+            has_positions: true,
+            prunes_columns: false,
+        }),
+        ..Capabilities::NONE
+    },
+    options: &[OptionDescription::new(
+        "source",
+        OptionKind::Text,
+        "the name that the program has given to `Session::register_source`",
+    )
+    .required()],
+    ..ConnectorDescription::new("registered", "rows that a Rust program supplies")
+};
 
 /// What makes the sources of a name.
 #[derive(Clone)]
-pub(super) struct Registered {
+struct Registered {
     make: SourceMaker,
     /// Known once a source was made to find out.
     kind: Arc<OnceLock<SourceKind>>,
@@ -43,18 +59,18 @@ struct SourceKind {
 
 impl Registered {
     /// A source for a job.
-    pub(super) fn source(&self) -> Result<Box<dyn Source>> {
+    fn source(&self) -> Result<Box<dyn Source>> {
         (self.make)()
     }
 
     /// True if its sources end. The first call makes one, and no other does: planning asks often, and a source may
     /// cost something. What can't be made is asked again.
-    pub(super) fn is_bounded(&self) -> bool {
+    fn is_bounded(&self) -> bool {
         self.kind().is_ok_and(|kind| kind.is_bounded)
     }
 
     /// Refuses sources that can't go on from a snapshot.
-    pub(super) fn check_snapshots(&self, table: &str) -> Result<()> {
+    fn check_snapshots(&self, table: &str) -> Result<()> {
         if self.kind()?.has_positions {
             return Ok(());
         }
@@ -77,35 +93,30 @@ impl Registered {
 /// The sources of a session by name.
 #[derive(Default)]
 pub(super) struct RegisteredSources {
-    makers: BTreeMap<String, Registered>,
+    makers: Mutex<BTreeMap<String, Registered>>,
 }
 
 impl RegisteredSources {
     /// Adds one, in place of any of the same name.
-    pub(super) fn add(&mut self, name: &str, make: SourceMaker) {
-        self.makers.insert(name.to_owned(), Registered { make, kind: Arc::default() });
+    pub(super) fn add(&self, name: &str, make: SourceMaker) {
+        let mut makers = self.makers.lock().expect("no panic under this lock");
+        makers.insert(name.to_owned(), Registered { make, kind: Arc::default() });
     }
 
     /// What makes the sources of a table.
-    pub(super) fn find(&self, request: &TableRequest, as_sink: bool) -> Result<Registered> {
-        let options = Options::checked(request, &KNOWN)?;
-        let table = &request.table;
-        if as_sink {
-            return Err(Error::plan(format!(
-                "table {table} cannot be written to: connector 'registered' only gives rows"
-            ))
-            .hint("take the rows of a SELECT, or write to a table of another connector"));
-        }
+    fn find(&self, request: &TableRequest) -> Result<Registered> {
+        let options = Options::of(request, &DESCRIPTION)?;
         if let Some((key, _)) = request.metadata.first() {
             return Err(options.conflict(&format!("there is no metadata '{key}'")));
         }
-        let name = options.required("source")?;
-        self.makers.get(name).cloned().ok_or_else(|| {
+        let (table, name) = (&request.table, options.required("source")?);
+        let makers = self.makers.lock().expect("no panic under this lock");
+        makers.get(name).cloned().ok_or_else(|| {
             let error = Error::plan(format!("table {table}: no source '{name}' is registered"));
-            let known = || self.makers.keys().map(String::as_str);
+            let known = || makers.keys().map(String::as_str);
             error.hint(match near_miss(name, known()) {
                 Some(near) => format!("did you mean '{near}'?"),
-                None if self.makers.is_empty() => {
+                None if makers.is_empty() => {
                     "a Rust program registers it with Session::register_source".to_owned()
                 }
                 None => format!("there are {}", known().collect::<Vec<_>>().join(", ")),
@@ -114,8 +125,26 @@ impl RegisteredSources {
     }
 }
 
+impl Connector for RegisteredSources {
+    fn description(&self) -> &ConnectorDescription {
+        &DESCRIPTION
+    }
+    fn validate(&self, request: &TableRequest, _as_sink: bool) -> Result<()> {
+        self.find(request).map(drop)
+    }
+    fn is_bounded(&self, request: &TableRequest) -> bool {
+        self.find(request).is_ok_and(|registered| registered.is_bounded())
+    }
+    fn check_snapshots(&self, request: &TableRequest, _as_sink: bool) -> Result<()> {
+        self.find(request)?.check_snapshots(&request.table)
+    }
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        Ok(Box::new(CheckedSource::new(self.find(request)?.source()?, request)))
+    }
+}
+
 /// A source whose batches are held to the table's declaration and cut to what is needed.
-pub(super) struct CheckedSource {
+struct CheckedSource {
     inner: Box<dyn Source>,
     table: String,
     schema: TableSchema,
@@ -125,7 +154,7 @@ pub(super) struct CheckedSource {
 
 impl CheckedSource {
     /// The source of a table.
-    pub(super) fn new(inner: Box<dyn Source>, request: &TableRequest) -> Self {
+    fn new(inner: Box<dyn Source>, request: &TableRequest) -> Self {
         CheckedSource {
             inner,
             table: request.table.clone(),

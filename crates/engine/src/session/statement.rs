@@ -127,8 +127,8 @@ impl Session {
         statement: &Statement,
         observer: &mut dyn Observer,
     ) -> Result<Option<JobReport>> {
-        self.connectors.set_zone(self.planner.zone());
-        self.connectors.set_memory_limit(self.run_options()?.memory_limit_bytes);
+        let memory_limit_bytes = self.run_options()?.memory_limit_bytes;
+        self.planner.set_memory_limit(memory_limit_bytes);
         match &statement.kind {
             StatementKind::Insert(insert) => {
                 self.run_inserts(std::slice::from_ref(insert), "INSERT", observer).map(Some)

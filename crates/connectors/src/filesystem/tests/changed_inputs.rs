@@ -407,14 +407,14 @@ fn a_compressed_file_that_is_replaced_by_one_of_its_length_is_an_error() {
 
 #[test]
 fn a_file_of_rows_that_is_replaced_while_it_is_read_is_an_error() {
-    use crate::Connector;
     use crate::filesystem::Filesystem;
+    use thalweg_core::connector::Connector;
     let dir = tempfile::tempdir().expect("a folder");
     for format in ["parquet", "arrow"] {
         let target = request(dir.path(), two(), &[("path", format), ("format", format)]);
         let write = |rows: usize| {
             fs::write(dir.path().join("in.csv"), lines(0, rows)).expect("written");
-            let mut sink = Filesystem.sink(&target, Tz::UTC).expect("a sink");
+            let mut sink = Filesystem::default().sink(&target).expect("a sink");
             sink.open().expect("opened");
             let mut source = open_source(&request(dir.path(), two(), &[]), None).expect("opened");
             for batch in drain(&mut source, 1_000).expect("rows") {

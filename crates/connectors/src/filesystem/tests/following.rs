@@ -4,9 +4,9 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 
 use super::*;
-use crate::Connector;
 use crate::conformance::Started;
 use crate::filesystem::Filesystem;
+use thalweg_core::connector::Connector;
 
 fn two() -> TableSchema {
     schema(&[("s", DataType::STRING), ("n", DataType::BigInt)])
@@ -42,7 +42,7 @@ fn files_are_read_as_they_appear_and_grow() {
     let folder = dir.path().join("in");
     fs::create_dir(&folder).expect("a folder");
     let request = following(dir.path(), &[]);
-    assert!(!Filesystem.is_bounded(&request));
+    assert!(!Filesystem::default().is_bounded(&request));
     append(&folder.join("b.csv"), "b,1\nb,2\nb,");
     let mut started = start(&request, None).expect("started");
     assert_eq!(numbers(&mut started, 2).expect("rows"), ["1", "2"]);
@@ -127,7 +127,7 @@ fn wrong_intervals_are_told() {
     let dir = tempfile::tempdir().expect("a folder");
     for (interval, path) in [("0 s", "in/"), ("often", "in/"), ("1 s", "-")] {
         let options = [("path", path), ("source.monitor-interval", interval)];
-        let error = Filesystem.validate(&request(dir.path(), two(), &options), false);
+        let error = Filesystem::default().validate(&request(dir.path(), two(), &options), false);
         assert!(error.is_err_and(|error| error.is_plan_error()), "{interval} {path}");
     }
 }
