@@ -1,12 +1,11 @@
 //! `'connector' = 'blackhole'`: takes rows and forgets them, for measuring everything in front.
 
-use arrow_array::RecordBatch;
+use thalweg_core::Result;
 use thalweg_core::connector::{
-    AcceptedChanges, Capabilities, Connector, ConnectorDescription, Options, Sink, SinkCapability,
-    TableRequest,
+    AcceptedChanges, Capabilities, Connector, ConnectorDescription, DiscardSink, Options, Sink,
+    SinkCapability, TableRequest,
 };
 use thalweg_core::snapshot::SinkGuarantee;
-use thalweg_core::{Result, RowKind};
 
 const DESCRIPTION: ConnectorDescription = ConnectorDescription {
     capabilities: Capabilities {
@@ -31,29 +30,6 @@ impl Connector for Blackhole {
         Options::of(request, &DESCRIPTION).map(drop)
     }
     fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
-        Ok(Box::new(BlackholeSink { table: request.table.clone() }))
+        Ok(Box::new(DiscardSink::new(request.table.clone())))
     }
-}
-
-struct BlackholeSink {
-    table: String,
-}
-
-impl Sink for BlackholeSink {
-    fn name(&self) -> String {
-        self.table.clone()
-    }
-    fn open(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn write(&mut self, _batch: &RecordBatch, _kinds: Option<&[RowKind]>) -> Result<()> {
-        Ok(())
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn abort(&mut self) {}
 }

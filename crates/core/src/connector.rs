@@ -6,6 +6,7 @@
 //! something to take. A sink may block: the runtime gives each sink a thread.
 
 mod description;
+mod layer;
 mod options;
 mod registry;
 mod table;
@@ -26,6 +27,7 @@ pub use self::description::{
     MetadataDescription, OptionDefault, OptionDescription, OptionKind, SinkCapability,
     SourceCapability, UsedBy,
 };
+pub use self::layer::{DiscardSink, SinkLayer, SourceLayer};
 pub use self::options::{Options, near_miss};
 pub use self::registry::{Connector, Connectors, STATE_CONNECTOR};
 pub use self::table::{

@@ -183,6 +183,8 @@ fn sorted(rows: &RecordBatch) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_core::connector::SourceLayer;
+
     use super::*;
 
     #[test]
@@ -209,21 +211,12 @@ mod tests {
     fn a_source_that_forgets_what_it_gave_is_found_out() {
         /// Drops the ids of its position.
         struct Forgets(QueueSource);
-        impl Source for Forgets {
-            fn name(&self) -> String {
-                self.0.name()
+        impl SourceLayer for Forgets {
+            fn inner(&self) -> &dyn Source {
+                &self.0
             }
-            fn start(&mut self, waker: Waker) -> Result<()> {
-                self.0.start(waker)
-            }
-            fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
-                self.0.poll(rows_max)
-            }
-            fn is_bounded(&self) -> bool {
-                true
-            }
-            fn position(&self) -> Option<String> {
-                self.0.position()
+            fn inner_mut(&mut self) -> &mut dyn Source {
+                &mut self.0
             }
             fn seek(&mut self, _position: &str) -> Result<()> {
                 Ok(())

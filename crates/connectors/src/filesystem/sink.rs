@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use serde_json::{Value, json};
-use thalweg_core::connector::{Demand, Sink};
+use thalweg_core::connector::{Demand, Sink, SinkLayer};
 use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result, RowKind};
 
@@ -370,13 +370,15 @@ impl FileOrParts {
             self.parts.claim = self.file.claim.take();
         }
     }
-
-    fn used(&mut self) -> &mut dyn Sink {
-        if self.uses_parts { &mut self.parts } else { &mut self.file }
-    }
 }
 
-impl Sink for FileOrParts {
+impl SinkLayer for FileOrParts {
+    fn inner(&self) -> &dyn Sink {
+        if self.uses_parts { &self.parts } else { &self.file }
+    }
+    fn inner_mut(&mut self) -> &mut dyn Sink {
+        if self.uses_parts { &mut self.parts } else { &mut self.file }
+    }
     fn name(&self) -> String {
         self.file.name()
     }
@@ -390,47 +392,20 @@ impl Sink for FileOrParts {
         if !self.uses_parts {
             self.parts.leave_snapshots()?;
         }
-        self.used().open()
-    }
-    fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
-        self.used().write(batch, kinds)
-    }
-    fn demand(&self) -> Demand {
-        if self.uses_parts { self.parts.demand() } else { self.file.demand() }
-    }
-    fn flush(&mut self) -> Result<()> {
-        self.used().flush()
-    }
-    fn finish(&mut self) -> Result<()> {
-        self.used().finish()
-    }
-    fn abort(&mut self) {
-        self.used().abort();
+        self.inner_mut().open()
     }
     fn use_transactions(&mut self) -> SinkGuarantee {
         self.choose();
-        self.used().use_transactions()
+        self.inner_mut().use_transactions()
     }
     fn write_at_least_once(&mut self) {
         self.choose();
-        self.used().write_at_least_once();
+        self.inner_mut().write_at_least_once();
     }
     fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
         if !self.uses_parts {
             self.parts.check_start(handle, start)?;
         }
-        self.used().check_start(handle, start)
-    }
-    fn mark(&mut self, mark: &OutputMark) -> Result<()> {
-        self.used().mark(mark)
-    }
-    fn recover(&mut self, handle: Option<&str>) -> Result<()> {
-        self.used().recover(handle)
-    }
-    fn prepare(&mut self) -> Result<Option<String>> {
-        self.used().prepare()
-    }
-    fn commit(&mut self, handle: &str) -> Result<()> {
-        self.used().commit(handle)
+        self.inner_mut().check_start(handle, start)
     }
 }

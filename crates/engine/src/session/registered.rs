@@ -16,7 +16,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, OptionDescription,
-    OptionKind, Options, SourceCapability, TableRequest, Waker, near_miss,
+    OptionKind, Options, SourceCapability, SourceLayer, TableRequest, near_miss,
 };
 use thalweg_core::{Error, Result, Source, SourceBatch, SourcePoll, TableSchema};
 
@@ -186,24 +186,15 @@ impl CheckedSource {
     }
 }
 
-impl Source for CheckedSource {
+impl SourceLayer for CheckedSource {
+    fn inner(&self) -> &dyn Source {
+        self.inner.as_ref()
+    }
+    fn inner_mut(&mut self) -> &mut dyn Source {
+        self.inner.as_mut()
+    }
     fn name(&self) -> String {
         self.table.clone()
-    }
-    fn claim(&mut self) -> Result<()> {
-        self.inner.claim()
-    }
-    fn prepare(&mut self) -> Result<()> {
-        self.inner.prepare()
-    }
-    fn finish(&mut self) -> Result<()> {
-        self.inner.finish()
-    }
-    fn abort(&mut self) {
-        self.inner.abort();
-    }
-    fn start(&mut self, waker: Waker) -> Result<()> {
-        self.inner.start(waker)
     }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
         Ok(match self.inner.poll(rows_max)? {
@@ -212,32 +203,5 @@ impl Source for CheckedSource {
             }
             other => other,
         })
-    }
-    fn is_bounded(&self) -> bool {
-        self.inner.is_bounded()
-    }
-    fn stop(&mut self) {
-        self.inner.stop();
-    }
-    fn overdue_ns(&self) -> u64 {
-        self.inner.overdue_ns()
-    }
-    fn buffered_bytes(&self) -> usize {
-        self.inner.buffered_bytes()
-    }
-    fn bad_rows(&self) -> u64 {
-        self.inner.bad_rows()
-    }
-    fn position(&self) -> Option<String> {
-        self.inner.position()
-    }
-    fn seek(&mut self, position: &str) -> Result<()> {
-        self.inner.seek(position)
-    }
-    fn check_ended(&mut self, position: &str) -> Result<()> {
-        self.inner.check_ended(position)
-    }
-    fn committed(&mut self, position: &str) -> Result<()> {
-        self.inner.committed(position)
     }
 }

@@ -621,7 +621,7 @@ impl<'a> Lowering<'a> {
         let has_updates = written.has_updates;
         let request = TableRequest { has_updates, ..self.environment.request(&table) };
         let sink: Box<dyn Sink> = if self.environment.dry_run {
-            Box::new(super::chain::NoSink)
+            super::no_sink()
         } else {
             let sink = self.environment.places.connectors.sink(&request);
             sink.map_err(|error| table.spans.locate(error).at(table.spans.name))?

@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono_tz::Tz;
-use thalweg_core::connector::{Connectors, TableRequest};
+use thalweg_core::connector::{Connectors, DiscardSink, TableRequest};
 use thalweg_core::graph::Graph;
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{Error, OrderContract, Result, Sink, Span};
@@ -240,5 +240,5 @@ pub fn standard_input_twice(first: &str, second: &str) -> Error {
 
 /// A sink for plans that are only looked at.
 pub fn no_sink() -> Box<dyn Sink> {
-    Box::new(chain::NoSink)
+    Box::new(DiscardSink::new("none"))
 }
