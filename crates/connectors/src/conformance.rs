@@ -8,8 +8,9 @@
 //! | [`check_acknowledging`] | sources that keep records until they are acknowledged | each record counts once, whenever the job fails |
 //! | [`check_transactional`] | sinks with transactions | readers see each committed row once, and none that is not committed |
 //!
-//! Each panics with what went wrong and the seed it went wrong with; the same seed does the same again.
-//! What is not checked: what a power failure leaves behind (see the sink over files for that).
+//! Each panics with what went wrong and the seed it went wrong with; the same seed does the same
+//! again. What is not checked: what a power failure leaves behind (see the sink over files for
+//! that).
 
 mod description;
 mod queue;
@@ -93,8 +94,8 @@ pub(crate) fn joined(batches: &[RecordBatch]) -> Option<RecordBatch> {
     Some(concat_batches(&first.schema(), batches).expect("batches of one source are alike"))
 }
 
-/// Checks a source with positions, which `make` opens anew over the same bounded input. Takes `rounds` ways
-/// through the input, each with its own seed.
+/// Checks a source with positions, which `make` opens again over the same bounded input. Takes
+/// `rounds` ways through the input, each with its own seed.
 ///
 /// # Errors
 /// Those of the source.

@@ -9,8 +9,9 @@
 //! FileSink ─▶ crate::format ─▶ NAME.partial ─▶ NAME
 //! ```
 //!
-//! Where a table is partitioned, folders tell the columns by which it is (`partitions.rs`). Where it is
-//! a changelog, a first column `op` tells what each row does (`record.rs`).
+//! Where a table is partitioned, folders name the values of the columns by which it is
+//! (`partitions.rs`). Where it is a changelog, a first column `op` says what each row does
+//! (`record.rs`).
 //!
 //! | what | where |
 //! |---|---|
@@ -155,7 +156,7 @@ impl Connector for Filesystem {
             (false, "-") => {
                 let table = &request.table;
                 Err(Error::plan(format!(
-                    "table {table}: a job with snapshots can't go on from standard input, which is read once"
+                    "table {table}: a job with snapshots can't resume from standard input, which is read once"
                 ))
                 .hint("read a file, or RESET 'execution.checkpointing.dir'"))
             }
@@ -164,7 +165,8 @@ impl Connector for Filesystem {
     }
 }
 
-/// The sink of a table, through these system calls. For tests of what a machine that goes off leaves.
+/// The sink of a table, through these system calls. For tests of what a machine that goes off
+/// leaves.
 ///
 /// # Errors
 /// As those of a sink of this connector.
@@ -208,7 +210,7 @@ fn open_sink(
     })
 }
 
-/// The changes of a table with these options; wrong ones are told elsewhere.
+/// The changes of a table with these options; wrong ones are reported elsewhere.
 fn changes(options: Result<FileOptions<'_>>) -> AcceptedChanges {
     match options.ok().and_then(|options| options.changelog) {
         Some(Changelog::Op) => AcceptedChanges::All,
@@ -229,11 +231,11 @@ fn delivered(request: &TableRequest) -> Vec<usize> {
 /// for.
 fn wanted(request: &TableRequest, record: &Record) -> Vec<usize> {
     let places = delivered(request).into_iter().filter_map(|at| record.places[at]);
-    places.chain(request.tells_kinds.then_some(0)).collect()
+    places.chain(request.reads_kinds.then_some(0)).collect()
 }
 
-/// How long a record may be in a job with this memory limit: a few copies of it are there at once, as text, as values and as
-/// a dead letter.
+/// How long a record may be in a job with this memory limit: a few copies of it are there at once,
+/// as text, as values and as a dead letter.
 fn record_bytes_max(memory_limit_bytes: usize) -> usize {
     (memory_limit_bytes / 8).min(blocks::RECORD_BYTES_MAX)
 }
@@ -273,7 +275,7 @@ fn open_source_after(
     let partition_of = |at: &usize| request.partitioned_by.iter().position(|by| by == at);
     let delivered = delivered(request).into_iter().enumerate();
     let from_folder = delivered.filter_map(|(place, at)| Some((place, partition_of(&at)?)));
-    let layout = RecordLayout::new(&request.table, record.schema, wanted, request.tells_kinds);
+    let layout = RecordLayout::new(&request.table, record.schema, wanted, request.reads_kinds);
     let layout = layout.with_policy(policy, checked);
     let reading = Reading {
         decoder: RecordDecoder::new(options.format, layout),

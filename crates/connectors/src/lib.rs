@@ -1,8 +1,8 @@
 //! Sources, sinks and formats: everything through which rows enter and leave the engine.
 //!
 //! A connector is a folder (or file) with a type that implements [`Connector`], and a line in
-//! [`builtin`]. What it says of itself in its `ConnectorDescription` is all that planner, statements
-//! and documentation know of it.
+//! [`builtin`]. What it says of itself in its `ConnectorDescription` is all that planner,
+//! statements and documentation know of it.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! `'connector' = 'nexmark'`: the persons, auctions and bids of the NEXMark benchmark.
 //!
-//! Event i is a pure function of the options and i, whatever the speed, the bundle size, the order of
-//! emission and the number of splits. Columns are made straight into Arrow, only those that are
+//! Event i is a pure function of the options and i, whatever the speed, the bundle size, the order
+//! of emission and the number of splits. Columns are made straight into Arrow, only those that are
 //! asked for. A table of one kind has the events of that kind among the first `'events'` of all.
 //!
 //! With a `'rate'` each event is due at a time that is fixed when the job starts; a source that

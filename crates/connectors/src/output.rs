@@ -61,7 +61,7 @@ pub fn is_broken_pipe(error: &Error) -> bool {
     error.kind() == ErrorKind::Io && error.message() == BROKEN_PIPE
 }
 
-/// The error of a failed write; [`is_broken_pipe`] tells when the reader has gone.
+/// The error of a failed write; [`is_broken_pipe`] is true when the reader has gone.
 pub(crate) fn write_error(error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Error::io(BROKEN_PIPE);
@@ -228,7 +228,7 @@ impl QuerySink {
     }
 }
 
-/// What became of a write: that its reader has gone is no error, and nobody wants the rest.
+/// The result of a write: that its reader has gone is no error, and the rest is not wanted.
 pub(crate) fn settle(demand: &mut Demand, written: Result<()>) -> Result<()> {
     match written {
         Err(error) if is_broken_pipe(&error) => {
@@ -381,7 +381,7 @@ mod tests {
     fn a_reader_that_has_gone_is_told_apart() {
         let mut writer =
             ResultWriter::new(Format::Csv, schema(), String::new(), Tz::UTC, Box::new(Gone));
-        let error = writer.finish().expect_err("nobody reads");
+        let error = writer.finish().expect_err("the reader has gone");
         assert!(is_broken_pipe(&error));
         assert!(!is_broken_pipe(&Error::io("disk full")));
     }

@@ -17,6 +17,7 @@ const DESCRIPTION: ConnectorDescription = ConnectorDescription {
             changes: &[AcceptedChanges::All],
             guarantee: SinkGuarantee::AtLeastOnce,
         }),
+        is_printed: true,
         ..Capabilities::NONE
     },
     options: &[

@@ -1,5 +1,5 @@
-//! The ends of a pipeline: sources that can be polled, sinks that can be written, and the connectors
-//! that make them for tables.
+//! The ends of a pipeline: sources that can be polled, sinks that can be written, and the
+//! connectors that make them for tables.
 //!
 //! A source never blocks in [`Source::poll`]. One that must wait (files, sockets) reads on a thread
 //! of its own, hands batches over through a bounded queue, and calls the waker when there is
@@ -60,7 +60,8 @@ pub enum SourcePoll {
     /// Nothing now; the waker will be called.
     Pending,
     /// A promise that no row to come is older than this, in milliseconds since 1970. It raises the
-    /// watermark to just before it, and lets merges by time go on. The source is asked again at once.
+    /// watermark to just before it, and lets merges by time advance. The source is polled again at
+    /// once.
     Heartbeat(i64),
     /// There will never be more.
     End,
@@ -85,33 +86,34 @@ pub trait Source: Send {
     fn buffered_bytes(&self) -> usize {
         0
     }
-    /// For how long the first row of the last batch had been due when it was asked for, in nanoseconds:
-    /// latencies count from then. For inputs that know when their rows should have come; else 0.
+    /// How late the last batch's first row was when it was polled, in nanoseconds: latencies count
+    /// from when it was due. For inputs that know when their rows should have come; else 0.
     fn overdue_ns(&self) -> u64 {
         0
     }
-    /// Rows that were put aside because they could not be read (dead letters).
+    /// Rows that were rejected because they could not be read (dead letters).
     fn bad_rows(&self) -> u64 {
         0
     }
-    /// Where to go on behind the last row that [`Source::poll`] gave, for [`Source::seek`] of a source of
-    /// the same table in another run; JSON, so that a user can read it in a snapshot. `None` if the input
-    /// cannot be read again from there, and no snapshot can be taken.
+    /// Where to resume behind the last row that [`Source::poll`] returned, for [`Source::seek`] of
+    /// a source of the same table in another run; JSON, so that a user can read it in a snapshot.
+    /// `None` if the input cannot be read again from there, and no snapshot can be taken.
     fn position(&self) -> Option<String> {
         None
     }
-    /// Goes on from a position instead of from the beginning. Called before [`Source::start`].
+    /// Resumes from a position instead of from the beginning. Called before [`Source::start`].
     ///
     /// # Errors
-    /// If there is no such place any more (a file that changed, shrank or vanished), or the position is
-    /// of something else.
+    /// If there is no such place any more (a file that changed, shrank or vanished), or the
+    /// position is of something else.
     fn seek(&mut self, position: &str) -> Result<()> {
         let _ = position;
-        Err(Error::user("it cannot go on from where it was: its input can't be read again")
-            .hint("begin anew, without the snapshot"))
+        Err(Error::user("it can't resume from where it was: its input can't be read again")
+            .hint("start from scratch, without the snapshot"))
     }
-    /// In place of [`Source::seek`] and [`Source::start`], where the input had ended at this position, or was
-    /// declared ended: checks that it has no rows behind it. Results are final there, so nothing more is read.
+    /// In place of [`Source::seek`] and [`Source::start`], where the input had ended at this
+    /// position, or was declared ended: checks that it has no rows behind it. Results are final
+    /// there, so nothing more is read.
     ///
     /// # Errors
     /// If there are such rows: [`unread_rows`].
@@ -145,21 +147,23 @@ pub trait Source: Send {
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
-    /// In place of [`Source::finish`], where the job has failed or was stopped: gives up what was
+    /// In place of [`Source::finish`], where the job has failed or was stopped: releases what was
     /// claimed. What was written must not look finished.
     fn abort(&mut self) {}
-    /// A snapshot with this position is kept, and what the sinks wrote of it is visible: what lies before
-    /// need not be given again. For inputs that wait for that (acknowledgements).
+    /// A snapshot with this position is kept, and what the sinks wrote of it is visible: what lies
+    /// before need not be delivered again. For inputs that wait for that (acknowledgements).
     ///
     /// # Errors
-    /// If the outside can't be told; the job then fails, and what comes twice is recognized after the restart.
+    /// If it can't be acknowledged; the job then fails, and what comes twice is recognized after
+    /// the restart.
     fn committed(&mut self, position: &str) -> Result<()> {
         let _ = position;
         Ok(())
     }
 }
 
-/// The error of [`Source::check_ended`] for an input that has more rows; `which` says where they are.
+/// The error of [`Source::check_ended`] for an input that has more rows; `which` says where they
+/// are.
 pub fn unread_rows(which: &str) -> Error {
     Error::plan(format!(
         "the input had ended, or was ended by a drain, when the snapshot was taken; now it has rows that were not \
@@ -177,7 +181,7 @@ pub struct Assigned {
     pub watermark_before: crate::bundle::WatermarkBefore,
     /// The extremes of the row times, where they were looked for.
     pub time_extremes: Option<TimeExtremes>,
-    /// Rows set aside because their time lies too far in the future.
+    /// Rows quarantined because their time lies too far in the future.
     pub quarantined: u64,
 }
 
@@ -191,8 +195,9 @@ pub trait Assign: Send {
     /// True if a time that matters downstream lies between these two watermarks, so that an epoch
     /// should end between them.
     fn crosses(&self, from: Watermark, to: Watermark) -> bool;
-    /// True if the epoch may end behind these rows, which come next and are not stamped yet: never false
-    /// where [`Assign::take_watermark`] would end one. Rows behind which none ends may wait for others.
+    /// True if the epoch may end behind these rows, which come next and are not stamped yet: never
+    /// false where [`Assign::take_watermark`] would end one. Rows behind which none ends may wait
+    /// for others.
     fn may_end_epoch(&self, batch: &RecordBatch) -> bool {
         let _ = batch;
         true
@@ -205,9 +210,9 @@ pub trait Assign: Send {
     fn running_watermark(&self) -> Watermark;
     /// What is known behind the last row, for a snapshot.
     fn position(&self) -> AssignerPosition;
-    /// Goes on with what was known.
+    /// Resumes with what was known.
     fn seek(&mut self, position: AssignerPosition);
-    /// Raises the running watermark: the input was idle, the others went on without it, and rows
+    /// Raises the running watermark: the input was idle, the others advanced without it, and rows
     /// that they have passed are late now.
     fn raise_watermark(&mut self, to: Watermark);
 }
@@ -219,7 +224,7 @@ pub enum Demand {
     More,
     /// It has all that it wants, as behind a limit: it is complete.
     Enough,
-    /// Its reader has gone, as `head` does: it is not complete, and nobody wants the rest.
+    /// Its reader has gone, as `head` does: it is not complete, and the rest is not wanted.
     Gone,
 }
 
@@ -233,9 +238,9 @@ pub enum Demand {
 pub trait Sink: Send {
     /// A short name for metrics, EXPLAIN and errors.
     fn name(&self) -> String;
-    /// Takes the exclusive right to the output, also across processes, and otherwise only reads. The
-    /// right ends with `finish`, with `abort`, or when the sink is dropped. A job claims all its
-    /// sinks before it calls anything else of any of them: where one is refused, no byte of any
+    /// Takes the exclusive right to the output, also across processes, and otherwise only reads.
+    /// The right ends with `finish`, with `abort`, or when the sink is dropped. A job claims all
+    /// its sinks before it calls anything else of any of them: where one is refused, no byte of any
     /// output has changed. An output that was not claimed claims itself in `open`.
     ///
     /// # Errors
@@ -248,7 +253,7 @@ pub trait Sink: Send {
     /// Writes rows. May block.
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()>;
     /// Whether it takes more rows; asked after each `write` and `flush`. One that does not is
-    /// finished at once and gets no more; the other outputs of the job go on.
+    /// finished at once and gets no more; the other outputs of the job continue.
     fn demand(&self) -> Demand {
         Demand::More
     }
@@ -259,14 +264,15 @@ pub trait Sink: Send {
     fn finish(&mut self) -> Result<()>;
     /// The job failed or was stopped: the output must not look finished. What is prepared stays.
     fn abort(&mut self);
-    /// From now on what is written becomes visible only by [`Sink::commit`], where the output can do that.
-    /// Called once, before [`Sink::recover`]. Says what is promised then.
+    /// From now on what is written becomes visible only by [`Sink::commit`], where the output can
+    /// do that. Called once, before [`Sink::recover`]. Says what is promised then.
     fn use_transactions(&mut self) -> SinkGuarantee {
         SinkGuarantee::AtLeastOnce
     }
-    /// In place of [`Sink::use_transactions`] in a job that promises no more than that nothing is lost: what is written
-    /// becomes visible as early as the output can show it, perhaps before its snapshot is kept. What a snapshot covers
-    /// stays all the same. Called once, before [`Sink::recover`].
+    /// In place of [`Sink::use_transactions`] in a job that promises no more than that nothing is
+    /// lost: what is written becomes visible as early as the output can show it, perhaps before its
+    /// snapshot is kept. What a snapshot covers stays all the same. Called once, before
+    /// [`Sink::recover`].
     fn write_at_least_once(&mut self) {}
     /// Says whether the output can be written from where the job starts: with the handle of the
     /// snapshot that the job resumes from, or without one. Only reads and locks: nothing that an
@@ -274,7 +280,7 @@ pub trait Sink: Send {
     ///
     /// # Errors
     /// If what the handle names is not there; if the output is not that of the snapshot; if the job
-    /// starts from scratch and rows of an earlier run are there that nobody lets it replace.
+    /// starts from scratch and rows of an earlier run are there that it may not replace.
     fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
         let _ = (handle, start);
         Ok(())
@@ -288,9 +294,10 @@ pub trait Sink: Send {
         let _ = mark;
         Ok(())
     }
-    /// Called in a job with snapshots before [`Sink::open`], with the handle of the snapshot that the job
-    /// goes on from, or without one where it begins anew. Commits what the handle names, which may have
-    /// been done already, and does away with everything else that was written and not committed.
+    /// Called in a job with snapshots before [`Sink::open`], with the handle of the snapshot that
+    /// the job resumes from, or without one where it starts from scratch. Commits what the handle
+    /// names, which may have been done already, and removes everything else that was written and
+    /// not committed.
     ///
     /// # Errors
     /// If what the handle names is not there.
@@ -298,10 +305,10 @@ pub trait Sink: Send {
         let _ = handle;
         Ok(())
     }
-    /// Ends a transaction: everything written so far is durable when this returns. The handle says, to
-    /// [`Sink::commit`] and to [`Sink::recover`] of another run, what was written since the last one that was
-    /// committed: where the snapshot of an earlier one could not be kept, this one holds both. JSON.
-    /// `None` if there is nothing to commit.
+    /// Ends a transaction: everything written so far is durable when this returns. The handle says,
+    /// to [`Sink::commit`] and to [`Sink::recover`] of another run, what was written since the last
+    /// one that was committed: where the snapshot of an earlier one could not be kept, this one
+    /// holds both. JSON. `None` if there is nothing to commit.
     ///
     /// # Errors
     /// If it cannot be made durable.

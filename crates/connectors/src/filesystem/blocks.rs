@@ -25,7 +25,8 @@ use crate::handover::{BadRow, Cut, Decoded, Emit, Splitter, Task};
 /// The size of the first block, in bytes.
 pub const FIRST_BLOCK_BYTES: usize = 16 << 10;
 const BLOCK_BYTES_MAX: usize = 1 << 20;
-/// A record longer than this is taken for one whose quote is not closed, however much memory there is.
+/// A record longer than this is taken for one whose quote is not closed, however much memory there
+/// is.
 pub const RECORD_BYTES_MAX: usize = 256 << 20;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
@@ -41,7 +42,7 @@ pub struct Block {
     pub begins_file: bool,
     /// True for the last block of a file.
     pub ends_file: bool,
-    /// Where reading goes on behind it.
+    /// Where reading resumes behind it.
     pub end: Mark,
 }
 

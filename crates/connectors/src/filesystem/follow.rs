@@ -38,9 +38,9 @@ use super::recorded::{GROWN_LINE, ends_open};
 use super::source::{Reading, marking, rows_of};
 use crate::handover::{Cut, Splitter};
 
-/// So many handles stay open between looks.
+/// How many handles stay open between looks.
 const HANDLES_MAX: usize = 256;
-/// For so many looks a file that is gone may still get rows from who has it open.
+/// For how many looks a file that is gone may still get rows from a process that has it open.
 const GONE_LOOKS: usize = 5;
 
 /// Where the files are, and how often to look.
@@ -93,7 +93,7 @@ pub struct FollowSplitter {
     reading: Arc<Reading>,
     following: Following,
     known: BTreeMap<usize, Known>,
-    /// Numbers that were given.
+    /// Numbers that were assigned.
     numbers: usize,
     /// What this look has found and is not read yet.
     found: VecDeque<Found>,

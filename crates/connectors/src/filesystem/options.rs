@@ -39,7 +39,7 @@ pub struct FileOptions<'a> {
     pub checks_all: bool,
     /// The metadata columns.
     pub metadata: Vec<FileMetadata>,
-    /// What a first column (or key) `op` tells of each row, if there is one.
+    /// What a first column (or key) `op` says of each row, if there is one.
     pub changelog: Option<Changelog>,
     /// How it is written.
     pub writing: Writing,
@@ -89,8 +89,8 @@ impl<'a> FileOptions<'a> {
         Ok(table)
     }
 
-    /// Refuses a single file that cannot be gone on with where that would be needed: it is appended to, or
-    /// written in a job with snapshots.
+    /// Refuses a single file that cannot be continued where that would be needed: it is appended
+    /// to, or written in a job with snapshots.
     pub fn check_continuable(&self, request: &TableRequest, has_snapshots: bool) -> Result<()> {
         let is_needed = match self.writing.delivery {
             Delivery::None => self.writing.append,
@@ -233,7 +233,7 @@ fn bad_data<'a>(options: &Options<'a>, format: &Format) -> Result<BadData<'a>> {
     if choice > 0 && (ignores || !format.is_text()) {
         return Err(options.conflict(
             "'bad-data' needs format csv or json and has no meaning \
-            beside 'ignore-parse-errors' = 'true'",
+            with 'ignore-parse-errors' = 'true'",
         ));
     }
     match (choice, path) {

@@ -36,7 +36,7 @@ pub struct InputFile {
     pub stamp: Option<Stamp>,
     /// Its first bytes, where it is followed.
     pub head: Vec<u8>,
-    /// What its folders tell: one value for each column of `PARTITIONED BY`.
+    /// What its folders say: one value for each column of `PARTITIONED BY`.
     pub partition: Vec<ArrayRef>,
 }
 
@@ -74,7 +74,7 @@ pub enum Target {
 /// The input files of a table, in the order in which they are read.
 ///
 /// # Errors
-/// If there are none where a pattern is given, or one cannot be read or lies outside the allowed folders.
+/// If none matches a pattern, or one cannot be read or lies outside the allowed folders.
 pub fn inputs(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
     let files = present(request, path)?;
     if files.is_empty() && has_wildcard(path) && !full_path(request, path).exists() {
@@ -85,7 +85,8 @@ pub fn inputs(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
     Ok(files)
 }
 
-/// The input files that there are now, in the order in which they are read; a pattern may match none.
+/// The input files that there are now, in the order in which they are read; a pattern may match
+/// none.
 ///
 /// # Errors
 /// If one cannot be read or lies outside the allowed folders.
@@ -351,8 +352,8 @@ fn canonical_future(path: &Path) -> Result<PathBuf> {
     Ok(canonical)
 }
 
-/// A place of snapshots as it was written, made whole: a folder starts from the first folder and must
-/// lie in one of the others.
+/// A place of snapshots as it was written, made whole: a folder starts from the first folder and
+/// must lie in one of the others.
 ///
 /// # Errors
 /// If it lies outside.

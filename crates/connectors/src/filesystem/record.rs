@@ -1,5 +1,5 @@
-//! What a record of a file holds: the declared columns without those that folders name, and in front
-//! of them `op` where the file is a changelog.
+//! What a record of a file holds: the declared columns without those that folders name, and in
+//! front of them `op` where the file is a changelog.
 
 use thalweg_core::connector::TableRequest;
 use thalweg_core::{Column, DataType, TableSchema};

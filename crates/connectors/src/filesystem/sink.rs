@@ -1,7 +1,8 @@
 //! The sink over one file, and the choice between it and parts in a folder.
 //!
-//! Only when everything was written does the file get its name. With snapshots `NAME.partial` is durable up to
-//! the length that the handle tells; a run that goes on from it cuts off what lies behind.
+//! Only when everything was written does the file get its name. With snapshots `NAME.partial` is
+//! durable up to the length that the handle holds; a run that resumes from it cuts off what lies
+//! behind.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -24,8 +25,8 @@ use super::writing::{Delivery, GUARANTEE, Writing};
 use crate::format::Format;
 use crate::output::settle;
 
-/// Refuses the transaction of a table that is written in none any more: its rows are promised, and nobody would commit
-/// them.
+/// Refuses the transaction of a table that is written in none any more: its rows are promised, and
+/// would never be committed.
 ///
 /// # Errors
 /// If there is one.
@@ -91,7 +92,7 @@ impl FileSink {
         }
     }
 
-    /// The error of a file that cannot be gone on with behind a snapshot, if it is one.
+    /// The error of a file that cannot be continued after a snapshot, if it is one.
     fn check_continuable(&self) -> Result<()> {
         let Target::File(path) = &self.target else { return Ok(()) };
         check_continuable(&self.content.table, &self.content.format, path)
@@ -146,22 +147,22 @@ impl FileSink {
 
     /// Begins the file, with the rows of the one that is there if they are to stay.
     fn begin(&self, path: &Path) -> Result<FileWriter> {
-        let told = |e: io::Error| failed(Some(path), &e);
+        let located = |e: io::Error| failed(Some(path), &e);
         let files = self.files.as_ref();
-        files.create_folder(path.parent().unwrap_or(Path::new("/"))).map_err(told)?;
-        if !self.writing.append || files.length(path).map_err(told)?.unwrap_or(0) == 0 {
+        files.create_folder(path.parent().unwrap_or(Path::new("/"))).map_err(located)?;
+        if !self.writing.append || files.length(path).map_err(located)?.unwrap_or(0) == 0 {
             return FileWriter::create(files, partial(path), &self.content);
         }
-        let mut text = files.read(path).map_err(told)?;
+        let mut text = files.read(path).map_err(located)?;
         if text.last() != Some(&b'\n') {
             text.push(b'\n');
         }
-        files.create(&partial(path)).and_then(|mut file| file.write_all(&text)).map_err(told)?;
+        files.create(&partial(path)).and_then(|mut file| file.write_all(&text)).map_err(located)?;
         FileWriter::reopen(files, partial(path), text.len() as u64, &self.content)
     }
 }
 
-/// Refuses a file that cannot be gone on with in the middle.
+/// Refuses a file that cannot be continued in the middle.
 ///
 /// # Errors
 /// If it is compressed, or no text.
@@ -172,7 +173,7 @@ pub fn check_continuable(table: &str, format: &Format, path: &Path) -> Result<()
     }
     let what = if is_text { "compressed" } else { format.name() };
     Err(Error::plan(format!(
-        "table {table}: a {what} file can't be gone on with after a snapshot or another run"
+        "table {table}: a {what} file can't be continued after a snapshot or another run"
     ))
     .hint("write to a folder ('path' = 'NAME/'), or to CSV or JSON that is not compressed"))
 }
@@ -358,7 +359,7 @@ pub struct FileOrParts {
 }
 
 impl FileOrParts {
-    /// The sink, as long as nobody asks for transactions the file.
+    /// The sink: the file, until transactions are used.
     pub fn new(file: FileSink, parts: FolderSink) -> Self {
         FileOrParts { file, parts, uses_parts: false }
     }

@@ -114,7 +114,7 @@ pub struct FileSource {
     progress: Progress,
     parallelism: usize,
     handover: Option<Handover>,
-    /// What is left of a batch, and where reading goes on behind it.
+    /// What is left of a batch, and where reading resumes behind it.
     rest: Option<(SourceBatch, Option<Mark>)>,
     dead_letters: Option<DeadLetters>,
     bad_rows: u64,

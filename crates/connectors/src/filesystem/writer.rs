@@ -1,7 +1,8 @@
 //! One file that is being written.
 //!
-//! Rows go to `NAME.partial`, or to a hidden file (`parts.rs`), until the file is published: what a failed or
-//! stopped job leaves behind never looks finished. Standard output has no name and nothing to publish.
+//! Rows go to `NAME.partial`, or to a hidden file (`parts.rs`), until the file is published: what a
+//! failed or stopped job leaves behind never looks finished. Standard output has no name and
+//! nothing to publish.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -29,12 +30,12 @@ pub struct Content {
     pub schema: TableSchema,
     /// How they are written.
     pub format: Format,
-    /// What `op` in front of them tells, if there is one.
+    /// What `op` in front of them says, if there is one.
     pub changelog: Option<Changelog>,
 }
 
 impl Content {
-    /// The rows that are written, and what each does where that is told.
+    /// The rows that are written, and their kinds where the table is a changelog.
     pub fn rows(
         &self,
         batch: &RecordBatch,
@@ -47,13 +48,14 @@ impl Content {
         let Some(kinds) = kinds else {
             return Ok((batch.clone(), Some(vec![RowKind::Insert; batch.num_rows()])));
         };
-        let is_told = |kind: &RowKind| changelog == Changelog::Op || *kind != RowKind::UpdateBefore;
-        if kinds.iter().all(is_told) {
+        let is_written =
+            |kind: &RowKind| changelog == Changelog::Op || *kind != RowKind::UpdateBefore;
+        if kinds.iter().all(is_written) {
             return Ok((batch.clone(), Some(kinds.to_vec())));
         }
-        let told = BooleanArray::from_iter(kinds.iter().map(|kind| Some(is_told(kind))));
-        let kinds = kinds.iter().copied().filter(is_told).collect();
-        Ok((filter_record_batch(batch, &told)?, Some(kinds)))
+        let written = BooleanArray::from_iter(kinds.iter().map(|kind| Some(is_written(kind))));
+        let kinds = kinds.iter().copied().filter(is_written).collect();
+        Ok((filter_record_batch(batch, &written)?, Some(kinds)))
     }
 }
 
@@ -131,7 +133,7 @@ impl FileWriter {
         FileWriter { path: Some(path), open, bytes: 0 }.begun(content)
     }
 
-    /// Goes on with a text that is not compressed, behind its first bytes.
+    /// Continues a text that is not compressed, behind its first bytes.
     pub fn reopen(files: &dyn Files, path: PathBuf, bytes: u64, content: &Content) -> Result<Self> {
         let failed = |e: io::Error| failed(Some(&path), &e);
         let file = files.reopen(&path, bytes).map_err(failed)?;

@@ -1,4 +1,5 @@
-//! The `WITH` options of writing files: what is promised, what stays, and when a file is large enough.
+//! The `WITH` options of writing files: what is promised, what stays, and when a file is large
+//! enough.
 
 use thalweg_core::Result;
 use thalweg_core::connector::Options;
@@ -12,7 +13,8 @@ const ROLLOVER_MS: u64 = 30 * 60 * 1_000;
 /// Rows that do not wait for a snapshot are seen this soon: a file a second in each folder.
 const ROLLOVER_AT_LEAST_ONCE_MS: u64 = 1_000;
 
-/// `'sink.delivery-guarantee'`: what a job with snapshots promises. It changes nothing without snapshots.
+/// `'sink.delivery-guarantee'`: what a job with snapshots promises. It changes nothing without
+/// snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// Rows become visible when their snapshot is kept, once.

@@ -23,7 +23,7 @@ pub struct TextBlock<'b> {
     framing: Framing,
 }
 
-/// How records are told apart.
+/// How records are separated.
 enum Framing {
     /// By the format: most end with their line.
     Lines { first_line: u64, begins_input: bool, ends_input: bool },

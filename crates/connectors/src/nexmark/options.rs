@@ -417,5 +417,5 @@ fn field(
 fn wrong_type(options: &Options<'_>, path: &str, data_type: &DataType, expected: &str) -> Error {
     options
         .conflict(&format!("column {path} of type {data_type}"))
-        .hint(format!("nexmark gives {expected}; use CAST in a computed column or in the query"))
+        .hint(format!("nexmark produces {expected}; use CAST in a computed column or in the query"))
 }

@@ -50,6 +50,8 @@ pub struct Capabilities {
     pub is_lookup: bool,
     /// True if PARTITIONED BY has a meaning.
     pub is_partitioned: bool,
+    /// True if rows that are written appear on the terminal.
+    pub is_printed: bool,
 }
 
 /// How tables are read.
@@ -186,8 +188,13 @@ pub enum FlinkOption {
 
 impl Capabilities {
     /// Those of tables that can neither be read nor written.
-    pub const NONE: Capabilities =
-        Capabilities { source: None, sink: None, is_lookup: false, is_partitioned: false };
+    pub const NONE: Capabilities = Capabilities {
+        source: None,
+        sink: None,
+        is_lookup: false,
+        is_partitioned: false,
+        is_printed: false,
+    };
     /// Those of tables that are only looked up.
     pub const LOOKUP: Capabilities = Capabilities { is_lookup: true, ..Capabilities::NONE };
 }

@@ -1,8 +1,8 @@
-//! Sources and sinks around others: a wrapper implements [`SourceLayer`] or [`SinkLayer`], says what
-//! it wraps and what it does differently; all other calls are passed on.
+//! Sources and sinks around others: a wrapper implements [`SourceLayer`] or [`SinkLayer`], says
+//! what it wraps and what it does differently; all other calls are passed on.
 //!
-//! The lists below are the only places where calls are passed on one by one. A call that is added to
-//! a contract and not to its list fails the lints of this crate.
+//! The lists below are the only places where calls are passed on one by one. A call that is added
+//! to a contract and not to its list fails the lints of this crate.
 
 use arrow_array::RecordBatch;
 

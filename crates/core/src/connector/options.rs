@@ -2,7 +2,7 @@
 //!
 //! Every option that the description does not know is an error that names the nearest known one, so
 //! that a slip of the pen is not silently a default. Options that Flink has and Thalweg lacks are
-//! told apart from unknown ones.
+//! distinguished from unknown ones.
 
 use std::str::FromStr;
 

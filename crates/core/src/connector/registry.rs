@@ -24,8 +24,8 @@ pub const STATE_CONNECTOR: &str = "snapshot";
 pub trait Connector: Send + Sync {
     /// What holds for all of its tables.
     fn description(&self) -> &ConnectorDescription;
-    /// Checks the options of a table without touching the outside ([`super::Options::of`] does it by
-    /// the description). Whether it can be read or written at all is known by the description.
+    /// Checks the options of a table without touching the outside ([`super::Options::of`] does it
+    /// by the description). Whether it can be read or written at all is known by the description.
     ///
     /// # Errors
     /// If an option is unknown or wrong.
@@ -42,7 +42,7 @@ pub trait Connector: Send + Sync {
         sink.and_then(|sink| sink.changes.first().copied()).unwrap_or(AcceptedChanges::Inserts)
     }
     /// Which changes the table holds when it is read. Where rows are more than inserts, the planner
-    /// asks for their kinds ([`TableRequest::tells_kinds`]).
+    /// asks for their kinds ([`TableRequest::reads_kinds`]).
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
         let _ = request;
         AcceptedChanges::Inserts
@@ -103,7 +103,8 @@ pub trait Connector: Send + Sync {
         let table = &request.table.table;
         Err(Error::plan(format!("table {table} can't be looked up by key")))
     }
-    /// Finds a table of state in a snapshot, without reading its rows. Only [`STATE_CONNECTOR`] does.
+    /// Finds a table of state in a snapshot, without reading its rows. Only [`STATE_CONNECTOR`]
+    /// does.
     ///
     /// # Errors
     /// If there is no such snapshot, operator or table; says what there is.

@@ -8,7 +8,7 @@ use chrono_tz::Tz;
 use crate::error::Span;
 use crate::types::{Column, DataType, TableSchema};
 
-/// The column in which a source tells what each row does: [`RowKind::code`], a TINYINT.
+/// The column in which a source says what each row does: [`crate::RowKind::code`], a TINYINT.
 pub const KIND_COLUMN: &str = "$kind";
 
 /// A table as its connector sees it.
@@ -28,10 +28,10 @@ pub struct TableRequest {
     pub options: BTreeMap<String, String>,
     /// The primary key, as positions in `schema`.
     pub primary_key: Vec<usize>,
-    /// True if rows that are written are updated and taken back later, each with its kind.
+    /// True if rows that are written are updated and retracted later, each with its kind.
     pub has_updates: bool,
-    /// True if a source is to deliver what each row does, in a last column [`KIND_COLUMN`].
-    pub tells_kinds: bool,
+    /// True if a source delivers row kinds, in a last column [`KIND_COLUMN`].
+    pub reads_kinds: bool,
     /// The columns by which the table is cut into partitions, as positions in `schema`.
     pub partitioned_by: Vec<usize>,
     /// The folder that relative paths start from.
@@ -60,7 +60,7 @@ impl Default for TableRequest {
             options: BTreeMap::new(),
             primary_key: Vec::new(),
             has_updates: false,
-            tells_kinds: false,
+            reads_kinds: false,
             partitioned_by: Vec::new(),
             base_dir: PathBuf::new(),
             allowed_roots: Vec::new(),
@@ -81,7 +81,7 @@ impl TableRequest {
             Some(wanted) => wanted.iter().map(|&i| self.schema.columns[i].clone()).collect(),
         };
         columns.extend(self.metadata.iter().map(|(_, column)| column.clone()));
-        if self.tells_kinds {
+        if self.reads_kinds {
             columns.push(Column::new(KIND_COLUMN, DataType::TinyInt.not_null()));
         }
         TableSchema::new(columns)
@@ -134,9 +134,9 @@ pub struct StateTable {
 /// Which changes a table takes when it is written to, or holds when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptedChanges {
-    /// Rows that stay.
+    /// Inserts alone: an append-only stream.
     Inserts,
-    /// Also updates and deletions, by the table's primary key: what a row was before is not told.
+    /// Also updates and deletions, by the table's primary key: without what a row was before.
     Upserts,
     /// Every kind of change.
     All,

@@ -1,8 +1,8 @@
-//! `'connector' = 'registered'`: tables whose rows a Rust program hands over.
+//! `'connector' = 'registered'`: tables whose rows a Rust program supplies.
 //!
-//! [`Session::register_source`](super::Session::register_source) gives a name to something that makes
-//! sources; a table names it: `WITH ('connector' = 'registered', 'source' = 'clicks')`. Each job that
-//! reads the table gets a source of its own.
+//! [`Session::register_source`](super::Session::register_source) gives a name to something that
+//! makes sources; a table names it: `WITH ('connector' = 'registered', 'source' = 'clicks')`. Each
+//! job that reads the table gets a source of its own.
 //!
 //! **Invariant:** what the engine sees has the table's columns: every batch is compared with the
 //! declaration, in number, types, and NULLs, and only then cut to the columns that a query needs.
@@ -63,19 +63,19 @@ impl Registered {
         (self.make)()
     }
 
-    /// True if its sources end. The first call makes one, and no other does: planning asks often, and a source may
-    /// cost something. What can't be made is asked again.
+    /// True if its sources end. The first call makes one, and no other does: planning asks often,
+    /// and a source may cost something. What can't be made is asked again.
     fn is_bounded(&self) -> bool {
         self.kind().is_ok_and(|kind| kind.is_bounded)
     }
 
-    /// Refuses sources that can't go on from a snapshot.
+    /// Refuses sources that can't resume from a snapshot.
     fn check_snapshots(&self, table: &str) -> Result<()> {
         if self.kind()?.has_positions {
             return Ok(());
         }
         Err(Error::plan(format!(
-            "table {table}: a job with snapshots can't go on from its registered source, which tells no positions"
+            "table {table}: a job with snapshots can't resume from its registered source, which has no positions"
         ))
         .hint("implement Source::position and Source::seek, or RESET 'execution.checkpointing.dir'"))
     }

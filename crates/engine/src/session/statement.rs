@@ -179,14 +179,13 @@ impl Session {
         Ok(RunOptions { clock: self.clock.clone(), ..options })
     }
 
-    /// The sinks that print: tables of the connector `print`, and whatever is no table.
+    /// The sinks that print: tables of a connector that does, and results that are no tables.
     fn printing_stages(&self, graph: &Graph) -> Vec<usize> {
-        let prints = |sink: &dyn Sink| match self.planner.catalog().table(&sink.name()) {
-            Some(table) => table
-                .options
-                .iter()
-                .any(|(key, value)| key.text == "connector" && value.text == "print"),
-            None => true,
+        let prints = |sink: &dyn Sink| {
+            let Some(table) = self.planner.catalog().table(&sink.name()) else { return true };
+            let name = table.options.iter().find(|(key, _)| key.text == "connector");
+            let connector = name.and_then(|(_, name)| self.connectors().get(&name.text));
+            connector.is_some_and(|found| found.description().capabilities.is_printed)
         };
         let stages = graph.stages.iter().enumerate();
         stages

@@ -71,7 +71,7 @@ impl Places<'_> {
             primary_key: table.primary_key.clone(),
             partitioned_by: table.partitioned_by.clone(),
             has_updates: false,
-            tells_kinds: false,
+            reads_kinds: false,
             base_dir: self.base_dir.to_owned(),
             allowed_roots: self.allowed_roots.to_vec(),
             parallelism,

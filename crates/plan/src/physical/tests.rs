@@ -50,8 +50,7 @@ impl Fake {
         let capabilities = Capabilities {
             source: (name != "print").then_some(source),
             sink: Some(SinkCapability { changes, guarantee: SinkGuarantee::AtLeastOnce }),
-            is_lookup: false,
-            is_partitioned: false,
+            ..Capabilities::NONE
         };
         Fake(ConnectorDescription {
             capabilities,

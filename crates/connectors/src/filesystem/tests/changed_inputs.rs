@@ -26,7 +26,7 @@ fn append(path: &Path, text: &str) {
     file.write_all(text.as_bytes()).expect("written");
 }
 
-/// Reads the next so many numbers.
+/// Reads this many of the next numbers.
 fn numbers(started: &mut Started, count: usize) -> Result<Vec<usize>> {
     let mut numbers = Vec::new();
     while numbers.len() < count {
@@ -114,7 +114,8 @@ fn a_file_that_lost_or_changed_what_was_read_is_refused() {
     assert_eq!(resumed("in.csv.zst", |_| {}).expect("the rest"), ROWS - READ);
 }
 
-/// Once, only rows behind the end were looked for: other contents of the same length, or fewer, passed.
+/// Once, only rows behind the end were looked for: other contents of the same length, or fewer,
+/// passed.
 #[test]
 fn a_resume_behind_the_end_refuses_a_file_that_is_another() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -344,7 +345,7 @@ fn a_copy_under_the_same_name_is_read_on_and_an_edited_one_is_refused() {
 
 #[test]
 fn a_compressed_file_that_vanished_half_read_is_refused() {
-    // Its length says nothing of its text: it was taken for read when so many bytes of the text
+    // Its length says nothing of its text: it was taken for read when as many bytes of the text
     // were.
     for (path, interval) in [("in/", None), ("in/", Some("5 ms"))] {
         let mut followed = Followed::new(path);

@@ -1,4 +1,5 @@
-//! Files that are followed: new ones, growth, last lines that are not complete, and positions on the way.
+//! Files that are followed: new ones, growth, last lines that are not complete, and positions on
+//! the way.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -26,7 +27,7 @@ fn start(request: &TableRequest, position: Option<&str>) -> Result<Started> {
     Started::new(Box::new(open_source(request, Some(8))?), position)
 }
 
-/// The next so many numbers.
+/// This many of the next numbers.
 fn numbers(started: &mut Started, count: usize) -> Result<Vec<String>> {
     let mut numbers = Vec::new();
     while numbers.len() < count {

@@ -1,5 +1,5 @@
-//! Reading goes on behind the last row that was given, whatever had been read ahead, and finds out when the
-//! file is not the same any more.
+//! Reading resumes behind the last row that was delivered, whatever had been read ahead, and finds
+//! out when the file is not the same any more.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Files that are written in transactions: whatever happens at whatever call, a reader sees each committed
-//! row once and none that is not.
+//! Files that are written in transactions: whatever happens at whatever call, a reader sees each
+//! committed row once and none that is not.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -257,7 +257,7 @@ fn what_others_have_hidden_stays_and_what_they_show_is_not_replaced() {
         sink.open()?;
         Ok(sink)
     };
-    let mut sink = begin(&request).expect("hidden files are nobody's rows");
+    let mut sink = begin(&request).expect("hidden files are no rows");
     sink.write(&rows(0..2), None).expect("written");
     let handle = sink.prepare().expect("prepared").expect("a handle");
     sink.commit(&handle).expect("committed");
@@ -359,7 +359,7 @@ fn at_least_once_shows_rows_when_they_are_prepared() {
     sink.open().expect("opened");
     sink.write(&rows(0..3), None).expect("written");
     let handle = sink.prepare().expect("prepared").expect("a handle");
-    assert_eq!(visible_parts(dir.path()), 0, "nobody could resume this job");
+    assert_eq!(visible_parts(dir.path()), 0, "this job could not be resumed");
     sink.commit(&handle).expect("committed");
     assert_eq!(visible_parts(dir.path()), 1);
     sink.write(&rows(3..4), None).expect("written");
@@ -416,7 +416,7 @@ fn at_least_once_shows_rows_by_time() {
     assert!(visible_parts(dir.path()) <= seconds, "one a second");
 }
 
-/// Such a run may have shown more than the snapshot covers that another goes on from.
+/// Such a run may have shown more than the snapshot covers that another resumes from.
 #[test]
 fn at_least_once_keeps_what_was_shown_behind_the_snapshot() {
     let dir = tempfile::tempdir().expect("a folder");
