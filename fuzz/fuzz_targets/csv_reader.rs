@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use thalweg_connectors::BuiltinConnectors;
-use thalweg_core::connector::{Connectors, SourcePoll, TableRequest};
+use thalweg_connectors::builtin;
+use thalweg_core::connector::{SourcePoll, TableRequest};
 use thalweg_core::{Column, ColumnType, DataType, TableSchema};
 
 /// What came out: how many rows, and the error that ended it.
@@ -35,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn read(folder: &Path, choice: u8, rows_max: usize) -> Outcome {
-    let connectors = BuiltinConnectors::default();
+    let connectors = builtin(Default::default());
     let mut outcome = Outcome { rows: 0, error: None };
     let mut source = match connectors.source(&request(folder.to_path_buf(), choice)) {
         Ok(source) => source,

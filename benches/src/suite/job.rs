@@ -13,7 +13,7 @@ use arrow_array::RecordBatch;
 use thalweg::session::{JobDescription, Observer, ResultTable, Session, SessionOptions, Tz};
 use thalweg::{Error, Report, Result, Sink, Source};
 use thalweg_core::SourcePoll;
-use thalweg_core::connector::Waker;
+use thalweg_core::connector::{SourceLayer, Waker};
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_runtime::JobControl;
 
@@ -237,7 +237,13 @@ struct Starting {
     given: Given,
 }
 
-impl Source for Starting {
+impl SourceLayer for Starting {
+    fn inner(&self) -> &dyn Source {
+        self.inner.as_ref()
+    }
+    fn inner_mut(&mut self) -> &mut dyn Source {
+        self.inner.as_mut()
+    }
     fn name(&self) -> String {
         self.name.clone()
     }
@@ -261,18 +267,6 @@ impl Source for Starting {
             }
         }
         Ok(polled)
-    }
-    fn is_bounded(&self) -> bool {
-        self.inner.is_bounded()
-    }
-    fn stop(&mut self) {
-        self.inner.stop();
-    }
-    fn overdue_ns(&self) -> u64 {
-        self.inner.overdue_ns()
-    }
-    fn buffered_bytes(&self) -> usize {
-        self.inner.buffered_bytes()
     }
 }
 

@@ -8,8 +8,8 @@
 use std::fs;
 use std::sync::Arc;
 
-use thalweg_connectors::BuiltinConnectors;
-use thalweg_core::connector::{Connectors, Source, SourcePoll, TableRequest};
+use thalweg_connectors::builtin;
+use thalweg_core::connector::{Source, SourcePoll, TableRequest};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Column, DataType, Error, Result, TableSchema};
 
@@ -61,7 +61,7 @@ fn source((preset, kind, columns): &(&str, &str, &str)) -> Result<Box<dyn Source
     };
     let columns = columns.split(',').map(|name| Column::new(name, data_type(name).nullable()));
     let options = [("connector", "nexmark"), ("preset", preset), ("kind", kind)];
-    BuiltinConnectors::default().source(&TableRequest {
+    builtin(Default::default()).source(&TableRequest {
         table: "events".to_owned(),
         schema: TableSchema::new(columns.collect()),
         options: options.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),

@@ -1,15 +1,18 @@
-//! What every connector must keep, as checks that any connector can be put through: the built-in ones, and
-//! those of programs.
+//! What every connector must keep, as checks that any connector can be put through: the built-in
+//! ones, and those of programs.
 //!
 //! | check | for | what is checked |
 //! |---|---|---|
+//! | [`check_description`] | every connector | the options that it describes are those that it takes |
 //! | [`check_replayable`] | sources with offsets | the same rows however they are asked for, and from every position on those behind it |
 //! | [`check_acknowledging`] | sources that keep records until they are acknowledged | each record counts once, whenever the job fails |
 //! | [`check_transactional`] | sinks with transactions | readers see each committed row once, and none that is not committed |
 //!
-//! Each panics with what went wrong and the seed it went wrong with; the same seed does the same again.
-//! What is not checked: what a power failure leaves behind (see the sink over files for that).
+//! Each panics with what went wrong and the seed it went wrong with; the same seed does the same
+//! again. What is not checked: what a power failure leaves behind (see the sink over files for
+//! that).
 
+mod description;
 mod queue;
 mod sinks;
 
@@ -23,6 +26,7 @@ use thalweg_core::connector::{Source, SourcePoll};
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{Error, Result};
 
+pub use self::description::check_description;
 pub use self::queue::{MemoryQueue, QueueSource, check_acknowledging};
 pub use self::sinks::{Visibility, check_transactional};
 
@@ -91,8 +95,8 @@ pub(crate) fn joined(batches: &[RecordBatch]) -> Option<RecordBatch> {
     Some(concat_batches(&first.schema(), batches).expect("batches of one source are alike"))
 }
 
-/// Checks a source with positions, which `make` opens anew over the same bounded input. Takes `rounds` ways
-/// through the input, each with its own seed.
+/// Checks a source with positions, which `make` opens again over the same bounded input. Takes
+/// `rounds` ways through the input, each with its own seed.
 ///
 /// # Errors
 /// Those of the source.

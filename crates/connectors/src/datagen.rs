@@ -14,19 +14,16 @@ use std::collections::BTreeMap;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
-use chrono_tz::Tz;
+use thalweg_core::Result;
 use thalweg_core::connector::{
-    Sink, Source, SourceBatch, SourcePoll, TableRequest, Waker, unread_rows,
+    Connector, ConnectorDescription, Source, SourceBatch, SourcePoll, TableRequest, Waker,
+    unread_rows,
 };
 use thalweg_core::counter::{row_position, rows_before};
 use thalweg_core::shim::{Clock, SystemClock};
-use thalweg_core::{Error, Result};
 
 use self::generate::{Field, Times, column};
-use self::options::DatagenOptions;
-use crate::Connector;
-use crate::filesystem::FinishedLetters;
-use crate::options::generated_options;
+use self::options::{DESCRIPTION, DatagenOptions};
 use crate::pacing::Pacing;
 
 /// 2026-01-01T00:00:00Z
@@ -36,25 +33,16 @@ const SEEDED_START_MS: i64 = 1_767_225_600_000;
 pub struct Datagen;
 
 impl Connector for Datagen {
-    fn name(&self) -> &'static str {
-        "datagen"
+    fn description(&self) -> &ConnectorDescription {
+        &DESCRIPTION
     }
-    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
-        if as_sink {
-            return Err(Error::plan(format!("table {} is made by datagen", request.table))
-                .hint("it can only be read"));
-        }
-        DatagenOptions::read(request).map(|_| ())
+    fn validate(&self, request: &TableRequest, _as_sink: bool) -> Result<()> {
+        DatagenOptions::read(request).map(drop)
     }
     fn is_bounded(&self, request: &TableRequest) -> bool {
         DatagenOptions::read(request).is_ok_and(|options| options.rows.is_some())
     }
-    fn source(
-        &self,
-        request: &TableRequest,
-        _letters: &FinishedLetters,
-        _memory_limit_bytes: usize,
-    ) -> Result<Box<dyn Source>> {
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let options = DatagenOptions::read(request)?;
         let wanted = match &request.projection {
             None => options.fields,
@@ -73,19 +61,11 @@ impl Connector for Datagen {
             clock: SystemClock::new(),
         }))
     }
-    fn state_options(
-        &self,
-        request: &TableRequest,
-        _as_sink: bool,
-        _zone: Tz,
-    ) -> BTreeMap<String, String> {
+    fn state_options(&self, request: &TableRequest, _as_sink: bool) -> BTreeMap<String, String> {
         // The rate decides nothing but when rows come, unless times follow from the seed.
         let is_seeded = request.options.contains_key("seed");
         let decides = |name: &str| name != "connector" && (is_seeded || name != "rows-per-second");
-        generated_options(request, decides)
-    }
-    fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
-        Err(Error::plan(format!("table {} is made by datagen", request.table)))
+        request.generated_by(decides)
     }
 }
 
@@ -225,8 +205,7 @@ mod tests {
     ];
 
     fn all(request: &TableRequest, rows_max: usize) -> RecordBatch {
-        let mut source =
-            Datagen.source(request, &FinishedLetters::default(), usize::MAX).expect("valid");
+        let mut source = Datagen.source(request).expect("valid");
         source.start(Arc::new(|| {})).expect("started");
         let mut batches = Vec::new();
         loop {
@@ -260,15 +239,9 @@ mod tests {
     #[test]
     fn it_goes_on_from_every_position_and_the_rate_goes_on_too() {
         let request = request(BASE);
-        crate::conformance::check_replayable(
-            &|| Datagen.source(&request, &FinishedLetters::default(), usize::MAX),
-            10,
-        )
-        .expect("no error");
+        crate::conformance::check_replayable(&|| Datagen.source(&request), 10).expect("no error");
         let options = [("connector", "datagen"), ("rows-per-second", "1000")];
-        let mut source = Datagen
-            .source(&super::tests::request(&options), &FinishedLetters::default(), usize::MAX)
-            .expect("valid");
+        let mut source = Datagen.source(&super::tests::request(&options)).expect("valid");
         source.seek("{\"row\":1000000}").expect("a position");
         source.start(Arc::new(|| {})).expect("started");
         let SourcePoll::Batch(first) = source.poll(1_000_000).expect("rows") else {

@@ -5,12 +5,13 @@
 //! each run sees the same. `.gz` and `.zst` are compressed text.
 //!
 //! ```text
-//! paths ─▶ blocks (or row groups) ─▶ csv | json | parquet | arrow ─▶ handover ─▶ FileSource
-//! FileSink ─▶ csv | json | parquet | arrow ─▶ NAME.partial ─▶ NAME
+//! paths ─▶ blocks (or row groups) ─▶ crate::format ─▶ handover ─▶ FileSource
+//! FileSink ─▶ crate::format ─▶ NAME.partial ─▶ NAME
 //! ```
 //!
-//! Where a table is partitioned, folders tell the columns by which it is (`partitions.rs`). Where it is
-//! a changelog, a first column `op` tells what each row does (`record.rs`).
+//! Where a table is partitioned, folders name the values of the columns by which it is
+//! (`partitions.rs`). Where it is a changelog, a first column `op` says what each row does
+//! (`record.rs`).
 //!
 //! | what | where |
 //! |---|---|
@@ -22,31 +23,29 @@
 //! | which options decide what a position means | `state_options.rs` |
 //! | folders that are written in transactions | `folder_sink.rs`, `parts.rs` |
 
-mod arrow;
 pub mod backup;
 mod blocks;
 pub mod claim;
-mod columns;
 mod compression;
-mod csv;
 mod dead_letter;
+mod description;
 #[doc(hidden)]
 pub mod files;
 mod folder_sink;
 mod follow;
 mod identity;
-mod json;
 mod listing;
 mod marks;
 mod options;
 mod outputs;
-mod parquet;
 mod partitions;
 mod parts;
 pub mod paths;
 mod position;
 mod record;
+mod record_batches;
 mod recorded;
+mod row_groups;
 mod sink;
 mod source;
 mod state_options;
@@ -55,22 +54,21 @@ mod tests;
 mod writer;
 mod writing;
 
-pub(crate) use csv::writer::CsvStyle;
-pub(crate) use json::writer::JsonStyle;
 pub(crate) use position::Mark;
 
-pub use dead_letter::FinishedLetters;
-pub use outputs::{OtherFile, check_files};
+pub use outputs::OtherFile;
+pub use paths::snapshot_location;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chrono_tz::Tz;
-use thalweg_core::connector::{AcceptedChanges, Sink, Source, TableRequest};
+use thalweg_core::connector::{
+    AcceptedChanges, Connector, ConnectorDescription, JobTables, Sink, Source, TableRequest,
+};
 use thalweg_core::{Error, Result};
 
-use self::csv::values::OnBad;
-use self::dead_letter::DeadLetters;
+use self::dead_letter::{DeadLetters, FinishedLetters};
+use self::description::DESCRIPTION;
 use self::files::{Files, OsFiles};
 use self::folder_sink::{FolderSink, Place};
 use self::follow::Following;
@@ -80,14 +78,27 @@ use self::record::Record;
 use self::sink::{FileOrParts, FileSink};
 use self::source::{FileSource, Reading};
 use self::writer::Content;
-use crate::Connector;
+use crate::format::{BadDataPolicy, RecordDecoder, RecordLayout};
 
-/// The connector.
-pub struct Filesystem;
+/// The connector, for a run: its clones share what is known of the run's dead letters.
+#[derive(Clone, Debug, Default)]
+pub struct Filesystem {
+    /// The dead-letter files that jobs of the run have written: later jobs add to them.
+    letters: FinishedLetters,
+    /// Files of the run that are no table's, which no output may name.
+    others: Vec<OtherFile>,
+}
+
+impl Filesystem {
+    /// The connector in a run that has these files besides those of tables.
+    pub fn with_other_files(others: Vec<OtherFile>) -> Self {
+        Filesystem { others, ..Filesystem::default() }
+    }
+}
 
 impl Connector for Filesystem {
-    fn name(&self) -> &'static str {
-        "filesystem"
+    fn description(&self) -> &ConnectorDescription {
+        &DESCRIPTION
     }
 
     fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
@@ -118,27 +129,21 @@ impl Connector for Filesystem {
         checked.map(|at| record.schema.columns[at].name.clone()).collect()
     }
 
-    fn state_options(
-        &self,
-        request: &TableRequest,
-        as_sink: bool,
-        zone: Tz,
-    ) -> BTreeMap<String, String> {
-        state_options::state_options(request, as_sink, zone)
+    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
+        state_options::state_options(request, as_sink)
     }
 
-    fn source(
-        &self,
-        request: &TableRequest,
-        letters: &FinishedLetters,
-        memory_limit_bytes: usize,
-    ) -> Result<Box<dyn Source>> {
-        let record_bytes_max = record_bytes_max(memory_limit_bytes);
-        let source = open_source_after(request, None, letters)?;
+    fn check_files(&self, tables: &JobTables) -> Result<()> {
+        outputs::check_files(tables, &self.others)
+    }
+
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        let record_bytes_max = record_bytes_max(request.memory_limit_bytes);
+        let source = open_source_after(request, None, &self.letters)?;
         Ok(Box::new(source.with_record_bytes_max(record_bytes_max)))
     }
 
-    fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
+    fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
         let options = FileOptions::read(request, true)?;
         let files: Arc<dyn Files> = Arc::new(OsFiles);
         open_sink(request, options, &files)
@@ -151,7 +156,7 @@ impl Connector for Filesystem {
             (false, "-") => {
                 let table = &request.table;
                 Err(Error::plan(format!(
-                    "table {table}: a job with snapshots can't go on from standard input, which is read once"
+                    "table {table}: a job with snapshots can't resume from standard input, which is read once"
                 ))
                 .hint("read a file, or RESET 'execution.checkpointing.dir'"))
             }
@@ -160,7 +165,8 @@ impl Connector for Filesystem {
     }
 }
 
-/// The sink of a table, through these system calls. For tests of what a machine that goes off leaves.
+/// The sink of a table, through these system calls. For tests of what a machine that goes off
+/// leaves.
 ///
 /// # Errors
 /// As those of a sink of this connector.
@@ -204,7 +210,7 @@ fn open_sink(
     })
 }
 
-/// The changes of a table with these options; wrong ones are told elsewhere.
+/// The changes of a table with these options; wrong ones are reported elsewhere.
 fn changes(options: Result<FileOptions<'_>>) -> AcceptedChanges {
     match options.ok().and_then(|options| options.changelog) {
         Some(Changelog::Op) => AcceptedChanges::All,
@@ -225,11 +231,11 @@ fn delivered(request: &TableRequest) -> Vec<usize> {
 /// for.
 fn wanted(request: &TableRequest, record: &Record) -> Vec<usize> {
     let places = delivered(request).into_iter().filter_map(|at| record.places[at]);
-    places.chain(request.tells_kinds.then_some(0)).collect()
+    places.chain(request.reads_kinds.then_some(0)).collect()
 }
 
-/// How long a record may be in a job with this memory limit: a few copies of it are there at once, as text, as values and as
-/// a dead letter.
+/// How long a record may be in a job with this memory limit: a few copies of it are there at once,
+/// as text, as values and as a dead letter.
 fn record_bytes_max(memory_limit_bytes: usize) -> usize {
     (memory_limit_bytes / 8).min(blocks::RECORD_BYTES_MAX)
 }
@@ -252,14 +258,15 @@ fn open_source_after(
         Some(_) => paths::present(request, options.path)?,
         None => paths::inputs(request, options.path)?,
     };
-    let (on_bad, dead_letters) = match options.bad_data {
-        BadData::Fail => (OnBad::Fail, None),
-        BadData::Null => (OnBad::Null, None),
-        BadData::Drop => (OnBad::Reject, None),
-        BadData::DeadLetter(_) if request.is_read_again => (OnBad::Reject, None),
+    let (policy, dead_letters) = match options.bad_data {
+        BadData::Fail => (BadDataPolicy::Fail, None),
+        BadData::Null => (BadDataPolicy::Null, None),
+        BadData::Drop => (BadDataPolicy::Reject, None),
+        BadData::DeadLetter(_) if request.is_read_again => (BadDataPolicy::Reject, None),
         BadData::DeadLetter(path) => {
             let path = outputs::letters_path(request, path)?;
-            (OnBad::Reject, Some(DeadLetters::new(&request.table, path, letters.clone())))
+            let letters = DeadLetters::new(&request.table, path, letters.clone());
+            (BadDataPolicy::Reject, Some(letters))
         }
     };
     let record = Record::of(request, options.changelog.is_some());
@@ -268,17 +275,13 @@ fn open_source_after(
     let partition_of = |at: &usize| request.partitioned_by.iter().position(|by| by == at);
     let delivered = delivered(request).into_iter().enumerate();
     let from_folder = delivered.filter_map(|(place, at)| Some((place, partition_of(&at)?)));
+    let layout = RecordLayout::new(&request.table, record.schema, wanted, request.reads_kinds);
+    let layout = layout.with_policy(policy, checked);
     let reading = Reading {
-        table: request.table.clone(),
-        schema: record.schema,
-        wanted,
-        checked,
+        decoder: RecordDecoder::new(options.format, layout),
         from_folder: from_folder.collect(),
-        tells_kinds: request.tells_kinds,
         metadata: options.metadata,
         delivered: request.delivered().arrow(),
-        format: options.format,
-        on_bad,
         record_bytes_max: blocks::RECORD_BYTES_MAX,
         first_block_bytes: block_bytes,
     };

@@ -27,7 +27,7 @@ use thalweg_core::{Error, Result};
 
 use crate::filesystem::Mark;
 
-/// A record that could not be read and was put aside.
+/// A record that could not be read and was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRow {
     /// The file as a user would name it.
@@ -47,7 +47,7 @@ pub struct Decoded {
     pub batch: SourceBatch,
     /// Those that could not.
     pub bad: Vec<BadRow>,
-    /// Where reading goes on behind them, for inputs that can be read again.
+    /// Where reading resumes behind them, for inputs that can be read again.
     pub end: Option<Mark>,
 }
 
@@ -102,7 +102,7 @@ pub enum Next {
     End,
 }
 
-/// A splitter that waits looks so often whether it is still wanted.
+/// How often a splitter that waits looks whether it is still wanted.
 const WAIT_STEP: Duration = Duration::from_millis(20);
 
 type Queue = Receiver<Result<Decoded>>;
@@ -215,7 +215,7 @@ impl Split {
                     }
                 }
                 Err(error) => {
-                    // The queue has room for one; if the consumer has gone, nobody wants it.
+                    // The queue has room for one; if the consumer has gone, it is not wanted.
                     let _ = queue_in.send(Err(error));
                     return;
                 }
@@ -224,7 +224,7 @@ impl Split {
         }
     }
 
-    /// Waits, but not longer than somebody wants more.
+    /// Waits, but no longer than more is wanted.
     fn wait(&self, mut pause: Duration) {
         while !pause.is_zero() && !self.stopped.load(Ordering::Relaxed) {
             let step = pause.min(WAIT_STEP);
@@ -286,7 +286,7 @@ mod tests {
 
     impl Task for Number {
         fn run(self: Box<Self>, emit: &Emit<'_>) -> Result<()> {
-            assert!(self.0 != self.1, "told to panic");
+            assert!(self.0 != self.1, "panics on purpose");
             // Later tasks are faster, so that order is not the order of completion.
             thread::sleep(Duration::from_micros(200 * (7 - self.0 as u64 % 8)));
             for part in 0..3 {
@@ -343,6 +343,6 @@ mod tests {
         let (mut handover, woken) = start(40, 5, 4);
         let (seen, error) = drain(&mut handover, &woken);
         assert_eq!(seen.len(), 15);
-        assert!(error.expect("an error").message().contains("told to panic"));
+        assert!(error.expect("an error").message().contains("panics on purpose"));
     }
 }

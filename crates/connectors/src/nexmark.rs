@@ -1,7 +1,7 @@
 //! `'connector' = 'nexmark'`: the persons, auctions and bids of the NEXMark benchmark.
 //!
-//! Event i is a pure function of the options and i, whatever the speed, the bundle size, the order of
-//! emission and the number of splits. Columns are made straight into Arrow, only those that are
+//! Event i is a pure function of the options and i, whatever the speed, the bundle size, the order
+//! of emission and the number of splits. Columns are made straight into Arrow, only those that are
 //! asked for. A table of one kind has the events of that kind among the first `'events'` of all.
 //!
 //! With a `'rate'` each event is due at a time that is fixed when the job starts; a source that
@@ -30,45 +30,33 @@ use std::collections::BTreeMap;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
-use chrono_tz::Tz;
 use serde_json::{Value, json};
 use thalweg_core::connector::{
-    Sink, Source, SourceBatch, SourcePoll, TableRequest, Waker, unread_rows,
+    Connector, ConnectorDescription, Source, SourceBatch, SourcePoll, TableRequest, Waker,
+    unread_rows,
 };
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result};
 
 use self::columns::{Column, Events, Preset};
 use self::events::{Selection, Timeline};
-use self::options::{Base, NexmarkOptions};
-use crate::Connector;
-use crate::filesystem::FinishedLetters;
-use crate::options::generated_options;
+use self::options::{Base, DESCRIPTION, NexmarkOptions};
 use crate::pacing::Pacing;
 
 /// The connector.
 pub struct Nexmark;
 
 impl Connector for Nexmark {
-    fn name(&self) -> &'static str {
-        "nexmark"
+    fn description(&self) -> &ConnectorDescription {
+        &DESCRIPTION
     }
-    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
-        if as_sink {
-            return Err(Error::plan(format!("table {} is made by nexmark", request.table))
-                .hint("it can only be read"));
-        }
-        NexmarkOptions::read(request).map(|_| ())
+    fn validate(&self, request: &TableRequest, _as_sink: bool) -> Result<()> {
+        NexmarkOptions::read(request).map(drop)
     }
     fn is_bounded(&self, request: &TableRequest) -> bool {
         NexmarkOptions::read(request).is_ok_and(|options| options.selection.events.is_some())
     }
-    fn source(
-        &self,
-        request: &TableRequest,
-        _letters: &FinishedLetters,
-        _memory_limit_bytes: usize,
-    ) -> Result<Box<dyn Source>> {
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let options = NexmarkOptions::read(request)?;
         let columns = match &request.projection {
             None => options.columns,
@@ -92,16 +80,8 @@ impl Connector for Nexmark {
             numbers: Vec::new(),
         }))
     }
-    fn state_options(
-        &self,
-        request: &TableRequest,
-        _as_sink: bool,
-        _zone: Tz,
-    ) -> BTreeMap<String, String> {
-        generated_options(request, |name| !["connector", "rate"].contains(&name))
-    }
-    fn sink(&self, request: &TableRequest, _zone: Tz) -> Result<Box<dyn Sink>> {
-        Err(Error::plan(format!("table {} is made by nexmark", request.table)))
+    fn state_options(&self, request: &TableRequest, _as_sink: bool) -> BTreeMap<String, String> {
+        request.generated_by(|name| !["connector", "rate"].contains(&name))
     }
 }
 

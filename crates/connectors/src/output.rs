@@ -16,7 +16,8 @@ use thalweg_core::text::without_controls;
 use thalweg_core::{Error, ErrorKind, Result, RowKind, TableSchema};
 
 use self::table::Table;
-use crate::filesystem::{CsvStyle, JsonStyle};
+use crate::format::csv::writer::CsvStyle;
+use crate::format::json::writer::JsonStyle;
 
 /// Text gathered before it is written.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -60,7 +61,7 @@ pub fn is_broken_pipe(error: &Error) -> bool {
     error.kind() == ErrorKind::Io && error.message() == BROKEN_PIPE
 }
 
-/// The error of a failed write; [`is_broken_pipe`] tells when the reader has gone.
+/// The error of a failed write; [`is_broken_pipe`] is true when the reader has gone.
 pub(crate) fn write_error(error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Error::io(BROKEN_PIPE);
@@ -141,8 +142,12 @@ impl ResultWriter {
         let kinds = self.is_changelog.then(|| kinds.unwrap_or(&inserts));
         match &mut self.form {
             Form::Table(table) => table.rows(&mut self.buffer, batch, &self.schema, kinds),
-            Form::Csv(style) => style.rows(&mut self.buffer, batch, &self.schema, kinds)?,
-            Form::Ndjson(style) => style.rows(&mut self.buffer, batch, &self.schema, kinds),
+            Form::Csv(style) => {
+                style.rows(&mut self.buffer, batch, &self.schema, kinds, |out| out.push('\n'))?;
+            }
+            Form::Ndjson(style) => {
+                style.rows(&mut self.buffer, batch, &self.schema, kinds, |out| out.push('\n'));
+            }
         }
         if self.buffer.len() >= BUFFER_BYTES { self.write_buffer() } else { Ok(()) }
     }
@@ -223,7 +228,7 @@ impl QuerySink {
     }
 }
 
-/// What became of a write: that its reader has gone is no error, and nobody wants the rest.
+/// The result of a write: that its reader has gone is no error, and the rest is not wanted.
 pub(crate) fn settle(demand: &mut Demand, written: Result<()>) -> Result<()> {
     match written {
         Err(error) if is_broken_pipe(&error) => {
@@ -376,7 +381,7 @@ mod tests {
     fn a_reader_that_has_gone_is_told_apart() {
         let mut writer =
             ResultWriter::new(Format::Csv, schema(), String::new(), Tz::UTC, Box::new(Gone));
-        let error = writer.finish().expect_err("nobody reads");
+        let error = writer.finish().expect_err("the reader has gone");
         assert!(is_broken_pipe(&error));
         assert!(!is_broken_pipe(&Error::io("disk full")));
     }

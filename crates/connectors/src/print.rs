@@ -2,19 +2,49 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use chrono_tz::Tz;
 use thalweg_core::Result;
-use thalweg_core::connector::{AcceptedChanges, Sink, Source, TableRequest};
+use thalweg_core::connector::{
+    AcceptedChanges, Capabilities, Connector, ConnectorDescription, OptionDescription, OptionKind,
+    Options, Sink, SinkCapability, TableRequest,
+};
+use thalweg_core::snapshot::SinkGuarantee;
 
-use crate::Connector;
-use crate::blackhole::not_readable;
-use crate::filesystem::FinishedLetters;
-use crate::options::{Known, Options};
 use crate::output::{Format, QuerySink, ResultWriter};
 
-const KNOWN: Known = Known {
-    options: &["connector", "print-identifier", "standard-error", "format"],
+const DESCRIPTION: ConnectorDescription = ConnectorDescription {
+    capabilities: Capabilities {
+        sink: Some(SinkCapability {
+            changes: &[AcceptedChanges::All],
+            guarantee: SinkGuarantee::AtLeastOnce,
+        }),
+        is_printed: true,
+        ..Capabilities::NONE
+    },
+    options: &[
+        OptionDescription::new(
+            "print-identifier",
+            OptionKind::Text,
+            "stands with `> ` in front of each row",
+        )
+        .as_in_flink(),
+        OptionDescription::new(
+            "standard-error",
+            OptionKind::Boolean,
+            "rows go to standard error instead of standard output",
+        )
+        .or("false")
+        .as_in_flink(),
+        OptionDescription::new(
+            "format",
+            OptionKind::Words(&["table", "csv", "ndjson"]),
+            "how rows look",
+        )
+        .or_else("`table` on a terminal, else `csv`")
+        .but_flink("Flink prints in one form"),
+    ],
     unsupported: &["sink.*"],
+    is_in_flink: true,
+    ..ConnectorDescription::new("print", "rows on standard output, as those of bare SELECTs")
 };
 
 /// The connector.
@@ -29,8 +59,8 @@ struct PrintOptions<'a> {
 
 impl<'a> PrintOptions<'a> {
     fn read(request: &'a TableRequest) -> Result<Self> {
-        let options = Options::checked(request, &KNOWN)?;
-        let standard_error = options.boolean("standard-error", false)?;
+        let options = Options::of(request, &DESCRIPTION)?;
+        let standard_error = options.boolean("standard-error")?;
         let is_terminal =
             if standard_error { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
         let default = if is_terminal { Format::Table } else { Format::Csv };
@@ -38,42 +68,27 @@ impl<'a> PrintOptions<'a> {
         Ok(PrintOptions {
             identifier: options.get("print-identifier").filter(|text| !text.is_empty()),
             standard_error,
-            format: options.choice("format", default, &formats)?,
+            format: options.choice("format", &formats)?.unwrap_or(default),
             is_terminal,
         })
     }
 }
 
 impl Connector for Print {
-    fn name(&self) -> &'static str {
-        "print"
+    fn description(&self) -> &ConnectorDescription {
+        &DESCRIPTION
     }
-    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
-        PrintOptions::read(request)?;
-        if as_sink { Ok(()) } else { Err(not_readable(&request.table, "print")) }
+    fn validate(&self, request: &TableRequest, _as_sink: bool) -> Result<()> {
+        PrintOptions::read(request).map(drop)
     }
-    fn accepted_changes(&self, _: &TableRequest) -> AcceptedChanges {
-        AcceptedChanges::All
-    }
-    fn is_bounded(&self, _request: &TableRequest) -> bool {
-        true
-    }
-    fn source(
-        &self,
-        request: &TableRequest,
-        _letters: &FinishedLetters,
-        _memory_limit_bytes: usize,
-    ) -> Result<Box<dyn Source>> {
-        Err(not_readable(&request.table, "print"))
-    }
-    fn sink(&self, request: &TableRequest, zone: Tz) -> Result<Box<dyn Sink>> {
+    fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
         let options = PrintOptions::read(request)?;
         let out: Box<dyn Write + Send> =
             if options.standard_error { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
-        let mut writer =
-            ResultWriter::new(options.format, request.schema.clone(), String::new(), zone, out)
-                .with_changelog(request.has_updates)
-                .for_terminal(options.is_terminal);
+        let (schema, zone) = (request.schema.clone(), request.zone);
+        let mut writer = ResultWriter::new(options.format, schema, String::new(), zone, out)
+            .with_changelog(request.has_updates)
+            .for_terminal(options.is_terminal);
         if let Some(identifier) = options.identifier {
             writer = writer.with_prefix(format!("{identifier}> "));
         }

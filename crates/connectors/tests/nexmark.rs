@@ -10,9 +10,9 @@ use arrow_array::types::{Int32Type, TimestampMicrosecondType, TimestampMilliseco
 use arrow_array::{Array, RecordBatch};
 use arrow_select::concat::concat_batches;
 use nexmark_support::{Table, read, read_by, request};
-use thalweg_connectors::BuiltinConnectors;
+use thalweg_connectors::builtin;
 use thalweg_connectors::conformance::check_replayable;
-use thalweg_core::connector::{Connectors, TableRequest};
+use thalweg_core::connector::TableRequest;
 use thalweg_core::{Column, DataType};
 
 const PERSON: &[&str] =
@@ -54,7 +54,7 @@ fn by_number(tables: &[Table]) -> BTreeMap<i64, String> {
 
 #[test]
 fn it_goes_on_from_every_position() {
-    let connectors = BuiltinConnectors::default();
+    let connectors = builtin(Default::default());
     for options in
         [[("preset", "jet"), ("split", "1/3")], [("preset", "beam"), ("out-of-order-group", "100")]]
     {
@@ -422,13 +422,13 @@ fn wrong_declarations_are_told() {
     ];
     for (kind, columns, options, part) in cases {
         let request = request(kind, columns, options);
-        let error = BuiltinConnectors::default().validate(&request, false).expect_err(part);
+        let error = builtin(Default::default()).validate(&request, false).expect_err(part);
         let text = format!("{error} {}", error.help().unwrap_or_default());
         assert!(text.contains(part), "{text}");
     }
     let mut wrong = request("bid", &["price"], &[]);
     wrong.schema.columns[0].column_type.data_type = DataType::Int;
-    let error = BuiltinConnectors::default().validate(&wrong, false).expect_err("an INT");
+    let error = builtin(Default::default()).validate(&wrong, false).expect_err("an INT");
     assert!(error.to_string().contains("column price of type INT"), "{error}");
     assert!(error.help().is_some_and(|help| help.contains("BIGINT")));
 }

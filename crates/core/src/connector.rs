@@ -1,22 +1,38 @@
-//! What stands at the ends of a pipeline: sources that can be polled and sinks that can be written.
+//! The ends of a pipeline: sources that can be polled, sinks that can be written, and the
+//! connectors that make them for tables.
 //!
 //! A source never blocks in [`Source::poll`]. One that must wait (files, sockets) reads on a thread
 //! of its own, hands batches over through a bounded queue, and calls the waker when there is
 //! something to take. A sink may block: the runtime gives each sink a thread.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+mod description;
+mod layer;
+mod options;
+mod registry;
+mod table;
+
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_buffer::ScalarBuffer;
 
 use crate::bundle::RowKind;
-use crate::error::{Error, Result, Span};
-use crate::lookup::{AsyncLookup, LookupRequest};
-use crate::snapshot::{AssignerPosition, OutputMark, OutputStart, SinkGuarantee};
+use crate::error::{Error, Result};
+use crate::snapshot::AssignerPosition;
+pub use crate::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 use crate::time::{TimeExtremes, Watermark};
-use crate::types::{Column, DataType, TableSchema};
+
+pub use self::description::{
+    Boundedness, Capabilities, ConnectorDescription, FlinkOption, FormatDescription,
+    MetadataDescription, OptionDefault, OptionDescription, OptionKind, SinkCapability,
+    SourceCapability, UsedBy,
+};
+pub use self::layer::{DiscardSink, SinkLayer, SourceLayer};
+pub use self::options::{Options, near_miss};
+pub use self::registry::{Connector, Connectors, STATE_CONNECTOR};
+pub use self::table::{
+    AcceptedChanges, JobTables, KIND_COLUMN, StateTable, StateTableRequest, TableRequest,
+};
 
 /// Where a batch was read, for errors and for replaying.
 #[derive(Clone, Debug)]
@@ -44,7 +60,8 @@ pub enum SourcePoll {
     /// Nothing now; the waker will be called.
     Pending,
     /// A promise that no row to come is older than this, in milliseconds since 1970. It raises the
-    /// watermark to just before it, and lets merges by time go on. The source is asked again at once.
+    /// watermark to just before it, and lets merges by time advance. The source is polled again at
+    /// once.
     Heartbeat(i64),
     /// There will never be more.
     End,
@@ -84,33 +101,34 @@ pub trait Source: Send {
     fn buffered_bytes(&self) -> usize {
         0
     }
-    /// For how long the first row of the last batch had been due when it was asked for, in nanoseconds:
-    /// latencies count from then. For inputs that know when their rows should have come; else 0.
+    /// How late the last batch's first row was when it was polled, in nanoseconds: latencies count
+    /// from when it was due. For inputs that know when their rows should have come; else 0.
     fn overdue_ns(&self) -> u64 {
         0
     }
-    /// Rows that were put aside because they could not be read (dead letters).
+    /// Rows that were rejected because they could not be read (dead letters).
     fn bad_rows(&self) -> u64 {
         0
     }
-    /// Where to go on behind the last row that [`Source::poll`] gave, for [`Source::seek`] of a source of
-    /// the same table in another run; JSON, so that a user can read it in a snapshot. `None` if the input
-    /// cannot be read again from there, and no snapshot can be taken.
+    /// Where to resume behind the last row that [`Source::poll`] returned, for [`Source::seek`] of
+    /// a source of the same table in another run; JSON, so that a user can read it in a snapshot.
+    /// `None` if the input cannot be read again from there, and no snapshot can be taken.
     fn position(&self) -> Option<String> {
         None
     }
-    /// Goes on from a position instead of from the beginning. Called before [`Source::start`].
+    /// Resumes from a position instead of from the beginning. Called before [`Source::start`].
     ///
     /// # Errors
-    /// If there is no such place any more (a file that changed, shrank or vanished), or the position is
-    /// of something else.
+    /// If there is no such place any more (a file that changed, shrank or vanished), or the
+    /// position is of something else.
     fn seek(&mut self, position: &str) -> Result<()> {
         let _ = position;
-        Err(Error::user("it cannot go on from where it was: its input can't be read again")
-            .hint("begin anew, without the snapshot"))
+        Err(Error::user("it can't resume from where it was: its input can't be read again")
+            .hint("start from scratch, without the snapshot"))
     }
-    /// In place of [`Source::seek`] and [`Source::start`], where the input had ended at this position, or was
-    /// declared ended: checks that it has no rows behind it. Results are final there, so nothing more is read.
+    /// In place of [`Source::seek`] and [`Source::start`], where the input had ended at this
+    /// position, or was declared ended: checks that it has no rows behind it. Results are final
+    /// there, so nothing more is read.
     ///
     /// # Errors
     /// If there are such rows: [`unread_rows`].
@@ -144,21 +162,23 @@ pub trait Source: Send {
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
-    /// In place of [`Source::finish`], where the job has failed or was stopped: gives up what was
+    /// In place of [`Source::finish`], where the job has failed or was stopped: releases what was
     /// claimed. What was written must not look finished.
     fn abort(&mut self) {}
-    /// A snapshot with this position is kept, and what the sinks wrote of it is visible: what lies before
-    /// need not be given again. For inputs that wait for that (acknowledgements).
+    /// A snapshot with this position is kept, and what the sinks wrote of it is visible: what lies
+    /// before need not be delivered again. For inputs that wait for that (acknowledgements).
     ///
     /// # Errors
-    /// If the outside can't be told; the job then fails, and what comes twice is recognized after the restart.
+    /// If it can't be acknowledged; the job then fails, and what comes twice is recognized after
+    /// the restart.
     fn committed(&mut self, position: &str) -> Result<()> {
         let _ = position;
         Ok(())
     }
 }
 
-/// The error of [`Source::check_ended`] for an input that has more rows; `which` says where they are.
+/// The error of [`Source::check_ended`] for an input that has more rows; `which` says where they
+/// are.
 pub fn unread_rows(which: &str) -> Error {
     Error::plan(format!(
         "the input had ended, or was ended by a drain, when the snapshot was taken; now it has rows that were not \
@@ -176,7 +196,7 @@ pub struct Assigned {
     pub watermark_before: crate::bundle::WatermarkBefore,
     /// The extremes of the row times, where they were looked for.
     pub time_extremes: Option<TimeExtremes>,
-    /// Rows set aside because their time lies too far in the future.
+    /// Rows quarantined because their time lies too far in the future.
     pub quarantined: u64,
 }
 
@@ -190,8 +210,9 @@ pub trait Assign: Send {
     /// True if a time that matters downstream lies between these two watermarks, so that an epoch
     /// should end between them.
     fn crosses(&self, from: Watermark, to: Watermark) -> bool;
-    /// True if the epoch may end behind these rows, which come next and are not stamped yet: never false
-    /// where [`Assign::take_watermark`] would end one. Rows behind which none ends may wait for others.
+    /// True if the epoch may end behind these rows, which come next and are not stamped yet: never
+    /// false where [`Assign::take_watermark`] would end one. Rows behind which none ends may wait
+    /// for others.
     fn may_end_epoch(&self, batch: &RecordBatch) -> bool {
         let _ = batch;
         true
@@ -204,9 +225,9 @@ pub trait Assign: Send {
     fn running_watermark(&self) -> Watermark;
     /// What is known behind the last row, for a snapshot.
     fn position(&self) -> AssignerPosition;
-    /// Goes on with what was known.
+    /// Resumes with what was known.
     fn seek(&mut self, position: AssignerPosition);
-    /// Raises the running watermark: the input was idle, the others went on without it, and rows
+    /// Raises the running watermark: the input was idle, the others advanced without it, and rows
     /// that they have passed are late now.
     fn raise_watermark(&mut self, to: Watermark);
 }
@@ -218,7 +239,7 @@ pub enum Demand {
     More,
     /// It has all that it wants, as behind a limit: it is complete.
     Enough,
-    /// Its reader has gone, as `head` does: it is not complete, and nobody wants the rest.
+    /// Its reader has gone, as `head` does: it is not complete, and the rest is not wanted.
     Gone,
 }
 
@@ -232,9 +253,9 @@ pub enum Demand {
 pub trait Sink: Send {
     /// A short name for metrics, EXPLAIN and errors.
     fn name(&self) -> String;
-    /// Takes the exclusive right to the output, also across processes, and otherwise only reads. The
-    /// right ends with `finish`, with `abort`, or when the sink is dropped. A job claims all its
-    /// sinks before it calls anything else of any of them: where one is refused, no byte of any
+    /// Takes the exclusive right to the output, also across processes, and otherwise only reads.
+    /// The right ends with `finish`, with `abort`, or when the sink is dropped. A job claims all
+    /// its sinks before it calls anything else of any of them: where one is refused, no byte of any
     /// output has changed. An output that was not claimed claims itself in `open`.
     ///
     /// # Errors
@@ -247,7 +268,7 @@ pub trait Sink: Send {
     /// Writes rows. May block.
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()>;
     /// Whether it takes more rows; asked after each `write` and `flush`. One that does not is
-    /// finished at once and gets no more; the other outputs of the job go on.
+    /// finished at once and gets no more; the other outputs of the job continue.
     fn demand(&self) -> Demand {
         Demand::More
     }
@@ -258,14 +279,15 @@ pub trait Sink: Send {
     fn finish(&mut self) -> Result<()>;
     /// The job failed or was stopped: the output must not look finished. What is prepared stays.
     fn abort(&mut self);
-    /// From now on what is written becomes visible only by [`Sink::commit`], where the output can do that.
-    /// Called once, before [`Sink::recover`]. Says what is promised then.
+    /// From now on what is written becomes visible only by [`Sink::commit`], where the output can
+    /// do that. Called once, before [`Sink::recover`]. Says what is promised then.
     fn use_transactions(&mut self) -> SinkGuarantee {
         SinkGuarantee::AtLeastOnce
     }
-    /// In place of [`Sink::use_transactions`] in a job that promises no more than that nothing is lost: what is written
-    /// becomes visible as early as the output can show it, perhaps before its snapshot is kept. What a snapshot covers
-    /// stays all the same. Called once, before [`Sink::recover`].
+    /// In place of [`Sink::use_transactions`] in a job that promises no more than that nothing is
+    /// lost: what is written becomes visible as early as the output can show it, perhaps before its
+    /// snapshot is kept. What a snapshot covers stays all the same. Called once, before
+    /// [`Sink::recover`].
     fn write_at_least_once(&mut self) {}
     /// Says whether the output can be written from where the job starts: with the handle of the
     /// snapshot that the job resumes from, or without one. Only reads and locks: nothing that an
@@ -273,7 +295,7 @@ pub trait Sink: Send {
     ///
     /// # Errors
     /// If what the handle names is not there; if the output is not that of the snapshot; if the job
-    /// starts from scratch and rows of an earlier run are there that nobody lets it replace.
+    /// starts from scratch and rows of an earlier run are there that it may not replace.
     fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
         let _ = (handle, start);
         Ok(())
@@ -287,9 +309,10 @@ pub trait Sink: Send {
         let _ = mark;
         Ok(())
     }
-    /// Called in a job with snapshots before [`Sink::open`], with the handle of the snapshot that the job
-    /// goes on from, or without one where it begins anew. Commits what the handle names, which may have
-    /// been done already, and does away with everything else that was written and not committed.
+    /// Called in a job with snapshots before [`Sink::open`], with the handle of the snapshot that
+    /// the job resumes from, or without one where it starts from scratch. Commits what the handle
+    /// names, which may have been done already, and removes everything else that was written and
+    /// not committed.
     ///
     /// # Errors
     /// If what the handle names is not there.
@@ -297,10 +320,10 @@ pub trait Sink: Send {
         let _ = handle;
         Ok(())
     }
-    /// Ends a transaction: everything written so far is durable when this returns. The handle says, to
-    /// [`Sink::commit`] and to [`Sink::recover`] of another run, what was written since the last one that was
-    /// committed: where the snapshot of an earlier one could not be kept, this one holds both. JSON.
-    /// `None` if there is nothing to commit.
+    /// Ends a transaction: everything written so far is durable when this returns. The handle says,
+    /// to [`Sink::commit`] and to [`Sink::recover`] of another run, what was written since the last
+    /// one that was committed: where the snapshot of an earlier one could not be kept, this one
+    /// holds both. JSON. `None` if there is nothing to commit.
     ///
     /// # Errors
     /// If it cannot be made durable.
@@ -315,186 +338,5 @@ pub trait Sink: Send {
     fn commit(&mut self, handle: &str) -> Result<()> {
         let _ = handle;
         Ok(())
-    }
-}
-
-/// The column in which a source tells what each row does: [`RowKind::code`], a TINYINT.
-pub const KIND_COLUMN: &str = "$kind";
-
-/// A table as its connector sees it.
-#[derive(Clone, Debug, Default)]
-pub struct TableRequest {
-    /// The table's name, for messages.
-    pub table: String,
-    /// The physical columns in declared order: what a record of the outside holds.
-    pub schema: TableSchema,
-    /// Metadata columns to append behind the physical ones: the connector's key and the column.
-    pub metadata: Vec<(String, Column)>,
-    /// Positions in `schema` of the columns that are needed, ascending; `None` means all. A source
-    /// returns only these (and the metadata columns), and a record is still checked as a whole
-    /// where the format demands it.
-    pub projection: Option<Vec<usize>>,
-    /// The `WITH` options.
-    pub options: BTreeMap<String, String>,
-    /// The primary key, as positions in `schema`.
-    pub primary_key: Vec<usize>,
-    /// True if rows that are written are updated and taken back later, each with its kind.
-    pub has_updates: bool,
-    /// True if a source is to deliver what each row does, in a last column [`KIND_COLUMN`].
-    pub tells_kinds: bool,
-    /// The columns by which the table is cut into partitions, as positions in `schema`.
-    pub partitioned_by: Vec<usize>,
-    /// The folder that relative paths start from.
-    pub base_dir: PathBuf,
-    /// No file outside these folders is touched.
-    pub allowed_roots: Vec<PathBuf>,
-    /// How many threads may decode at once, at least 1.
-    pub parallelism: usize,
-    /// True if the job has read the table before: what could not be read then is noted nowhere
-    /// again.
-    pub is_read_again: bool,
-}
-
-impl TableRequest {
-    /// The columns that a source delivers: the projected physical ones, then the metadata, then
-    /// what each row does, if that is asked for.
-    pub fn delivered(&self) -> TableSchema {
-        let mut columns: Vec<Column> = match &self.projection {
-            None => self.schema.columns.clone(),
-            Some(wanted) => wanted.iter().map(|&i| self.schema.columns[i].clone()).collect(),
-        };
-        columns.extend(self.metadata.iter().map(|(_, column)| column.clone()));
-        if self.tells_kinds {
-            columns.push(Column::new(KIND_COLUMN, DataType::TinyInt.not_null()));
-        }
-        TableSchema::new(columns)
-    }
-}
-
-/// A table of state in a snapshot, as SQL names it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StateTableRequest {
-    /// A folder of snapshots, of a job or of one snapshot; or the name of a job.
-    pub place: String,
-    /// The identifier or the name of the operator's stage.
-    pub operator: String,
-    /// The table's name; `None` for the only one.
-    pub table: Option<String>,
-    /// The snapshot's number; `None` for the newest.
-    pub number: Option<u64>,
-    /// Where jobs of the session keep their snapshots, if they take any.
-    pub location: Option<String>,
-    /// The folder that relative paths start from.
-    pub base_dir: PathBuf,
-    /// No file outside these folders is touched.
-    pub allowed_roots: Vec<PathBuf>,
-}
-
-/// Where a table of state is, and what it is like.
-#[derive(Clone, Debug)]
-pub struct StateTable {
-    /// What it is called, for messages and in plans; of no other table of state.
-    pub name: String,
-    /// Its columns.
-    pub schema: TableSchema,
-    /// The options of a table that reads just this.
-    pub options: BTreeMap<String, String>,
-}
-
-/// Which changes a table takes when it is written to, or holds when it is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AcceptedChanges {
-    /// Rows that stay.
-    Inserts,
-    /// Also updates and deletions, by the table's primary key: what a row was before is not told.
-    Upserts,
-    /// Every kind of change.
-    All,
-}
-
-/// What a job reads and writes, for [`Connectors::check_files`].
-#[derive(Clone, Debug, Default)]
-pub struct JobTables {
-    /// The tables that it reads.
-    pub reads: Vec<TableRequest>,
-    /// The tables that it writes, and where the statement says so.
-    pub writes: Vec<(TableRequest, Span)>,
-    /// Where its snapshots are kept, as it was written, if it takes any.
-    pub snapshots: Option<String>,
-}
-
-/// Finds the connector that a table names. The planner asks; it knows no connector itself.
-pub trait Connectors: Send + Sync {
-    /// Checks options without touching the outside. Unknown options and near misses are errors.
-    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()>;
-    /// True if reading the table ends by itself. Called after `validate`.
-    fn is_bounded(&self, request: &TableRequest) -> bool;
-    /// Which changes the table takes. Called after `validate` as a sink.
-    fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        let _ = request;
-        AcceptedChanges::Inserts
-    }
-    /// Which changes the table holds. Where rows are more than inserts, the planner asks for their
-    /// kinds ([`TableRequest::tells_kinds`]).
-    fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        let _ = request;
-        AcceptedChanges::Inserts
-    }
-    /// Opens the table for reading.
-    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>>;
-    /// Checks whether the table can be read, or written, in a job with snapshots. Called after `validate`.
-    ///
-    /// # Errors
-    /// If its input can't be read again from where a snapshot was taken, or its output not be gone on with.
-    fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
-        let _ = (request, as_sink);
-        Ok(())
-    }
-    /// True if the table is standard input, which can be read once.
-    fn reads_standard_input(&self, request: &TableRequest) -> bool {
-        let _ = request;
-        false
-    }
-    /// Columns that are not asked for but read nevertheless, since they decide which rows are bad.
-    /// Called after `validate`.
-    fn checked_columns(&self, request: &TableRequest) -> Vec<String> {
-        let _ = request;
-        Vec::new()
-    }
-    /// What of the table decides what a position in it, or an output that is half written, means: options by name,
-    /// with their defaults. A job does not resume under other ones. No secrets. Called after `validate`.
-    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-        let _ = (request, as_sink);
-        BTreeMap::new()
-    }
-    /// Checks that no output of a job names what the job reads, or what another of its outputs
-    /// writes. Called after
-    /// `validate` of each table; opens nothing.
-    ///
-    /// # Errors
-    /// If one does, by whatever spelling or link.
-    fn check_files(&self, tables: &JobTables) -> Result<()> {
-        let _ = tables;
-        Ok(())
-    }
-    /// Opens the table for writing.
-    fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>>;
-    /// Finds a table of state in a snapshot, without reading its rows.
-    ///
-    /// # Errors
-    /// If there is no such snapshot, operator or table; says what there is.
-    fn state_table(&self, request: &StateTableRequest) -> Result<StateTable> {
-        let place = &request.place;
-        Err(Error::unsupported(format!("snapshots in '{place}' can't be read here")))
-    }
-    /// True if the table is asked by key and can't be read as a whole.
-    fn is_looked_up(&self, request: &TableRequest) -> bool {
-        let _ = request;
-        false
-    }
-    /// Opens a table that is asked by key.
-    fn lookup(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>> {
-        let table = &request.table.table;
-        Err(Error::plan(format!("table {table} can't be asked by key")))
     }
 }

@@ -1,10 +1,8 @@
 //! Tables that are looked up by key, one batch of keys at a time: what a store or a service behind a network
 //! offers to a lookup join.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -45,14 +43,6 @@ impl LookupRequest {
     }
 }
 
-/// Makes the lookups of tables with a value of the option `connector`.
-pub trait LookupConnector: Send + Sync {
-    /// Checks the options of a table without touching the outside.
-    fn validate(&self, request: &TableRequest) -> Result<()>;
-    /// Opens a table.
-    fn open(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>>;
-}
-
 /// How a table is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupOptions {
@@ -80,11 +70,5 @@ impl Default for LookupOptions {
             cache_expires_after: None,
             caches_missing_keys: true,
         }
-    }
-}
-
-impl fmt::Debug for dyn LookupConnector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LookupConnector")
     }
 }

@@ -31,12 +31,13 @@ pub mod pipeline;
 pub mod rows;
 pub mod session;
 
+pub use thalweg_connectors::{conformance, format};
 pub use thalweg_core::shim::{Clock, ManualClock};
-pub use thalweg_core::text;
 pub use thalweg_core::{
     Column, ColumnType, DataType, Error, ErrorKind, OrderContract, Result, RowKind, Sink, Source,
     TableSchema,
 };
+pub use thalweg_core::{connector, lookup, text};
 pub use thalweg_expr as expr;
 pub use thalweg_runtime::{
     JobControl, PartitionScheme, Pool, ReorderScheme, Report, RunOptions, RunningJob,

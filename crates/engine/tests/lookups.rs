@@ -13,8 +13,10 @@ use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringViewArray};
 use thalweg::session::{Session, SessionOptions};
 use thalweg::{Error, Result};
-use thalweg_core::connector::TableRequest;
-use thalweg_core::lookup::{Answer, AsyncLookup, LookupConnector, LookupRequest};
+use thalweg_core::connector::{
+    Capabilities, Connector, ConnectorDescription, Options, TableRequest,
+};
+use thalweg_core::lookup::{Answer, AsyncLookup, LookupRequest};
 
 /// What the table was asked, and how it behaves.
 #[derive(Default)]
@@ -94,13 +96,21 @@ impl Future for Later {
     }
 }
 
-struct Connector(Arc<Store>);
+struct StoreConnector(Arc<Store>);
 
-impl LookupConnector for Connector {
-    fn validate(&self, _: &TableRequest) -> Result<()> {
-        Ok(())
+const DESCRIPTION: ConnectorDescription = ConnectorDescription {
+    capabilities: Capabilities::LOOKUP,
+    ..ConnectorDescription::new("store", "a store in memory")
+};
+
+impl Connector for StoreConnector {
+    fn description(&self) -> &ConnectorDescription {
+        &DESCRIPTION
     }
-    fn open(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>> {
+    fn validate(&self, request: &TableRequest, _as_sink: bool) -> Result<()> {
+        Options::of(request, &DESCRIPTION).map(drop)
+    }
+    fn lookup(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>> {
         assert_eq!(request.keys, ["k"]);
         let columns = request.columns().columns.into_iter().map(|column| column.name).collect();
         Ok(Arc::new(Opened(Arc::clone(&self.0), columns)))
@@ -125,7 +135,7 @@ fn script(order: &str, options: &str, query: &str) -> String {
 fn run(store: &Arc<Store>, workers: usize, text: &str) -> Result<Vec<RecordBatch>> {
     let options = SessionOptions { workers: Some(workers), ..SessionOptions::default() };
     let mut session = Session::new(options)?;
-    session.register_lookup("store", Arc::new(Connector(Arc::clone(store))));
+    session.register_connector(Arc::new(StoreConnector(Arc::clone(store))));
     session.execute(text)
 }
 

@@ -28,7 +28,7 @@ use arrow_buffer::ScalarBuffer;
 use arrow_select::concat::concat_batches;
 use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::bundle::batch_bytes;
-use thalweg_core::connector::{Origin, Waker};
+use thalweg_core::connector::{self, Origin, Waker};
 use thalweg_core::shim::SharedClock;
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Error, Result, Source, SourceBatch, SourcePoll, Watermark, WatermarkBefore};
@@ -315,37 +315,13 @@ impl Waiting {
     }
 }
 
-impl Source for TimeOrderedSource {
-    fn name(&self) -> String {
-        self.inner.name()
+impl connector::SourceLayer for TimeOrderedSource {
+    fn inner(&self) -> &dyn Source {
+        self.inner.as_ref()
     }
-
-    /// Rows that wait here to be sorted have been due longer than the last ones that were read: that delay is
-    /// asked for, and does not count.
-    fn overdue_ns(&self) -> u64 {
-        self.inner.overdue_ns()
+    fn inner_mut(&mut self) -> &mut dyn Source {
+        self.inner.as_mut()
     }
-
-    fn claim(&mut self) -> Result<()> {
-        self.inner.claim()
-    }
-
-    fn open(&mut self) -> Result<()> {
-        self.inner.open()
-    }
-
-    fn prepare(&mut self) -> Result<()> {
-        self.inner.prepare()
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        self.inner.finish()
-    }
-
-    fn abort(&mut self) {
-        self.inner.abort();
-    }
-
     fn start(&mut self, waker: Waker) -> Result<()> {
         self.marks.begin(self.inner.position());
         self.inner.start(waker)
@@ -382,18 +358,6 @@ impl Source for TimeOrderedSource {
                 SourceBatch { batch, origin: None }
             }
         }))
-    }
-
-    fn is_bounded(&self) -> bool {
-        self.inner.is_bounded()
-    }
-
-    fn stop(&mut self) {
-        self.inner.stop();
-    }
-
-    fn bad_rows(&self) -> u64 {
-        self.inner.bad_rows()
     }
 
     fn buffered_bytes(&self) -> usize {

@@ -85,6 +85,10 @@ pub enum Show {
     Views,
     /// Functions
     Functions,
+    /// What the connectors are
+    Connectors,
+    /// `DESCRIBE CONNECTOR name`: the options of a connector
+    Connector(Name),
     /// The statement that creates a table
     CreateTable(Name),
     /// The statement that creates a view

@@ -1,18 +1,21 @@
 //! What Apache Flink would refuse in a script that runs here (`validate --flink`).
 //!
 //! The check reads statements only. It finds what is an extension of ours in the text (the table in
-//! [`EXTENSIONS`]) and the options that Flink's own connectors don't know. It does not plan the
-//! query as Flink would, so a script without findings can still be refused there.
+//! [`EXTENSIONS`]) and the connectors, formats and options that Flink does not know, as their
+//! descriptions say. It does not plan the query as Flink would, so a script without findings can
+//! still be refused there.
 
 use sqlparser::ast as sql;
 use thalweg_core::Span;
+use thalweg_core::connector::{ConnectorDescription, Connectors};
 
 use crate::bind::spans::span_of;
 use crate::bind::state_table::state_call;
-use crate::physical::SORT_WITHIN;
+use crate::physical::table_options::table_option;
 
 use crate::ast::{
-    CreateTable, Insert, Query, Statement, StatementKind, WindowCall, WindowFunction, WindowInput,
+    CreateTable, Insert, Name, Query, Show, Statement, StatementKind, WindowCall, WindowFunction,
+    WindowInput,
 };
 
 /// Something that Flink would refuse.
@@ -25,7 +28,7 @@ pub struct Finding {
 }
 
 /// The extensions that are looked for, for the documentation.
-pub const EXTENSIONS: [(&str, &str); 9] = [
+pub const EXTENSIONS: [(&str, &str); 10] = [
     ("TUMBLE(t, ts, …) in FROM", "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), …))"),
     ("HOP sizes that are no multiple of the slide", "a multiple of the slide"),
     ("CUMULATE sizes that are no multiple of the step", "a multiple of the step"),
@@ -33,16 +36,13 @@ pub const EXTENSIONS: [(&str, &str); 9] = [
     ("'path' = '-', globs, relative paths", "absolute paths, or file:///…"),
     ("options and connectors of ours", "the options of Flink's connectors"),
     ("ORDER BY … LIMIT into a filesystem table", "a sink that takes updates"),
+    ("SHOW CONNECTORS, DESCRIBE CONNECTOR", "the documentation"),
     ("snapshot(…) in FROM", "the State Processor API"),
     ("ASOF JOIN", "a temporal join: JOIN t FOR SYSTEM_TIME AS OF time"),
 ];
 
-/// Connectors that Flink has, itself or as a download.
-const FLINK_CONNECTORS: [&str; 18] = [
-    "filesystem",
-    "datagen",
-    "print",
-    "blackhole",
+/// Connectors that Flink has, itself or as a download, and Thalweg lacks.
+const OTHER_CONNECTORS: [&str; 14] = [
     "kafka",
     "upsert-kafka",
     "jdbc",
@@ -59,28 +59,10 @@ const FLINK_CONNECTORS: [&str; 18] = [
     "rabbitmq",
 ];
 
-/// Options that only we know, by connector, and what Flink does instead.
-const OUR_OPTIONS: [(&str, &str, &str); 7] = [
-    ("filesystem", "csv.header", "Flink neither skips nor writes a header"),
-    (
-        "filesystem",
-        "bad-data",
-        "Flink has 'csv.ignore-parse-errors' and 'json.ignore-parse-errors'",
-    ),
-    (
-        "filesystem",
-        "bad-data.check",
-        "Flink reads the columns of a CSV row all, and those of JSON as needed",
-    ),
-    ("filesystem", "dead-letter.path", "Flink keeps no bad rows"),
-    ("datagen", "seed", "Flink's random rows differ in each run"),
-    ("datagen", "rows-per-second=unlimited", "Flink takes a number"),
-    ("print", "format", "Flink prints in one form"),
-];
-
-/// Looks for what Flink would refuse, in the order of the text.
-pub fn flink_refusals(statements: &[Statement]) -> Vec<Finding> {
-    let mut check = Check { findings: Vec::new(), filesystem: Vec::new() };
+/// Looks for what Flink would refuse, in the order of the text. These connectors say which of their
+/// options are ours.
+pub fn flink_refusals(statements: &[Statement], connectors: &Connectors) -> Vec<Finding> {
+    let mut check = Check { findings: Vec::new(), filesystem: Vec::new(), connectors };
     for statement in statements {
         check.statement(statement);
     }
@@ -88,13 +70,14 @@ pub fn flink_refusals(statements: &[Statement]) -> Vec<Finding> {
     check.findings
 }
 
-struct Check {
+struct Check<'c> {
     findings: Vec<Finding>,
     /// Tables of the filesystem so far: they take no updates.
     filesystem: Vec<String>,
+    connectors: &'c Connectors,
 }
 
-impl Check {
+impl Check<'_> {
     fn find(&mut self, span: Span, message: impl Into<String>) {
         self.findings.push(Finding { span, message: message.into() });
     }
@@ -115,6 +98,10 @@ impl Check {
             }
             StatementKind::Explain(inner) => self.statement(inner),
             StatementKind::Select(query) => self.query(query),
+            StatementKind::Show(Show::Connectors | Show::Connector(_)) => {
+                let text = "Flink has no SHOW CONNECTORS and no DESCRIBE CONNECTOR";
+                self.find(statement.span, text);
+            }
             StatementKind::Drop { .. }
             | StatementKind::Show(_)
             | StatementKind::Describe(_)
@@ -218,7 +205,12 @@ impl Check {
         let option = |name: &str| table.options.iter().find(|(key, _)| key.text == name);
         let Some((key, connector)) = option("connector") else { return };
         let connector = connector.text.as_str();
-        if !FLINK_CONNECTORS.contains(&connector) {
+        let description = self.connectors.get(connector).map(|found| found.description());
+        let is_known = match description {
+            Some(description) => description.is_in_flink,
+            None => OTHER_CONNECTORS.contains(&connector),
+        };
+        if !is_known {
             self.find(key.span, format!("Flink has no connector '{connector}'"));
             return;
         }
@@ -231,17 +223,21 @@ impl Check {
             }
         }
         for (key, value) in &table.options {
-            let pair = format!("{}={}", key.text, value.text);
-            let known = OUR_OPTIONS
-                .iter()
-                .find(|(of, name, _)| *of == connector && (*name == key.text || *name == pair));
-            if key.text == SORT_WITHIN {
-                let text = "Flink does not sort a source; its windows take rows in any order";
-                self.find(key.span, format!("the option '{SORT_WITHIN}' is ours: {text}"));
-            }
-            if let Some((_, _, instead)) = known {
-                self.find(key.span, format!("the option '{}' is ours: {instead}", key.text));
-            }
+            self.option(key, &value.text, description);
+        }
+    }
+
+    /// An option, or its value, that only we know.
+    fn option(&mut self, key: &Name, value: &str, description: Option<&ConnectorDescription>) {
+        let of_connector = description.and_then(|description| description.option(&key.text));
+        let option = of_connector.or_else(|| table_option(&key.text));
+        if let Some(instead) = option.and_then(|option| option.flink_instead(value)) {
+            self.find(key.span, format!("the option '{}' is ours: {instead}", key.text));
+        }
+        let formats = description.map_or(&[][..], |description| description.formats);
+        let format = formats.iter().find(|format| key.text == "format" && format.name == value);
+        if format.is_some_and(|format| !format.is_in_flink) {
+            self.find(key.span, format!("Flink has no format '{value}'"));
         }
     }
 }
@@ -287,7 +283,11 @@ mod tests {
 
     fn findings(text: &str) -> Vec<(u32, String)> {
         let statements = parse_script(text).unwrap_or_else(|e| panic!("{text}: {e}"));
-        flink_refusals(&statements).into_iter().map(|f| (f.span.line, f.message)).collect()
+        let connectors = thalweg_connectors::builtin(Default::default());
+        flink_refusals(&statements, &connectors)
+            .into_iter()
+            .map(|f| (f.span.line, f.message))
+            .collect()
     }
 
     #[test]
@@ -357,10 +357,13 @@ CREATE TABLE o (x INT) WITH ('connector' = 'filesystem', 'path' = 'out.csv');
 CREATE OR REPLACE VIEW v AS
   SELECT * FROM TUMBLE(t, ts, INTERVAL '1' HOUR);
 SELECT 1 FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '4' SECOND, INTERVAL '10' SECOND));
-INSERT INTO o SELECT x FROM u ORDER BY x LIMIT 3;";
+INSERT INTO o SELECT x FROM u ORDER BY x LIMIT 3;
+DESCRIBE CONNECTOR filesystem;
+CREATE TABLE a (x INT) WITH ('connector' = 'filesystem', 'path' = '/out', 'format' = 'arrow',
+'sink.append' = 'true');";
         let found = findings(text);
         let lines: Vec<u32> = found.iter().map(|(line, _)| *line).collect();
-        assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8, 9], "{found:?}");
+        assert_eq!(lines, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], "{found:?}");
         for ((_, message), part) in found.iter().zip([
             "standard input",
             "csv.header",
@@ -370,6 +373,9 @@ INSERT INTO o SELECT x FROM u ORDER BY x LIMIT 3;";
             "short form",
             "multiple",
             "updates",
+            "DESCRIBE CONNECTOR",
+            "format 'arrow'",
+            "sink.append",
         ]) {
             assert!(message.contains(part), "{message}");
         }

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use thalweg_core::connector::{Connectors, TableRequest};
+use thalweg_core::connector::{Connector, Connectors, TableRequest};
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{Error, Result, Sink, TableSchema};
 use thalweg_expr::{FunctionRegistry, ScalarFunction, Session, build};
@@ -19,6 +19,7 @@ use crate::bind::{Binder, UserAggregates};
 use crate::catalog::{self, Catalog, RuntimeMode, Settings, TextRows};
 use crate::explain::graphviz::graphviz;
 use crate::explain::{ExplainFormat, explain};
+use crate::flink_check::{Finding, flink_refusals};
 use crate::logical::changes::Changes;
 use crate::physical::{self, LateData, Output, PhysicalPlan, Places, PlanEnvironment, Target};
 
@@ -50,7 +51,8 @@ pub struct PlannerOptions {
 /// Plans the statements of a session.
 #[derive(Clone)]
 pub struct Planner {
-    connectors: Arc<dyn Connectors>,
+    connectors: Arc<Connectors>,
+    memory_limit_bytes: usize,
     options: PlannerOptions,
     catalog: Catalog,
     functions: Arc<FunctionRegistry>,
@@ -59,9 +61,10 @@ pub struct Planner {
 
 impl Planner {
     /// A planner with an empty catalog and default settings.
-    pub fn new(connectors: Arc<dyn Connectors>, options: PlannerOptions) -> Self {
+    pub fn new(connectors: Connectors, options: PlannerOptions) -> Self {
         Planner {
-            connectors,
+            connectors: Arc::new(connectors),
+            memory_limit_bytes: usize::MAX,
             options,
             catalog: Catalog::new(),
             functions: Arc::default(),
@@ -73,6 +76,26 @@ impl Planner {
     #[must_use]
     pub fn fork(&self) -> Planner {
         self.clone()
+    }
+
+    /// Makes a connector known, in place of any of the same name.
+    pub fn register_connector(&mut self, connector: Arc<dyn Connector>) {
+        Arc::make_mut(&mut self.connectors).add(connector);
+    }
+
+    /// The connectors that tables can name.
+    pub fn connectors(&self) -> &Connectors {
+        &self.connectors
+    }
+
+    /// What jobs may keep in memory.
+    pub fn set_memory_limit(&mut self, bytes: usize) {
+        self.memory_limit_bytes = bytes;
+    }
+
+    /// What Apache Flink would refuse in these statements.
+    pub fn flink_refusals(&self, statements: &[Statement]) -> Vec<Finding> {
+        flink_refusals(statements, &self.connectors)
     }
 
     /// Makes a scalar function known, in place of any of the same name.
@@ -119,6 +142,8 @@ impl Planner {
             connectors: &self.connectors,
             base_dir: &self.options.base_dir,
             allowed_roots: &self.options.allowed_roots,
+            zone: self.zone(),
+            memory_limit_bytes: self.memory_limit_bytes,
         }
     }
 
@@ -139,7 +164,8 @@ impl Planner {
                 binder.check_view(name, columns, query)?;
             }
             StatementKind::Show(show) => {
-                return self.catalog.show(show, &self.function_names()).map(Some);
+                let functions = self.function_names();
+                return self.catalog.show(show, &functions, &self.connectors).map(Some);
             }
             StatementKind::Describe(name) => return self.describe(&binder, name).map(Some),
             StatementKind::Drop { .. } | StatementKind::Set { .. } | StatementKind::Reset(_) => {}

@@ -14,13 +14,12 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType, Field, Schema};
 use cpu_time::ThreadTime;
-use thalweg_core::connector::{Assign, Assigned, Waker};
+use thalweg_core::connector::{Assign, Assigned, DiscardSink, Waker};
 use thalweg_core::graph::{Graph, Input, StageKind};
 use thalweg_core::shim::Clock;
 use thalweg_core::snapshot::AssignerPosition;
 use thalweg_core::{
-    Bundle, Result, RowKind, Sink, Source, SourceBatch, SourcePoll, Transform, Watermark,
-    WatermarkBefore,
+    Bundle, Result, Source, SourceBatch, SourcePoll, Transform, Watermark, WatermarkBefore,
 };
 use thalweg_runtime::RunOptions;
 use thalweg_runtime::simulate::{Costs, VirtualMachine, Work, run_on};
@@ -108,27 +107,6 @@ impl Transform for Keep {
     }
 }
 
-struct Nowhere;
-
-impl Sink for Nowhere {
-    fn name(&self) -> String {
-        "nowhere".to_owned()
-    }
-    fn open(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn write(&mut self, _: &RecordBatch, _: Option<&[RowKind]>) -> Result<()> {
-        Ok(())
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn abort(&mut self) {}
-}
-
 /// source → so many stages → sink.
 fn graph(stages: usize, bundles: i64) -> Graph {
     let mut graph = Graph::default();
@@ -139,7 +117,12 @@ fn graph(stages: usize, bundles: i64) -> Graph {
         let keep = StageKind::Transform(Arc::new(Keep));
         from = graph.add(format!("keep-{stage}"), "keep", keep, vec![Input { from, port: 0 }]);
     }
-    graph.add("sink", "sink", StageKind::Sink(Box::new(Nowhere)), vec![Input { from, port: 0 }]);
+    graph.add(
+        "sink",
+        "sink",
+        StageKind::Sink(Box::new(DiscardSink::new("nowhere"))),
+        vec![Input { from, port: 0 }],
+    );
     graph
 }
 

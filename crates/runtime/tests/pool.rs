@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::*;
-use thalweg_core::connector::Waker;
+use thalweg_core::connector::{DiscardSink, Waker};
 use thalweg_core::graph::{Graph, Input, StageKind};
 use thalweg_core::{Extent, OperatorClass, OrderContract, Result, Source, SourceBatch, SourcePoll};
 use thalweg_runtime::{AfterCut, Pool, RunOptions, RunningJob, SnapshotMode, start};
@@ -60,7 +60,7 @@ fn busy(pool: &Pool) -> (RunningJob, Arc<AtomicU64>) {
         graph.add("source", "source", StageKind::Source { source, assigner: None }, vec![]);
     let keep = StageKind::Transform(Arc::new(Keep));
     let keep = graph.add("keep", "keep", keep, vec![Input { from: source, port: 0 }]);
-    let sink = StageKind::Sink(Box::new(Forget));
+    let sink = StageKind::Sink(Box::new(DiscardSink::new("forget")));
     graph.add("sink", "sink", sink, vec![Input { from: keep, port: 0 }]);
     (start(graph, on(pool)).expect("it starts"), read)
 }

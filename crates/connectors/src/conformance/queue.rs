@@ -1,12 +1,12 @@
-//! Sources whose outside keeps each record until it is acknowledged, and gives it again where that did not
-//! happen: the check, and a queue in memory that shows how such a source is made.
+//! Sources whose outside keeps each record until it is acknowledged, and delivers it again where
+//! that did not happen: the check, and a queue in memory that shows how such a source is made.
 //!
 //! # Protocol
-//! A record has an id. The position of the source holds the ids that it gave and that are not acknowledged
-//! yet. After a restart the outside gives these again, and the source drops them: the snapshot has their
-//! effects. [`Source::committed`] names a position of a snapshot that is kept; its ids are acknowledged
-//! then, and never come again. An id that was acknowledged is forgotten, so a position holds only what came
-//! since the last commit.
+//! A record has an id. The position of the source holds the ids that it delivered and that are not
+//! acknowledged yet. After a restart the outside delivers these again, and the source drops them:
+//! the snapshot has their effects. [`Source::committed`] names a position of a snapshot that is
+//! kept; its ids are acknowledged then, and never come again. An id that was acknowledged is
+//! forgotten, so a position holds only what came since the last commit.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,8 +18,8 @@ use thalweg_core::{Error, Result};
 
 use super::{Started, joined};
 
-/// A queue in memory whose records are numbers and stay until they are acknowledged. Clones are the same
-/// queue.
+/// A queue in memory whose records are numbers and stay until they are acknowledged. Clones are the
+/// same queue.
 #[derive(Clone, Default)]
 pub struct MemoryQueue(Arc<Mutex<Records>>);
 
@@ -53,7 +53,7 @@ impl MemoryQueue {
 
     /// A source of all records that are kept now, which ends behind them.
     pub fn source(&self) -> QueueSource {
-        QueueSource { queue: self.clone(), waiting: VecDeque::new(), given: BTreeSet::new() }
+        QueueSource { queue: self.clone(), waiting: VecDeque::new(), delivered: BTreeSet::new() }
     }
 
     fn acknowledge(&self, ids: &BTreeSet<u64>) {
@@ -65,10 +65,10 @@ impl MemoryQueue {
 /// Reads a [`MemoryQueue`].
 pub struct QueueSource {
     queue: MemoryQueue,
-    /// What the queue has delivered and nobody has taken.
+    /// What the queue has delivered and is not taken yet.
     waiting: VecDeque<(u64, i64)>,
-    /// The ids that were given and are not acknowledged.
-    given: BTreeSet<u64>,
+    /// The ids that were delivered and are not acknowledged.
+    delivered: BTreeSet<u64>,
 }
 
 fn ids(position: &str) -> Result<BTreeSet<u64>> {
@@ -87,7 +87,7 @@ impl Source for QueueSource {
     }
     fn start(&mut self, _waker: Waker) -> Result<()> {
         let records = self.queue.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = |(id, _): &(&u64, &i64)| !self.given.contains(id);
+        let is_new = |(id, _): &(&u64, &i64)| !self.delivered.contains(id);
         self.waiting =
             records.kept.iter().filter(is_new).map(|(&id, &value)| (id, value)).collect();
         Ok(())
@@ -98,7 +98,7 @@ impl Source for QueueSource {
             return Ok(SourcePoll::End);
         }
         let (ids, values): (Vec<u64>, Vec<i64>) = self.waiting.drain(..rows).unzip();
-        self.given.extend(ids);
+        self.delivered.extend(ids);
         let column: ArrayRef = Arc::new(Int64Array::from(values));
         let batch = RecordBatch::try_from_iter([("value", column)])?;
         Ok(SourcePoll::Batch(SourceBatch { batch, origin: None }))
@@ -107,24 +107,24 @@ impl Source for QueueSource {
         true
     }
     fn position(&self) -> Option<String> {
-        Some(serde_json::json!({ "ids": self.given.iter().collect::<Vec<_>>() }).to_string())
+        Some(serde_json::json!({ "ids": self.delivered.iter().collect::<Vec<_>>() }).to_string())
     }
     fn seek(&mut self, position: &str) -> Result<()> {
-        self.given = ids(position)?;
+        self.delivered = ids(position)?;
         Ok(())
     }
     fn committed(&mut self, position: &str) -> Result<()> {
         let ids = ids(position)?;
         self.queue.acknowledge(&ids);
-        self.given.retain(|id| !ids.contains(id));
+        self.delivered.retain(|id| !ids.contains(id));
         Ok(())
     }
 }
 
-/// Checks a source of a bounded input whose records stay until they are acknowledged: `make` opens it over
-/// an outside with records that are all different, of which none was ever acknowledged; what it gives back
-/// opens the source again over the same outside. `expected` are the rows, in any order. Fails the job at
-/// random points, also between the snapshot and its commit.
+/// Checks a source of a bounded input whose records stay until they are acknowledged: `make` opens
+/// it over an outside with records that are all different, of which none was ever acknowledged;
+/// what it returns opens the source again over the same outside. `expected` are the rows, in any
+/// order. Fails the job at random points, also between the snapshot and its commit.
 ///
 /// # Errors
 /// Those of the source.
@@ -183,6 +183,8 @@ fn sorted(rows: &RecordBatch) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_core::connector::SourceLayer;
+
     use super::*;
 
     #[test]
@@ -209,21 +211,12 @@ mod tests {
     fn a_source_that_forgets_what_it_gave_is_found_out() {
         /// Drops the ids of its position.
         struct Forgets(QueueSource);
-        impl Source for Forgets {
-            fn name(&self) -> String {
-                self.0.name()
+        impl SourceLayer for Forgets {
+            fn inner(&self) -> &dyn Source {
+                &self.0
             }
-            fn start(&mut self, waker: Waker) -> Result<()> {
-                self.0.start(waker)
-            }
-            fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
-                self.0.poll(rows_max)
-            }
-            fn is_bounded(&self) -> bool {
-                true
-            }
-            fn position(&self) -> Option<String> {
-                self.0.position()
+            fn inner_mut(&mut self) -> &mut dyn Source {
+                &mut self.0
             }
             fn seek(&mut self, _position: &str) -> Result<()> {
                 Ok(())

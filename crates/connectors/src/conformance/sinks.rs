@@ -17,10 +17,10 @@ pub enum Visibility {
     AtEnd,
 }
 
-/// Checks a sink with transactions. `make` opens an outside of its own, empty, and gives back what opens the
-/// sink over it; `read` says which rows a reader of that outside sees, in the order in which they were
-/// written. `rows` are cut up and written. The job fails at random points: between writes, before and behind
-/// `prepare`, before and behind `commit`.
+/// Checks a sink with transactions. `make` opens an outside of its own, empty, and returns what
+/// opens the sink over it; `read` says which rows a reader of that outside sees, in the order in
+/// which they were written. `rows` are cut up and written. The job fails at random points: between
+/// writes, before and behind `prepare`, before and behind `commit`.
 ///
 /// # Errors
 /// Those of the sink.
@@ -63,7 +63,7 @@ fn joined_or_none(batches: Vec<RecordBatch>) -> Option<RecordBatch> {
 struct Run<'a> {
     random: SplitMix64,
     rows: &'a RecordBatch,
-    /// Rows that were written by this attempt or one whose snapshot it goes on from.
+    /// Rows that were written by this attempt or one whose snapshot it resumes from.
     next: usize,
     /// The handle of the newest snapshot.
     handle: Option<Option<String>>,

@@ -1,29 +1,89 @@
 //! The options of generated tables.
 
-use thalweg_core::connector::TableRequest;
+use thalweg_core::connector::{
+    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription,
+    OptionKind, Options, SourceCapability, TableRequest, near_miss,
+};
 use thalweg_core::text::parse_decimal;
 use thalweg_core::{Column, DataType, Error, Result};
 
 use super::generate::{Field, Kind};
-use crate::options::{Known, Options, near_miss};
 
-const KNOWN: Known = Known {
-    options: &[
-        "connector",
-        "rows-per-second",
-        "number-of-rows",
-        "seed",
-        "fields.*.kind",
-        "fields.*.min",
-        "fields.*.max",
-        "fields.*.start",
-        "fields.*.end",
-        "fields.*.length",
-        "fields.*.max-past",
-        "fields.*.null-rate",
-    ],
+/// What the connector says of itself.
+pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
+    capabilities: Capabilities {
+        source: Some(SourceCapability {
+            boundedness: Boundedness::ByOptions,
+            changes: &[AcceptedChanges::Inserts],
+            has_positions: true,
+            prunes_columns: true,
+        }),
+        ..Capabilities::NONE
+    },
+    options: OPTIONS,
     unsupported: &["fields.*.var-len", "fields.*.element.*", "scan.parallelism"],
+    is_in_flink: true,
+    ..ConnectorDescription::new("datagen", "rows made from counters or at random")
 };
+
+const OPTIONS: &[OptionDescription] = &[
+    OptionDescription::new(
+        "rows-per-second",
+        OptionKind::Other("number, `unlimited`"),
+        "how many rows come in a second",
+    )
+    .or("10000")
+    .as_in_flink_but("unlimited", "Flink takes a number"),
+    OptionDescription::new(
+        "number-of-rows",
+        OptionKind::Number,
+        "how many rows there are. A sequence ends the table as well",
+    )
+    .or_else("without end")
+    .as_in_flink(),
+    OptionDescription::new(
+        "seed",
+        OptionKind::Number,
+        "each row is a function of the seed and of its number, and so is each time: row n is n \
+         times the distance of two rows after 2026-01-01. Without a seed times are those of the \
+         clock",
+    )
+    .but_flink("Flink's random rows differ in each run"),
+    OptionDescription::new(
+        "fields.*.kind",
+        OptionKind::Words(&["random", "sequence"]),
+        "how the values of this column are made",
+    )
+    .or("random")
+    .as_in_flink(),
+    OptionDescription::new("fields.*.start", OptionKind::Number, "the first value of a sequence")
+        .as_in_flink(),
+    OptionDescription::new("fields.*.end", OptionKind::Number, "the last value of a sequence")
+        .as_in_flink(),
+    OptionDescription::new("fields.*.min", OptionKind::Number, "the least random number")
+        .or_else("the least of the type")
+        .as_in_flink(),
+    OptionDescription::new("fields.*.max", OptionKind::Number, "the greatest random number")
+        .or_else("the greatest of the type")
+        .as_in_flink(),
+    OptionDescription::new("fields.*.length", OptionKind::Number, "how long a text is")
+        .or_else("that of the type, `100` for STRING and BYTES")
+        .as_in_flink(),
+    OptionDescription::new(
+        "fields.*.max-past",
+        OptionKind::Duration,
+        "how far a time may lie in the past",
+    )
+    .or("0 s")
+    .as_in_flink(),
+    OptionDescription::new(
+        "fields.*.null-rate",
+        OptionKind::Number,
+        "the share of NULLs among the values, from 0 to 1",
+    )
+    .or("0")
+    .as_in_flink(),
+];
 
 /// The length of a STRING or BYTES without `length`, as in Flink.
 const DEFAULT_LENGTH: u32 = 100;
@@ -44,14 +104,14 @@ pub struct DatagenOptions {
 impl DatagenOptions {
     /// Reads and checks the options.
     pub fn read(request: &TableRequest) -> Result<Self> {
-        let options = Options::checked(request, &KNOWN)?;
+        let options = Options::of(request, &DESCRIPTION)?;
         check_names(request)?;
         if let Some((key, _)) = request.metadata.first() {
             return Err(options.conflict(&format!("datagen has no metadata '{key}'")));
         }
         let rows_per_second = match options.get("rows-per-second") {
             Some(text) if text.eq_ignore_ascii_case("unlimited") => None,
-            _ => Some(options.number("rows-per-second")?.unwrap_or(10_000)),
+            _ => options.number("rows-per-second")?,
         };
         if rows_per_second == Some(0) {
             return Err(options.bad("rows-per-second", "0", "at least 1, or 'unlimited'"));
@@ -97,8 +157,8 @@ fn check_names(request: &TableRequest) -> Result<()> {
 fn field(options: &Options<'_>, column: &Column, seed: u64, position: u64) -> Result<Field> {
     let data_type = column.column_type.data_type.clone();
     let key = |suffix: &str| format!("fields.{}.{suffix}", column.name);
-    let is_sequence =
-        options.choice(&key("kind"), false, &[("random", false), ("sequence", true)])?;
+    let kinds = [("random", false), ("sequence", true)];
+    let is_sequence = options.choice(&key("kind"), &kinds)? == Some(true);
     let kind = if is_sequence {
         sequence(options, column, &key)?
     } else {
@@ -199,13 +259,8 @@ fn random(
         }
         DataType::Date | DataType::Time(_) => Some(Kind::Now { max_past_ms: 0 }),
         DataType::Timestamp(_) | DataType::TimestampLtz(_) => {
-            let name = key("max-past");
-            let text = options.get(&name);
-            let parse = |text| {
-                duration_ms(text)
-                    .ok_or_else(|| options.bad(&name, text, "a duration such as '10 s' or '1 h'"))
-            };
-            Some(Kind::Now { max_past_ms: text.map(parse).transpose()?.unwrap_or(0) })
+            let max_past_ms = options.duration_ms(&key("max-past"))?.unwrap_or(0);
+            Some(Kind::Now { max_past_ms })
         }
         other => {
             return Err(Error::unsupported(format!("datagen cannot make values of type {other}"))
@@ -234,34 +289,4 @@ fn text_length(
         return Err(options.bad(&name, &length.to_string(), &format!("at most {most}")));
     }
     Ok(length as usize)
-}
-
-/// `10 s`, `500 ms`, `1 h`: Flink's form of durations.
-fn duration_ms(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let number: u64 = text[..digits].parse().ok()?;
-    let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
-        "" | "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1,
-        "s" | "sec" | "secs" | "second" | "seconds" => 1_000,
-        "m" | "min" | "mins" | "minute" | "minutes" => 60_000,
-        "h" | "hour" | "hours" => 3_600_000,
-        "d" | "day" | "days" => 86_400_000,
-        _ => return None,
-    };
-    number.checked_mul(unit)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_take_flinks_units() {
-        assert_eq!(duration_ms("10 s"), Some(10_000));
-        assert_eq!(duration_ms("500ms"), Some(500));
-        assert_eq!(duration_ms("2 Hours"), Some(7_200_000));
-        assert_eq!(duration_ms("s"), None);
-        assert_eq!(duration_ms("1 fortnight"), None);
-    }
 }

@@ -5,28 +5,28 @@
 //! 1 MiB. Standard input is cut after each read, so that a row that was typed is a row that is
 //! seen.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 
+use thalweg_core::connector::{Origin, SourceBatch};
 use thalweg_core::{Error, Result};
 
 use super::compression::Compression;
-use super::csv::CsvTask;
-use super::csv::values::OnBad;
 use super::identity::{Prefix, bytes_at};
-use super::json::JsonTask;
 use super::paths::InputFile;
 use super::position::{Mark, Place, Reached, TextPlace, Work, changed};
-use super::source::{Format, Reading, marking};
-use crate::handover::{Cut, Splitter, Task};
+use super::source::{Reading, marking};
+use crate::format::text::{count_lines, readable};
+use crate::format::{Format, Rejected, TextBlock};
+use crate::handover::{BadRow, Cut, Decoded, Emit, Splitter, Task};
 
 /// The size of the first block, in bytes.
 pub const FIRST_BLOCK_BYTES: usize = 16 << 10;
 const BLOCK_BYTES_MAX: usize = 1 << 20;
-/// A record longer than this is taken for one whose quote is not closed, however much memory there is.
+/// A record longer than this is taken for one whose quote is not closed, however much memory there
+/// is.
 pub const RECORD_BYTES_MAX: usize = 256 << 20;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
@@ -42,67 +42,36 @@ pub struct Block {
     pub begins_file: bool,
     /// True for the last block of a file.
     pub ends_file: bool,
-    /// Where reading goes on behind it.
+    /// Where reading resumes behind it.
     pub end: Mark,
 }
 
-impl Block {
-    /// The text. Where bad rows fail the job, bytes that are not UTF-8 do, too, with their line.
-    pub fn text(&self, on_bad: OnBad) -> Result<Text<'_>> {
-        match std::str::from_utf8(&self.bytes) {
-            Ok(text) => Ok(Text { text: Cow::Borrowed(text), foreign: Vec::new() }),
-            Err(_) if on_bad != OnBad::Fail => Ok(Text::repaired(&self.bytes)),
-            Err(error) => Err(Error::data(NOT_UTF8)
-                .at_row(self.file.label.as_ref(), self.line_at(error.valid_up_to()))
-                .hint("convert the file to UTF-8, or set 'bad-data' = 'drop' or 'dead-letter'")),
-        }
-    }
-
-    /// The line of the file in which a byte of the block lies.
-    pub fn line_at(&self, offset: usize) -> u64 {
-        self.first_line + count_lines(&self.bytes[..offset])
-    }
+/// Decodes a block.
+struct BlockTask {
+    block: Block,
+    reading: Arc<Reading>,
 }
 
-/// Why a record with bytes of another encoding is bad.
-pub const NOT_UTF8: &str = "the text is not valid UTF-8";
-
-/// A block's text. Bytes that are not UTF-8 read as `?`, one for one, so that all places stay.
-pub struct Text<'b> {
-    /// The text.
-    pub text: Cow<'b, str>,
-    /// Where the bytes lay that are not UTF-8, ascending.
-    foreign: Vec<usize>,
-}
-
-impl Text<'_> {
-    fn repaired(bytes: &[u8]) -> Text<'static> {
-        let mut text = String::with_capacity(bytes.len());
-        let mut foreign = Vec::new();
-        for chunk in bytes.utf8_chunks() {
-            text.push_str(chunk.valid());
-            for _ in chunk.invalid() {
-                foreign.push(text.len());
-                text.push('?');
-            }
-        }
-        Text { text: Cow::Owned(text), foreign }
+impl Task for BlockTask {
+    fn run(self: Box<Self>, emit: &Emit<'_>) -> Result<()> {
+        let Block { bytes, file, first_line, begins_file, ends_file, end } = self.block;
+        let text = TextBlock::lines(&bytes, first_line, begins_file, ends_file);
+        let decoded = self.reading.decoder.decode(&text);
+        let decoded = decoded.map_err(|error| error.in_input(file.label.as_ref()))?;
+        let bad_row = |record: Rejected| BadRow {
+            file: file.label.clone(),
+            line: record.number,
+            reason: record.reason,
+            raw: readable(record.raw),
+        };
+        let bad = decoded.rejected.into_iter().map(bad_row).collect();
+        let batch = self.reading.batch(decoded.batch, &file)?;
+        let origin = Origin { file: file.label.clone(), first_row: decoded.first_number };
+        let batch = SourceBatch { batch, origin: Some(origin) };
+        // When the consumer has gone, there is nothing left to do anyway.
+        let _ = emit.emit(Decoded { batch, bad, end: Some(end) });
+        Ok(())
     }
-
-    /// True if any byte was not UTF-8.
-    pub fn is_repaired(&self) -> bool {
-        !self.foreign.is_empty()
-    }
-
-    /// True if a byte of this range is not UTF-8.
-    pub fn is_foreign(&self, start: usize, end: usize) -> bool {
-        let first = self.foreign.partition_point(|&at| at < start);
-        self.foreign.get(first).is_some_and(|&at| at < end)
-    }
-}
-
-fn count_lines(bytes: &[u8]) -> u64 {
-    memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
 /// A file that is being read.
@@ -228,7 +197,7 @@ impl Splitter for BlockSplitter {
         let (reading, block_bytes) = (self.reading.clone(), self.block_bytes);
         while let Some(open) = self.next_open()? {
             if let Some(block) =
-                cut_block(&reading.format, open, block_bytes, reading.record_bytes_max)?
+                cut_block(reading.format(), open, block_bytes, reading.record_bytes_max)?
             {
                 if reading.first_block_bytes.is_none() {
                     self.block_bytes = grown(block_bytes);
@@ -247,11 +216,7 @@ impl Splitter for BlockSplitter {
 
 /// The task of decoding a block.
 pub fn decoding(block: Block, reading: &Arc<Reading>) -> Box<dyn Task> {
-    let reading = reading.clone();
-    match reading.format {
-        Format::Json(_) => Box::new(JsonTask { block, reading }),
-        _ => Box::new(CsvTask { block, reading }),
-    }
+    Box::new(BlockTask { block, reading: reading.clone() })
 }
 
 /// The error of a file that cannot be read.
@@ -345,7 +310,7 @@ pub fn read_retrying(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filesystem::json::JsonOptions;
+    use crate::format::JsonOptions;
 
     /// Gives one piece per read, as a pipe does, and counts the reads.
     struct Pipe(VecDeque<&'static [u8]>);
@@ -372,11 +337,7 @@ mod tests {
             ended: false,
             waits_for_end: false,
         };
-        let format = Format::Json(JsonOptions {
-            ignore_parse_errors: false,
-            fail_on_missing_field: false,
-            iso_timestamps: false,
-        });
+        let format = Format::Json(JsonOptions::default());
         let mut blocks = Vec::new();
         while let Some(block) = cut_block(&format, &mut open, 16, 1 << 20).expect("readable") {
             blocks.push((String::from_utf8(block.bytes).expect("UTF-8"), block.first_line));

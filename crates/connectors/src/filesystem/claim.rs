@@ -1,9 +1,9 @@
 //! The exclusive right to write a file or a folder, across processes.
 //!
 //! # Names
-//! Whoever writes `FOLDER/NAME` holds a lock on `FOLDER/.NAME.thalweg-lock`; whoever writes the
-//! folder as a whole, on `FOLDER/.thalweg-lock`. Readers pass over names that begin with a dot, and
-//! the files are removed with the claims.
+//! A process that writes `FOLDER/NAME` holds a lock on `FOLDER/.NAME.thalweg-lock`; one that writes
+//! the folder as a whole, on `FOLDER/.thalweg-lock`. Readers pass over names that begin with a dot,
+//! and the files are removed with the claims.
 //!
 //! # Protocol
 //! 1. The own lock is taken: two writers of one path meet here.
@@ -26,10 +26,10 @@ const FOLDER_LOCK: &str = ".thalweg-lock";
 /// How the names of locks end.
 const LOCK: &str = ".thalweg-lock";
 
-/// The right to write, given back when it is dropped.
+/// The right to write, released when it is dropped.
 #[derive(Debug, Default)]
 pub struct Claim {
-    /// `None` where nobody else can come: a file system in memory.
+    /// `None` where no other process can come: a file system in memory.
     lock: Option<FileLock>,
     /// Folders that were made for the lock, the innermost last.
     made: Vec<PathBuf>,

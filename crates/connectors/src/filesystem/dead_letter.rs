@@ -260,7 +260,7 @@ impl DeadLetters {
         })
     }
 
-    /// The job is done, and has counted so many bad rows: the file gets its name.
+    /// The job is done, and has counted this many bad rows: the file gets its name.
     ///
     /// # Errors
     /// If it does not hold a line for each of them, or cannot be renamed.
@@ -283,7 +283,7 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// The job was given up: what was written stays under the name of files that are not complete.
+    /// The job was abandoned: what was written stays under the name of files that are not complete.
     pub fn abort(&mut self) {
         self.file = None;
         self.claim = None;
@@ -335,7 +335,7 @@ impl LetterMark {
     }
 }
 
-/// The last of so many bytes of a file, as many as an excerpt has; `None` if it is shorter or not
+/// The last of this many bytes of a file, as many as an excerpt has; `None` if it is shorter or not
 /// there.
 fn tail_of(path: &Path, bytes: u64) -> io::Result<Option<Vec<u8>>> {
     let mut file = match File::open(path) {

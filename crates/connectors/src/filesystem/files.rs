@@ -1,8 +1,8 @@
-//! The system calls of writing, behind a trait, so that tests can fail each of them and see what a crash or
-//! a power failure leaves.
+//! The system calls of writing, behind a trait, so that tests can fail each of them and see what a
+//! crash or a power failure leaves.
 //!
-//! What counts as durable: the contents of a file after [`OutFile::sync`], the names in a folder (new files,
-//! renames, removals) after [`Files::sync_folder`]. A rename is atomic.
+//! What counts as durable: the contents of a file after [`OutFile::sync`], the names in a folder
+//! (new files, renames, removals) after [`Files::sync_folder`]. A rename is atomic.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -22,7 +22,7 @@ pub trait OutFile: Write + Send {
 pub trait Files: Send + Sync {
     /// Creates a file, replacing one of that name. A symbolic link is replaced, never followed.
     fn create(&self, path: &Path) -> io::Result<Box<dyn OutFile>>;
-    /// Opens a file to go on behind its first bytes; what lies behind them is cut off.
+    /// Opens a file to continue behind its first bytes; what lies behind them is cut off.
     fn reopen(&self, path: &Path, bytes: u64) -> io::Result<Box<dyn OutFile>>;
     /// The length of a file in bytes; `None` if there is none.
     fn length(&self, path: &Path) -> io::Result<Option<u64>>;
@@ -40,7 +40,7 @@ pub trait Files: Send + Sync {
     fn list(&self, folder: &Path) -> io::Result<Vec<(String, bool)>>;
     /// Makes the names in a folder durable.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
-    /// Claims a file ([`Claim::file`]). Where nobody else can come there is nothing to claim.
+    /// Claims a file ([`Claim::file`]). Where no other process can come there is nothing to claim.
     fn claim_file(&self, what: &str, path: &Path) -> Result<Claim> {
         let _ = (what, path);
         Ok(Claim::default())
@@ -114,8 +114,8 @@ impl Files for OsFiles {
     }
 }
 
-/// Makes it durable that a folder is there: also one that an earlier run has made and not synced, so every
-/// folder above it is synced. Those that may not be read were not made by us.
+/// Makes it durable that a folder is there: also one that an earlier run has made and not synced,
+/// so every folder above it is synced. Those that may not be read were not made by us.
 pub fn sync_above(files: &dyn Files, folder: &Path) -> io::Result<()> {
     for above in folder.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
         match files.sync_folder(above) {

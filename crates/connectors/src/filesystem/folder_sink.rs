@@ -1,9 +1,9 @@
 //! The sink over a folder: one that is written in transactions, or a partitioned one.
 //!
 //! # Without transactions
-//! Parts are `part-0`, `part-1`, …, each `.partial` until everything was written. The parts of an earlier run
-//! then give way, in the partitions that this one has written; if the table is appended to, numbers go on
-//! behind theirs instead.
+//! Parts are `part-0`, `part-1`, …, each `.partial` until everything was written. The parts of an
+//! earlier run then give way, in the partitions that this one has written; if the table is appended
+//! to, numbers continue behind theirs instead.
 //!
 //! # With transactions
 //! Parts have names of their own and become visible when they are committed (`parts.rs`). Each ends
@@ -80,8 +80,8 @@ struct Transactions {
     published: Vec<Part>,
     /// When parts were published last.
     published_ns: u64,
-    /// Parts of transactions that are not committed. Where the snapshot of one could not be kept, its parts go
-    /// with the next.
+    /// Parts of transactions that are not committed. Where the snapshot of one could not be kept,
+    /// its parts go with the next.
     prepared: Vec<Part>,
 }
 
@@ -282,11 +282,11 @@ impl FolderSink {
     fn remove_older(&self, folder: &str, mut part: usize) -> Result<()> {
         loop {
             let path = self.place.path(folder, part);
-            let told = |e: std::io::Error| failed(Some(&path), &e);
-            if self.files.length(&path).map_err(told)?.is_none() {
+            let located = |e: std::io::Error| failed(Some(&path), &e);
+            if self.files.length(&path).map_err(located)?.is_none() {
                 return Ok(());
             }
-            self.files.remove(&path).map_err(told)?;
+            self.files.remove(&path).map_err(located)?;
             part += 1;
         }
     }
@@ -369,7 +369,7 @@ impl Sink for FolderSink {
             };
             self.uses += 1;
             open.last_used = self.uses;
-            let written = open.writer.write(&rows, kinds.as_deref(), &self.content);
+            let written = open.writer.write(&rows, kinds.as_deref());
             let is_full = open.part.is_some() && self.is_full(&open);
             self.open.insert(folder.clone(), open);
             written?;

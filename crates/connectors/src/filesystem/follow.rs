@@ -38,9 +38,9 @@ use super::recorded::{GROWN_LINE, ends_open};
 use super::source::{Reading, marking, rows_of};
 use crate::handover::{Cut, Splitter};
 
-/// So many handles stay open between looks.
+/// How many handles stay open between looks.
 const HANDLES_MAX: usize = 256;
-/// For so many looks a file that is gone may still get rows from who has it open.
+/// For how many looks a file that is gone may still get rows from a process that has it open.
 const GONE_LOOKS: usize = 5;
 
 /// Where the files are, and how often to look.
@@ -93,7 +93,7 @@ pub struct FollowSplitter {
     reading: Arc<Reading>,
     following: Following,
     known: BTreeMap<usize, Known>,
-    /// Numbers that were given.
+    /// Numbers that were assigned.
     numbers: usize,
     /// What this look has found and is not read yet.
     found: VecDeque<Found>,
@@ -387,7 +387,7 @@ impl FollowSplitter {
         } else {
             known.file = file.clone();
             let work = Work { number, file, from, is_done };
-            match self.reading.format.is_text() {
+            match self.reading.format().is_text() {
                 true => Pieces::Text(Open::new(work)?),
                 false => Pieces::Rows(rows_of(&self.reading, vec![work])),
             }
@@ -422,7 +422,7 @@ impl FollowSplitter {
             },
             Pieces::Text(open) => {
                 if let Some(block) = cut_block(
-                    &self.reading.format,
+                    self.reading.format(),
                     open,
                     self.block_bytes,
                     self.reading.record_bytes_max,
@@ -462,7 +462,8 @@ enum More {
 
 /// True for a text that is not compressed.
 fn can_grow(reading: &Reading, file: &InputFile) -> bool {
-    reading.format.is_text() && file.path.as_deref().map(Compression::of) == Some(Compression::None)
+    reading.format().is_text()
+        && file.path.as_deref().map(Compression::of) == Some(Compression::None)
 }
 
 /// True if two files that cannot grow have the same length and were written at the same time.

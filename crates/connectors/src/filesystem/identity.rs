@@ -243,7 +243,7 @@ pub fn open_listed(file: &InputFile) -> Result<File> {
     }
 }
 
-/// Up to so many bytes of a file from a place on. The file's own place moves.
+/// Up to this many bytes of a file from a place on. The file's own place moves.
 ///
 /// # Errors
 /// If they cannot be read.

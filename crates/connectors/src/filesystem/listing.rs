@@ -61,7 +61,7 @@ impl Listing {
         }
     }
 
-    /// Those that nobody has taken.
+    /// Those that were not taken.
     pub fn into_rest(self) -> impl Iterator<Item = Arc<InputFile>> {
         self.files.into_iter().flatten()
     }

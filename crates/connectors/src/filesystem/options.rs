@@ -3,62 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use thalweg_core::connector::TableRequest;
+use thalweg_core::connector::{Options, TableRequest, near_miss};
 use thalweg_core::{Column, DataType, Error, Result};
 
-use super::csv::CsvOptions;
-use super::csv::scan::Dialect;
-use super::json::JsonOptions;
-use super::record::{OP, Record};
+use super::description::DESCRIPTION;
+use super::paths;
+use super::record::Record;
 use super::sink::check_continuable;
-use super::source::{FileMetadata, Format};
+use super::source::FileMetadata;
 use super::writing::{Delivery, GUARANTEE, Writing};
-use super::{csv, json, parquet, paths};
-use crate::options::{Known, Options, duration_ms, near_miss};
-
-const KNOWN: Known = Known {
-    options: &[
-        "connector",
-        "path",
-        "format",
-        "csv.field-delimiter",
-        "csv.quote-character",
-        "csv.disable-quote-character",
-        "csv.escape-character",
-        "csv.null-literal",
-        "csv.allow-comments",
-        "csv.ignore-parse-errors",
-        "csv.array-element-delimiter",
-        "csv.header",
-        "json.ignore-parse-errors",
-        "json.fail-on-missing-field",
-        "json.timestamp-format.standard",
-        "bad-data",
-        "bad-data.check",
-        "changelog",
-        "dead-letter.path",
-        "source.monitor-interval",
-        "sink.append",
-        "sink.delivery-guarantee",
-        "sink.rolling-policy.file-size",
-        "sink.rolling-policy.rollover-interval",
-    ],
-    unsupported: &[
-        "source.*",
-        "sink.*",
-        "scan.*",
-        "partition.*",
-        "auto-compaction",
-        "compaction.*",
-        "csv.write-bigdecimal-in-scientific-notation",
-        "json.map-null-key.*",
-        "json.encode.*",
-        "json.decode.*",
-        "parquet.*",
-    ],
-};
-
-const FORMATS: [&str; 4] = ["csv", "json", "parquet", "arrow"];
+use crate::format::encoding::OP;
+use crate::format::{Format, csv};
 
 /// What becomes of rows that cannot be read.
 pub enum BadData<'a> {
@@ -84,7 +39,7 @@ pub struct FileOptions<'a> {
     pub checks_all: bool,
     /// The metadata columns.
     pub metadata: Vec<FileMetadata>,
-    /// What a first column (or key) `op` tells of each row, if there is one.
+    /// What a first column (or key) `op` says of each row, if there is one.
     pub changelog: Option<Changelog>,
     /// How it is written.
     pub writing: Writing,
@@ -104,19 +59,11 @@ pub enum Changelog {
 impl<'a> FileOptions<'a> {
     /// Reads and checks the options without touching any file.
     pub fn read(request: &'a TableRequest, as_sink: bool) -> Result<Self> {
-        let options = Options::checked(request, &KNOWN)?;
+        let options = Options::of(request, &DESCRIPTION)?;
         let path = options.required("path")?;
         let name = options.required("format")?;
-        if !FORMATS.contains(&name) {
-            return Err(unknown_format(&options, name));
-        }
-        check_prefixes(request, name)?;
-        let format = match name {
-            "csv" => Format::Csv(csv_options(&options, request)?),
-            "json" => Format::Json(json_options(&options)?),
-            "arrow" => Format::Arrow,
-            _ => Format::Parquet,
-        };
+        let format = Format::read(name, &options, record_columns(&options, request))?;
+        let format = format.ok_or_else(|| unknown_format(&options, name))?;
         check_types(request, &format)?;
         check_stream(&options, path, &format)?;
         let metadata = if as_sink { Vec::new() } else { metadata(request)? };
@@ -142,8 +89,8 @@ impl<'a> FileOptions<'a> {
         Ok(table)
     }
 
-    /// Refuses a single file that cannot be gone on with where that would be needed: it is appended to, or
-    /// written in a job with snapshots.
+    /// Refuses a single file that cannot be continued where that would be needed: it is appended
+    /// to, or written in a job with snapshots.
     pub fn check_continuable(&self, request: &TableRequest, has_snapshots: bool) -> Result<()> {
         let is_needed = match self.writing.delivery {
             Delivery::None => self.writing.append,
@@ -158,11 +105,7 @@ impl<'a> FileOptions<'a> {
 
     /// The columns of a record that are read only to find bad rows, where others are wanted.
     pub fn checked(&self, record: &Record, wanted: &[usize]) -> Vec<usize> {
-        let can_be_bad = |column: &Column| match &self.format {
-            Format::Csv(csv) => csv::values::can_be_bad(column, csv),
-            Format::Json(json) => json::values::can_be_bad(column, *json),
-            Format::Parquet | Format::Arrow => false,
-        };
+        let can_be_bad = |column: &Column| self.format.can_be_bad(column);
         let columns = record.schema.columns.iter().enumerate();
         let unread = columns.filter(|(at, column)| !wanted.contains(at) && can_be_bad(column));
         let unread = unread.map(|(at, _)| at);
@@ -175,10 +118,16 @@ impl<'a> FileOptions<'a> {
     }
 }
 
+/// How many columns a record holds.
+fn record_columns(options: &Options<'_>, request: &TableRequest) -> usize {
+    let op = usize::from(options.get("changelog").is_some());
+    request.schema.len() - request.partitioned_by.len() + op
+}
+
 /// `'source.monitor-interval'`
 fn monitor_interval(options: &Options<'_>, path: &str) -> Result<Option<Duration>> {
     let name = "source.monitor-interval";
-    match (duration_ms(options, name)?, path) {
+    match (options.duration_ms(name)?, path) {
         (Some(0), _) => Err(options.bad(name, "0", "more than nothing: '1 s'")),
         (Some(_), "-") => {
             Err(options.conflict("standard input needs no 'source.monitor-interval'"))
@@ -188,7 +137,7 @@ fn monitor_interval(options: &Options<'_>, path: &str) -> Result<Option<Duration
 }
 
 fn unknown_format(options: &Options<'_>, name: &str) -> Error {
-    match near_miss(name, FORMATS) {
+    match near_miss(name, DESCRIPTION.formats.iter().map(|format| format.name)) {
         Some(near) => options
             .bad("format", name, "csv, json, parquet or arrow")
             .hint(format!("did you mean '{near}'?")),
@@ -200,89 +149,14 @@ fn unknown_format(options: &Options<'_>, name: &str) -> Error {
     }
 }
 
-/// An option of another format than the table's would be without effect.
-fn check_prefixes(request: &TableRequest, format: &str) -> Result<()> {
-    for option in request.options.keys() {
-        let prefix = option.split('.').next().unwrap_or_default();
-        if ["csv", "json"].contains(&prefix) && prefix != format {
-            return Err(Error::plan(format!(
-                "table {}: option '{option}' has no effect on format '{format}'",
-                request.table
-            ))
-            .hint("remove the option, or correct 'format'"));
-        }
-    }
-    Ok(())
-}
-
-fn csv_options(options: &Options<'_>, request: &TableRequest) -> Result<CsvOptions> {
-    let delimiter = options.ascii_char("csv.field-delimiter")?.unwrap_or(b',');
-    let quote = options.ascii_char("csv.quote-character")?;
-    let without_quotes = options.boolean("csv.disable-quote-character", false)?;
-    if without_quotes && quote.is_some() {
-        return Err(options.conflict(
-            "'csv.quote-character' and 'csv.disable-quote-character' exclude each other",
-        ));
-    }
-    let quote = if without_quotes { None } else { Some(quote.unwrap_or(b'"')) };
-    let escape = options.ascii_char("csv.escape-character")?;
-    if quote == Some(delimiter)
-        || escape == Some(delimiter)
-        || (escape.is_some() && escape == quote)
-    {
-        return Err(options.conflict(
-            "'csv.field-delimiter', 'csv.quote-character' and 'csv.escape-character' must differ",
-        ));
-    }
-    let comments = options.boolean("csv.allow-comments", false)?;
-    let array_delimiter = options.get("csv.array-element-delimiter").unwrap_or(";").to_string();
-    if array_delimiter.is_empty() {
-        return Err(options.bad("csv.array-element-delimiter", "", "at least one character"));
-    }
-    let columns = request.schema.len() - request.partitioned_by.len();
-    let is_single = columns == 1 && options.get("changelog").is_none();
-    let null_literal = options.get("csv.null-literal").map(str::to_string);
-    // Where the empty text is NULL, an empty line is a row of one NULL.
-    let is_null_row = null_literal.as_deref() == Some("");
-    Ok(CsvOptions {
-        dialect: Dialect {
-            delimiter,
-            quote,
-            escape,
-            comments,
-            skip_blank_lines: comments || (is_single && !is_null_row),
-            ends_with_blank_lines: !is_single,
-        },
-        null_literal,
-        header: options.boolean("csv.header", false)?,
-        array_delimiter,
-        ignore_parse_errors: options.boolean("csv.ignore-parse-errors", false)?,
-    })
-}
-
-fn json_options(options: &Options<'_>) -> Result<JsonOptions> {
-    let standard = "json.timestamp-format.standard";
-    let json = JsonOptions {
-        ignore_parse_errors: options.boolean("json.ignore-parse-errors", false)?,
-        fail_on_missing_field: options.boolean("json.fail-on-missing-field", false)?,
-        iso_timestamps: options.choice(standard, false, &[("SQL", false), ("ISO-8601", true)])?,
-    };
-    if json.ignore_parse_errors && json.fail_on_missing_field {
-        return Err(options.conflict(
-            "'json.ignore-parse-errors' and 'json.fail-on-missing-field' exclude each other",
-        ));
-    }
-    Ok(json)
-}
-
 /// `'changelog'`, and whether the table is fit for it.
 fn changelog(
     options: &Options<'_>,
     format: &Format,
     request: &TableRequest,
 ) -> Result<Option<Changelog>> {
-    let words = [("op", Some(Changelog::Op)), ("upsert", Some(Changelog::Upsert))];
-    let changelog = options.choice("changelog", None, &words)?;
+    let words = [("op", Changelog::Op), ("upsert", Changelog::Upsert)];
+    let changelog = options.choice("changelog", &words)?;
     if changelog == Some(Changelog::Upsert) && request.primary_key.is_empty() {
         return Err(options
             .conflict("'changelog' = 'upsert' needs a primary key, and the table declares none")
@@ -352,18 +226,14 @@ fn is_plain(column: &Column) -> bool {
 }
 
 fn bad_data<'a>(options: &Options<'a>, format: &Format) -> Result<BadData<'a>> {
-    let ignores = match format {
-        Format::Csv(csv) => csv.ignore_parse_errors,
-        Format::Json(json) => json.ignore_parse_errors,
-        Format::Parquet | Format::Arrow => false,
-    };
+    let ignores = format.ignores_parse_errors();
     let path = options.get("dead-letter.path");
     let choices = [("fail", 0), ("drop", 1), ("dead-letter", 2)];
-    let choice = options.choice("bad-data", 0, &choices)?;
+    let choice = options.choice("bad-data", &choices)?.unwrap_or(0);
     if choice > 0 && (ignores || !format.is_text()) {
         return Err(options.conflict(
             "'bad-data' needs format csv or json and has no meaning \
-            beside 'ignore-parse-errors' = 'true'",
+            with 'ignore-parse-errors' = 'true'",
         ));
     }
     match (choice, path) {
@@ -388,22 +258,20 @@ fn checks_all(options: &Options<'_>, format: &Format, bad_data: &BadData<'_>) ->
             with 'ignore-parse-errors' = 'true'",
         ));
     }
-    options.choice(name, options.get("bad-data").is_some(), &[("all", true), ("read", false)])
+    let checks_all = options.choice(name, &[("all", true), ("read", false)])?;
+    Ok(checks_all.unwrap_or(options.get("bad-data").is_some()))
 }
 
 fn check_types(request: &TableRequest, format: &Format) -> Result<()> {
-    let (name, is_supported): (&str, fn(&DataType) -> bool) = match format {
-        Format::Csv(_) => ("csv", csv::values::is_supported),
-        Format::Json(_) => ("json", json::values::is_supported),
-        Format::Parquet => ("parquet", parquet::types::is_supported),
-        Format::Arrow => ("arrow", parquet::types::is_supported),
-    };
-    let unfit = |column: &&Column| !is_supported(&column.column_type.data_type);
+    let unfit = |column: &&Column| !format.is_supported(&column.column_type.data_type);
     match request.schema.columns.iter().find(unfit) {
         None => Ok(()),
         Some(column) => Err(Error::unsupported(format!(
-            "table {}: format '{name}' cannot hold column {} of type {}",
-            request.table, column.name, column.column_type.data_type
+            "table {}: format '{}' cannot hold column {} of type {}",
+            request.table,
+            format.name(),
+            column.name,
+            column.column_type.data_type
         ))
         .hint("declare another type, or choose another format")),
     }
@@ -430,7 +298,7 @@ fn check_stream(options: &Options<'_>, path: &str, format: &Format) -> Result<()
 }
 
 fn metadata(request: &TableRequest) -> Result<Vec<FileMetadata>> {
-    let keys = ["file.name", "file.path", "file.size", "file.modification-time"];
+    let keys = DESCRIPTION.metadata.iter().map(|metadata| metadata.key);
     let read = |(key, column): &(String, Column)| {
         let (found, fits, type_name) = match key.as_str() {
             "file.name" => (FileMetadata::Name, is_string(column), "STRING"),
@@ -445,9 +313,9 @@ fn metadata(request: &TableRequest) -> Result<Vec<FileMetadata>> {
                 (FileMetadata::ModificationTime, fits, "TIMESTAMP_LTZ(3)")
             }
             other => {
-                let help = match near_miss(other, keys) {
+                let help = match near_miss(other, keys.clone()) {
                     Some(near) => format!("did you mean '{near}'?"),
-                    None => format!("there are {}", keys.join(", ")),
+                    None => format!("there are {}", keys.clone().collect::<Vec<_>>().join(", ")),
                 };
                 let table = &request.table;
                 let message = format!("table {table} has no metadata '{other}'");

@@ -78,9 +78,13 @@ pub fn check_files(tables: &JobTables, others: &[OtherFile]) -> Result<()> {
             false => reads.push(Read { what, place: Place::File(path), request: None }),
         }
     }
-    if let Some(folder) = &tables.snapshots {
+    if let Some(written) = &tables.snapshots {
+        let folder = paths::snapshot_location(written, (&tables.base_dir, &tables.allowed_roots))?;
         let what = "the folder of snapshots ('execution.checkpointing.dir')".to_owned();
-        reads.push(Read { what, place: Place::Folder(folder.into()), request: None });
+        // No output can name what is kept elsewhere than in files.
+        if !folder.contains("://") {
+            reads.push(Read { what, place: Place::Folder(folder.into()), request: None });
+        }
     }
     for (at, written) in writes.iter().enumerate() {
         if let Some(read) = reads.iter().find(|read| read.is_touched_by(written)) {

@@ -1,11 +1,11 @@
-//! Tables with `PARTITIONED BY`: a folder for each combination of values, as Hive and Flink lay them
-//! out (`day=2024-01-01/shop=a%2Fb/part-0.csv`).
+//! Tables with `PARTITIONED BY`: a folder for each combination of values, as Hive and Flink lay
+//! them out (`day=2024-01-01/shop=a%2Fb/part-0.csv`).
 //!
 //! Invariants:
 //! - the columns of the partition stand in the names of folders and nowhere else;
 //! - NULL and the empty string are `__HIVE_DEFAULT_PARTITION__`, which reads back as NULL;
-//! - characters with a meaning in a path are `%` and two hexadecimal digits, so that no value leads out
-//!   of the table's folder.
+//! - characters with a meaning in a path are `%` and two hexadecimal digits, so that no value leads
+//!   out of the table's folder.
 //!
 //! Parts are read in the order of their numbers. `folder_sink.rs` writes them.
 
@@ -18,13 +18,14 @@ use thalweg_core::connector::TableRequest;
 use thalweg_core::text::TextColumn;
 use thalweg_core::{Column, DataType, Error, Result};
 
-use super::csv::values;
 use super::paths::InputFile;
+use crate::format::csv;
 
 /// The folder of rows that have no value.
 const DEFAULT_PARTITION: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// How rows are cut into folders. Without columns to cut by there is one folder, with an empty name.
+/// How rows are cut into folders. Without columns to cut by there is one folder, with an empty
+/// name.
 pub struct FolderNames {
     /// The columns that make the folder.
     by: Vec<(usize, Column)>,
@@ -142,8 +143,8 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Puts the files of a partitioned table in order, and reads from their folders what their partitions
-/// are.
+/// Puts the files of a partitioned table in order, and reads from their folders what their
+/// partitions are.
 ///
 /// # Errors
 /// A file that does not lie in a folder for each column, or a value that is none of its type.
@@ -196,7 +197,7 @@ fn partition(columns: &[&Column], names: &[String]) -> Result<Vec<ArrayRef>> {
             ))
             .hint("declare the column without NOT NULL, and leave it out of the primary key"));
         }
-        values::one(&column_type.data_type, text.as_deref())?.ok_or_else(|| {
+        csv::values::one(&column_type.data_type, text.as_deref())?.ok_or_else(|| {
             let text = text.unwrap_or_default();
             let message = format!(
                 "the folder says that column {} is '{text}', which is no {}",

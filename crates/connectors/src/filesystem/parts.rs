@@ -1,21 +1,22 @@
 //! The files of a folder that is written in transactions: their names, and how they become visible.
 //!
 //! # Names
-//! `.part-000012-TABLE-RUN.csv` until it is committed, then `part-000012-TABLE-RUN.csv`. The number grows
-//! over all runs of a job, so that names sort in the order of writing; TABLE is a hash of the table's name,
-//! RUN is drawn anew for each run, so that no two runs give the same name. Readers pass over names that
-//! begin with a dot.
+//! `.part-000012-TABLE-RUN.csv` until it is committed, then `part-000012-TABLE-RUN.csv`. The number
+//! grows over all runs of a job, so that names sort in the order of writing; TABLE is a hash of the
+//! table's name, RUN is drawn for each run, so that no two runs use the same name. Readers pass
+//! over names that begin with a dot.
 //!
 //! # Protocol
-//! 1. A part is written under its hidden name, closed and synced; then its folder is synced (and, where the
-//!    folder is new, those above it).
+//! 1. A part is written under its hidden name, closed and synced; then its folder is synced (and,
+//!    where the folder is new, those above it).
 //! 2. The handle names the parts. From now on the snapshot decides.
-//! 3. Commit renames each part that still is hidden, then syncs the folders. Doing it again does nothing.
-//! 4. A run that goes on from a snapshot commits its handle, then removes the hidden parts of the table:
-//!    they belong to transactions that never were. So one job at a time may write a table.
+//! 3. Commit renames each part that still is hidden, then syncs the folders. Doing it again does
+//!    nothing.
+//! 4. A run that resumes from a snapshot commits its handle, then removes the hidden parts of the
+//!    table: they belong to transactions that never were. So one job at a time may write a table.
 //!
-//! A crash between any two system calls leaves either a part that the handle names, hidden or visible, or a
-//! hidden part that it does not name.
+//! A crash between any two system calls leaves either a part that the handle names, hidden or
+//! visible, or a hidden part that it does not name.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -134,10 +135,10 @@ impl Parts {
 
     /// Makes a folder inside the table's; a link in it must not lead out of it.
     fn make_folder(&self, path: &Path) -> Result<()> {
-        let told = |e: io::Error| failed(Some(path), &e);
-        self.files.create_folder(path).map_err(told)?;
-        let inside = self.files.canonical(&self.root).map_err(told)?;
-        if self.files.canonical(path).map_err(told)?.starts_with(inside) {
+        let located = |e: io::Error| failed(Some(path), &e);
+        self.files.create_folder(path).map_err(located)?;
+        let inside = self.files.canonical(&self.root).map_err(located)?;
+        if self.files.canonical(path).map_err(located)?.starts_with(inside) {
             return Ok(());
         }
         Err(Error::io("a link leads out of the table's folder")
@@ -145,7 +146,8 @@ impl Parts {
             .hint("remove it"))
     }
 
-    /// Makes the names of closed parts durable, and returns the handle of the transaction that holds them.
+    /// Makes the names of closed parts durable, and returns the handle of the transaction that
+    /// holds them.
     ///
     /// # Errors
     /// If a folder cannot be synced.
@@ -170,7 +172,8 @@ impl Parts {
         Ok(handle.to_string())
     }
 
-    /// Makes the parts of a transaction visible, and says which they are. It may have been done already.
+    /// Makes the parts of a transaction visible, and says which they are. It may have been done
+    /// already.
     ///
     /// # Errors
     /// If a part is not there, or cannot be renamed.
@@ -214,8 +217,8 @@ impl Parts {
         folders.iter().try_for_each(sync)
     }
 
-    /// Goes on from a handle: commits it, removes what no transaction holds, and goes on behind its numbers.
-    /// Without a handle only the latter.
+    /// Resumes from a handle: commits it, removes what no transaction holds, and continues behind
+    /// its numbers. Without a handle only the latter.
     ///
     /// # Errors
     /// If the handle's parts are not there, or rows behind the snapshot are visible already.
@@ -359,7 +362,7 @@ impl Parts {
                 let path = self.folder(folder).join(name);
                 Err(Error::user("the file holds rows that were committed after this snapshot")
                     .in_file(path.display().to_string())
-                    .hint("go on from the newest snapshot, or remove the newer files"))
+                    .hint("resume from the newest snapshot, or remove the newer files"))
             }
         }
     }
@@ -408,7 +411,7 @@ impl Parts {
         number.parse().ok().filter(|_| is_own && is_number)
     }
 
-    /// True for a name that a run without transactions gives: `part-0.csv`.
+    /// True for a name that a run without transactions uses: `part-0.csv`.
     fn is_plain(&self, name: &str) -> bool {
         let number =
             name.strip_prefix("part-").and_then(|name| name.strip_suffix(self.extension.as_str()));

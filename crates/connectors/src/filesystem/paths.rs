@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use arrow_array::ArrayRef;
-use thalweg_core::connector::TableRequest;
+use thalweg_core::connector::{TableRequest, near_miss};
 use thalweg_core::{Error, Result};
 
 use super::identity::Stamp;
@@ -36,7 +36,7 @@ pub struct InputFile {
     pub stamp: Option<Stamp>,
     /// Its first bytes, where it is followed.
     pub head: Vec<u8>,
-    /// What its folders tell: one value for each column of `PARTITIONED BY`.
+    /// What its folders say: one value for each column of `PARTITIONED BY`.
     pub partition: Vec<ArrayRef>,
 }
 
@@ -74,7 +74,7 @@ pub enum Target {
 /// The input files of a table, in the order in which they are read.
 ///
 /// # Errors
-/// If there are none where a pattern is given, or one cannot be read or lies outside the allowed folders.
+/// If none matches a pattern, or one cannot be read or lies outside the allowed folders.
 pub fn inputs(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
     let files = present(request, path)?;
     if files.is_empty() && has_wildcard(path) && !full_path(request, path).exists() {
@@ -85,7 +85,8 @@ pub fn inputs(request: &TableRequest, path: &str) -> Result<Vec<InputFile>> {
     Ok(files)
 }
 
-/// The input files that there are now, in the order in which they are read; a pattern may match none.
+/// The input files that there are now, in the order in which they are read; a pattern may match
+/// none.
 ///
 /// # Errors
 /// If one cannot be read or lies outside the allowed folders.
@@ -308,7 +309,7 @@ fn not_found(request: &TableRequest, path: &Path, error: &std::io::Error) -> Err
     let names: Vec<String> =
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     let names = names.iter().map(String::as_str).filter(|near| Path::new(near) != Path::new(name));
-    match crate::options::near_miss(&name.to_string_lossy(), names) {
+    match near_miss(&name.to_string_lossy(), names) {
         Some(near) => error.hint(format!("did you mean '{near}'?")),
         None => error.hint("relative paths start at the folder of the SQL file"),
     }
@@ -349,6 +350,27 @@ fn canonical_future(path: &Path) -> Result<PathBuf> {
         }
     }
     Ok(canonical)
+}
+
+/// A place of snapshots as it was written, made whole: a folder starts from the first folder and
+/// must lie in one of the others.
+///
+/// # Errors
+/// If it lies outside.
+pub fn snapshot_location(
+    written: &str,
+    (base_dir, allowed_roots): (&Path, &[PathBuf]),
+) -> Result<String> {
+    if written.contains("://") && !written.starts_with("file://") {
+        return Ok(written.to_owned());
+    }
+    let request = TableRequest {
+        table: "of snapshots ('execution.checkpointing.dir')".to_owned(),
+        base_dir: base_dir.to_owned(),
+        allowed_roots: allowed_roots.to_vec(),
+        ..TableRequest::default()
+    };
+    Ok(folder(&request, written)?.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

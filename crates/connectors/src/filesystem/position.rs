@@ -37,7 +37,7 @@ use super::listing::Listing;
 use super::paths::InputFile;
 use super::recorded::{Checked, Position, Recorded};
 
-/// A file of rows is known again by so many of its last bytes.
+/// A file of rows is known again by this many of its last bytes.
 pub const EXCERPT_BYTES: usize = 1 << 10;
 
 /// Some bytes of a file, by which it is known again.
@@ -111,8 +111,8 @@ impl Default for TextPlace {
 }
 
 impl TextPlace {
-    /// Moves behind a block with so many line ends; in front of the first one stands the byte order
-    /// mark, if there is one.
+    /// Moves behind a block with this many line ends; in front of the first one stands the byte
+    /// order mark, if there is one.
     pub fn pass(&mut self, byte_order_mark: &[u8], block: &[u8], lines: u64) {
         self.sum = self.sum.and(byte_order_mark).and(block);
         self.tail.push(block);
@@ -269,7 +269,7 @@ impl Entry {
     }
 }
 
-/// How far the files of a table were given to whoever reads it.
+/// How far the files of a table were delivered.
 pub struct Progress {
     format: &'static str,
     entries: BTreeMap<usize, Entry>,
@@ -345,7 +345,7 @@ impl Progress {
         self.letters = letters;
     }
 
-    /// A block was given completely; up to its end there were so many bad rows, and these dead
+    /// A block was given completely; up to its end there were this many bad rows, and these dead
     /// letters.
     pub fn complete(&mut self, end: &Mark, bad_rows: u64, letters: LetterMark) {
         (self.bad_rows, self.letters) = (bad_rows, letters);

@@ -1,7 +1,8 @@
 //! The sink over one file, and the choice between it and parts in a folder.
 //!
-//! Only when everything was written does the file get its name. With snapshots `NAME.partial` is durable up to
-//! the length that the handle tells; a run that goes on from it cuts off what lies behind.
+//! Only when everything was written does the file get its name. With snapshots `NAME.partial` is
+//! durable up to the length that the handle holds; a run that resumes from it cuts off what lies
+//! behind.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use serde_json::{Value, json};
-use thalweg_core::connector::{Demand, Sink};
+use thalweg_core::connector::{Demand, Sink, SinkLayer};
 use thalweg_core::snapshot::{MarkFit, OutputMark, OutputStart, SinkGuarantee};
 use thalweg_core::{Error, Result, RowKind};
 
@@ -19,13 +20,13 @@ use super::files::{Files, sync_above};
 use super::folder_sink::FolderSink;
 use super::marks::{self, MarkFile};
 use super::paths::Target;
-use super::source::Format;
 use super::writer::{Content, FileWriter, failed, partial, publish};
 use super::writing::{Delivery, GUARANTEE, Writing};
+use crate::format::Format;
 use crate::output::settle;
 
-/// Refuses the transaction of a table that is written in none any more: its rows are promised, and nobody would commit
-/// them.
+/// Refuses the transaction of a table that is written in none any more: its rows are promised, and
+/// would never be committed.
 ///
 /// # Errors
 /// If there is one.
@@ -91,7 +92,7 @@ impl FileSink {
         }
     }
 
-    /// The error of a file that cannot be gone on with behind a snapshot, if it is one.
+    /// The error of a file that cannot be continued after a snapshot, if it is one.
     fn check_continuable(&self) -> Result<()> {
         let Target::File(path) = &self.target else { return Ok(()) };
         check_continuable(&self.content.table, &self.content.format, path)
@@ -146,22 +147,22 @@ impl FileSink {
 
     /// Begins the file, with the rows of the one that is there if they are to stay.
     fn begin(&self, path: &Path) -> Result<FileWriter> {
-        let told = |e: io::Error| failed(Some(path), &e);
+        let located = |e: io::Error| failed(Some(path), &e);
         let files = self.files.as_ref();
-        files.create_folder(path.parent().unwrap_or(Path::new("/"))).map_err(told)?;
-        if !self.writing.append || files.length(path).map_err(told)?.unwrap_or(0) == 0 {
+        files.create_folder(path.parent().unwrap_or(Path::new("/"))).map_err(located)?;
+        if !self.writing.append || files.length(path).map_err(located)?.unwrap_or(0) == 0 {
             return FileWriter::create(files, partial(path), &self.content);
         }
-        let mut text = files.read(path).map_err(told)?;
+        let mut text = files.read(path).map_err(located)?;
         if text.last() != Some(&b'\n') {
             text.push(b'\n');
         }
-        files.create(&partial(path)).and_then(|mut file| file.write_all(&text)).map_err(told)?;
+        files.create(&partial(path)).and_then(|mut file| file.write_all(&text)).map_err(located)?;
         FileWriter::reopen(files, partial(path), text.len() as u64, &self.content)
     }
 }
 
-/// Refuses a file that cannot be gone on with in the middle.
+/// Refuses a file that cannot be continued in the middle.
 ///
 /// # Errors
 /// If it is compressed, or no text.
@@ -172,7 +173,7 @@ pub fn check_continuable(table: &str, format: &Format, path: &Path) -> Result<()
     }
     let what = if is_text { "compressed" } else { format.name() };
     Err(Error::plan(format!(
-        "table {table}: a {what} file can't be gone on with after a snapshot or another run"
+        "table {table}: a {what} file can't be continued after a snapshot or another run"
     ))
     .hint("write to a folder ('path' = 'NAME/'), or to CSV or JSON that is not compressed"))
 }
@@ -215,7 +216,7 @@ impl Sink for FileSink {
         let (batch, kinds) = self.content.rows(batch, kinds)?;
         let written = match &mut self.open {
             _ if self.demand != Demand::More => Ok(()),
-            Some(open) => open.write(&batch, kinds.as_deref(), &self.content),
+            Some(open) => open.write(&batch, kinds.as_deref()),
             None => Err(Error::internal("a sink was written before it was opened")),
         };
         settle(&mut self.demand, written)
@@ -359,7 +360,7 @@ pub struct FileOrParts {
 }
 
 impl FileOrParts {
-    /// The sink, as long as nobody asks for transactions the file.
+    /// The sink: the file, until transactions are used.
     pub fn new(file: FileSink, parts: FolderSink) -> Self {
         FileOrParts { file, parts, uses_parts: false }
     }
@@ -371,13 +372,15 @@ impl FileOrParts {
             self.parts.claim = self.file.claim.take();
         }
     }
-
-    fn used(&mut self) -> &mut dyn Sink {
-        if self.uses_parts { &mut self.parts } else { &mut self.file }
-    }
 }
 
-impl Sink for FileOrParts {
+impl SinkLayer for FileOrParts {
+    fn inner(&self) -> &dyn Sink {
+        if self.uses_parts { &self.parts } else { &self.file }
+    }
+    fn inner_mut(&mut self) -> &mut dyn Sink {
+        if self.uses_parts { &mut self.parts } else { &mut self.file }
+    }
     fn name(&self) -> String {
         self.file.name()
     }
@@ -391,47 +394,20 @@ impl Sink for FileOrParts {
         if !self.uses_parts {
             self.parts.leave_snapshots()?;
         }
-        self.used().open()
-    }
-    fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
-        self.used().write(batch, kinds)
-    }
-    fn demand(&self) -> Demand {
-        if self.uses_parts { self.parts.demand() } else { self.file.demand() }
-    }
-    fn flush(&mut self) -> Result<()> {
-        self.used().flush()
-    }
-    fn finish(&mut self) -> Result<()> {
-        self.used().finish()
-    }
-    fn abort(&mut self) {
-        self.used().abort();
+        self.inner_mut().open()
     }
     fn use_transactions(&mut self) -> SinkGuarantee {
         self.choose();
-        self.used().use_transactions()
+        self.inner_mut().use_transactions()
     }
     fn write_at_least_once(&mut self) {
         self.choose();
-        self.used().write_at_least_once();
+        self.inner_mut().write_at_least_once();
     }
     fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
         if !self.uses_parts {
             self.parts.check_start(handle, start)?;
         }
-        self.used().check_start(handle, start)
-    }
-    fn mark(&mut self, mark: &OutputMark) -> Result<()> {
-        self.used().mark(mark)
-    }
-    fn recover(&mut self, handle: Option<&str>) -> Result<()> {
-        self.used().recover(handle)
-    }
-    fn prepare(&mut self) -> Result<Option<String>> {
-        self.used().prepare()
-    }
-    fn commit(&mut self, handle: &str) -> Result<()> {
-        self.used().commit(handle)
+        self.inner_mut().check_start(handle, start)
     }
 }

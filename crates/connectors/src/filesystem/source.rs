@@ -3,73 +3,25 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray,
+    ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray,
     TimestampMillisecondArray, UInt32Array,
 };
-use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::SchemaRef;
 use thalweg_core::connector::{Source, SourceBatch, SourcePoll, Waker};
-use thalweg_core::{Error, Result, TableSchema};
+use thalweg_core::{Error, Result};
 
-use super::arrow::reader::RecordBatchSplitter;
 use super::blocks::BlockSplitter;
-use super::csv::CsvOptions;
-use super::csv::scan::complete_length;
-use super::csv::values::{BadFields, OnBad};
 use super::dead_letter::DeadLetters;
 use super::follow::{FollowSplitter, Following};
-use super::json::JsonOptions;
-use super::parquet::reader::RowGroupSplitter;
 use super::paths::InputFile;
 use super::position::{Mark, Progress, Renamed, Work};
-use super::record;
+use super::record_batches::RecordBatchSplitter;
+use super::row_groups::RowGroupSplitter;
+use crate::format::{Format, RecordDecoder, RecordLayout};
 use crate::handover::{Decoded, Emit, Handover, Next, Splitter, Task};
 
 /// How many batches of one task may wait. Text has one batch a task; a Parquet row group has many.
 const QUEUE_LENGTH: usize = 32;
-
-/// What the file holds.
-#[derive(Clone, Debug)]
-pub enum Format {
-    /// `'format' = 'csv'`
-    Csv(CsvOptions),
-    /// `'format' = 'json'`: a JSON object a line.
-    Json(JsonOptions),
-    /// `'format' = 'parquet'`
-    Parquet,
-    /// `'format' = 'arrow'`: Arrow IPC files.
-    Arrow,
-}
-
-impl Format {
-    /// The value of the option `format`.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Format::Csv(_) => "csv",
-            Format::Json(_) => "json",
-            Format::Parquet => "parquet",
-            Format::Arrow => "arrow",
-        }
-    }
-
-    /// True for formats that are read record by record.
-    pub fn is_text(&self) -> bool {
-        matches!(self, Format::Csv(_) | Format::Json(_))
-    }
-
-    /// The length of the longest prefix of a text that ends with a record's end. Empty lines after
-    /// it may be the end of the file.
-    pub fn complete_length(&self, text: &[u8]) -> usize {
-        match self {
-            Format::Csv(CsvOptions { dialect, .. }) => {
-                dialect.without_blank_lines(&text[..complete_length(text, dialect)])
-            }
-            Format::Json(_) | Format::Parquet | Format::Arrow => {
-                memchr::memrchr(b'\n', text).map_or(0, |at| at + 1)
-            }
-        }
-    }
-}
 
 /// A property of the file that a column can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,26 +38,14 @@ pub enum FileMetadata {
 
 /// What a reader delivers; shared by all its threads.
 pub struct Reading {
-    /// The table's name, for messages.
-    pub table: String,
-    /// The columns of a record.
-    pub schema: TableSchema,
-    /// Positions in `schema` of the columns to deliver; `op` is the last of them if it is asked for.
-    pub wanted: Vec<usize>,
-    /// Positions in `schema` of columns that are read only to find bad rows.
-    pub checked: Vec<usize>,
-    /// Which delivered columns the folder tells: their places and which part of the folder.
+    /// Decodes records, and knows their columns.
+    pub decoder: RecordDecoder,
+    /// Which delivered columns the folder names: their places and which part of the folder.
     pub from_folder: Vec<(usize, usize)>,
-    /// True if what each row does is to be delivered.
-    pub tells_kinds: bool,
-    /// What follows behind them.
+    /// The metadata columns behind them.
     pub metadata: Vec<FileMetadata>,
     /// The Arrow schema of what is delivered.
     pub delivered: SchemaRef,
-    /// How to read.
-    pub format: Format,
-    /// What happens to bad values.
-    pub on_bad: OnBad,
     /// How long a record may be.
     pub record_bytes_max: usize,
     /// The size of all blocks, for tests; normally blocks grow.
@@ -113,29 +53,26 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// What the files hold.
+    pub fn format(&self) -> &Format {
+        self.decoder.format()
+    }
+
+    /// Which columns records have.
+    pub fn layout(&self) -> &RecordLayout {
+        self.decoder.layout()
+    }
+
     /// Lines at the beginning of each file that hold no row.
     pub fn header_lines(&self) -> usize {
-        usize::from(matches!(&self.format, Format::Csv(csv) if csv.header))
+        usize::from(matches!(self.format(), Format::Csv(csv) if csv.header))
     }
 
-    /// Takes `op` from the columns that were read and says what each row does, if that is asked for.
-    pub fn take_kinds(
-        &self,
-        columns: &mut Vec<ArrayRef>,
-        bad: &mut BadFields,
-    ) -> Result<Option<ArrayRef>> {
-        let ops = if self.tells_kinds { columns.pop() } else { None };
-        ops.map(|ops| record::kinds(&ops, bad)).transpose()
-    }
-
-    /// Adds to what was read the columns of the folder, the metadata, and what each row does.
-    pub fn batch(
-        &self,
-        mut columns: Vec<ArrayRef>,
-        kinds: Option<ArrayRef>,
-        rows: usize,
-        file: &InputFile,
-    ) -> Result<RecordBatch> {
+    /// Adds to what was read the columns of the folder and the metadata. Row kinds stay last.
+    pub fn batch(&self, records: RecordBatch, file: &InputFile) -> Result<RecordBatch> {
+        let rows = records.num_rows();
+        let mut columns = records.columns().to_vec();
+        let kinds = if self.layout().reads_kinds { columns.pop() } else { None };
         for &(place, part) in &self.from_folder {
             let value = file.partition.get(part);
             let value = value.ok_or_else(|| Error::internal("a file without its partition"))?;
@@ -171,24 +108,13 @@ fn metadata_column(key: FileMetadata, file: &InputFile, rows: usize) -> ArrayRef
     }
 }
 
-/// A batch without the rows at these indices (ascending).
-pub fn keep_good(batch: &RecordBatch, bad: impl Iterator<Item = usize>) -> Result<RecordBatch> {
-    let mut keep = BooleanBufferBuilder::new(batch.num_rows());
-    keep.append_n(batch.num_rows(), true);
-    for row in bad {
-        keep.set_bit(row, false);
-    }
-    let keep = BooleanArray::new(keep.finish(), None);
-    Ok(arrow_select::filter::filter_record_batch(batch, &keep)?)
-}
-
 /// Reads files.
 pub struct FileSource {
     reading: Arc<Reading>,
     progress: Progress,
     parallelism: usize,
     handover: Option<Handover>,
-    /// What is left of a batch, and where reading goes on behind it.
+    /// What is left of a batch, and where reading resumes behind it.
     rest: Option<(SourceBatch, Option<Mark>)>,
     dead_letters: Option<DeadLetters>,
     bad_rows: u64,
@@ -206,7 +132,7 @@ impl FileSource {
     ) -> Self {
         let files: Vec<Arc<InputFile>> = files.into_iter().map(Arc::new).collect();
         FileSource {
-            progress: Progress::new(reading.format.name(), &files),
+            progress: Progress::new(reading.format().name(), &files),
             reading: Arc::new(reading),
             parallelism,
             handover: None,
@@ -282,7 +208,7 @@ impl FileSource {
 
 /// Cuts files that hold rows in groups.
 pub fn rows_of(reading: &Arc<Reading>, work: Vec<Work>) -> Box<dyn Splitter> {
-    match reading.format {
+    match reading.format() {
         Format::Arrow => Box::new(RecordBatchSplitter::new(reading.clone(), work)),
         _ => Box::new(RowGroupSplitter::new(reading.clone(), work)),
     }
@@ -322,7 +248,7 @@ fn behind(mut batch: SourceBatch, rows: usize) -> SourceBatch {
 
 impl Source for FileSource {
     fn name(&self) -> String {
-        self.reading.table.clone()
+        self.reading.layout().table.clone()
     }
 
     fn claim(&mut self) -> Result<()> {
@@ -333,10 +259,10 @@ impl Source for FileSource {
         let (reading, work) = (self.reading.clone(), self.progress.work());
         let splitter: Box<dyn Splitter> = match &self.following {
             Some(following) => Box::new(FollowSplitter::new(reading, following.clone(), work)),
-            None if reading.format.is_text() => Box::new(BlockSplitter::new(reading, work)),
+            None if reading.format().is_text() => Box::new(BlockSplitter::new(reading, work)),
             None => rows_of(&reading, work),
         };
-        let (name, parallelism) = (&self.reading.table, self.parallelism);
+        let (name, parallelism) = (&self.reading.layout().table, self.parallelism);
         self.handover = Some(Handover::start(name, splitter, parallelism, QUEUE_LENGTH, &waker)?);
         Ok(())
     }

@@ -1,28 +1,26 @@
-//! Which options of a table decide what a position in its files, or a file that is half written, means.
+//! Which options of a table decide what a position in its files, or a file that is half written,
+//! means.
 //!
-//! A source: whatever decides which records there are and what they hold. A sink over one file: whatever decides how
-//! rows look in it. Parts of a folder are complete in themselves, so those of the next run may look otherwise.
+//! A source: whatever decides which records there are and what they hold. A sink over one file:
+//! whatever decides how rows look in it. Parts of a folder are complete in themselves, so those of
+//! the next run may look otherwise.
 
 use std::collections::BTreeMap;
 
-use chrono_tz::Tz;
 use thalweg_core::connector::TableRequest;
 
-use super::csv::CsvOptions;
-use super::json::JsonOptions;
 use super::options::{BadData, Changelog, FileOptions};
 use super::paths;
-use super::source::Format;
 use super::writing::{Delivery, GUARANTEE};
-use crate::options::columns_text;
+use crate::format::{CsvOptions, Format, JsonOptions};
 
 type StateOptions = BTreeMap<String, String>;
 
-/// The options with their values, defaults included. Wrong ones are told elsewhere.
-pub fn state_options(request: &TableRequest, as_sink: bool, zone: Tz) -> StateOptions {
+/// The options with their values, defaults included. Wrong ones are reported elsewhere.
+pub fn state_options(request: &TableRequest, as_sink: bool) -> StateOptions {
     let Ok(options) = FileOptions::read(request, as_sink) else { return StateOptions::new() };
     match as_sink {
-        true => of_sink(request, &options, zone),
+        true => of_sink(request, &options),
         false => of_source(request, &options),
     }
 }
@@ -40,16 +38,17 @@ fn of_source(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions 
     if drops_rows && !options.checks_all {
         add(&mut found, "bad-data.check", "read");
     }
-    // Fields of CSV have no names, and where bad rows are dropped every column decides which rows there are.
+    // Fields of CSV have no names, and where bad rows are dropped every column decides which rows
+    // there are.
     if drops_rows || matches!(options.format, Format::Csv(_)) {
-        add(&mut found, "columns", columns_text(request));
+        add(&mut found, "columns", request.columns_text());
     }
     found
 }
 
-fn of_sink(request: &TableRequest, options: &FileOptions<'_>, zone: Tz) -> StateOptions {
+fn of_sink(request: &TableRequest, options: &FileOptions<'_>) -> StateOptions {
     let mut found = StateOptions::new();
-    // With `none` there are no transactions: nobody would commit one that is prepared.
+    // With `none` there are no transactions: one that is prepared would never be committed.
     let has_transactions = options.writing.delivery != Delivery::None;
     add(
         &mut found,
@@ -59,8 +58,8 @@ fn of_sink(request: &TableRequest, options: &FileOptions<'_>, zone: Tz) -> State
     let is_folder = !request.partitioned_by.is_empty() || paths::is_folder(request, options.path);
     if !is_folder {
         found.extend(of_format(options));
-        add(&mut found, "columns", columns_text(request));
-        add(&mut found, "table.local-time-zone", zone);
+        add(&mut found, "columns", request.columns_text());
+        add(&mut found, "table.local-time-zone", request.zone);
     }
     found
 }

@@ -1,29 +1,21 @@
 //! One file that is being written.
 //!
-//! Rows go to `NAME.partial`, or to a hidden file (`parts.rs`), until the file is published: what a failed or
-//! stopped job leaves behind never looks finished. Standard output has no name and nothing to publish.
+//! Rows go to `NAME.partial`, or to a hidden file (`parts.rs`), until the file is published: what a
+//! failed or stopped job leaves behind never looks finished. Standard output has no name and
+//! nothing to publish.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringViewArray};
-use arrow_schema::SchemaRef;
+use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
-use chrono_tz::Tz;
-use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
+use thalweg_core::{Error, Result, RowKind, TableSchema};
 
-use super::arrow::writer::ArrowWriter;
 use super::compression::{Compression, Compressor};
-use super::csv::CsvOptions;
-use super::csv::writer::CsvStyle;
-use super::files::Files;
-use super::json::writer::JsonStyle;
+use super::files::{Files, OutFile};
 use super::options::Changelog;
-use super::parquet::writer::ParquetWriter;
 use super::paths::PARTIAL;
-use super::record::OP;
-use super::source::Format;
+use crate::format::{Format, RowWriter, TextEncoder};
 use crate::output::write_error;
 
 /// Text gathered before it is written.
@@ -38,12 +30,12 @@ pub struct Content {
     pub schema: TableSchema,
     /// How they are written.
     pub format: Format,
-    /// What `op` in front of them tells, if there is one.
+    /// What `op` in front of them says, if there is one.
     pub changelog: Option<Changelog>,
 }
 
 impl Content {
-    /// The rows that are written, and what each does where that is told.
+    /// The rows that are written, and their kinds where the table is a changelog.
     pub fn rows(
         &self,
         batch: &RecordBatch,
@@ -56,21 +48,14 @@ impl Content {
         let Some(kinds) = kinds else {
             return Ok((batch.clone(), Some(vec![RowKind::Insert; batch.num_rows()])));
         };
-        let is_told = |kind: &RowKind| changelog == Changelog::Op || *kind != RowKind::UpdateBefore;
-        if kinds.iter().all(is_told) {
+        let is_written =
+            |kind: &RowKind| changelog == Changelog::Op || *kind != RowKind::UpdateBefore;
+        if kinds.iter().all(is_written) {
             return Ok((batch.clone(), Some(kinds.to_vec())));
         }
-        let told = BooleanArray::from_iter(kinds.iter().map(|kind| Some(is_told(kind))));
-        let kinds = kinds.iter().copied().filter(is_told).collect();
-        Ok((filter_record_batch(batch, &told)?, Some(kinds)))
-    }
-
-    /// The Arrow schema of a Parquet file.
-    fn arrow(&self) -> SchemaRef {
-        let op = Column::new(OP, DataType::STRING.not_null());
-        let op = self.changelog.map(|_| op);
-        TableSchema::new(op.into_iter().chain(self.schema.columns.iter().cloned()).collect())
-            .arrow()
+        let written = BooleanArray::from_iter(kinds.iter().map(|kind| Some(is_written(kind))));
+        let kinds = kinds.iter().copied().filter(is_written).collect();
+        Ok((filter_record_batch(batch, &written)?, Some(kinds)))
     }
 }
 
@@ -94,9 +79,8 @@ pub struct FileWriter {
 }
 
 enum Open {
-    Text { out: TextOut, buffer: String },
-    Parquet(Box<ParquetWriter>),
-    Arrow(Box<ArrowWriter>),
+    Text { encoder: Box<TextEncoder>, out: TextOut, buffer: String },
+    Rows(Box<RowWriter<Box<dyn OutFile>>>),
 }
 
 enum TextOut {
@@ -119,10 +103,17 @@ impl TextOut {
     }
 }
 
+/// The beginning of a text.
+fn text(content: &Content, out: TextOut) -> Result<Open> {
+    let encoder = TextEncoder::new(&content.format, content.schema.clone());
+    let encoder = encoder.ok_or_else(|| Error::internal("a text file of a format that is none"))?;
+    Ok(Open::Text { encoder: Box::new(encoder), out, buffer: String::new() })
+}
+
 impl FileWriter {
     /// Writes to standard output.
     pub fn stdout(content: &Content) -> Result<Self> {
-        let open = Open::Text { out: TextOut::Stdout(io::stdout()), buffer: String::new() };
+        let open = text(content, TextOut::Stdout(io::stdout()))?;
         FileWriter { path: None, open, bytes: 0 }.begun(content)
     }
 
@@ -131,36 +122,31 @@ impl FileWriter {
         let file = files.create(&path).map_err(|e| {
             Error::io(format!("cannot create the file: {e}")).in_file(path.display().to_string())
         })?;
-        let open = match content.format {
-            Format::Parquet => Open::Parquet(Box::new(ParquetWriter::new(file, content.arrow())?)),
-            Format::Arrow => Open::Arrow(Box::new(ArrowWriter::new(file, content.arrow())?)),
-            _ => {
-                let out = Compressor::new(file, Compression::of_written(&path));
-                let out = TextOut::File(out.map_err(|e| failed(Some(&path), &e))?);
-                Open::Text { out, buffer: String::new() }
-            }
+        let open = if content.format.is_text() {
+            let out = Compressor::new(file, Compression::of_written(&path));
+            text(content, TextOut::File(out.map_err(|e| failed(Some(&path), &e))?))?
+        } else {
+            let has_kinds = content.changelog.is_some();
+            let rows = RowWriter::new(&content.format, file, &content.schema, has_kinds)?;
+            Open::Rows(Box::new(rows))
         };
         FileWriter { path: Some(path), open, bytes: 0 }.begun(content)
     }
 
-    /// Goes on with a text that is not compressed, behind its first bytes.
+    /// Continues a text that is not compressed, behind its first bytes.
     pub fn reopen(files: &dyn Files, path: PathBuf, bytes: u64, content: &Content) -> Result<Self> {
         let failed = |e: io::Error| failed(Some(&path), &e);
         let file = files.reopen(&path, bytes).map_err(failed)?;
         let out = TextOut::File(Compressor::new(file, Compression::None).map_err(failed)?);
-        let open = Open::Text { out, buffer: String::new() };
+        let open = text(content, out)?;
         let writer = FileWriter { path: Some(path.clone()), open, bytes };
         if bytes == 0 { writer.begun(content) } else { Ok(writer) }
     }
 
     /// With the line that names the columns, where there is one.
     fn begun(mut self, content: &Content) -> Result<Self> {
-        if let (Open::Text { buffer, .. }, Format::Csv(options)) = (&mut self.open, &content.format)
-            && options.header
-        {
-            let names = content.schema.columns.iter().map(|column| column.name.as_str());
-            let names = content.changelog.map(|_| OP).into_iter().chain(names);
-            csv_style(options).header(buffer, names)?;
+        if let Open::Text { encoder, buffer, .. } = &mut self.open {
+            encoder.begin(buffer, content.changelog.is_some())?;
         }
         Ok(self)
     }
@@ -169,41 +155,24 @@ impl FileWriter {
     pub fn bytes(&self) -> u64 {
         match &self.open {
             Open::Text { buffer, .. } => self.bytes + buffer.len() as u64,
-            Open::Parquet(writer) => writer.bytes(),
-            Open::Arrow(writer) => writer.bytes(),
+            Open::Rows(writer) => writer.bytes(),
         }
     }
 
-    /// Adds rows, with what each does where that is told.
-    pub fn write(
-        &mut self,
-        batch: &RecordBatch,
-        kinds: Option<&[RowKind]>,
-        content: &Content,
-    ) -> Result<()> {
-        let path = self.path.as_deref();
-        match (&mut self.open, &content.format) {
-            (Open::Parquet(writer), _) => {
-                writer.write(with_op(batch, kinds)).map_err(|e| located(path, e))?;
+    /// Adds rows, with their kinds where the table is a changelog.
+    pub fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
+        match &mut self.open {
+            Open::Rows(writer) => {
+                let path = self.path.as_deref();
+                writer.write(batch, kinds).map_err(|e| located(path, e))?;
             }
-            (Open::Arrow(writer), _) => {
-                writer.write(with_op(batch, kinds)).map_err(|e| located(path, e))?;
-            }
-            (Open::Text { buffer, .. }, Format::Csv(options)) => {
-                csv_style(options).rows(buffer, batch, &content.schema, kinds)?;
-            }
-            (Open::Text { buffer, .. }, Format::Json(options)) => {
-                let iso_timestamps = options.iso_timestamps;
-                let style = JsonStyle { zone: Tz::UTC, for_file: true, iso_timestamps };
-                style.rows(buffer, batch, &content.schema, kinds);
-            }
-            _ => return Err(Error::internal("a text file of a format that is none")),
+            Open::Text { encoder, buffer, .. } => encoder.lines(buffer, batch, kinds)?,
         }
         self.write_buffer(BUFFER_BYTES)
     }
 
     fn write_buffer(&mut self, at_least: usize) -> Result<()> {
-        let Open::Text { out, buffer } = &mut self.open else { return Ok(()) };
+        let Open::Text { out, buffer, .. } = &mut self.open else { return Ok(()) };
         if buffer.len() < at_least.max(1) {
             return Ok(());
         }
@@ -235,8 +204,7 @@ impl FileWriter {
         self.flush()?;
         let path = self.path.as_deref();
         let mut file = match self.open {
-            Open::Parquet(writer) => writer.finish().map_err(|e| located(path, e))?,
-            Open::Arrow(writer) => writer.finish().map_err(|e| located(path, e))?,
+            Open::Rows(writer) => writer.finish().map_err(|e| located(path, e))?,
             Open::Text { out: TextOut::File(file), .. } => {
                 file.finish().map_err(|e| failed(path, &e))?
             }
@@ -244,15 +212,6 @@ impl FileWriter {
         };
         file.sync().map_err(|e| failed(path, &e))
     }
-}
-
-/// The columns, with `op` in front where it is told what each row does.
-fn with_op(batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Vec<ArrayRef> {
-    let op = kinds.map(|kinds| -> ArrayRef {
-        let texts = kinds.iter().map(|kind| kind.short());
-        Arc::new(StringViewArray::from_iter_values(texts))
-    });
-    op.into_iter().chain(batch.columns().iter().cloned()).collect()
 }
 
 /// Gives files of one folder that were closed their names.
@@ -281,16 +240,4 @@ pub fn partial(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(PARTIAL);
     PathBuf::from(name)
-}
-
-/// How CSV files are written so that they read back alike.
-fn csv_style(options: &CsvOptions) -> CsvStyle {
-    CsvStyle {
-        delimiter: options.dialect.delimiter,
-        quote: options.dialect.quote,
-        escape: options.dialect.escape,
-        null_text: options.null_literal.clone().unwrap_or_default(),
-        zone: Tz::UTC,
-        array_delimiter: Some(options.array_delimiter.clone()),
-    }
 }

@@ -1,9 +1,9 @@
-//! The `WITH` options of writing files: what is promised, what stays, and when a file is large enough.
+//! The `WITH` options of writing files: what is promised, what stays, and when a file is large
+//! enough.
 
 use thalweg_core::Result;
+use thalweg_core::connector::Options;
 use thalweg_core::snapshot::SinkGuarantee;
-
-use crate::options::{Options, bytes, duration_ms};
 
 /// The option of what is promised.
 pub const GUARANTEE: &str = "sink.delivery-guarantee";
@@ -13,7 +13,8 @@ const ROLLOVER_MS: u64 = 30 * 60 * 1_000;
 /// Rows that do not wait for a snapshot are seen this soon: a file a second in each folder.
 const ROLLOVER_AT_LEAST_ONCE_MS: u64 = 1_000;
 
-/// `'sink.delivery-guarantee'`: what a job with snapshots promises. It changes nothing without snapshots.
+/// `'sink.delivery-guarantee'`: what a job with snapshots promises. It changes nothing without
+/// snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// Rows become visible when their snapshot is kept, once.
@@ -61,11 +62,11 @@ impl Writing {
             Some(0) => Err(options.bad(name, text, "more than nothing")),
             found => Ok(found),
         };
-        let part_bytes_max = at_least_one(size, bytes(options, size)?, "0")?;
-        let rollover_ms = at_least_one(interval, duration_ms(options, interval)?, "0")?;
+        let part_bytes_max = at_least_one(size, options.bytes(size)?, "0")?;
+        let rollover_ms = at_least_one(interval, options.duration_ms(interval)?, "0")?;
         Ok(Writing {
-            delivery: options.choice(GUARANTEE, Delivery::ExactlyOnce, &words)?,
-            append: options.boolean("sink.append", false)?,
+            delivery: options.choice(GUARANTEE, &words)?.unwrap_or(Delivery::ExactlyOnce),
+            append: options.boolean("sink.append")?,
             part_bytes_max: part_bytes_max.unwrap_or(PART_BYTES_MAX),
             rollover_ms,
         })

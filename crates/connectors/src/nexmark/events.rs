@@ -1,9 +1,9 @@
 //! Which events a table holds, in which order, and when they happen.
 //!
 //! Events are numbered from 0. Slot k is the place of an event in the order of emission; it holds
-//! event k, or, out of order in groups of n, event `n * floor(k / n) + (k * 953) mod n`. A table that
-//! is one of several splits has every so-many-th slot. Which number a slot holds depends on nothing
-//! else, so that any splits together have each event once.
+//! event k, or, out of order in groups of n, event `n * floor(k / n) + (k * 953) mod n`. A table
+//! that is one of n splits has every n-th slot. Which number a slot holds depends on
+//! nothing else, so that any splits together have each event once.
 
 /// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub struct Selection {
     pub is_mixed: bool,
     /// How many events there are in all splits, of whatever entity.
     pub events: Option<u64>,
-    /// Events are out of order in groups of so many; 1 is in order.
+    /// Events are out of order in groups of this many; 1 is in order.
     pub group: u64,
     /// Which split this is.
     pub split: u64,
@@ -92,7 +92,7 @@ impl Selection {
     }
 
     /// Appends the numbers of the wanted events in the slots from `slot` on and before `end`, until
-    /// there are `rows_max`; returns the slot to go on with.
+    /// there are `rows_max`; returns the next slot.
     pub fn take(&self, mut slot: u64, end: u64, rows_max: usize, numbers: &mut Vec<u64>) -> u64 {
         let end = end.min(self.slots_end());
         let events = self.events.unwrap_or(u64::MAX);

@@ -21,7 +21,7 @@ pub const FIRST_ID: i64 = 1_000;
 pub const FIRST_CATEGORY: i64 = 10;
 /// How many categories there are.
 pub const CATEGORIES: u64 = 5;
-/// Of so many persons or auctions one is the favourite.
+/// Of this many persons or auctions one is the favourite.
 pub const FAVOURITE_OF: i64 = 100;
 /// How many of the newest persons do anything.
 pub const ACTIVE_PERSONS: i64 = 1_000;
@@ -183,7 +183,7 @@ impl Mixed {
     }
 }
 
-/// The page of a channel, which for nine of ten channels tells its number.
+/// The page of a channel, which for nine of ten channels holds its number.
 fn page(stream: Stream, channel: u64) -> String {
     let letter = |draw| char::from(b'a' + upper(stream.event(channel).bits(draw), 26) as u8);
     let mut page = String::from("https://www.nexmark.com/");

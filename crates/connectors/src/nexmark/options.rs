@@ -1,6 +1,9 @@
 //! The options of NEXMark tables, and which columns they may declare.
 
-use thalweg_core::connector::TableRequest;
+use thalweg_core::connector::{
+    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription,
+    OptionKind, Options, SourceCapability, TableRequest, near_miss,
+};
 use thalweg_core::text::parse_timestamp;
 use thalweg_core::types;
 use thalweg_core::{DataType, Error, Result};
@@ -11,23 +14,19 @@ use super::events::{EVENTS_MAX, Entity, STRIDE, Selection};
 use super::jet::{self, Jet};
 use super::mixed::{self, Mixed};
 use super::peer::{self, Peer};
-use crate::options::{Known, Options, near_miss};
 
-const KNOWN: Known = Known {
-    options: &[
-        "connector",
-        "preset",
-        "kind",
-        "events",
-        "rate",
-        "event-time-rate",
-        "base-time",
-        "seed",
-        "out-of-order-group",
-        "split",
-        "keys",
-        "categories",
-    ],
+/// What the connector says of itself.
+pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
+    capabilities: Capabilities {
+        source: Some(SourceCapability {
+            boundedness: Boundedness::ByOptions,
+            changes: &[AcceptedChanges::Inserts],
+            has_positions: true,
+            prunes_columns: true,
+        }),
+        ..Capabilities::NONE
+    },
+    options: OPTIONS,
     unsupported: &[
         "events.num",
         "first-event.rate",
@@ -38,7 +37,83 @@ const KNOWN: Known = Known {
         "bid.hot-ratio.*",
         "auction.hot-ratio.*",
     ],
+    ..ConnectorDescription::new(
+        "nexmark",
+        "the persons, auctions and bids of the NEXMark benchmark",
+    )
 };
+
+const OPTIONS: &[OptionDescription] = &[
+    OptionDescription::new(
+        "kind",
+        OptionKind::Words(&["person", "auction", "bid", "event"]),
+        "which events the table has; `event` for all in one table",
+    )
+    .required(),
+    OptionDescription::new(
+        "preset",
+        OptionKind::Words(&["nexmark", "jet", "beam", "peer"]),
+        "which events there are (below)",
+    )
+    .or("nexmark"),
+    OptionDescription::new(
+        "events",
+        OptionKind::Number,
+        "how many events there are, of all kinds: of 100,000 events 92,000 are bids",
+    )
+    .or_else("without end"),
+    OptionDescription::new(
+        "rate",
+        OptionKind::Other("number, `unlimited`"),
+        "how many events come in a second. Event k is due k / rate seconds after the start, \
+         whenever the table is polled",
+    )
+    .or("unlimited"),
+    OptionDescription::new(
+        "event-time-rate",
+        OptionKind::Number,
+        "how many events happen in a second of event time",
+    )
+    .or_else("`rate`, else the preset's"),
+    OptionDescription::new(
+        "base-time",
+        OptionKind::Other("time, number, `now`"),
+        "when event 0 happens: a time in UTC, milliseconds since 1970, or `now`, when the job starts",
+    )
+    .or_else("`2015-07-15 00:00:00`; of `peer` 10^12 ms"),
+    OptionDescription::new(
+        "seed",
+        OptionKind::Number,
+        "of `nexmark` and `jet`: other numbers make other events",
+    )
+    .or("0"),
+    OptionDescription::new(
+        "out-of-order-group",
+        OptionKind::Number,
+        "groups of this many events come out of order, n-th is event 953 n mod group; no multiple \
+         of 953",
+    )
+    .or("1"),
+    OptionDescription::new(
+        "split",
+        OptionKind::Other("`n/of`"),
+        "`2/8` holds the third of every eight events: a UNION ALL of all splits reads from as many \
+         sources",
+    )
+    .or("0/1"),
+    OptionDescription::new(
+        "keys",
+        OptionKind::Number,
+        "of `jet`: how many auctions, bidders and sellers there are",
+    )
+    .or("10000"),
+    OptionDescription::new(
+        "categories",
+        OptionKind::Number,
+        "of `jet`: how many categories there are",
+    )
+    .or("10"),
+];
 
 /// 2015-07-15T00:00:00Z
 const BASE_MS: i64 = 1_436_918_400_000;
@@ -123,13 +198,13 @@ pub struct NexmarkOptions {
 impl NexmarkOptions {
     /// Reads and checks the options.
     pub fn read(request: &TableRequest) -> Result<Self> {
-        let options = Options::checked(request, &KNOWN)?;
+        let options = Options::of(request, &DESCRIPTION)?;
         if let Some((key, _)) = request.metadata.first() {
             return Err(options.conflict(&format!("nexmark has no metadata '{key}'")));
         }
         options.required("kind")?;
-        let name = options.choice("preset", PresetName::Nexmark, &PresetName::ALL)?;
-        let entity = options.choice("kind", None, &KINDS)?;
+        let name = options.choice("preset", &PresetName::ALL)?.unwrap_or(PresetName::Nexmark);
+        let entity = options.choice("kind", &KINDS)?.flatten();
         if name == PresetName::Jet && entity.is_none() {
             return Err(options
                 .conflict("preset 'jet' has a stream for each kind, and no 'kind' = 'event'")
@@ -186,9 +261,9 @@ fn values(options: &Options<'_>, preset: PresetName) -> Result<Values> {
     only("categories", &[PresetName::Jet])?;
     Ok(Values {
         preset,
-        seed: options.number("seed")?.unwrap_or(0),
-        keys: small(options, "keys", 10_000)?,
-        categories: small(options, "categories", 10)?,
+        seed: options.number("seed")?.unwrap_or_default(),
+        keys: small(options, "keys")?,
+        categories: small(options, "categories")?,
     })
 }
 
@@ -201,8 +276,8 @@ fn positive(options: &Options<'_>, name: &str) -> Result<Option<u64>> {
 }
 
 /// A number of 1 to 2^32, for which half of 64 random bits are enough.
-fn small(options: &Options<'_>, name: &str, default: u64) -> Result<u64> {
-    let value = positive(options, name)?.unwrap_or(default);
+fn small(options: &Options<'_>, name: &str) -> Result<u64> {
+    let value = positive(options, name)?.unwrap_or(1);
     if value > 1 << 32 {
         return Err(options.bad(name, &value.to_string(), "at most 4294967296"));
     }
@@ -210,7 +285,7 @@ fn small(options: &Options<'_>, name: &str, default: u64) -> Result<u64> {
 }
 
 fn rate(options: &Options<'_>) -> Result<Option<u64>> {
-    match options.get("rate") {
+    match options.text("rate") {
         Some(text) if text.eq_ignore_ascii_case("unlimited") => Ok(None),
         Some(text) => match text.trim().parse() {
             Ok(rate) if rate > 0 => Ok(Some(rate)),
@@ -342,5 +417,5 @@ fn field(
 fn wrong_type(options: &Options<'_>, path: &str, data_type: &DataType, expected: &str) -> Error {
     options
         .conflict(&format!("column {path} of type {data_type}"))
-        .hint(format!("nexmark gives {expected}; use CAST in a computed column or in the query"))
+        .hint(format!("nexmark produces {expected}; use CAST in a computed column or in the query"))
 }

@@ -1,9 +1,9 @@
-//! The preset `peer`: the events with which Hazelcast Jet and Apache Flink were measured beside
+//! The preset `peer`: the events with which Hazelcast Jet and Apache Flink were measured against
 //! Thalweg, number by number.
 //!
-//! Persons, auctions and bids come 1 : 3 : 46. Bids are uniform over 10,000 auctions and over 10,000
-//! bidders that move on by one every 1,000 events; a seller is one of the newest 10,000 persons.
-//! Everything comes from one hash of the event's number.
+//! Persons, auctions and bids come 1 : 3 : 46. Bids are uniform over 10,000 auctions and over
+//! 10,000 bidders that move on by one every 1,000 events; a seller is one of the newest 10,000
+//! persons. Everything comes from one hash of the event's number.
 
 use arrow_array::ArrayRef;
 use thalweg_core::shim::mix64;

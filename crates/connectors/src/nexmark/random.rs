@@ -1,7 +1,8 @@
 //! Random numbers of events: any draw of any event without the draws before it.
 //!
-//! Draw `d` of event `i` in a stream is a pure function of (seed, stream, i, d): SplitMix64 seeded by
-//! a mix of the first three, whose outputs can be had in any order. So a column can be made alone.
+//! Draw `d` of event `i` in a stream is a pure function of (seed, stream, i, d): SplitMix64 seeded
+//! by a mix of the first three, whose outputs can be had in any order. So a column can be made
+//! alone.
 //!
 //! [`JavaRandom`] is `java.util.Random` as its documentation specifies it, for the preset `beam`.
 //! Nothing here is for secrets.

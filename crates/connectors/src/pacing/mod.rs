@@ -1,9 +1,10 @@
-//! Rows that are due by the clock: so many a second, each at a time that is fixed when the job starts.
+//! Rows that are due by the clock: a number a second, each at a time that is fixed when the job
+//! starts.
 //!
-//! They come out in ticks. A source that gave each row the moment it is due would be asked all the time and
-//! would fill the pipeline with bundles of a row or two; so whoever asks gets what was due at the last tick, and
-//! a thread wakes the job when the next one has come. What a row loses by that counts as its latency, like any
-//! other delay ([`Pacing::overdue_ns`]).
+//! They come out in ticks. A source that gave each row the moment it is due would be asked all the
+//! time and would fill the pipeline with bundles of a row or two; so a poll gets what was due at
+//! the last tick, and a thread wakes the job when the next one has come. What a row loses by that
+//! counts as its latency, like any other delay ([`Pacing::overdue_ns`]).
 
 mod timer;
 
@@ -13,7 +14,7 @@ use thalweg_core::shim::{Clock, SystemClock};
 
 use self::timer::Registration;
 
-/// However slow the rate is: a source is woken so often at least.
+/// A source is woken at least this often, however slow the rate is.
 const PAUSE_MAX_NS: u64 = 100_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 

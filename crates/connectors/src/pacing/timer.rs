@@ -1,10 +1,10 @@
-//! The thread that wakes paced sources, one for all of the process: a hundred jobs do not need a hundred
-//! threads that wake up four thousand times a second.
+//! The thread that wakes paced sources, one for all of the process: a hundred jobs do not need a
+//! hundred threads that wake up four thousand times a second.
 //!
 //! Sources that are many share the cost: their ticks are farther apart ([`tick_ns`]).
 //!
-//! **Invariants:** the thread runs while a source is registered, and only then. A waker is called outside the
-//! lock; it may be called once more after its source has gone.
+//! **Invariants:** the thread runs while a source is registered, and only then. A waker is called
+//! outside the lock; it may be called once more after its source has gone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
@@ -15,7 +15,8 @@ use thalweg_core::connector::Waker;
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::{Error, Result};
 
-/// How far ticks are apart while there are few sources: a pipeline that keeps up is asked so often at most.
+/// How far ticks are apart while there are few sources: a pipeline that keeps up is polled at most
+/// this often.
 const TICK_NS: u64 = 250_000;
 /// So many sources tick as often as one does.
 const SOURCES_PER_TICK: u64 = 16;

@@ -12,8 +12,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_schema::DataType as Arrow;
 use arrow_select::concat::concat_batches;
-use thalweg_connectors::BuiltinConnectors;
-use thalweg_core::connector::{Connectors, SourcePoll, TableRequest};
+use thalweg_connectors::builtin;
+use thalweg_core::connector::{SourcePoll, TableRequest};
 use thalweg_core::{Column, DataType, TableSchema};
 
 /// All rows of a table.
@@ -70,7 +70,7 @@ pub fn request(kind: &str, columns: &[&str], options: &[(&str, &str)]) -> TableR
 
 /// All rows, in bundles of at most so many.
 pub fn read_by(request: &TableRequest, rows_max: usize) -> Table {
-    let mut source = BuiltinConnectors::default().source(request).expect("valid");
+    let mut source = builtin(Default::default()).source(request).expect("valid");
     assert!(source.is_bounded());
     source.start(Arc::new(|| {})).expect("started");
     let mut batches = Vec::new();

@@ -1,6 +1,6 @@
 //! The texts of the queries. They are part of the program, so that it needs no file to run them.
 
-use thalweg_connectors::options::near_miss;
+use thalweg_core::connector::near_miss;
 use thalweg_core::{Error, Result};
 
 use super::Preset;

@@ -8,7 +8,7 @@
 //! ([`LiveView`]).
 
 use arrow_array::RecordBatch;
-use thalweg_core::connector::Demand;
+use thalweg_core::connector::SinkLayer;
 use thalweg_core::{DataType, Result, RowKind, Sink, TableSchema};
 use thalweg_operators::keys::KeyTable;
 
@@ -89,15 +89,12 @@ impl FinalResult {
     }
 }
 
-impl Sink for FinalResult {
-    fn name(&self) -> String {
-        self.inner.name()
+impl SinkLayer for FinalResult {
+    fn inner(&self) -> &dyn Sink {
+        self.inner.as_ref()
     }
-    fn claim(&mut self) -> Result<()> {
-        self.inner.claim()
-    }
-    fn open(&mut self) -> Result<()> {
-        self.inner.open()
+    fn inner_mut(&mut self) -> &mut dyn Sink {
+        self.inner.as_mut()
     }
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
         // A row that goes frees its identifier for the next one, so they are looked up one by one.
@@ -116,9 +113,6 @@ impl Sink for FinalResult {
         }
         Ok(())
     }
-    fn demand(&self) -> Demand {
-        self.inner.demand()
-    }
     fn flush(&mut self) -> Result<()> {
         match &self.view {
             Some(view) if self.is_stale => std::thread::sleep(view.rest()),
@@ -136,8 +130,5 @@ impl Sink for FinalResult {
             self.inner.write(&batch, None)?;
         }
         self.inner.finish()
-    }
-    fn abort(&mut self) {
-        self.inner.abort();
     }
 }

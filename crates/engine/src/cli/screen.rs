@@ -8,8 +8,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrow_array::RecordBatch;
-use thalweg_core::connector::Demand;
-use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
+use thalweg_core::connector::SinkLayer;
 use thalweg_core::{Result, RowKind, Sink};
 
 /// Goes to the first column and clears the line.
@@ -81,22 +80,16 @@ struct ScreenSink {
     is_flushed: bool,
 }
 
-impl Sink for ScreenSink {
-    fn name(&self) -> String {
-        self.sink.name()
+impl SinkLayer for ScreenSink {
+    fn inner(&self) -> &dyn Sink {
+        self.sink.as_ref()
     }
-    fn claim(&mut self) -> Result<()> {
-        self.sink.claim()
-    }
-    fn open(&mut self) -> Result<()> {
-        self.sink.open()
+    fn inner_mut(&mut self) -> &mut dyn Sink {
+        self.sink.as_mut()
     }
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
         self.is_flushed = false;
         self.screen.above(|| self.sink.write(batch, kinds))
-    }
-    fn demand(&self) -> Demand {
-        self.sink.demand()
     }
     fn flush(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.is_flushed, true) {
@@ -109,21 +102,6 @@ impl Sink for ScreenSink {
     }
     fn abort(&mut self) {
         self.screen.above(|| self.sink.abort());
-    }
-    fn use_transactions(&mut self) -> SinkGuarantee {
-        self.sink.use_transactions()
-    }
-    fn write_at_least_once(&mut self) {
-        self.sink.write_at_least_once();
-    }
-    fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
-        self.sink.check_start(handle, start)
-    }
-    fn mark(&mut self, mark: &OutputMark) -> Result<()> {
-        self.sink.mark(mark)
-    }
-    fn recover(&mut self, handle: Option<&str>) -> Result<()> {
-        self.sink.recover(handle)
     }
     fn prepare(&mut self) -> Result<Option<String>> {
         self.is_flushed = true;

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use thalweg_connectors::BuiltinConnectors;
-use thalweg_core::connector::{AcceptedChanges, Connectors, TableRequest};
+use thalweg_connectors::builtin;
+use thalweg_connectors::filesystem::Filesystem;
+use thalweg_core::connector::{AcceptedChanges, TableRequest};
 use thalweg_core::graph::Input;
 use thalweg_core::{Error, Result, Span, TableSchema};
 
@@ -26,20 +27,21 @@ impl Pipeline {
         options: &[(&str, &str)],
     ) -> Result<Stream> {
         let request = request(name, schema, options);
-        let connectors = BuiltinConnectors::default();
+        let connectors = builtin(Filesystem::default());
         connectors.validate(&request, false)?;
-        if connectors.held_changes(&request) != AcceptedChanges::Inserts {
+        let connector = connectors.find(&request)?;
+        if connector.held_changes(&request) != AcceptedChanges::Inserts {
             return Err(Error::unsupported(format!("table {name} holds changes"))
                 .hint("read it by SQL; pipelines take rows that stay"));
         }
         self.tables.borrow_mut().reads.push(request.clone());
         connectors.check_files(&self.tables.borrow())?;
-        let source = connectors.source(&request)?;
+        let source = connector.source(&request)?;
         let schema = request.delivered();
         let kind = NodeKind::Source { source, watermark: None };
         let from = self.add(name, kind, Vec::new());
         self.nodes.borrow_mut()[from.0].refuses_snapshots =
-            connectors.check_snapshots(&request, false).err();
+            connector.check_snapshots(&request, false).err();
         Ok(Stream::new(self.clone(), Input { from, port: 0 }, schema))
     }
 }
@@ -53,16 +55,17 @@ impl Stream {
     /// If the options are wrong, or the pipeline reads or writes the same file elsewhere.
     pub fn write_table(self, name: &str, options: &[(&str, &str)]) -> Result<()> {
         let request = request(name, self.schema().clone(), options);
-        let connectors = BuiltinConnectors::default();
+        let connectors = builtin(Filesystem::default());
         connectors.validate(&request, true)?;
+        let connector = connectors.find(&request)?;
         let pipeline = self.pipeline.clone();
         pipeline.tables.borrow_mut().writes.push((request.clone(), Span::default()));
         connectors.check_files(&pipeline.tables.borrow())?;
-        let sink = connectors.sink(&request)?;
+        let sink = connector.sink(&request)?;
         let input = self.flush();
         let stage = pipeline.add(name, NodeKind::Sink(sink), vec![input]);
         pipeline.nodes.borrow_mut()[stage.0].refuses_snapshots =
-            connectors.check_snapshots(&request, true).err();
+            connector.check_snapshots(&request, true).err();
         Ok(())
     }
 }

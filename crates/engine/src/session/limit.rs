@@ -1,15 +1,14 @@
 //! Ending a query after some rows (`--limit`).
 //!
-//! The sink passes on as many rows as are wanted, and then wants no more: the job finishes it, and
-//! ends where it has no other output. How many rows have passed is in no snapshot: only a SELECT
-//! has a limit, and it takes none.
+//! The sink passes on as many rows as are wanted and then demands no more: the job finishes it, and
+//! ends if it has no other output. How many rows have passed is in no snapshot: only a SELECT has a
+//! limit, and it takes none.
 
 use arrow_array::RecordBatch;
-use thalweg_core::connector::Demand;
-use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
+use thalweg_core::connector::{self, Demand};
 use thalweg_core::{Result, RowKind, Sink};
 
-/// A sink that takes so many rows and no more.
+/// A sink that takes this many rows and no more.
 pub(super) struct LimitSink {
     sink: Box<dyn Sink>,
     rows_left: u64,
@@ -21,15 +20,12 @@ impl LimitSink {
     }
 }
 
-impl Sink for LimitSink {
-    fn name(&self) -> String {
-        self.sink.name()
+impl connector::SinkLayer for LimitSink {
+    fn inner(&self) -> &dyn Sink {
+        self.sink.as_ref()
     }
-    fn claim(&mut self) -> Result<()> {
-        self.sink.claim()
-    }
-    fn open(&mut self) -> Result<()> {
-        self.sink.open()
+    fn inner_mut(&mut self) -> &mut dyn Sink {
+        self.sink.as_mut()
     }
     fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
         let rows = usize::try_from(self.rows_left).unwrap_or(usize::MAX).min(batch.num_rows());
@@ -44,36 +40,6 @@ impl Sink for LimitSink {
             Demand::More if self.rows_left == 0 => Demand::Enough,
             demand => demand,
         }
-    }
-    fn flush(&mut self) -> Result<()> {
-        self.sink.flush()
-    }
-    fn finish(&mut self) -> Result<()> {
-        self.sink.finish()
-    }
-    fn abort(&mut self) {
-        self.sink.abort();
-    }
-    fn use_transactions(&mut self) -> SinkGuarantee {
-        self.sink.use_transactions()
-    }
-    fn write_at_least_once(&mut self) {
-        self.sink.write_at_least_once();
-    }
-    fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
-        self.sink.check_start(handle, start)
-    }
-    fn mark(&mut self, mark: &OutputMark) -> Result<()> {
-        self.sink.mark(mark)
-    }
-    fn recover(&mut self, handle: Option<&str>) -> Result<()> {
-        self.sink.recover(handle)
-    }
-    fn prepare(&mut self) -> Result<Option<String>> {
-        self.sink.prepare()
-    }
-    fn commit(&mut self, handle: &str) -> Result<()> {
-        self.sink.commit(handle)
     }
 }
 
@@ -92,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_so_many_rows_pass() {
+    fn rows_pass_up_to_the_limit() {
         let collected = Collect::new();
         let mut sink = LimitSink::new(Box::new(collected.sink()), 5);
         sink.open().expect("opens");

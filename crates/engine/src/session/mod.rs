@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 pub use chrono_tz::Tz;
-use thalweg_core::lookup::LookupConnector;
+use thalweg_core::connector::{Connector, Connectors};
 use thalweg_core::shim::{SharedClock, SystemClock};
 use thalweg_core::{Error, Result, Sink, Source, TableSchema};
 pub use thalweg_expr::ScalarFunction;
@@ -52,7 +52,7 @@ use crate::pipeline::Collect;
 /// A catalog, settings, and what is needed to run statements.
 pub struct Session {
     planner: Planner,
-    connectors: Arc<settings::SessionConnectors>,
+    sources: Arc<registered::RegisteredSources>,
     clock: SharedClock,
     options: SessionOptions,
     recording: Option<Recording>,
@@ -91,7 +91,7 @@ impl Session {
         if let Some(text) = &options.memory_limit {
             settings::parse_memory_limit(text)?;
         }
-        let connectors = Arc::new(settings::SessionConnectors::new(&options));
+        let sources = Arc::new(registered::RegisteredSources::default());
         let clock: SharedClock = Arc::new(SystemClock::new());
         let planner_options = PlannerOptions {
             base_dir: options.base_dir.clone(),
@@ -99,7 +99,10 @@ impl Session {
             workers: options.workers.unwrap_or_else(settings::cores),
             clock: Arc::clone(&clock),
         };
-        let mut planner = Planner::new(connectors.clone(), planner_options);
+        let connectors = settings::builtin_connectors(&options);
+        let mut planner = Planner::new(connectors, planner_options);
+        planner.register_connector(sources.clone());
+        planner.register_connector(Arc::new(state_tables::StateTables));
         for (key, value) in &options.settings {
             planner.set(key, value)?;
         }
@@ -109,7 +112,7 @@ impl Session {
             None => None,
         };
         let names = HashMap::new();
-        Ok(Session { planner, connectors, clock, options, recording, replays, names })
+        Ok(Session { planner, sources, clock, options, recording, replays, names })
     }
 
     /// Runs the statements of a script. The text is parsed and planned as a whole first: an error in
@@ -167,10 +170,15 @@ impl Session {
         self.planner.register_aggregate(aggregate);
     }
 
-    /// Makes tables known with `'connector' = name`, which lookup joins ask by key: `JOIN … FOR SYSTEM_TIME AS
-    /// OF` a PROCTIME() column. In place of any of the same name, also of one that comes with the engine.
-    pub fn register_lookup(&mut self, name: &str, connector: Arc<dyn LookupConnector>) {
-        self.connectors.register_lookup(name, connector);
+    /// Makes a connector known, in place of any of the same name, also of one that comes with the
+    /// engine. Its description is what SHOW CONNECTORS and DESCRIBE CONNECTOR answer.
+    pub fn register_connector(&mut self, connector: Arc<dyn Connector>) {
+        self.planner.register_connector(connector);
+    }
+
+    /// The connectors that tables can name.
+    pub fn connectors(&self) -> &Connectors {
+        self.planner.connectors()
     }
 
     /// Gives a name to something that makes sources, in place of any of the same name. A table reads
@@ -182,7 +190,7 @@ impl Session {
         name: &str,
         make: impl Fn() -> Result<Box<dyn Source>> + Send + Sync + 'static,
     ) {
-        self.connectors.register(name, Arc::new(make));
+        self.sources.add(name, Arc::new(make));
     }
 
     /// Plans a script without running or opening anything, and checks the options of every table, also where no
@@ -197,7 +205,7 @@ impl Session {
     /// What Apache Flink would refuse in a script that is valid here, with places.
     pub fn flink_refusals(&self, text: &str) -> Result<Vec<Error>> {
         let statements = parse_script_with_notes(text)?.statements;
-        let findings = thalweg_plan::flink_check::flink_refusals(&statements);
+        let findings = self.planner.flink_refusals(&statements);
         Ok(findings.into_iter().map(|f| Error::plan(f.message).at(f.span)).collect())
     }
 

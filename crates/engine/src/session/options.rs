@@ -1,9 +1,9 @@
 //! Where a session starts from, and what it may touch.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use thalweg_connectors::filesystem::snapshot_location;
 use thalweg_core::Result;
-use thalweg_core::connector::TableRequest;
 use thalweg_runtime::Pool;
 
 use crate::jobs::ResumeFrom;
@@ -57,28 +57,6 @@ impl SessionOptions {
     pub(crate) fn snapshot_location(&self, written: &str) -> Result<String> {
         snapshot_location(written, (&self.base_dir, &self.allowed_roots))
     }
-}
-
-/// A place of snapshots as it was written, made whole: a folder starts from the first folder and must lie in one of
-/// the others.
-///
-/// # Errors
-/// If it lies outside.
-pub(super) fn snapshot_location(
-    written: &str,
-    (base_dir, allowed_roots): (&Path, &[PathBuf]),
-) -> Result<String> {
-    if written.contains("://") && !written.starts_with("file://") {
-        return Ok(written.to_owned());
-    }
-    let request = TableRequest {
-        table: "of snapshots ('execution.checkpointing.dir')".to_owned(),
-        base_dir: base_dir.to_owned(),
-        allowed_roots: allowed_roots.to_vec(),
-        ..TableRequest::default()
-    };
-    let folder = thalweg_connectors::filesystem::paths::folder(&request, written)?;
-    Ok(folder.to_string_lossy().into_owned())
 }
 
 impl Default for SessionOptions {

@@ -1,8 +1,8 @@
-//! `'connector' = 'registered'`: tables whose rows a Rust program hands over.
+//! `'connector' = 'registered'`: tables whose rows a Rust program supplies.
 //!
-//! [`Session::register_source`](super::Session::register_source) gives a name to something that makes
-//! sources; a table names it: `WITH ('connector' = 'registered', 'source' = 'clicks')`. Each job that
-//! reads the table gets a source of its own.
+//! [`Session::register_source`](super::Session::register_source) gives a name to something that
+//! makes sources; a table names it: `WITH ('connector' = 'registered', 'source' = 'clicks')`. Each
+//! job that reads the table gets a source of its own.
 //!
 //! **Invariant:** what the engine sees has the table's columns: every batch is compared with the
 //! declaration, in number, types, and NULLs, and only then cut to the columns that a query needs.
@@ -10,25 +10,41 @@
 //! Such a table cannot be written to; results of a SELECT go to the session's observer.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::SchemaRef;
-use thalweg_connectors::options::{Known, Options, near_miss};
-use thalweg_core::connector::{TableRequest, Waker};
+use thalweg_core::connector::{
+    AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, OptionDescription,
+    OptionKind, Options, SourceCapability, SourceLayer, TableRequest, near_miss,
+};
 use thalweg_core::{Error, Result, Source, SourceBatch, SourcePoll, TableSchema};
 
 /// Makes a source for each job.
 pub(super) type SourceMaker = Arc<dyn Fn() -> Result<Box<dyn Source>> + Send + Sync>;
 
-/// The option `connector` of such tables.
-pub(super) const CONNECTOR: &str = "registered";
-
-const KNOWN: Known = Known { options: &["connector", "source"], unsupported: &[] };
+const DESCRIPTION: ConnectorDescription = ConnectorDescription {
+    capabilities: Capabilities {
+        source: Some(SourceCapability {
+            boundedness: Boundedness::ByOptions,
+            changes: &[AcceptedChanges::Inserts],
+            has_positions: true,
+            prunes_columns: false,
+        }),
+        ..Capabilities::NONE
+    },
+    options: &[OptionDescription::new(
+        "source",
+        OptionKind::Text,
+        "the name that the program has given to `Session::register_source`",
+    )
+    .required()],
+    ..ConnectorDescription::new("registered", "rows that a Rust program supplies")
+};
 
 /// What makes the sources of a name.
 #[derive(Clone)]
-pub(super) struct Registered {
+struct Registered {
     make: SourceMaker,
     /// Known once a source was made to find out.
     kind: Arc<OnceLock<SourceKind>>,
@@ -43,23 +59,23 @@ struct SourceKind {
 
 impl Registered {
     /// A source for a job.
-    pub(super) fn source(&self) -> Result<Box<dyn Source>> {
+    fn source(&self) -> Result<Box<dyn Source>> {
         (self.make)()
     }
 
-    /// True if its sources end. The first call makes one, and no other does: planning asks often, and a source may
-    /// cost something. What can't be made is asked again.
-    pub(super) fn is_bounded(&self) -> bool {
+    /// True if its sources end. The first call makes one, and no other does: planning asks often,
+    /// and a source may cost something. What can't be made is asked again.
+    fn is_bounded(&self) -> bool {
         self.kind().is_ok_and(|kind| kind.is_bounded)
     }
 
-    /// Refuses sources that can't go on from a snapshot.
-    pub(super) fn check_snapshots(&self, table: &str) -> Result<()> {
+    /// Refuses sources that can't resume from a snapshot.
+    fn check_snapshots(&self, table: &str) -> Result<()> {
         if self.kind()?.has_positions {
             return Ok(());
         }
         Err(Error::plan(format!(
-            "table {table}: a job with snapshots can't go on from its registered source, which tells no positions"
+            "table {table}: a job with snapshots can't resume from its registered source, which has no positions"
         ))
         .hint("implement Source::position and Source::seek, or RESET 'execution.checkpointing.dir'"))
     }
@@ -77,35 +93,30 @@ impl Registered {
 /// The sources of a session by name.
 #[derive(Default)]
 pub(super) struct RegisteredSources {
-    makers: BTreeMap<String, Registered>,
+    makers: Mutex<BTreeMap<String, Registered>>,
 }
 
 impl RegisteredSources {
     /// Adds one, in place of any of the same name.
-    pub(super) fn add(&mut self, name: &str, make: SourceMaker) {
-        self.makers.insert(name.to_owned(), Registered { make, kind: Arc::default() });
+    pub(super) fn add(&self, name: &str, make: SourceMaker) {
+        let mut makers = self.makers.lock().expect("no panic under this lock");
+        makers.insert(name.to_owned(), Registered { make, kind: Arc::default() });
     }
 
     /// What makes the sources of a table.
-    pub(super) fn find(&self, request: &TableRequest, as_sink: bool) -> Result<Registered> {
-        let options = Options::checked(request, &KNOWN)?;
-        let table = &request.table;
-        if as_sink {
-            return Err(Error::plan(format!(
-                "table {table} cannot be written to: connector 'registered' only gives rows"
-            ))
-            .hint("take the rows of a SELECT, or write to a table of another connector"));
-        }
+    fn find(&self, request: &TableRequest) -> Result<Registered> {
+        let options = Options::of(request, &DESCRIPTION)?;
         if let Some((key, _)) = request.metadata.first() {
             return Err(options.conflict(&format!("there is no metadata '{key}'")));
         }
-        let name = options.required("source")?;
-        self.makers.get(name).cloned().ok_or_else(|| {
+        let (table, name) = (&request.table, options.required("source")?);
+        let makers = self.makers.lock().expect("no panic under this lock");
+        makers.get(name).cloned().ok_or_else(|| {
             let error = Error::plan(format!("table {table}: no source '{name}' is registered"));
-            let known = || self.makers.keys().map(String::as_str);
+            let known = || makers.keys().map(String::as_str);
             error.hint(match near_miss(name, known()) {
                 Some(near) => format!("did you mean '{near}'?"),
-                None if self.makers.is_empty() => {
+                None if makers.is_empty() => {
                     "a Rust program registers it with Session::register_source".to_owned()
                 }
                 None => format!("there are {}", known().collect::<Vec<_>>().join(", ")),
@@ -114,8 +125,26 @@ impl RegisteredSources {
     }
 }
 
+impl Connector for RegisteredSources {
+    fn description(&self) -> &ConnectorDescription {
+        &DESCRIPTION
+    }
+    fn validate(&self, request: &TableRequest, _as_sink: bool) -> Result<()> {
+        self.find(request).map(drop)
+    }
+    fn is_bounded(&self, request: &TableRequest) -> bool {
+        self.find(request).is_ok_and(|registered| registered.is_bounded())
+    }
+    fn check_snapshots(&self, request: &TableRequest, _as_sink: bool) -> Result<()> {
+        self.find(request)?.check_snapshots(&request.table)
+    }
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        Ok(Box::new(CheckedSource::new(self.find(request)?.source()?, request)))
+    }
+}
+
 /// A source whose batches are held to the table's declaration and cut to what is needed.
-pub(super) struct CheckedSource {
+struct CheckedSource {
     inner: Box<dyn Source>,
     table: String,
     schema: TableSchema,
@@ -125,7 +154,7 @@ pub(super) struct CheckedSource {
 
 impl CheckedSource {
     /// The source of a table.
-    pub(super) fn new(inner: Box<dyn Source>, request: &TableRequest) -> Self {
+    fn new(inner: Box<dyn Source>, request: &TableRequest) -> Self {
         CheckedSource {
             inner,
             table: request.table.clone(),
@@ -157,27 +186,15 @@ impl CheckedSource {
     }
 }
 
-impl Source for CheckedSource {
+impl SourceLayer for CheckedSource {
+    fn inner(&self) -> &dyn Source {
+        self.inner.as_ref()
+    }
+    fn inner_mut(&mut self) -> &mut dyn Source {
+        self.inner.as_mut()
+    }
     fn name(&self) -> String {
         self.table.clone()
-    }
-    fn claim(&mut self) -> Result<()> {
-        self.inner.claim()
-    }
-    fn open(&mut self) -> Result<()> {
-        self.inner.open()
-    }
-    fn prepare(&mut self) -> Result<()> {
-        self.inner.prepare()
-    }
-    fn finish(&mut self) -> Result<()> {
-        self.inner.finish()
-    }
-    fn abort(&mut self) {
-        self.inner.abort();
-    }
-    fn start(&mut self, waker: Waker) -> Result<()> {
-        self.inner.start(waker)
     }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
         Ok(match self.inner.poll(rows_max)? {
@@ -186,32 +203,5 @@ impl Source for CheckedSource {
             }
             other => other,
         })
-    }
-    fn is_bounded(&self) -> bool {
-        self.inner.is_bounded()
-    }
-    fn stop(&mut self) {
-        self.inner.stop();
-    }
-    fn overdue_ns(&self) -> u64 {
-        self.inner.overdue_ns()
-    }
-    fn buffered_bytes(&self) -> usize {
-        self.inner.buffered_bytes()
-    }
-    fn bad_rows(&self) -> u64 {
-        self.inner.bad_rows()
-    }
-    fn position(&self) -> Option<String> {
-        self.inner.position()
-    }
-    fn seek(&mut self, position: &str) -> Result<()> {
-        self.inner.seek(position)
-    }
-    fn check_ended(&mut self, position: &str) -> Result<()> {
-        self.inner.check_ended(position)
-    }
-    fn committed(&mut self, position: &str) -> Result<()> {
-        self.inner.committed(position)
     }
 }

@@ -2,7 +2,7 @@
 //! reads.
 //!
 //! While a query is planned, the manifest tells which columns there are ([`find`]); what is found is written down
-//! as options of a table with connector [`CONNECTOR`], so that the job reads that snapshot, whichever is the
+//! as options of a table with connector [`STATE_CONNECTOR`], so that the job reads that snapshot, whichever is the
 //! newest by then. Rows are read, checksums compared and changes folded when the job starts ([`source`]).
 //!
 //! **Invariant:** only folders that the session may read are looked at, also where somebody writes the options
@@ -16,19 +16,51 @@ use std::path::{Path, PathBuf};
 use arrow_array::RecordBatch;
 use arrow_cast::{can_cast_types, cast};
 use arrow_schema::{DataType as Arrow, Field, TimeUnit};
-use thalweg_core::connector::{StateTable, StateTableRequest, TableRequest, Waker};
+use thalweg_connectors::filesystem::snapshot_location;
+use thalweg_core::connector::{
+    AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, STATE_CONNECTOR,
+    SourceCapability, StateTable, StateTableRequest, TableRequest, Waker,
+};
 use thalweg_core::snapshot::StageState;
 use thalweg_core::{Column, DataType, Error, Result, Source, SourcePoll, TableSchema};
 use thalweg_state::{SnapshotDetails, SnapshotStore, TableSummary};
 
-use super::options::snapshot_location;
 use crate::jobs::{newest_number, open_folder};
 use crate::pipeline::MemorySource;
 
-/// The option `connector` of such tables.
-pub(super) const CONNECTOR: &str = "snapshot";
-
 const OPTIONS: [&str; 5] = ["location", "job", "number", "operator", "table"];
+
+const DESCRIPTION: ConnectorDescription = ConnectorDescription {
+    capabilities: Capabilities {
+        source: Some(SourceCapability {
+            boundedness: Boundedness::Bounded,
+            changes: &[AcceptedChanges::Inserts],
+            has_positions: true,
+            prunes_columns: true,
+        }),
+        ..Capabilities::NONE
+    },
+    is_internal: true,
+    ..ConnectorDescription::new(STATE_CONNECTOR, "tables of state in snapshots")
+};
+
+/// The connector of such tables.
+pub(super) struct StateTables;
+
+impl Connector for StateTables {
+    fn description(&self) -> &ConnectorDescription {
+        &DESCRIPTION
+    }
+    fn validate(&self, request: &TableRequest, _as_sink: bool) -> Result<()> {
+        OPTIONS.iter().try_for_each(|option| option_of(request, option).map(drop))
+    }
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        source(request)
+    }
+    fn state_table(&self, request: &StateTableRequest) -> Result<StateTable> {
+        find(request)
+    }
+}
 
 /// The snapshots of a job.
 struct Place {
@@ -42,7 +74,7 @@ struct Place {
 ///
 /// # Errors
 /// If there is no such snapshot, operator or table, or a column of a type that SQL has no words for.
-pub(super) fn find(request: &StateTableRequest) -> Result<StateTable> {
+fn find(request: &StateTableRequest) -> Result<StateTable> {
     let place = locate(request)?;
     let store = SnapshotStore::open(&place.location, &place.job)?;
     let number = choose(&store, request.number.or(place.number), &place)?;
@@ -54,7 +86,7 @@ pub(super) fn find(request: &StateTableRequest) -> Result<StateTable> {
     let name = format!("snapshot {number} of {}: {} {table}", place.job, stage.id);
     let values = [place.location, place.job, number.to_string(), stage.id.clone(), table];
     let named = OPTIONS.iter().map(|&option| option.to_owned()).zip(values);
-    let connector = ("connector".to_owned(), CONNECTOR.to_owned());
+    let connector = ("connector".to_owned(), STATE_CONNECTOR.to_owned());
     Ok(StateTable { name, schema, options: named.chain([connector]).collect() })
 }
 
@@ -272,20 +304,6 @@ fn precision(unit: TimeUnit) -> u8 {
     }
 }
 
-/// Checks the options of a table of state.
-///
-/// # Errors
-/// If one is missing, or the table is to be written.
-pub(super) fn validate(request: &TableRequest, as_sink: bool) -> Result<()> {
-    let table = &request.table;
-    if as_sink {
-        return Err(Error::plan(format!(
-            "table {table} is a part of a snapshot and can't be written"
-        )));
-    }
-    OPTIONS.iter().try_for_each(|option| option_of(request, option).map(drop))
-}
-
 fn option_of<'a>(request: &'a TableRequest, option: &str) -> Result<&'a str> {
     request.options.get(option).map(String::as_str).ok_or_else(|| {
         Error::plan(format!("table {}: option '{option}' is missing", request.table))
@@ -297,8 +315,7 @@ fn option_of<'a>(request: &'a TableRequest, option: &str) -> Result<&'a str> {
 ///
 /// # Errors
 /// If its options are wrong, or its folder is not to be read.
-pub(super) fn source(request: &TableRequest) -> Result<Box<dyn Source>> {
-    validate(request, false)?;
+fn source(request: &TableRequest) -> Result<Box<dyn Source>> {
     let allowed = (request.base_dir.as_path(), &request.allowed_roots[..]);
     let location = snapshot_location(option_of(request, "location")?, allowed)?;
     let number = option_of(request, "number")?;

@@ -151,8 +151,8 @@ impl Session {
             let mut runs = self.job_runs(what)?;
             if runs.name == job {
                 runs.recovery.is_rehearsal = true;
-                self.connectors.set_zone(self.planner.zone());
-                self.connectors.set_memory_limit(self.run_options()?.memory_limit_bytes);
+                let memory_limit_bytes = self.run_options()?.memory_limit_bytes;
+                self.planner.set_memory_limit(memory_limit_bytes);
                 let plan = self.planner.plan_insert(inserts)?;
                 return runs.rehearse(plan.graph, self.run_options()?);
             }
@@ -165,8 +165,8 @@ impl Session {
         statement: &Statement,
         observer: &mut dyn Observer,
     ) -> Result<Option<JobReport>> {
-        self.connectors.set_zone(self.planner.zone());
-        self.connectors.set_memory_limit(self.run_options()?.memory_limit_bytes);
+        let memory_limit_bytes = self.run_options()?.memory_limit_bytes;
+        self.planner.set_memory_limit(memory_limit_bytes);
         match &statement.kind {
             StatementKind::Insert(insert) => {
                 self.run_inserts(std::slice::from_ref(insert), "INSERT", observer).map(Some)
@@ -217,14 +217,13 @@ impl Session {
         Ok(RunOptions { clock: self.clock.clone(), ..options })
     }
 
-    /// The sinks that print: tables of the connector `print`, and whatever is no table.
+    /// The sinks that print: tables of a connector that does, and results that are no tables.
     fn printing_stages(&self, graph: &Graph) -> Vec<usize> {
-        let prints = |sink: &dyn Sink| match self.planner.catalog().table(&sink.name()) {
-            Some(table) => table
-                .options
-                .iter()
-                .any(|(key, value)| key.text == "connector" && value.text == "print"),
-            None => true,
+        let prints = |sink: &dyn Sink| {
+            let Some(table) = self.planner.catalog().table(&sink.name()) else { return true };
+            let name = table.options.iter().find(|(key, _)| key.text == "connector");
+            let connector = name.and_then(|(_, name)| self.connectors().get(&name.text));
+            connector.is_some_and(|found| found.description().capabilities.is_printed)
         };
         let stages = graph.stages.iter().enumerate();
         stages

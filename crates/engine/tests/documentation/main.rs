@@ -9,6 +9,7 @@
 //! A `csv` block right behind it is the expected output, compared as a multiset below the header; a
 //! `csv sequence` block is compared as it stands.
 
+mod connectors;
 mod functions;
 
 use std::fs;

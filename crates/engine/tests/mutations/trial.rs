@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use arrow_array::RecordBatch;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions, Tz};
+use thalweg_core::connector::DiscardSink;
 use thalweg_core::graph::{Graph, StageKind};
-use thalweg_core::{ErrorKind, Result, RowKind, Sink, Span};
+use thalweg_core::{ErrorKind, Result, Sink, Span};
 use thalweg_plan::{ResultTable, diagnostic};
 use thalweg_runtime::JobControl;
 
@@ -96,7 +96,7 @@ struct Discard;
 
 impl Observer for Discard {
     fn result(&mut self, _table: &ResultTable, _zone: Tz) -> Result<Box<dyn Sink>> {
-        Ok(Box::new(Discard))
+        Ok(Box::new(DiscardSink::new("discard")))
     }
     fn explanation(&mut self, _text: &str) -> Result<()> {
         Ok(())
@@ -104,7 +104,7 @@ impl Observer for Discard {
     fn starting(&mut self, _job: &JobDescription, graph: &mut Graph) {
         for stage in &mut graph.stages {
             if let StageKind::Sink(sink) = &mut stage.kind {
-                *sink = Box::new(Discard);
+                *sink = Box::new(DiscardSink::new("discard"));
             }
         }
     }
@@ -115,23 +115,4 @@ impl Observer for Discard {
             control.cancel();
         });
     }
-}
-
-impl Sink for Discard {
-    fn name(&self) -> String {
-        "discard".to_owned()
-    }
-    fn open(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn write(&mut self, _batch: &RecordBatch, _kinds: Option<&[RowKind]>) -> Result<()> {
-        Ok(())
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn abort(&mut self) {}
 }

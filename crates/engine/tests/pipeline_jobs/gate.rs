@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use thalweg::{JobControl, Result, Source};
-use thalweg_core::connector::{SourcePoll, Waker};
+use thalweg_core::connector::{SourceLayer, SourcePoll, Waker};
 
 /// Far more than anything here needs in a debug build on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -64,9 +64,12 @@ pub struct Gated<S> {
     pub gate: Arc<Gate>,
 }
 
-impl<S: Source> Source for Gated<S> {
-    fn name(&self) -> String {
-        self.inner.name()
+impl<S: Source> SourceLayer for Gated<S> {
+    fn inner(&self) -> &dyn Source {
+        &self.inner
+    }
+    fn inner_mut(&mut self) -> &mut dyn Source {
+        &mut self.inner
     }
     fn start(&mut self, waker: Waker) -> Result<()> {
         self.gate.wake_by(waker.clone());
@@ -91,20 +94,5 @@ impl<S: Source> Source for Gated<S> {
             self.gate.end();
         }
         Ok(polled)
-    }
-    fn is_bounded(&self) -> bool {
-        self.inner.is_bounded()
-    }
-    fn stop(&mut self) {
-        self.inner.stop();
-    }
-    fn position(&self) -> Option<String> {
-        self.inner.position()
-    }
-    fn seek(&mut self, position: &str) -> Result<()> {
-        self.inner.seek(position)
-    }
-    fn committed(&mut self, position: &str) -> Result<()> {
-        self.inner.committed(position)
     }
 }

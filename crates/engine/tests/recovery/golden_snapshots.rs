@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arrow_array::RecordBatch;
 use thalweg::jobs::{ResumeFrom, SnapshotReference, ask_for_snapshot};
-use thalweg::{Result, RowKind, Sink};
-use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
+use thalweg::{Result, Sink};
+use thalweg_core::connector::SinkLayer;
+use thalweg_core::snapshot::OutputMark;
 
 use super::cells::Equality;
 use super::jobs::{Workspace, copy_folder, files, folders};
@@ -187,43 +187,19 @@ struct DyingSink {
     is_dying: Arc<AtomicBool>,
 }
 
-impl Sink for DyingSink {
-    fn name(&self) -> String {
-        self.inner.name()
+impl SinkLayer for DyingSink {
+    fn inner(&self) -> &dyn Sink {
+        self.inner.as_ref()
     }
-    fn claim(&mut self) -> Result<()> {
-        self.inner.claim()
-    }
-    fn open(&mut self) -> Result<()> {
-        self.inner.open()
-    }
-    fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
-        self.inner.write(batch, kinds)
-    }
-    fn flush(&mut self) -> Result<()> {
-        self.inner.flush()
-    }
-    fn finish(&mut self) -> Result<()> {
-        self.inner.finish()
+    fn inner_mut(&mut self) -> &mut dyn Sink {
+        self.inner.as_mut()
     }
     fn abort(&mut self) {}
-    fn use_transactions(&mut self) -> SinkGuarantee {
-        self.inner.use_transactions()
-    }
-    fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
-        self.inner.check_start(handle, start)
-    }
     fn mark(&mut self, mark: &OutputMark) -> Result<()> {
         match self.is_dying.load(Ordering::SeqCst) {
             true => Ok(()),
             false => self.inner.mark(mark),
         }
-    }
-    fn recover(&mut self, handle: Option<&str>) -> Result<()> {
-        self.inner.recover(handle)
-    }
-    fn prepare(&mut self) -> Result<Option<String>> {
-        self.inner.prepare()
     }
     fn commit(&mut self, handle: &str) -> Result<()> {
         match self.is_dying.load(Ordering::SeqCst) {

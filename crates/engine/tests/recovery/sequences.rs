@@ -24,11 +24,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use arrow_array::RecordBatch;
 use thalweg::jobs::{ResumeFrom, SnapshotReference};
-use thalweg::{Error, Result, RowKind, Sink};
+use thalweg::{Error, Result, Sink};
+use thalweg_core::connector::SinkLayer;
 use thalweg_core::shim::{SplitMix64, mix64};
-use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
+use thalweg_core::snapshot::OutputMark;
 
 use super::jobs::{Workspace, contents, copy_folder};
 use super::killed::{AtHold, KILLED, Kill, Run, await_snapshot, run};
@@ -472,37 +472,22 @@ impl Mortal {
     }
 }
 
-impl Sink for Mortal {
-    fn name(&self) -> String {
-        self.inner.name()
+impl SinkLayer for Mortal {
+    fn inner(&self) -> &dyn Sink {
+        self.inner.as_ref()
     }
-    fn claim(&mut self) -> Result<()> {
-        self.inner.claim()
+    fn inner_mut(&mut self) -> &mut dyn Sink {
+        self.inner.as_mut()
     }
     fn open(&mut self) -> Result<()> {
         self.call()?;
         self.inner.open()
-    }
-    fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
-        self.inner.write(batch, kinds)
-    }
-    fn flush(&mut self) -> Result<()> {
-        self.inner.flush()
     }
     fn finish(&mut self) -> Result<()> {
         if self.fate.is_dead.load(Ordering::SeqCst) { Ok(()) } else { self.inner.finish() }
     }
     fn abort(&mut self) {
         // A process that dies does nothing more.
-    }
-    fn use_transactions(&mut self) -> SinkGuarantee {
-        self.inner.use_transactions()
-    }
-    fn write_at_least_once(&mut self) {
-        self.inner.write_at_least_once();
-    }
-    fn check_start(&mut self, handle: Option<&str>, start: &OutputStart) -> Result<()> {
-        self.inner.check_start(handle, start)
     }
     fn mark(&mut self, mark: &OutputMark) -> Result<()> {
         self.call()?;

@@ -4,6 +4,7 @@
 //! computed columns and of views come from the binder, which is why [`describe_table`] asks for
 //! them. Names are case-sensitive, as in Flink.
 
+mod connectors;
 mod keys;
 mod quantity;
 mod settings;
@@ -12,6 +13,7 @@ mod substitute;
 
 use std::collections::BTreeMap;
 
+use thalweg_core::connector::Connectors;
 use thalweg_core::{ColumnType, Error, Result, TableSchema};
 
 use crate::ast::{CreateTable, Name, Query, Show, Statement, StatementKind, TableColumnKind};
@@ -178,8 +180,13 @@ impl Catalog {
         }
     }
 
-    /// Answers SHOW. `functions` are the names of all functions.
-    pub fn show(&self, show: &Show, functions: &[String]) -> Result<TextRows> {
+    /// Answers SHOW, and DESCRIBE CONNECTOR. `functions` are the names of all functions.
+    pub fn show(
+        &self,
+        show: &Show,
+        functions: &[String],
+        connectors: &Connectors,
+    ) -> Result<TextRows> {
         let single = |names: Vec<String>| names.into_iter().map(|name| vec![name]).collect();
         match show {
             Show::Tables => Ok(TextRows::new(&["table name"], single(self.names()))),
@@ -191,6 +198,8 @@ impl Catalog {
                 names.sort();
                 Ok(TextRows::new(&["function name"], single(names)))
             }
+            Show::Connectors => Ok(connectors::show(connectors)),
+            Show::Connector(name) => connectors::describe(connectors, name),
             Show::Settings => Ok(self.settings.rows()),
             Show::CreateTable(name) => {
                 let table = self.table(&name.text).ok_or_else(|| self.missing(name, false))?;
@@ -313,7 +322,7 @@ mod tests {
         assert_eq!(rows, expected);
         let shown = parse_script("SHOW CREATE TABLE t")?;
         let StatementKind::Show(show) = &shown[0].kind else { panic!("{shown:?}") };
-        assert_eq!(catalog.show(show, &[])?.rows, [[create]]);
+        assert_eq!(catalog.show(show, &[], &Connectors::default())?.rows, [[create]]);
         Ok(())
     }
 

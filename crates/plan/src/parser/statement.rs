@@ -61,6 +61,11 @@ fn kind(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
         "SHOW" => show(cursor),
         "DESCRIBE" | "DESC" => {
             cursor.next();
+            if cursor.is_word("CONNECTOR") && cursor.peek_at(1).is_some() {
+                cursor.next();
+                let name = option_name(cursor, "a connector's name", Token::SemiColon)?;
+                return Ok(StatementKind::Show(Show::Connector(name)));
+            }
             cursor.take_words(&["EXTENDED"]);
             Ok(StatementKind::Describe(cursor.table_name()?))
         }
@@ -254,13 +259,16 @@ fn show(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
         return Ok(StatementKind::Show(Show::CreateView(cursor.table_name()?)));
     }
     cursor.take_words(&["USER"]);
-    let what = cursor.name("TABLES, VIEWS, FUNCTIONS or CREATE TABLE")?;
+    let what = cursor.name("TABLES, VIEWS, FUNCTIONS, CONNECTORS or CREATE TABLE")?;
     match what.text.to_ascii_uppercase().as_str() {
         "TABLES" => Ok(StatementKind::Show(Show::Tables)),
         "VIEWS" => Ok(StatementKind::Show(Show::Views)),
         "FUNCTIONS" => Ok(StatementKind::Show(Show::Functions)),
+        "CONNECTORS" => Ok(StatementKind::Show(Show::Connectors)),
         other => Err(Error::unsupported(format!("SHOW {other} is not supported"))
-            .hint("SHOW TABLES, VIEWS, FUNCTIONS, CREATE TABLE and CREATE VIEW are known")
+            .hint(
+                "SHOW TABLES, VIEWS, FUNCTIONS, CONNECTORS, CREATE TABLE and CREATE VIEW are known",
+            )
             .at(what.span)),
     }
 }
@@ -270,7 +278,7 @@ fn set(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     if cursor.at_end() {
         return Ok(StatementKind::Show(Show::Settings));
     }
-    let key = setting_key(cursor, Token::Eq)?;
+    let key = option_name(cursor, "an option's name", Token::Eq)?;
     cursor.expect_token(&Token::Eq)?;
     let value = match cursor.peek_at(0) {
         Some(Token::SingleQuotedString(_)) => cursor.string("a value")?.text,
@@ -285,18 +293,18 @@ fn reset(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     if cursor.at_end() {
         return Ok(StatementKind::Reset(None));
     }
-    Ok(StatementKind::Reset(Some(setting_key(cursor, Token::SemiColon)?)))
+    Ok(StatementKind::Reset(Some(option_name(cursor, "an option's name", Token::SemiColon)?)))
 }
 
 /// `'a.b-c'` or `a.b-c`
-fn setting_key(cursor: &mut Cursor<'_>, stop: Token) -> Result<Name> {
+fn option_name(cursor: &mut Cursor<'_>, what: &str, stop: Token) -> Result<Name> {
     if matches!(cursor.peek_at(0), Some(Token::SingleQuotedString(_))) {
-        return cursor.string("an option's name");
+        return cursor.string(what);
     }
     let here = cursor.here();
     let tokens = cursor.take_until(&[stop]);
     if tokens.is_empty() {
-        return Err(cursor.expected("an option's name in single quotes"));
+        return Err(cursor.expected(&format!("{what} in single quotes")));
     }
     let text = cursor.source.text_of(tokens).trim().to_owned();
     let one_line = tokens.iter().all(|t| t.span.start.line == tokens[0].span.start.line);

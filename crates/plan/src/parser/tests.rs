@@ -118,6 +118,14 @@ fn each_kind_of_statement_is_recognized() {
     );
     assert!(matches!(one("\u{feff}SHOW TABLES;"), StatementKind::Show(Show::Tables)));
     assert!(matches!(one("DESC t"), StatementKind::Describe(n) if n.text == "t"));
+    assert!(matches!(one("SHOW CONNECTORS"), StatementKind::Show(Show::Connectors)));
+    for text in ["DESCRIBE CONNECTOR upsert-kafka", "DESC connector 'upsert-kafka'"] {
+        let StatementKind::Show(Show::Connector(name)) = one(text) else { panic!("{text}") };
+        assert_eq!(name.text, "upsert-kafka");
+    }
+    assert!(
+        matches!(one("DESCRIBE connector"), StatementKind::Describe(n) if n.text == "connector")
+    );
     assert!(matches!(one("RESET"), StatementKind::Reset(None)));
     assert!(matches!(one("RESET 'a.b'"), StatementKind::Reset(Some(k)) if k.text == "a.b"));
     assert!(

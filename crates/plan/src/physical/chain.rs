@@ -1,6 +1,6 @@
 //! Row-by-row nodes as steps of a chain.
 
-use thalweg_core::{Column, Result, RowKind, Sink};
+use thalweg_core::{Column, Result};
 use thalweg_expr::Session;
 use thalweg_operators::chain::Step;
 
@@ -59,30 +59,4 @@ fn describe_step(step: &Step) -> String {
         Step::Probe { what, .. } => format!("look up: {what}"),
         other => format!("{other:?}"),
     }
-}
-
-/// Stands for a sink where a plan is only looked at.
-pub(super) struct NoSink;
-
-impl Sink for NoSink {
-    fn name(&self) -> String {
-        "none".to_string()
-    }
-    fn open(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn write(
-        &mut self,
-        _batch: &arrow_array::RecordBatch,
-        _kinds: Option<&[RowKind]>,
-    ) -> Result<()> {
-        Ok(())
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn abort(&mut self) {}
 }

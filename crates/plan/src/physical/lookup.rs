@@ -24,19 +24,15 @@ use crate::bind::table::ResolvedTable;
 use crate::catalog::parse_duration;
 use crate::logical::{JoinCondition, JoinKind, LogicalKind, Node};
 
-const CACHE: &str = "lookup.cache";
-const MAX_RETRIES: &str = "lookup.max-retries";
-const MAX_ROWS: &str = "lookup.partial-cache.max-rows";
-const EXPIRES: &str = "lookup.partial-cache.expire-after-write";
-const MISSING: &str = "lookup.partial-cache.cache-missing-key";
-const STRATEGY: &str = "lookup.full-cache.reload-strategy";
-const INTERVAL: &str = "lookup.full-cache.periodic-reload.interval";
-const CAPACITY: &str = "lookup.async.capacity";
-const TIMEOUT: &str = "lookup.async.timeout";
-
-/// The options that say how a table is looked up, whatever its connector.
-pub(super) const OPTIONS: [&str; 9] =
-    [CACHE, MAX_RETRIES, MAX_ROWS, EXPIRES, MISSING, STRATEGY, INTERVAL, CAPACITY, TIMEOUT];
+pub(super) const CACHE: &str = "lookup.cache";
+pub(super) const MAX_RETRIES: &str = "lookup.max-retries";
+pub(super) const MAX_ROWS: &str = "lookup.partial-cache.max-rows";
+pub(super) const EXPIRES: &str = "lookup.partial-cache.expire-after-write";
+pub(super) const MISSING: &str = "lookup.partial-cache.cache-missing-key";
+pub(super) const STRATEGY: &str = "lookup.full-cache.reload-strategy";
+pub(super) const INTERVAL: &str = "lookup.full-cache.periodic-reload.interval";
+pub(super) const CAPACITY: &str = "lookup.async.capacity";
+pub(super) const TIMEOUT: &str = "lookup.async.timeout";
 
 /// How a table is looked up.
 #[derive(Debug, PartialEq)]
@@ -136,7 +132,7 @@ impl Lowering<'_> {
             true => Arc::new(NoLookup),
             false => {
                 let request = LookupRequest { table: scan.request, keys };
-                environment.places.connectors.lookup(&request)?
+                environment.places.connectors.find(&request.table)?.lookup(&request)?
             }
         };
         let spec = HashJoinSpec {

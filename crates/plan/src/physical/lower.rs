@@ -21,10 +21,10 @@ use super::identity::{Identities, table_name};
 use super::late::LateRows;
 use super::notes::notes;
 use super::scan::{ScanPlan, delivered_names, plan_scan};
+use super::table_options::SORT_WITHIN;
 use super::values::ValuesSource;
 use super::{
-    LateData, Output, PhysicalPlan, PlanEnvironment, SORT_WITHIN, StageDescription, Target,
-    standard_input_twice,
+    LateData, Output, PhysicalPlan, PlanEnvironment, StageDescription, Target, standard_input_twice,
 };
 use crate::bind::table::ResolvedTable;
 use crate::catalog::{RuntimeMode, UpsertMaterialize};
@@ -172,7 +172,8 @@ impl<'a> Lowering<'a> {
                 let is_merged = in_flow.contains(&Arc::as_ptr(node));
                 self.check_source(table, columns, &scan, is_merged)
                     .map_err(|error| table.spans.locate(error).at(table.spans.name))?;
-                if self.environment.places.connectors.reads_standard_input(&scan.request)
+                let connector = self.environment.places.connectors.find(&scan.request)?;
+                if connector.reads_standard_input(&scan.request)
                     && let Some(other) = self.standard_input.replace(table.name.clone())
                 {
                     let error = standard_input_twice(&other, &table.name);
@@ -206,7 +207,7 @@ impl<'a> Lowering<'a> {
         let connectors = self.environment.places.connectors;
         connectors.validate(&scan.request, false)?;
         if self.environment.takes_snapshots && !table.reading.is_looked_up {
-            connectors.check_snapshots(&scan.request, false)?;
+            connectors.find(&scan.request)?.check_snapshots(&scan.request, false)?;
         }
         Ok(())
     }
@@ -228,7 +229,7 @@ impl<'a> Lowering<'a> {
             let at = |error: Error| table.spans.locate(error).at(output.span);
             let request = self.check_sink(table).map_err(at)?;
             if self.changes.has_updates(node) {
-                let accepted = connectors.accepted_changes(&request);
+                let accepted = connectors.find(&request)?.accepted_changes(&request);
                 check_accepts(accepted, &request, &self.changes.cause(node)).map_err(at)?;
             }
         }
@@ -238,8 +239,12 @@ impl<'a> Lowering<'a> {
     /// Checks that no output names what the job reads, or another output.
     fn check_files(&self, outputs: &[Output], roots: &[Node]) -> Result<()> {
         let environment = self.environment;
-        let mut tables =
-            JobTables { snapshots: environment.snapshots.clone(), ..JobTables::default() };
+        let mut tables = JobTables {
+            snapshots: environment.snapshots.clone(),
+            base_dir: environment.places.base_dir.to_owned(),
+            allowed_roots: environment.places.allowed_roots.to_vec(),
+            ..JobTables::default()
+        };
         let mut reads: BTreeMap<&str, &ResolvedTable> = BTreeMap::new();
         let nodes = post_order(roots);
         for node in &nodes {
@@ -278,7 +283,7 @@ impl<'a> Lowering<'a> {
         let connectors = self.environment.places.connectors;
         connectors.validate(&request, true)?;
         if self.environment.takes_snapshots {
-            connectors.check_snapshots(&request, true)?;
+            connectors.find(&request)?.check_snapshots(&request, true)?;
         }
         Ok(request)
     }
@@ -331,8 +336,9 @@ impl<'a> Lowering<'a> {
 
     /// What of a table decides what a position in it, or an output that is half written, means.
     fn options_of_state(&mut self, stage: StageId, request: &TableRequest, as_sink: bool) {
-        let connectors = self.environment.places.connectors;
-        let options = connectors.state_options(request, as_sink);
+        let connector = self.environment.places.connectors.find(request);
+        let options = connector.map(|connector| connector.state_options(request, as_sink));
+        let options = options.unwrap_or_default();
         self.graph.stages[stage.0].state_options.extend(options);
     }
 
@@ -465,7 +471,7 @@ impl<'a> Lowering<'a> {
                 .map_err(|error| table.spans.locate(error).at(table.spans.name))?
         };
         let mut details = vec![format!("reads: {}", delivered_names(&plan.request.delivered()))];
-        let checked = connectors.checked_columns(&plan.request);
+        let checked = connectors.find(&plan.request)?.checked_columns(&plan.request);
         if !checked.is_empty() {
             details.push(format!(
                 "checks as well, for bad rows: {} ('bad-data.check' = 'read' leaves them out)",
@@ -624,7 +630,7 @@ impl<'a> Lowering<'a> {
         let has_updates = written.has_updates;
         let request = TableRequest { has_updates, ..self.environment.request(&table) };
         let sink: Box<dyn Sink> = if self.environment.dry_run {
-            Box::new(super::chain::NoSink)
+            super::no_sink()
         } else {
             let sink = self.environment.places.connectors.sink(&request);
             sink.map_err(|error| table.spans.locate(error).at(table.spans.name))?
@@ -642,8 +648,9 @@ impl<'a> Lowering<'a> {
 
     /// True if the rows of each key have to be kept in front of a table that takes upserts.
     fn must_materialize(&self, written: &Written, request: &TableRequest) -> bool {
-        if self.environment.places.connectors.accepted_changes(request) != AcceptedChanges::Upserts
-        {
+        let connector = self.environment.places.connectors.find(request);
+        let accepted = connector.map(|connector| connector.accepted_changes(request));
+        if !matches!(accepted, Ok(AcceptedChanges::Upserts)) {
             return false;
         }
         match self.environment.upsert_materialize {

@@ -21,6 +21,7 @@ mod over;
 mod pattern;
 mod ranks;
 mod scan;
+pub mod table_options;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -32,7 +33,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use thalweg_core::connector::{Connectors, TableRequest};
+use chrono_tz::Tz;
+use thalweg_core::connector::{Connectors, DiscardSink, TableRequest};
 use thalweg_core::graph::Graph;
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{Error, OrderContract, Result, Sink, Span};
@@ -46,11 +48,15 @@ use crate::logical::Node;
 #[derive(Clone, Copy)]
 pub struct Places<'a> {
     /// Finds connectors.
-    pub connectors: &'a Arc<dyn Connectors>,
+    pub connectors: &'a Arc<Connectors>,
     /// The folder that relative paths start from.
     pub base_dir: &'a Path,
     /// No file outside these folders is touched.
     pub allowed_roots: &'a [PathBuf],
+    /// The session's time zone.
+    pub zone: Tz,
+    /// What a job may keep in memory.
+    pub memory_limit_bytes: usize,
 }
 
 impl Places<'_> {
@@ -61,26 +67,32 @@ impl Places<'_> {
             schema: table.physical_schema(),
             metadata: Vec::new(),
             projection: None,
-            options: without_our_own(&table.options),
+            options: of_connector(&table.options),
             primary_key: table.primary_key.clone(),
             partitioned_by: table.partitioned_by.clone(),
             has_updates: false,
-            tells_kinds: false,
+            reads_kinds: false,
             base_dir: self.base_dir.to_owned(),
             allowed_roots: self.allowed_roots.to_vec(),
             parallelism,
             is_read_again: false,
+            zone: self.zone,
+            memory_limit_bytes: self.memory_limit_bytes,
         }
     }
 
     /// What reading a table is like. Options that its connector refuses are reported when it is lowered.
     pub(crate) fn reading(&self, table: &ResolvedTable) -> Reading {
         let request = self.request(table, 1);
+        let Ok(connector) = self.connectors.find(&request) else {
+            return Reading { is_bounded: false, ..Reading::default() };
+        };
         let is_right = self.connectors.validate(&request, false).is_ok();
+        let is_looked_up = connector.description().capabilities.is_lookup;
         Reading {
-            changes: self.connectors.held_changes(&request),
-            is_bounded: is_right && self.connectors.is_bounded(&request),
-            is_looked_up: self.connectors.is_looked_up(&request),
+            changes: connector.held_changes(&request),
+            is_bounded: is_right && !is_looked_up && connector.is_bounded(&request),
+            is_looked_up,
         }
     }
 }
@@ -201,14 +213,10 @@ impl PlanEnvironment<'_> {
     }
 }
 
-/// The option that sorts a table's rows by time, whatever its connector.
-pub(crate) const SORT_WITHIN: &str = "source.sort-within";
-
-/// The options that the connector reads.
-fn without_our_own(options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+/// The options that the connector reads: those of every table are the planner's.
+fn of_connector(options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut options = options.clone();
-    options.remove(SORT_WITHIN);
-    lookup::OPTIONS.iter().for_each(|name| drop(options.remove(*name)));
+    options.retain(|name, _| table_options::table_option(name).is_none());
     options
 }
 
@@ -238,5 +246,5 @@ pub fn standard_input_has_the_statements(table: &str) -> Error {
 
 /// A sink for plans that are only looked at.
 pub fn no_sink() -> Box<dyn Sink> {
-    Box::new(chain::NoSink)
+    Box::new(DiscardSink::new("none"))
 }

@@ -6,8 +6,9 @@ use thalweg_core::{Error, OrderContract, Result, Source};
 use thalweg_expr::Expr;
 use thalweg_operators::time_order::TimeOrderedSource;
 
+use super::PlanEnvironment;
 use super::scan::ScanPlan;
-use super::{PlanEnvironment, SORT_WITHIN};
+use super::table_options::SORT_WITHIN;
 use crate::bind::table::{ColumnOrigin, ResolvedTable};
 use crate::catalog::parse_duration;
 use crate::diagnostic::nearest;

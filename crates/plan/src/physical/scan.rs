@@ -40,8 +40,8 @@ pub(super) fn plan_scan(
         (layout.physical.len() < request.schema.len()).then(|| layout.physical_positions(table));
     let assigner = layout.assigner(table, environment.max_future_skew_ms);
     let rowtime = layout.rowtime(table);
-    request.tells_kinds = layout.tells_kinds;
-    let kinds = layout.tells_kinds.then(|| Step::TakeKinds(layout.kind_column()));
+    request.reads_kinds = layout.reads_kinds;
+    let kinds = layout.reads_kinds.then(|| Step::TakeKinds(layout.kind_column()));
     let steps = kinds.into_iter().chain(layout.step(table, columns)).collect();
     ScanPlan { request, assigner, rowtime, steps }
 }
@@ -53,7 +53,7 @@ struct Layout {
     /// The metadata columns that are delivered, in order.
     from_connector: Vec<usize>,
     /// True if the last delivered column is what each row does.
-    tells_kinds: bool,
+    reads_kinds: bool,
     /// The computed columns that the assigner adds, in order.
     assigned: Vec<usize>,
 }
@@ -87,8 +87,8 @@ impl Layout {
             physical.extend(table.columns.iter().position(first));
         }
         let from_connector = of(|origin| matches!(origin, ColumnOrigin::Metadata { .. }));
-        let tells_kinds = table.reading.changes != AcceptedChanges::Inserts;
-        Layout { physical, from_connector, tells_kinds, assigned }
+        let reads_kinds = table.reading.changes != AcceptedChanges::Inserts;
+        Layout { physical, from_connector, reads_kinds, assigned }
     }
 
     /// Where what each row does stands behind the source, if it does.
@@ -119,7 +119,7 @@ impl Layout {
     fn position(&self, declared: usize) -> Option<usize> {
         let mut delivered = self.physical.iter().chain(&self.from_connector);
         let assigned = || self.assigned.iter().position(|&i| i == declared);
-        let first_assigned = self.kind_column() + usize::from(self.tells_kinds);
+        let first_assigned = self.kind_column() + usize::from(self.reads_kinds);
         delivered.position(|&i| i == declared).or(assigned().map(|i| first_assigned + i))
     }
 
@@ -162,7 +162,7 @@ impl Layout {
     /// The projection from what the source and its assigner deliver to the wanted columns.
     fn step(&self, table: &ResolvedTable, columns: &[usize]) -> Option<Step> {
         let width = self.kind_column()
-            + usize::from(self.tells_kinds)
+            + usize::from(self.reads_kinds)
             + if table.watermark.is_some() { self.assigned.len() } else { 0 };
         let project = |&i: &usize| {
             let column = table.columns[i].column.clone();

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use thalweg_core::connector::{Connectors, TableRequest, Waker};
+use thalweg_core::connector::{
+    AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, Connectors,
+    SinkCapability, SourceCapability, TableRequest, Waker,
+};
 use thalweg_core::graph::StageKind;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::shim::ManualClock;
+use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result, Sink, Source, SourcePoll};
 
 use super::PhysicalPlan;
@@ -34,18 +38,36 @@ impl Source for Nothing {
     }
 }
 
-/// Connectors 'print' (sink only), 'stream' (never ends) and any other.
-struct Fake;
+/// A connector of this name: 'print' is a sink only, 'stream' never ends.
+struct Fake(ConnectorDescription);
 
-impl Connectors for Fake {
-    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
-        if !as_sink && request.options.get("connector").is_some_and(|c| c == "print") {
-            return Err(Error::plan("'print' can't be read"));
-        }
+impl Fake {
+    fn new(name: &'static str) -> Fake {
+        let changes = &[AcceptedChanges::Inserts];
+        let boundedness = Boundedness::ByOptions;
+        let source =
+            SourceCapability { boundedness, changes, has_positions: true, prunes_columns: true };
+        let capabilities = Capabilities {
+            source: (name != "print").then_some(source),
+            sink: Some(SinkCapability { changes, guarantee: SinkGuarantee::AtLeastOnce }),
+            ..Capabilities::NONE
+        };
+        Fake(ConnectorDescription {
+            capabilities,
+            ..ConnectorDescription::new(name, "opens nothing")
+        })
+    }
+}
+
+impl Connector for Fake {
+    fn description(&self) -> &ConnectorDescription {
+        &self.0
+    }
+    fn validate(&self, _request: &TableRequest, _as_sink: bool) -> Result<()> {
         Ok(())
     }
-    fn is_bounded(&self, request: &TableRequest) -> bool {
-        request.options.get("connector").is_none_or(|c| c != "stream")
+    fn is_bounded(&self, _request: &TableRequest) -> bool {
+        self.0.name != "stream"
     }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let names = request.delivered().columns;
@@ -65,7 +87,10 @@ fn plan(text: &str) -> Result<PhysicalPlan> {
         workers: 2,
         clock: Arc::new(ManualClock::default()),
     };
-    let mut planner = Planner::new(Arc::new(Fake), options);
+    let names = ["filesystem", "print", "stream", "x"];
+    let connectors =
+        Connectors::new(names.map(|name| Arc::new(Fake::new(name)) as Arc<dyn Connector>).into());
+    let mut planner = Planner::new(connectors, options);
     for statement in parse_script(text)? {
         match &statement.kind {
             StatementKind::Insert(insert) => {
@@ -281,7 +306,10 @@ fn explained(settings: &str) -> String {
         workers: 2,
         clock: Arc::new(ManualClock::default()),
     };
-    let mut planner = Planner::new(Arc::new(Fake), options);
+    let names = ["filesystem", "print", "stream", "x"];
+    let connectors =
+        Connectors::new(names.map(|name| Arc::new(Fake::new(name)) as Arc<dyn Connector>).into());
+    let mut planner = Planner::new(connectors, options);
     let script = format!("{DEPARTURES}{settings}{BOTH}");
     let statements = parse_script(&script).expect("it parses");
     let (last, declarations) = statements.split_last().expect("statements");

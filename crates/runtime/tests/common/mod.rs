@@ -371,28 +371,6 @@ impl Sink for Collect {
     }
 }
 
-/// Takes rows and forgets them.
-pub struct Forget;
-
-impl Sink for Forget {
-    fn name(&self) -> String {
-        "forget".into()
-    }
-    fn open(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn write(&mut self, _: &RecordBatch, _: Option<&[RowKind]>) -> Result<()> {
-        Ok(())
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn abort(&mut self) {}
-}
-
 /// What sinks with transactions have brought to the outside.
 #[derive(Debug, Default)]
 pub struct Outside {

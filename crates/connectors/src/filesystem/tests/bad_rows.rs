@@ -152,8 +152,8 @@ fn options_that_mean_nothing_are_refused() {
         &[("bad-data.check", "all"), ("csv.ignore-parse-errors", "true")],
         &[("format", "parquet"), ("bad-data.check", "all")],
     ] {
-        let error = crate::Connector::validate(
-            &crate::filesystem::Filesystem,
+        let error = thalweg_core::connector::Connector::validate(
+            &crate::filesystem::Filesystem::default(),
             &request(dir.path(), columns(), options),
             false,
         );
@@ -163,7 +163,7 @@ fn options_that_mean_nothing_are_refused() {
 
 #[test]
 fn a_decimal_of_a_parquet_file_that_is_out_of_range_is_an_error_with_its_row() {
-    use crate::Connector;
+    use thalweg_core::connector::Connector;
     let dir = tempfile::tempdir().expect("a folder");
     for format in ["parquet", "arrow"] {
         let wide = schema(&[("d", DataType::Decimal(10, 2))]);
@@ -172,7 +172,7 @@ fn a_decimal_of_a_parquet_file_that_is_out_of_range_is_an_error_with_its_row() {
         let mut source = open_source(&rows, None).expect("opened");
         let options = [("path", format), ("format", format)];
         let target = request(dir.path(), wide, &options);
-        let mut sink = crate::filesystem::Filesystem.sink(&target, Tz::UTC).expect("a sink");
+        let mut sink = crate::filesystem::Filesystem::default().sink(&target).expect("a sink");
         sink.open().expect("opened");
         for batch in drain(&mut source, 100).expect("rows") {
             sink.write(&batch, None).expect("written");

@@ -26,7 +26,7 @@ fn append(path: &Path, text: &str) {
     file.write_all(text.as_bytes()).expect("written");
 }
 
-/// Reads the next so many numbers.
+/// Reads this many of the next numbers.
 fn numbers(started: &mut Started, count: usize) -> Result<Vec<usize>> {
     let mut numbers = Vec::new();
     while numbers.len() < count {
@@ -114,7 +114,8 @@ fn a_file_that_lost_or_changed_what_was_read_is_refused() {
     assert_eq!(resumed("in.csv.zst", |_| {}).expect("the rest"), ROWS - READ);
 }
 
-/// Once, only rows behind the end were looked for: other contents of the same length, or fewer, passed.
+/// Once, only rows behind the end were looked for: other contents of the same length, or fewer,
+/// passed.
 #[test]
 fn a_resume_behind_the_end_refuses_a_file_that_is_another() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -344,7 +345,7 @@ fn a_copy_under_the_same_name_is_read_on_and_an_edited_one_is_refused() {
 
 #[test]
 fn a_compressed_file_that_vanished_half_read_is_refused() {
-    // Its length says nothing of its text: it was taken for read when so many bytes of the text
+    // Its length says nothing of its text: it was taken for read when as many bytes of the text
     // were.
     for (path, interval) in [("in/", None), ("in/", Some("5 ms"))] {
         let mut followed = Followed::new(path);
@@ -407,14 +408,14 @@ fn a_compressed_file_that_is_replaced_by_one_of_its_length_is_an_error() {
 
 #[test]
 fn a_file_of_rows_that_is_replaced_while_it_is_read_is_an_error() {
-    use crate::Connector;
     use crate::filesystem::Filesystem;
+    use thalweg_core::connector::Connector;
     let dir = tempfile::tempdir().expect("a folder");
     for format in ["parquet", "arrow"] {
         let target = request(dir.path(), two(), &[("path", format), ("format", format)]);
         let write = |rows: usize| {
             fs::write(dir.path().join("in.csv"), lines(0, rows)).expect("written");
-            let mut sink = Filesystem.sink(&target, Tz::UTC).expect("a sink");
+            let mut sink = Filesystem::default().sink(&target).expect("a sink");
             sink.open().expect("opened");
             let mut source = open_source(&request(dir.path(), two(), &[]), None).expect("opened");
             for batch in drain(&mut source, 1_000).expect("rows") {

@@ -1,9 +1,9 @@
-//! A file system in memory that fails at a call of one's choice, and forgets at a power failure what was
-//! not synced.
+//! A file system in memory that fails at a call of one's choice, and forgets at a power failure
+//! what was not synced.
 //!
-//! A file is its contents now and its contents when it was synced last; a folder is its names now and its
-//! names when it was synced last. A power failure brings back the latter; a name whose folder was not durable
-//! goes with it.
+//! A file is its contents now and its contents when it was synced last; a folder is its names now
+//! and its names when it was synced last. A power failure brings back the latter; a name whose
+//! folder was not durable goes with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -74,7 +74,7 @@ fn missing() -> io::Error {
 }
 
 impl State {
-    /// Begins a call: which fault it meets, if it goes on at all.
+    /// Begins a call: which fault it meets, if it runs at all.
     fn begin(&mut self) -> io::Result<Option<Fault>> {
         if self.is_dead {
             return Err(gone());
@@ -282,7 +282,8 @@ impl Files for FaultyFiles {
         let folders: Vec<PathBuf> =
             state.folders.iter().filter(|path| is_in(path)).cloned().collect();
         state.durable_folders.extend(folders);
-        // What is synced lies somewhere: the folders above were there when the test began, or were synced.
+        // What is synced lies somewhere: the folders above were there when the test began, or were
+        // synced.
         if folder.parent().is_none() {
             state.durable_folders.insert(folder.to_owned());
         }

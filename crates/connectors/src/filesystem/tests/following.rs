@@ -1,12 +1,13 @@
-//! Files that are followed: new ones, growth, last lines that are not complete, and positions on the way.
+//! Files that are followed: new ones, growth, last lines that are not complete, and positions on
+//! the way.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 
 use super::*;
-use crate::Connector;
 use crate::conformance::Started;
 use crate::filesystem::Filesystem;
+use thalweg_core::connector::Connector;
 
 fn two() -> TableSchema {
     schema(&[("s", DataType::STRING), ("n", DataType::BigInt)])
@@ -26,7 +27,7 @@ fn start(request: &TableRequest, position: Option<&str>) -> Result<Started> {
     Started::new(Box::new(open_source(request, Some(8))?), position)
 }
 
-/// The next so many numbers.
+/// This many of the next numbers.
 fn numbers(started: &mut Started, count: usize) -> Result<Vec<String>> {
     let mut numbers = Vec::new();
     while numbers.len() < count {
@@ -42,7 +43,7 @@ fn files_are_read_as_they_appear_and_grow() {
     let folder = dir.path().join("in");
     fs::create_dir(&folder).expect("a folder");
     let request = following(dir.path(), &[]);
-    assert!(!Filesystem.is_bounded(&request));
+    assert!(!Filesystem::default().is_bounded(&request));
     append(&folder.join("b.csv"), "b,1\nb,2\nb,");
     let mut started = start(&request, None).expect("started");
     assert_eq!(numbers(&mut started, 2).expect("rows"), ["1", "2"]);
@@ -127,7 +128,7 @@ fn wrong_intervals_are_told() {
     let dir = tempfile::tempdir().expect("a folder");
     for (interval, path) in [("0 s", "in/"), ("often", "in/"), ("1 s", "-")] {
         let options = [("path", path), ("source.monitor-interval", interval)];
-        let error = Filesystem.validate(&request(dir.path(), two(), &options), false);
+        let error = Filesystem::default().validate(&request(dir.path(), two(), &options), false);
         assert!(error.is_err_and(|error| error.is_plan_error()), "{interval} {path}");
     }
 }

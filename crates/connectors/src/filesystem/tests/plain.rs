@@ -1,5 +1,5 @@
-//! CSV in which nothing is special is read faster, and not otherwise: the same records come as they are and
-//! with a quoted field in each, which only the walker takes.
+//! CSV in which nothing is special is read faster, and not otherwise: the same records come as they
+//! are and with a quoted field in each, which only the walker takes.
 
 use std::fs;
 

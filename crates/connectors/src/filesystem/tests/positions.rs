@@ -1,13 +1,13 @@
-//! Reading goes on behind the last row that was given, whatever had been read ahead, and finds out when the
-//! file is not the same any more.
+//! Reading resumes behind the last row that was delivered, whatever had been read ahead, and finds
+//! out when the file is not the same any more.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 
 use super::*;
-use crate::Connector;
 use crate::conformance::{Started, check_replayable};
 use crate::filesystem::Filesystem;
+use thalweg_core::connector::Connector;
 
 fn two() -> TableSchema {
     schema(&[("s", DataType::STRING), ("n", DataType::BigInt)])
@@ -54,7 +54,7 @@ fn files_of_rows_go_on_from_every_position() {
         for name in ["a", "b"] {
             let path = format!("{format}/{name}");
             let request = request(dir.path(), two(), &[("path", &path), ("format", format)]);
-            let mut sink = Filesystem.sink(&request, Tz::UTC).expect("a sink");
+            let mut sink = Filesystem::default().sink(&request).expect("a sink");
             sink.open().expect("opened");
             let mut source =
                 open_source(&super::request(dir.path(), two(), &[]), None).expect("opened");

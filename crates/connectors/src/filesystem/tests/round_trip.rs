@@ -12,11 +12,11 @@ use thalweg_core::connector::Sink;
 use thalweg_core::{ErrorKind, RowKind};
 
 use super::*;
-use crate::Connector;
 use crate::filesystem::Filesystem;
+use thalweg_core::connector::Connector;
 
 fn sink(request: &TableRequest) -> Box<dyn Sink> {
-    Filesystem.sink(request, Tz::UTC).expect("a sink")
+    Filesystem::default().sink(request).expect("a sink")
 }
 
 fn write(request: &TableRequest, batch: &RecordBatch) {

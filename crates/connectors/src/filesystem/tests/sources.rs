@@ -168,7 +168,7 @@ fn a_stopped_source_ends_its_threads() {
     fs::write(dir.path().join("in.csv"), tricky(20_000)).expect("written");
     let mut source = open_source(&request(dir.path(), two(), &[]), Some(64)).expect("opened");
     let (alive, gone) = bounded::<()>(0);
-    // The waker is held by the threads alone once the test has let go of it.
+    // The waker is held by the threads alone once the test has dropped it.
     source
         .start(Arc::new(move || {
             let _ = &alive;

@@ -1,5 +1,5 @@
-//! Files that are written in transactions: whatever happens at whatever call, a reader sees each committed
-//! row once and none that is not.
+//! Files that are written in transactions: whatever happens at whatever call, a reader sees each
+//! committed row once and none that is not.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +11,11 @@ use thalweg_core::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 
 use super::faulty::{Fault, FaultyFiles};
 use super::*;
-use crate::Connector;
 use crate::conformance::{Visibility, check_transactional};
 use crate::filesystem::files::Files;
 use crate::filesystem::options::FileOptions;
 use crate::filesystem::{Filesystem, open_sink};
+use thalweg_core::connector::Connector;
 
 fn two() -> TableSchema {
     schema(&[("s", DataType::STRING), ("n", DataType::BigInt)])
@@ -217,7 +217,7 @@ fn check_real(options: &[(&str, &str)], by: Vec<usize>, visibility: Visibility) 
     };
     check_transactional(
         &make,
-        &|dir| Filesystem.sink(&open(dir, false), Tz::UTC),
+        &|dir| Filesystem::default().sink(&open(dir, false)),
         &|dir| {
             let request = open(dir, true);
             let is_there = dir.path().join(&request.options["path"]).exists();
@@ -250,14 +250,14 @@ fn what_others_have_hidden_stays_and_what_they_show_is_not_replaced() {
     others.iter().for_each(|name| fs::write(out.join(name), "x,1\n").expect("written"));
     let request = request(dir.path(), two(), &[("path", "out/")]);
     let begin = |request: &TableRequest| -> Result<Box<dyn Sink>> {
-        let mut sink = Filesystem.sink(request, Tz::UTC)?;
+        let mut sink = Filesystem::default().sink(request)?;
         sink.use_transactions();
         sink.check_start(None, &OutputStart::default())?;
         sink.recover(None)?;
         sink.open()?;
         Ok(sink)
     };
-    let mut sink = begin(&request).expect("hidden files are nobody's rows");
+    let mut sink = begin(&request).expect("hidden files are no rows");
     sink.write(&rows(0..2), None).expect("written");
     let handle = sink.prepare().expect("prepared").expect("a handle");
     sink.commit(&handle).expect("committed");
@@ -280,7 +280,7 @@ fn what_others_have_hidden_stays_and_what_they_show_is_not_replaced() {
     sink.commit(&newest).expect("committed");
     sink.finish().expect("finished");
     // Behind that snapshot rows are visible already.
-    let mut sink = Filesystem.sink(&appending, Tz::UTC).expect("a sink");
+    let mut sink = Filesystem::default().sink(&appending).expect("a sink");
     sink.use_transactions();
     let error = sink.recover(Some(&later)).expect_err("a snapshot that is not the newest");
     assert!(error.message().contains("committed after"), "{error}");
@@ -296,8 +296,12 @@ fn a_file_that_cannot_be_gone_on_with_is_refused_at_planning() {
     let dir = tempfile::tempdir().expect("a folder");
     let refused = |options: &[(&str, &str)], has_snapshots: bool| {
         let request = request(dir.path(), two(), options);
-        let result = Filesystem.validate(&request, true).and_then(|()| {
-            if has_snapshots { Filesystem.check_snapshots(&request, true) } else { Ok(()) }
+        let result = Filesystem::default().validate(&request, true).and_then(|()| {
+            if has_snapshots {
+                Filesystem::default().check_snapshots(&request, true)
+            } else {
+                Ok(())
+            }
         });
         result.err().is_some_and(|error| {
             assert!(
@@ -328,7 +332,7 @@ fn rows_are_added_to_what_is_there() {
     let write = |options: &[(&str, &str)], from: i64| {
         let append = [options, &[("sink.append", "true")]].concat();
         let mut sink =
-            Filesystem.sink(&request(dir.path(), two(), &append), Tz::UTC).expect("a sink");
+            Filesystem::default().sink(&request(dir.path(), two(), &append)).expect("a sink");
         sink.open().expect("opened");
         sink.write(&rows(from..from + 2), None).expect("written");
         sink.finish().expect("finished");
@@ -349,13 +353,13 @@ fn at_least_once_shows_rows_when_they_are_prepared() {
     let dir = tempfile::tempdir().expect("a folder");
     let options = [("path", "out/"), ("sink.delivery-guarantee", "at-least-once")];
     let request = request(dir.path(), two(), &options);
-    let mut sink = Filesystem.sink(&request, Tz::UTC).expect("a sink");
+    let mut sink = Filesystem::default().sink(&request).expect("a sink");
     assert_eq!(sink.use_transactions(), SinkGuarantee::AtLeastOnce);
     sink.recover(None).expect("an empty folder");
     sink.open().expect("opened");
     sink.write(&rows(0..3), None).expect("written");
     let handle = sink.prepare().expect("prepared").expect("a handle");
-    assert_eq!(visible_parts(dir.path()), 0, "nobody could resume this job");
+    assert_eq!(visible_parts(dir.path()), 0, "this job could not be resumed");
     sink.commit(&handle).expect("committed");
     assert_eq!(visible_parts(dir.path()), 1);
     sink.write(&rows(3..4), None).expect("written");
@@ -377,7 +381,7 @@ fn at_least_once_shows_rows_by_time() {
     let dir = tempfile::tempdir().expect("a folder");
     let soon = ("sink.rolling-policy.rollover-interval", "1 ms");
     let request_soon = request(dir.path(), two(), &[("path", "out/"), soon]);
-    let mut sink = Filesystem.sink(&request_soon, Tz::UTC).expect("a sink");
+    let mut sink = Filesystem::default().sink(&request_soon).expect("a sink");
     sink.write_at_least_once();
     sink.recover(None).expect("an empty folder");
     sink.open().expect("opened");
@@ -397,7 +401,7 @@ fn at_least_once_shows_rows_by_time() {
 
     let dir = tempfile::tempdir().expect("a folder");
     let request = request(dir.path(), two(), &[("path", "out/")]);
-    let mut sink = Filesystem.sink(&request, Tz::UTC).expect("a sink");
+    let mut sink = Filesystem::default().sink(&request).expect("a sink");
     sink.write_at_least_once();
     sink.recover(None).expect("an empty folder");
     sink.open().expect("opened");
@@ -412,14 +416,14 @@ fn at_least_once_shows_rows_by_time() {
     assert!(visible_parts(dir.path()) <= seconds, "one a second");
 }
 
-/// Such a run may have shown more than the snapshot covers that another goes on from.
+/// Such a run may have shown more than the snapshot covers that another resumes from.
 #[test]
 fn at_least_once_keeps_what_was_shown_behind_the_snapshot() {
     let dir = tempfile::tempdir().expect("a folder");
     let request = request(dir.path(), two(), &[("path", "out/")]);
     let mut handle = None;
     for run in 0..3 {
-        let mut sink = Filesystem.sink(&request, Tz::UTC).expect("a sink");
+        let mut sink = Filesystem::default().sink(&request).expect("a sink");
         sink.write_at_least_once();
         sink.recover(handle.as_deref()).expect("what is there stays");
         sink.open().expect("opened");

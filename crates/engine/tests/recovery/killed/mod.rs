@@ -17,7 +17,7 @@ use chrono_tz::Tz;
 use thalweg::jobs::ResumeFrom;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg::{Error, Result, Sink, Source};
-use thalweg_core::connector::{SourcePoll, Waker};
+use thalweg_core::connector::{DiscardSink, SourceLayer, SourcePoll, Waker};
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::shim::SplitMix64;
 use thalweg_plan::ResultTable;
@@ -165,9 +165,12 @@ struct GatedSource {
     gate: Arc<Gate>,
 }
 
-impl Source for GatedSource {
-    fn name(&self) -> String {
-        self.inner.name()
+impl SourceLayer for GatedSource {
+    fn inner(&self) -> &dyn Source {
+        self.inner.as_ref()
+    }
+    fn inner_mut(&mut self) -> &mut dyn Source {
+        self.inner.as_mut()
     }
     fn start(&mut self, waker: Waker) -> Result<()> {
         *self.gate.waker.lock().expect("no panic") = Some(waker.clone());
@@ -194,30 +197,6 @@ impl Source for GatedSource {
             SourcePoll::Pending | SourcePoll::Heartbeat(_) => {}
         }
         Ok(polled)
-    }
-    fn is_bounded(&self) -> bool {
-        self.inner.is_bounded()
-    }
-    fn stop(&mut self) {
-        self.inner.stop();
-    }
-    fn buffered_bytes(&self) -> usize {
-        self.inner.buffered_bytes()
-    }
-    fn bad_rows(&self) -> u64 {
-        self.inner.bad_rows()
-    }
-    fn position(&self) -> Option<String> {
-        self.inner.position()
-    }
-    fn seek(&mut self, position: &str) -> Result<()> {
-        self.inner.seek(position)
-    }
-    fn check_ended(&mut self, position: &str) -> Result<()> {
-        self.inner.check_ended(position)
-    }
-    fn committed(&mut self, position: &str) -> Result<()> {
-        self.inner.committed(position)
     }
 }
 
@@ -267,7 +246,7 @@ impl Observer for Watcher<'_> {
                     *source = Box::new(GatedSource { inner, gate });
                 }
                 StageKind::Sink(sink) => {
-                    let inner = std::mem::replace(sink, Box::new(outside::Gone));
+                    let inner = std::mem::replace(sink, Box::new(DiscardSink::new("gone")));
                     *sink = (self.wrap)(inner);
                 }
                 StageKind::Transform(_) | StageKind::Operator(_) => {}

@@ -139,25 +139,3 @@ impl Sink for OutsideSink {
         Ok(())
     }
 }
-
-/// Stands in a sink's place while it is wrapped.
-pub struct Gone;
-
-impl Sink for Gone {
-    fn name(&self) -> String {
-        "gone".to_owned()
-    }
-    fn open(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn write(&mut self, _: &RecordBatch, _: Option<&[RowKind]>) -> Result<()> {
-        Ok(())
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn finish(&mut self) -> Result<()> {
-        Ok(())
-    }
-    fn abort(&mut self) {}
-}

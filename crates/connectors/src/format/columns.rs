@@ -1,22 +1,21 @@
-//! The columns of files that have types of their own: found by name, checked against the declaration once per
-//! file, and turned into what the table declares.
+//! The columns of files that have types of their own: found by name, checked against the
+//! declaration once per file, and converted to what the table declares.
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::Fields;
+use thalweg_core::connector::near_miss;
 use thalweg_core::{Error, Result};
 
-use super::csv::values::BadFields;
+use super::bad_data::{BadFields, DecodeError};
+use super::decoding::RecordLayout;
 use super::parquet::types::{convert, describe, is_readable};
-use super::paths::InputFile;
-use super::source::Reading;
-use crate::options::near_miss;
 
 /// Where the wanted columns are.
 pub struct FileColumns {
     /// Their positions in the file, ascending.
     in_file: Vec<usize>,
-    /// For each wanted column, its place among those.
-    places: Vec<usize>,
+    /// For each wanted column, its index in `in_file`.
+    indices: Vec<usize>,
 }
 
 impl FileColumns {
@@ -24,10 +23,10 @@ impl FileColumns {
     ///
     /// # Errors
     /// If one is missing, or is of a type that cannot be read as the declared one.
-    pub fn find(reading: &Reading, fields: &Fields) -> Result<FileColumns> {
-        let mut roots = Vec::with_capacity(reading.wanted.len());
-        for &position in &reading.wanted {
-            let declared = &reading.schema.columns[position];
+    pub fn find(layout: &RecordLayout, fields: &Fields) -> Result<FileColumns> {
+        let mut roots = Vec::with_capacity(layout.wanted.len());
+        for &position in &layout.wanted {
+            let declared = &layout.schema.columns[position];
             let Some(root) = fields.iter().position(|field| *field.name() == declared.name) else {
                 let names = fields.iter().map(|field| field.name().as_str());
                 let help = match near_miss(&declared.name, names.clone()) {
@@ -43,7 +42,7 @@ impl FileColumns {
                     "column {} is {} in the file, but table {} declares it as {wanted}",
                     declared.name,
                     describe(in_file),
-                    reading.table
+                    layout.table
                 ))
                 .hint("declare the column as it is in the file and CAST it in the query"));
             }
@@ -52,9 +51,9 @@ impl FileColumns {
         let mut in_file = roots.clone();
         in_file.sort_unstable();
         in_file.dedup();
-        let place = |root: &usize| in_file.partition_point(|at| at < root);
-        let places = roots.iter().map(place).collect();
-        Ok(FileColumns { in_file, places })
+        let index = |root: &usize| in_file.partition_point(|at| at < root);
+        let indices = roots.iter().map(index).collect();
+        Ok(FileColumns { in_file, indices })
     }
 
     /// The positions in the file of what is to be read, ascending.
@@ -62,48 +61,49 @@ impl FileColumns {
         &self.in_file
     }
 
-    /// Rows that were read as the table delivers them.
+    /// Rows that were read, as the layout delivers them.
     ///
     /// # Errors
     /// If a value does not fit its declaration; with the row in the batch, from 0.
     pub fn delivered(
         &self,
-        reading: &Reading,
-        file: &InputFile,
+        layout: &RecordLayout,
         batch: &RecordBatch,
-    ) -> Result<RecordBatch, (Error, u64)> {
-        let mut columns = self.declared(reading, batch)?;
-        refuse_nulls(reading, &columns)?;
-        let mut bad = BadFields::new(reading.on_bad);
-        let kinds = reading.take_kinds(&mut columns, &mut bad).map_err(|e| (e, 0))?;
-        if let Some((row, reason)) = bad.into_rows().into_iter().next() {
-            return Err((Error::data(reason).hint("correct the row"), row as u64));
+    ) -> Result<RecordBatch, DecodeError> {
+        let columns = self.declared(layout, batch)?;
+        refuse_nulls(layout, &columns)?;
+        let mut bad = BadFields::new(layout.policy);
+        let delivered = layout.batch(columns, batch.num_rows(), &mut bad)?;
+        match bad.into_rows().into_iter().next() {
+            None => Ok(delivered),
+            Some((row, reason)) => {
+                Err(DecodeError::at(Error::data(reason).hint("correct the row"), row as u64))
+            }
         }
-        reading.batch(columns, kinds, batch.num_rows(), file).map_err(|e| (e, 0))
     }
 
     fn declared(
         &self,
-        reading: &Reading,
+        layout: &RecordLayout,
         batch: &RecordBatch,
-    ) -> Result<Vec<ArrayRef>, (Error, u64)> {
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(reading.wanted.len());
-        for (&position, &place) in reading.wanted.iter().zip(&self.places) {
-            let declared = &reading.schema.columns[position];
-            let column = convert(batch.column(place), &declared.column_type.data_type);
+    ) -> Result<Vec<ArrayRef>, DecodeError> {
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(layout.wanted.len());
+        for (&position, &index) in layout.wanted.iter().zip(&self.indices) {
+            let declared = &layout.schema.columns[position];
+            let column = convert(batch.column(index), &declared.column_type.data_type);
             columns.push(column.map_err(|(e, row)| {
                 let message = format!("column {}: {}", declared.name, e.message());
-                (Error::new(e.kind(), message), row)
+                DecodeError::at(Error::new(e.kind(), message), row)
             })?);
         }
         Ok(columns)
     }
 }
 
-/// Everything behind the source relies on NOT NULL. The error comes with its row.
-fn refuse_nulls(reading: &Reading, columns: &[ArrayRef]) -> Result<(), (Error, u64)> {
-    for (&position, values) in reading.wanted.iter().zip(columns) {
-        let declared = &reading.schema.columns[position];
+/// Operators downstream rely on NOT NULL. The error comes with its row.
+fn refuse_nulls(layout: &RecordLayout, columns: &[ArrayRef]) -> Result<(), DecodeError> {
+    for (&position, values) in layout.wanted.iter().zip(columns) {
+        let declared = &layout.schema.columns[position];
         let Some(nulls) = values.nulls().filter(|_| !declared.column_type.nullable) else {
             continue;
         };
@@ -113,7 +113,7 @@ fn refuse_nulls(reading: &Reading, columns: &[ArrayRef]) -> Result<(), (Error, u
                 declared.name, declared.column_type.data_type
             );
             let hint = "declare the column without NOT NULL, and leave it out of the primary key";
-            return Err((Error::data(message).hint(hint), row as u64));
+            return Err(DecodeError::at(Error::data(message).hint(hint), row as u64));
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Which Parquet columns can be read as which SQL types.
 //!
-//! Only what loses nothing is allowed: wider integers and floats, other units of time, other
-//! string and binary encodings. DECIMAL is rescaled as everywhere, HALF_UP; one that overflows is an
+//! Only what loses nothing is allowed: wider integers and floats, other units of time, other string
+//! and binary encodings. DECIMAL is rescaled as everywhere, HALF_UP; one that overflows is an
 //! error.
 
 use std::sync::Arc;

@@ -1,29 +1,27 @@
-//! Writing Arrow IPC files, not compressed: whoever reads them can map them.
+//! Writing Arrow IPC files, not compressed, so that readers can map them.
 
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, SchemaRef};
 use thalweg_core::{Error, Result};
 
-use crate::filesystem::files::OutFile;
-
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Writes batches to a file.
-pub struct ArrowWriter {
-    writer: FileWriter<BufWriter<Box<dyn OutFile>>>,
+/// Writes batches to an output.
+pub struct ArrowWriter<W: Write> {
+    writer: FileWriter<BufWriter<W>>,
     schema: SchemaRef,
     bytes: u64,
 }
 
-impl ArrowWriter {
-    /// Starts a file with these columns.
-    pub fn new(file: Box<dyn OutFile>, schema: SchemaRef) -> Result<Self> {
-        let file = BufWriter::with_capacity(BUFFER_BYTES, file);
-        let writer = FileWriter::try_new(file, &schema).map_err(failed)?;
+impl<W: Write> ArrowWriter<W> {
+    /// Starts an output with these columns.
+    pub fn new(out: W, schema: SchemaRef) -> Result<Self> {
+        let out = BufWriter::with_capacity(BUFFER_BYTES, out);
+        let writer = FileWriter::try_new(out, &schema).map_err(failed)?;
         Ok(ArrowWriter { writer, schema, bytes: 0 })
     }
 
@@ -38,15 +36,15 @@ impl ArrowWriter {
         self.writer.write(&batch).map_err(failed)
     }
 
-    /// About how many bytes the file has.
+    /// About how many bytes the output has.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Writes the footer and returns the file.
-    pub fn finish(self) -> Result<Box<dyn OutFile>> {
-        let file = self.writer.into_inner().map_err(failed)?;
-        file.into_inner().map_err(|e| failed(ArrowError::from(e.into_error())))
+    /// Writes the footer and returns the output.
+    pub fn finish(self) -> Result<W> {
+        let out = self.writer.into_inner().map_err(failed)?;
+        out.into_inner().map_err(|e| failed(ArrowError::from(e.into_error())))
     }
 }
 

@@ -1,13 +1,14 @@
-//! Blocks in which nothing is special: every delimiter is one, every line is a record, and every record has
-//! as many fields as the table has columns.
+//! Blocks in which nothing is special: every delimiter is one, every line is a record, and every
+//! record has as many fields as the table has columns.
 //!
-//! That is how nearly all large files look, and then one pass finds all separators, 64 bytes at a time, and
-//! fields follow from where they lie: field `n` of the block reaches from separator `n - 1` to separator
-//! `n`. Nothing is decided for each field but whether it ends where it should.
+//! That is how nearly all large files look, and then one pass finds all separators, 64 bytes at a
+//! time, and fields follow from where they lie: field `n` of the block reaches from separator `n -
+//! 1` to separator `n`. Nothing is decided for each field but whether it ends where it should.
 //!
-//! [`PlainRecords::find`] says `None` wherever the walker ([`super::scan`]) might see anything else: a quote, an
-//! escape, a comment, a record that is too short or too long, a last line without an end. The walker then
-//! takes the block from its beginning, so both agree on what they both take.
+//! [`PlainRecords::find`] says `None` wherever the walker ([`super::scan`]) might see anything
+//! else: a quote, an escape, a comment, a record that is too short or too long, a last line without
+//! an end. The walker then takes the block from its beginning, so both agree on what they both
+//! take.
 
 use std::borrow::Cow;
 
@@ -28,7 +29,8 @@ pub struct PlainRecords<'t> {
 }
 
 impl<'t> PlainRecords<'t> {
-    /// The records of a text that begins with one and is shorter than 4 GiB, if nothing in it is special.
+    /// The records of a text that begins with one and is shorter than 4 GiB, if nothing in it is
+    /// special.
     pub fn find(text: &'t str, width: usize, dialect: &Dialect) -> Option<Self> {
         let bytes = text.as_bytes();
         if width == 0 || bytes.last() != Some(&b'\n') || has_special(bytes, width, dialect) {
@@ -48,8 +50,8 @@ impl<'t> PlainRecords<'t> {
         Some(records)
     }
 
-    /// Adds the separators of a chunk; `None` if one is not what it has to be. `left` says how many fields of
-    /// the record are still to end.
+    /// Adds the separators of a chunk; `None` if one is not what it has to be. `left` says how many
+    /// fields of the record are still to end.
     #[inline(always)]
     fn take(&mut self, from: usize, mut separators: u64, left: &mut usize) -> Option<()> {
         let bytes = self.text.as_bytes();
@@ -135,8 +137,8 @@ mod tests {
     use super::super::scan::{Field, Step, Walker};
     use super::*;
 
-    /// What the walker makes of a text: the span and the fields of each record, and whether something else
-    /// was there.
+    /// What the walker makes of a text: the span and the fields of each record, and whether
+    /// something else was there.
     type Walked = (Vec<((usize, usize), Vec<String>)>, bool);
 
     fn walk(text: &str, dialect: &Dialect) -> Walked {

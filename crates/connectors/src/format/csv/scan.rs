@@ -156,6 +156,11 @@ impl<'a> Walker<'a> {
         Walker { text, dialect, is_last, position: 0, malformed: None }
     }
 
+    /// Starts at a record within a text that nothing follows.
+    pub fn from(text: &'a [u8], start: usize, dialect: &'a Dialect) -> Self {
+        Walker { position: start, ..Walker::new(text, dialect, true) }
+    }
+
     /// Offset of the next record.
     pub fn position(&self) -> usize {
         self.position

@@ -12,7 +12,7 @@ use arrow_array::types::{
     Int32Type, Int64Type, Time32MillisecondType, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType,
 };
-use arrow_array::{Array, ArrayRef, ListArray};
+use arrow_array::{ArrayRef, ListArray};
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::TimeUnit;
 use base64::Engine;
@@ -25,82 +25,7 @@ use thalweg_core::types::timestamp_unit;
 use thalweg_core::{Column, DataType, Error, Result};
 
 use super::{CsvOptions, Found};
-
-/// What happens to a value that cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnBad {
-    /// The job fails.
-    Fail,
-    /// The value is NULL.
-    Null,
-    /// The row is put aside.
-    Reject,
-}
-
-/// Collects the rows whose fields could not be read.
-pub struct BadFields {
-    on_bad: OnBad,
-    column: String,
-    rows: Vec<(usize, String)>,
-    /// How many of `rows` came from columns before the current one.
-    before: usize,
-}
-
-impl BadFields {
-    /// Nothing is bad yet.
-    pub fn new(on_bad: OnBad) -> Self {
-        BadFields { on_bad, column: String::new(), rows: Vec::new(), before: 0 }
-    }
-
-    /// Starts a column.
-    pub fn begin(&mut self, column: &Column) {
-        self.column = format!("column {} ({})", column.name, column.column_type.data_type);
-        self.before = self.rows.len();
-    }
-
-    /// A value of the current column cannot be read.
-    #[cold]
-    pub fn add(&mut self, row: usize, text: &str) {
-        // Failing, only the first row of each column can be the first of all.
-        let is_enough = self.on_bad == OnBad::Fail && self.rows.len() > self.before;
-        if self.on_bad == OnBad::Null || is_enough {
-            return;
-        }
-        let shown: String = text.chars().take(100).collect();
-        self.rows.push((row, format!("{}: cannot read '{shown}'", self.column)));
-    }
-
-    /// A value of the current column is missing or of the wrong kind.
-    #[cold]
-    pub fn add_reason(&mut self, row: usize, reason: &str) {
-        if self.on_bad != OnBad::Null {
-            self.rows.push((row, format!("{}: {reason}", self.column)));
-        }
-    }
-
-    /// A row that means nothing, whatever becomes of values that cannot be read.
-    #[cold]
-    pub fn refuse(&mut self, row: usize, reason: String) {
-        self.rows.push((row, reason));
-    }
-
-    /// A NULL where the declaration says NOT NULL is no row of the table, however the field came
-    /// by it: everything behind the source relies on the declaration.
-    pub fn refuse_nulls(&mut self, values: &dyn Array, column: &Column) {
-        let Some(nulls) = values.nulls().filter(|_| !column.column_type.nullable) else { return };
-        let reason = format!("{}: a NULL, but the column is declared NOT NULL", self.column);
-        let rows = (0..values.len()).filter(|&row| nulls.is_null(row));
-        let enough = if self.on_bad == OnBad::Fail { 1 } else { usize::MAX };
-        self.rows.extend(rows.take(enough).map(|row| (row, reason.clone())));
-    }
-
-    /// The bad rows in order, each once, with the reason of its first bad column.
-    pub fn into_rows(mut self) -> Vec<(usize, String)> {
-        self.rows.sort_by_key(|(row, _)| *row);
-        self.rows.dedup_by_key(|(row, _)| *row);
-        self.rows
-    }
-}
+use crate::format::bad_data::BadFields;
 
 /// True if a field of this column can be bad.
 pub fn can_be_bad(column: &Column, options: &CsvOptions) -> bool {
@@ -225,7 +150,7 @@ fn array<'a>(
     Ok(Arc::new(list.map_err(|_| Error::data("an array has an element that is NULL"))?))
 }
 
-/// Told of each value that cannot be read: its row and text.
+/// Called with each value that cannot be read: its row and text.
 type Note<'n> = &'n mut dyn FnMut(usize, &str);
 
 fn scalar<'a>(

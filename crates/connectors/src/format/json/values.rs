@@ -23,7 +23,7 @@ use thalweg_core::types::timestamp_unit;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
 use super::JsonOptions;
-use crate::filesystem::csv::values::BadFields;
+use crate::format::bad_data::BadFields;
 
 /// A value and the row that it belongs to.
 #[derive(Clone, Copy)]
@@ -78,7 +78,8 @@ pub fn column(
         DataType::Double => primitive::<Float64Type>(cells, bad, |v| parsed(v, parse_double)),
         DataType::Decimal(precision, scale) => {
             let parse = |value: &Value| {
-                // Out of range is no value either; where bad values are NULL that is Flink's answer.
+                // Out of range is no value either; where bad values are NULL that is Flink's
+                // answer.
                 parse_decimal(&scalar_text(value)?, *precision, *scale).ok().flatten()
             };
             let array = builder::<Decimal128Type>(cells, bad, parse).finish();

@@ -23,13 +23,14 @@ pub struct JsonStyle {
 }
 
 impl JsonStyle {
-    /// Appends a line per row. `kinds`, if given, is a first key `op`.
+    /// Appends an object per row, and `end` after each. `kinds`, if given, is a first key `op`.
     pub fn rows(
         &self,
         out: &mut String,
         batch: &RecordBatch,
         schema: &TableSchema,
         kinds: Option<&[RowKind]>,
+        mut end: impl FnMut(&mut String),
     ) {
         let columns: Vec<(String, JsonColumn<'_>)> = batch
             .columns()
@@ -51,7 +52,8 @@ impl JsonStyle {
                 }
             }
             append_members(out, row, &columns);
-            out.push_str("}\n");
+            out.push('}');
+            end(out);
         }
     }
 }

@@ -60,13 +60,14 @@ impl CsvStyle {
         Ok(())
     }
 
-    /// Appends the rows of a batch. `kinds`, if given, is a first column.
+    /// Appends the rows of a batch, `end` after each. `kinds`, if given, is a first column.
     pub fn rows(
         &self,
         out: &mut String,
         batch: &RecordBatch,
         schema: &TableSchema,
         kinds: Option<&[RowKind]>,
+        mut end: impl FnMut(&mut String),
     ) -> Result<()> {
         let columns: Vec<CsvColumn<'_>> = batch
             .columns()
@@ -93,7 +94,7 @@ impl CsvStyle {
                 let quote = self.quote.map(char::from);
                 out.extend(quote.into_iter().chain(quote));
             }
-            out.push('\n');
+            end(out);
         }
         Ok(())
     }

@@ -1,6 +1,0 @@
-//! Arrow IPC files (also known as Feather V2), read some record batches at a time and written as they come.
-//!
-//! Buffers may be compressed with Zstandard, not with LZ4. Streams, which have no footer, are not read.
-
-pub mod reader;
-pub mod writer;

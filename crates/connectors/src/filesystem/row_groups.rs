@@ -1,0 +1,148 @@
+//! Cutting Parquet files into row groups: one is a task.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use thalweg_core::connector::{Origin, SourceBatch};
+use thalweg_core::{Error, Result};
+
+use super::identity::open_listed;
+use super::paths::InputFile;
+use super::position::{Excerpt, Mark, Place, Reached, RowPlace, Work};
+use super::source::{Reading, marking};
+use crate::format::DecodeError;
+use crate::format::parquet::reader::ParquetFile;
+use crate::handover::{Cut, Decoded, Emit, Splitter, Task};
+
+/// The first batches are small, so that first results appear at once.
+const FIRST_BATCH_ROWS: usize = 4 << 10;
+const BATCH_ROWS: usize = 32 << 10;
+
+/// A file whose footer was read and whose columns were checked.
+struct Opened {
+    number: usize,
+    file: Arc<InputFile>,
+    /// The last bytes of the file.
+    end: Excerpt,
+    contents: ParquetFile,
+}
+
+/// Cuts files into row groups.
+pub struct RowGroupSplitter {
+    reading: Arc<Reading>,
+    files: VecDeque<Work>,
+    open: Option<Remaining>,
+    is_first: bool,
+}
+
+/// What is left of a file.
+struct Remaining {
+    opened: Arc<Opened>,
+    group: usize,
+    /// The number in the file of the group's first row, from 1.
+    first_row: u64,
+    /// Rows of the group that were read before.
+    passed: u64,
+}
+
+impl RowGroupSplitter {
+    /// Reads these files one after the other.
+    pub fn new(reading: Arc<Reading>, files: Vec<Work>) -> Self {
+        RowGroupSplitter { reading, files: files.into(), open: None, is_first: true }
+    }
+}
+
+impl Splitter for RowGroupSplitter {
+    fn next_task(&mut self) -> Result<Cut> {
+        loop {
+            let Some(remaining) = self.open.take() else {
+                let Some(work) = self.files.pop_front() else { return Ok(Cut::End) };
+                self.open = (!work.is_done).then(|| open(&self.reading, &work)).transpose()?;
+                continue;
+            };
+            let Remaining { opened, group, first_row, passed } = remaining;
+            let Some(rows) = opened.contents.group_rows(group) else {
+                let Opened { number, ref file, end, .. } = *opened;
+                let place = Place::Rows(RowPlace { group, row: 0, end });
+                let mark = Mark { number, file: file.clone(), place, reached: Reached::End };
+                return Ok(Cut::Task(marking(mark, &self.reading)));
+            };
+            self.open = Some(Remaining {
+                opened: opened.clone(),
+                group: group + 1,
+                first_row: first_row + rows,
+                passed: 0,
+            });
+            let is_first = std::mem::take(&mut self.is_first);
+            let batch_rows = if is_first { FIRST_BATCH_ROWS } else { BATCH_ROWS };
+            let reading = self.reading.clone();
+            let task = RowGroup { reading, opened, group, first_row, passed, batch_rows };
+            return Ok(Cut::Task(Box::new(task)));
+        }
+    }
+}
+
+fn open(reading: &Reading, work: &Work) -> Result<Remaining> {
+    let file = &work.file;
+    let check = || -> Result<Opened> {
+        let mut handle = open_listed(file)?;
+        let end =
+            Excerpt::of_end(&mut handle).map_err(|e| Error::io(format!("cannot read: {e}")))?;
+        let contents = ParquetFile::open(&handle, reading.layout())?;
+        Ok(Opened { number: work.number, file: file.clone(), end, contents })
+    };
+    let opened = check().map_err(|error| error.in_file(file.label.as_ref()))?;
+    let at = work.first_row_place(opened.end)?;
+    let before = (0..at.group).map_while(|group| opened.contents.group_rows(group));
+    let first_row = 1 + before.sum::<u64>();
+    Ok(Remaining { opened: Arc::new(opened), group: at.group, first_row, passed: at.row })
+}
+
+struct RowGroup {
+    reading: Arc<Reading>,
+    opened: Arc<Opened>,
+    group: usize,
+    first_row: u64,
+    passed: u64,
+    batch_rows: usize,
+}
+
+impl Task for RowGroup {
+    fn run(self: Box<Self>, emit: &Emit<'_>) -> Result<()> {
+        let Opened { file, contents, .. } = self.opened.as_ref();
+        let label = file.label.as_ref();
+        let batches = contents
+            .read_group(
+                open_listed(file)?,
+                self.reading.layout(),
+                self.group,
+                self.passed,
+                self.batch_rows,
+            )
+            .map_err(|error| error.in_file(label))?;
+        let mut row = self.passed;
+        for batch in batches {
+            let batch = batch.map_err(|error| {
+                let number = error.number.map(|row| self.first_row + row);
+                DecodeError { number, ..error }.in_input(label)
+            })?;
+            let batch = self.reading.batch(batch, file)?;
+            let origin = Origin { file: file.label.clone(), first_row: self.first_row + row };
+            row += batch.num_rows() as u64;
+            let batch = SourceBatch { batch, origin: Some(origin) };
+            if emit.emit(Decoded { batch, bad: Vec::new(), end: Some(self.mark(row)) }).is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RowGroup {
+    /// The mark behind this many rows of the group.
+    fn mark(&self, row: u64) -> Mark {
+        let Opened { number, ref file, end, .. } = *self.opened;
+        let place = Place::Rows(RowPlace { group: self.group, row, end });
+        Mark { number, file: file.clone(), place, reached: Reached::Block }
+    }
+}

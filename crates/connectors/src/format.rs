@@ -1,0 +1,115 @@
+//! Formats: bytes to columns and back, for files, brokers and whatever else carries records.
+//!
+//! A format knows no file: it gets bytes, a [`RecordLayout`] and typed options ([`Format`]), and
+//! yields Arrow batches and the records that it [rejected](Rejected). Its errors say where in the
+//! input they lie ([`DecodeError`]); the connector adds which file, topic or partition that is.
+//!
+//! ```text
+//! text:    TextBlock (lines, or one record a message) ─▶ RecordDecoder ─▶ DecodedRecords
+//! rows:    ParquetFile, ArrowFile over what can seek  ─▶ RecordBatch, group by group
+//! writing: RecordBatch ─▶ TextEncoder (lines or messages) | RowWriter (Parquet, Arrow)
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`bad_data`] | what happens to records that cannot be read |
+//! | [`text`] | blocks of text, and where their records are |
+//! | [`decoding`] | which columns records have and which are wanted; records to batches |
+//! | [`encoding`] | batches to bytes |
+//! | [`csv`], [`json`] | text formats |
+//! | [`parquet`], [`arrow`] | formats that are read by random access |
+//!
+//! What formats do not do: find files, cut streams into blocks, compress, commit.
+
+pub mod arrow;
+pub mod bad_data;
+mod columns;
+pub mod csv;
+pub mod decoding;
+pub mod encoding;
+pub mod json;
+pub(crate) mod options;
+pub mod parquet;
+#[cfg(test)]
+mod tests;
+pub mod text;
+
+use thalweg_core::{Column, DataType};
+
+pub use self::bad_data::{BadDataPolicy, DecodeError, Rejected};
+pub use self::csv::CsvOptions;
+pub use self::decoding::{DecodedRecords, RecordDecoder, RecordLayout};
+pub use self::encoding::{RowWriter, TextEncoder};
+pub use self::json::JsonOptions;
+pub use self::text::TextBlock;
+
+/// A format with its options.
+#[derive(Clone, Debug)]
+pub enum Format {
+    /// `'format' = 'csv'`
+    Csv(CsvOptions),
+    /// `'format' = 'json'`: a JSON object a record.
+    Json(JsonOptions),
+    /// `'format' = 'parquet'`
+    Parquet,
+    /// `'format' = 'arrow'`: Arrow IPC files.
+    Arrow,
+}
+
+impl Format {
+    /// The value of the option `format`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Format::Csv(_) => "csv",
+            Format::Json(_) => "json",
+            Format::Parquet => "parquet",
+            Format::Arrow => "arrow",
+        }
+    }
+
+    /// True for formats that are read record by record.
+    pub fn is_text(&self) -> bool {
+        matches!(self, Format::Csv(_) | Format::Json(_))
+    }
+
+    /// True if values that cannot be read become NULL.
+    pub fn ignores_parse_errors(&self) -> bool {
+        match self {
+            Format::Csv(csv) => csv.ignore_parse_errors,
+            Format::Json(json) => json.ignore_parse_errors,
+            Format::Parquet | Format::Arrow => false,
+        }
+    }
+
+    /// True if the format has values of this type.
+    pub fn is_supported(&self, data_type: &DataType) -> bool {
+        match self {
+            Format::Csv(_) => csv::values::is_supported(data_type),
+            Format::Json(_) => json::values::is_supported(data_type),
+            Format::Parquet | Format::Arrow => parquet::types::is_supported(data_type),
+        }
+    }
+
+    /// True if a value of this column can make its record a bad one.
+    pub fn can_be_bad(&self, column: &Column) -> bool {
+        match self {
+            Format::Csv(csv) => csv::values::can_be_bad(column, csv),
+            Format::Json(json) => json::values::can_be_bad(column, *json),
+            Format::Parquet | Format::Arrow => false,
+        }
+    }
+
+    /// The length of the longest prefix of a text that ends with a record's end. Empty lines after
+    /// it may be the end of the input.
+    pub fn complete_length(&self, text: &[u8]) -> usize {
+        match self {
+            Format::Csv(CsvOptions { dialect, .. }) => {
+                let complete = csv::scan::complete_length(text, dialect);
+                dialect.without_blank_lines(&text[..complete])
+            }
+            Format::Json(_) | Format::Parquet | Format::Arrow => {
+                memchr::memrchr(b'\n', text).map_or(0, |at| at + 1)
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! From batches to bytes: text appended to a buffer, or an output with a footer.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BinaryArray, RecordBatch, StringViewArray};
+use arrow_buffer::{Buffer, OffsetBuffer};
+use chrono_tz::Tz;
+use thalweg_core::{Column, DataType, Error, Result, RowKind, TableSchema};
+
+use super::Format;
+use super::arrow::writer::ArrowWriter;
+use super::csv::writer::CsvStyle;
+use super::json::writer::JsonStyle;
+use super::parquet::writer::ParquetWriter;
+
+/// The name of the column, or key, that says what a record does to its table.
+pub const OP: &str = "op";
+
+/// Writes rows as text, so that a decoder with the same options gets the same values back.
+pub struct TextEncoder {
+    style: TextStyle,
+    schema: TableSchema,
+}
+
+enum TextStyle {
+    Csv { style: CsvStyle, header: bool },
+    Json(JsonStyle),
+}
+
+impl TextEncoder {
+    /// An encoder of rows with these columns; `None` if the format is no text.
+    pub fn new(format: &Format, schema: TableSchema) -> Option<Self> {
+        let style = match format {
+            Format::Csv(options) => {
+                let style = CsvStyle {
+                    delimiter: options.dialect.delimiter,
+                    quote: options.dialect.quote,
+                    escape: options.dialect.escape,
+                    null_text: options.null_literal.clone().unwrap_or_default(),
+                    zone: Tz::UTC,
+                    array_delimiter: Some(options.array_delimiter.clone()),
+                };
+                TextStyle::Csv { style, header: options.header }
+            }
+            Format::Json(options) => {
+                let iso_timestamps = options.iso_timestamps;
+                TextStyle::Json(JsonStyle { zone: Tz::UTC, for_file: true, iso_timestamps })
+            }
+            Format::Parquet | Format::Arrow => return None,
+        };
+        Some(TextEncoder { style, schema })
+    }
+
+    /// Appends what stands before the first record: the line of column names, if there is one.
+    ///
+    /// # Errors
+    /// If a name cannot be written with these options.
+    pub fn begin(&self, out: &mut String, has_kinds: bool) -> Result<()> {
+        let TextStyle::Csv { style, header: true } = &self.style else { return Ok(()) };
+        let names = self.schema.columns.iter().map(|column| column.name.as_str());
+        style.header(out, has_kinds.then_some(OP).into_iter().chain(names))
+    }
+
+    /// Appends a line per row. `kinds`, if given, is a first column or key `op`.
+    ///
+    /// # Errors
+    /// If a value cannot be written with these options.
+    pub fn lines(
+        &self,
+        out: &mut String,
+        batch: &RecordBatch,
+        kinds: Option<&[RowKind]>,
+    ) -> Result<()> {
+        match &self.style {
+            TextStyle::Csv { style, .. } => {
+                style.rows(out, batch, &self.schema, kinds, |out| out.push('\n'))
+            }
+            TextStyle::Json(style) => {
+                style.rows(out, batch, &self.schema, kinds, |out| out.push('\n'));
+                Ok(())
+            }
+        }
+    }
+
+    /// A message per row.
+    ///
+    /// # Errors
+    /// If a value cannot be written with these options, or the messages are longer than 2 GiB.
+    pub fn messages(&self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<BinaryArray> {
+        let mut out = String::new();
+        let mut lengths = Vec::with_capacity(batch.num_rows());
+        let mut start = 0;
+        let end = |out: &mut String| {
+            lengths.push(out.len() - start);
+            start = out.len();
+        };
+        match &self.style {
+            TextStyle::Csv { style, .. } => {
+                style.rows(&mut out, batch, &self.schema, kinds, end)?
+            }
+            TextStyle::Json(style) => style.rows(&mut out, batch, &self.schema, kinds, end),
+        }
+        if i32::try_from(out.len()).is_err() {
+            return Err(Error::resource("a batch of messages is longer than 2 GiB"));
+        }
+        let offsets = OffsetBuffer::from_lengths(lengths);
+        Ok(BinaryArray::try_new(offsets, Buffer::from(out.into_bytes()), None)?)
+    }
+}
+
+/// Writes rows to an output that ends with a footer.
+pub enum RowWriter<W: Write + Send> {
+    /// Parquet.
+    Parquet(ParquetWriter<W>),
+    /// Arrow IPC.
+    Arrow(ArrowWriter<W>),
+}
+
+impl<W: Write + Send> RowWriter<W> {
+    /// Starts an output. `has_kinds` puts a column `op` in front of the columns.
+    ///
+    /// # Errors
+    /// If it cannot be written, or the format is text.
+    pub fn new(format: &Format, out: W, schema: &TableSchema, has_kinds: bool) -> Result<Self> {
+        let op = has_kinds.then(|| Column::new(OP, DataType::STRING.not_null()));
+        let columns = op.into_iter().chain(schema.columns.iter().cloned()).collect();
+        let schema = TableSchema::new(columns).arrow();
+        match format {
+            Format::Parquet => Ok(RowWriter::Parquet(ParquetWriter::new(out, schema)?)),
+            Format::Arrow => Ok(RowWriter::Arrow(ArrowWriter::new(out, schema)?)),
+            Format::Csv(_) | Format::Json(_) => Err(Error::internal("a text has no footer")),
+        }
+    }
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn write(&mut self, batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()> {
+        let op = kinds.map(|kinds| -> ArrayRef {
+            let names = kinds.iter().map(|kind| kind.short());
+            Arc::new(StringViewArray::from_iter_values(names))
+        });
+        let columns = op.into_iter().chain(batch.columns().iter().cloned()).collect();
+        match self {
+            RowWriter::Parquet(writer) => writer.write(columns),
+            RowWriter::Arrow(writer) => writer.write(columns),
+        }
+    }
+
+    /// About how many bytes the output has.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            RowWriter::Parquet(writer) => writer.bytes(),
+            RowWriter::Arrow(writer) => writer.bytes(),
+        }
+    }
+
+    /// Writes the footer and returns the output.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn finish(self) -> Result<W> {
+        match self {
+            RowWriter::Parquet(writer) => writer.finish(),
+            RowWriter::Arrow(writer) => writer.finish(),
+        }
+    }
+}

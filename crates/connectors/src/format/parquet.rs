@@ -1,0 +1,5 @@
+//! Parquet, read a row group at a time ([`reader`]) and written with Zstandard ([`writer`]).
+
+pub mod reader;
+pub mod types;
+pub mod writer;

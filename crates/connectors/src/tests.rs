@@ -1,0 +1,42 @@
+//! One conformance case for each built-in connector.
+
+use thalweg_core::connector::TableRequest;
+use thalweg_core::{Column, DataType, TableSchema};
+
+use crate::builtin;
+use crate::conformance::check_description;
+
+/// A table of each connector that it accepts. A new connector adds its own.
+const TABLES: [(&str, &str, &[(&str, &str)]); 8] = [
+    ("filesystem", "n", &[("path", "f"), ("format", "csv")]),
+    ("filesystem", "n", &[("path", "f"), ("format", "json")]),
+    ("filesystem", "n", &[("path", "f"), ("format", "parquet")]),
+    ("filesystem", "n", &[("path", "f"), ("format", "arrow")]),
+    ("datagen", "n", &[]),
+    ("nexmark", "auction", &[("kind", "bid"), ("preset", "jet")]),
+    ("print", "n", &[]),
+    ("blackhole", "n", &[]),
+];
+
+#[test]
+fn every_connector_is_as_it_describes_itself() {
+    let connectors = builtin(Default::default());
+    for description in connectors.descriptions() {
+        let name = description.name;
+        assert!(TABLES.iter().any(|table| table.0 == name), "connector '{name}' has no case");
+    }
+    for (name, column, options) in TABLES {
+        let connector = connectors.get(name).expect("a built-in connector");
+        let mut request = TableRequest {
+            table: "t".to_owned(),
+            schema: TableSchema::new(vec![Column::new(column, DataType::BigInt.nullable())]),
+            base_dir: "/".into(),
+            allowed_roots: vec!["/".into()],
+            ..TableRequest::default()
+        };
+        for (option, value) in [("connector", name)].iter().chain(options) {
+            request.options.insert((*option).to_owned(), (*value).to_owned());
+        }
+        check_description(connector, &request);
+    }
+}

@@ -1,0 +1,131 @@
+//! Sources and sinks around others: a wrapper implements [`SourceLayer`] or [`SinkLayer`], says
+//! what it wraps and what it does differently; all other calls are passed on.
+//!
+//! The lists below are the only places where calls are passed on one by one. A call that is added
+//! to a contract and not to its list fails the lints of this crate.
+
+use arrow_array::RecordBatch;
+
+use super::{Demand, Sink, Source, SourcePoll, Waker};
+use crate::bundle::RowKind;
+use crate::error::Result;
+use crate::snapshot::{OutputMark, OutputStart, SinkGuarantee};
+
+macro_rules! layer {
+    (
+        $(#[$about:meta])* $layer:ident around $base:ident;
+        reading { $(fn $get:ident() -> $got:ty;)* }
+        changing { $(fn $call:ident($($argument:ident: $of:ty),*) $(-> $result:ty)?;)* }
+    ) => {
+        $(#[$about])*
+        pub trait $layer: Send {
+            /// What calls are passed on to.
+            fn inner(&self) -> &dyn $base;
+            /// The same, to change it.
+            fn inner_mut(&mut self) -> &mut dyn $base;
+            $(
+                #[doc = concat!("As [`", stringify!($base), "::", stringify!($get), "`].")]
+                fn $get(&self) -> $got {
+                    self.inner().$get()
+                }
+            )*
+            $(
+                #[doc = concat!("As [`", stringify!($base), "::", stringify!($call), "`].")]
+                fn $call(&mut self $(, $argument: $of)*) $(-> $result)? {
+                    self.inner_mut().$call($($argument),*)
+                }
+            )*
+        }
+
+        #[deny(clippy::missing_trait_methods)]
+        impl<L: $layer> $base for L {
+            $(fn $get(&self) -> $got {
+                $layer::$get(self)
+            })*
+            $(fn $call(&mut self $(, $argument: $of)*) $(-> $result)? {
+                $layer::$call(self $(, $argument)*)
+            })*
+        }
+    };
+}
+
+layer! {
+    /// A source around another one.
+    SourceLayer around Source;
+    reading {
+        fn name() -> String;
+        fn is_bounded() -> bool;
+        fn buffered_bytes() -> usize;
+        fn overdue_ns() -> u64;
+        fn bad_rows() -> u64;
+        fn position() -> Option<String>;
+    }
+    changing {
+        fn start(waker: Waker) -> Result<()>;
+        fn poll(rows_max: usize) -> Result<SourcePoll>;
+        fn stop();
+        fn seek(position: &str) -> Result<()>;
+        fn check_ended(position: &str) -> Result<()>;
+        fn claim() -> Result<()>;
+        fn open() -> Result<()>;
+        fn prepare() -> Result<()>;
+        fn finish() -> Result<()>;
+        fn abort();
+        fn committed(position: &str) -> Result<()>;
+    }
+}
+
+layer! {
+    /// A sink around another one.
+    SinkLayer around Sink;
+    reading {
+        fn name() -> String;
+        fn demand() -> Demand;
+    }
+    changing {
+        fn claim() -> Result<()>;
+        fn open() -> Result<()>;
+        fn write(batch: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<()>;
+        fn flush() -> Result<()>;
+        fn finish() -> Result<()>;
+        fn abort();
+        fn use_transactions() -> SinkGuarantee;
+        fn write_at_least_once();
+        fn check_start(handle: Option<&str>, start: &OutputStart) -> Result<()>;
+        fn mark(mark: &OutputMark) -> Result<()>;
+        fn recover(handle: Option<&str>) -> Result<()>;
+        fn prepare() -> Result<Option<String>>;
+        fn commit(handle: &str) -> Result<()>;
+    }
+}
+
+/// A sink that discards its rows: for measuring, and where a plan is only looked at.
+pub struct DiscardSink {
+    name: String,
+}
+
+impl DiscardSink {
+    /// With this name.
+    pub fn new(name: impl Into<String>) -> Self {
+        DiscardSink { name: name.into() }
+    }
+}
+
+impl Sink for DiscardSink {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+    fn open(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn write(&mut self, _batch: &RecordBatch, _kinds: Option<&[RowKind]>) -> Result<()> {
+        Ok(())
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn abort(&mut self) {}
+}

@@ -1,0 +1,266 @@
+//! Connectors: what makes sources and sinks for tables, and which of them a session knows.
+//!
+//! [`Connector`] is the one contract between SQL and the outside. The planner knows no connector by
+//! name: it finds one by the option `connector` of a table and asks it. What can be said of all
+//! tables of a connector is in its [`ConnectorDescription`]; methods answer for one table.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::description::ConnectorDescription;
+use super::options::near_miss;
+use super::table::{AcceptedChanges, JobTables, StateTable, StateTableRequest, TableRequest};
+use super::{Sink, Source};
+use crate::error::{Error, Result};
+use crate::lookup::{AsyncLookup, LookupRequest};
+
+/// The connector of tables of state in snapshots, which the planner makes for `snapshot(…)`.
+pub const STATE_CONNECTOR: &str = "snapshot";
+
+/// One kind of table: how its options are checked and how it is opened.
+///
+/// All methods but `validate` are called for tables that it has accepted.
+pub trait Connector: Send + Sync {
+    /// What holds for all of its tables.
+    fn description(&self) -> &ConnectorDescription;
+    /// Checks the options of a table without touching the outside ([`super::Options::of`] does it
+    /// by the description). Whether it can be read or written at all is known by the description.
+    ///
+    /// # Errors
+    /// If an option is unknown or wrong.
+    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()>;
+    /// True if reading the table ends by itself.
+    fn is_bounded(&self, request: &TableRequest) -> bool {
+        let _ = request;
+        true
+    }
+    /// Which changes the table takes.
+    fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        let _ = request;
+        let sink = self.description().capabilities.sink;
+        sink.and_then(|sink| sink.changes.first().copied()).unwrap_or(AcceptedChanges::Inserts)
+    }
+    /// Which changes the table holds when it is read. Where rows are more than inserts, the planner
+    /// asks for their kinds ([`TableRequest::reads_kinds`]).
+    fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
+        let _ = request;
+        AcceptedChanges::Inserts
+    }
+    /// Checks whether the table can be read, or written, in a job with snapshots.
+    ///
+    /// # Errors
+    /// If its input can't be read again from where a snapshot was taken, or its output can't be
+    /// continued.
+    fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        let _ = (request, as_sink);
+        Ok(())
+    }
+    /// The options that decide what a position in the table, or an output that is half written,
+    /// means, by name, with their defaults. A job does not resume under other ones. No secrets.
+    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
+        let _ = (request, as_sink);
+        BTreeMap::new()
+    }
+    /// True if the table is standard input, which can be read once.
+    fn reads_standard_input(&self, request: &TableRequest) -> bool {
+        let _ = request;
+        false
+    }
+    /// Columns that a query does not need but that are read, since they decide which rows are bad.
+    fn checked_columns(&self, request: &TableRequest) -> Vec<String> {
+        let _ = request;
+        Vec::new()
+    }
+    /// Checks that no output of a job names what the job reads, or what another of its outputs
+    /// writes. Looks at the tables of its own among them; opens nothing.
+    ///
+    /// # Errors
+    /// If one does, by whatever spelling or link.
+    fn check_files(&self, tables: &JobTables) -> Result<()> {
+        let _ = tables;
+        Ok(())
+    }
+    /// Opens the table for reading.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        Err(not_readable(self.description(), request))
+    }
+    /// Opens the table for writing.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
+        Err(not_writable(self.description(), request))
+    }
+    /// Opens a table that is looked up by key.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    fn lookup(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>> {
+        let table = &request.table.table;
+        Err(Error::plan(format!("table {table} can't be looked up by key")))
+    }
+    /// Finds a table of state in a snapshot, without reading its rows. Only [`STATE_CONNECTOR`]
+    /// does.
+    ///
+    /// # Errors
+    /// If there is no such snapshot, operator or table; says what there is.
+    fn state_table(&self, request: &StateTableRequest) -> Result<StateTable> {
+        Err(no_state_tables(request))
+    }
+}
+
+/// The connectors that a session knows, by name.
+#[derive(Clone, Default)]
+pub struct Connectors {
+    /// In the order in which they were added, which is that of hints.
+    connectors: Vec<Arc<dyn Connector>>,
+}
+
+impl Connectors {
+    /// These connectors.
+    pub fn new(connectors: Vec<Arc<dyn Connector>>) -> Self {
+        Connectors { connectors }
+    }
+
+    /// Adds a connector, in place of any of the same name.
+    pub fn add(&mut self, connector: Arc<dyn Connector>) {
+        let name = connector.description().name;
+        self.connectors.retain(|known| known.description().name != name);
+        self.connectors.push(connector);
+    }
+
+    /// What the connectors that users can name say of themselves.
+    pub fn descriptions(&self) -> impl Iterator<Item = &ConnectorDescription> {
+        let descriptions = self.connectors.iter().map(|connector| connector.description());
+        descriptions.filter(|description| !description.is_internal)
+    }
+
+    /// The connector of this name.
+    pub fn get(&self, name: &str) -> Option<&dyn Connector> {
+        let mut connectors = self.connectors.iter();
+        connectors.find(|known| known.description().name == name).map(AsRef::as_ref)
+    }
+
+    /// The connector that a table names.
+    ///
+    /// # Errors
+    /// If it names none, or none that there is.
+    pub fn find(&self, request: &TableRequest) -> Result<&dyn Connector> {
+        let table = &request.table;
+        let names = || self.descriptions().map(|description| description.name);
+        let list = || names().collect::<Vec<_>>().join(", ");
+        let Some(name) = request.options.get("connector") else {
+            return Err(Error::plan(format!("table {table} needs the option 'connector'"))
+                .hint(format!("add 'connector' = one of {}", list())));
+        };
+        self.get(name).ok_or_else(|| {
+            let help = match near_miss(name, names()) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => format!("there are {}", list()),
+            };
+            Error::plan(format!(
+                "invalid value '{name}' for option 'connector' of table {table}; there is no such connector"
+            ))
+            .hint(help)
+        })
+    }
+
+    /// Checks the options of a table, and whether it can be read, or written, at all. Touches
+    /// nothing outside.
+    ///
+    /// # Errors
+    /// If an option is unknown or wrong, or the table is only for the other direction.
+    pub fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
+        let connector = self.find(request)?;
+        let description = connector.description();
+        let capabilities = &description.capabilities;
+        if !request.partitioned_by.is_empty() && !as_sink && !capabilities.is_partitioned {
+            let (table, name) = (&request.table, description.name);
+            return Err(Error::plan(format!(
+                "table {table}: PARTITIONED BY has no meaning for connector '{name}'"
+            ))
+            .hint("leave it out; only files have partitions"));
+        }
+        connector.validate(request, as_sink)?;
+        match as_sink {
+            true if capabilities.sink.is_none() => Err(not_writable(description, request)),
+            false if capabilities.source.is_none() && !capabilities.is_lookup => {
+                Err(not_readable(description, request))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens a table for reading.
+    ///
+    /// # Errors
+    /// As [`Connectors::validate`]; if it cannot be opened.
+    pub fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
+        self.validate(request, false)?;
+        self.find(request)?.source(request)
+    }
+
+    /// Opens a table for writing.
+    ///
+    /// # Errors
+    /// As [`Connectors::validate`]; if it cannot be opened.
+    pub fn sink(&self, request: &TableRequest) -> Result<Box<dyn Sink>> {
+        self.validate(request, true)?;
+        self.find(request)?.sink(request)
+    }
+
+    /// Checks that no output of a job names what the job reads, or what another of its outputs
+    /// writes. Called after `validate` of each table.
+    ///
+    /// # Errors
+    /// If one does.
+    pub fn check_files(&self, tables: &JobTables) -> Result<()> {
+        self.connectors.iter().try_for_each(|connector| connector.check_files(tables))
+    }
+
+    /// Finds a table of state in a snapshot.
+    ///
+    /// # Errors
+    /// As [`Connector::state_table`].
+    pub fn state_table(&self, request: &StateTableRequest) -> Result<StateTable> {
+        let connector = self.get(STATE_CONNECTOR).ok_or_else(|| no_state_tables(request))?;
+        connector.state_table(request)
+    }
+}
+
+impl fmt::Debug for Connectors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.connectors.iter().map(|connector| connector.description().name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+fn no_state_tables(request: &StateTableRequest) -> Error {
+    let place = &request.place;
+    Error::unsupported(format!("snapshots in '{place}' can't be read here"))
+}
+
+/// The error of reading a table that can only be looked up or written.
+fn not_readable(description: &ConnectorDescription, request: &TableRequest) -> Error {
+    let (table, name) = (&request.table, description.name);
+    if description.capabilities.is_lookup {
+        return Error::plan(format!("table {table} can't be read as a whole"))
+            .hint("look it up: JOIN … FOR SYSTEM_TIME AS OF a PROCTIME() column ON its key");
+    }
+    Error::plan(format!("table {table} can't be read: connector '{name}' only writes"))
+        .hint("use it as the target of INSERT INTO")
+}
+
+/// The error of writing a table that can only be read.
+fn not_writable(description: &ConnectorDescription, request: &TableRequest) -> Error {
+    let (table, name) = (&request.table, description.name);
+    let (what, help) = match description.capabilities.is_lookup {
+        true => ("is only looked up", "it can only be looked up"),
+        false => ("only reads", "write to a table of another connector, or SELECT from this one"),
+    };
+    Error::plan(format!("table {table} can't be written: connector '{name}' {what}")).hint(help)
+}

@@ -1,0 +1,149 @@
+//! The tables of the pages that say which connectors and options there are: they are made from the
+//! descriptions of the connectors.
+//!
+//! Each stands between `<!-- generated: WHAT -->` and `<!-- end -->`. With `THALWEG_WRITE_DOCS=1` the
+//! test writes the pages instead of comparing them.
+
+use std::fs;
+
+use thalweg::session::Session;
+use thalweg_core::connector::{
+    AcceptedChanges, Boundedness, ConnectorDescription, FlinkOption, OptionDescription, UsedBy,
+};
+use thalweg_core::snapshot::SinkGuarantee;
+use thalweg_plan::physical::table_options::{LOOKUP_OPTIONS, SOURCE_OPTIONS};
+
+use super::{docs, read};
+
+const BEGIN: &str = "<!-- generated: ";
+const END: &str = "<!-- end -->";
+
+#[test]
+fn the_option_tables_are_those_of_the_descriptions() {
+    let session = Session::default();
+    let descriptions: Vec<&ConnectorDescription> = session.connectors().descriptions().collect();
+    let with_options = descriptions.iter().filter(|found| !found.options.is_empty());
+    let mut missing: Vec<&str> = with_options.map(|found| found.name).collect();
+    for page in ["connectors.md", "joins.md"] {
+        let path = docs().join(page);
+        let written = read(&path);
+        let generated = generate(&written, &descriptions, &mut missing);
+        if std::env::var_os("THALWEG_WRITE_DOCS").is_some() {
+            fs::write(&path, generated).expect("writing the page");
+        } else {
+            let differs = generated.lines().zip(written.lines()).find(|(new, old)| new != old);
+            assert!(
+                generated == written,
+                "docs/{page} is not what the descriptions say (THALWEG_WRITE_DOCS=1 writes it): {differs:?}"
+            );
+        }
+    }
+    assert!(missing.is_empty(), "docs/connectors.md has no options of {missing:?}");
+}
+
+/// A page with its tables as the descriptions say. Connectors that it has are no longer missing.
+fn generate(page: &str, descriptions: &[&ConnectorDescription], missing: &mut Vec<&str>) -> String {
+    let mut generated = String::new();
+    let mut rest = page;
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        let (what, after) = after.split_once(" -->").expect("a marker has an end");
+        let (_, after) = after.split_once(END).expect("what is generated has an end");
+        missing.retain(|name| *name != what);
+        let table = match what {
+            "connectors" => overview(descriptions),
+            "every table" => options(SOURCE_OPTIONS),
+            "lookups" => options(LOOKUP_OPTIONS),
+            name => of_connector(descriptions.iter().find(|found| found.name == name)),
+        };
+        generated.push_str(&format!("{before}{BEGIN}{what} -->\n{table}{END}"));
+        rest = after;
+    }
+    generated.push_str(rest);
+    generated
+}
+
+/// A row for each connector.
+fn overview(descriptions: &[&ConnectorDescription]) -> String {
+    let mut table =
+        "| connector | what | read | written | in Flink |\n|---|---|---|---|---|\n".to_owned();
+    for description in descriptions {
+        let capabilities = &description.capabilities;
+        let read = capabilities.source.map_or("", |source| match source.boundedness {
+            Boundedness::Bounded => "bounded",
+            Boundedness::Unbounded => "unbounded",
+            Boundedness::ByOptions => "bounded, unbounded",
+        });
+        let written = capabilities.sink.map_or(String::new(), |sink| {
+            let changes: Vec<&str> = sink.changes.iter().map(change).collect();
+            format!("{}; {}", changes.join(", "), guarantee(sink.guarantee))
+        });
+        let ConnectorDescription { name, summary, is_in_flink, .. } = description;
+        let in_flink = if *is_in_flink { "yes" } else { "no" };
+        table.push_str(&format!("| `{name}` | {summary} | {read} | {written} | {in_flink} |\n"));
+    }
+    table
+}
+
+fn change(changes: &AcceptedChanges) -> &'static str {
+    match changes {
+        AcceptedChanges::Inserts => "append",
+        AcceptedChanges::Upserts => "upsert",
+        AcceptedChanges::All => "changelog",
+    }
+}
+
+fn guarantee(guarantee: SinkGuarantee) -> &'static str {
+    match guarantee {
+        SinkGuarantee::AtLeastOnce => "at least once",
+        SinkGuarantee::Idempotent => "idempotent",
+        SinkGuarantee::Transactional => "exactly once",
+    }
+}
+
+/// The options of a connector and of its formats, its metadata, and what is not supported.
+fn of_connector(description: Option<&&ConnectorDescription>) -> String {
+    let description = description.expect("a table of a connector names one");
+    let mut text = options(description.options);
+    for format in description.formats.iter().filter(|format| !format.options.is_empty()) {
+        text.push_str(&format!("\nFormat `{}`: {}.\n\n", format.name, format.summary));
+        text.push_str(&options(format.options));
+    }
+    for format in description.formats.iter().filter(|format| format.options.is_empty()) {
+        text.push_str(&format!("\nFormat `{}`: {}.\n", format.name, format.summary));
+    }
+    if !description.metadata.is_empty() {
+        text.push_str("\n| metadata | type | what |\n|---|---|---|\n");
+    }
+    for metadata in description.metadata {
+        let line = format!("| `{}` | {} | {} |\n", metadata.key, metadata.data_type, metadata.help);
+        text.push_str(&line);
+    }
+    let of_formats = description.formats.iter().flat_map(|format| format.unsupported);
+    let unsupported: Vec<String> =
+        description.unsupported.iter().chain(of_formats).map(|name| format!("`{name}`")).collect();
+    if !unsupported.is_empty() {
+        let names = unsupported.join(", ");
+        text.push_str(&format!("\nFlink's other options are not supported: {names}.\n"));
+    }
+    text
+}
+
+fn options(options: &[OptionDescription]) -> String {
+    let mut table = "| option | values | default | meaning |\n|---|---|---|---|\n".to_owned();
+    for option in options {
+        let used_by = match option.used_by {
+            UsedBy::Source => ". For reading",
+            UsedBy::Sink => ". For writing",
+            UsedBy::Both => "",
+        };
+        let flink = match option.flink {
+            FlinkOption::Same => String::new(),
+            FlinkOption::Ours(_) => ". Ours".to_owned(),
+            FlinkOption::OursIf(value, _) => format!(". `{value}` is ours"),
+        };
+        let (name, values, default) = (option.name, option.values(), option.default_text());
+        let help = option.help;
+        table.push_str(&format!("| `{name}` | {values} | {default} | {help}{used_by}{flink} |\n"));
+    }
+    table
+}

@@ -1,0 +1,130 @@
+//! The answers of SHOW CONNECTORS and DESCRIBE CONNECTOR, from the descriptions of connectors.
+
+use thalweg_core::connector::{
+    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, Connectors, FlinkOption,
+    OptionDefault, OptionDescription, UsedBy,
+};
+use thalweg_core::snapshot::SinkGuarantee;
+use thalweg_core::{Error, Result};
+
+use super::TextRows;
+use crate::ast::Name;
+use crate::diagnostic::nearest;
+use crate::physical::table_options::all_options;
+
+/// SHOW CONNECTORS.
+pub(super) fn show(connectors: &Connectors) -> TextRows {
+    let row = |description: &ConnectorDescription| {
+        let formats: Vec<&str> = description.formats.iter().map(|format| format.name).collect();
+        vec![
+            description.name.to_owned(),
+            read(&description.capabilities),
+            written(&description.capabilities),
+            guarantee(&description.capabilities).to_owned(),
+            formats.join(", "),
+            yes_or_no(description.is_in_flink).to_owned(),
+            description.summary.to_owned(),
+        ]
+    };
+    let header =
+        ["connector", "read", "written", "guarantee", "formats", "in Flink", "description"];
+    TextRows::new(&header, connectors.descriptions().map(row).collect())
+}
+
+/// DESCRIBE CONNECTOR: a row for each option, then one for each metadata column.
+pub(super) fn describe(connectors: &Connectors, name: &Name) -> Result<TextRows> {
+    let mut descriptions = connectors.descriptions();
+    let found = descriptions.find(|description| description.name == name.text);
+    let description = found.ok_or_else(|| missing(connectors, name))?;
+    let metadata = description.metadata.iter().map(|metadata| {
+        let texts = [metadata.key, metadata.data_type, "", "metadata", "", metadata.help];
+        texts.map(str::to_owned).to_vec()
+    });
+    let rows = all_options(description).map(option).chain(metadata).collect();
+    Ok(TextRows::new(&["option", "values", "default", "used by", "in Flink", "description"], rows))
+}
+
+fn option(option: &'static OptionDescription) -> Vec<String> {
+    let default = match option.default {
+        OptionDefault::Required => "required".to_owned(),
+        OptionDefault::None => String::new(),
+        OptionDefault::Value(value) => value.to_owned(),
+        OptionDefault::Other(text) => plain(text),
+    };
+    let used_by = match option.used_by {
+        UsedBy::Source => "source",
+        UsedBy::Sink => "sink",
+        UsedBy::Both => "source, sink",
+    };
+    let in_flink = match option.flink {
+        FlinkOption::Same => "yes".to_owned(),
+        FlinkOption::Ours(_) => "no".to_owned(),
+        FlinkOption::OursIf(value, _) => format!("not {value}"),
+    };
+    vec![
+        option.name.to_owned(),
+        plain(&option.values()),
+        default,
+        used_by.to_owned(),
+        in_flink,
+        plain(option.help),
+    ]
+}
+
+fn missing(connectors: &Connectors, name: &Name) -> Error {
+    let names = || connectors.descriptions().map(|description| description.name);
+    let help = match nearest(&name.text, names()) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None => format!("there are {}", names().collect::<Vec<_>>().join(", ")),
+    };
+    Error::plan(format!("there is no connector '{}'", name.text)).hint(help).at(name.span)
+}
+
+fn read(capabilities: &Capabilities) -> String {
+    let source = capabilities.source.map(|source| match source.boundedness {
+        Boundedness::Bounded => "bounded",
+        Boundedness::Unbounded => "unbounded",
+        Boundedness::ByOptions => "bounded, unbounded",
+    });
+    let lookup = capabilities.is_lookup.then_some("lookup");
+    source.into_iter().chain(lookup).collect::<Vec<_>>().join(", ")
+}
+
+fn written(capabilities: &Capabilities) -> String {
+    let word = |changes: &AcceptedChanges| match changes {
+        AcceptedChanges::Inserts => "append",
+        AcceptedChanges::Upserts => "upsert",
+        AcceptedChanges::All => "changelog",
+    };
+    let changes = capabilities.sink.map_or(&[][..], |sink| sink.changes);
+    changes.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+fn guarantee(capabilities: &Capabilities) -> &'static str {
+    match capabilities.sink.map(|sink| sink.guarantee) {
+        None => "",
+        Some(SinkGuarantee::AtLeastOnce) => "at-least-once",
+        Some(SinkGuarantee::Idempotent) => "idempotent",
+        Some(SinkGuarantee::Transactional) => "exactly-once",
+    }
+}
+
+fn yes_or_no(is_so: bool) -> &'static str {
+    if is_so { "yes" } else { "no" }
+}
+
+/// Markdown without its marks: code is bare, links are their texts, and those to a place on the
+/// same page are left out.
+fn plain(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut rest = markdown;
+    while let Some(at) = rest.find('[') {
+        let Some((label, after)) = rest[at + 1..].split_once("](") else { break };
+        let Some((_, after)) = after.split_once(')') else { break };
+        text.push_str(&rest[..at]);
+        text.push_str(label);
+        rest = after;
+    }
+    text.push_str(rest);
+    text.replace(" (below)", "").replace('`', "")
+}

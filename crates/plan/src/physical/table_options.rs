@@ -1,0 +1,107 @@
+//! The options that a table may have whatever its connector: how its source is sorted, and how it
+//! is looked up. The planner reads them; connectors never see them.
+
+use thalweg_core::connector::{ConnectorDescription, OptionDescription, OptionKind};
+
+use super::lookup::{
+    CACHE, CAPACITY, EXPIRES, INTERVAL, MAX_RETRIES, MAX_ROWS, MISSING, STRATEGY, TIMEOUT,
+};
+
+/// The option that sorts a source.
+pub(crate) const SORT_WITHIN: &str = "source.sort-within";
+
+/// Options of every table that is read.
+pub const SOURCE_OPTIONS: &[OptionDescription] = &[OptionDescription::new(
+    SORT_WITHIN,
+    OptionKind::Duration,
+    "sorts the rows by their row time, as long as none is further behind the newest one than \
+     this; a row that is fails the job ([three contracts about order](order.md#event_time))",
+)
+.of_source()
+.but_flink("Flink does not sort a source; its windows take rows in any order")];
+
+/// Options of every table that a lookup join asks.
+pub const LOOKUP_OPTIONS: &[OptionDescription] = &[
+    OptionDescription::new(
+        CACHE,
+        OptionKind::Words(&["NONE", "PARTIAL", "FULL"]),
+        "what is remembered: `FULL` is the whole table, of one that is read as a whole; `PARTIAL` \
+         are rows that came as answers",
+    )
+    .or_else("`FULL`; of a table that is asked by key `NONE`")
+    .of_source()
+    .as_in_flink(),
+    OptionDescription::new(
+        MAX_RETRIES,
+        OptionKind::Number,
+        "how often a call of a table that is asked by key is repeated after a failure",
+    )
+    .or("3")
+    .of_source()
+    .as_in_flink(),
+    OptionDescription::new(
+        MAX_ROWS,
+        OptionKind::Number,
+        "how many rows `PARTIAL` remembers at most",
+    )
+    .or("10000")
+    .of_source()
+    .as_in_flink(),
+    OptionDescription::new(EXPIRES, OptionKind::Duration, "how long `PARTIAL` remembers a row")
+        .or_else("for ever")
+        .of_source()
+        .as_in_flink(),
+    OptionDescription::new(
+        MISSING,
+        OptionKind::Boolean,
+        "`PARTIAL` also remembers that a key has no rows",
+    )
+    .or("true")
+    .of_source()
+    .as_in_flink(),
+    OptionDescription::new(
+        STRATEGY,
+        OptionKind::Words(&["PERIODIC"]),
+        "when a `FULL` table is read again",
+    )
+    .or("PERIODIC")
+    .of_source()
+    .as_in_flink(),
+    OptionDescription::new(
+        INTERVAL,
+        OptionKind::Duration,
+        "how long after it was read a `FULL` table is read again. If that fails the old rows stay; \
+         the summary and `--metrics` say how often, and why",
+    )
+    .or_else("never")
+    .of_source()
+    .as_in_flink(),
+    OptionDescription::new(
+        CAPACITY,
+        OptionKind::Number,
+        "how many calls of a table that is asked by key run at once",
+    )
+    .or("100")
+    .of_source()
+    .but_flink("Flink sets 'table.exec.async-lookup.buffer-capacity'"),
+    OptionDescription::new(TIMEOUT, OptionKind::Duration, "how long a call may take")
+        .or("3 min")
+        .of_source()
+        .but_flink("Flink sets 'table.exec.async-lookup.timeout'"),
+];
+
+/// The option of this name, if it is one of every table.
+pub(crate) fn table_option(name: &str) -> Option<&'static OptionDescription> {
+    SOURCE_OPTIONS.iter().chain(LOOKUP_OPTIONS).find(|option| option.name == name)
+}
+
+/// All options of a connector's tables: its own, those of its formats, and those of every table.
+pub fn all_options(
+    description: &ConnectorDescription,
+) -> impl Iterator<Item = &'static OptionDescription> + use<> {
+    let capabilities = description.capabilities;
+    let source = capabilities.source.map_or(&[][..], |_| SOURCE_OPTIONS);
+    let is_looked_up = capabilities.source.is_some() || capabilities.is_lookup;
+    let lookup = if is_looked_up { LOOKUP_OPTIONS } else { &[] };
+    description.all_options().chain(source).chain(lookup)
+}
