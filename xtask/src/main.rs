@@ -1,11 +1,14 @@
 //! Checks of this repository that the compiler does not make. `cargo xtask` lists them.
 //!
 //! Each check reads files and returns what is wrong, one finding a line with file and line number;
-//! none changes anything but `book`, which writes below `target`, and `results`, which writes its page. They are part of `make check`.
+//! none changes anything but `book`, which writes below `target`, and `results`, which writes its
+//! page. They are part of `make check`.
 
 mod book;
+mod circles;
 mod depcheck;
 mod lexer;
+mod paths;
 mod results;
 mod tidy;
 mod tree;
@@ -20,8 +23,10 @@ const USAGE: &str = "\
 usage: cargo xtask CHECK
 
 checks:
-  tidy      lengths, headers, banned calls, dead files, links, pages, figures (exceptions: xtask/exceptions.txt)
-  depcheck  crates depend on each other only as the table in ARCHITECTURE.md allows
+  tidy      lengths, headers, banned calls, dead files, links, pages, figures
+            (exceptions: xtask/exceptions.txt)
+  depcheck  crates depend on each other only as the table in ARCHITECTURE.md allows, and few modules of
+            a crate import each other in a circle; prints the crates with their modules and circles
   book      lays the documentation out in target/book for mdBook; `make book` builds it
   results   writes benches/RESULTS.md from the figures in benches/results; tidy compares";
 

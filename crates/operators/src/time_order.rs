@@ -330,6 +330,10 @@ impl Source for TimeOrderedSource {
         self.inner.claim()
     }
 
+    fn open(&mut self) -> Result<()> {
+        self.inner.open()
+    }
+
     fn prepare(&mut self) -> Result<()> {
         self.inner.prepare()
     }

@@ -59,7 +59,7 @@ pub mod topology;
 mod waiting;
 
 pub use ablation::Ablation;
-pub use job::{Beginning, JobControl, Report, RunningJob, start, start_from};
+pub use job::{Beginning, JobControl, Report, RunningJob, rehearse_start, start, start_from};
 pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};
 pub use options::{PartitionScheme, ReorderScheme, RunOptions, SchedulerPolicy, SnapshotMode};
 pub use pool::Pool;

@@ -164,6 +164,9 @@ impl Source for CheckedSource {
     fn claim(&mut self) -> Result<()> {
         self.inner.claim()
     }
+    fn open(&mut self) -> Result<()> {
+        self.inner.open()
+    }
     fn prepare(&mut self) -> Result<()> {
         self.inner.prepare()
     }

@@ -153,3 +153,40 @@ fn a_source_that_was_renamed_is_refused_where_its_output_stays() {
     assert!(messages.contains("read from its beginning"), "{messages}");
     assert!(before == contents(&workspace.folder), "a refusal changes no byte: {messages}");
 }
+
+/// What is wrong with an output or an input is found by the same start that finds it later: a dry run said "kept"
+/// where the resume was refused.
+#[test]
+fn an_output_that_is_not_of_the_snapshot_is_refused_before_the_upgrade() {
+    let workspace = stopped("output", &job(SEED, FILE, ROWS), &[]);
+    let (status, said) = upgrade(&workspace, &[]);
+    assert_eq!(status, Some(0), "{said}");
+    std::fs::remove_file(workspace.folder.join("out.csv.partial")).expect("it is half written");
+    let before = contents(&workspace.folder);
+    let (status, said) = upgrade(&workspace, &[]);
+    assert_eq!(status, Some(1), "{said}");
+    let messages = workspace.fail(1, &words(&["--resume"]));
+    for found in [&said, &messages] {
+        assert!(found.contains("out.csv.partial") && found.contains("is not there"), "{found}");
+    }
+    assert!(before == contents(&workspace.folder), "a refusal changes no byte: {messages}");
+}
+
+/// A running job holds its outputs: its newest snapshot is compared, nothing else, and the job does not notice.
+#[test]
+fn the_upgrade_of_a_running_job_says_what_was_not_checked() {
+    let workspace = Workspace::new("identity-running");
+    workspace.write("job.sql", &job(SEED, FILE, ROWS));
+    let mut running = workspace.start(&words(&[]));
+    super::jobs::until("a snapshot is kept", || {
+        assert!(running.ended().is_none(), "it has ended: {}", running.messages());
+        !workspace.snapshots().is_empty()
+    });
+    let (status, said) = upgrade(&workspace, &[]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("not checked: inputs and outputs") && said.contains("process"), "{said}");
+    assert!(running.ended().is_none(), "it runs on: {}", running.messages());
+    running.signal("TERM");
+    let (status, messages) = running.end();
+    assert_eq!(status.code(), Some(130), "{messages}");
+}

@@ -243,7 +243,7 @@ fn inserts_are_checked_against_the_table() {
     assert!(matches!(node.kind, LogicalKind::CheckNotNull { .. }));
 }
 
-/// Views of which each stands twice in the next, so many above a table: `v0` to `v{count - 1}`.
+/// `count` views above a table, each used twice in the next: `v0` to `v{count - 1}`.
 fn doubled_views(count: usize) -> String {
     let mut text = format!("{BID}CREATE VIEW v0 AS SELECT qty AS n FROM bid;\n");
     let plus = "+ 1 ".repeat(90);
