@@ -743,11 +743,13 @@ impl Job {
 /// The receiving ends of the sinks' channels with their stages.
 pub(crate) type SinkReceivers = Vec<(usize, mpsc::Receiver<SinkMessage>)>;
 
-pub(crate) use build::{
-    Surroundings as JobSurroundings, build as build_job, report as report_job, stop_sources,
-};
-pub(crate) use open::open as open_job;
-pub(crate) use sink_thread::handle as handle_message;
+/// What the simulator does itself with a job, in the place of threads.
+#[cfg(any(test, feature = "simulator"))]
+pub(crate) mod parts {
+    pub(crate) use super::build::{Surroundings, build, report, stop_sources};
+    pub(crate) use super::open::open;
+    pub(crate) use super::sink_thread::handle;
+}
 
 impl Job {
     /// True once every sink has finished.
@@ -756,6 +758,7 @@ impl Job {
     }
 
     /// The error that ended the job.
+    #[cfg(any(test, feature = "simulator"))]
     pub(crate) fn take_failure(&self) -> Option<Error> {
         self.failure.lock().expect("no panic under this lock").take()
     }

@@ -183,7 +183,7 @@ fn find_newest(
     let (snapshot, begins) = match (newest, &current) {
         (Some(snapshot), current) => {
             let number = snapshot.header.number;
-            // A job of an earlier version has none yet.
+            // Its snapshots may have been written without one.
             let origin = Origin { snapshot: number, folder: None };
             let begins = current.is_none().then_some(Some(origin));
             (Some((store.describe(number)?, snapshot)), begins)

@@ -190,3 +190,33 @@ fn the_upgrade_of_a_running_job_says_what_was_not_checked() {
     let (status, messages) = running.end();
     assert_eq!(status.code(), Some(130), "{messages}");
 }
+
+/// A run without snapshots replaced the output of a job, removed its mark and was killed. A resume with `--overwrite`
+/// took the output without a mark for its own, and rows were missing from it.
+#[test]
+fn an_output_that_a_run_without_snapshots_replaced_is_not_resumed() {
+    for (test, sink, query) in [("folder", FOLDER, GROUPS), ("file", FILE, ROWS)] {
+        let workspace = stopped(&format!("replaced-{test}"), &job(SEED, sink, query), &[]);
+        let length = |contents: &[(String, Vec<u8>)]| {
+            let begun = contents.iter().find(|(name, _)| name.ends_with("out.csv.partial"));
+            begun.map_or(0, |(_, bytes)| bytes.len())
+        };
+        let before = contents(&workspace.folder);
+        let mut plain = workspace.start(&["--quiet", "--overwrite", "job.sql"]);
+        let is_released = |bytes: &[u8]| bytes.starts_with(br#"{"lineage":"""#);
+        super::jobs::until("the output is replaced, by one of its length", || {
+            assert!(plain.ended().is_none(), "it has ended: {}", plain.messages());
+            let now = contents(&workspace.folder);
+            let is_long = test == "folder" || length(&now) >= length(&before);
+            is_long && now.iter().any(|(_, bytes)| is_released(bytes))
+        });
+        plain.signal("KILL");
+        plain.end();
+        for more in [&["--resume"][..], &["--resume", "--overwrite"]] {
+            let messages = workspace.fail(2, &words(more));
+            assert!(messages.contains("of another start, or of another job"), "{test}: {messages}");
+        }
+        let (status, said) = upgrade(&workspace, &[]);
+        assert!(status == Some(1) && said.contains("it cannot resume"), "{said}");
+    }
+}
