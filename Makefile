@@ -73,9 +73,11 @@ $(VENV)/ready: scripts/requirements.txt
 BENCH := $(CARGO) run --release --locked --manifest-path benches/Cargo.toml --target-dir target/benches --
 bench:
 	$(BENCH) suite
+	$(CARGO) xtask results
 
 bench-full:
-	$(BENCH) suite --full
+	$(BENCH) suite --full --results benches/results/full
+	$(CARGO) xtask results
 
 bench-blocks:
 	$(BENCH)

@@ -1,13 +1,15 @@
 //! Checks of this repository that the compiler does not make. `cargo xtask` lists them.
 //!
 //! Each check reads files and returns what is wrong, one finding a line with file and line number;
-//! none changes anything but `book`, which writes below `target`. They are part of `make check`.
+//! none changes anything but `book`, which writes below `target`, and `results`, which writes its
+//! page. They are part of `make check`.
 
 mod book;
 mod circles;
 mod depcheck;
 mod lexer;
 mod paths;
+mod results;
 mod tidy;
 mod tree;
 
@@ -21,10 +23,12 @@ const USAGE: &str = "\
 usage: cargo xtask CHECK
 
 checks:
-  tidy      lengths, headers, banned calls, dead files, links, pages (exceptions: xtask/exceptions.txt)
+  tidy      lengths, headers, banned calls, dead files, links, pages, figures
+            (exceptions: xtask/exceptions.txt)
   depcheck  crates depend on each other only as the table in ARCHITECTURE.md allows, and few modules of
             a crate import each other in a circle; prints the crates with their modules and circles
-  book      lays the documentation out in target/book for mdBook; `make book` builds it";
+  book      lays the documentation out in target/book for mdBook; `make book` builds it
+  results   writes benches/RESULTS.md from the figures in benches/results; tidy compares";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -33,6 +37,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::check(&root),
         ["depcheck"] => depcheck::check(&root),
         ["book"] => book::stage(&root),
+        ["results"] => results::write(&root),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -21,8 +21,6 @@ pub struct Arguments {
     pub workloads: Vec<String>,
     /// Where rows, tables and plots go.
     pub results: PathBuf,
-    /// Tables go into benches/RESULTS.md, too.
-    pub publishes: bool,
     pub lists: bool,
     pub draws_only: bool,
     pub compare: Option<PathBuf>,
@@ -42,7 +40,6 @@ impl Arguments {
             only: Vec::new(),
             workloads: Vec::new(),
             results: PathBuf::from("benches/results"),
-            publishes: true,
             lists: false,
             draws_only: false,
             compare: None,
@@ -63,10 +60,7 @@ impl Arguments {
                 "--only" => read.only = names(value()?),
                 "--workloads" => read.workloads = names(value()?),
                 "--compare" => read.compare = Some(PathBuf::from(value()?)),
-                "--results" => {
-                    read.results = PathBuf::from(value()?);
-                    read.publishes = false;
-                }
+                "--results" => read.results = PathBuf::from(value()?),
                 "--repeat" => {
                     let text = value()?;
                     read.repeat =
@@ -75,8 +69,6 @@ impl Arguments {
                 _ => return Err(format!("there is no option {argument}\n{USAGE}")),
             }
         }
-        // Figures of a smoke run mean nothing, and are not to be taken for results.
-        read.publishes &= read.mode != Mode::Smoke;
         Ok(read)
     }
 
@@ -104,9 +96,7 @@ mod tests {
         let arguments = read("--full --only latency-q5,idle --results /tmp/x").expect("valid");
         assert_eq!(arguments.mode, Mode::Full);
         assert!(arguments.wants_part("idle") && !arguments.wants_part("burst"));
-        assert!(!arguments.publishes, "results elsewhere are not published");
-        assert!(read("").expect("valid").publishes);
-        assert!(!read("--smoke").expect("valid").publishes);
+        assert_eq!(arguments.results, PathBuf::from("/tmp/x"));
     }
 
     #[test]

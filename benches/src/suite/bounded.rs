@@ -10,7 +10,7 @@ use super::streambox::paper_per_core;
 use super::tables::{Measured, megabytes, met, short};
 
 /// So many times the paper's rate per core is the goal.
-const TIMES_PAPER_MIN: f64 = 10.0;
+pub const TIMES_PAPER_MIN: f64 = 10.0;
 
 /// The steps of a workload.
 pub struct Workload<'a, 'b> {

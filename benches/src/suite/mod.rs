@@ -6,7 +6,8 @@
 //! ```
 //! Each point is measured in a process of its own ([`runner`]); a row of JSON stands for it in
 //! `benches/results` ([`record`]), and what stands there is not measured again by the same commit. Tables and
-//! pictures are made of the rows ([`tables`], [`plots`]) and go into `benches/RESULTS.md` ([`publish`]).
+//! pictures are made of the rows ([`tables`], [`plots`], [`publish`]), and so are the figures of which
+//! `cargo xtask results` makes `benches/RESULTS.md` ([`figures`]).
 //!
 //! | module | holds |
 //! |---|---|
@@ -17,7 +18,7 @@
 //! | `bisection`, `search` | the highest rate within a bound |
 //! | `peers` | Hazelcast at the same rates |
 //! | `session`, `runner`, `record` | points in turn, in children, in files |
-//! | `tables`, `plots`, `publish`, `compare` | what is told of it |
+//! | `tables`, `plots`, `figures`, `publish`, `compare` | what is shown of it |
 //!
 //! **Latency** counts from when an event is due by a schedule that is fixed before the run, so what holds the
 //! source up counts in full. Generator and sink are on the same cores. Nothing here says what a figure means on
@@ -33,6 +34,7 @@ mod burst;
 mod compare;
 mod contrasts;
 mod disorder;
+mod figures;
 mod folder;
 mod idle;
 mod job;

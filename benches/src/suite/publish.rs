@@ -1,4 +1,4 @@
-//! Writes tables and pictures beside the rows, and the tables into `benches/RESULTS.md`, between two marks.
+//! Writes tables, pictures and figures next to the rows they are made of.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,12 +8,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::arguments::Arguments;
+use super::parts::Mode;
 use super::record::{Records, part_of};
-use super::{plots, tables};
-
-const RESULTS: &str = "benches/RESULTS.md";
-const BEGIN: &str = "<!-- suite: what stands here is written by `make bench` -->";
-const END: &str = "<!-- suite: end -->";
+use super::{figures, plots, tables};
 
 /// Tables and pictures of all parts, each as the commit found it that measured it last.
 ///
@@ -30,12 +27,13 @@ pub fn all(arguments: &Arguments, records: &Records) -> io::Result<()> {
     let pictures = plots::write(&arguments.results, &rows, &note)?;
     let text = format!("{note}\n\n{}", tables::all(&rows));
     let file = arguments.results.join("tables.md");
-    fs::write(&file, format!("# Results\n\n{text}{}", links(&pictures, "")))?;
+    fs::write(&file, format!("# Results\n\n{text}{}", links(&pictures)))?;
     println!("{} and {} pictures are written", file.display(), pictures.len());
-    if arguments.publishes {
-        let results = fs::read_to_string(RESULTS)?;
-        let section = format!("\n## The suite\n\n{text}{}\n", links(&pictures, "results/"));
-        fs::write(RESULTS, between_marks(&results, &section))?;
+    // Figures of a smoke run mean nothing.
+    if arguments.mode != Mode::Smoke {
+        let file = arguments.results.join("figures").join(format!("suite-{mode}.jsonl"));
+        figures::write(&file, &rows, arguments.mode)?;
+        println!("{} is written; `cargo xtask results` makes benches/RESULTS.md", file.display());
     }
     Ok(())
 }
@@ -48,16 +46,16 @@ fn note(rows: &[&Value], mode: &str) -> String {
         let commit = row["commit"].as_str().unwrap_or("unknown");
         parts.entry((commit, machine(row))).or_default().insert(part_of(row));
     }
-    let told = |((commit, machine), parts): (&(&str, String), &BTreeSet<&str>)| {
+    let described = |((commit, machine), parts): (&(&str, String), &BTreeSet<&str>)| {
         let parts = parts.iter().copied().collect::<Vec<_>>().join(", ");
         format!("{commit} on {machine} ({parts})")
     };
-    let told = parts.iter().map(told).collect::<Vec<_>>().join("; ");
-    format!("Mode {mode}, {}, {} rows. Commit {told}.", date(day / 86_400), rows.len())
+    let runs = parts.iter().map(described).collect::<Vec<_>>().join("; ");
+    format!("Mode {mode}, {}, {} rows. Commit {runs}.", date(day / 86_400), rows.len())
 }
 
 /// The machine of a row. Rates of two kinds of them do not compare.
-fn machine(row: &Value) -> String {
+pub fn machine(row: &Value) -> String {
     let of = |key: &str| match &row["machine"][key] {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -66,7 +64,7 @@ fn machine(row: &Value) -> String {
 }
 
 /// The date of a day since 1970.
-fn date(days: i64) -> String {
+pub fn date(days: i64) -> String {
     // Years begin in March here, so that the day that leap years add is their last.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -81,37 +79,17 @@ fn date(days: i64) -> String {
     format!("{year}-{month:02}-{day:02}")
 }
 
-fn links(pictures: &[String], folder: &str) -> String {
+fn links(pictures: &[String]) -> String {
     let link = |name: &String| {
         let title = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
-        format!("![{title}]({folder}{name})")
+        format!("![{title}]({name})")
     };
     pictures.iter().map(link).collect::<Vec<_>>().join(" ") + "\n"
-}
-
-/// Puts a section between the marks, or at the end with marks around it.
-fn between_marks(text: &str, section: &str) -> String {
-    let marked = format!("{BEGIN}\n{section}\n{END}");
-    match (text.find(BEGIN), text.find(END)) {
-        (Some(from), Some(to)) if from < to => {
-            format!("{}{marked}{}", &text[..from], &text[to + END.len()..])
-        }
-        _ => format!("{}\n\n{marked}\n", text.trim_end()),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_section_is_replaced_and_the_rest_stays() {
-        let first = between_marks("# Results\n\nold figures\n", "one");
-        let second = between_marks(&first, "two");
-        assert!(second.starts_with("# Results\n\nold figures\n") && second.contains("two"));
-        assert!(!second.contains("one") && second.matches(BEGIN).count() == 1);
-        assert_eq!(between_marks(&second, "two"), second);
-    }
 
     #[test]
     fn days_have_their_dates() {

@@ -12,19 +12,19 @@ use super::point::{Engine, Kind, Point, grouped};
 use super::{bounded, contrasts, noise};
 
 /// Within this, or what the machine itself takes and a millisecond, has p99.99 of query 5 at 1 M events/s to be.
-const Q5_MS_MAX: f64 = 4.0;
+pub const Q5_MS_MAX: f64 = 4.0;
 /// The same for rows.
-const ROWS_MS_MAX: f64 = 2.0;
+pub const ROWS_MS_MAX: f64 = 2.0;
 /// Of an event into an idle pipeline, at p99.
-const IDLE_MS_MAX: f64 = 1.0;
+pub const IDLE_MS_MAX: f64 = 1.0;
 /// Of the floor, what queries 0 to 2 reach.
-const OF_FLOOR_MIN: f64 = 0.6;
+pub const OF_FLOOR_MIN: f64 = 0.6;
 /// Of a hundred jobs, at p99.99.
-const JOBS_MS_MAX: f64 = 50.0;
+pub const JOBS_MS_MAX: f64 = 50.0;
 /// Of the job that read most, what the one reads that read least.
 const JOBS_SHARE_MIN: f64 = 0.9;
 /// Results are in time again so long behind a burst.
-const BACK_MS_MAX: f64 = 2_000.0;
+pub const BACK_MS_MAX: f64 = 2_000.0;
 
 /// Repetitions of one point.
 pub struct Measured<'a> {
@@ -38,11 +38,13 @@ impl Measured<'_> {
         median(self.rows.iter().filter_map(|row| of(row)))
     }
 
-    fn number(&self, path: &str) -> Option<(f64, f64, f64)> {
+    /// The same of the number at a JSON pointer.
+    pub fn number(&self, path: &str) -> Option<(f64, f64, f64)> {
         self.median(|row| row.pointer(path)?.as_f64())
     }
 
-    fn noise_ms(&self) -> Option<f64> {
+    /// What the machine itself kept threads waiting for.
+    pub fn noise_ms(&self) -> Option<f64> {
         self.median(noise::p99_99_ms).map(|noise| noise.0)
     }
 

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use crate::Findings;
 use crate::book;
 use crate::lexer::{self, Split};
+use crate::results;
 use crate::tree;
 
 /// One Rust file, taken apart once for all checks.
@@ -55,6 +56,7 @@ pub fn check(root: &Path) -> io::Result<Findings> {
     findings.extend(modules::check(root, &files)?);
     findings.extend(links::check(root)?);
     findings.extend(book::check(root)?);
+    findings.extend(results::check(root)?);
     findings.sort();
     Ok(findings)
 }
