@@ -2,7 +2,8 @@
 //!
 //! The table under "Crates" in ARCHITECTURE.md is the rule: its first column names a crate by its
 //! folder, its last one lists the crates of ours that it may depend on. Any other edge fails.
-//! Dependencies of tests are free.
+//! Dependencies of tests are free. Inside a crate, modules may depend on each other, but few in a
+//! circle: see [`crate::circles`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,6 +14,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::Findings;
+use crate::circles::{self, CrateCircles};
+use crate::tidy;
 
 /// Crate (by its folder) to the crates that it depends on.
 type Edges = BTreeMap<String, BTreeSet<String>>;
@@ -32,7 +35,28 @@ pub fn check(root: &Path) -> io::Result<Findings> {
         return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
     }
     let metadata = serde_json::from_slice(&output.stdout).map_err(io::Error::other)?;
-    Ok(compare(&allowed, &actual_edges(&metadata)))
+    let edges = actual_edges(&metadata);
+    let crates = circles::of_crates(&tidy::read_sources(root)?);
+    print_house(&edges, &crates);
+    let mut findings = compare(&allowed, &edges);
+    findings.extend(circles::check(&crates, &tidy::exceptions(root)));
+    Ok(findings)
+}
+
+/// One line for each crate: its modules, its largest circle, and the crates that it needs.
+fn print_house(edges: &Edges, crates: &[CrateCircles]) {
+    println!("{:<12} {:>7} {:>8}  depends on", "crate", "modules", "circle");
+    for found in crates {
+        let needed = edges.get(&found.name).into_iter().flatten();
+        let needed: Vec<&str> = needed.map(String::as_str).collect();
+        let (name, modules, largest) = (&found.name, found.modules, found.largest());
+        println!("{name:<12} {modules:>7} {largest:>8}  {}", needed.join(", "));
+    }
+    for found in crates {
+        for circle in &found.circles {
+            println!("circle in {}: {}", found.name, circle.join(", "));
+        }
+    }
 }
 
 fn compare(allowed: &Edges, actual: &Edges) -> Findings {

@@ -4,8 +4,10 @@
 //! none changes anything but `book`, which writes below `target`. They are part of `make check`.
 
 mod book;
+mod circles;
 mod depcheck;
 mod lexer;
+mod paths;
 mod tidy;
 mod tree;
 
@@ -20,7 +22,8 @@ usage: cargo xtask CHECK
 
 checks:
   tidy      lengths, headers, banned calls, dead files, links, pages (exceptions: xtask/exceptions.txt)
-  depcheck  crates depend on each other only as the table in ARCHITECTURE.md allows
+  depcheck  crates depend on each other only as the table in ARCHITECTURE.md allows, and few modules of
+            a crate import each other in a circle; prints the crates with their modules and circles
   book      lays the documentation out in target/book for mdBook; `make book` builds it";
 
 fn main() -> ExitCode {

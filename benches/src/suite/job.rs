@@ -251,6 +251,9 @@ impl SourceLayer for Starting {
         self.began.start();
         self.inner.start(waker)
     }
+    fn open(&mut self) -> Result<()> {
+        self.inner.open()
+    }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
         let now_ns = u128::from(self.began.now_ns());
         if self.ends_after.is_some_and(|after| now_ns >= after.as_nanos()) {

@@ -40,7 +40,7 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Goes on from a position, if there is one.
+    /// Resumes from a position, if there is one.
     pub(crate) fn new(mut source: Box<dyn Source>, position: Option<&str>) -> Result<Started> {
         if let Some(position) = position {
             source.seek(position)?;
@@ -50,6 +50,7 @@ impl Started {
             // A wake-up that was not taken yet is enough.
             let _ = wake.try_send(());
         }))?;
+        source.open()?;
         Ok(Started { source, woken })
     }
 

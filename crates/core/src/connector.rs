@@ -70,12 +70,27 @@ pub enum SourcePoll {
 /// Called by a source that has answered [`SourcePoll::Pending`] when asking again is worth while.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// A replayable input.
+/// A replayable input. Calls come in the order `seek` (in a job that resumes), `claim`, `start`,
+/// `open`, `poll`…, then one of `finish` and `abort`.
+///
+/// A start has two phases: `claim` and `start` of all sources come before any call that changes
+/// something. Where one of them refuses, `stop` and `abort` are all that the others hear.
 pub trait Source: Send {
     /// A short name for metrics, EXPLAIN and errors.
     fn name(&self) -> String;
-    /// Called once before the first poll, on the thread that starts the job.
+    /// Begins to read, on the thread that starts the job. Changes nothing outside.
+    ///
+    /// # Errors
+    /// If the input cannot be read. The job then does not start, and no byte of any output has
+    /// changed.
     fn start(&mut self, waker: Waker) -> Result<()>;
+    /// Prepares what the source writes besides its rows: all parts of the job have agreed to start.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn open(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Asks for at most `rows_max` rows. Must not block. Not called again after `End` or an error.
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll>;
     /// True if the input ends by itself.
@@ -123,7 +138,7 @@ pub trait Source: Send {
     }
     /// Takes the exclusive right to what the source writes besides its rows (dead letters), and
     /// otherwise only reads. Called where [`Sink::claim`] is, after [`Source::seek`]; a source that
-    /// was not claimed claims in `start`.
+    /// was not claimed claims in `open`.
     ///
     /// # Errors
     /// If another writer has it, or it cannot be written.

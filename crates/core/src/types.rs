@@ -213,6 +213,11 @@ pub struct ColumnType {
 }
 
 impl ColumnType {
+    /// True if a value can be NULL. A computed DECIMAL that leaves the range of its type is NULL,
+    /// also where the type says NOT NULL (as in Flink).
+    pub fn can_be_null(&self) -> bool {
+        self.nullable || matches!(self.data_type, DataType::Decimal(..))
+    }
     /// An Arrow field of this type.
     pub fn field(&self, name: &str) -> Field {
         Field::new(name, self.data_type.arrow(), self.nullable)

@@ -1,6 +1,7 @@
 //! SQL from Rust: results as batches, user functions, observers.
 
 use std::any::Any;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -9,7 +10,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use thalweg::pipeline::MemorySource;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg::{Error, ErrorKind, Report, Result};
-use thalweg_core::{Column, ColumnType, DataType, Sink, TableSchema};
+use thalweg_core::connector::{SourcePoll, Waker};
+use thalweg_core::{Column, ColumnType, DataType, Sink, Source, TableSchema};
 use thalweg_expr::ScalarFunction;
 use thalweg_operators::aggregate::{UserAccumulator, UserAggregate};
 use thalweg_plan::ResultTable;
@@ -247,4 +249,51 @@ fn a_registered_source_is_held_to_the_declaration() {
          INSERT INTO levels VALUES (1);",
     );
     assert_eq!(error.expect_err("it only gives rows").kind(), ErrorKind::Plan);
+}
+
+/// An input that cannot be read.
+struct Refusing;
+
+impl Source for Refusing {
+    fn name(&self) -> String {
+        "refusing".to_owned()
+    }
+    fn start(&mut self, _: Waker) -> Result<()> {
+        Err(Error::io("the sensor does not answer"))
+    }
+    fn poll(&mut self, _: usize) -> Result<SourcePoll> {
+        Err(Error::internal("it was never started"))
+    }
+    fn is_bounded(&self) -> bool {
+        true
+    }
+}
+
+/// A source that refused in `start` did so after the outputs of an earlier run were replaced.
+#[test]
+fn a_source_that_refuses_to_start_leaves_every_output_as_it_was() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("session-refusing-source");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let output = folder.join("levels.csv");
+    std::fs::write(&output, "the rows of an earlier run\n").expect("written");
+    let mut session = Session::new(SessionOptions {
+        base_dir: folder.clone(),
+        allowed_roots: vec![folder.clone()],
+        ..SessionOptions::default()
+    })
+    .expect("a session");
+    session.register_source("sensor", || Ok(Box::new(Refusing)));
+    let error = session.execute(
+        "CREATE TABLE levels (level BIGINT) WITH ('connector' = 'registered', 'source' = 'sensor');
+         CREATE TABLE kept (level BIGINT)
+           WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = 'levels.csv');
+         INSERT INTO kept SELECT level FROM levels;",
+    );
+    let error = error.expect_err("the input cannot be read");
+    assert!(error.to_string().contains("does not answer"), "{error}");
+    let names = std::fs::read_dir(&folder).expect("readable");
+    let names: Vec<_> = names.map(|entry| entry.expect("readable").file_name()).collect();
+    assert_eq!(names, ["levels.csv"], "nothing was begun");
+    assert_eq!(std::fs::read_to_string(&output).expect("readable"), "the rows of an earlier run\n");
 }

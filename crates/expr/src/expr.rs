@@ -384,6 +384,17 @@ impl Expr {
         own || self.any_child(&mut Expr::can_fail)
     }
 
+    /// True if values can be much longer than those they are made of, whatever these are: an
+    /// expression over many rows then takes memory without a bound that rows give.
+    pub fn can_grow(&self) -> bool {
+        const GROWING: [&str; 6] = ["REPEAT", "SPACE", "LPAD", "RPAD", "REPLACE", "REGEXP_REPLACE"];
+        let own = match &self.kind {
+            ExprKind::Call { function, .. } => GROWING.contains(&function.name.as_str()),
+            _ => false,
+        };
+        own || self.any_child(&mut Expr::can_grow)
+    }
+
     /// Evaluates now what needs no rows. An expression that fails stays as it is, so that it fails
     /// when it runs, as an error of the data.
     #[must_use]

@@ -1,5 +1,5 @@
 //! Computations over columns, with Flink's arithmetic. Nothing here knows of expressions' types
-//! beyond what it is told.
+//! beyond its arguments.
 
 pub(crate) mod arithmetic;
 pub(crate) mod cast;

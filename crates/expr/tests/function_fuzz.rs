@@ -5,7 +5,7 @@
 //! over columns. A call says the same whichever of its arguments are literals and which are columns,
 //! and whatever stands in the rows next to it.
 //!
-//! `THALWEG_FUNCTION_CALLS=1000000` makes so many random calls; `THALWEG_FUNCTION_SEED` begins elsewhere.
+//! `THALWEG_FUNCTION_CALLS=1000000` makes a million random calls; `THALWEG_FUNCTION_SEED` begins elsewhere.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -465,6 +465,23 @@ impl Call<'_> {
         self.callee.build(self.args.iter().enumerate().map(arg).collect(), &self.session)
     }
 
+    /// A call of values that are not NULL, by columns that say so: its type says truly whether the
+    /// result can be NULL. (`IS NULL` of what cannot be is FALSE without a look at the value.)
+    fn check_nullability(&self) -> Result<(), String> {
+        let column = |(index, sample): (usize, &Sample)| {
+            let is_null = sample.data_type == DataType::Null || sample.array.is_null(0);
+            Expr::column(index, sample.data_type.clone().nullable().with_nullable(is_null))
+        };
+        let args = self.args.iter().enumerate().map(column).collect();
+        let Ok(expr) = self.callee.build(args, &self.session) else { return Ok(()) };
+        match evaluate(&expr, &self.columns(false), 1) {
+            Ok(array) if array.is_null(0) && !expr.column_type.can_be_null() => {
+                Err(format!("NULL, where the type is {} NOT NULL", expr.column_type.data_type))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn columns(&self, with_rows_below: bool) -> Vec<(DataType, ArrayRef)> {
         let column = |(above, below): (&Sample, &Sample)| {
             let null = new_null_array(above.array.data_type(), 1);
@@ -479,7 +496,7 @@ impl Call<'_> {
         self.args.iter().zip(&self.below).map(column).collect()
     }
 
-    /// The outcome in the first of so many rows.
+    /// The outcome in the first of `rows` rows.
     fn outcome(&self, expr: &Expr, rows: usize) -> Result<Outcome, String> {
         match evaluate(expr, &self.columns(rows > 1), rows) {
             Ok(array) if array.len() != rows => Err(format!("{} values", array.len())),
@@ -524,6 +541,7 @@ impl Call<'_> {
                 }
             }
         }
+        self.check_nullability()?;
         Ok(!known.is_empty())
     }
 }

@@ -573,7 +573,7 @@ fn pieces_of_a_batch_give_the_pieces_of_the_result() {
 }
 
 #[test]
-fn texts_in_a_long_list_are_told_apart_however_long_they_are() {
+fn texts_in_a_long_list_are_distinct_however_long_they_are() {
     let long = "thirteen bytes";
     let values = [Some("a"), Some("a\0"), Some(""), Some(long), Some("thirteen byteS"), None];
     let rows = batch(vec![strings(values.to_vec())]);

@@ -10,8 +10,8 @@
 //! | [`final_rows`] | what is left of changes, in batch mode |
 //! | [`limit`], [`sort`], [`temporal_sort`] | LIMIT, ORDER BY at the end, ORDER BY row time |
 //! | [`tables`] | how operators tell what they keep, and take it back |
-//! | [`mod@reference`] | the reference executor: the oracle of tests, written for clarity |
-//! | [`test_kit`] | drives an operator without the runtime, in many ways, and compares |
+//! | `reference` | the reference executor: the oracle of tests, written for clarity (feature `test-support`) |
+//! | `test_kit` | drives an operator without the runtime, in many ways, and compares (feature `test-support`) |
 
 pub mod aggregate;
 pub mod assigner;
@@ -27,11 +27,13 @@ pub mod limit;
 pub mod over;
 pub mod pattern;
 mod reading;
+#[cfg(any(test, feature = "test-support"))]
 pub mod reference;
 pub mod sort;
 mod spare;
 pub mod tables;
 pub mod temporal_sort;
+#[cfg(any(test, feature = "test-support"))]
 pub mod test_kit;
 pub mod time_order;
 pub mod top_n;

@@ -81,7 +81,7 @@ mod loom_tests {
 
     /// Without the fences this fails: finisher and closer may both read the old value.
     #[test]
-    fn somebody_carries_on() {
+    fn another_thread_continues() {
         loom::model(|| {
             let closing = Arc::new(Closing::new());
             let carried = Arc::new(AtomicUsize::new(0));

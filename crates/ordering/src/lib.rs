@@ -11,7 +11,7 @@
 //! | [`partitioned`] | [`HybridQueue`](partitioned::HybridQueue) | partitions side by side, in order within each |
 //! | [`gate`] | [`ScaleGate`](gate::ScaleGate) | sorted sources become one sequence |
 //!
-//! The last three stand beside the baselines that their paper measured them against.
+//! The last three come with the baselines that their paper measured them against.
 
 pub mod closing;
 pub mod gate;

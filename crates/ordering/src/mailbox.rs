@@ -6,19 +6,19 @@
 //!
 //! # Protocol
 //! - [`Mailbox::post`]: push the item, then `pending += 1`. If it was 0, the caller has become the
-//!   owner: it must handle the items, or hand the mailbox to somebody who does (a ready queue).
+//!   owner: it must handle the items, or hand the mailbox to a thread that does (a ready queue).
 //!   [`Mailbox::add`] and [`Mailbox::call`] are the two halves for a master queue (Prasaad et al.,
-//!   Fig. 7): each item is added, and called for exactly once by somebody who knows that it was.
+//!   Fig. 7): each item is added, and called for exactly once by a thread that knows that it was.
 //! - The owner calls [`Mailbox::take`] for an item, handles it, and calls [`Mailbox::done`]:
 //!   `pending -= 1`. If that leaves 0, it is the owner no more and must not touch the mailbox's
-//!   state; else it goes on, or passes the ownership on.
+//!   state; else it continues, or passes the ownership on.
 //!
 //! # Why one owner at a time, and why nothing is left behind
 //! The changes of `pending` form one order (it is a single atomic). Between a raise from 0 and the
 //! next lowering to 0 nobody else sees 0, so nobody else becomes owner. An item is pushed before it
 //! is counted, so an owner that sees a count of n finds n items (Acquire in `done` and `post`, whose
 //! partner is the Release of the poster's `fetch_add`). An item posted while there is an owner is
-//! counted before the owner's last `done` or makes the poster the next owner; either way somebody
+//! counted before the owner's last `done` or makes the poster the next owner; either way a thread
 //! handles it. The Release of the old owner's last `done` and the Acquire of the next owner's
 //! raise order what both do to the state that the mailbox guards.
 //!
@@ -48,7 +48,7 @@ impl<T> Mailbox<T> {
         self.call()
     }
 
-    /// Adds an item that somebody calls for later.
+    /// Adds an item that a thread calls for later.
     pub fn add(&self, item: T) {
         self.items.push(item);
     }

@@ -83,7 +83,7 @@ impl Sleep {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Waits until somebody has posted since the announcement, but not for longer than
+    /// Waits until a thread has posted since the announcement, but not for longer than
     /// `timeout_ms` (under loom: without a limit). Returns also without a post; the caller looks
     /// for work again in any case. As long as `spins` says so it only looks again and again, which costs a
     /// core and saves the system's wake-up: a post raises `events` for it like for any announced worker.
@@ -241,9 +241,9 @@ mod tests {
                                 if queue.is_empty() {
                                     let mut left = spins;
                                     let looks_on = || {
-                                        let goes_on = left > 0;
+                                        let continues = left > 0;
                                         left = left.saturating_sub(1);
-                                        goes_on
+                                        continues
                                     };
                                     sleep.park(ticket, looks_on, 60_000);
                                 } else {

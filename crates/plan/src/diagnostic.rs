@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_error_quotes_does_not_tell_the_terminal_what_to_do() {
+    fn quoted_text_in_an_error_does_not_control_the_terminal() {
         let error = Error::plan("'\x1b[31mred\u{9b}2J'")
             .hint("not \x07")
             .in_file("\x1b]0;title\x07.csv")

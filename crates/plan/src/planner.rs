@@ -28,14 +28,14 @@ use crate::physical::{self, LateData, Output, PhysicalPlan, Places, PlanEnvironm
 pub struct ResultTable {
     /// Its columns.
     pub schema: TableSchema,
-    /// True if rows are updated or taken back later: each then comes with its kind.
+    /// True if rows are updated or retracted later: each then comes with its kind.
     pub has_updates: bool,
 }
 
 /// Makes the sink of a SELECT, once it is known what its result is like.
 pub type MakeSink<'a> = &'a mut dyn FnMut(&ResultTable) -> Result<Box<dyn Sink>>;
 
-/// What a planner is told once.
+/// What a planner is given once.
 #[derive(Clone)]
 pub struct PlannerOptions {
     /// The folder that relative paths start from.
@@ -251,7 +251,7 @@ impl Planner {
         let binder = self.binder(&session);
         let node = binder.bind_result(query)?;
         let environment = self.environment(&binder, &session, dry_run)?;
-        // What a query prints has been seen, and can't be taken back.
+        // What a query prints has been seen, and can't be retracted.
         let environment = PlanEnvironment { takes_snapshots: false, ..environment };
         let has_updates = Changes::of(std::slice::from_ref(&node), self.settings().runtime_mode())
             .map_err(|e| e.at(query.span))?

@@ -523,28 +523,17 @@ pub fn start(graph: Graph, options: RunOptions) -> Result<RunningJob> {
 /// Starts a job where another run of it was at a cut, or with more to be done at its start.
 ///
 /// # Errors
-/// As [`start`]; if what was told does not fit the graph; if a source cannot go on from its position, or a
-/// sink not commit what it had prepared.
+/// As [`start`]; if what was captured does not fit the graph; if a source cannot resume from its
+/// position, or a sink cannot commit what it had prepared.
 pub fn start_from<'a>(
     graph: Graph,
     mut options: RunOptions,
     beginning: impl Into<Beginning<'a>>,
 ) -> Result<RunningJob> {
     let beginning = beginning.into();
-    let pool = match options.pool.take() {
-        Some(pool) => pool,
-        None => Pool::new(options.workers, options.pin_workers, options.spin)?,
-    };
-    options.workers = options.workers.min(pool.workers());
-    options.partitions = Some(options.partitions());
-    options.workers = pool.workers();
+    let pool = pool_of(&mut options)?;
     let mut receivers = Vec::new();
-    let around = Surroundings {
-        numa_nodes: Topology::detect().numa_nodes(),
-        sleep: pool.sleep(),
-        receivers: Some(&mut receivers),
-    };
-    let job = Arc::new(build::build(graph, options, beginning.cut.as_ref(), around)?);
+    let job = built(graph, options, &beginning, (&pool, &mut receivers))?;
     open::open(&job, beginning)?;
     let sinks = receivers
         .into_iter()
@@ -553,6 +542,48 @@ pub fn start_from<'a>(
     let sinks = sinks?;
     pool.join(&job);
     Ok(RunningJob { job, pool, sinks })
+}
+
+/// Does the first phase of [`start_from`], which only reads and locks, and ends there: nothing is
+/// changed, and no row is read. What the start would have done once all agreed is not done.
+///
+/// # Errors
+/// What [`start_from`] would refuse before it changes anything.
+pub fn rehearse_start<'a>(
+    graph: Graph,
+    mut options: RunOptions,
+    beginning: impl Into<Beginning<'a>>,
+) -> Result<()> {
+    let beginning = beginning.into();
+    let pool = pool_of(&mut options)?;
+    let job = built(graph, options, &beginning, (&pool, &mut Vec::new()))?;
+    open::rehearse(&job, &beginning)
+}
+
+/// The workers of a job: those that it was given, or its own.
+fn pool_of(options: &mut RunOptions) -> Result<Pool> {
+    match options.pool.take() {
+        Some(pool) => Ok(pool),
+        None => Pool::new(options.workers, options.pin_workers, options.spin),
+    }
+}
+
+/// Builds a job where `beginning` says, of which nothing has started yet.
+fn built(
+    graph: Graph,
+    mut options: RunOptions,
+    beginning: &Beginning<'_>,
+    (pool, receivers): (&Pool, &mut SinkReceivers),
+) -> Result<Arc<Job>> {
+    options.workers = options.workers.min(pool.workers());
+    options.partitions = Some(options.partitions());
+    options.workers = pool.workers();
+    let around = Surroundings {
+        numa_nodes: Topology::detect().numa_nodes(),
+        sleep: pool.sleep(),
+        receivers: Some(receivers),
+    };
+    Ok(Arc::new(build::build(graph, options, beginning.cut.as_ref(), around)?))
 }
 
 impl RunningJob {
@@ -712,11 +743,13 @@ impl Job {
 /// The receiving ends of the sinks' channels with their stages.
 pub(crate) type SinkReceivers = Vec<(usize, mpsc::Receiver<SinkMessage>)>;
 
-pub(crate) use build::{
-    Surroundings as JobSurroundings, build as build_job, report as report_job, stop_sources,
-};
-pub(crate) use open::open as open_job;
-pub(crate) use sink_thread::handle as handle_message;
+/// What the simulator does itself with a job, in the place of threads.
+#[cfg(any(test, feature = "simulator"))]
+pub(crate) mod parts {
+    pub(crate) use super::build::{Surroundings, build, report, stop_sources};
+    pub(crate) use super::open::open;
+    pub(crate) use super::sink_thread::handle;
+}
 
 impl Job {
     /// True once every sink has finished.
@@ -725,6 +758,7 @@ impl Job {
     }
 
     /// The error that ended the job.
+    #[cfg(any(test, feature = "simulator"))]
     pub(crate) fn take_failure(&self) -> Option<Error> {
         self.failure.lock().expect("no panic under this lock").take()
     }

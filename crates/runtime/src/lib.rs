@@ -3,7 +3,7 @@
 //! A job is a [`Graph`](thalweg_core::graph::Graph) of stages. Sources end epochs; each stage keeps
 //! a [`container`] per epoch and lane; bundles and watermarks flow from container to container;
 //! any worker does any work that the [`dispatcher`] finds, oldest and most urgent first, and none
-//! ever waits inside a task. [`start`] runs a job on threads, [`simulate`](simulate::simulate) runs
+//! ever waits inside a task. [`start`] runs a job on threads, `simulate` (feature `simulator`) runs
 //! the same dispatcher, containers and operators on one thread by a seed.
 //!
 //! | module | holds |
@@ -49,6 +49,7 @@ mod parts;
 pub mod pool;
 mod presence;
 pub mod scheduler;
+#[cfg(any(test, feature = "simulator"))]
 pub mod simulate;
 mod slices;
 mod snapshots;
@@ -59,7 +60,7 @@ pub mod topology;
 mod waiting;
 
 pub use ablation::Ablation;
-pub use job::{Beginning, JobControl, Report, RunningJob, start, start_from};
+pub use job::{Beginning, JobControl, Report, RunningJob, rehearse_start, start, start_from};
 pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};
 pub use options::{PartitionScheme, ReorderScheme, RunOptions, SchedulerPolicy, SnapshotMode};
 pub use pool::Pool;

@@ -66,13 +66,13 @@ impl Simulation {
         restored: Option<&RestoredCut>,
     ) -> Result<Self> {
         let sleep = Arc::new(Sleep::new());
-        let around = job::JobSurroundings { numa_nodes, sleep, receivers: None };
-        let mut job = job::build_job(graph, options, restored, around)?;
+        let around = job::parts::Surroundings { numa_nodes, sleep, receivers: None };
+        let mut job = job::parts::build(graph, options, restored, around)?;
         // Where each task does one element, workers mix most.
         let elements_max = if seed.is_multiple_of(2) { 1 } else { 3 };
         job.elements_per_task = job.elements_per_task.min(elements_max);
         let job = Arc::new(job);
-        job::open_job(&job, Beginning::from(restored.cloned()))?;
+        job::parts::open(&job, Beginning::from(restored.cloned()))?;
         let (random, numa_nodes) = (SplitMix64::new(seed), numa_nodes.max(1) as u64);
         Ok(Simulation { job, random, seed, numa_nodes, idle_steps: 0, fails_in: None })
     }
@@ -146,10 +146,10 @@ impl Simulation {
     /// # Errors
     /// The error that ended it.
     pub fn end(self) -> Result<Report> {
-        job::stop_sources(&self.job);
+        job::parts::stop_sources(&self.job);
         match self.job.take_failure() {
             Some(error) => Err(error),
-            None => Ok(job::report_job(&self.job)),
+            None => Ok(job::parts::report(&self.job)),
         }
     }
 }

@@ -57,7 +57,8 @@ fn judge(
 fn parse_exceptions(text: &str) -> BTreeMap<String, usize> {
     let lines =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines
+    let lengths = lines.filter(|line| line.starts_with("file ") || line.starts_with("function "));
+    lengths
         .filter_map(|line| {
             let (key, lines) = line.rsplit_once(' ')?;
             Some((key.to_string(), lines.parse().ok()?))

@@ -40,8 +40,7 @@ struct Copied {
 }
 
 impl SavedOutput {
-    /// The output that a handle is of; none where it does not say, as those of earlier versions and
-    /// of other connectors.
+    /// The output that a handle is of; none where it does not say, as those of other connectors.
     pub fn of_handle(handle: &str) -> Option<SavedOutput> {
         let value: Value = serde_json::from_str(handle).ok()?;
         let text = |key: &str| Some(value.get(key)?.as_str()?.to_owned());

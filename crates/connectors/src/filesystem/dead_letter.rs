@@ -52,7 +52,7 @@ impl FinishedLetters {
 pub struct LetterMark {
     /// Its first bytes.
     pub bytes: u64,
-    /// The last of them, by which the file is known again; earlier versions did not say.
+    /// The last of them, by which the file is known again; none without bytes.
     pub tail: Option<Excerpt>,
 }
 
@@ -141,10 +141,6 @@ impl DeadLetters {
                 }
                 if mark.fits(&unfinished).map_err(failed)? {
                     return Ok(Start::Keep(mark.bytes));
-                }
-                // An earlier version wrote under the name itself.
-                if mark.fits(&self.path).map_err(failed)? {
-                    return Ok(Start::Copy(self.path.clone(), mark.bytes));
                 }
                 Err(self.lost(mark))
             }

@@ -148,7 +148,8 @@ impl FolderSink {
     /// are no part of it.
     fn check_plain(&self, start: &OutputStart) -> Result<()> {
         let parts = self.parts();
-        if start.overwrites || self.mark_file(&parts).read()?.is_none() {
+        let mark = self.mark_file(&parts).read()?;
+        if start.overwrites || !mark.as_ref().is_some_and(marks::is_of_a_job) {
             return Ok(());
         }
         let found = parts.survey()?;
@@ -167,9 +168,9 @@ impl FolderSink {
     pub fn leave_snapshots(&mut self) -> Result<()> {
         let mut parts = self.parts();
         let mark = self.mark_file(&parts);
-        if self.overwrites && mark.read()?.is_some() {
+        if self.overwrites && mark.read()?.as_ref().is_some_and(marks::is_of_a_job) {
             parts.recover(None, self.going())?;
-            mark.remove()?;
+            mark.release()?;
         }
         Ok(())
     }

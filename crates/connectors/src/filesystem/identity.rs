@@ -23,7 +23,7 @@ use thalweg_core::shim::{Clock, SystemClock};
 use super::blocks::{read_error, read_retrying};
 use super::compression::Compression;
 use super::paths::InputFile;
-use super::position::{EXCERPT_BYTES, changed};
+use super::position::changed;
 
 /// So many of the first bytes of a followed file are kept.
 pub const HEAD_BYTES: usize = 256;
@@ -205,23 +205,6 @@ impl<'f> Prefix<'f> {
     /// If it cannot be read.
     pub fn has(&mut self, offset: u64, sum: Sum) -> Result<bool> {
         Ok(self.read_to(offset)? && self.sum == sum)
-    }
-
-    /// Reads up to a place, and returns up to a kilobyte of what lies before it.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn last_before(&mut self, offset: u64) -> Result<Vec<u8>> {
-        self.read_to(offset.saturating_sub(EXCERPT_BYTES as u64))?;
-        let mut last = Vec::with_capacity(EXCERPT_BYTES);
-        while self.offset < offset {
-            let bytes = self.advance(offset)?;
-            if bytes.is_empty() {
-                break;
-            }
-            last.extend_from_slice(bytes);
-        }
-        Ok(last)
     }
 
     /// Reads on, at most up to a place; nothing comes at the end of the text.

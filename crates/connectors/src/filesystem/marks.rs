@@ -4,7 +4,7 @@
 //! `.TABLE.lineage` in a folder (TABLE as in the names of its parts), `.NAME.lineage` next to a
 //! single file. It is written before the first row, and before each commit: what is visible is
 //! never ahead of it. A start compares it with the snapshot that the job resumes from
-//! ([`OutputStart`]).
+//! ([`OutputStart`]). A run without snapshots that replaces the output leaves a mark of no lineage.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -93,16 +93,28 @@ impl MarkFile {
         if is_first { sync_above(self.files.as_ref(), folder) } else { Ok(()) }
     }
 
-    /// Removes the mark, if there is one: the output is no longer that of a job with snapshots.
+    /// The output is replaced by a run without snapshots. The mark of a job with snapshots, if there
+    /// is one, becomes a mark of no lineage: a resume of that job must not take the output for its
+    /// own, as it may where a user says so of an output without a mark.
     ///
     /// # Errors
-    /// If it cannot be removed.
-    pub fn remove(&self) -> Result<()> {
-        if self.files.length(&self.path).map_err(|e| self.failed(&e))?.is_some() {
-            self.files.remove(&self.path).map_err(|e| self.failed(&e))?;
+    /// If it cannot be written.
+    pub fn release(&self) -> Result<()> {
+        match self.read()? {
+            Some(mark) if is_of_a_job(&mark) => {
+                self.write(&OutputMark { lineage: NO_LINEAGE.to_owned(), snapshot: 0 }, true)
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
+}
+
+/// The lineage of an output that a run without snapshots has written over one that had a lineage.
+const NO_LINEAGE: &str = "";
+
+/// True if a job with snapshots has written the output last.
+pub fn is_of_a_job(mark: &OutputMark) -> bool {
+    mark.lineage != NO_LINEAGE
 }
 
 /// Refuses an output that is not that of the snapshot which a job resumes from. `bears_twice`: its

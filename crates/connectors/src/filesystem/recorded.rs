@@ -61,20 +61,6 @@ impl Position {
     }
 }
 
-/// What is known of the text before a place.
-enum Evidence {
-    /// Its sum and its end.
-    Sum(Sum, Tail),
-    /// Its last bytes, which is what earlier versions kept.
-    Excerpt(Excerpt),
-}
-
-/// A place as it was recorded.
-enum RecordedPlace {
-    Text { offset: u64, line: u64, evidence: Evidence },
-    Rows(RowPlace),
-}
-
 /// A file as a position has it.
 pub struct Recorded {
     /// Its label.
@@ -91,7 +77,7 @@ pub struct Recorded {
     pub head: Vec<u8>,
     /// How far rows that were given had been read.
     pub seen: Option<Seen>,
-    at: Option<RecordedPlace>,
+    at: Option<Place>,
     is_text: bool,
 }
 
@@ -106,10 +92,10 @@ pub enum Checked {
 impl Recorded {
     fn from_json(file: &Value, is_text: bool) -> Option<Recorded> {
         let at = match file.get("at") {
-            Some(at) => Some(RecordedPlace::from_json(at)?),
+            Some(at) => Some(place_from(at)?),
             None => None,
         };
-        if at.as_ref().is_some_and(|at| is_text != matches!(at, RecordedPlace::Text { .. })) {
+        if at.as_ref().is_some_and(|at| is_text != matches!(at, Place::Text(_))) {
             return None;
         }
         let seen = match file.get("seen") {
@@ -150,19 +136,8 @@ impl Recorded {
     /// Bytes of the text before the place.
     fn offset(&self) -> u64 {
         match self.at {
-            Some(RecordedPlace::Text { offset, .. }) => offset,
+            Some(Place::Text(at)) => at.offset,
             _ => 0,
-        }
-    }
-
-    /// The place, without looking at the file.
-    fn place(&self) -> Option<Place> {
-        match self.at {
-            Some(RecordedPlace::Text { offset, line, evidence: Evidence::Sum(sum, tail) }) => {
-                Some(Place::Text(TextPlace { offset, line, sum, tail }))
-            }
-            Some(RecordedPlace::Rows(at)) => Some(Place::Rows(at)),
-            _ => None,
         }
     }
 
@@ -175,11 +150,9 @@ impl Recorded {
             (Some(now), Some(then)) => file.size == self.size && now.proves(then),
             _ => false,
         };
-        match &self.at {
-            Some(RecordedPlace::Text { evidence: Evidence::Sum(..), .. }) | None if is_proved => {
-                Ok(Checked::Same(self.place()))
-            }
-            Some(RecordedPlace::Rows(at)) => self.check_rows(file, *at),
+        match self.at {
+            Some(Place::Text(_)) | None if is_proved => Ok(Checked::Same(self.at)),
+            Some(Place::Rows(at)) => self.check_rows(file, at),
             None if self.seen.is_none() => Ok(Checked::Same(None)),
             _ => self.check_text(file),
         }
@@ -208,25 +181,18 @@ impl Recorded {
         };
         let mut prefix = Prefix::open(file)?;
         let mut place = None;
-        if let Some(RecordedPlace::Text { offset, line, evidence }) = &self.at {
-            let last = prefix.last_before(*offset)?;
-            if prefix.offset < *offset {
-                return Ok(shorter(&prefix, *offset));
+        if let Some(Place::Text(at)) = self.at {
+            if !prefix.read_to(at.offset)? {
+                return Ok(shorter(&prefix, at.offset));
             }
-            let is_same = match evidence {
-                Evidence::Sum(sum, _) => prefix.sum == *sum,
-                Evidence::Excerpt(tail) => {
-                    Excerpt::of(&last[last.len().saturating_sub(tail.bytes as usize)..]) == *tail
-                }
-            };
-            if !is_same {
-                return other(*offset);
+            if prefix.sum != at.sum {
+                return other(at.offset);
             }
-            let (offset, line, sum, tail) = (*offset, *line, prefix.sum, prefix.tail);
-            if self.can_grow() && ends_open(&tail) && file.size > offset {
+            let tail = prefix.tail;
+            if self.can_grow() && ends_open(&tail) && file.size > at.offset {
                 return Ok(Checked::Differs(GROWN_LINE.to_owned()));
             }
-            place = Some(Place::Text(TextPlace { offset, line, sum, tail }));
+            place = Some(Place::Text(TextPlace { tail, ..at }));
         }
         if let Some(Seen { offset, sum }) = self.seen {
             if !prefix.read_to(offset)? {
@@ -253,7 +219,7 @@ impl Recorded {
         let path = file.path.as_deref().unwrap_or(Path::new(""));
         let read = usize::try_from(self.offset()).unwrap_or(usize::MAX);
         let head = &self.head[..read.min(self.head.len())];
-        let Some(Place::Text(at)) = self.place().filter(|_| !head.is_empty()) else {
+        let Some(Place::Text(at)) = self.at.filter(|_| !head.is_empty()) else {
             return Err(changed(file, how));
         };
         let contents = File::open(path)
@@ -282,7 +248,7 @@ impl Recorded {
     /// True if a file has something that was not read of this one.
     pub fn has_more(&self, file: &InputFile, has_ended: Option<bool>) -> bool {
         match self.at {
-            Some(RecordedPlace::Text { offset, .. }) if self.can_grow() => file.size > offset,
+            Some(Place::Text(at)) if self.can_grow() => file.size > at.offset,
             // Of others the place does not say how much lies behind it.
             _ if has_ended == Some(false) => file.size > 0,
             _ => file.size != self.size,
@@ -305,27 +271,18 @@ fn shorter(prefix: &Prefix<'_>, offset: u64) -> Checked {
     ))
 }
 
-impl RecordedPlace {
-    fn from_json(value: &Value) -> Option<RecordedPlace> {
-        let number = |key: &str| value.get(key)?.as_u64();
-        let Some(offset) = number("offset") else {
-            let end = Excerpt::from_json(value.get("end")?)?;
-            let group = usize::try_from(number("group")?).ok()?;
-            return Some(RecordedPlace::Rows(RowPlace { group, row: number("row")?, end }));
-        };
-        let line = number("line")?;
-        let (evidence, known) = match value.get("sum") {
-            Some(sum) => {
-                let tail = Tail::of(&bytes_from(value.get("tail"))?);
-                (Evidence::Sum(Sum::from_json(sum)?, tail), tail.bytes().len() as u64)
-            }
-            None => {
-                let tail = Excerpt::from_json(value.get("tail")?)?;
-                (Evidence::Excerpt(tail), u64::from(tail.bytes))
-            }
-        };
-        (known <= offset).then_some(RecordedPlace::Text { offset, line, evidence })
-    }
+fn place_from(value: &Value) -> Option<Place> {
+    let number = |key: &str| value.get(key)?.as_u64();
+    let Some(offset) = number("offset") else {
+        let end = Excerpt::from_json(value.get("end")?)?;
+        let group = usize::try_from(number("group")?).ok()?;
+        return Some(Place::Rows(RowPlace { group, row: number("row")?, end }));
+    };
+    let sum = Sum::from_json(value.get("sum")?)?;
+    let tail = Tail::of(&bytes_from(value.get("tail"))?);
+    let is_possible = tail.bytes().len() as u64 <= offset;
+    let place = TextPlace { offset, line: number("line")?, sum, tail };
+    is_possible.then_some(Place::Text(place))
 }
 
 /// Bytes from their text; none if there is no text.

@@ -199,7 +199,7 @@ impl Sink for FileSink {
         };
         self.claim.iter_mut().for_each(Claim::begin);
         if !self.is_transactional {
-            self.mark_file(path).remove()?;
+            self.mark_file(path).release()?;
         }
         self.open = match self.resume {
             Resume::Nothing => Some(self.begin(path)?),
@@ -273,7 +273,8 @@ impl Sink for FileSink {
         let mark = self.mark_file(path).read()?;
         if !self.is_transactional {
             refuse_handle(&self.content.table, handle)?;
-            let is_needed = mark.is_some() && self.length(&partial(path))?.is_some();
+            let is_needed = mark.as_ref().is_some_and(marks::is_of_a_job)
+                && self.length(&partial(path))?.is_some();
             return match is_needed && !start.overwrites {
                 true => Err(marks::needed(&self.content.table, &partial(path))),
                 false => Ok(()),

@@ -256,10 +256,6 @@ impl Source for FileSource {
     }
 
     fn start(&mut self, waker: Waker) -> Result<()> {
-        if let Some(letters) = &mut self.dead_letters {
-            letters.open(self.bad_rows)?;
-            self.progress.begin_letters(letters.mark());
-        }
         let (reading, work) = (self.reading.clone(), self.progress.work());
         let splitter: Box<dyn Splitter> = match &self.following {
             Some(following) => Box::new(FollowSplitter::new(reading, following.clone(), work)),
@@ -268,6 +264,14 @@ impl Source for FileSource {
         };
         let (name, parallelism) = (&self.reading.layout().table, self.parallelism);
         self.handover = Some(Handover::start(name, splitter, parallelism, QUEUE_LENGTH, &waker)?);
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<()> {
+        if let Some(letters) = &mut self.dead_letters {
+            letters.open(self.bad_rows)?;
+            self.progress.begin_letters(letters.mark());
+        }
         Ok(())
     }
 

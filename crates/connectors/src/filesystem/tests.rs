@@ -53,6 +53,7 @@ fn drain(source: &mut dyn Source, rows_max: usize) -> Result<Vec<RecordBatch>> {
     source.start(Arc::new(move || {
         let _ = wake.try_send(());
     }))?;
+    source.open()?;
     let mut batches = Vec::new();
     loop {
         match source.poll(rows_max)? {

@@ -67,6 +67,7 @@ layer! {
         fn seek(position: &str) -> Result<()>;
         fn check_ended(position: &str) -> Result<()>;
         fn claim() -> Result<()>;
+        fn open() -> Result<()>;
         fn prepare() -> Result<()>;
         fn finish() -> Result<()>;
         fn abort();

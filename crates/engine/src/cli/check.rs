@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use thalweg::session::{Session, SessionOptions};
 use thalweg_core::{Error, Result};
 use thalweg_plan::catalog::substitute;
+use thalweg_plan::diagnostic;
 
 use super::arguments::{ExplainArguments, ScriptArguments, ValidateArguments};
-use super::run::print;
+use super::exit::{FAILED, Failure, with_source};
 use super::source::ScriptSource;
-use super::{FAILED, Failure, diagnostic, use_color};
+use super::terminal::{print, use_color};
 
 /// The statements with `${NAME}` replaced.
 pub fn substituted(source: &ScriptSource, arguments: &ScriptArguments) -> Result<String> {
@@ -19,7 +20,7 @@ pub fn substituted(source: &ScriptSource, arguments: &ScriptArguments) -> Result
 
 /// Checks the statements; returns the exit status.
 pub fn validate(arguments: &ValidateArguments) -> u8 {
-    super::with_source(&arguments.script, |source| {
+    with_source(&arguments.script, |source| {
         let text = substituted(source, &arguments.script)?;
         let checked = check(source, &arguments.script, &text, arguments.flink);
         let Checked { statements, refusals } =
@@ -57,7 +58,7 @@ fn check(
 
 /// Prints how the queries would run; returns the exit status.
 pub fn explain(arguments: &ExplainArguments) -> u8 {
-    super::with_source(&arguments.script, |source| {
+    with_source(&arguments.script, |source| {
         let options = SessionOptions {
             workers: arguments.workers.map(usize::from),
             ..source.session_options(&arguments.script)?

@@ -1,8 +1,7 @@
 //! `thalweg run`: results on standard output, progress and summary on the terminal.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Arc;
 
 use chrono_tz::Tz;
@@ -13,10 +12,12 @@ use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::text::without_controls;
 use thalweg_core::{Error, Result, Sink};
 use thalweg_plan::ResultTable;
+use thalweg_plan::diagnostic;
 use thalweg_runtime::metrics::StageRole;
 use thalweg_runtime::{JobControl, MetricsSnapshot, Report};
 
 use super::arguments::{ColorChoice, RunArguments};
+use super::exit::{CLOSED, Failure, STOPPED, with_source};
 use super::final_result::FinalResult;
 use super::interrupt::Interrupt;
 use super::live_view::LiveView;
@@ -24,16 +25,17 @@ use super::progress::Progress;
 use super::screen::{self, Screen};
 use super::source::ScriptSource;
 use super::summary::{self, Totals};
-use super::{CLOSED, Failure, STOPPED, diagnostic, units, use_color};
+use super::terminal::{print, say, use_color};
+use super::units;
 
 /// Runs the statements; returns the exit status.
 pub fn run(arguments: &RunArguments) -> u8 {
     // First of all: until then the system ends the process in its own way.
     let interrupt = match Interrupt::listen() {
         Ok(interrupt) => interrupt,
-        Err(error) => return Failure::plain(error).tell(None, arguments.script.color),
+        Err(error) => return Failure::plain(error).report(None, arguments.script.color),
     };
-    super::with_source(&arguments.script, |source| run_source(arguments, source, interrupt))
+    with_source(&arguments.script, |source| run_source(arguments, source, interrupt))
 }
 
 fn run_source(
@@ -269,20 +271,4 @@ impl Observer for Console {
     fn is_stopped(&self) -> bool {
         self.interrupt.is_pressed()
     }
-}
-
-/// Prints on standard output. That nobody reads any more is told as the writers of results tell it.
-pub fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    let text = if out.is_terminal() { without_controls(text) } else { Cow::Borrowed(text) };
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|error| match error.kind() {
-        std::io::ErrorKind::BrokenPipe => Error::io("broken pipe"),
-        _ => Error::io(format!("cannot write to standard output: {error}")),
-    })
-}
-
-/// Prints on standard error, which may have gone away.
-fn say(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }

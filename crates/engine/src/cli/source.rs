@@ -20,13 +20,14 @@ pub struct ScriptSource {
     base_dir: PathBuf,
     /// The file, if it is one.
     path: Option<PathBuf>,
+    is_standard_input: bool,
 }
 
 impl ScriptSource {
     /// Reads the statements.
     pub fn read(arguments: &ScriptArguments) -> Result<ScriptSource> {
         let current = std::env::current_dir()
-            .map_err(|error| Error::plan(format!("the current folder can't be told: {error}")))?;
+            .map_err(|error| Error::plan(format!("the current folder is not known: {error}")))?;
         if let Some(text) = &arguments.execute {
             let name = "command line".to_owned();
             return Ok(ScriptSource {
@@ -35,6 +36,7 @@ impl ScriptSource {
                 job_name: None,
                 base_dir: current,
                 path: None,
+                is_standard_input: false,
             });
         }
         let path = arguments.file.as_deref().unwrap_or(Path::new("-"));
@@ -45,7 +47,14 @@ impl ScriptSource {
                 .map_err(|error| Error::plan(format!("can't read standard input: {error}")))?;
             let name = "standard input".to_owned();
             let text = decode(bytes, &name)?;
-            return Ok(ScriptSource { name, text, job_name: None, base_dir: current, path: None });
+            return Ok(ScriptSource {
+                name,
+                text,
+                job_name: None,
+                base_dir: current,
+                path: None,
+                is_standard_input: true,
+            });
         }
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| cannot_read(path, &error))?;
@@ -55,7 +64,8 @@ impl ScriptSource {
         };
         let job_name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let path = Some(path.to_owned());
-        Ok(ScriptSource { text: decode(bytes, &name)?, name, job_name, base_dir, path })
+        let text = decode(bytes, &name)?;
+        Ok(ScriptSource { name, text, job_name, base_dir, path, is_standard_input: false })
     }
 
     /// The options of a session for these statements.
@@ -75,6 +85,7 @@ impl ScriptSource {
         Ok(SessionOptions {
             name: self.job_name.clone(),
             script: self.path.clone(),
+            script_is_standard_input: self.is_standard_input,
             base_dir: self.base_dir.clone(),
             allowed_roots,
             settings: arguments.settings.clone(),

@@ -1,23 +1,26 @@
 //! `thalweg upgrade --dry-run`: what becomes of a job's state when its statements change.
 //!
-//! What a resume would refuse is refused here, by the same function with the same facts. Nothing is run, opened or
-//! changed: stages are told apart by their identifiers, which follow from what they
-//! compute ([`thalweg::jobs::compatibility`]).
+//! What a resume would refuse is refused here, by the same code: the first phase of the start is done
+//! and ended, so inputs and outputs are looked at as well ([`Session::rehearse_start`]). Nothing is
+//! run or changed. Stages are identified by what they compute ([`thalweg::jobs::compatibility`]).
+//!
+//! A job that is running holds its outputs. Then its newest snapshot is compared, and the answer says
+//! that inputs and outputs were not looked at. Two files of statements are compared by themselves.
 
 use std::path::Path;
 
 use thalweg::jobs::compatibility::{Comparison, StageName, check_order, check_snapshot};
-use thalweg::jobs::{SnapshotReference, Speech, open_folder};
+use thalweg::jobs::{ResumeFrom, SnapshotReference, Speech, open_folder};
 use thalweg::session::{PlannedJob, Session};
 use thalweg_connectors::output::Format;
-use thalweg_core::{Error, Result};
+use thalweg_core::{Error, ErrorKind, Result};
 use thalweg_state::{Lineage, SnapshotStore};
 
 use super::arguments::{ScriptArguments, UpgradeArguments};
-use super::run::print;
+use super::exit::{FAILED, Failure, with_source};
 use super::snapshot::{Cell, ColumnKind, Heading, newest, open, place, print_rows};
 use super::source::ScriptSource;
-use super::{FAILED, Failure};
+use super::terminal::print;
 
 const COMPARED: [Heading; 3] = [
     ("state", "state", ColumnKind::Text),
@@ -27,11 +30,11 @@ const COMPARED: [Heading; 3] = [
 
 /// Compares; returns the exit status.
 pub fn upgrade(arguments: &UpgradeArguments) -> u8 {
-    super::with_source(&arguments.script, |source| {
+    with_source(&arguments.script, |source| {
         let text = super::check::substituted(source, &arguments.script)?;
         let jobs = planned(source, &arguments.script, &text)
-            .map_err(|error| Failure { error, text: Some(text) })?;
-        Ok(compare(arguments, &jobs)?)
+            .map_err(|error| Failure { error, text: Some(text.clone()) })?;
+        Ok(compare(arguments, &jobs, (source, &text))?)
     })
 }
 
@@ -48,24 +51,30 @@ fn planned(
     Ok(jobs)
 }
 
-/// What there was, and what is to be done to go on from it.
+/// What there was, and what is to be done to resume from it.
 struct Found {
     comparison: Comparison,
     /// Why a resume would be refused; what `--drop-state` permits is not.
     refusal: Option<Error>,
-    /// The options of `thalweg run` that go on from it.
+    /// Why inputs and outputs were not looked at.
+    unchecked: Option<String>,
+    /// The options of `thalweg run` that resume from it.
     options: String,
 }
 
-fn compare(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<u8> {
+fn compare(
+    arguments: &UpgradeArguments,
+    jobs: &[PlannedJob],
+    script: (&ScriptSource, &str),
+) -> Result<u8> {
     let old = Path::new(&arguments.old);
     let found = match old.extension() {
         Some(ending) if ending == "sql" => of_statements(arguments, jobs)?,
-        _ => vec![of_snapshot(arguments, jobs)?],
+        _ => vec![of_snapshot(arguments, jobs, script)?],
     };
     let mut status = 0;
     for found in &found {
-        tell(arguments, found)?;
+        report(arguments, found)?;
         if !found.comparison.removed.is_empty() || found.refusal.is_some() {
             status = FAILED;
         }
@@ -99,6 +108,7 @@ fn of_statements(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<Ve
         .map(|(old, new, comparison, refusal)| Found {
             comparison,
             refusal,
+            unchecked: Some(format!("inputs and outputs: {} is no snapshot", arguments.old)),
             options: match old.name == new.name {
                 true => "--resume".to_owned(),
                 false => format!("--from …/{}/snapshots/NUMBER", old.name),
@@ -108,7 +118,11 @@ fn of_statements(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<Ve
 }
 
 /// Compares with a snapshot: the newest of a job, or the one in a folder.
-fn of_snapshot(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<Found> {
+fn of_snapshot(
+    arguments: &UpgradeArguments,
+    jobs: &[PlannedJob],
+    script: (&ScriptSource, &str),
+) -> Result<Found> {
     let (store, number) = match arguments.old.parse() {
         Ok(SnapshotReference::Folder(folder)) => open_folder(&folder)?,
         _ => {
@@ -129,14 +143,64 @@ fn of_snapshot(arguments: &UpgradeArguments, jobs: &[PlannedJob]) -> Result<Foun
             .ok_or_else(|| no_such_job(&header.job, jobs))?,
     };
     let checked = check_snapshot(&details, (job.order, &job.graph), true, Speech::CommandLine);
+    let is_newest = job.name == header.job
+        && resumed(&store).ok() == Some(number)
+        && job.snapshot_location.as_deref().is_none_or(|own| is_of(&store, own, &job.name));
+    let resume = match (is_newest, arguments.old.parse()) {
+        (false, Ok(reference @ SnapshotReference::Folder(_))) => ResumeFrom::Snapshot(reference),
+        (false, _) => {
+            ResumeFrom::Snapshot(SnapshotReference::Folder(folder(&store, number).into()))
+        }
+        (true, _) => ResumeFrom::Newest,
+    };
+    let (refusal, unchecked) = match checked {
+        Err(refusal) => (Some(refusal), None),
+        Ok(_) => rehearsed(arguments, script, (&store, resume), job)?,
+    };
     Ok(Found {
         comparison: Comparison::of_details(&details, &job.graph),
-        refusal: checked.err(),
-        options: match job.name == header.job {
+        refusal,
+        unchecked,
+        options: match is_newest {
             true => "--resume".to_owned(),
             false => format!("--from {}", folder(&store, number)),
         },
     })
+}
+
+/// Does the first phase of a start: why it is refused, and why it was not done.
+fn rehearsed(
+    arguments: &UpgradeArguments,
+    (source, text): (&ScriptSource, &str),
+    (store, resume): (&SnapshotStore, ResumeFrom),
+    job: &PlannedJob,
+) -> Result<(Option<Error>, Option<String>)> {
+    let mut options = source.session_options(&arguments.script)?;
+    (options.resume, options.drop_state) = (resume, true);
+    if let (None, Some(location)) =
+        (&job.snapshot_location, store.directory().and_then(Path::parent))
+    {
+        // The statements do not say where their snapshots are; the run will have to.
+        let location = std::path::absolute(location)?.to_string_lossy().into_owned();
+        options.settings.push(("execution.checkpointing.dir".to_owned(), location));
+    }
+    match Session::new(options)?.rehearse_start(text, &job.name) {
+        Ok(()) => Ok((None, None)),
+        Err(error) if error.kind() == ErrorKind::Resource => {
+            Ok((None, Some(format!("inputs and outputs: {}", error.message()))))
+        }
+        Err(error) => Ok((Some(error), None)),
+    }
+}
+
+/// True if the snapshots of a job at this location are those of the store.
+fn is_of(store: &SnapshotStore, location: &str, job: &str) -> bool {
+    let Ok(own) = SnapshotStore::open(location, job) else { return false };
+    let whole = |store: &SnapshotStore| store.directory().map(std::path::absolute);
+    match (whole(store), whole(&own)) {
+        (Some(Ok(one)), Some(Ok(other))) => one == other,
+        (one, other) => one.is_none() && other.is_none(),
+    }
 }
 
 /// The snapshot that a resume starts from.
@@ -165,7 +229,7 @@ fn no_such_job(job: &str, jobs: &[PlannedJob]) -> Error {
 }
 
 /// Prints what becomes of each stage, and for people what to do.
-fn tell(arguments: &UpgradeArguments, found: &Found) -> Result<()> {
+fn report(arguments: &UpgradeArguments, found: &Found) -> Result<()> {
     let Comparison { kept, added, removed, changed_stages, .. } = &found.comparison;
     let row = |word: &str, stage: &StageName| {
         vec![Cell::text(word), Cell::text(&stage.name), Cell::text(&stage.id)]
@@ -183,8 +247,10 @@ fn tell(arguments: &UpgradeArguments, found: &Found) -> Result<()> {
 fn advice(arguments: &UpgradeArguments, found: &Found) -> String {
     if let Some(refusal) = &found.refusal {
         let hint = refusal.help().map(|help| format!("\nhint: {help}")).unwrap_or_default();
-        return format!("it cannot go on: {refusal}{hint}\n");
+        return format!("it cannot resume: {refusal}{hint}\n");
     }
+    let unchecked = found.unchecked.iter().map(|what| format!("not checked: {what}\n"));
+    let unchecked: String = unchecked.collect();
     let file = arguments
         .script
         .file
@@ -192,9 +258,11 @@ fn advice(arguments: &UpgradeArguments, found: &Found) -> String {
         .map_or("NEW.sql".to_owned(), |file| file.display().to_string());
     let options = &found.options;
     match found.comparison.removed.is_empty() {
-        true => format!("to go on: thalweg run {options} {file}\n"),
+        true => format!("{unchecked}to resume: thalweg run {options} {file}\n"),
         false => {
-            format!("to go on without what is removed: thalweg run {options} --drop-state {file}\n")
+            format!(
+                "{unchecked}to resume without what is removed: thalweg run {options} --drop-state {file}\n"
+            )
         }
     }
 }

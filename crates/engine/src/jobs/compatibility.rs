@@ -182,8 +182,7 @@ pub(crate) fn notes_of(graph: &Graph) -> Notes {
     stateful(graph).flat_map(of).collect()
 }
 
-/// The options of a stage that were others. Snapshots of earlier versions noted none; what they do not say is taken to be as
-/// it was.
+/// The options of a stage that were others. A stage of which none were noted had none.
 fn changed_options(notes: &Notes, stage: &Stage) -> Vec<ChangedOption> {
     let prefix = format!("{} ", stage.id);
     let noted = notes.iter().filter_map(|(key, value)| Some((key.strip_prefix(&prefix)?, value)));

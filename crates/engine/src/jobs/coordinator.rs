@@ -215,7 +215,7 @@ impl Watch<'_> {
         }
         match self.own.settings.on_failure {
             OnSnapshotFailure::Fail => Err(error),
-            OnSnapshotFailure::GoOn => Ok(()),
+            OnSnapshotFailure::Continue => Ok(()),
             OnSnapshotFailure::Pause => {
                 self.is_paused = true;
                 self.control.hold();

@@ -68,6 +68,8 @@ pub(crate) struct Recovery {
     pub is_restart: bool,
     /// The last run has started: its lineage is durable.
     pub has_started: bool,
+    /// The start only says whether it would be refused: nothing is made that is not there.
+    pub is_rehearsal: bool,
 }
 
 impl Recovery {
@@ -127,7 +129,8 @@ pub(crate) fn begin(
     recovery: &Recovery,
 ) -> Result<Begun> {
     let mut store = SnapshotStore::open(&settings.location, job)?;
-    let lock = store.directory().map(JobLock::take).transpose()?;
+    let directory = store.directory().filter(|path| !recovery.is_rehearsal || path.exists());
+    let lock = directory.map(JobLock::take).transpose()?;
     let mut notes = Vec::new();
     let found = find(&mut store, recovery, &mut notes)?;
     if let Some((details, _)) = &found.snapshot {
@@ -180,7 +183,7 @@ fn find_newest(
     let (snapshot, begins) = match (newest, &current) {
         (Some(snapshot), current) => {
             let number = snapshot.header.number;
-            // A job of an earlier version has none yet.
+            // Its snapshots may have been written without one.
             let origin = Origin { snapshot: number, folder: None };
             let begins = current.is_none().then_some(Some(origin));
             (Some((store.describe(number)?, snapshot)), begins)

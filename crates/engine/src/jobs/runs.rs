@@ -105,6 +105,17 @@ impl JobRuns {
         })
     }
 
+    /// Says what [`Self::prepare`] and [`Self::start`] would refuse before they change anything.
+    ///
+    /// # Errors
+    /// Theirs; the kind is [`ErrorKind::Resource`](thalweg_core::ErrorKind) where another run holds
+    /// the job or one of its outputs.
+    pub(crate) fn rehearse(&mut self, graph: Graph, mut options: RunOptions) -> Result<()> {
+        let Prepared { choice, mut coordinator, .. } = self.prepare(&graph, &mut options)?;
+        let beginning = beginning(choice, coordinator.as_mut(), self.recovery.overwrites);
+        thalweg_runtime::rehearse_start(graph, options, beginning)
+    }
+
     /// Starts the run.
     ///
     /// # Errors

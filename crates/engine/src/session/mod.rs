@@ -123,8 +123,7 @@ impl Session {
             observer.note(&Error::plan(note.message.clone()).at(note.span));
         }
         observer.planning(true);
-        let rehearsed =
-            statement::rehearse(&mut self.planner.fork(), &script.statements, ExplainFormat::Text);
+        let rehearsed = self.rehearse(&script.statements, ExplainFormat::Text);
         observer.planning(false);
         rehearsed?;
         let mut report = ScriptReport::default();
@@ -198,7 +197,7 @@ impl Session {
     /// statement uses it; how many statements it has.
     pub fn validate(&mut self, text: &str) -> Result<usize> {
         let statements = parse_script_with_notes(text)?.statements;
-        statement::rehearse(&mut self.planner.fork(), &statements, ExplainFormat::Text)?;
+        self.rehearse(&statements, ExplainFormat::Text)?;
         statement::check_tables(&mut self.planner.fork(), &statements)?;
         Ok(statements.len())
     }
@@ -213,7 +212,13 @@ impl Session {
     /// How each INSERT, statement set and SELECT of a script would run.
     pub fn explain(&mut self, text: &str, format: ExplainFormat) -> Result<Vec<String>> {
         let statements = parse_script_with_notes(text)?.statements;
-        statement::rehearse(&mut self.planner.fork(), &statements, format)
+        self.rehearse(&statements, format)
+    }
+
+    /// Plans statements in a copy of the catalog.
+    fn rehearse(&self, statements: &[Statement], format: ExplainFormat) -> Result<Vec<String>> {
+        let is_taken = self.options.script_is_standard_input;
+        statement::rehearse(&mut self.planner.fork(), statements, format, is_taken)
     }
 }
 

@@ -16,6 +16,8 @@ pub struct SessionOptions {
     pub name: Option<String>,
     /// The file that the statements come from: no output may name it. Default: none.
     pub script: Option<PathBuf>,
+    /// The statements were read from standard input: no table can read it. Default: false.
+    pub script_is_standard_input: bool,
     /// The folder that relative paths start from. Default: the current one.
     pub base_dir: PathBuf,
     /// No file outside these folders is read or written. Default: the current folder.
@@ -63,6 +65,7 @@ impl Default for SessionOptions {
         SessionOptions {
             name: None,
             script: None,
+            script_is_standard_input: false,
             base_dir: current.clone(),
             allowed_roots: vec![current],
             settings: Vec::new(),

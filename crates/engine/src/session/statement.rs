@@ -10,7 +10,9 @@ use thalweg_plan::ast::{Insert, Statement, StatementKind};
 use thalweg_plan::catalog::SnapshotSettings;
 use thalweg_plan::explain::ExplainFormat;
 use thalweg_plan::parser::parse_script_with_notes;
-use thalweg_plan::physical::{PhysicalPlan, standard_input_twice};
+use thalweg_plan::physical::{
+    PhysicalPlan, standard_input_has_the_statements, standard_input_twice,
+};
 use thalweg_plan::{Planner, ResultTable};
 use thalweg_runtime::{Report, RunOptions};
 
@@ -21,11 +23,12 @@ use super::limit::LimitSink;
 use super::{JobDescription, JobReport, Observer, Session, settings};
 
 /// Plans every statement in order, as if the script ran, and opens nothing. Returns the plans of
-/// those that would be jobs.
+/// those that would be jobs. Standard input can be read once, by the statements or by one job.
 pub(super) fn rehearse(
     planner: &mut Planner,
     statements: &[Statement],
     format: ExplainFormat,
+    statements_are_standard_input: bool,
 ) -> Result<Vec<String>> {
     let mut plans = Vec::new();
     let mut standard_input: Option<String> = None;
@@ -36,6 +39,9 @@ pub(super) fn rehearse(
             | StatementKind::Select(_) => planner.rehearse(statement).and_then(|plan| {
                 plans.push(planner.show(&plan, format));
                 let Some(table) = plan.standard_input else { return Ok(()) };
+                if statements_are_standard_input {
+                    return Err(standard_input_has_the_statements(&table));
+                }
                 match standard_input.replace(table.clone()) {
                     Some(other) => Err(standard_input_twice(&other, &table)),
                     None => Ok(()),
@@ -120,6 +126,38 @@ impl Session {
             snapshot_location: location.transpose()?,
             graph: planner.rehearse(statement)?.graph,
         }))
+    }
+
+    /// Says whether a run of a script would start the job of this name, as [`SessionOptions`] say
+    /// where it resumes: the first phase of its start is done and ended, so inputs and outputs are
+    /// looked at and nothing is changed.
+    ///
+    /// # Errors
+    /// What the start would refuse; the kind is [`ErrorKind::Resource`](thalweg_core::ErrorKind) where
+    /// another run holds the job or one of its outputs.
+    ///
+    /// [`SessionOptions`]: super::SessionOptions
+    pub fn rehearse_start(&mut self, text: &str, job: &str) -> Result<()> {
+        for statement in &parse_script_with_notes(text)?.statements {
+            let (inserts, what) = match &statement.kind {
+                StatementKind::Insert(insert) => (std::slice::from_ref(insert), "INSERT"),
+                StatementKind::StatementSet(inserts) => (&inserts[..], "STATEMENT SET"),
+                StatementKind::Select(_) | StatementKind::Explain(_) => continue,
+                _ => {
+                    self.planner.execute_ddl(statement)?;
+                    continue;
+                }
+            };
+            let mut runs = self.job_runs(what)?;
+            if runs.name == job {
+                runs.recovery.is_rehearsal = true;
+                let memory_limit_bytes = self.run_options()?.memory_limit_bytes;
+                self.planner.set_memory_limit(memory_limit_bytes);
+                let plan = self.planner.plan_insert(inserts)?;
+                return runs.rehearse(plan.graph, self.run_options()?);
+            }
+        }
+        Err(Error::internal(format!("the script has no job '{job}'")))
     }
 
     pub(super) fn run_statement(
@@ -260,19 +298,7 @@ impl Session {
         what: &str,
         observer: &mut dyn Observer,
     ) -> Result<JobReport> {
-        let recovery = Recovery {
-            resume: self.options.resume.clone(),
-            drop_state: self.options.drop_state,
-            overwrites: self.options.overwrite,
-            ..Recovery::default()
-        };
-        let snapshots = self.snapshot_settings()?;
-        let mut runs = JobRuns::new(
-            (self.own_name(what), snapshots),
-            (recovery, self.planner.settings().restarts()),
-            self.options.drain,
-            self.clock.clone(),
-        );
+        let mut runs = self.job_runs(what)?;
         loop {
             observer.planning(true);
             let plan = self.planner.plan_insert(inserts);
@@ -287,6 +313,23 @@ impl Session {
                 return Err(error);
             }
         }
+    }
+
+    /// The runs of the next job of the script.
+    fn job_runs(&mut self, what: &str) -> Result<JobRuns> {
+        let recovery = Recovery {
+            resume: self.options.resume.clone(),
+            drop_state: self.options.drop_state,
+            overwrites: self.options.overwrite,
+            ..Recovery::default()
+        };
+        let snapshots = self.snapshot_settings()?;
+        Ok(JobRuns::new(
+            (self.own_name(what), snapshots),
+            (recovery, self.planner.settings().restarts()),
+            self.options.drain,
+            self.clock.clone(),
+        ))
     }
 
     /// Runs a plan once.

@@ -64,6 +64,24 @@ fn standard_input_is_read_once() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "total\n3\n");
 }
 
+/// The table found an empty input, since the statements had come from there, and the status was 0.
+#[test]
+fn a_table_cannot_read_standard_input_after_the_statements() {
+    let workspace = Workspace::new("inputs-stdin-statements");
+    let sql =
+        "CREATE TABLE a (n INT) WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '-');
+               SELECT n FROM a;";
+    for command in ["run", "validate", "explain"] {
+        let mut child =
+            workspace.command(&[command, "-"]).stdin(Stdio::piped()).spawn().expect("started");
+        child.stdin.take().expect("piped").write_all(sql.as_bytes()).expect("written");
+        let output = child.wait_with_output().expect("it ends");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert_holds(&message, &["table a is standard input", "the statements were read", "-e"]);
+    }
+}
+
 /// The rows of the folder that the job writes, sorted.
 fn written(workspace: &Workspace) -> Vec<String> {
     let Ok(files) = std::fs::read_dir(workspace.folder.join("out")) else { return Vec::new() };

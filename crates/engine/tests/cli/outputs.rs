@@ -146,6 +146,10 @@ fn check_refused(workspace: &Workspace, sql: &str, message: &str) {
         let said = || format!("{command}: {sql}{}{}", refused.stdout, refused.stderr);
         assert_eq!(refused.status, Some(2), "{}", said());
         assert_holds(&refused.stderr, &[message, "name another file"]);
+        let marked = marked(&refused.stderr);
+        let is_option =
+            ["'path' = ", "'dead-letter.path' = "].iter().any(|o| marked.starts_with(o));
+        assert!(is_option, "the option is marked, not {marked}: {}", refused.stderr);
     }
     assert_eq!(workspace.read("query.sql"), sql);
     for name in ["in.csv", "sub/a.csv", "in.csv.partial"] {
@@ -153,6 +157,15 @@ fn check_refused(workspace: &Workspace, sql: &str, message: &str) {
     }
     let there = std::fs::read_dir(&workspace.folder).expect("a folder").count();
     assert_eq!(there, 7, "nothing was made: {sql}");
+}
+
+/// What the carets of an error stand under.
+fn marked(message: &str) -> String {
+    let lines: Vec<&str> = message.lines().collect();
+    let carets = lines.iter().position(|line| line.contains('^')).expect("a place");
+    let is_marked = lines[carets].chars().map(|c| c == '^');
+    let marked = lines[carets - 1].chars().zip(is_marked).filter(|(_, is_marked)| *is_marked);
+    marked.map(|(character, _)| character).collect()
 }
 
 /// Dead letters truncated the input that they were named after, by whatever spelling.

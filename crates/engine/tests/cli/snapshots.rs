@@ -118,13 +118,13 @@ fn an_upgrade_is_told_before_it_is_done() {
     };
     let same = upgrade("same.sql", &sql);
     assert_eq!(same.status, Some(0), "{}", same.stderr);
-    assert_holds(&same.stdout, &["kept", "to go on: thalweg run --resume same.sql"]);
+    assert_holds(&same.stdout, &["kept", "to resume: thalweg run --resume same.sql"]);
     assert!(!same.stdout.contains("begins empty"), "{}", same.stdout);
     let other_order = upgrade("ordered.sql", &format!("SET 'pipeline.order' = 'arrival';\n{sql}"));
     assert_eq!(other_order.status, Some(1));
     assert_holds(
         &other_order.stdout,
-        &["it cannot go on: the snapshot was taken under 'pipeline.order' = 'epoch'"],
+        &["it cannot resume: the snapshot was taken under 'pipeline.order' = 'epoch'"],
     );
 
     let changed = upgrade("changed.sql", &sql.replace("COUNT(*)", "SUM(n)"));

@@ -104,3 +104,16 @@ fn a_null_where_none_may_be() {
     let read = inputs.changes("SELECT k FROM t WHERE n > 0");
     assert_eq!(read, ["+I(b)"], "what nobody reads fails nothing");
 }
+
+/// The types of these say NOT NULL in Flink, and `IS NULL` was FALSE without a look at the value.
+#[test]
+fn a_value_that_is_null_is_null_whatever_its_type_says() {
+    let inputs = one_row();
+    let nulls = ["LPAD('x', n - 2, ' ')", "FROM_BASE64('?')", "CAST(n * 1000 AS DECIMAL(3, 0))"];
+    for text in nulls {
+        let query = format!("SELECT {text} AS v, ({text}) IS NULL AS is_null FROM t");
+        let outcome = inputs.run(&query, "epoch", 1).unwrap_or_else(|error| panic!("{error}"));
+        let [(_, row)] = &outcome.sequence[..] else { panic!("one row") };
+        assert_eq!(row[..], ["\\N", "TRUE"], "{text}");
+    }
+}

@@ -75,6 +75,9 @@ impl<S: Source> SourceLayer for Gated<S> {
         self.gate.wake_by(waker.clone());
         self.inner.start(waker)
     }
+    fn open(&mut self) -> Result<()> {
+        self.inner.open()
+    }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
         let may_pass = self.gate.pass(rows_max);
         if may_pass == 0 {

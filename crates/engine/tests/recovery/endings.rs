@@ -91,7 +91,7 @@ INSERT INTO result SELECT n FROM a;
 /// came. Whoever stops it gets an error, since rows that are written are not visible.
 #[test]
 fn a_job_that_cannot_keep_its_last_snapshot_can_be_stopped() {
-    for on_failure in ["go-on", "pause"] {
+    for on_failure in ["continue", "pause"] {
         let workspace = workspace(&format!("no-last-{on_failure}"), SHORT);
         let on = format!("execution.checkpointing.on-failure={on_failure}");
         let more =

@@ -153,3 +153,70 @@ fn a_source_that_was_renamed_is_refused_where_its_output_stays() {
     assert!(messages.contains("read from its beginning"), "{messages}");
     assert!(before == contents(&workspace.folder), "a refusal changes no byte: {messages}");
 }
+
+/// What is wrong with an output or an input is found by the same start that finds it later: a dry run said "kept"
+/// where the resume was refused.
+#[test]
+fn an_output_that_is_not_of_the_snapshot_is_refused_before_the_upgrade() {
+    let workspace = stopped("output", &job(SEED, FILE, ROWS), &[]);
+    let (status, said) = upgrade(&workspace, &[]);
+    assert_eq!(status, Some(0), "{said}");
+    std::fs::remove_file(workspace.folder.join("out.csv.partial")).expect("it is half written");
+    let before = contents(&workspace.folder);
+    let (status, said) = upgrade(&workspace, &[]);
+    assert_eq!(status, Some(1), "{said}");
+    let messages = workspace.fail(1, &words(&["--resume"]));
+    for found in [&said, &messages] {
+        assert!(found.contains("out.csv.partial") && found.contains("is not there"), "{found}");
+    }
+    assert!(before == contents(&workspace.folder), "a refusal changes no byte: {messages}");
+}
+
+/// A running job holds its outputs: its newest snapshot is compared, nothing else, and the job does not notice.
+#[test]
+fn the_upgrade_of_a_running_job_says_what_was_not_checked() {
+    let workspace = Workspace::new("identity-running");
+    workspace.write("job.sql", &job(SEED, FILE, ROWS));
+    let mut running = workspace.start(&words(&[]));
+    super::jobs::until("a snapshot is kept", || {
+        assert!(running.ended().is_none(), "it has ended: {}", running.messages());
+        !workspace.snapshots().is_empty()
+    });
+    let (status, said) = upgrade(&workspace, &[]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("not checked: inputs and outputs") && said.contains("process"), "{said}");
+    assert!(running.ended().is_none(), "it runs on: {}", running.messages());
+    running.signal("TERM");
+    let (status, messages) = running.end();
+    assert_eq!(status.code(), Some(130), "{messages}");
+}
+
+/// A run without snapshots replaced the output of a job, removed its mark and was killed. A resume with `--overwrite`
+/// took the output without a mark for its own, and rows were missing from it.
+#[test]
+fn an_output_that_a_run_without_snapshots_replaced_is_not_resumed() {
+    for (test, sink, query) in [("folder", FOLDER, GROUPS), ("file", FILE, ROWS)] {
+        let workspace = stopped(&format!("replaced-{test}"), &job(SEED, sink, query), &[]);
+        let length = |contents: &[(String, Vec<u8>)]| {
+            let begun = contents.iter().find(|(name, _)| name.ends_with("out.csv.partial"));
+            begun.map_or(0, |(_, bytes)| bytes.len())
+        };
+        let before = contents(&workspace.folder);
+        let mut plain = workspace.start(&["--quiet", "--overwrite", "job.sql"]);
+        let is_released = |bytes: &[u8]| bytes.starts_with(br#"{"lineage":"""#);
+        super::jobs::until("the output is replaced, by one of its length", || {
+            assert!(plain.ended().is_none(), "it has ended: {}", plain.messages());
+            let now = contents(&workspace.folder);
+            let is_long = test == "folder" || length(&now) >= length(&before);
+            is_long && now.iter().any(|(_, bytes)| is_released(bytes))
+        });
+        plain.signal("KILL");
+        plain.end();
+        for more in [&["--resume"][..], &["--resume", "--overwrite"]] {
+            let messages = workspace.fail(2, &words(more));
+            assert!(messages.contains("of another start, or of another job"), "{test}: {messages}");
+        }
+        let (status, said) = upgrade(&workspace, &[]);
+        assert!(status == Some(1) && said.contains("it cannot resume"), "{said}");
+    }
+}

@@ -302,7 +302,7 @@ impl Drop for SmallDisk {
 
 #[test]
 fn a_full_disk_pauses_a_job_until_there_is_room_or_fails_it() {
-    for on_failure in ["pause", "go-on", "fail"] {
+    for on_failure in ["pause", "continue", "fail"] {
         let workspace = workspace(&format!("full-disk-{on_failure}"));
         let Some(disk) = SmallDisk::mount(workspace.path("state")) else {
             println!("SKIPPED: no file system can be mounted here");

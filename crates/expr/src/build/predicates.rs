@@ -53,7 +53,7 @@ pub(super) fn comparable(
     session: &Session,
 ) -> Result<(Expr, Expr)> {
     let (l, r) = (&left.column_type.data_type, &right.column_type.data_type);
-    // A text literal beside a time is read as that time, as Flink does.
+    // A text literal compared with a time is read as that time, as Flink does.
     let is_time =
         |t: &DataType| t.is_timestamp() || matches!(t, DataType::Date | DataType::Time(_));
     if l.is_string() && is_time(r) && left.as_literal().is_some() {
@@ -111,7 +111,7 @@ pub(crate) fn compare(op: CompareOp, left: Expr, right: Expr, session: &Session)
 
 /// `expr IS [NOT] NULL`
 pub fn is_null(expr: Expr, negated: bool) -> Expr {
-    if !expr.column_type.nullable {
+    if !expr.column_type.can_be_null() {
         return super::boolean_literal(negated);
     }
     let kind = ExprKind::IsNull { input: Box::new(expr), negated };

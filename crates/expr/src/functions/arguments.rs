@@ -58,7 +58,7 @@ impl GrownText {
         self.text.push_str(part);
         Some(())
     }
-    /// Appends a part so many times.
+    /// Appends a part `times` times.
     pub(crate) fn repeat(&mut self, part: &str, times: usize) -> Option<()> {
         self.grow(part.len().saturating_mul(times), 0)?;
         self.text.push_str(&part.repeat(times));

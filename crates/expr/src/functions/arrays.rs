@@ -76,7 +76,7 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// Each element beside the value of the second argument in its row: the elements' places, and
+/// Each element paired with the value of the second argument in its row: the elements' places, and
 /// whether they are equal, NULL being equal to NULL.
 fn equal_to_second(a: &Arguments<'_>, lists: &Lists<'_>, elements: &ArrayRef) -> Result<Matches> {
     let mut places = Vec::new();
@@ -333,7 +333,7 @@ fn contains(call: Call<'_>) -> Result<Expr> {
     Ok(Call { name, args, session }.with_kernel(column_type, Arc::new(kernel)))
 }
 
-/// So many parts are made for the rows that are computed together: 1 GiB of views.
+/// The most parts made for rows that are computed together: 1 GiB of views.
 const ALL_PARTS_MAX: usize = 1 << 26;
 
 /// The parts of a text between separators, as an array; an empty separator parts characters.

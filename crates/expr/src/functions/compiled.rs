@@ -10,7 +10,7 @@ use std::thread::{self, ThreadId};
 
 use regex::Regex;
 
-/// So many copies are kept. Threads that end leave theirs behind.
+/// The most copies kept. Threads that end leave theirs in the cache.
 const COPIES_MAX: usize = 256;
 
 /// A regular expression with a copy for each thread that asked.

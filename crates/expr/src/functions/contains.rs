@@ -7,7 +7,7 @@
 //! **Invariants:**
 //! - a stretch has texts of one buffer, each behind the one before it, with small gaps at most: nothing
 //!   is searched that is much larger than the texts are;
-//! - what is found counts if it lies in one text; across an end the search goes on with the next text,
+//! - what is found counts if it lies in one text; across an end the search continues with the next text,
 //!   so each text leads to one find at most and the time stays linear.
 //!
 //! Whether a text is NULL does not matter here: the caller knows.
@@ -16,10 +16,10 @@ use arrow_array::StringViewArray;
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use memchr::memmem::Finder;
 
-/// A gap between two texts of a stretch is at most so many bytes.
+/// The longest gap between two texts of a stretch, in bytes.
 const GAP_MAX: usize = 64;
 
-/// Texts of up to so many bytes lie in their views.
+/// The longest text that lies in its view, in bytes.
 const INLINE_MAX: usize = 12;
 
 /// Where a text lies: length, buffer and offset.

@@ -56,7 +56,7 @@ struct Patterns<'a> {
 }
 
 impl<'a> Patterns<'a> {
-    /// Ever-new patterns must not fill the memory: so many small ones are kept, and one large one.
+    /// The most small patterns kept, besides one large one: new patterns must not fill the memory.
     const KEPT_MAX: usize = 256;
     const SMALL_BYTES_MAX: usize = 1 << 20;
     const AUTOMATON_BYTES_MAX: usize = 256 << 10;

@@ -39,7 +39,7 @@ enum Short {
 }
 
 impl Texts {
-    /// A text of so many bytes lies in its view.
+    /// The longest text that lies in its view, in bytes.
     const SHORT_BYTES_MAX: u32 = 12;
 
     fn new(texts: &[Arc<str>]) -> Self {
@@ -65,7 +65,7 @@ impl Texts {
     }
 }
 
-/// A table of few views in which each has a place that no other has: one comparison tells whether a view is among
+/// A table of few views in which each has a place that no other has: one comparison decides whether a view is among
 /// them, and no branch depends on it.
 struct Places {
     factor: u64,
@@ -76,9 +76,9 @@ struct Places {
 
 impl Places {
     const VIEWS_MAX: usize = 32;
-    /// The table has at most so many places for each view.
+    /// The most table slots for each view.
     const PLACES_OF_VIEW: usize = 16;
-    /// So many factors are tried with a table before it grows.
+    /// How many factors are tried with a table before it grows.
     const FACTORS: u64 = 64;
     /// What is at other places: a view of a text that is not short.
     const NONE: u128 = u128::MAX;

@@ -62,8 +62,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     plain("CONCAT", "string string*", Returns::Text, concat),
     custom("||", "string string", concat_operator),
     plain("CONCAT_WS", "string string*", Returns::Text, concat_with_separator),
-    fallible("LPAD", "string int string", Returns::Text, |a| pad(a, true)),
-    fallible("RPAD", "string int string", Returns::Text, |a| pad(a, false)),
+    fallible("LPAD", "string int string", Returns::TextOrNull, |a| pad(a, true)),
+    fallible("RPAD", "string int string", Returns::TextOrNull, |a| pad(a, false)),
     fallible("REPEAT", "string int", Returns::Text, |a| {
         let (s, n) = (a.texts(0), a.ints(1));
         a.grown_text_result("REPEAT", |row, out| {
@@ -114,7 +114,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
             Some(())
         })
     }),
-    plain("FROM_BASE64", "string", Returns::Text, |a| {
+    plain("FROM_BASE64", "string", Returns::TextOrNull, |a| {
         let s = a.texts(0);
         a.text_result(|row, out| {
             let bytes = BASE64_READER.decode(s.get(row)?).ok()?;

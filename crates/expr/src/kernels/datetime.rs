@@ -152,7 +152,7 @@ fn months_between_days(later: i64, earlier: i64) -> i64 {
         let (year, month, _) = civil_from_days(days);
         year * 12 + i64::from(month)
     };
-    // So many months later is the same month: its day is reached, or one month is missing.
+    // That many months later is the same month: its day is reached, or one month is missing.
     let months = month_number(later) - month_number(earlier);
     if add_months_to_days(earlier, months) > later { months - 1 } else { months }
 }

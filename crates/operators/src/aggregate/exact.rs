@@ -356,11 +356,7 @@ impl ExactSum {
     ) -> Option<ExactSum> {
         let mut sum = ExactSum { count, ..ExactSum::default() };
         sum.others = (others != NotFinite::default()).then(|| Box::new(others));
-        match numbers.is_empty() && !rounded.is_finite() {
-            // An earlier version kept a double, which has no finite part then.
-            true => sum.change_others(rounded, 1),
-            false => sum.sum = Fixed::decode(rounded, VALUE_UNIT, numbers)?,
-        }
+        sum.sum = Fixed::decode(rounded, VALUE_UNIT, numbers)?;
         Some(sum)
     }
 }
@@ -415,23 +411,6 @@ impl ExactPowers {
     pub(super) fn decode(sum: ExactSum, rounded: f64, numbers: &[i64]) -> Option<ExactPowers> {
         let squares = Fixed::decode(rounded, SQUARE_UNIT, numbers)?;
         Some(ExactPowers { sum, squares })
-    }
-
-    /// The state that an earlier version kept: how many values, their mean, and the sum of their
-    /// squared distances from it.
-    pub(super) fn of_mean(count: i64, mean: f64, distance: f64) -> ExactPowers {
-        let sum = ExactSum { count, ..ExactSum::default() };
-        let mut powers = ExactPowers { sum, squares: Fixed::default() };
-        let (Some((mean, shift)), Some(distance)) = (parts(mean), Fixed::of(distance, SQUARE_UNIT))
-        else {
-            powers.sum.change_others(f64::NAN, 1);
-            return powers;
-        };
-        let (mean, count) = (Wide::of(mean, shift), Wide::of(count.into(), 0));
-        let squares = mean.times(&mean).times(&count).plus(&distance.wide());
-        powers.sum.sum = Fixed::from(mean.times(&count));
-        powers.squares = Fixed::from(squares);
-        powers
     }
 }
 

@@ -7,7 +7,6 @@
 //! again, sums of squares are exact ([`exact`](super::exact)). DECIMALs are
 //! exact for at most 19 digits per value (the squares then fit 128 bits) and keep 256 bits.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::types::{Decimal128Type, Decimal256Type, Float64Type, Int64Type};
@@ -183,20 +182,13 @@ impl Powers {
 
     fn recall(groups: &mut [Self], ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
         let counts = rows.numbers::<Int64Type>("count")?;
-        let (sums, squares) = (wide(rows, "sum")?, wide(rows, "squares")?);
+        let sums = rows.numbers::<Decimal256Type>("sum")?;
+        let squares = rows.numbers::<Decimal256Type>("squares")?;
         for (row, &id) in ids.iter().enumerate() {
             let (count, sum, squares) = (counts[row], sums[row], squares[row]);
             groups[id as usize] = Powers { count, sum, squares };
         }
         Ok(())
-    }
-}
-
-/// A column of sums; earlier versions captured those of integers in 128 bits.
-fn wide<'a>(rows: &StateRows<'a>, part: &str) -> Result<Cow<'a, [i256]>> {
-    match rows.numbers::<Decimal128Type>(part) {
-        Ok(sums) => Ok(sums.iter().map(|&sum| i256::from_i128(sum)).collect()),
-        Err(_) => Ok(Cow::Borrowed(rows.numbers::<Decimal256Type>(part)?)),
     }
 }
 

@@ -73,11 +73,6 @@ impl<'a> StateRows<'a> {
         self.len() == 0
     }
 
-    /// True if there is such a column: an earlier version may have captured fewer.
-    pub fn has(&self, part: &str) -> bool {
-        self.batch.column_by_name(&column_name(self.name, part)).is_some()
-    }
-
     /// A column, which must be of this type.
     ///
     /// # Errors

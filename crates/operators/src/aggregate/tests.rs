@@ -133,19 +133,6 @@ fn floats_are_compared_in_a_total_order() {
 fn deviations_of_large_integers_are_exact() {
     let column = || -> ArrayRef { Arc::new(Int64Array::from([i64::MAX, i64::MIN].repeat(8))) };
     assert_eq!(whole("STDDEV_POP", DataType::BigInt, column()), i64::MAX.to_string());
-    // Earlier versions captured sums in 128 bits.
-    let of = DataType::BigInt;
-    let call = call("VAR_POP", false, &of);
-    let numbers = |number: i128| -> ArrayRef {
-        Arc::new(Decimal128Array::from(vec![number]).with_precision_and_scale(38, 0).expect("fits"))
-    };
-    let count: ArrayRef = Arc::new(Int64Array::from(vec![2]));
-    let told = [("v.count", count), ("v.sum", numbers(6)), ("v.squares", numbers(26))];
-    let told = RecordBatch::try_from_iter(told).expect("one row");
-    let mut states = call.accumulator(Some(&of)).expect("an accumulator");
-    states.grow(1);
-    states.recall(&[0], &StateRows::new(&told, "v")).expect("it fits");
-    assert_eq!(show(&states.evaluate(&[0]).expect("evaluated")), ["4"], "of 1 and 5");
 }
 
 /// Parts in any order give what the whole gives, and what is subtracted leaves no trace.

@@ -26,7 +26,7 @@ pub trait UserAggregate: Send + Sync {
     fn retracts(&self) -> bool {
         false
     }
-    /// A state again from what [`UserAccumulator::encode`] told of one, perhaps in an earlier version
+    /// A state again from what [`UserAccumulator::encode`] wrote of one, perhaps in an earlier version
     /// of the program. Needed only where snapshots are taken.
     ///
     /// # Errors

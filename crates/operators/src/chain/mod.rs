@@ -153,10 +153,19 @@ impl fmt::Debug for Step {
 /// A step with what can be known about it before the first bundle.
 enum Prepared {
     Filter { predicate: Expr, can_fail: bool },
-    Project { schema: SchemaRef, exprs: Vec<Expr>, can_fail: bool, computes: bool },
+    Project(Project),
     Keep(Vec<usize>),
     Unnest(unnest::Unnest),
     Other(Step),
+}
+
+struct Project {
+    schema: SchemaRef,
+    exprs: Vec<Expr>,
+    can_fail: bool,
+    computes: bool,
+    /// Few rows can lead to much: they are computed in parts.
+    grows: bool,
 }
 
 /// A fused chain of stateless steps.
@@ -241,11 +250,11 @@ impl Chain {
                 }
                 rows.filter(predicate, wall_ms)
             }
-            Prepared::Project { schema, exprs, can_fail, computes } => {
-                if *can_fail || (*computes && rows.is_sparse()) {
+            Prepared::Project(project) => {
+                if project.can_fail || (project.computes && rows.is_sparse()) {
                     rows.compact()?;
                 }
-                rows.project(schema, exprs, wall_ms)
+                rows.project(&project.schema, &project.exprs, wall_ms)
             }
             Prepared::Keep(columns) => {
                 rows.batch = rows.batch.project(columns)?;
@@ -323,14 +332,15 @@ const PART_NS_MAX: u64 = 20_000_000;
 const NO_WATERMARK: WatermarkBefore = WatermarkBefore::All(Watermark::MIN);
 
 impl Prepared {
-    /// True if it may make many rows of one.
+    /// True if it may make many rows of one, or long rows of short ones.
     fn multiplies(&self) -> bool {
         match self {
             Prepared::Unnest(_) => true,
             Prepared::Other(step) => {
                 matches!(step, Step::WindowRows { .. } | Step::FlatMap { .. } | Step::Probe { .. })
             }
-            Prepared::Filter { .. } | Prepared::Project { .. } | Prepared::Keep(_) => false,
+            Prepared::Project(project) => project.grows,
+            Prepared::Filter { .. } | Prepared::Keep(_) => false,
         }
     }
 }
@@ -345,6 +355,7 @@ fn multiply(
 ) -> Result<Option<Cursor>> {
     match step {
         Prepared::Unnest(unnest) => unnest.apply(rows, wall_ms, from, room_bytes),
+        Prepared::Project(project) => grow(rows, project, from, room_bytes, wall_ms),
         Prepared::Other(Step::WindowRows { window, rowtime, zone }) => {
             window_rows::window_rows(rows, window, (*rowtime, *zone), from, room_bytes)
         }
@@ -382,12 +393,13 @@ fn prepare(step: prune::Pruned) -> Prepared {
         }
         prune::Pruned::Step(Step::Project(columns)) => {
             let (columns, exprs): (Vec<Column>, Vec<Expr>) = columns.into_iter().unzip();
-            Prepared::Project {
+            Prepared::Project(Project {
                 schema: TableSchema::new(columns).arrow(),
                 can_fail: exprs.iter().any(Expr::can_fail),
                 computes: columns_of_exprs(&exprs).is_none(),
+                grows: exprs.iter().any(Expr::can_grow),
                 exprs,
-            }
+            })
         }
         prune::Pruned::Unnest(unnest) => Prepared::Unnest(unnest),
         prune::Pruned::Step(other) => Prepared::Other(other),
@@ -446,11 +458,7 @@ fn flat_map(
     room_bytes: usize,
 ) -> Result<Option<Cursor>> {
     let all = rows.batch.num_rows();
-    let few = if room_bytes == usize::MAX { all } else { FLAT_MAP_ROWS };
-    let before = from.rows_max.unwrap_or(few).min(all - from.row);
-    if before < all {
-        *rows = rows.slice(from.row, before);
-    }
+    let before = begin_part(rows, from, FLAT_MAP_ROWS, room_bytes);
     let (result, origins) = function(&rows.batch)?;
     if origins.len() != result.num_rows() {
         let returned = result.num_rows();
@@ -467,13 +475,50 @@ fn flat_map(
     }
     let bytes = batch_bytes(&result);
     rows.replace(result, &origins);
-    let row = from.row + before;
+    Ok(next_part(from, (before, all), bytes, room_bytes))
+}
+
+/// How many rows are computed at first where their values can grow.
+const GROWING_ROWS: usize = 64;
+
+fn grow(
+    rows: &mut Rows,
+    project: &Project,
+    from: &Cursor,
+    room_bytes: usize,
+    wall_ms: i64,
+) -> Result<Option<Cursor>> {
+    let all = rows.batch.num_rows();
+    let taken = begin_part(rows, from, GROWING_ROWS, room_bytes);
+    rows.project(&project.schema, &project.exprs, wall_ms)?;
+    Ok(next_part(from, (taken, all), batch_bytes(&rows.batch), room_bytes))
+}
+
+/// Keeps the rows of the next part; how many they are. `few` are tried where nothing is known yet.
+fn begin_part(rows: &mut Rows, from: &Cursor, few: usize, room_bytes: usize) -> usize {
+    let all = rows.batch.num_rows();
+    let few = if room_bytes == usize::MAX { all } else { few };
+    let taken = from.rows_max.unwrap_or(few).min(all - from.row);
+    if taken < all {
+        *rows = rows.slice(from.row, taken);
+    }
+    taken
+}
+
+/// Where to continue behind a part of some rows that has led to so many bytes.
+fn next_part(
+    from: &Cursor,
+    (taken, all): (usize, usize),
+    bytes: usize,
+    room_bytes: usize,
+) -> Option<Cursor> {
+    let row = from.row + taken;
     let rows_max = match bytes > room_bytes / 4 {
-        true => before.saturating_mul(room_bytes / 2) / bytes,
-        false => before.saturating_mul(4),
+        true => taken.saturating_mul(room_bytes / 2) / bytes,
+        false => taken.saturating_mul(4),
     };
     let next = Cursor { row, rows_max: Some(rows_max.max(1)), ..Cursor::default() };
-    Ok((row < all).then_some(next))
+    (row < all).then_some(next)
 }
 
 fn probe(

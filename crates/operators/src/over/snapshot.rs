@@ -77,7 +77,6 @@ impl OverSpec {
             rowtime,
             behind_ms: 0,
             has_kinds: false,
-            told_due: Some("$due_ms"),
         }))
     }
 }

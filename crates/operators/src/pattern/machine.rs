@@ -113,6 +113,8 @@ pub(super) struct Machine {
     pub(super) keys: Vec<Key>,
     pub(super) keys_bytes: usize,
     offers: Vec<Offer>,
+    /// How many rows were offered to runs so far: what taking rows costs.
+    pub(super) offered: usize,
     wanted: Vec<u32>,
     fits: Vec<bool>,
     zeros: Vec<u32>,
@@ -152,6 +154,7 @@ impl Machine {
             keys: Vec::new(),
             keys_bytes: 0,
             offers: Vec::new(),
+            offered: 0,
             wanted: Vec::new(),
             fits: Vec::new(),
             zeros: vec![0; spec.pattern.variables.len()],
@@ -289,6 +292,7 @@ impl Machine {
             self.keys[segment.id as usize].rows.push_back(row);
             self.offer(segment);
         }
+        self.offered += self.offers.len();
         for variable in 0..self.tests.len() {
             self.try_variable(variable, wall_ms)?;
         }

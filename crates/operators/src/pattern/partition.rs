@@ -35,8 +35,12 @@ use crate::limit::rows_of;
 use crate::sort::KeyEncoder;
 use crate::watch::keys::{KeyWatch, KeyedState};
 
-/// About how many rows are taken at once.
+/// About how many rows are taken at once at most.
 const FIRE_ROWS: usize = 8 * 1024;
+/// The same while it is not known how many runs there are.
+const FIRE_ROWS_FIRST: usize = 1024;
+/// About how often the rows that are taken at once are offered to runs at most: some milliseconds.
+const OFFERS_MAX: usize = 256 * 1024;
 
 /// A row that waits.
 #[derive(Clone, Copy)]
@@ -70,6 +74,8 @@ pub(super) struct MatchPartition {
     pub(super) passed: i64,
     alarms: Waiting<u32>,
     pub(super) watch: Option<KeyWatch>,
+    /// How many rows are taken through the pattern before the job may stop.
+    fire_rows: usize,
 }
 
 impl MatchPartition {
@@ -91,6 +97,7 @@ impl MatchPartition {
             passed: i64::MIN,
             alarms: Waiting::new(),
             watch: None,
+            fire_rows: FIRE_ROWS_FIRST,
             input: spec.input.arrow(),
             schema,
             spec,
@@ -162,7 +169,7 @@ impl MatchPartition {
                     due.alarms.push(id);
                 }
             });
-            if until == watermark || due.entries.len() >= FIRE_ROWS {
+            if until == watermark || due.entries.len() >= self.fire_rows {
                 due.until = until;
                 break;
             }
@@ -205,7 +212,9 @@ impl MatchPartition {
         reached.sort_unstable();
         reached.dedup();
         let busy = self.touch_busy(&reached)?;
+        let offered = self.machine.offered;
         self.machine.advance(&fired, &alarms, until, wall_ms)?;
+        self.learn(fired.ids.len(), self.machine.offered - offered);
         let (columns, times, ids) = self.machine.take_matches(wall_ms)?;
         let found = self.in_order(columns, times, &ids)?;
         let mut idle = Vec::new();
@@ -219,6 +228,16 @@ impl MatchPartition {
         self.table.release_all(&idle);
         self.machine.compact()?;
         Ok(found)
+    }
+
+    /// Learns from what taking some rows has cost: a pattern with many runs takes fewer rows at once,
+    /// since a job that is to stop does so between two calls.
+    fn learn(&mut self, rows: usize, offered: usize) {
+        if offered > OFFERS_MAX {
+            self.fire_rows = (rows * (OFFERS_MAX / 2) / offered).max(1);
+        } else if offered <= OFFERS_MAX / 4 && rows >= self.fire_rows {
+            self.fire_rows = (self.fire_rows * 4).min(FIRE_ROWS);
+        }
     }
 
     /// Captures learn that these keys may change. Those of them with runs or matches.

@@ -73,7 +73,6 @@ impl MatchSpec {
             rowtime: self.pattern.rowtime,
             behind_ms: 0,
             has_kinds: false,
-            told_due: None,
         })
     }
 }

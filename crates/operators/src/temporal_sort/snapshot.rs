@@ -95,17 +95,9 @@ fn batches(
     rows.chunks(KEPT_ROWS_MAX).map(batch).collect()
 }
 
-/// False for rows as earlier versions told them: those that are ready in their order, then the others.
-fn has_serials(batch: &RecordBatch) -> bool {
-    batch.schema_ref().fields().get(1).is_some_and(|field| field.name() == EXPIRES)
-}
-
 impl TemporalSortPartition {
-    fn state_schema(&self, has_serials: bool) -> SchemaRef {
-        let mut own = vec![(READY, Arrow::Boolean)];
-        if has_serials {
-            own.splice(..0, [(EXPIRES, Arrow::Int64), (SERIAL, Arrow::UInt64)]);
-        }
+    fn state_schema(&self) -> SchemaRef {
+        let own = [(EXPIRES, Arrow::Int64), (SERIAL, Arrow::UInt64), (READY, Arrow::Boolean)];
         kept_schema(&own, &self.schema)
     }
 
@@ -117,7 +109,7 @@ impl TemporalSortPartition {
         let fresh = waiting.filter(|(row, _)| told.is_none_or(|told| row.arrival >= told));
         let ready = self.ready.iter().map(|&row| (row, true));
         let mut fresh: Vec<ToldRow> = fresh.chain(ready).collect();
-        let (schema, store) = (self.state_schema(true), self.store.frozen());
+        let (schema, store) = (self.state_schema(), self.store.frozen());
         let (of_table, kept_from) = (Arc::clone(&schema), self.told.kept_from);
         let rows = Box::new(move || {
             fresh.sort_unstable_by_key(|(row, _)| row.arrival);
@@ -140,12 +132,7 @@ impl TemporalSortPartition {
             let sent_on = typed::<Int64Type>(batch, SENT_ON)?.iter().flatten().max();
             self.sent_on = self.sent_on.max(sent_on);
         }
-        let batches = restored.table(ROWS);
-        let batches = match batches.first().is_some_and(has_serials) {
-            true => by_serial(batches)?,
-            false => batches.to_vec(),
-        };
-        batches.iter().try_for_each(|batch| self.take_back_rows(batch))?;
+        by_serial(restored.table(ROWS))?.iter().try_for_each(|batch| self.take_back_rows(batch))?;
         // A row is made ready when all that sort before it are, so times and keys say in which order.
         let store = &self.store;
         self.ready
@@ -155,8 +142,7 @@ impl TemporalSortPartition {
     }
 
     fn take_back_rows(&mut self, batch: &RecordBatch) -> Result<()> {
-        let columns =
-            kept_columns(batch, &self.state_schema(has_serials(batch)), self.schema.len())?;
+        let columns = kept_columns(batch, &self.state_schema(), self.schema.len())?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let rows = RecordBatch::try_new_with_options(self.schema.arrow(), columns, &options)?;
         let ready = flags(batch, READY)?;

@@ -45,24 +45,18 @@ pub(super) enum Tables {
     /// The rows, by key.
     Rows(Told),
     /// The rows one by one, and the keys.
-    Numbered {
-        rows: NumberedRows,
-        keys: Told,
-        /// Rows as snapshots of earlier versions tell them: by key, in their order.
-        by_key: Told,
-    },
+    Numbered { rows: NumberedRows, keys: Told },
 }
 
 impl Tables {
     pub fn new(spec: &TopNSpec) -> Self {
         let expires = spec.ttl_ms().is_some();
-        let by_key = Told::rows(&spec.input, &spec.keys, expires);
         if !spec.keeps_all() {
-            return Tables::Rows(by_key);
+            return Tables::Rows(Told::rows(&spec.input, &spec.keys, expires));
         }
         let keys = spec.keys.iter().map(|&key| Column::clone(&spec.input.columns[key]));
         let keys = Told::keys(&TableSchema::new(keys.collect()), expires);
-        Tables::Numbered { rows: NumberedRows::new(&spec.input, &spec.keys), keys, by_key }
+        Tables::Numbered { rows: NumberedRows::new(&spec.input, &spec.keys), keys }
     }
 
     /// The tables that are told by key.
@@ -179,18 +173,20 @@ impl TopNPartition {
 
     /// Takes back what partitions have told.
     pub fn take_back(&mut self, restored: &Restored) -> Result<()> {
-        let tables = Tables::new(&self.shared.spec);
-        let (Tables::Rows(by_key) | Tables::Numbered { by_key, .. }) = &tables;
-        for batch in restored.table(ROWS) {
-            let told = by_key.take_back(batch)?;
-            self.take_back_rows(&told.rows, Some(&told))?;
-        }
-        if let Tables::Numbered { rows, keys, .. } = &tables {
-            for rows in rows.take_back(restored.table(NUMBERED))? {
-                self.take_back_rows(&rows, None)?;
+        match &Tables::new(&self.shared.spec) {
+            Tables::Rows(by_key) => {
+                for batch in restored.table(ROWS) {
+                    let rows = by_key.take_back(batch)?;
+                    self.take_back_rows(&rows.rows, Some(&rows))?;
+                }
             }
-            for batch in restored.table(WRITTEN) {
-                self.take_back_written(&keys.take_back(batch)?)?;
+            Tables::Numbered { rows, keys } => {
+                for rows in rows.take_back(restored.table(NUMBERED))? {
+                    self.take_back_rows(&rows, None)?;
+                }
+                for batch in restored.table(WRITTEN) {
+                    self.take_back_written(&keys.take_back(batch)?)?;
+                }
             }
         }
         Ok(())

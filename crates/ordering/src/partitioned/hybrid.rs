@@ -6,7 +6,7 @@
 //!
 //! # Protocol
 //! - *Add*: put the item into its partition's lane, then the partition into the master queue.
-//! - *Consume*: take a partition from the master queue and raise its count. If it was not 0, somebody
+//! - *Consume*: take a partition from the master queue and raise its count. If it was not 0, a thread
 //!   owns the partition: the item is delegated to them, take the next entry. If it was, handle items
 //!   of the partition, lowering the count after each, until it is 0.
 //! - An owner whose budget is spent puts the partition back as an *owned* entry. The count stays
@@ -21,12 +21,12 @@
 //! master queue. An item is in its lane before its entry is in the master queue, and an owner takes
 //! one item per claimed entry, so an item is missing only if an earlier add to the partition is not
 //! through. Entries leave the master queue in the order of arrival, so partitions are served almost in
-//! order, and one that gets much is served by one worker while the others go on with the rest: a
+//! order, and one that gets much is served by one worker while the others continue with the rest: a
 //! skewed key does not stall other keys. Entries of a partition are alike: which of them a worker has
 //! taken ahead, or puts back when it dies, changes nothing for the order within the partition.
 //!
 //! A stalled partition is taken over: the add that hides the item pushes its entry after it has
-//! written, and somebody raises the count for it. If that raise comes after the mark, it sees it. If
+//! written, and a thread raises the count for it. If that raise comes after the mark, it sees it. If
 //! it comes before, the mark (AcqRel) sees the raise and with it the written item: the second look
 //! finds it. Whoever clears the mark owns the partition, and only one can.
 //!
@@ -84,7 +84,7 @@ impl Entry {
 }
 
 impl<T> HybridQueue<T> {
-    /// An empty queue of so many partitions.
+    /// An empty queue of `partitions` partitions.
     ///
     /// # Panics
     /// With more than 2^31 partitions.

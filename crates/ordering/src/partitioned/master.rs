@@ -6,7 +6,7 @@
 //! # Protocol
 //! - *Push*: claim a place, then store turn and number in one word.
 //! - *Take*: know the front, read the places there; for those that carry the turn, swap the front for
-//!   the position behind them, and the numbers are taken. If the swap fails somebody else was faster:
+//!   the position behind them, and the numbers are taken. If the swap fails another thread was faster:
 //!   again, from where the front is now.
 //!
 //! Numbers are read before they are taken. A thread that is late may thus read what a later turn left
@@ -119,7 +119,7 @@ impl MasterQueue {
     }
 }
 
-/// Where somebody saw the front. It costs a load to look it up, behind the swap that moved it, so
+/// Where a thread last saw the front. It costs a load to look it up, behind the swap that moved it, so
 /// who takes several times keeps it.
 pub(super) struct Front(Position);
 

@@ -3,7 +3,7 @@
 //!
 //! | structure | how workers find work | paper |
 //! |---|---|---|
-//! | [`HybridQueue`] | a master queue of partitions in arrival order; work for a partition that somebody is at is delegated to them | §4.3, Fig. 7 |
+//! | [`HybridQueue`] | a master queue of partitions in arrival order; work for a partition that a worker holds is delegated to that worker | §4.3, Fig. 7 |
 //! | [`PartitionedQueue`] | one queue per partition, each drained by one worker at a time | §4.2 (a baseline) |
 //! | [`SharedQueue`] | one queue; taking an item and locking its partition is one step | §4.1 (a baseline) |
 //!
@@ -30,7 +30,7 @@ pub trait PartitionedWorklist<T> {
     /// items are handled in order.
     ///
     /// # Panics
-    /// With `operate`: the item that it was called with is gone, no other is, and others go on.
+    /// With `operate`: the item that it was called with is gone, no other is, and others continue.
     fn consume(&self, budget: usize, operate: impl FnMut(usize, T)) -> usize;
 }
 

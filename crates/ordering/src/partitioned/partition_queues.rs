@@ -24,7 +24,7 @@ struct Partition<T> {
 }
 
 impl<T> PartitionedQueue<T> {
-    /// Empty queues of so many partitions.
+    /// Empty queues of `partitions` partitions.
     pub fn new(partitions: usize) -> Self {
         let partition = |_| Partition { items: Queue::new(), busy: AtomicBool::new(false) };
         PartitionedQueue {

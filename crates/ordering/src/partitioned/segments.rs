@@ -10,10 +10,10 @@
 //!   of one succeeds only if nothing has happened since it was read.
 //! - *Claim at the back*: add 1 to `back`. The claimed place is written by this thread alone, and
 //!   says when it is written by carrying the turn.
-//! - *Go on to the next block*: whoever gets an offset behind the end of a block links another block,
-//!   if nobody has, and moves `back` there, if nobody has. Nobody waits for somebody else to do it.
+//! - *Advance to the next block*: whoever gets an offset behind the end of a block links another block,
+//!   if nobody has, and moves `back` there, if nobody has. No thread waits for another to do it.
 //! - *Leave a block at the front*: see to it that `back` has left it too, move `front` to the next
-//!   one, then keep the block for use again. It gets a new turn when somebody means to link it;
+//!   one, then keep the block for use again. It gets a new turn when a thread is about to link it;
 //!   threads with `back` still there would then look in vain for what is linked behind it.
 //!
 //! # Why a place is never in two hands
@@ -91,7 +91,7 @@ impl Position {
         (self.0 & ((1 << OFFSET_BITS) - 1)) as usize
     }
 
-    /// The position so many places behind, within the block or at its end.
+    /// The position `places` places later, within the block or at its end.
     pub(super) fn after(self, places: usize) -> Self {
         Position(self.0 + places as u64)
     }
@@ -235,7 +235,7 @@ impl<S: Default, const SIZE: usize> Segments<S, SIZE> {
         }
     }
 
-    /// Links a block behind that of the turn, unless somebody else does.
+    /// Links a block after that of the turn, unless another thread does.
     fn link(&self, link: &AtomicU64, turn: u64) {
         let turn_of_next = turn_after(turn);
         // Relaxed: nobody else has the block. Its places still carry the turn it had last.

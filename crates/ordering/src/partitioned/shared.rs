@@ -20,7 +20,7 @@ pub struct SharedQueue<T> {
 }
 
 impl<T> SharedQueue<T> {
-    /// An empty queue of so many partitions.
+    /// An empty queue of `partitions` partitions.
     pub fn new(partitions: usize) -> Self {
         SharedQueue {
             items: Mutex::new(VecDeque::new()),

@@ -52,7 +52,7 @@ pub struct ReorderBuffer<T> {
     slots: Box<[Slot<T>]>,
     /// The serial that leaves next. Written by the holder of the flag, read by everybody.
     next: AtomicU64,
-    /// True while somebody delivers. Taken by exchange; stays set after an error of `deliver`.
+    /// True while a thread delivers. Taken by exchange; stays set after an error of `deliver`.
     busy: AtomicBool,
 }
 

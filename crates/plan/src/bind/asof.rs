@@ -6,7 +6,7 @@ use thalweg_expr::{CompareOp, Expr, ExprKind};
 
 use super::Binder;
 use super::from::Source;
-use super::join::{beside, source, sql_conjuncts};
+use super::join::{joined_scope, source, sql_conjuncts};
 use super::names::PlainNames;
 use super::spans::span_of;
 use crate::logical::join::{conjuncts, join};
@@ -48,7 +48,7 @@ impl Binder<'_> {
         if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
             return Err(Error::plan("an ASOF JOIN is an inner or a left join"));
         }
-        let scope = beside(&left, &right);
+        let scope = joined_scope(&left, &right);
         let bind = |part: &SqlExpr, clause: &'static str| {
             let bound = self.condition(part, clause, &mut PlainNames::of(&scope, clause));
             bound.map(conjuncts).map_err(|error| error.at(span_of(part)))

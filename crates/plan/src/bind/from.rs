@@ -214,7 +214,7 @@ impl Binder<'_> {
             return Ok(Source { node: behind_unit(kind, &fresh), scope: right });
         }
         let fields: Arc<[Field]> = left.node.fields.iter().cloned().chain(fresh).collect();
-        let scope = left.scope.beside(&right, fields.clone());
+        let scope = left.scope.joined(&right, fields.clone());
         let kind = LogicalKind::Unnest { input: left.node, array, outer, ordinality };
         Ok(Source { node: LogicalPlan::node(kind, fields), scope })
     }

@@ -45,7 +45,7 @@ pub(super) enum GroupWindow {
     Legacy(Window),
 }
 
-/// A part of GROUP BY that tells the window.
+/// A part of GROUP BY that identifies the window.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum WindowPart {
     Start,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{ColumnType, DataType, Error, Result, Span};
+use thalweg_core::{Error, Result, Span};
 use thalweg_expr::{Expr, Session, build};
 use thalweg_operators::chain::NotNull;
 
@@ -173,7 +173,7 @@ fn columns_to_check(table: &ResolvedTable, node: &Node) -> Vec<usize> {
         .filter(|&i| {
             let from = &node.fields[i].column_type;
             let is_known = from.nullable && is_never_null(node, i);
-            !physical.columns[i].column_type.nullable && may_be_null(from) && !is_known
+            !physical.columns[i].column_type.nullable && from.can_be_null() && !is_known
         })
         .collect()
 }
@@ -190,7 +190,7 @@ fn declared_fields(table: &ResolvedTable, node: &Node) -> Vec<Field> {
 
 /// The same in front of a result that nobody has declared: where its own type says NOT NULL.
 pub fn check_result(node: Node) -> Node {
-    let is_checked = |field: &Field| !field.column_type.nullable && may_be_null(&field.column_type);
+    let is_checked = |field: &Field| !field.column_type.nullable && field.column_type.can_be_null();
     let check = |column: usize| NotNull { column, is_key: false, span: place_of(&node, column) };
     let columns = (0..node.fields.len()).filter(|&i| is_checked(&node.fields[i]));
     let checked: Vec<NotNull> = columns.map(check).collect();
@@ -204,11 +204,6 @@ pub fn check_result(node: Node) -> Node {
 
 /// What messages call the table that a SELECT makes.
 const RESULT: &str = "result";
-
-/// A DECIMAL that is too large for its type is NULL, also where the type says NOT NULL.
-fn may_be_null(column_type: &ColumnType) -> bool {
-    column_type.nullable || matches!(column_type.data_type, DataType::Decimal(..))
-}
 
 /// The physical columns that the query's columns go to.
 fn target_columns(table: &ResolvedTable, insert: &Insert) -> Result<Vec<usize>> {

@@ -55,7 +55,7 @@ impl Binder<'_> {
                 .bind_asof_join(left, right, kind, (time, &rest))
                 .map_err(|error| error.at(span));
         }
-        let scope = beside(&left, &right);
+        let scope = joined_scope(&left, &right);
         let condition = self.join_condition(&left, &right, &scope, constraint)?;
         let read_first = self.hinted_side(&left, &right, kind, context)?;
         let mut condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields)
@@ -170,7 +170,7 @@ impl Binder<'_> {
                 .at(span)
         })?;
         right.node = versions;
-        let scope = beside(&left, &right);
+        let scope = joined_scope(&left, &right);
         let condition = self.join_condition(&left, &right, &scope, constraint)?;
         let bound = JoinBound::Version { left_time, right_time, is_asof: false };
         let condition = JoinCondition::of(condition, &left.node.fields, &right.node.fields)
@@ -197,7 +197,7 @@ impl Binder<'_> {
                 .hint("a table is looked up that can be read as a whole: files, VALUES, a bounded datagen")
                 .at(span));
         }
-        let scope = beside(&left, &right);
+        let scope = joined_scope(&left, &right);
         let condition = self.join_condition(&left, &right, &scope, constraint)?;
         let condition =
             JoinCondition::without_bound(condition, &left.node.fields, &right.node.fields)
@@ -302,7 +302,7 @@ impl Binder<'_> {
             return Ok(join(outer.node, inner, JoinKind::Semi, condition));
         }
         if !value_is_never_null(&outer.node, &value) || !is_never_null(&inner, 0) {
-            for side in [value, found].into_iter().filter(|side| side.column_type.nullable) {
+            for side in [value, found].into_iter().filter(|side| side.column_type.can_be_null()) {
                 let is_null = build::is_null(side, false);
                 condition = build::binary(BinaryOp::Or, condition, is_null, self.session)?;
             }
@@ -328,7 +328,7 @@ impl Binder<'_> {
             }
         };
         let inner = self.bind_from(&select.from, context)?;
-        let scope = beside_inner(&outer, &inner);
+        let scope = joined_with_inner(&outer, &inner);
         let width = outer.node.fields.len();
         let (mut own, mut both) = (Vec::new(), Vec::new());
         for part in select.selection.iter().flat_map(sql_conjuncts) {
@@ -370,14 +370,14 @@ pub(super) fn source(node: Node, scope: Scope) -> Source {
 }
 
 /// Both sides' names, over their columns side by side with the times that they have before the join.
-pub(super) fn beside(left: &Source, right: &Source) -> Scope {
+pub(super) fn joined_scope(left: &Source, right: &Source) -> Scope {
     let fields = left.node.fields.iter().chain(right.node.fields.iter()).cloned();
-    left.scope.beside(&right.scope, fields.collect())
+    left.scope.joined(&right.scope, fields.collect())
 }
 
 /// The same for a sub-query, whose own names hide those of the query around.
-fn beside_inner(outer: &Source, inner: &Source) -> Scope {
-    Scope { inner_from: Some(outer.node.fields.len()), ..beside(outer, inner) }
+fn joined_with_inner(outer: &Source, inner: &Source) -> Scope {
+    Scope { inner_from: Some(outer.node.fields.len()), ..joined_scope(outer, inner) }
 }
 
 /// A sub-query whose rows are those of its FROM and WHERE.

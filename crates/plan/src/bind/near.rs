@@ -1,4 +1,4 @@
-//! Near misses: what somebody may have meant by a name that does not exist.
+//! Near misses: what a user may have meant by a name that does not exist.
 
 use thalweg_core::Error;
 

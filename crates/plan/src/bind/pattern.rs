@@ -357,7 +357,7 @@ fn skip(after: Option<&AfterMatchSkip>, variables: &[Variable]) -> Result<Skip> 
             "AFTER MATCH SKIP TO FIRST {} would find the same match for ever: it begins there",
             name.value
         ))
-        .hint("SKIP TO NEXT ROW goes on after the first row of a match")
+        .hint("SKIP TO NEXT ROW resumes after the first row of a match")
         .at(ident_span(name)));
     }
     Ok(skip)

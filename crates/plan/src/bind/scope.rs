@@ -78,7 +78,7 @@ impl Scope {
     }
 
     /// Two scopes side by side, with the fields of the joined relation.
-    pub fn beside(&self, right: &Scope, fields: Arc<[Field]>) -> Self {
+    pub fn joined(&self, right: &Scope, fields: Arc<[Field]>) -> Self {
         let shift = self.fields.len();
         let mut relations = self.relations.clone();
         relations.extend(

@@ -1,7 +1,7 @@
 //! GROUPING SETS, CUBE and ROLLUP: one aggregation for several keys.
 //!
 //! Each row is repeated once per set, with the number of the set behind its columns, and that number is
-//! one more key. A key that is not in a set is NULL in its rows; GROUPING tells such a NULL from one in
+//! one more key. A key that is not in a set is NULL in its rows; GROUPING distinguishes such a NULL from one in
 //! the data. Several elements of GROUP BY are combined each with each, as the SQL standard has it;
 //! a set that comes twice gives its groups twice.
 

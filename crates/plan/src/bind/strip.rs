@@ -109,7 +109,7 @@ pub fn strip(node: &Node, id: WindowId) -> Result<Option<Stripped>> {
 /// Aggregating the results of a window per window again. A result row of a tumbling window lies in the
 /// same window by its window_time. Of other windows it would lie in several by its time, but it
 /// belongs to the one that it carries: that one is a key, and a tumbling window that ends with it
-/// tells when it closes.
+/// says when it closes.
 fn strip_aggregate(node: &Node, window: &Window) -> Stripped {
     let width = node.fields.len();
     let closing = Window { rowtime: width - 1, partition_by: Vec::new(), ..window.clone() };

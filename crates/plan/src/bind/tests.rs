@@ -64,11 +64,19 @@ fn cases(kind: &str) -> Vec<String> {
     rows.filter(|row| row[1] == kind).map(|row| row[0].to_string()).collect()
 }
 
+/// Columns that are NOT NULL in Flink though they can be NULL, so that `IS NULL` of them is FALSE: LPAD and
+/// FROM_BASE64. Here they are nullable.
+const NULLABLE_HERE: [(&str, &str); 2] = [("string_fns", "q"), ("string_fns", "ah")];
+
 /// `[["name", "TYPE"], …]` as lines.
 fn expected_schema(case: &str) -> String {
     let text = std::fs::read_to_string(golden().join(case).join("schema.json")).expect("a schema");
     let quoted: Vec<&str> = text.split('"').skip(1).step_by(2).collect();
     let text = quoted.chunks(2).map(|pair| pair.join(" ")).collect::<Vec<_>>().join("\n");
+    let own = NULLABLE_HERE.iter().filter(|(of, _)| *of == case);
+    let text = own.fold(text, |text, (_, column)| {
+        text.replace(&format!("{column} STRING NOT NULL"), &format!("{column} STRING"))
+    });
     // The gateway wrote these two as its interface calls them, not as SQL does.
     text.replace("TIME_WITHOUT_TIME_ZONE", "TIME").replace("VARBINARY NOT", "BYTES NOT")
 }
@@ -243,7 +251,7 @@ fn inserts_are_checked_against_the_table() {
     assert!(matches!(node.kind, LogicalKind::CheckNotNull { .. }));
 }
 
-/// Views of which each stands twice in the next, so many above a table: `v0` to `v{count - 1}`.
+/// `count` views above a table, each used twice in the next: `v0` to `v{count - 1}`.
 fn doubled_views(count: usize) -> String {
     let mut text = format!("{BID}CREATE VIEW v0 AS SELECT qty AS n FROM bid;\n");
     let plus = "+ 1 ".repeat(90);

@@ -182,7 +182,7 @@ pub const KEYS: &[Key] = &[
         Kind::DurationOrOff,
         "off",
         Origin::Ours,
-        "rows whose time lies further ahead of the wall clock are put aside",
+        "rows whose time lies further ahead of the wall clock are quarantined",
     ),
     key(
         "execution.runtime-mode",
@@ -267,7 +267,7 @@ pub const KEYS: &[Key] = &[
         Kind::Word(&[("EXACTLY_ONCE", true), ("AT_LEAST_ONCE", true)]),
         "EXACTLY_ONCE",
         Origin::Flink,
-        "what is promised of the output of a job that has failed and goes on: each result once (what sinks \
+        "the guarantee for the output of a job that resumes after a failure: each result once (what sinks \
          write becomes visible with the next snapshot), or none lost (sinks write at once)",
     ),
     key(
@@ -307,11 +307,11 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "execution.checkpointing.on-failure",
-        Kind::Word(&[("fail", true), ("pause", true), ("go-on", true)]),
+        Kind::Word(&[("fail", true), ("pause", true), ("continue", true)]),
         "fail",
         Origin::Ours,
         "when too many snapshots have failed (a full disk): the job fails, reads nothing more until one \
-         succeeds, or goes on without",
+         succeeds, or continues without",
     ),
     key(
         "execution.checkpointing.incremental",
@@ -402,14 +402,14 @@ pub const KEYS: &[Key] = &[
         Kind::Duration,
         "1 h",
         Origin::Flink,
-        "after this long without a failure it begins anew",
+        "after this long without a failure it is reset",
     ),
     key(
         "restart-strategy.exponential-delay.attempts-before-reset-backoff",
         Kind::Count(0, 1_000_000),
         "20",
         Origin::Flink,
-        "how often at most before it begins anew",
+        "how often at most before it is reset",
     ),
 ];
 

@@ -91,7 +91,7 @@ impl Catalog {
     pub fn settings_mut(&mut self) -> &mut Settings {
         &mut self.settings
     }
-    /// What the statements so far deserve to be told, such as keys that change nothing here.
+    /// Notes about the statements so far, such as keys that have no effect here.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }

@@ -11,8 +11,8 @@ pub enum OnSnapshotFailure {
     Fail,
     /// Nothing more is read until a snapshot succeeds.
     Pause,
-    /// The job goes on without.
-    GoOn,
+    /// The job continues without.
+    Continue,
 }
 
 /// Whether and when snapshots are taken.
@@ -34,7 +34,7 @@ pub struct SnapshotSettings {
     pub failures_max: u32,
     /// What is done when more have failed.
     pub on_failure: OnSnapshotFailure,
-    /// Operators with much state tell what has changed.
+    /// Operators with much state write incremental snapshots.
     pub incremental: bool,
 }
 
@@ -65,9 +65,9 @@ pub enum RestartSettings {
         initial: Duration,
         /// At most.
         max: Duration,
-        /// After this long without a failure it begins anew.
+        /// After this long without a failure it is reset.
         reset_after: Duration,
-        /// How often at most before it begins anew.
+        /// How often at most before it is reset.
         attempts: u32,
     },
 }
@@ -107,7 +107,7 @@ impl Settings {
             failures_max: u32::try_from(failures_max).unwrap_or(u32::MAX),
             on_failure: match self.get(&key("on-failure")).to_ascii_lowercase().as_str() {
                 "pause" => OnSnapshotFailure::Pause,
-                "go-on" => OnSnapshotFailure::GoOn,
+                "continue" => OnSnapshotFailure::Continue,
                 _ => OnSnapshotFailure::Fail,
             },
             incremental: self.get(&key("incremental")).eq_ignore_ascii_case("true"),

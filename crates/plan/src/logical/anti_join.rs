@@ -111,7 +111,7 @@ impl Alternatives {
         let of_right =
             |(of_left, of_right): &(Expr, Expr)| is_true(of_left) && tests(of_right, &key.right);
         let all = &self.one_sided;
-        let knows = |value: &Expr, is_tested: bool| is_tested || !value.column_type.nullable;
+        let knows = |value: &Expr, is_tested: bool| is_tested || !value.column_type.can_be_null();
         let is_meant = !key.null_equals_null
             && all.iter().all(|one| of_left(one) || of_right(one))
             && knows(&key.left, all.iter().any(of_left))

@@ -1,6 +1,6 @@
 //! Which relations hold rows that change later, and which operators need rows that stay.
 //!
-//! A relation either only grows (inserts), or it is a changelog: rows are updated and taken back.
+//! A relation either only grows (inserts), or it is a changelog: rows are updated and retracted.
 //! That follows from what the nodes compute and from nothing else.
 
 use std::collections::{HashMap, HashSet};
@@ -72,7 +72,7 @@ impl Changes {
         Ok(changes)
     }
 
-    /// True if what this node makes are changes of which only what is left in the end goes on.
+    /// True if this node produces changes of which only the final result is emitted.
     pub fn is_settled(&self, node: &Node) -> bool {
         self.settled.contains(&Arc::as_ptr(node))
     }
@@ -89,7 +89,7 @@ impl Changes {
         self.unbounded.contains(&Arc::as_ptr(node))
     }
 
-    /// True if rows of this node are updated or taken back later.
+    /// True if rows of this node are updated or retracted later.
     pub fn has_updates(&self, node: &Node) -> bool {
         self.by_node.get(&Arc::as_ptr(node)).copied().unwrap_or(false)
     }
@@ -118,7 +118,7 @@ impl Changes {
     }
 }
 
-/// True for a table of upserts: alone they are no changelog, since no row is taken back by its values.
+/// True for a table of upserts: alone they are no changelog, since no row is retracted by value.
 /// What they leave is known only behind [`LogicalKind::Normalize`], which always follows.
 fn holds_upserts(kind: &LogicalKind) -> bool {
     matches!(kind, LogicalKind::Scan { table, .. }
@@ -151,7 +151,7 @@ fn updating(kind: &LogicalKind, changes: &Changes) -> Option<&'static str> {
     })
 }
 
-/// The key that is the end of a window, if keys tell a whole window: first rows are then those of a
+/// The key that is the end of a window, if keys identify a whole window: first rows are then those of a
 /// window, and final once it closes.
 pub fn window_end_key(input: &Node, keys: &[usize]) -> Option<usize> {
     let find = |what: fn(TimeAttribute) -> bool| {

@@ -14,7 +14,7 @@ use super::prune::{Pruned, prune};
 use super::pushdown::{Pushdown, with_inputs};
 use super::{Field, LogicalKind, LogicalPlan, Node};
 
-/// Finds the columns of an input that its late rows need, beside those that the operator uses. Takes
+/// Finds the columns of an input that its late rows need, besides those that the operator uses. Takes
 /// the columns of the input, those of the other side of a join, and the position of the row time.
 pub type LateColumns<'a> = &'a dyn Fn(&[Field], &[Field], usize) -> Result<Vec<usize>>;
 

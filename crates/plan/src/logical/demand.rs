@@ -17,7 +17,7 @@ use super::{
 /// Positions of columns.
 pub(super) type Demand = BTreeSet<usize>;
 
-/// For every node the columns that somebody needs. Parents are visited before their inputs.
+/// For every node the columns that are needed downstream. Parents are visited before their inputs.
 pub(super) fn demands(
     roots: &[Node],
     order: &[Node],

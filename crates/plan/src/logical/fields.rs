@@ -2,7 +2,7 @@
 
 use thalweg_core::{Column, ColumnType, DataType, TableSchema};
 
-/// Tells one use of a windowing function from another within a statement.
+/// Distinguishes one use of a windowing function from another within a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WindowId {
     /// Its number; 0 for none.

@@ -224,7 +224,7 @@ fn build_side(
 /// True if a side of a join can be read before the other: it ends, its rows stay, and none of them leaves
 /// without a partner.
 pub fn can_be_read_first(input: &Node, kind: JoinKind, side: Side) -> bool {
-    // What batch mode settles later is not told from what changes: such a side is joined as any other.
+    // A changelog that batch mode settles later is joined like any other changing side.
     let stays = |input: &Node| {
         Changes::of(std::slice::from_ref(input), RuntimeMode::Streaming)
             .is_ok_and(|changes| !changes.has_updates(input))
@@ -262,7 +262,7 @@ fn joined_fields(left: &Node, right: &Node, kind: JoinKind, bound: JoinBound) ->
     }
 }
 
-/// A filter over a node; over an inner join its conjuncts join in the condition, or go on to the
+/// A filter over a node; over an inner join its conjuncts join in the condition, or move on to the
 /// side that they are about. So `FROM a, b WHERE a.k = b.k` is the join that it means.
 pub fn filter(node: Node, conjuncts: Vec<Expr>) -> Node {
     if conjuncts.is_empty() {

@@ -96,7 +96,7 @@ pub enum LogicalKind {
         keys: Vec<Expr>,
         /// What is computed.
         aggregates: Vec<Aggregate>,
-        /// Which of the window's three columns somebody reads.
+        /// Which of the window's three columns are read downstream.
         read: [bool; 3],
     },
     /// Aggregates per key over all rows so far, as a changelog. Columns: the keys, the aggregates.
@@ -155,7 +155,7 @@ pub enum LogicalKind {
     TopN {
         /// The rows.
         input: Node,
-        /// What ranks begin anew for.
+        /// The partition keys of the ranks.
         keys: Vec<usize>,
         /// What ranks follow.
         order: Vec<SortKey>,
@@ -597,7 +597,7 @@ impl std::fmt::Display for Window {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} on ${}", self.kind, self.rowtime)?;
         if self.id.by_clock {
-            f.write_str(" by the clock")?;
+            f.write_str(" in processing time")?;
         }
         if self.is_instant {
             f.write_str(" local")?;

@@ -11,7 +11,7 @@ use super::{JoinKind, LogicalKind, Node, column_of};
 
 /// True if no row of the node has NULL in this column.
 pub fn is_never_null(node: &Node, column: usize) -> bool {
-    if node.fields.get(column).is_none_or(|field| !field.column_type.nullable) {
+    if node.fields.get(column).is_none_or(|field| !field.column_type.can_be_null()) {
         return true;
     }
     match &node.kind {
@@ -59,7 +59,7 @@ pub fn is_never_null(node: &Node, column: usize) -> bool {
 
 /// The same of a value computed from a row of the node.
 pub fn value_is_never_null(node: &Node, value: &Expr) -> bool {
-    !value.column_type.nullable
+    !value.column_type.can_be_null()
         || column_of(value).is_some_and(|column| is_never_null(node, column))
 }
 

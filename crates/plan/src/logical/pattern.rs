@@ -37,7 +37,7 @@ pub(super) fn describe(text: &mut String, pattern: &Pattern, values: &[PatternVa
     let _ = write!(text, " compute [{}]", listed(pattern, values));
 }
 
-/// What tells a value from others.
+/// The identity of a value.
 pub fn value_text(pattern_variables: &[Variable], value: &PatternValue) -> String {
     let of = |variable: &Option<usize>| match variable {
         Some(variable) => pattern_variables[*variable].name.as_str(),

@@ -25,9 +25,9 @@ pub struct OverWindow {
 /// How far back a function over rows looks; always up to the row itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverFrame {
-    /// So many rows before it; all without a number.
+    /// That number of rows before it; all rows without a number.
     Rows(Option<u64>),
-    /// Rows at most so many milliseconds older, rows of the same time included; all without a
+    /// Rows at most that number of milliseconds older, rows of the same time included; all without a
     /// number.
     Range(Option<i64>),
 }
@@ -48,7 +48,7 @@ pub enum OverFunction {
     Aggregate(Aggregate),
     /// A rank.
     Rank(RankFunction),
-    /// The value so many rows before (LAG), or behind (LEAD).
+    /// The value that number of rows before (LAG) or after (LEAD).
     Shifted {
         /// The value.
         value: Expr,

@@ -44,7 +44,7 @@ const OPERATOR_WORDS: [&str; 24] = [
     "EXCEPT",
     "MINUS",
 ];
-/// Words behind which a new expression begins, beside the comma.
+/// Words after which a new expression begins, besides the comma.
 const CLAUSE_WORDS: [&str; 8] =
     ["SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "ON", "LIMIT"];
 

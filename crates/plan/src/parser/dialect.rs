@@ -1,4 +1,4 @@
-//! What Apache Flink's SQL allows, told to `sqlparser`.
+//! What Apache Flink's SQL allows, as a dialect of `sqlparser`.
 //!
 //! Only lexical rules and yes-or-no questions of the expression and query grammar stand here.
 //! Whatever `sqlparser` has no switch for is rewritten in the token stream (see the sibling

@@ -75,7 +75,7 @@ fn kind(cursor: &mut Cursor<'_>) -> Result<StatementKind> {
     }
 }
 
-/// Second words that tell statements apart.
+/// Second words that distinguish statements.
 const OBJECTS: [&str; 16] = [
     "TABLE",
     "VIEW",

@@ -108,7 +108,7 @@ fn a_table_is_read_with_all_its_parts() {
 }
 
 #[test]
-fn each_statement_is_told_from_the_others() {
+fn each_kind_of_statement_is_recognized() {
     assert!(matches!(
         one("DROP TEMPORARY VIEW IF EXISTS v"),
         StatementKind::Drop { is_view: true, if_exists: true, .. }

@@ -74,7 +74,7 @@ pub fn span(place: TokenSpan) -> Span {
 pub(super) struct Tokens {
     /// The words.
     pub(super) words: Vec<TokenWithSpan>,
-    /// Tells of hints that are passed over.
+    /// Reports hints that are ignored.
     pub(super) notes: Vec<Note>,
     /// Hints that say how to join, with their places.
     pub(super) hints: Vec<(Location, JoinHint)>,

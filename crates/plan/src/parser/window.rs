@@ -1,7 +1,7 @@
 //! Windowing table functions, taken out of the token stream.
 //!
 //! `sqlparser` can't read `TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))`. Such a
-//! call in a FROM clause is parsed here and one name takes its place in the stream. The name tells
+//! call in a FROM clause is parsed here and one name takes its place in the stream. The name says
 //! where the call stands, so it is unique in the script. The short form `TUMBLE(t, ts, …)` counts
 //! in FROM and JOIN only; elsewhere `TUMBLE(ts, …)` is the old group window function, which stays
 //! an ordinary call in the tree.

@@ -54,7 +54,8 @@ impl Lowering<'_> {
         Ok(self.add_operator(node, input, operator, edges, "group"))
     }
 
-    /// True if nobody is told of results that change: the window of all rows gives the same at the end, for less.
+    /// True if changed results are not emitted: the window of all rows yields the same at the end, at
+    /// less cost.
     pub(super) fn gives_once(&self, aggregates: &[Aggregate]) -> bool {
         // As they change, the last of distinct values is the last that was new.
         let last_distinct =

@@ -186,8 +186,8 @@ impl Lowering<'_> {
         })
     }
 
-    /// What has to hold besides keys and bound. Positions behind the left columns (so many) move by the
-    /// keys that were computed for the left side, which then has so many columns.
+    /// What has to hold besides keys and bound. Positions after the left columns move by the number of
+    /// keys that were computed for the left side.
     pub(super) fn residual(
         &self,
         condition: &JoinCondition,

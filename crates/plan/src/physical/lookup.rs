@@ -218,6 +218,7 @@ fn read_all(
 ) -> Result<()> {
     let thread = std::thread::current();
     source.start(Arc::new(move || thread.unpark()))?;
+    source.open()?;
     let result = loop {
         if stop.is_set() {
             break Ok(());

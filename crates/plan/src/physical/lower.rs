@@ -245,27 +245,36 @@ impl<'a> Lowering<'a> {
             allowed_roots: environment.places.allowed_roots.to_vec(),
             ..JobTables::default()
         };
-        let mut reads: BTreeMap<&str, TableRequest> = BTreeMap::new();
+        let mut reads: BTreeMap<&str, &ResolvedTable> = BTreeMap::new();
         let nodes = post_order(roots);
         for node in &nodes {
             if let LogicalKind::Scan { table, .. } = &node.kind {
-                reads.entry(&table.name).or_insert_with(|| environment.request(table));
+                reads.insert(&table.name, table);
             }
         }
         let mut writes: BTreeMap<&str, (TableRequest, Span)> = BTreeMap::new();
         for output in outputs {
             if let Target::Table(table) = &output.target {
-                let written = || (environment.request(table), output.span);
+                let path = table.spans.options.get("path").copied();
+                let written = || (environment.request(table), path.unwrap_or(output.span));
                 writes.entry(&table.name).or_insert_with(written);
             }
         }
         if let LateData::Table(table) = &environment.late {
-            let written = || (environment.request(table), table.spans.name);
+            let path = table.spans.options.get("path").copied();
+            let written = || (environment.request(table), path.unwrap_or(table.spans.name));
             writes.entry(&table.name).or_insert_with(written);
         }
-        tables.reads.extend(reads.into_values());
+        tables.reads.extend(reads.values().map(|table| environment.request(table)));
         tables.writes.extend(writes.into_values());
-        environment.places.connectors.check_files(&tables)
+        environment.places.connectors.check_files(&tables).map_err(|error| {
+            // An error about dead letters names the option and the table that is read.
+            let letters = |name: &str| format!("'dead-letter.path' of table {name} ");
+            match reads.iter().find(|(name, _)| error.message().starts_with(&letters(name))) {
+                Some((_, table)) => table.spans.locate(error),
+                None => error,
+            }
+        })
     }
 
     /// Checks the options of a table that is written.
@@ -399,7 +408,7 @@ impl<'a> Lowering<'a> {
         Ok((edges, steps))
     }
 
-    /// In batch mode what is left of a node's changes goes on, and not the changes.
+    /// In batch mode a node emits its final result instead of its changes.
     fn settle(&mut self, node: &Node, edges: Edges) -> Result<Edges> {
         let is_given_once = matches!(&node.kind, LogicalKind::Aggregate { aggregates, .. }
             if self.gives_once(aggregates));

@@ -81,7 +81,7 @@ impl Places<'_> {
         }
     }
 
-    /// What reading a table is like. Options that its connector refuses are told when it is lowered.
+    /// What reading a table is like. Options that its connector refuses are reported when it is lowered.
     pub(crate) fn reading(&self, table: &ResolvedTable) -> Reading {
         let request = self.request(table, 1);
         let Ok(connector) = self.connectors.find(&request) else {
@@ -236,6 +236,12 @@ pub fn standard_input_twice(first: &str, second: &str) -> Error {
         }
     };
     Error::plan(message).hint("write it to a file first, or put what reads it into one statement set (a view is read once)")
+}
+
+/// The error of a table that would read standard input after the statements have come from there.
+pub fn standard_input_has_the_statements(table: &str) -> Error {
+    Error::plan(format!("table {table} is standard input, and the statements were read from there"))
+        .hint("put the statements into a file, or give them with -e")
 }
 
 /// A sink for plans that are only looked at.

@@ -1,4 +1,4 @@
-//! What a plan does that its author may not want: told before the job begins, and in EXPLAIN.
+//! What a plan does that its author may not want: shown before the job begins, and in EXPLAIN.
 
 use thalweg_core::Error;
 

@@ -488,7 +488,7 @@ fn stateful_ids(order: &str, inserts: &str) -> Vec<String> {
     kept.map(|stage| stage.id).collect()
 }
 
-/// A job goes on from its snapshot when somebody adds a query to it, though the source then delivers more
+/// A job resumes from its snapshot when a query is added to it, though the source then delivers more
 /// columns, and their places shift.
 #[test]
 fn a_query_that_is_added_leaves_the_state_of_others_where_it_is() {

@@ -254,7 +254,7 @@ pub(super) fn ends_of_column(
     Ok(Some(closing_watermarks(window_spec(window.kind)?, zone(&window, session))))
 }
 
-/// The windows that this column of a node tells.
+/// The windows that this column of a node identifies.
 fn window_of_column(node: &Node, column: usize) -> Option<Window> {
     let id = node.fields[column].time.window()?;
     let below = post_order(std::slice::from_ref(node));

@@ -2,13 +2,14 @@
 //!
 //! # Two phases
 //! 1. Every sink claims its output, and every source what it writes besides its rows. Then each sink
-//!    says whether it can write from where the job starts. All of them only read and lock. (Sources
-//!    have said whether they can read before: they were sent to their positions.)
+//!    says whether it can write from where the job starts, and each source, which was sent to its
+//!    position before, begins to read. All of them only read and lock.
 //! 2. All have agreed. What the engine notes of the start is made durable ([`Beginning::agreed`]);
-//!    then sinks mark their outputs, commit what the snapshot names and do away with the rest, and
-//!    open; then sources start.
+//!    then sinks mark their outputs, commit what the snapshot names, remove the rest, and open; then
+//!    sources open what they write besides their rows. Workers poll sources only after that.
 //!
-//! **Invariant:** where anything refuses in the first phase, no byte was changed.
+//! **Invariant:** where anything refuses in the first phase, no byte was changed. So a start can be
+//! rehearsed ([`rehearse`]): it ends after the first phase, whatever the answer.
 
 use thalweg_core::Result;
 use thalweg_core::connector::Waker;
@@ -18,7 +19,7 @@ use thalweg_ordering::sync::{Arc, Ordering};
 use super::Job;
 use super::build::{abort_sources, stop_sources};
 use crate::options::SnapshotMode;
-use crate::stage::{SinkRun, StageRunKind};
+use crate::stage::{SinkRun, SourceRun, StageRunKind};
 
 /// Where a job starts, and what is to happen once all of its parts have agreed to it.
 #[derive(Default)]
@@ -43,29 +44,46 @@ impl From<Option<RestoredCut>> for Beginning<'_> {
 pub(crate) fn open(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
     let result = open_all(job, beginning);
     if result.is_err() {
-        for stage in &job.stages {
-            if let StageRunKind::Sink(sink) = &stage.kind
-                && let Some(sink) = sink.inline.lock().expect("nobody else runs yet").as_mut()
-            {
-                sink.abort();
-            }
-        }
-        stop_sources(job);
-        abort_sources(job);
+        give_up(job);
     }
     result
 }
 
+/// The first phase alone: says what [`open`] would refuse before it changes anything, and gives up
+/// every right that was taken for it.
+pub(crate) fn rehearse(job: &Arc<Job>, beginning: &Beginning<'_>) -> Result<()> {
+    let result = agree(job, beginning.cut.as_ref(), &beginning.outputs);
+    give_up(job);
+    result
+}
+
+/// Nothing of the job was started, or some of it was and the rest can't be.
+fn give_up(job: &Arc<Job>) {
+    for stage in &job.stages {
+        if let StageRunKind::Sink(sink) = &stage.kind
+            && let Some(sink) = sink.inline.lock().expect("nobody else runs yet").as_mut()
+        {
+            sink.abort();
+        }
+    }
+    stop_sources(job);
+    abort_sources(job);
+}
+
+/// The first phase.
+fn agree(job: &Job, cut: Option<&RestoredCut>, outputs: &OutputStart) -> Result<()> {
+    each_sink(job, cut, |run, _| claim_sink(run))?;
+    claim_sources(job)?;
+    each_sink(job, cut, |run, handle| check_sink(job, run, handle, outputs))
+}
+
 fn open_all(job: &Arc<Job>, beginning: Beginning<'_>) -> Result<()> {
     let Beginning { cut, outputs, mark, agreed } = beginning;
-    each_sink(job, cut.as_ref(), |run, _| claim_sink(run))?;
-    claim_sources(job)?;
-    each_sink(job, cut.as_ref(), |run, handle| check_sink(job, run, handle, &outputs))?;
+    agree(job, cut.as_ref(), &outputs)?;
+    each_source(job, start_source)?;
     agreed.map_or(Ok(()), |agreed| agreed())?;
     each_sink(job, cut.as_ref(), |run, handle| open_sink(job, run, handle, mark.as_ref()))?;
-    for &place in &job.sources {
-        start_source(job, place)?;
-    }
+    each_source(job, open_source)?;
     if cut.is_some() && job.ordered.is_none() {
         job.spread_idleness()?;
     }
@@ -88,6 +106,21 @@ fn each_sink(
     Ok(())
 }
 
+/// Does something with each source that has not ended in an earlier run.
+fn each_source(
+    job: &Arc<Job>,
+    each: impl Fn(&Arc<Job>, usize, &SourceRun) -> Result<()>,
+) -> Result<()> {
+    for &place in &job.sources {
+        if let StageRunKind::Source(run) = &job.stages[place].kind
+            && !run.finished.load(Ordering::SeqCst)
+        {
+            each(job, place, run).map_err(|e| e.in_operator(job.stages[place].name.clone()))?;
+        }
+    }
+    Ok(())
+}
+
 /// Takes the right to an output.
 fn claim_sink(run: &SinkRun) -> Result<()> {
     let mut sink = run.inline.lock().expect("nobody else runs yet");
@@ -105,7 +138,7 @@ fn claim_sources(job: &Job) -> Result<()> {
     Ok(())
 }
 
-/// The first phase.
+/// Asks a sink whether it can write from where the job starts.
 fn check_sink(job: &Job, run: &SinkRun, handle: Option<&str>, outputs: &OutputStart) -> Result<()> {
     let mut sink = run.inline.lock().expect("nobody else runs yet");
     let sink = sink.as_mut().expect("the sink is still here");
@@ -137,11 +170,7 @@ fn open_sink(
     sink.open()
 }
 
-fn start_source(job: &Arc<Job>, place: usize) -> Result<()> {
-    let StageRunKind::Source(run) = &job.stages[place].kind else { return Ok(()) };
-    if run.finished.load(Ordering::SeqCst) {
-        return Ok(());
-    }
+fn start_source(job: &Arc<Job>, place: usize, run: &SourceRun) -> Result<()> {
     let weak = Arc::downgrade(job);
     let waker: Waker = Arc::new(move || {
         let Some(job) = weak.upgrade() else { return };
@@ -150,7 +179,9 @@ fn start_source(job: &Arc<Job>, place: usize) -> Result<()> {
             job.news.notify();
         }
     });
-    let mut state = run.state.lock().expect("nobody else runs yet");
-    let name = &job.stages[place].name;
-    state.source.start(waker).map_err(|error| error.in_operator(name.clone()))
+    run.state.lock().expect("nobody else runs yet").source.start(waker)
+}
+
+fn open_source(_: &Arc<Job>, _: usize, run: &SourceRun) -> Result<()> {
+    run.state.lock().expect("nobody else runs yet").source.open()
 }

@@ -185,9 +185,9 @@ impl VirtualCores {
         let nodes = machine.topology.numa_nodes();
         let sleep = Arc::new(Sleep::new());
         let around =
-            job::JobSurroundings { numa_nodes: nodes, sleep, receivers: Some(&mut receivers) };
-        let job = Arc::new(job::build_job(graph, options, None, around)?);
-        job::open_job(&job, Beginning::default())?;
+            job::parts::Surroundings { numa_nodes: nodes, sleep, receivers: Some(&mut receivers) };
+        let job = Arc::new(job::parts::build(graph, options, None, around)?);
+        job::parts::open(&job, Beginning::default())?;
         let thread = |(stage, _): &(usize, _)| {
             let StageRunKind::Sink(run) = &job.stages[*stage].kind else {
                 unreachable!("only sinks have channels")
@@ -349,7 +349,7 @@ impl VirtualCores {
         let stage = thread.stage;
         let before = written(&self.job, stage);
         self.clock.begin(self.now_ns);
-        let result = job::handle_message(&self.job, stage, &mut thread.sink, message);
+        let result = job::parts::handle(&self.job, stage, &mut thread.sink, message);
         let taken_ns = match &self.machine.costs {
             Costs::Assumed(costs) => {
                 costs.task_ns + (written(&self.job, stage) - before) * costs.row_ns
@@ -420,14 +420,14 @@ impl VirtualCores {
     }
 
     fn end(self) -> Result<VirtualReport> {
-        job::stop_sources(&self.job);
+        job::parts::stop_sources(&self.job);
         if let Some(error) = self.job.take_failure() {
             return Err(error);
         }
         let name = |stage: usize| self.job.stages[stage].name.clone();
         let totals = self.ledger.totals().into_iter();
         Ok(VirtualReport {
-            report: job::report_job(&self.job),
+            report: job::parts::report(&self.job),
             elapsed_ns: self.now_ns,
             work: totals.map(|((stage, work), total)| (name(stage), stage, work, total)).collect(),
             asking_ns: self.asking_ns,

@@ -5,7 +5,7 @@
 //! never continues what was abandoned: only the snapshots of the lineage with the highest number
 //! count for it. Each manifest names the lineage that its snapshot is of.
 //!
-//! Jobs of earlier versions have no lineage; their snapshots name none.
+//! Snapshots that were written without a lineage name none.
 
 use serde::{Deserialize, Serialize};
 use thalweg_core::{Error, Result};
@@ -80,7 +80,7 @@ impl SnapshotStore {
         before.into_iter().try_for_each(|number| self.storage.delete(&name_of(number)))
     }
 
-    /// The newest snapshot of a lineage that can be used (of none: of a job of an earlier version),
+    /// The newest snapshot of a lineage that can be used (without one: of those that name none),
     /// and which newer ones cannot and why. Deletes nothing.
     ///
     /// # Errors

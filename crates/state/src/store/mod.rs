@@ -55,7 +55,7 @@ pub struct SnapshotHeader {
     pub order: OrderContract,
     /// All input had ended.
     pub is_complete: bool,
-    /// The lineage that it is of; none where an earlier version wrote it.
+    /// The lineage that it is of, if it was written in one.
     pub lineage: Option<String>,
     /// The snapshot that it follows: the one before it in its run, or the one that its run resumed
     /// from.

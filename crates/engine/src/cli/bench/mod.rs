@@ -17,19 +17,19 @@ use thalweg_core::{Error, Result};
 pub use self::arguments::BenchArguments;
 use self::arguments::{NexmarkArguments, Workload};
 use self::table::Outcome;
-use super::Failure;
 use super::arguments::ColorChoice;
+use super::exit::Failure;
 use super::interrupt::Interrupt;
 use super::progress::Progress;
-use super::run::print;
 use super::screen::Screen;
+use super::terminal::print;
 
 /// Measures; returns the exit status.
 pub fn bench(arguments: &BenchArguments) -> u8 {
     let Workload::Nexmark(arguments) = &arguments.workload;
     match nexmark(arguments) {
         Ok(()) => 0,
-        Err(failure) => failure.tell(None, ColorChoice::Auto),
+        Err(failure) => failure.report(None, ColorChoice::Auto),
     }
 }
 

@@ -19,7 +19,7 @@ use thalweg_core::snapshot::OutputMark;
 use thalweg_core::{Error, Result};
 use thalweg_state::{JobLock, Lineage, Origin, SnapshotStore};
 
-use super::super::run::print;
+use super::super::terminal::print;
 
 const BACKUP: &str = "backup.json";
 const FORMAT: u32 = 1;

@@ -23,8 +23,8 @@ pub use arguments::{ListFormat, SnapshotArguments};
 pub use listing::{Cell, ColumnKind, Heading, print_rows};
 
 use super::arguments::ColorChoice;
-use super::run::print;
-use super::{FAILED, Failure};
+use super::exit::{FAILED, Failure};
+use super::terminal::print;
 
 /// Where snapshots are looked for if the command line does not say.
 const DIRECTORY_VARIABLE: &str = "THALWEG_SNAPSHOT_DIR";
@@ -63,7 +63,7 @@ pub fn snapshot(arguments: &SnapshotArguments) -> u8 {
             }
         }
     });
-    done.unwrap_or_else(|error| Failure::plain(error).tell(None, ColorChoice::Auto))
+    done.unwrap_or_else(|error| Failure::plain(error).report(None, ColorChoice::Auto))
 }
 
 /// The place of snapshots that the command line names, else the environment, else `otherwise`.

@@ -6,7 +6,8 @@ use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{Result, Watermark};
 use thalweg_state::{SnapshotHeader, SnapshotStore, TableSummary};
 
-use super::super::{run::print, units};
+use super::super::terminal::print;
+use super::super::units;
 use super::listing::{Cell, ColumnKind, Heading, print_rows};
 use super::newest;
 

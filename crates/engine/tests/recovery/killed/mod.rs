@@ -176,6 +176,9 @@ impl SourceLayer for GatedSource {
         *self.gate.waker.lock().expect("no panic") = Some(waker.clone());
         self.inner.start(waker)
     }
+    fn open(&mut self) -> Result<()> {
+        self.inner.open()
+    }
     fn poll(&mut self, rows_max: usize) -> Result<SourcePoll> {
         let left = self.gate.left.load(Ordering::SeqCst);
         if left == 0 {

@@ -91,9 +91,6 @@ impl<T: Float> Rule for Moments<T> {
         exact.tell("exact_squares", columns)
     }
     fn recall(&self, groups: &mut [ExactPowers], rows: &StateRows<'_>) -> Result<()> {
-        if rows.has("mean") {
-            return recall_means(groups, rows);
-        }
         recall_sums(groups.iter_mut().map(|group| &mut group.sum), rows)?;
         let rounded = rows.numbers::<Float64Type>("square_sum")?;
         let exact = Captured::read(rows, "exact_squares")?;
@@ -139,9 +136,6 @@ struct Captured<'a> {
 }
 
 impl<'a> Captured<'a> {
-    /// Nothing for each group, which is what an earlier version kept.
-    const NOTHING: Captured<'static> = Captured { offsets: &[], numbers: &[] };
-
     fn read(rows: &StateRows<'a>, part: &str) -> Result<Captured<'a>> {
         let lists = rows.lists(part, &Arrow::Int64)?;
         let numbers = lists.values().as_primitive::<Int64Type>();
@@ -179,43 +173,20 @@ fn tell_sums<'a>(
 /// How many values of each kind are in no sum.
 const NOT_FINITE: [&str; 3] = ["nans", "infinities", "negative_infinities"];
 
-/// An earlier version kept the rounded sum and the count alone.
 fn recall_sums<'a>(
     sums: impl Iterator<Item = &'a mut ExactSum>,
     rows: &StateRows<'_>,
 ) -> Result<()> {
     let rounded = rows.numbers::<Float64Type>("sum")?;
     let counts = rows.numbers::<Int64Type>("count")?;
-    let is_earlier = !rows.has("exact") && NOT_FINITE.iter().all(|part| !rows.has(part));
-    let exact = match is_earlier {
-        true => Captured::NOTHING,
-        false => Captured::read(rows, "exact")?,
-    };
-    let others = match is_earlier {
-        true => [Ok(None), Ok(None), Ok(None)],
-        false => NOT_FINITE.map(|part| rows.numbers::<Int64Type>(part).map(Some)),
-    };
-    let [nans, positive, negative] = others;
+    let exact = Captured::read(rows, "exact")?;
+    let [nans, positive, negative] = NOT_FINITE.map(|part| rows.numbers::<Int64Type>(part));
     let (nans, positive, negative) = (nans?, positive?, negative?);
-    let at = |numbers: Option<&[i64]>, row: usize| numbers.map_or(0, |numbers| numbers[row]);
     for (row, sum) in sums.enumerate() {
-        let others = NotFinite {
-            nans: at(nans, row),
-            positive: at(positive, row),
-            negative: at(negative, row),
-        };
+        let others =
+            NotFinite { nans: nans[row], positive: positive[row], negative: negative[row] };
         *sum = ExactSum::decode(counts[row], rounded[row], exact.row(row), others)
             .ok_or_else(|| rows.damaged("exact", "holds no sum"))?;
-    }
-    Ok(())
-}
-
-fn recall_means(groups: &mut [ExactPowers], rows: &StateRows<'_>) -> Result<()> {
-    let counts = rows.numbers::<Int64Type>("count")?;
-    let means = rows.numbers::<Float64Type>("mean")?;
-    let distances = rows.numbers::<Float64Type>("squares")?;
-    for (row, group) in groups.iter_mut().enumerate() {
-        *group = ExactPowers::of_mean(counts[row], means[row], distances[row]);
     }
     Ok(())
 }

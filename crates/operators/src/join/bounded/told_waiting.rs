@@ -9,7 +9,7 @@
 //!
 //! Rows leave when they are due, so they expire and need no names when they go. Rows that came when the watermark in
 //! front of them was beyond their time are due later than others, and stand in `late`, with `$expires` (the watermark
-//! at which the row leaves), `$serial`, `$kind` and all columns of the row; so earlier versions told all rows, in `waiting`.
+//! at which the row leaves), `$serial`, `$kind` and all columns of the row.
 //! A row that came when its time was over already leaves at the next watermark: until then it stands in `overdue`,
 //! which has the columns of `late` and is told whole each time.
 //!
@@ -34,8 +34,6 @@ use crate::tables::{
 use crate::watch::rows::{SERIAL, by_serial};
 
 const WAITING: &str = "waiting_rows";
-/// That of earlier versions.
-const WAITING_BEFORE: &str = "waiting";
 const LATE: &str = "late";
 const OVERDUE: &str = "overdue";
 const EXPIRES: &str = "$expires";
@@ -44,7 +42,7 @@ const KIND: &str = "$kind";
 const IDENTITY: usize = 3;
 
 /// The tables of rows that wait.
-const TABLES: [&str; 4] = [WAITING, WAITING_BEFORE, LATE, OVERDUE];
+const TABLES: [&str; 3] = [WAITING, LATE, OVERDUE];
 
 /// Where nothing waits, nothing may have been told that does.
 ///
@@ -68,8 +66,6 @@ pub(crate) struct WaitingShape {
     pub(crate) behind_ms: i64,
     /// Rows are changes.
     pub(crate) has_kinds: bool,
-    /// The column in which earlier versions told when a row was due, if they did.
-    pub(crate) told_due: Option<&'static str>,
 }
 
 /// The tables of rows that wait.
@@ -79,8 +75,6 @@ pub(crate) struct WaitingTables {
     timed: KeyedTable,
     /// Rows that say when they are due.
     schema: SchemaRef,
-    /// As earlier versions told them: without serials, those of a key in the order in which they came.
-    unnamed: SchemaRef,
 }
 
 /// A row that came when its time was over.
@@ -110,13 +104,10 @@ impl WaitingTables {
     pub(crate) fn new(shape: WaitingShape) -> Self {
         let kind = shape.has_kinds.then_some((KIND, Arrow::Int8));
         let named = [(EXPIRES, Arrow::Int64), (SERIAL, Arrow::UInt64)].into_iter();
-        let named: Vec<_> = named.chain(kind.clone()).collect();
+        let named: Vec<_> = named.chain(kind).collect();
         let schema = kept_schema(&named, &shape.input);
         let timed = KeyedTable::new(&named[1..], &shape.input, &[shape.rowtime]);
-        let due = shape.told_due.map(|due| (due, Arrow::Int64));
-        let unnamed = due.into_iter().chain(kind);
-        let unnamed = kept_schema(&unnamed.collect::<Vec<_>>(), &shape.input);
-        WaitingTables { shape, timed, schema, unnamed }
+        WaitingTables { shape, timed, schema }
     }
 
     /// Notes what a capture has to know of a row of a chunk. All that was due until `passed` has left.
@@ -261,37 +252,22 @@ impl WaitingTables {
     /// # Errors
     /// If the tables have other columns, or hold what no row has.
     pub(crate) fn recall(&self, restored: &Restored) -> Result<Vec<WaitingRows>> {
-        let has_serials = |batch: &&RecordBatch| {
-            let (told, own) = (batch.schema_ref().fields(), self.schema.fields());
-            told.len() == own.len() && told[1].name() == EXPIRES
-        };
-        let others = [WAITING_BEFORE, LATE, OVERDUE].into_iter();
-        let others = others.flat_map(|name| restored.table(name));
-        let (named, unnamed): (Vec<&RecordBatch>, Vec<&RecordBatch>) =
-            others.partition(has_serials);
         let timed = restored.table(WAITING).iter().map(|batch| self.with_dues(batch));
-        let named = timed.chain(named.into_iter().map(|batch| Ok(batch.clone())));
-        let named = by_serial(&named.collect::<Result<Vec<_>>>()?)?;
-        let named = named.iter().map(|batch| self.rows_of(batch, &self.schema, Some(EXPIRES)));
-        let told_due = self.shape.told_due;
-        let unnamed = unnamed.into_iter().map(|batch| self.rows_of(batch, &self.unnamed, told_due));
-        named.chain(unnamed).collect()
+        let others = [LATE, OVERDUE].into_iter().flat_map(|name| restored.table(name));
+        let others = others.map(|batch| {
+            kept_columns(batch, &self.schema, 0)?;
+            Ok(batch.clone())
+        });
+        let rows = timed.chain(others);
+        let rows = by_serial(&rows.collect::<Result<Vec<_>>>()?)?;
+        rows.iter().map(|batch| self.rows_of(batch)).collect()
     }
 
-    /// `due` is the column that says when rows are due, if there is one.
-    fn rows_of(
-        &self,
-        batch: &RecordBatch,
-        schema: &SchemaRef,
-        due: Option<&str>,
-    ) -> Result<WaitingRows> {
+    fn rows_of(&self, batch: &RecordBatch) -> Result<WaitingRows> {
         let input = &self.shape.input;
-        let columns = kept_columns(batch, schema, input.len())?;
+        let columns = kept_columns(batch, &self.schema, input.len())?;
         let times = times(&columns, self.shape.rowtime, input)?;
-        let dues = match due {
-            Some(due) => numbers_of::<Int64Type>(batch, due)?.to_vec(),
-            None => times.iter().map(|&time| self.due_of(time)).collect(),
-        };
+        let dues = numbers_of::<Int64Type>(batch, EXPIRES)?.to_vec();
         let codes: &[i8] = match self.shape.has_kinds {
             true => numbers_of::<Int8Type>(batch, KIND)?,
             false => &[],

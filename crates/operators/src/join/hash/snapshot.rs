@@ -26,8 +26,6 @@ use crate::tables::{
 use crate::watch::rows::{SERIAL, SERIAL_IDENTITY, by_serial};
 
 const NUMBERED: &str = "numbered_rows";
-/// As earlier versions told them: without serials, in order.
-const ROWS: &str = "rows";
 const PROGRESS: &str = "progress";
 const IS_COMPLETE: &str = "is_complete";
 
@@ -89,8 +87,8 @@ impl Plan {
     }
 
     /// Rows of the build side from those that are told: NULL in what nobody reads.
-    fn build_rows(&self, batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-        let told = kept_columns(batch, schema, self.told_columns().len())?;
+    fn build_rows(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let told = kept_columns(batch, &self.numbered_schema(), self.told_columns().len())?;
         let schema = self.spec.sides.schema(self.spec.build);
         let keys = self.keys(self.spec.build);
         let column = |(place, of): (usize, &Column)| match keys.iter().position(|&k| k == place) {
@@ -190,13 +188,8 @@ impl BuildPartition {
     /// Takes the rows back.
     pub(super) fn take_back(&mut self, restored: &Restored) -> Result<()> {
         if let State::Collecting(rows) = &mut self.state {
-            let unnamed = kept_schema(&[], &self.plan.told_columns());
-            for batch in restored.table(ROWS) {
-                rows.add(&self.plan, self.plan.build_rows(batch, &unnamed)?)?;
-            }
             for batch in by_serial(restored.table(NUMBERED))? {
-                let schema = self.plan.numbered_schema();
-                rows.add(&self.plan, self.plan.build_rows(&batch, &schema)?)?;
+                rows.add(&self.plan, self.plan.build_rows(&batch)?)?;
             }
         }
         let is_complete = is_set(restored, PROGRESS, IS_COMPLETE)?;

@@ -208,20 +208,3 @@ fn what_was_told_in_several_captures_is_the_table_of_a_job_that_goes_on() {
         assert_eq!(probed(&again), probed(&plain), "{kind:?}");
     }
 }
-
-/// Until 0.1.0 rows were told without names.
-#[test]
-fn rows_are_taken_back_as_earlier_versions_told_them() {
-    let plain = join(JoinKind::Inner);
-    let mut partition = plain.build().open(Opening::only()).unwrap();
-    take(&mut *partition, rows(0, 40));
-    let own = partition.capture(Extent::Whole).unwrap().into_restored().unwrap();
-    end(&mut *partition);
-    let mut earlier = Restored::default();
-    let without_serials = own.table("numbered_rows").iter().map(|rows| rows.project(&[0, 2, 3]));
-    earlier.add("rows", without_serials.collect::<Result<_, _>>().unwrap());
-    earlier.add("progress", own.table("progress").to_vec());
-    let again = join(JoinKind::Inner);
-    end(&mut *restored(&again, &earlier));
-    assert_eq!(probed(&again), probed(&plain));
-}

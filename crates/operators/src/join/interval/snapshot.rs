@@ -122,12 +122,6 @@ impl Shared {
         kept_schema(&own, &self.told_columns(shape.side))
     }
 
-    /// As earlier versions told a side whose columns nobody reads: rows in the order in which they came.
-    fn unnamed_schema() -> SchemaRef {
-        let own = [(REACH, Arrow::Int64), (TIME, Arrow::Int64), (HASH, Arrow::UInt64)];
-        kept_schema(&own, &TableSchema::new(Vec::new()))
-    }
-
     fn keys(&self, side: Side) -> &[usize] {
         match side {
             Side::Left => &self.spec.left_keys,
@@ -204,9 +198,7 @@ impl Shared {
     fn rows_of(&self, shape: Shape, batch: &RecordBatch) -> Result<Rows> {
         let side = shape.side;
         let count = self.told_columns(side).len();
-        let is_named = self.joined.reads(side) || has_serials(batch);
-        let schema = if is_named { self.state_schema(shape) } else { Shared::unnamed_schema() };
-        let columns = kept_columns(batch, &schema, count)?;
+        let columns = kept_columns(batch, &self.state_schema(shape), count)?;
         if !self.joined.reads(side) {
             let times = numbers_of::<Int64Type>(batch, TIME)?.to_vec().into();
             let hashes = numbers_of::<UInt64Type>(batch, HASH)?.to_vec();
@@ -217,11 +209,6 @@ impl Shared {
         let hashes = hash_keys(&keys, batch.num_rows())?;
         Ok(Rows { columns, times, hashes, joinable: pieces::joinable(&keys) })
     }
-}
-
-/// False for rows as earlier versions told those of a side whose columns nobody reads.
-fn has_serials(batch: &RecordBatch) -> bool {
-    batch.schema_ref().fields().get(1).is_some_and(|field| field.name() == TIME)
 }
 
 #[inline]
@@ -359,9 +346,9 @@ impl IntervalPartition {
         for side in [Side::Left, Side::Right] {
             let table = restored.table(TABLES[side as usize]);
             let late = Late::told(restored.table(LATE_TABLES[side as usize]))?;
-            let is_named = self.shared.joined.reads(side) || table.iter().all(has_serials);
-            let in_order = if is_named { by_serial(table)? } else { table.to_vec() };
-            in_order.iter().try_for_each(|batch| self.take_back_rows(side, batch, &late))?;
+            by_serial(table)?
+                .iter()
+                .try_for_each(|batch| self.take_back_rows(side, batch, &late))?;
         }
         Ok(())
     }

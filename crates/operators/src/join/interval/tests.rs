@@ -1,7 +1,5 @@
 use thalweg_core::shim::SplitMix64;
-use thalweg_core::{
-    ErrorKind, Extent, Opening, Operator, OrderContract, Partition, RowKind, Watermark,
-};
+use thalweg_core::{ErrorKind, Extent, Operator, RowKind, Watermark};
 
 use super::{IntervalJoin, IntervalJoinSpec};
 use crate::join::JoinKind;
@@ -12,7 +10,7 @@ use crate::join::sides::Side;
 use crate::reference::Value;
 use crate::test_kit::{
     DriveOptions, assert_same_rows, check_captures, check_damaged_state, check_operator, drive,
-    reopened, rows_of, sorted, told, told_table,
+    rows_of, told_table,
 };
 use crate::window::LatePolicy;
 
@@ -337,36 +335,4 @@ fn a_side_whose_columns_nobody_reads_is_told_once() {
     let none = right(&mut feed);
     assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(10_000)), "the rest expires");
     assert_eq!(told_table(&mut *feed.partition, Extent::Whole, "right").rows, 10_200);
-}
-
-/// Until 0.1.0 such a side was told without names of its rows.
-#[test]
-fn a_side_whose_columns_nobody_reads_is_taken_back_as_earlier_versions_told_it() {
-    let operator = join(Keys::Integer, JoinKind::Semi, (-10, 10), false);
-    let mut feed = Feed::new(&operator);
-    feed.rows((0..50).map(|n| row(Side::Right, n % 7, n / 3, n, i64::MIN)), 1);
-    feed.pass(5);
-    let mut partitions = vec![feed.partition];
-    let own = told(&mut partitions).unwrap();
-    let earlier = own.table("right").iter().map(|batch| batch.project(&[0, 3, 1, 4]).unwrap());
-    let names: Vec<String> = own.names().map(str::to_owned).collect();
-    let mut restored = thalweg_core::Restored::default();
-    for name in &names {
-        match &name[..] {
-            "right" => restored.add(name, earlier.clone().collect()),
-            _ => restored.add(name, own.table(name).to_vec()),
-        }
-    }
-    let mut earlier = operator.open(Opening::only()).unwrap();
-    earlier.restore(&restored).unwrap();
-    let mut again = reopened(&operator, &mut partitions, 1, OrderContract::Epoch).unwrap();
-    // Rows are numbered in the order in which they are taken back, which is any here.
-    let rows = |partitions: &mut [Box<dyn Partition>]| {
-        let told = told(partitions).unwrap();
-        let right = told.table("right").iter().map(|rows| rows.project(&[0, 1, 3, 4]).unwrap());
-        sorted(rows_of(&right.collect::<Vec<_>>()))
-    };
-    let expected = rows(&mut again);
-    assert!(expected.len() > 30, "{} rows prove little", expected.len());
-    assert_same_rows(&rows(&mut [earlier]), &expected, "told by an earlier version");
 }

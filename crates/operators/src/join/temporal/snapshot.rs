@@ -59,7 +59,6 @@ impl Shared {
             // The first watermark beyond their time.
             behind_ms: 1,
             has_kinds: true,
-            told_due: Some("$due"),
         })
     }
 

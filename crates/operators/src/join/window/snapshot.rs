@@ -7,7 +7,7 @@
 //! | the other columns of the side | among them the start of the window and the key |
 //!
 //! Rows of windows whose end was over when the first of them came stand in `left_late` and `right_late`: `$expires` (some time
-//! beyond the end), `$serial`, all columns of the side. Earlier versions told all rows so, in `left` and `right`.
+//! beyond the end), `$serial`, all columns of the side.
 //!
 //! A side whose columns nobody reads has `$window_end`, `$serial` and `$window_start` (both times in milliseconds), and the
 //! columns of the key; where rows are late, `$expires`, `$serial`, `$window_start`, `$window_end` and those. What a window
@@ -38,8 +38,6 @@ use crate::watch::rows::{SERIAL, by_serial};
 
 /// The tables of state, by side.
 const TABLES: [&str; 2] = ["left_rows", "right_rows"];
-/// Those of earlier versions.
-const TABLES_BEFORE: [&str; 2] = ["left", "right"];
 const LATE: [&str; 2] = ["left_late", "right_late"];
 const EXPIRES: &str = "$expires";
 /// The partition, when it expires, and the serial name a row.
@@ -141,7 +139,7 @@ impl Shared {
             false => numbers_of::<Int64Type>(batch, WINDOW_END)?.to_vec().into(),
         };
         let expires = Int64Array::new(ends, None);
-        table.by_expiry(batch, (&self.state_schema(side, true), expires), columns)
+        table.by_expiry(batch, (&self.state_schema(side), expires), columns)
     }
 
     /// The columns that are told of the rows of a side.
@@ -156,10 +154,9 @@ impl Shared {
         }
     }
 
-    fn state_schema(&self, side: Side, has_serials: bool) -> SchemaRef {
-        let serials = [(EXPIRES, Arrow::Int64), (SERIAL, Arrow::UInt64)];
+    fn state_schema(&self, side: Side) -> SchemaRef {
         let window = [(WINDOW_START, Arrow::Int64), (WINDOW_END, Arrow::Int64)];
-        let mut own = if has_serials { serials.to_vec() } else { Vec::new() };
+        let mut own = vec![(EXPIRES, Arrow::Int64), (SERIAL, Arrow::UInt64)];
         if !self.joined.reads(side) {
             own.extend(window);
         }
@@ -167,7 +164,7 @@ impl Shared {
     }
 
     fn rows_of(&self, side: Side, batch: &RecordBatch) -> Result<(WindowRows, Vec<ArrayRef>)> {
-        let schema = self.state_schema(side, has_serials(batch));
+        let schema = self.state_schema(side);
         let columns = kept_columns(batch, &schema, self.told_columns(side).len())?;
         if self.joined.reads(side) {
             return Ok((self.window_rows(side, &columns)?, columns));
@@ -179,11 +176,6 @@ impl Shared {
         let (starts, ends) = (times(WINDOW_START)?, times(WINDOW_END)?);
         Ok((WindowRows { starts, ends, keys: columns, joinable }, Vec::new()))
     }
-}
-
-/// False for rows as earlier versions told them.
-fn has_serials(batch: &RecordBatch) -> bool {
-    batch.schema_ref().fields().get(1).is_some_and(|field| field.name() == EXPIRES)
 }
 
 /// The columns of all sides in front of those of the rows.
@@ -228,7 +220,7 @@ impl WindowJoinPartition {
             for is_late in [false, true] {
                 let (names, table) = match is_late {
                     false => (TABLES, RowTable::Timed(self.shared.timed_table(side))),
-                    true => (LATE, RowTable::Expiring(self.shared.state_schema(side, true))),
+                    true => (LATE, RowTable::Expiring(self.shared.state_schema(side))),
                 };
                 let (name, schema) = (names[side as usize], table.schema());
                 let rows = match self.shared.joined.reads(side) {
@@ -303,15 +295,12 @@ impl WindowJoinPartition {
         for side in [Side::Left, Side::Right] {
             let told = |of: [&str; 2]| restored.table(of[side as usize]).iter();
             let timed = told(TABLES).map(|batch| self.shared.with_expiry(side, batch));
-            let others = told(LATE).chain(told(TABLES_BEFORE)).map(|batch| {
-                let schema = self.shared.state_schema(side, has_serials(batch));
+            let late = told(LATE).map(|batch| {
+                let schema = self.shared.state_schema(side);
                 kept_columns(batch, &schema, 0).map(|_| batch.clone())
             });
-            let mut batches = timed.chain(others).collect::<Result<Vec<_>>>()?;
-            if batches.first().is_some_and(has_serials) {
-                batches = by_serial(&batches)?;
-            }
-            for batch in &batches {
+            let batches = timed.chain(late).collect::<Result<Vec<_>>>()?;
+            for batch in &by_serial(&batches)? {
                 let (rows, columns) = self.shared.rows_of(side, batch)?;
                 self.grouping.clear();
                 for (place, &end) in rows.ends.iter().enumerate() {
