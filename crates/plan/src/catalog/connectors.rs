@@ -8,9 +8,9 @@ use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result};
 
 use super::TextRows;
+use super::table_options::all_options;
 use crate::ast::Name;
 use crate::diagnostic::nearest;
-use crate::physical::table_options::all_options;
 
 /// SHOW CONNECTORS.
 pub(super) fn show(connectors: &Connectors) -> TextRows {
