@@ -24,7 +24,7 @@ const DESCRIPTION: ConnectorDescription = ConnectorDescription {
         OptionDescription::new(
             "print-identifier",
             OptionKind::Text,
-            "stands with `> ` in front of each row",
+            "a text in front of each row, with `>` behind it",
         )
         .as_in_flink(),
         OptionDescription::new(

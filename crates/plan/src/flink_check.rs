@@ -11,7 +11,7 @@ use thalweg_core::connector::{ConnectorDescription, Connectors};
 
 use crate::bind::spans::span_of;
 use crate::bind::state_table::state_call;
-use crate::physical::table_options::table_option;
+use crate::catalog::table_options::table_option;
 
 use crate::ast::{
     CreateTable, Insert, Name, Query, Show, Statement, StatementKind, WindowCall, WindowFunction,

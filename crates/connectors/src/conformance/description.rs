@@ -1,7 +1,7 @@
 //! Checks of what a connector says of itself against what it does.
 
 use thalweg_core::connector::{
-    Connector, OptionDefault, OptionDescription, OptionKind, TableRequest,
+    Boundedness, Connector, OptionDefault, OptionDescription, OptionKind, TableRequest,
 };
 
 /// A value that no option takes but a text.
@@ -26,6 +26,7 @@ pub fn check_description(connector: &dyn Connector, table: &TableRequest) {
         directions.iter().any(|&as_sink| connector.validate(request, as_sink).is_ok())
     };
     assert!(accepts(table), "the table to check with is refused");
+    check_capabilities(connector, table);
     for option in description.all_options() {
         check_option(connector, option, table, &accepts);
     }
@@ -34,6 +35,32 @@ pub fn check_description(connector: &dyn Connector, table: &TableRequest) {
     assert!(!accepts(&unknown), "an unknown option is accepted");
     for metadata in description.metadata {
         assert!(!metadata.key.is_empty() && !metadata.help.is_empty(), "{metadata:?}");
+    }
+}
+
+/// What the methods say of the table must be among what the description says of all tables.
+fn check_capabilities(connector: &dyn Connector, table: &TableRequest) {
+    let capabilities = connector.description().capabilities;
+    match capabilities.source {
+        None => assert!(connector.source(table).is_err(), "a table that can't be read is opened"),
+        Some(source) => {
+            let held = connector.held_changes(table);
+            assert!(source.changes.contains(&held), "{held:?} are read and not described");
+            let is_bounded = connector.is_bounded(table);
+            let is_described = match source.boundedness {
+                Boundedness::Bounded => is_bounded,
+                Boundedness::Unbounded => !is_bounded,
+                Boundedness::ByOptions => true,
+            };
+            assert!(is_described, "the table is bounded: {is_bounded}, and described otherwise");
+        }
+    }
+    match capabilities.sink {
+        None => assert!(connector.sink(table).is_err(), "a table that can't be written is opened"),
+        Some(sink) => {
+            let accepted = connector.accepted_changes(table);
+            assert!(sink.changes.contains(&accepted), "{accepted:?} are taken and not described");
+        }
     }
 }
 

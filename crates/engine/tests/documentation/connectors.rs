@@ -11,7 +11,7 @@ use thalweg_core::connector::{
     AcceptedChanges, Boundedness, ConnectorDescription, FlinkOption, OptionDescription, UsedBy,
 };
 use thalweg_core::snapshot::SinkGuarantee;
-use thalweg_plan::physical::table_options::{LOOKUP_OPTIONS, SOURCE_OPTIONS};
+use thalweg_plan::catalog::table_options::{LOOKUP_OPTIONS, SOURCE_OPTIONS};
 
 use super::{docs, read};
 

@@ -8,9 +8,9 @@ use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result};
 
 use super::TextRows;
+use super::table_options::all_options;
 use crate::ast::Name;
 use crate::diagnostic::nearest;
-use crate::physical::table_options::all_options;
 
 /// SHOW CONNECTORS.
 pub(super) fn show(connectors: &Connectors) -> TextRows {
@@ -37,14 +37,17 @@ pub(super) fn describe(connectors: &Connectors, name: &Name) -> Result<TextRows>
     let found = descriptions.find(|description| description.name == name.text);
     let description = found.ok_or_else(|| missing(connectors, name))?;
     let metadata = description.metadata.iter().map(|metadata| {
-        let texts = [metadata.key, metadata.data_type, "", "metadata", "", metadata.help];
+        let help = plain(metadata.help);
+        let texts = [metadata.key, metadata.data_type, "", "metadata", "", &help];
         texts.map(str::to_owned).to_vec()
     });
-    let rows = all_options(description).map(option).chain(metadata).collect();
+    let capabilities = &description.capabilities;
+    let options = all_options(description).map(|found| option(found, capabilities));
+    let rows = options.chain(metadata).collect();
     Ok(TextRows::new(&["option", "values", "default", "used by", "in Flink", "description"], rows))
 }
 
-fn option(option: &'static OptionDescription) -> Vec<String> {
+fn option(option: &OptionDescription, capabilities: &Capabilities) -> Vec<String> {
     let default = match option.default {
         OptionDefault::Required => "required".to_owned(),
         OptionDefault::None => String::new(),
@@ -54,6 +57,8 @@ fn option(option: &'static OptionDescription) -> Vec<String> {
     let used_by = match option.used_by {
         UsedBy::Source => "source",
         UsedBy::Sink => "sink",
+        UsedBy::Both if capabilities.sink.is_none() => "source",
+        UsedBy::Both if capabilities.source.is_none() => "sink",
         UsedBy::Both => "source, sink",
     };
     let in_flink = match option.flink {

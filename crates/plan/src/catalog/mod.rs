@@ -10,6 +10,7 @@ mod quantity;
 mod settings;
 mod snapshots;
 mod substitute;
+pub mod table_options;
 
 use std::collections::BTreeMap;
 

@@ -22,17 +22,10 @@ use super::scan::plan_scan;
 use super::window::Prepared;
 use crate::bind::table::ResolvedTable;
 use crate::catalog::parse_duration;
+use crate::catalog::table_options::{
+    CACHE, CAPACITY, EXPIRES, INTERVAL, MAX_RETRIES, MAX_ROWS, MISSING, STRATEGY, TIMEOUT,
+};
 use crate::logical::{JoinCondition, JoinKind, LogicalKind, Node};
-
-pub(super) const CACHE: &str = "lookup.cache";
-pub(super) const MAX_RETRIES: &str = "lookup.max-retries";
-pub(super) const MAX_ROWS: &str = "lookup.partial-cache.max-rows";
-pub(super) const EXPIRES: &str = "lookup.partial-cache.expire-after-write";
-pub(super) const MISSING: &str = "lookup.partial-cache.cache-missing-key";
-pub(super) const STRATEGY: &str = "lookup.full-cache.reload-strategy";
-pub(super) const INTERVAL: &str = "lookup.full-cache.periodic-reload.interval";
-pub(super) const CAPACITY: &str = "lookup.async.capacity";
-pub(super) const TIMEOUT: &str = "lookup.async.timeout";
 
 /// How a table is looked up.
 #[derive(Debug, PartialEq)]

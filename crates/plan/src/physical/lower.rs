@@ -21,12 +21,12 @@ use super::identity::{Identities, table_name};
 use super::late::LateRows;
 use super::notes::notes;
 use super::scan::{ScanPlan, delivered_names, plan_scan};
-use super::table_options::SORT_WITHIN;
 use super::values::ValuesSource;
 use super::{
     LateData, Output, PhysicalPlan, PlanEnvironment, StageDescription, Target, standard_input_twice,
 };
 use crate::bind::table::ResolvedTable;
+use crate::catalog::table_options::SORT_WITHIN;
 use crate::catalog::{RuntimeMode, UpsertMaterialize};
 use crate::logical::changes::Changes;
 use crate::logical::dag::{optimize, post_order};

@@ -21,7 +21,6 @@ mod over;
 mod pattern;
 mod ranks;
 mod scan;
-pub mod table_options;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -216,7 +215,7 @@ impl PlanEnvironment<'_> {
 /// The options that the connector reads: those of every table are the planner's.
 fn of_connector(options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut options = options.clone();
-    options.retain(|name, _| table_options::table_option(name).is_none());
+    options.retain(|name, _| crate::catalog::table_options::table_option(name).is_none());
     options
 }
 

@@ -8,9 +8,9 @@ use thalweg_operators::time_order::TimeOrderedSource;
 
 use super::PlanEnvironment;
 use super::scan::ScanPlan;
-use super::table_options::SORT_WITHIN;
 use crate::bind::table::{ColumnOrigin, ResolvedTable};
 use crate::catalog::parse_duration;
+use crate::catalog::table_options::SORT_WITHIN;
 use crate::diagnostic::nearest;
 
 /// Refuses expressions whose values the data do not decide.

@@ -3,9 +3,15 @@
 
 use thalweg_core::connector::{ConnectorDescription, OptionDescription, OptionKind};
 
-use super::lookup::{
-    CACHE, CAPACITY, EXPIRES, INTERVAL, MAX_RETRIES, MAX_ROWS, MISSING, STRATEGY, TIMEOUT,
-};
+pub(crate) const CACHE: &str = "lookup.cache";
+pub(crate) const MAX_RETRIES: &str = "lookup.max-retries";
+pub(crate) const MAX_ROWS: &str = "lookup.partial-cache.max-rows";
+pub(crate) const EXPIRES: &str = "lookup.partial-cache.expire-after-write";
+pub(crate) const MISSING: &str = "lookup.partial-cache.cache-missing-key";
+pub(crate) const STRATEGY: &str = "lookup.full-cache.reload-strategy";
+pub(crate) const INTERVAL: &str = "lookup.full-cache.periodic-reload.interval";
+pub(crate) const CAPACITY: &str = "lookup.async.capacity";
+pub(crate) const TIMEOUT: &str = "lookup.async.timeout";
 
 /// The option that sorts a source.
 pub(crate) const SORT_WITHIN: &str = "source.sort-within";
