@@ -5,9 +5,11 @@
 //! that has become too generous is a finding as well: the numbers only go down.
 
 mod calls;
+mod comments;
 mod lengths;
 pub mod links;
 mod modules;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -52,6 +54,8 @@ pub fn check(root: &Path) -> io::Result<Findings> {
     let files = read_sources(root)?;
     let mut findings = lengths::check(&files, &exceptions(root));
     findings.extend(calls::check(&files));
+    findings.extend(comments::check(&files));
+    findings.extend(words::check(root, &files, &exceptions(root))?);
     findings.extend(files.iter().filter_map(missing_header));
     findings.extend(modules::check(root, &files)?);
     findings.extend(links::check(root)?);
