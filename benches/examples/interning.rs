@@ -1,7 +1,8 @@
-//! How long it takes to learn keys that are all new, and to find keys again, by how many a table has.
+//! How long it takes to learn keys that are all new, and to find keys again, by how many a table
+//! has.
 //!
-//! `cargo run --release --manifest-path benches/Cargo.toml --example interning`: nanoseconds per key of one thread,
-//! medians of 5; keys come in the order of no table, 8,192 at a time.
+//! `cargo run --release --manifest-path benches/Cargo.toml --example interning`: nanoseconds per
+//! key of one thread, medians of 5; keys come in the order of no table, 8,192 at a time.
 
 use std::sync::Arc;
 use std::time::Instant;

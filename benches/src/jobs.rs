@@ -1,5 +1,5 @@
-//! Many jobs on one pool of workers (Hazelcast Jet, VLDB 2021, §7.6): each counts bids per auction over ten
-//! seconds, every ten milliseconds, and gives the ten auctions with most bids.
+//! Many jobs on one pool of workers (Hazelcast Jet, VLDB 2021, §7.6): each counts bids per auction
+//! over ten seconds, every ten milliseconds, and gives the ten auctions with most bids.
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml -- jobs [--jobs 100] [--rate 1000000] [--keys 10000]
@@ -7,10 +7,10 @@
 //! ```
 //! The suite's part `jobs` runs the same, with the machine's own noise before and after.
 //!
-//! `--rate` is that of all jobs together. A result's clock starts when the last event of its window is due, and
-//! its first row counts. What comes during the warm-up does not count: windows fill for ten seconds. Nor does the
-//! end: jobs have not begun at the same moment, and the first that end give a thousand windows at once while the last
-//! still count, so all read on for two seconds.
+//! `--rate` is that of all jobs together. A result's clock starts when the last event of its window
+//! is due, and its first row counts. What comes during the warm-up does not count: windows fill for
+//! ten seconds. Nor does the end: jobs have not begun at the same moment, and the first that end
+//! give a thousand windows at once while the last still count, so all read on for two seconds.
 //! Results are checked: each slide that has ended has its ten rows in order, and none is missing.
 
 use std::collections::HashMap;

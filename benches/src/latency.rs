@@ -1,4 +1,5 @@
-//! Latency at a fixed rate: contract `arrival` beside `epoch` at half of the load that `epoch` carries.
+//! Latency at a fixed rate: contract `arrival` beside `epoch` at half of the load that `epoch`
+//! carries.
 //!
 //! The clock starts when a row happens by its event time, whenever the source was asked for it, so
 //! time spent waiting in front of the engine counts. Rows of one millisecond of event time happen

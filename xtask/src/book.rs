@@ -1,10 +1,11 @@
-//! The book: `docs/SUMMARY.md` names the pages in the order of reading, and `cargo xtask book` lays them
-//! out for mdBook.
+//! The book: `docs/SUMMARY.md` names the pages in the order of reading, and `cargo xtask book` lays
+//! them out for mdBook.
 //!
-//! Pages stay where they are in the repository, so that their links work on a forge as well. mdBook wants
-//! all pages below one folder: `target/book/src` gets the pages, the pictures and other files that they
-//! link to, at the same places as in the repository, and a SUMMARY.md with paths from there. Links to
-//! pages that are not in the book, and to folders, would lead nowhere: they are findings of `tidy`.
+//! Pages stay where they are in the repository, so that their links work on a forge as well. mdBook
+//! wants all pages below one folder: `target/book/src` gets the pages, the pictures and other files
+//! that they link to, at the same places as in the repository, and a SUMMARY.md with paths from
+//! there. Links to pages that are not in the book, and to folders, would lead nowhere: they are
+//! findings of `tidy`.
 
 use std::collections::BTreeSet;
 use std::fs;

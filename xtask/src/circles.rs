@@ -113,7 +113,7 @@ fn place(path: &Path) -> Option<(String, String)> {
     if !is_root && file != "mod" {
         module.push(file);
     }
-    // `main.rs` beside `lib.rs` is a crate of its own, of one module.
+    // `main.rs` next to `lib.rs` is a crate of its own, of one module.
     (file != "main").then(|| ((*name).to_string(), module.join("::")))
 }
 

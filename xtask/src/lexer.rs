@@ -2,7 +2,7 @@
 //!
 //! [`split`] gives two texts with as many lines as the source: the code with comments and the
 //! contents of literals blanked, and the comments alone. It does not know macros or types. Raw
-//! strings, nested comments, and lifetimes beside character literals are understood.
+//! strings, nested comments, and lifetimes next to character literals are understood.
 
 /// A source text taken apart. Both parts have the lines of the source.
 pub struct Split {

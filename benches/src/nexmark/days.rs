@@ -1,5 +1,5 @@
-//! Floors of the statistics of each day: 15, 16 and 17. As in the engine each bid changes its group: the old
-//! row is taken back, and the new one is written.
+//! Floors of the statistics of each day: 15, 16 and 17. As in the engine each bid changes its
+//! group: the old row is taken back, and the new one is written.
 
 use arrow_array::{Int64Array, StringViewArray};
 use hashbrown::{HashMap, HashTable};
@@ -57,7 +57,8 @@ impl Groups {
         self.rows.push((group, *counts));
     }
 
-    /// Writes what the bids of a batch have changed, columns of numbers and one of text; how many rows.
+    /// Writes what the bids of a batch have changed, columns of numbers and one of text; how many
+    /// rows.
     fn write<'n>(&mut self, name: impl Fn(u32) -> &'n str) -> u64 {
         let rows = std::mem::take(&mut self.rows);
         for column in 0..12 {

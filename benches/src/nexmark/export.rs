@@ -1,6 +1,8 @@
-//! Writes the events to files for programs in other languages, so that they read the very same rows.
+//! Writes the events to files for programs in other languages, so that they read the very same
+//! rows.
 //!
-//! A file `TABLE.columns` holds all columns of one table. Numbers are big-endian, as Java reads them:
+//! A file `TABLE.columns` holds all columns of one table. Numbers are big-endian, as Java reads
+//! them:
 //!
 //! | part | what |
 //! |---|---|
@@ -8,8 +10,8 @@
 //! | batch, any number | u32: rows; of each column: u32 and so many bytes of values |
 //! | end | u32: 0 |
 //!
-//! A value is an i64 (a time: milliseconds since 1970), or u32 and so many bytes of UTF-8. NULL can't be
-//! written; events have none.
+//! A value is an i64 (a time: milliseconds since 1970), or u32 and so many bytes of UTF-8. NULL
+//! can't be written; events have none.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -1,16 +1,17 @@
 //! Flink's SQL over the same text and the same rows, in turn with this engine.
 //!
-//! `THALWEG_FLINK_SQL` names the folder `benches/flink-sql` (or another with a `run.sh` like its) once
-//! `mvn -q package` has built it; `THALWEG_FLINK_SETTINGS` may hold settings of Flink, such as
-//! `table.exec.mini-batch.enabled=true`, divided by blanks. The program gets a query's file and the events
-//! ([`super::export`]), runs the query once into a table that counts, and once more for each line that it
-//! reads; each run answers with a line of JSON. Without it a line of the table says that it was skipped.
+//! `THALWEG_FLINK_SQL` names the folder `benches/flink-sql` (or another with a `run.sh` like its)
+//! once `mvn -q package` has built it; `THALWEG_FLINK_SETTINGS` may hold settings of Flink, such as
+//! `table.exec.mini-batch.enabled=true`, divided by blanks. The program gets a query's file and the
+//! events ([`super::export`]), runs the query once into a table that counts, and once more for each
+//! line that it reads; each run answers with a line of JSON. Without it a line of the table says
+//! that it was skipped.
 //!
-//! How many rows are read, and (but for q9) how many are left in the end, must agree. Both engines have their rows in
-//! memory before the clock starts, each in its own form, and run in turn in processes that stay warm.
-//! Where they differ: Flink writes into its `blackhole`, which spares it the old forms of rows, and with
-//! W workers it has W threads *for each stage*; so the rate per second of processor time, which counts
-//! what all threads do, is the one to compare.
+//! How many rows are read, and (but for q9) how many are left in the end, must agree. Both engines
+//! have their rows in memory before the clock starts, each in its own form, and run in turn in
+//! processes that stay warm. Where they differ: Flink writes into its `blackhole`, which spares it
+//! the old forms of rows, and with W workers it has W threads *for each stage*; so the rate per
+//! second of processor time, which counts what all threads do, is the one to compare.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -21,9 +22,9 @@ use thalweg::bench::{Benchmark, Measurement, Preset, find};
 use super::export::Exported;
 use super::{Settings, engine};
 
-/// Flink 2.3 plans the Top-1 of these as one whose rows stay (FLINK-40368; `EXPLAIN CHANGELOG_MODE` says `[I]` of
-/// it), so it writes each new winner and takes no old one back: more rows are left than there are
-/// winners. What it does for a row is the same.
+/// Flink 2.3 plans the Top-1 of these as one whose rows stay (FLINK-40368; `EXPLAIN CHANGELOG_MODE`
+/// says `[I]` of it), so it writes each new winner and takes no old one back: more rows are left
+/// than there are winners. What it does for a row is the same.
 const TAKES_NOTHING_BACK: [&str; 1] = ["flink-q9"];
 
 /// Runs of both before those that are measured, besides the one that counts. The code of a job is
@@ -118,7 +119,8 @@ pub fn measure(name: &str, settings: &Settings, flink: &FlinkSql) -> String {
 
 type Rate = fn(&Rates) -> f64;
 
-/// Medians of both and their ratio; in brackets the smallest and the largest ratio of two runs in turn.
+/// Medians of both and their ratio; in brackets the smallest and the largest ratio of two runs in
+/// turn.
 fn columns(here: &[Rates], there: &[Rates], of: Rate) -> String {
     let mut each: Vec<f64> =
         here.iter().zip(there).map(|(here, there)| of(here) / of(there)).collect();

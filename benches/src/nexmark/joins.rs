@@ -1,5 +1,5 @@
-//! Floors of the queries that join and keep all rows: 3, 20 and 23. Each side is kept under its key, as the
-//! engine has to, which does not know which rows are the last of their key.
+//! Floors of the queries that join and keep all rows: 3, 20 and 23. Each side is kept under its
+//! key, as the engine has to, which does not know which rows are the last of their key.
 
 use thalweg::bench::Input;
 

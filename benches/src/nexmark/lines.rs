@@ -1,9 +1,10 @@
-//! Word count beside other engines: the lines of their program, number by number, and how this engine counts
-//! their words.
+//! Word count beside other engines: the lines of their program, number by number, and how this
+//! engine counts their words.
 //!
-//! There are 65,536 prepared lines of up to 100 bytes, of 10,000 words whose frequency falls with their rank
-//! (Zipf, exponent 1). Line n of the stream is one of them, picked by a hash of n; 100,000 come in a second of
-//! event time. As in the other engines prepared lines are shared: a row is a view of one.
+//! There are 65,536 prepared lines of up to 100 bytes, of 10,000 words whose frequency falls with
+//! their rank (Zipf, exponent 1). Line n of the stream is one of them, picked by a hash of n;
+//! 100,000 come in a second of event time. As in the other engines prepared lines are shared: a row
+//! is a view of one.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
-//! `nexmark`: the queries of NEXMark through the engine, beside loops written by hand, and beside other
-//! engines over the same events.
+//! `nexmark`: the queries of NEXMark through the engine, beside loops written by hand, and beside
+//! other engines over the same events.
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml -- nexmark [q0 q1 …] [--events N] [--repeat K]
 //!     [--workers W] [--order CONTRACT]
 //! ```
-//! Engine and floor alternate in one process, over the same Arrow batches in memory, after a run of each
-//! to warm up. How many rows of the result are left in the end must agree. Each run is a line of JSON;
-//! medians follow. Rates are rows read by the query per second of processor time.
+//! Engine and floor alternate in one process, over the same Arrow batches in memory, after a run of
+//! each to warm up. How many rows of the result are left in the end must agree. Each run is a line
+//! of JSON; medians follow. Rates are rows read by the query per second of processor time.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,13 +1,14 @@
 //! Other engines over the same events (preset `peer`), in turn with this one.
 //!
-//! `THALWEG_PEERS` names a folder with a script `run.sh CLASS key=value…`, where CLASS is `HzMain` or
-//! `FlinkMain`. It runs a query once to warm up and then as often as asked for, checks its results, and
-//! prints a line `THROUGHPUT … median=M M/s … rows=N cpu/wall=C … result=ok …`. Without it the engine runs alone, and the
-//! table says so. The number of rows must agree, but where a peer reads more events, to run for seconds.
+//! `THALWEG_PEERS` names a folder with a script `run.sh CLASS key=value…`, where CLASS is `HzMain`
+//! or `FlinkMain`. It runs a query once to warm up and then as often as asked for, checks its
+//! results, and prints a line `THROUGHPUT … median=M M/s … rows=N cpu/wall=C … result=ok …`.
+//! Without it the engine runs alone, and the table says so. The number of rows must agree, but
+//! where a peer reads more events, to run for seconds.
 //!
-//! A peer makes its events while it runs (210 million a second, which costs it little); it is warm when
-//! it is measured. Beside the rate on the clock stands the rate by the time that processors worked, which
-//! other work on the machine does not lower.
+//! A peer makes its events while it runs (210 million a second, which costs it little); it is warm
+//! when it is measured. Beside the rate on the clock stands the rate by the time that processors
+//! worked, which other work on the machine does not lower.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -48,8 +49,8 @@ pub fn is_stateless(query: &str) -> bool {
     matches!(query.trim_start_matches(PREFIX), "q0" | "q1" | "q2")
 }
 
-/// Another engine: its class, what it is told for a query (`None` where it has no such query), and how many times
-/// the events it reads, so that it runs for seconds.
+/// Another engine: its class, what it is told for a query (`None` where it has no such query), and
+/// how many times the events it reads, so that it runs for seconds.
 struct Peer {
     name: &'static str,
     class: &'static str,

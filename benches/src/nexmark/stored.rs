@@ -1,7 +1,9 @@
-//! What the floors share: columns by name, rows that are pointed at, and the order in which tables are read.
+//! What the floors share: columns by name, rows that are pointed at, and the order in which tables
+//! are read.
 //!
-//! Events stay where they are, as Arrow batches; state points at them. Tables of events are read side by
-//! side: before each batch of bids come the persons and auctions that are not younger than its last bid.
+//! Events stay where they are, as Arrow batches; state points at them. Tables of events are read
+//! side by side: before each batch of bids come the persons and auctions that are not younger than
+//! its last bid.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
@@ -150,8 +152,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Calls `step` for each batch of a table with the time of its last row, and once more at the end of
-/// time: with the number of the batch, if there is one.
+/// Calls `step` for each batch of a table with the time of its last row, and once more at the end
+/// of time: with the number of the batch, if there is one.
 pub fn in_steps(table: &Table<'_>, mut step: impl FnMut(Option<usize>, i64)) {
     for (number, times) in table.times("dateTime").iter().enumerate() {
         step(Some(number), times.last().copied().unwrap_or(i64::MIN));

@@ -1,6 +1,6 @@
-//! StreamBox's decisions taken back one at a time (figures 9 and 10, and §9.2), epochs of several lengths (figure
-//! 11), and records that come early (figure 7). The variant of a point is how many million records a run has and
-//! how many runs are measured behind one to warm up: `4 x 3`.
+//! StreamBox's decisions taken back one at a time (figures 9 and 10, and §9.2), epochs of several
+//! lengths (figure 11), and records that come early (figure 7). The variant of a point is how many
+//! million records a run has and how many runs are measured behind one to warm up: `4 x 3`.
 //!
 //! Variants alternate. All of a benchmark with the same records must have the same results.
 
@@ -107,8 +107,8 @@ impl Variant<'_> {
     }
 }
 
-/// Records that come early are counted in other windows of the same number, so only results over the same
-/// records are compared.
+/// Records that come early are counted in other windows of the same number, so only results over
+/// the same records are compared.
 fn check(variants: &[Variant<'_>]) -> Value {
     let first = &variants[0];
     let other = variants

@@ -1,10 +1,10 @@
-//! What NEXMark's queries must give where no closed form says it: their events are made once more when the job
-//! is over, and a loop by hand ([`super::loops`]) goes through them, which shares nothing with the engine but the
-//! source.
+//! What NEXMark's queries must give where no closed form says it: their events are made once more
+//! when the job is over, and a loop by hand ([`super::loops`]) goes through them, which shares
+//! nothing with the engine but the source.
 //!
-//! Tables are sources of their own, and where a job ends by the clock each has given as many events as it had come
-//! to: [`Given`] counts them, and the loop sees those and no others. Results that change are added up with their
-//! signs, so that what is compared is what is left in the end.
+//! Tables are sources of their own, and where a job ends by the clock each has given as many events
+//! as it had come to: [`Given`] counts them, and the loop sees those and no others. Results that
+//! change are added up with their signs, so that what is compared is what is left in the end.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,8 +1,9 @@
 //! Sinks that record how late results leave, by the clock on which events are due.
 //!
-//! [`WindowAges`]: the first and the last row of each window, from the window's end on that clock; the first
-//! row anywhere counts (as in the measurements of Jet). [`RowAges`]: a sample of rows, each from the time at
-//! which its event was due, exactly, by the event's number. Both add up what they see for the check.
+//! [`WindowAges`]: the first and the last row of each window, from the window's end on that clock;
+//! the first row anywhere counts (as in the measurements of Jet). [`RowAges`]: a sample of rows,
+//! each from the time at which its event was due, exactly, by the event's number. Both add up what
+//! they see for the check.
 //!
 //! The time is read once for each batch that is written, before its rows are looked at.
 
@@ -91,8 +92,8 @@ impl WindowAges {
         self.lock().sum
     }
 
-    /// Windows that ended in this span on the clock: the age of the first and of the last row of each, by end,
-    /// in (milliseconds on the clock, nanoseconds of age).
+    /// Windows that ended in this span on the clock: the age of the first and of the last row of
+    /// each, by end, in (milliseconds on the clock, nanoseconds of age).
     pub fn between(&self, from_ms: u64, to_ms: u64) -> Vec<(u64, u64, u64)> {
         let seen = self.lock();
         let slide_ms = seen.slide_ms as u64;
@@ -170,7 +171,8 @@ struct Rows {
 }
 
 impl RowAges {
-    /// Of events that are due between two times on the clock, in nanoseconds; one of `every` is measured.
+    /// Of events that are due between two times on the clock, in nanoseconds; one of `every` is
+    /// measured.
     pub fn new(began: Began, schedule: Schedule, span_ns: (u64, u64), every: u64) -> RowAges {
         let (from_ns, to_ns) = span_ns;
         let (every, seen, sum, ages) = (every.max(1), 0, Sum::default(), histogram());

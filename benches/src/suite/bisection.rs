@@ -1,11 +1,12 @@
 //! The highest rate within a bound on the output delay, found by bisection (StreamBox, §9).
 //!
-//! One step without a bound tells what the machine can do at all; from there each bound is searched between
-//! what is known to hold and what is known not to. Steps are shared: a step that was measured for one bound
-//! tells about all.
+//! One step without a bound tells what the machine can do at all; from there each bound is searched
+//! between what is known to hold and what is known not to. Steps are shared: a step that was
+//! measured for one bound tells about all.
 //!
-//! A step holds if its slowest result is within the bound and its source is not further behind than that. If
-//! only the slowest hundredth is outside, the step is repeated once: pauses of the machine are as long as that.
+//! A step holds if its slowest result is within the bound and its source is not further behind than
+//! that. If only the slowest hundredth is outside, the step is repeated once: pauses of the machine
+//! are as long as that.
 
 use serde_json::Value;
 

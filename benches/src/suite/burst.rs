@@ -1,11 +1,12 @@
 //! Bursts and overload: many more events for a while, and how long results are late after it.
 //!
-//! Counts per auction over ten seconds every ten milliseconds, as query 5. The variant of a point is the factor
-//! of the rate and for how many seconds (`10 for 1 s`). A factor that the machine can't follow is overload:
-//! the source falls behind on the clock, nothing is dropped, and it catches up.
+//! Counts per auction over ten seconds every ten milliseconds, as query 5. The variant of a point
+//! is the factor of the rate and for how many seconds (`10 for 1 s`). A factor that the machine
+//! can't follow is overload: the source falls behind on the clock, nothing is dropped, and it
+//! catches up.
 //!
-//! **Back** is when the age of every window for half a second is within twice the 99th percentile of before,
-//! or within 4 ms. The result is checked as a whole.
+//! **Back** is when the age of every window for half a second is within twice the 99th percentile
+//! of before, or within 4 ms. The result is checked as a whole.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Two builds in turn, point by point: is the one slower than the other?
 //!
-//! Pairs are measured one right after the other, and the sequence within a pair changes from pair to pair, so
-//! that what the machine does in the long run hits both. The ratio of each pair counts; its median and spread
-//! are told. A difference is one only if no pair says otherwise.
+//! Pairs are measured one right after the other, and the sequence within a pair changes from pair
+//! to pair, so that what the machine does in the long run hits both. The ratio of each pair counts;
+//! its median and spread are told. A difference is one only if no pair says otherwise.
 
 use std::path::Path;
 

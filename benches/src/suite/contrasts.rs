@@ -1,5 +1,5 @@
-//! Tables of runs that alternate: one worker and two, StreamBox's decisions as they are and taken back, this engine
-//! and others.
+//! Tables of runs that alternate: one worker and two, StreamBox's decisions as they are and taken
+//! back, this engine and others.
 
 use std::fmt::Write;
 
@@ -50,7 +50,8 @@ fn processor(run: &Value) -> Option<f64> {
     Some(run["events"].as_f64()? / run["cpu_seconds"].as_f64()? / 1e6)
 }
 
-/// Mebibytes that were resident at most, the input in memory among them. Rows of older builds don't tell.
+/// Mebibytes that were resident at most, the input in memory among them. Rows of older builds don't
+/// tell.
 fn mebibytes(run: &Value) -> Option<f64> {
     Some(run["resident_peak_bytes"].as_f64()? / f64::from(1 << 20))
 }
@@ -205,8 +206,8 @@ pub fn ablations(groups: &[&Measured<'_>]) -> Option<String> {
 const PER_CORE_MIN: [(&str, f64); 2] = [("peer-q5s10", 30.0), ("peer-q5s500", 50.0)];
 const PEERS: [&str; 2] = ["Hazelcast", "Flink"];
 
-/// So many times as much per core as another engine; none is set for stateless queries on Hazelcast, which
-/// passes each event through two queues.
+/// So many times as much per core as another engine; none is set for stateless queries on
+/// Hazelcast, which passes each event through two queues.
 fn times_min(query: &str, engine: &str) -> Option<f64> {
     match (engine, is_stateless(query)) {
         ("Hazelcast", true) => None,

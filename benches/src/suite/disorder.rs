@@ -1,8 +1,9 @@
-//! Throughput with records that come before their time (StreamBox, §9, figure 7): a share of the records of
-//! each epoch carries a time of one to three epochs later. The variant of a point is the share in percent.
+//! Throughput with records that come before their time (StreamBox, §9, figure 7): a share of the
+//! records of each epoch carries a time of one to three epochs later. The variant of a point is the
+//! share in percent.
 //!
-//! The watermark stays behind by as much in all variants, so nothing is late and results are complete, which is
-//! checked: no late rows, and counts that add up to the records.
+//! The watermark stays behind by as much in all variants, so nothing is late and results are
+//! complete, which is checked: no late rows, and counts that add up to the records.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,11 @@
 //! A single event into a pipeline that has nothing to do: how long until its result is out.
 //!
-//! The variant of a point says what a worker does that has nothing to do: `park` (it goes to sleep at once, as is
-//! the default) or `spin` (it looks on for ever, and its core is busy: `cores_used` says what that costs).
+//! The variant of a point says what a worker does that has nothing to do: `park` (it goes to sleep
+//! at once, as is the default) or `spin` (it looks on for ever, and its core is busy: `cores_used`
+//! says what that costs).
 //!
-//! A thread gives an event, waits between 2 and 20 ms, and gives the next one; workers have gone to sleep by
-//! then. Time counts from when the event is given, until the sink has the row.
+//! A thread gives an event, waits between 2 and 20 ms, and gives the next one; workers have gone to
+//! sleep by then. Time counts from when the event is given, until the sink has the row.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex};

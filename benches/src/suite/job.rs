@@ -1,8 +1,8 @@
 //! A job at a rate, measured from behind its warm-up on: SQL through a session, or a pipeline.
 //!
-//! The clock starts when the engine starts the source of events, a moment before the source's own clock does:
-//! what is measured is never too small. Sources that pace themselves (connector `nexmark` with a rate) are
-//! wrapped to see that moment.
+//! The clock starts when the engine starts the source of events, a moment before the source's own
+//! clock does: what is measured is never too small. Sources that pace themselves (connector
+//! `nexmark` with a rate) are wrapped to see that moment.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,8 +52,8 @@ pub struct Measured {
     pub rows_read: u64,
     /// Rows that were late for their windows.
     pub late: u64,
-    /// By the engine's own clock: from when the first row of a bundle was due to when a result of it, or of
-    /// the watermark that came with it, was written.
+    /// By the engine's own clock: from when the first row of a bundle was due to when a result of
+    /// it, or of the watermark that came with it, was written.
     pub latency: Option<Percentiles>,
 }
 
@@ -141,19 +141,20 @@ impl Script {
     }
 }
 
-/// In front of queries that join without windows: a side that is kept for ever outgrows any memory at a rate.
-/// Auctions last 1,666 events, so ten seconds lose nothing at the rates of the suite; the Jet paper does the same.
+/// In front of queries that join without windows: a side that is kept for ever outgrows any memory
+/// at a rate. Auctions last 1,666 events, so ten seconds lose nothing at the rates of the suite;
+/// the Jet paper does the same.
 pub const FORGETS: &str = "SET 'table.exec.state.ttl' = '10 s';\n";
 
-/// Query 6 waits a minute for bids on an auction. At the rates of the suite an auction is over within
-/// milliseconds, and a second does as well; with a minute a short run would see no result.
+/// Query 6 waits a minute for bids on an auction. At the rates of the suite an auction is over
+/// within milliseconds, and a second does as well; with a minute a short run would see no result.
 pub fn with_short_auctions(text: &str) -> String {
     text.replace("INTERVAL '1' MINUTE", "INTERVAL '1' SECOND")
 }
 
-/// Windows of NEXMark's queries last as long as StreamBox's, a second: with ten, a step of a search would see one
-/// result of some queries, or none. Watermarks stay behind by a tenth, too, and query 6 waits for 0.1 s, which is
-/// enough from 34,000 events per second on.
+/// Windows of NEXMark's queries last as long as StreamBox's, a second: with ten, a step of a search
+/// would see one result of some queries, or none. Watermarks stay behind by a tenth, too, and query
+/// 6 waits for 0.1 s, which is enough from 34,000 events per second on.
 pub fn with_short_windows(text: &str) -> String {
     text.replace("INTERVAL '4' SECOND", "INTERVAL '0.4' SECOND")
         .replace("INTERVAL '2' SECOND", "INTERVAL '0.2' SECOND")
@@ -206,7 +207,8 @@ impl Observer for Watching {
     }
     fn starting(&mut self, _: &JobDescription, graph: &mut Graph) {
         for stage in &mut graph.stages {
-            // Other tables (files) start at another moment, and have no clock; sources of the suite start it.
+            // Other tables (files) start at another moment, and have no clock; sources of the suite
+            // start it.
             if let StageKind::Source { source, .. } = &mut stage.kind
                 && EVENTS.contains(&source.name().as_str())
             {
@@ -288,8 +290,8 @@ impl Source for NoSource {
     }
 }
 
-/// Reads all that a query's sources of events bring, without running it, and what that cost: the generator alone.
-/// Call it with a script whose events have no rate.
+/// Reads all that a query's sources of events bring, without running it, and what that cost: the
+/// generator alone. Call it with a script whose events have no rate.
 ///
 /// # Errors
 /// If the script can't be planned.
@@ -302,8 +304,8 @@ pub fn generator_cost(session: &mut Session, script: &str) -> Result<(u64, Durat
     Ok((rows, cost))
 }
 
-/// Reads the sources of some tables without running the query, until they end or the reader wants no more; the
-/// processor time that it took, with the reader's.
+/// Reads the sources of some tables without running the query, until they end or the reader wants
+/// no more; the processor time that it took, with the reader's.
 ///
 /// # Errors
 /// If the script can't be planned.

@@ -1,4 +1,5 @@
-//! Result latency at a fixed rate: NEXMark's queries as the Jet paper runs them (PVLDB 14(12), 2021, §7).
+//! Result latency at a fixed rate: NEXMark's queries as the Jet paper runs them (PVLDB 14(12),
+//! 2021, §7).
 //!
 //! | query | rows tell | clock |
 //! |---|---|---|
@@ -6,8 +7,9 @@
 //! | 1, 2, 13 | the event's number | a sample of rows, each from when its event was due |
 //! | 3, 4, 6 | nothing | the engine's: from when the first row of the bundle that caused a result was due |
 //!
-//! Events are made while the query runs, on the same cores, by connector `nexmark` with a rate. The result is
-//! checked as a whole: by a closed form (5, 1, 2, 13), or by a loop through the same events ([`super::again`]).
+//! Events are made while the query runs, on the same cores, by connector `nexmark` with a rate. The
+//! result is checked as a whole: by a closed form (5, 1, 2, 13), or by a loop through the same
+//! events ([`super::again`]).
 
 use serde_json::{Value, json};
 use thalweg::bench::{Preset, find};

@@ -43,7 +43,8 @@ pub fn watched(
     started: impl FnOnce(u32),
 ) -> Result<Output, String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    // Its input stays open as long as this process lives: a child sees by that whether it is still wanted.
+    // Its input stays open as long as this process lives: a child sees by that whether it is still
+    // wanted.
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().map_err(|error| format!("{name}: {error}"))?;
     let _input = child.stdin.take();

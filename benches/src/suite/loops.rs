@@ -1,5 +1,5 @@
-//! Loops by hand through NEXMark's events, for the check of results (not for their speed; the floors are in
-//! [`crate::nexmark`]).
+//! Loops by hand through NEXMark's events, for the check of results (not for their speed; the
+//! floors are in [`crate::nexmark`]).
 //!
 //! | loop | query | keeps |
 //! |---|---|---|
@@ -10,9 +10,9 @@
 //! | [`HighestOfAll`] | Jet's 7 | the highest price of each slide |
 //! | [`BothCame`] | Jet's 8 | the slides of each key, by side |
 //!
-//! Of query 6 the number of results and their sellers are compared: auctions of a seller that close in the same
-//! millisecond have no order, so the averages of the last ten depend on the run. The tests of the queries look at
-//! those at a slower event time, where there is one.
+//! Of query 6 the number of results and their sellers are compared: auctions of a seller that close
+//! in the same millisecond have no order, so the averages of the last ten depend on the run. The
+//! tests of the queries look at those at a slower event time, where there is one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -5,9 +5,9 @@
 //! cargo run --release --manifest-path benches/Cargo.toml -- suite --list
 //! ```
 //! Each point is measured in a process of its own ([`runner`]); a row of JSON stands for it in
-//! `benches/results` ([`record`]), and what stands there is not measured again by the same commit. Tables and
-//! pictures are made of the rows ([`tables`], [`plots`], [`publish`]), and so are the figures of which
-//! `cargo xtask results` makes `benches/RESULTS.md` ([`figures`]).
+//! `benches/results` ([`record`]), and what stands there is not measured again by the same commit.
+//! Tables and pictures are made of the rows ([`tables`], [`plots`], [`publish`]), and so are the
+//! figures of which `cargo xtask results` makes `benches/RESULTS.md` ([`figures`]).
 //!
 //! | module | holds |
 //! |---|---|
@@ -20,9 +20,10 @@
 //! | `session`, `runner`, `record` | points in turn, in children, in files |
 //! | `tables`, `plots`, `figures`, `publish`, `compare` | what is shown of it |
 //!
-//! **Latency** counts from when an event is due by a schedule that is fixed before the run, so what holds the
-//! source up counts in full. Generator and sink are on the same cores. Nothing here says what a figure means on
-//! a machine that does something else meanwhile: the machine's own pauses stand beside each latency.
+//! **Latency** counts from when an event is due by a schedule that is fixed before the run, so what
+//! holds the source up counts in full. Generator and sink are on the same cores. Nothing here says
+//! what a figure means on a machine that does something else meanwhile: the machine's own pauses
+//! stand beside each latency.
 
 mod ablations;
 mod again;

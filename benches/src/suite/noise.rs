@@ -1,13 +1,15 @@
 //! How long the machine itself keeps a thread waiting: what no program on it can be faster than.
 //!
-//! A thread on each core reads the clock all the time. Ticks are 100 µs apart; how late a tick is first
-//! seen is what a result that is due at that moment would have waited for. A window needs all cores, so of
-//! each tick the slowest core counts. Besides, pauses between two readings are counted as they are.
+//! A thread on each core reads the clock all the time. Ticks are 100 µs apart; how late a tick is
+//! first seen is what a result that is due at that moment would have waited for. A window needs all
+//! cores, so of each tick the slowest core counts. Besides, pauses between two readings are counted
+//! as they are.
 //!
-//! That is measured before and after a point, since it would take the cores away from it. While the point is measured,
-//! threads that sleep from tick to tick, a millisecond apart, are kept to a core each, and go before all others: what
-//! they wait for is the machine and not the engine, of which they take a hundredth of a core. Where the system gives no
-//! such priority they are left out, because they would then wait for the engine.
+//! That is measured before and after a point, since it would take the cores away from it. While the
+//! point is measured, threads that sleep from tick to tick, a millisecond apart, are kept to a core
+//! each, and go before all others: what they wait for is the machine and not the engine, of which
+//! they take a hundredth of a core. Where the system gives no such priority they are left out,
+//! because they would then wait for the engine.
 
 use std::sync::Barrier;
 use std::thread;
@@ -122,8 +124,8 @@ fn nanoseconds(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
-/// What the machine alone would have cost at p99.99, in milliseconds: the largest of what was seen before, beside
-/// and after a point.
+/// What the machine alone would have cost at p99.99, in milliseconds: the largest of what was seen
+/// before, beside and after a point.
 pub fn p99_99_ms(row: &Value) -> Option<f64> {
     let of = |when: &str| row[when]["ticks"]["p99_99_ms"].as_f64();
     ["noise_before", "noise_beside", "noise_after"].into_iter().filter_map(of).reduce(f64::max)

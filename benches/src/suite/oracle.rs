@@ -1,7 +1,8 @@
-//! What results must be: computed from the events by one plain loop that shares nothing with the engine.
+//! What results must be: computed from the events by one plain loop that shares nothing with the
+//! engine.
 //!
-//! Rows of windows are compared by their number and by the sum of a hash of each (key, end, count), the same
-//! hash that the program for Hazelcast uses.
+//! Rows of windows are compared by their number and by the sum of a hash of each (key, end, count),
+//! the same hash that the program for Hazelcast uses.
 
 use serde_json::{Value, json};
 use thalweg_core::shim::mix64;
@@ -79,8 +80,9 @@ impl Sum {
     }
 }
 
-/// How often each key comes in each sliding window, all of them down to the last that has a row. Events are
-/// (milliseconds since 1970, key) in the order of time; `size_ms` is a multiple of `slide_ms`.
+/// How often each key comes in each sliding window, all of them down to the last that has a row.
+/// Events are (milliseconds since 1970, key) in the order of time; `size_ms` is a multiple of
+/// `slide_ms`.
 pub fn sliding_counts(
     events: impl Iterator<Item = (i64, usize)>,
     keys: usize,

@@ -1,7 +1,7 @@
 //! Sources whose rows are due by a schedule: records in memory that come again and again, and bids.
 //!
-//! They come out in ticks of 250 µs, as those of the engine's own sources with a rate do; a thread wakes the
-//! job at each. What a row loses by that counts as its latency, and so does every delay
+//! They come out in ticks of 250 µs, as those of the engine's own sources with a rate do; a thread
+//! wakes the job at each. What a row loses by that counts as its latency, and so does every delay
 //! ([`Source::overdue_ns`]). Records in memory end at a time on the clock, bids after so many.
 
 use std::sync::Arc;

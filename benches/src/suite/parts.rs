@@ -1,8 +1,8 @@
 //! The parts of the suite and their points, in the short mode (`make bench`) and in the full one.
 //!
-//! Durations: the short mode as a whole stays within 45 minutes, the full one follows the rules of the papers
-//! (warm-up 20 s; 240 s and 24,000 windows for a latency; 20 s and 60 s for a step of a search, five repetitions
-//! of the step that wins).
+//! Durations: the short mode as a whole stays within 45 minutes, the full one follows the rules of
+//! the papers (warm-up 20 s; 240 s and 24,000 windows for a latency; 20 s and 60 s for a step of a
+//! search, five repetitions of the step that wins).
 
 use thalweg_workloads::streambox::pipelines::Benchmark;
 
@@ -14,8 +14,8 @@ use super::step::NEXMARK;
 use super::{scaling, streambox};
 use crate::nexmark::peers;
 
-/// NEXMark's queries that the short mode searches: windows, and a join of windows. It has no time for the others,
-/// unless they are asked for by name.
+/// NEXMark's queries that the short mode searches: windows, and a join of windows. It has no time
+/// for the others, unless they are asked for by name.
 const NEXMARK_SHORT: [&str; 2] = ["q5", "q8"];
 
 /// How much time there is.
@@ -72,7 +72,8 @@ pub struct Search {
 /// How long is looked at what it can do at all: to warm up, and measured.
 pub const FREE_S: (u64, u64) = (2, 4);
 
-/// Variants of points that are not what tables show: the rate without a bound, and steps on the way.
+/// Variants of points that are not what tables show: the rate without a bound, and steps on the
+/// way.
 pub const WITHOUT_A_BOUND: &str = "without a bound";
 /// See above.
 pub const PROBE: &str = "probe";
@@ -235,10 +236,11 @@ fn bursts(mode: Mode) -> Vec<Point> {
     vec![point("10 for 1 s"), point("100 for 2 s")]
 }
 
-/// The rule is 20 s and 60 s for each step, and five repetitions of the one that wins, which the full mode keeps.
-/// That takes hours, so in the short mode the way to the rates that win is made in steps of 4 s, and only those
-/// rates are measured for 15 s behind 5 s: three times within 500 ms, once within 50 ms. A rate within 500 ms is one
-/// within a second, too; whether there is a higher one is looked for in the full mode.
+/// The rule is 20 s and 60 s for each step, and five repetitions of the one that wins, which the
+/// full mode keeps. That takes hours, so in the short mode the way to the rates that win is made in
+/// steps of 4 s, and only those rates are measured for 15 s behind 5 s: three times within 500 ms,
+/// once within 50 ms. A rate within 500 ms is one within a second, too; whether there is a higher
+/// one is looked for in the full mode.
 fn searches(mode: Mode, part: &str, workloads: &[&str]) -> Vec<Search> {
     let search = |workload: &&str| {
         let step = Point::new(part, Kind::Step, workload, 0);
@@ -270,8 +272,8 @@ fn throughput(part: &str, mode: Mode, workloads: &[&str], size: &str) -> Vec<Poi
     workloads.iter().map(point).collect()
 }
 
-/// A million events are through queries without state in two milliseconds, of which starting a job is a good part: these
-/// read more.
+/// A million events are through queries without state in two milliseconds, of which starting a job
+/// is a good part: these read more.
 fn throughput_of_nexmark(mode: Mode) -> Vec<Point> {
     let part = "throughput-nexmark";
     let events = mode.pick("--events 100000", "--events 20000000", "--events 50000000");
@@ -346,7 +348,8 @@ impl Search {
         const MAKES_S: u64 = 3;
         let lasts_s = |point: &Point| point.warm_up_s + point.measured_s + MAKES_S;
         let free_s = FREE_S.0 + FREE_S.1 + MAKES_S;
-        // A run at the rate that wins within one bound counts for others, too, and most often it is the same.
+        // A run at the rate that wins within one bound counts for others, too, and most often it is
+        // the same.
         let repetitions = self.repetitions.iter().copied().max().unwrap_or_default();
         free_s + lasts_s(&self.probe) * self.steps + lasts_s(&self.step) * repetitions as u64
     }

@@ -1,9 +1,11 @@
-//! Hazelcast Jet at the same rates, in its best configuration: the newest Java there is, with ZGC from 21 on.
+//! Hazelcast Jet at the same rates, in its best configuration: the newest Java there is, with ZGC
+//! from 21 on.
 //!
-//! `THALWEG_PEERS` names the folder of its program, whose `run.sh CLASS key=value…` prints a line `LATENCY …
-//! result=ok cpu=C cores …` and under it percentiles of the first and of the last row of windows
-//! (`n=… p50=… … max=… ms`). `JAVA` names a Java; without it the newest of the usual folders is taken, and the
-//! one on the path where there is none. Without the folder Hazelcast is skipped, and tables say so.
+//! `THALWEG_PEERS` names the folder of its program, whose `run.sh CLASS key=value…` prints a line
+//! `LATENCY … result=ok cpu=C cores …` and under it percentiles of the first and of the last row of
+//! windows (`n=… p50=… … max=… ms`). `JAVA` names a Java; without it the newest of the usual
+//! folders is taken, and the one on the path where there is none. Without the folder Hazelcast is
+//! skipped, and tables say so.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,8 +25,9 @@ const FOLDERS: [&str; 2] = ["/usr/lib/jvm", "/Library/Java/JavaVirtualMachines"]
 /// What it may take besides: starting, checking its results.
 pub const STARTS_S: u64 = 120;
 
-/// What comes after it waits so long. The memory that it leaves, more than 8 GB, goes back to the host of a virtual machine bit
-/// by bit, and meanwhile the host takes the processors away for 20 to 40 ms at a time.
+/// What comes after it waits so long. The memory that it leaves, more than 8 GB, goes back to the
+/// host of a virtual machine bit by bit, and meanwhile the host takes the processors away for 20 to
+/// 40 ms at a time.
 pub const SETTLES_S: u64 = 15;
 
 /// Other engines and what runs them.

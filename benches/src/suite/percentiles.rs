@@ -1,4 +1,5 @@
-//! Percentiles of latencies: from a histogram, from the engine, from a peer's line; as JSON in rows.
+//! Percentiles of latencies: from a histogram, from the engine, from a peer's line; as JSON in
+//! rows.
 //!
 //! Milliseconds everywhere but inside histograms, which count nanoseconds.
 

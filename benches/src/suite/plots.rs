@@ -1,5 +1,5 @@
-//! Pictures of what was measured, with the plots of the workloads: latency percentiles on a logarithmic axis,
-//! throughput, scaling, and records before their time.
+//! Pictures of what was measured, with the plots of the workloads: latency percentiles on a
+//! logarithmic axis, throughput, scaling, and records before their time.
 
 use std::fs;
 use std::io;
@@ -136,8 +136,8 @@ fn scaling(groups: &[Measured<'_>]) -> Option<Figure> {
     with_series(figure, vec![Series::over_names("2 workers : 1 worker", times)])
 }
 
-/// For each figure of the paper the rates of its variants, to the first; and how late results are without
-/// StreamBox's decisions.
+/// For each figure of the paper the rates of its variants, to the first; and how late results are
+/// without StreamBox's decisions.
 fn ablations(groups: &[Measured<'_>]) -> Vec<Option<Figure>> {
     let all = contrasts::ablated(&of_kind(groups, Kind::Ablations));
     let lines = |figure: &str, of: fn(&Ablated<'_>) -> f64| {

@@ -1,7 +1,8 @@
-//! What is measured: a point, which a child process gets as one line of JSON, and which stands in its row.
+//! What is measured: a point, which a child process gets as one line of JSON, and which stands in
+//! its row.
 //!
-//! A point says everything that its figures depend on besides the program and the machine, so two rows with
-//! equal points are repetitions of each other.
+//! A point says everything that its figures depend on besides the program and the machine, so two
+//! rows with equal points are repetitions of each other.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +46,8 @@ pub enum Kind {
     Disorder,
     /// Throughput by one worker and by two: several runs come of it.
     Scaling,
-    /// StreamBox's decisions taken back, epochs of several lengths, early records: several runs come of it.
+    /// StreamBox's decisions taken back, epochs of several lengths, early records: several runs
+    /// come of it.
     Ablations,
     /// How long this machine keeps a thread waiting that wants to run.
     Noise,
@@ -68,7 +70,8 @@ pub struct Point {
     pub measured_s: u64,
     /// Worker threads.
     pub workers: usize,
-    /// What else there is to say: the factor of a burst, how many jobs, the share out of order in percent, a size.
+    /// What else there is to say: the factor of a burst, how many jobs, the share out of order in
+    /// percent, a size.
     #[serde(default)]
     pub variant: String,
 }

@@ -1,5 +1,5 @@
-//! What this process and this machine have spent: processor time, memory, and time that the machine was
-//! kept from running (steal).
+//! What this process and this machine have spent: processor time, memory, and time that the machine
+//! was kept from running (steal).
 //!
 //! Linux tells memory and steal; elsewhere they are unknown (`None`), never 0.
 

@@ -1,8 +1,8 @@
 //! Rows of results: JSON lines in a folder, one file for each part, appended as they are measured.
 //!
-//! A row has `point`, `repetition`, `mode`, `commit`, `machine`, `at` (seconds since 1970), and what was
-//! measured. A row that was made by the same program (commit without changes) at the same settings need not
-//! be measured again: [`Records::find`].
+//! A row has `point`, `repetition`, `mode`, `commit`, `machine`, `at` (seconds since 1970), and
+//! what was measured. A row that was made by the same program (commit without changes) at the same
+//! settings need not be measured again: [`Records::find`].
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};

@@ -1,9 +1,9 @@
-//! Runs points in processes of their own, so that memory and processor time are theirs, with the machine's own
-//! noise before, beside and after.
+//! Runs points in processes of their own, so that memory and processor time are theirs, with the
+//! machine's own noise before, beside and after.
 //!
-//! A child is this program (or another build of it) called as `suite-run POINT`, with the point as JSON; its last
-//! line is what it measured. A child that fails or has no end within its time is reported in its row, and the
-//! suite goes on; a child whose suite is gone ends, too.
+//! A child is this program (or another build of it) called as `suite-run POINT`, with the point as
+//! JSON; its last line is what it measured. A child that fails or has no end within its time is
+//! reported in its row, and the suite goes on; a child whose suite is gone ends, too.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,8 @@ use super::{ablations, burst, disorder, idle, latency, limited, noise, scaling, 
 pub const CHILD: &str = "suite-run";
 /// Set for children of the suite, whose input closes when the suite is gone.
 const OF_SUITE: &str = "THALWEG_SUITE_CHILD";
-/// What a child may take besides the time that its point says: data are made, and results are checked.
+/// What a child may take besides the time that its point says: data are made, and results are
+/// checked.
 const BESIDES_S: u64 = 90;
 
 /// Measures a point in this process; the last line of its output is the result.
@@ -36,8 +37,8 @@ pub fn child(point: &str) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// A suite that was stopped wants no results, and its next call is not to be measured beside this one: a process that
-/// it has started ends with it, and takes along what it has started itself.
+/// A suite that was stopped wants no results, and its next call is not to be measured beside this
+/// one: a process that it has started ends with it, and takes along what it has started itself.
 pub fn end_with_the_suite() {
     if std::env::var_os(OF_SUITE).is_none() {
         return;
@@ -132,7 +133,8 @@ impl Runner {
         Ok(row)
     }
 
-    /// Asks a child that goes before all other programs; `None` where the system has no such thing, or refuses.
+    /// Asks a child that goes before all other programs; `None` where the system has no such thing,
+    /// or refuses.
     fn ask_at_once(&self, point: &Point) -> Option<Value> {
         let text = json!(point).to_string();
         let mut first = Command::new("chrt");

@@ -1,11 +1,12 @@
-//! What a second worker brings: a workload over records in memory, by one worker, by two, and by two engines of
-//! one worker each that share nothing but the machine, in turn, as fast as they can. The last is the bound: what
-//! they lose, caches and memory take, and no engine could get it back. The variant of a point is how many runs
-//! are measured behind one to warm up.
+//! What a second worker brings: a workload over records in memory, by one worker, by two, and by
+//! two engines of one worker each that share nothing but the machine, in turn, as fast as they can.
+//! The last is the bound: what they lose, caches and memory take, and no engine could get it back.
+//! The variant of a point is how many runs are measured behind one to warm up.
 //!
-//! StreamBox's results are compared with a loop by hand; those of NEXMark's queries must be the same, whoever
-//! made them (as a set of rows that is left when all changes were applied). These are compared in runs of their
-//! own before the others: hashing all rows takes a core as well, and would be measured.
+//! StreamBox's results are compared with a loop by hand; those of NEXMark's queries must be the
+//! same, whoever made them (as a set of rows that is left when all changes were applied). These are
+//! compared in runs of their own before the others: hashing all rows takes a core as well, and
+//! would be measured.
 
 use std::sync::{Barrier, Mutex};
 use std::thread;
@@ -27,9 +28,9 @@ pub const APART: &str = "two engines, 1 worker each";
 /// NEXMark's queries whose state or output is not trivial, and one that is.
 pub const QUERIES: [&str; 7] = ["q1", "q3", "q4", "q5", "q7", "q8", "q11"];
 
-/// So many events of which a query reads enough for about a second by one worker: in shorter runs memory that is
-/// touched for the first time, and what begins and ends a job, would be a good part. 3 and 8 read no bids. With one
-/// run, which is to see that all works, fewer.
+/// So many events of which a query reads enough for about a second by one worker: in shorter runs
+/// memory that is touched for the first time, and what begins and ends a job, would be a good part.
+/// 3 and 8 read no bids. With one run, which is to see that all works, fewer.
 fn events_of(query: &str, repeat: usize) -> u64 {
     let events = match query {
         "q3" | "q8" => 200_000_000,
@@ -49,12 +50,14 @@ struct Run {
     elapsed: Duration,
 }
 
-/// The workers of each engine: one of each of [`WORKERS`], and another one that runs beside the first.
+/// The workers of each engine: one of each of [`WORKERS`], and another one that runs beside the
+/// first.
 const ENGINES: [usize; 3] = [WORKERS[0], WORKERS[1], WORKERS[0]];
 /// The engines that run side by side.
 const SIDE_BY_SIDE: [usize; 2] = [0, 2];
 
-/// A workload that can be run again and again, by two threads at the same time where engines differ.
+/// A workload that can be run again and again, by two threads at the same time where engines
+/// differ.
 trait Measured: Sync {
     /// Runs it by one of [`ENGINES`].
     fn run(&self, engine: usize) -> Result<Run>;

@@ -1,7 +1,8 @@
-//! When events are due: phases of constant rates, fixed before the run, so that what is late counts in full.
+//! When events are due: phases of constant rates, fixed before the run, so that what is late counts
+//! in full.
 //!
-//! **Invariant:** event n is due at a time that depends on n and the phases alone. Its event time is that
-//! time, cut to milliseconds. Behind the last phase its rate goes on.
+//! **Invariant:** event n is due at a time that depends on n and the phases alone. Its event time
+//! is that time, cut to milliseconds. Behind the last phase its rate goes on.
 
 const SECOND_NS: u128 = 1_000_000_000;
 

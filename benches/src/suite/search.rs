@@ -38,7 +38,8 @@ pub fn run(suite: &mut Suite, search: &Search) -> Result<(), String> {
     Ok(())
 }
 
-/// Looks for the highest rate within a bound; false if a step failed, and nothing more is to be learned.
+/// Looks for the highest rate within a bound; false if a step failed, and nothing more is to be
+/// learned.
 fn probe(
     suite: &mut Suite,
     search: &Search,
@@ -57,7 +58,8 @@ fn probe(
     Ok(true)
 }
 
-/// Measures the rate that wins as long and as often as is asked for; where it does not hold so long, a lower one.
+/// Measures the rate that wins as long and as often as is asked for; where it does not hold so
+/// long, a lower one.
 fn confirm(
     suite: &mut Suite,
     search: &Search,
@@ -85,7 +87,8 @@ fn confirm(
     Ok(())
 }
 
-/// Events for so many rows: queries read a share of NEXMark's events, and rates are those of events.
+/// Events for so many rows: queries read a share of NEXMark's events, and rates are those of
+/// events.
 fn events(step: &Point, rows: u64) -> u64 {
     match step.workload.as_str() {
         // Auctions and persons: 4 of 50 events.

@@ -1,16 +1,18 @@
-//! One step of the search for the highest rate within a bound: a workload at a rate, its output delay, and
-//! whether it kept up.
+//! One step of the search for the highest rate within a bound: a workload at a rate, its output
+//! delay, and whether it kept up.
 //!
-//! Output delay is the engine's latency: from when the row was due whose watermark completes a window (of
-//! queries without windows: the row that causes the result) until the result is written (StreamBox, §9). Rows
-//! are due by a schedule that is fixed before the run, so those that wait in front of the engine count.
+//! Output delay is the engine's latency: from when the row was due whose watermark completes a
+//! window (of queries without windows: the row that causes the result) until the result is written
+//! (StreamBox, §9). Rows are due by a schedule that is fixed before the run, so those that wait in
+//! front of the engine count.
 //!
-//! StreamBox's records lie in memory and come again and again, a million of them in a second of event time (at
-//! lower rates as many as come in a second, so that windows close all the time); NEXMark's events are made while
-//! the query runs, and what that costs is in the row (`generator_ns_per_row`). Sources end a moment after the
-//! measured time, the job runs to its end, and its results are compared with what was read: those of StreamBox
-//! with loops by hand ([`super::streambox`]), those of NEXMark where the one says the other ([`super::tally`]), else with what the same events say once more
-//! ([`super::again`]).
+//! StreamBox's records lie in memory and come again and again, a million of them in a second of
+//! event time (at lower rates as many as come in a second, so that windows close all the time);
+//! NEXMark's events are made while the query runs, and what that costs is in the row
+//! (`generator_ns_per_row`). Sources end a moment after the measured time, the job runs to its end,
+//! and its results are compared with what was read: those of StreamBox with loops by hand
+//! ([`super::streambox`]), those of NEXMark where the one says the other ([`super::tally`]), else
+//! with what the same events say once more ([`super::again`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +55,8 @@ pub fn run(point: &Point) -> Result<Value> {
     let (measured, found) = if is_streambox { streambox(point)? } else { nexmark(point)? };
     let mut row = measured.spent.fields(measured.rows_in);
     let due = point.events_per_second * (point.warm_up_s + point.measured_s);
-    // NEXMark's tables have a share of the events; how far a source is behind shows in the latency there.
+    // NEXMark's tables have a share of the events; how far a source is behind shows in the latency
+    // there.
     let missing = if is_streambox { due.saturating_sub(measured.rows_read) } else { 0 };
     row["behind_ms"] = json!(missing as f64 * 1000.0 / point.events_per_second as f64);
     row["delay"] = json!(measured.latency);

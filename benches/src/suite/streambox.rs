@@ -1,9 +1,10 @@
-//! StreamBox's benchmarks over records that come again and again, what their results must add up to, and the
-//! loops by hand that say so.
+//! StreamBox's benchmarks over records that come again and again, what their results must add up
+//! to, and the loops by hand that say so.
 //!
-//! A lap is a whole number of seconds of event time, so windows of a second never hold records of two laps, and
-//! join partners lie in one lap (its keys are unique there, and the next lap is seconds away). So what laps must
-//! give can be added; tweets alone look back from the first second of a lap to the last of the one before.
+//! A lap is a whole number of seconds of event time, so windows of a second never hold records of
+//! two laps, and join partners lie in one lap (its keys are unique there, and the next lap is
+//! seconds away). So what laps must give can be added; tweets alone look back from the first second
+//! of a lap to the last of the one before.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -58,8 +59,8 @@ struct Lap {
 }
 
 impl Benchmark {
-    /// At this rate for each table, with about so many times four million short records or one million texts.
-    /// Texts of a kilobyte are more by the square: they are shared.
+    /// At this rate for each table, with about so many times four million short records or one
+    /// million texts. Texts of a kilobyte are more by the square: they are shared.
     pub fn new(name: &str, rate: u64, scale: f64) -> Benchmark {
         let times = |records: f64| (records * scale) as u64;
         let per_ms = |usual: u64| records_per_ms(usual, rate);
@@ -210,8 +211,8 @@ impl Benchmark {
         }
     }
 
-    /// Counts of the most frequent words of the seconds in which the mood turns: of whole laps and of so many
-    /// rows behind them.
+    /// Counts of the most frequent words of the seconds in which the mood turns: of whole laps and
+    /// of so many rows behind them.
     fn turns(&self, laps: u64, rows: u64) -> u64 {
         let rest = self.seconds(&prefix(&self.job.tables[0], rows));
         let all = (0..laps).flat_map(|_| &self.lap().seconds).chain(&rest);
@@ -325,8 +326,8 @@ fn added(batch: &RecordBatch, column: Option<&str>) -> u64 {
     sum as u64
 }
 
-/// Records in a millisecond of event time: as many as usual, but at low rates fewer, so that a second of event
-/// time never takes longer than a second and windows close all the time.
+/// Records in a millisecond of event time: as many as usual, but at low rates fewer, so that a
+/// second of event time never takes longer than a second and windows close all the time.
 fn records_per_ms(usual: u64, rate: u64) -> u64 {
     usual.min(rate / 1000).max(1)
 }

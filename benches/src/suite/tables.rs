@@ -1,4 +1,5 @@
-//! Tables of what was measured, as Markdown: medians of repetitions, with the smallest and the largest.
+//! Tables of what was measured, as Markdown: medians of repetitions, with the smallest and the
+//! largest.
 //!
 //! The same rows give the same tables. What misses its goal is shown with the others, and says so.
 
@@ -11,7 +12,8 @@ use super::percentiles::median;
 use super::point::{Engine, Kind, Point, grouped};
 use super::{bounded, contrasts, noise};
 
-/// Within this, or what the machine itself takes and a millisecond, has p99.99 of query 5 at 1 M events/s to be.
+/// Within this, or what the machine itself takes and a millisecond, has p99.99 of query 5 at 1 M
+/// events/s to be.
 pub const Q5_MS_MAX: f64 = 4.0;
 /// The same for rows.
 pub const ROWS_MS_MAX: f64 = 2.0;
@@ -199,7 +201,8 @@ fn goal(group: &Measured<'_>, groups: &Groups<'_, '_>) -> String {
     goals.join(", ")
 }
 
-/// Whether a latency is within its goal, and if not, whether it is within what the machine itself takes.
+/// Whether a latency is within its goal, and if not, whether it is within what the machine itself
+/// takes.
 fn judged(found_ms: f64, goal_ms: f64, machine_ms: f64, why: &str) -> String {
     let outcome = if found_ms <= goal_ms {
         "met".to_owned()

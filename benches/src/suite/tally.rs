@@ -1,8 +1,10 @@
-//! Adds up what goes into a query and what comes out, where the one says what the other must be: NEXMark's
-//! queries 0, 1, 2 and 13 (each row), 7 (the highest price of each window) and 11 (the bids of all sessions).
+//! Adds up what goes into a query and what comes out, where the one says what the other must be:
+//! NEXMark's queries 0, 1, 2 and 13 (each row), 7 (the highest price of each window) and 11 (the
+//! bids of all sessions).
 //!
-//! Bids are looked at before the engine has them, by the thread that made them; it is about a nanosecond for
-//! each, and part of what the generator takes. Of other queries the events are made once more ([`super::again`]).
+//! Bids are looked at before the engine has them, by the thread that made them; it is about a
+//! nanosecond for each, and part of what the generator takes. Of other queries the events are made
+//! once more ([`super::again`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,6 @@
-//! Figures as lines of JSON, in the format that `thalweg_workloads::plot` reads and draws: one object
-//! per line, grouped bars. Written by hand, since this package depends on the structures alone.
+//! Figures as lines of JSON, in the format that `thalweg_workloads::plot` reads and draws: one
+//! object per line, grouped bars. Written by hand, since this package depends on the structures
+//! alone.
 
 use std::fmt::Write as _;
 use std::fs::File;

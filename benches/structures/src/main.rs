@@ -4,9 +4,9 @@
 //! ```text
 //! cargo run --release --manifest-path benches/structures/Cargo.toml [-- --repeat N] [--figures [--json FILE]]
 //! ```
-//! `--figures` runs the experiments of Prasaad et al. §7.2 and §7.3 instead (see `ordered`); `--json`
-//! appends them to a file that the example `plot` of `thalweg-workloads` draws.
-//! All variants of a structure alternate in one process; a table of medians follows the JSON lines.
+//! `--figures` runs the experiments of Prasaad et al. §7.2 and §7.3 instead (see `ordered`);
+//! `--json` appends them to a file that the example `plot` of `thalweg-workloads` draws. All
+//! variants of a structure alternate in one process; a table of medians follows the JSON lines.
 
 mod figures;
 mod gate;

@@ -1,9 +1,10 @@
-//! A partitioned operator with ordered output, built of the bare structures as Prasaad et al. §5 do:
-//! inputs get serials, go to a worklist of 100 partitions, workers operate on them and send the outcome
-//! through a reorder buffer. The figures of §7.2 and §7.3 as ratios: skew (Fig. 9), latency against cost
-//! per tuple (Fig. 10), light operators (Fig. 12), many outputs per input (Fig. 13).
+//! A partitioned operator with ordered output, built of the bare structures as Prasaad et al. §5
+//! do: inputs get serials, go to a worklist of 100 partitions, workers operate on them and send the
+//! outcome through a reorder buffer. The figures of §7.2 and §7.3 as ratios: skew (Fig. 9), latency
+//! against cost per tuple (Fig. 10), light operators (Fig. 12), many outputs per input (Fig. 13).
 //!
-//! Two workers on two cores; the paper had sixteen. Every run checks that all outputs left in order.
+//! Two workers on two cores; the paper had sixteen. Every run checks that all outputs left in
+//! order.
 
 use std::convert::Infallible;
 use std::sync::Mutex;

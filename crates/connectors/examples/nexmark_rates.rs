@@ -3,7 +3,7 @@
 //!     cargo run --release -p thalweg-connectors --example nexmark_rates
 //!
 //! Each case makes rows in bundles for a while; cases alternate, and the median of the rounds
-//! counts. Time is that of the thread on a processor where Linux tells it, else the wall's.
+//! counts. Time is that of the thread on a processor where Linux reports it, else the wall's.
 
 use std::fs;
 use std::sync::Arc;

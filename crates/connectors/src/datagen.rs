@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_from_every_position_and_the_rate_goes_on_too() {
+    fn it_resumes_from_every_position_and_at_the_same_rate() {
         let request = request(BASE);
         crate::conformance::check_replayable(&|| Datagen.source(&request), 10).expect("no error");
         let options = [("connector", "datagen"), ("rows-per-second", "1000")];
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_options_are_told() {
+    fn wrong_options_are_reported() {
         let cases = [
             (("fields.nn.kind", "random"), "n"),
             (("fields.n.min", "9"), "min"),

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_gone_is_told_apart() {
+    fn a_reader_that_has_gone_is_an_error_of_its_own() {
         let mut writer =
             ResultWriter::new(Format::Csv, schema(), String::new(), Tz::UTC, Box::new(Gone));
         let error = writer.finish().expect_err("the reader has gone");

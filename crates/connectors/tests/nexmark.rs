@@ -53,7 +53,7 @@ fn by_number(tables: &[Table]) -> BTreeMap<i64, String> {
 }
 
 #[test]
-fn it_goes_on_from_every_position() {
+fn it_resumes_from_every_position() {
     let connectors = builtin(Default::default());
     for options in
         [[("preset", "jet"), ("split", "1/3")], [("preset", "beam"), ("out-of-order-group", "100")]]
@@ -402,7 +402,7 @@ fn the_rate_is_kept_and_sets_the_times() {
 }
 
 #[test]
-fn wrong_declarations_are_told() {
+fn wrong_declarations_are_reported() {
     type Options<'a> = &'a [(&'a str, &'a str)];
     let cases: [(&str, &[&str], Options<'_>, &str); 14] = [
         ("bid", &["prices"], &[], "did you mean price?"),

@@ -50,7 +50,7 @@ impl RowKind {
         })
     }
 
-    /// The kind as a number: how a source tells it, in a column of its own.
+    /// The kind as a number: how a source delivers it, in a column of its own.
     pub fn code(self) -> i8 {
         self as i8
     }
@@ -200,8 +200,8 @@ fn array_bytes(array: &dyn Array) -> usize {
 /// How many views are looked at to learn how long texts are.
 const VIEWS_SAMPLED: usize = 64;
 
-/// Sixteen bytes a view, and the text behind those that are too long to stand in it. The mean length
-/// comes from a sample spread over the array: looking at each view of each bundle at each
+/// Sixteen bytes a view, and the text behind those that are too long to stand in it. The mean
+/// length comes from a sample spread over the array: looking at each view of each bundle at each
 /// stage would cost more than it is worth.
 fn view_bytes(views: &[u128]) -> usize {
     let step = views.len().div_ceil(VIEWS_SAMPLED).max(1);

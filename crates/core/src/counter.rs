@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 
-/// The position behind so many rows.
+/// The position after this number of rows.
 pub fn row_position(rows: u64) -> String {
     format!("{{\"row\":{rows}}}")
 }

@@ -50,8 +50,8 @@ pub struct Stage {
     pub kind: StageKind,
     /// Where its rows come from; several inputs form a union.
     pub inputs: Vec<Input>,
-    /// Options and settings that decide what its state means, by name, beside what its identifier says. State that was
-    /// kept under other values does not fit. No secrets: snapshots hold them.
+    /// Options and settings that decide what its state means, by name, besides what its identifier
+    /// says. State that was kept under other values does not fit. No secrets: snapshots hold them.
     pub state_options: BTreeMap<String, String>,
 }
 

@@ -41,8 +41,8 @@ pub use bundle::{Bundle, RowKind, Stamps, WatermarkBefore};
 pub use connector::{Sink, Source, SourceBatch, SourcePoll};
 pub use error::{Error, ErrorKind, Result, Span};
 pub use operator::{
-    Exchange, Opening, Operator, OperatorClass, Output, Partition, Piece, Place, Progress, Route,
-    Transform,
+    Exchange, Operator, OperatorClass, Output, Partition, PartitionContext, Piece, Place, Progress,
+    Route, Transform,
 };
 pub use order::OrderContract;
 pub use snapshot::{

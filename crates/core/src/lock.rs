@@ -7,8 +7,9 @@
 //!   there says nothing.
 //! - What stands in the file (process and time of the lock) is for messages only; it may be half
 //!   written.
-//! - The file of a [`FileLock::temporary`] lock is removed while the lock is held. Whoever has locked
-//!   a file checks that its name still leads to it: so no two hold locks on files of one name.
+//! - The file of a [`FileLock::temporary`] lock is removed while the lock is held. Whoever has
+//!   locked a file checks that its name still leads to it: so no two hold locks on files of one
+//!   name.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -180,7 +181,7 @@ mod tests {
         FileLock::check_free(&path).expect("nobody has what is not there");
     }
 
-    /// Locks that come and go on one name: never two at a time, though the file is another one each
+    /// Locks taken and released under one name: never two at a time, though the file is another one each
     /// time.
     #[test]
     fn no_two_hold_a_file_that_is_removed() {

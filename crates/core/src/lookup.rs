@@ -1,5 +1,5 @@
-//! Tables that are looked up by key, one batch of keys at a time: what a store or a service behind a network
-//! offers to a lookup join.
+//! Tables that are looked up by key, one batch of keys at a time: what a store or a service behind
+//! a network offers to a lookup join.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,14 +16,15 @@ pub type Answer = Pin<Box<dyn Future<Output = Result<RecordBatch>> + Send>>;
 
 /// A table that is looked up by key.
 ///
-/// The future is polled by a thread of the engine that has no runtime of any kind: what needs one (sockets
-/// of tokio, say) is spawned on a runtime of the table's own, and the future waits for that.
+/// The future is polled by a thread of the engine that has no runtime of any kind: what needs one
+/// (sockets of tokio, say) is spawned on a runtime of the table's own, and the future waits for
+/// that.
 pub trait AsyncLookup: Send + Sync {
     /// Begins to look keys up: a column for each key column, no NULL among them, no key twice.
     ///
-    /// The answer has the columns that were asked for ([`LookupRequest::columns`]) and all rows with one of
-    /// the keys, in any order; rows of one key leave in the order that they have here. Rows with other keys
-    /// do no harm. An error is tried again as often as the options say.
+    /// The answer has the columns that were asked for ([`LookupRequest::columns`]) and all rows
+    /// with one of the keys, in any order; rows of one key leave in the order that they have here.
+    /// Rows with other keys do no harm. An error is tried again as often as the options say.
     fn lookup(&self, keys: RecordBatch) -> Answer;
 }
 
@@ -46,13 +47,13 @@ impl LookupRequest {
 /// How a table is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupOptions {
-    /// So many batches of keys are on their way at most.
+    /// The most batches of keys in flight.
     pub capacity: usize,
     /// How long an answer may take.
     pub timeout: Duration,
     /// How often a batch is asked for again that failed, or took too long.
     pub max_retries: u32,
-    /// So many rows are remembered at most; 0 for none.
+    /// The most rows in the cache; 0 for no cache.
     pub cache_max_rows: usize,
     /// For so long after they came. `None` for ever.
     pub cache_expires_after: Option<Duration>,

@@ -9,17 +9,18 @@
 //! All partitions finish a phase before any begins the next; within a phase they run side by side.
 //! Between two phases of one watermark a `Commuting` operator may be given rows of later epochs.
 //!
-//! A partition that goes by the clock also gets [`Partition::tick`], in between.
+//! A partition that uses processing time also gets [`Partition::tick`], in between.
 //!
 //! A call should return within about a millisecond. `rows` gets at most one bundle (64 Ki rows);
-//! `watermark` looks at [`Output::time_is_up`] and answers [`Progress::More`] to go on later.
+//! `watermark` looks at [`Output::time_is_up`] and answers [`Progress::More`] to continue later.
 //!
 //! # Output that is full
-//! Some operators make many rows of one. What a call may emit is bounded so that memory has a limit:
+//! Some operators make many rows of one. What a call may emit is bounded so that memory has a
+//! limit:
 //! - the runtime hands a piece over in slices, sized by what the slices before led to
 //!   ([`Operator::takes_slices`]);
-//! - an operator that cannot know what a slice leads to asks [`Output::is_full`] between rows. Once it
-//!   is, the operator stops behind a row and says so ([`Output::stop_at`]); a watermark answers
+//! - an operator that cannot know what a slice leads to asks [`Output::is_full`] between rows. Once
+//!   it is, the operator stops behind a row and says so ([`Output::stop_at`]); a watermark answers
 //!   [`Progress::More`].
 //!
 //! The rest comes with the next call, when downstream has taken what was emitted. The cursor is the
@@ -81,7 +82,8 @@ pub trait Transform: Send + Sync {
     fn multiplies(&self) -> bool {
         false
     }
-    /// Applies a bundle until about `room_bytes` are made of it. Each part has the stamps of the bundle.
+    /// Applies a bundle until about `room_bytes` are made of it. Each part has the stamps of the
+    /// bundle.
     fn begin_parts(&self, bundle: Bundle, room_bytes: usize) -> Result<Part> {
         let _ = room_bytes;
         Ok(Part { bundle: self.apply(bundle)?, rest: None })
@@ -92,14 +94,15 @@ pub trait Transform: Send + Sync {
     /// Those of [`Transform::apply`].
     fn next_part(&self, rest: Rest, room_bytes: usize) -> Result<Part> {
         let _ = (rest, room_bytes);
-        Err(Error::internal("a stage that leaves nothing was asked to go on"))
+        Err(Error::internal("a stage that leaves nothing was asked to continue"))
     }
     /// True if bundles with rows are begun rather than applied: the stage waits for the outside.
     fn is_asynchronous(&self) -> bool {
         false
     }
-    /// Begins to turn one bundle into one, and returns at once. `done` is called once, by any thread, with
-    /// what is left to be done, which a worker then does; until then the bundle counts as not consumed.
+    /// Begins to turn one bundle into one, and returns at once. `done` is called once, by any
+    /// thread, with what is left to be done, which a worker then does; until then the bundle counts
+    /// as not consumed.
     fn begin(&self, bundle: Bundle, done: Done) {
         let result = self.apply(bundle);
         done(Box::new(move || result));
@@ -120,7 +123,7 @@ pub struct Part {
 /// What is left to be done when what a bundle waited for is there.
 pub type Finish = Box<dyn FnOnce() -> Result<Bundle> + Send>;
 
-/// Takes back a bundle that was begun.
+/// Returns a bundle that was begun to the runtime.
 pub type Done = Box<dyn FnOnce(Finish) + Send>;
 
 /// A stateful stage: a factory of partitions and the rule that spreads rows over them.
@@ -143,20 +146,20 @@ pub trait Operator: Send + Sync {
     fn rows_depend_on_watermarks(&self) -> bool {
         false
     }
-    /// True if what it does depends on the wall clock (windows and timers of processing time). Where a
-    /// sequence is promised it is refused then, unless the clock is admitted.
-    fn goes_by_the_clock(&self) -> bool {
+    /// True if what it does depends on the wall clock (windows and timers of processing time).
+    /// Where a sequence is promised it is refused then, unless the clock is admitted.
+    fn uses_processing_time(&self) -> bool {
         false
     }
     /// Which watermarks matter.
     fn watermark_interest(&self) -> WatermarkInterest;
-    /// True if nothing leaves it but at a watermark. Rows that no watermark that matters follows may come later
-    /// then, in larger bundles.
-    fn gives_at_watermarks_only(&self) -> bool {
+    /// True if nothing leaves it but at a watermark. Rows that no watermark that matters follows
+    /// may come later then, in larger bundles.
+    fn emits_only_at_watermarks(&self) -> bool {
         false
     }
-    /// True if a piece may come in several calls, each with some of its rows in order. Asked where what
-    /// rows lead to can be much more than they are.
+    /// True if a piece may come in several calls, each with some of its rows in order. Asked where
+    /// what rows lead to can be much more than they are.
     fn takes_slices(&self) -> bool {
         self.class() == OperatorClass::Sequenced
     }
@@ -171,7 +174,7 @@ pub trait Operator: Send + Sync {
         1
     }
     /// Makes the state of one partition. Called once per partition, before any row.
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>>;
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>>;
     /// The watermark to pass on after `input` has been consumed, or `None` to pass none: the
     /// containers downstream are then merged. The last one ([`Watermark::END`]) is always passed.
     fn output_watermark(&self, input: Watermark) -> Option<Watermark> {
@@ -192,9 +195,9 @@ pub trait Operator: Send + Sync {
     }
 }
 
-/// What a partition is told when it is made.
+/// What a partition knows of its place when it is created.
 #[derive(Clone, Copy, Debug)]
-pub struct Opening {
+pub struct PartitionContext {
     /// Its number, from 0. A partition owns a range of whole virtual partitions, and those of lower
     /// numbers own lower ranges.
     pub partition: usize,
@@ -205,10 +208,10 @@ pub struct Opening {
     pub order: OrderContract,
 }
 
-impl Opening {
+impl PartitionContext {
     /// The only partition, in contract `epoch`.
     pub fn only() -> Self {
-        Opening { partition: 0, partitions: 1, order: OrderContract::Epoch }
+        PartitionContext { partition: 0, partitions: 1, order: OrderContract::Epoch }
     }
 }
 
@@ -219,7 +222,7 @@ pub struct Piece<'a> {
     pub bundle: &'a Bundle,
     /// The rows that are meant, ascending; `None` means all.
     pub rows: Option<&'a [u32]>,
-    /// How many lanes the operator has. With one lane `watermark_before` also tells which windows
+    /// How many lanes the operator has. With one lane `watermark_before` also says which windows
     /// are closed; with several the joint watermark does.
     pub lanes: usize,
 }
@@ -259,37 +262,37 @@ pub trait Partition: Send {
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress>;
     /// About how many bytes the state takes.
     fn state_bytes(&self) -> usize;
-    /// The least watermark at which it has something to do; [`Watermark::END`] for none but the last.
-    /// Until then watermarks may be kept from it, where its operator takes them in one phase.
+    /// The least watermark at which it has something to do; [`Watermark::END`] for none but the
+    /// last. Until then watermarks may be kept from it, where its operator takes them in one phase.
     fn wakes_at(&self) -> Watermark {
         Watermark::MIN
     }
-    /// When it wants to be called by the clock, in milliseconds since 1970; `None` for never. Asked
-    /// after each call.
+    /// When [`Partition::tick`] is due, in milliseconds of processing time since 1970; `None` for
+    /// never. Asked after each call.
     fn ticks_at(&self) -> Option<i64> {
         None
     }
-    /// The clock has reached [`Partition::ticks_at`]; may come later, never before. Between two other
-    /// calls, in the contract `epoch` only: where a sequence is promised, the clock calls nobody, and
-    /// what is due is done with the next rows or watermark. On [`Progress::More`] it is called again,
-    /// perhaps after other calls.
+    /// The clock has reached [`Partition::ticks_at`]; may come later, never before. Between two
+    /// other calls, in the contract `epoch` only: where a sequence is promised, the clock calls
+    /// nobody, and what is due is done with the next rows or watermark. On [`Progress::More`] it is
+    /// called again, perhaps after other calls.
     fn tick(&mut self, _output: &mut Output) -> Result<Progress> {
         Ok(Progress::Done)
     }
-    /// Tells what it keeps, between two other calls and never in the middle of a watermark: with this
-    /// given to [`Partition::restore`] (its part of it, where the number of partitions differs), another
-    /// run goes on as this one would have. Rows that take long to make are made later
-    /// ([`Captured::add_later`]). [`Extent::Changes`] is asked for only where the capture before this one
-    /// is kept, and may be answered with the whole.
+    /// Captures its state, between two other calls and never in the middle of a watermark. Another
+    /// run that restores it ([`Partition::restore`]; its part of it, where the number of partitions
+    /// differs) behaves as this one would have. Rows that take long to make are made later
+    /// ([`Captured::add_later`]). [`Extent::Incremental`] is requested only if the previous capture
+    /// was kept, and may be answered in full.
     ///
     /// # Errors
     /// If it has no snapshots.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         let _ = extent;
-        Err(Error::unsupported("it cannot tell what it keeps, so no snapshot can be taken")
+        Err(Error::unsupported("its state cannot be captured, so no snapshot can be taken")
             .hint("implement Partition::capture and Partition::restore, or run without snapshots"))
     }
-    /// What is known of those tables of which a capture may tell only changes, right before it;
+    /// What is known of the tables that may be captured incrementally, right before a capture;
     /// none before the first capture.
     fn table_changes(&mut self) -> Vec<TableChanges> {
         Vec::new()
@@ -298,13 +301,14 @@ pub trait Partition: Send {
     fn stop_tracking(&mut self, table: &str) {
         let _ = table;
     }
-    /// Takes back what partitions of the same operator have told. Called once, before anything else.
+    /// Restores what partitions of the same operator have captured. Called once, before anything
+    /// else.
     ///
     /// # Errors
     /// If it does not fit: the snapshot is of something else, or damaged.
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         let _ = restored;
-        Err(Error::unsupported("it cannot take back what a snapshot tells of it")
+        Err(Error::unsupported("its state cannot be restored from a snapshot")
             .hint("implement Partition::capture and Partition::restore"))
     }
 }
@@ -361,8 +365,8 @@ pub enum Place {
     WindowEnds(Vec<i64>),
 }
 
-/// A call that takes rows may be so late. Stopping costs: what is worked out for all rows of a piece is worked out again
-/// for the rest.
+/// A call that takes rows may be so late. Stopping costs: what is worked out for all rows of a
+/// piece is worked out again for the rest.
 const PATIENCE_NS: u64 = 20_000_000;
 
 /// Where a partition puts what it produces during one call.
@@ -401,13 +405,13 @@ impl Output {
             stopped_at: None,
         }
     }
-    /// The same with room for so many bytes: the call that makes it full is the last.
+    /// The same with room for `room_bytes`: the call that makes it full is the last.
     #[must_use]
     pub fn with_room(self, room_bytes: usize) -> Self {
         Output { room_bytes, ..self }
     }
-    /// True once a call should stop behind the row that it is at: enough is emitted, or it has taken far longer than
-    /// it should, with few results or none.
+    /// True once a call should stop behind the row that it is at: enough is emitted, or it has
+    /// taken far longer than it should, with few results or none.
     pub fn is_full(&self) -> bool {
         self.bytes >= self.room_bytes
             || self.clock.now_ns() >= self.deadline_ns.saturating_add(PATIENCE_NS)
@@ -424,7 +428,7 @@ impl Output {
         assert!(taken > 0, "a call takes at least one row");
         self.stopped_at = Some(taken);
     }
-    /// How many rows of a piece of so many were taken.
+    /// How many of a piece's `rows` were taken.
     pub fn taken_of(&self, rows: usize) -> usize {
         self.stopped_at.map_or(rows, |taken| taken.min(rows))
     }
@@ -467,7 +471,8 @@ impl Output {
     pub fn wall_ms(&self) -> i64 {
         self.clock.wall_ms()
     }
-    /// True once a long call should return [`Progress::More`]: its time is over, or the output is full.
+    /// True once a long call should return [`Progress::More`]: its time is over, or the output is
+    /// full.
     pub fn time_is_up(&self) -> bool {
         self.bytes >= self.room_bytes || self.clock.now_ns() >= self.deadline_ns
     }

@@ -26,11 +26,13 @@ impl OrderContract {
         self != OrderContract::Epoch
     }
 
-    /// How many partitions a keyed operator has for each of several workers, unless the job says otherwise.
+    /// How many partitions a keyed operator has for each of several workers, unless the job says
+    /// otherwise.
     ///
-    /// Each partition takes a piece of each bundle and sends a bundle of its own on, so pieces multiply by
-    /// their number from one operator to the next. Where an order is promised all that came of a bundle gets
-    /// together again behind each operator, and with more partitions workers are less in each other's way.
+    /// Each partition takes a piece of each bundle and sends a bundle of its own on, so pieces
+    /// multiply by their number from one operator to the next. Where an order is promised all that
+    /// came of a bundle gets together again behind each operator, and with more partitions workers
+    /// are less in each other's way.
     pub fn partitions_of_worker(self) -> usize {
         if self.is_ordered() { 4 } else { 2 }
     }

@@ -1,7 +1,7 @@
 //! Finding bytes in bytes, where what is looked for is a few bytes apart.
 
-/// Calls `found` with each place of a byte, in order. Eight bytes are looked at together: a search that begins anew
-/// behind each place takes longer than the few bytes to the next.
+/// Calls `found` with each place of a byte, in order. Eight bytes are looked at together: a search
+/// that starts again after each place takes longer than the few bytes to the next.
 ///
 /// ```
 /// use thalweg_core::search::for_each_place;

@@ -46,7 +46,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to, for tests and simulation.
+/// A clock that moves only when it is advanced, for tests and simulation.
 #[derive(Default)]
 pub struct ManualClock {
     now_ns: AtomicU64,

@@ -1,30 +1,32 @@
-//! What a snapshot takes from the parts of a job, and gives back to those of another run.
+//! What a snapshot captures of the parts of a job, and restores into those of another run.
 //!
 //! # The cut
-//! A snapshot is taken at a *cut*: every row before it has gone through the whole job, no row behind it
-//! has gone anywhere. So nothing is under way, and what a job is then is this: how far each source has
-//! read, what each partition keeps, which watermarks each operator has seen, and what each sink has
-//! prepared. [`Cut`] holds just that.
+//! A snapshot is taken at a *cut*: every row before it has passed through the whole job, and no row
+//! after it has entered. Nothing is in flight, so the job is fully described by how far each source
+//! has read, the state of each partition, the watermarks that each operator has seen, and what each
+//! sink has prepared. [`Cut`] holds exactly that.
 //!
 //! # Tables
-//! State is told in tables of Arrow batches ([`CapturedTable`]), so that a snapshot can be opened by
-//! anything that reads Arrow, and says what it holds. The first column of every table is
-//! [`PARTITION_COLUMN`]: the virtual partition that a row belongs to (the top eight bits of the hash of
-//! its key), or NULL where a row is for all of them. That is why a job goes on with another number of
-//! partitions: each takes the rows of its range, whoever wrote them ([`Restored::of_partition`]).
+//! State is captured in tables of Arrow batches ([`CapturedTable`]), so that any program that reads
+//! Arrow can open a snapshot. The first column of every table is [`PARTITION_COLUMN`]: the virtual
+//! partition that a row belongs to (the top eight bits of the hash of its key), or NULL where a row
+//! is for all partitions. That is why a job can resume with another number of partitions: each
+//! restores the rows of its range, whichever partition wrote them ([`Restored::of_partition`]).
 //!
-//! # Whole or changes
-//! An operator with much state may tell only what has changed since its last capture, if it is asked
-//! for [`Extent::Changes`]. Its table then names how many columns identify a row, newer rows take the
-//! place of older ones with the same identity, and removed ones are named. (Several rows of a capture may
-//! have one identity, and then come and go together.) Each partition tells its own part: some may tell changes and others all. A table that a partition does not tell is one in which it
-//! has nothing; one that has not changed is told as changes without rows. Rows that are for all partitions
-//! are told by the first partition, where a table is told in changes.
+//! # Full and incremental captures
+//! An operator with much state may capture only what has changed since its last capture, if
+//! [`Extent::Incremental`] is requested. Its table then says how many columns identify a row: newer
+//! rows replace older ones with the same identity, and removed rows are named. (Several rows of one
+//! capture may share an identity; they are then replaced and removed together.) Each partition
+//! captures its own part; some parts may be incremental and others full. A table that a partition
+//! does not capture is one in which it has no rows; an unchanged table is captured incrementally
+//! without rows. In an incremental table, the first partition captures the rows that are for all
+//! partitions.
 //!
 //! # Rows that expire
-//! Most of what windows and joins keep goes with the watermark. Such rows are not named when they go: their
-//! table has a time in its second column, and says below which time nothing is left
-//! ([`CapturedTable::kept_from`]). What was written of them is then forgotten by whole files.
+//! Most state of windows and joins expires with the watermark. Such rows are not named when they
+//! go: their table has a time in its second column, and says below which time nothing is left
+//! ([`CapturedTable::kept_from`]). Files that hold only expired rows are then dropped whole.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,20 +38,20 @@ use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 
 use crate::error::{Error, Result};
-use crate::operator::Opening;
+use crate::operator::PartitionContext;
 use crate::time::Watermark;
 
-/// The first column of every table of state: UINT8, the virtual partition of a row; NULL where every
-/// partition is told.
+/// The first column of every table of state: UINT8, the virtual partition of a row; NULL for a row
+/// that every partition restores.
 pub const PARTITION_COLUMN: &str = "$partition";
 
-/// How much of the state is told.
+/// How much of the state is captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// All of it.
-    Whole,
-    /// What has changed since the capture before.
-    Changes,
+    Full,
+    /// What has changed since the previous capture.
+    Incremental,
 }
 
 /// What is known of a table of state before a capture: whether it pays to write its changes alone
@@ -96,8 +98,8 @@ pub struct TableExtent {
 pub struct TableRows {
     /// Rows that are there; among changes, those that are new or changed.
     pub rows: Vec<RecordBatch>,
-    /// Among changes: the identities (first columns) of rows that are there no more. Rows that went and
-    /// came again stand in `rows` only.
+    /// Among changes: the identities (first columns) of rows that are there no more. Rows that went
+    /// and came again stand in `rows` only.
     pub removed: Vec<RecordBatch>,
 }
 
@@ -110,16 +112,16 @@ pub struct CapturedTable {
     pub name: &'static str,
     /// Its columns, [`PARTITION_COLUMN`] first.
     pub schema: SchemaRef,
-    /// How much is told.
+    /// How much is captured.
     pub extent: Extent,
-    /// How many of the first columns, that of the partition included, tell one row from all others.
-    /// Zero where rows have no identity (such a table is always told whole).
+    /// How many of the first columns, that of the partition included, identify a row. Zero where
+    /// rows have no identity (such a table is always captured in full).
     pub identity_columns: usize,
-    /// Rows whose value in the second column (INT64, or a timestamp in milliseconds; not NULL) is lower are
-    /// there no more, and need not be named as removed. It never goes down from one capture to the next.
-    /// `None` where rows do not expire; then all partitions say so.
+    /// Rows whose value in the second column (INT64, or a timestamp in milliseconds; not NULL) is
+    /// lower are there no more, and need not be named as removed. It never goes down from one
+    /// capture to the next. `None` where rows do not expire; then all partitions say so.
     pub kept_from: Option<i64>,
-    /// Makes the rows. What it needs it holds: the partition has gone on.
+    /// Makes the rows. It holds what it needs: the partition has moved on.
     pub rows: MakeRows,
 }
 
@@ -138,29 +140,29 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Adds a table whose rows are known now and told whole.
+    /// Adds a table whose rows are known now, captured in full.
     pub fn add(&mut self, name: &'static str, schema: SchemaRef, rows: Vec<RecordBatch>) {
         let rows = TableRows { rows, removed: Vec::new() };
         self.add_later(name, schema, Box::new(move || Ok(rows)));
     }
 
-    /// Adds a table, told whole, whose rows are made later.
+    /// Adds a table, captured in full, whose rows are made later.
     pub fn add_later(&mut self, name: &'static str, schema: SchemaRef, rows: MakeRows) {
-        let extent = Extent::Whole;
+        let extent = Extent::Full;
         let (identity_columns, kept_from) = (0, None);
         let table = CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
         self.tables.push(table);
     }
 
-    /// Makes all rows of all tables, which must be told whole, as they are given back later. For tests
-    /// and for whoever restores at once.
+    /// Makes all rows of all tables, which must be captured in full, as they are restored later.
+    /// For tests and for whoever restores at once.
     ///
     /// # Errors
     /// Those of making the rows.
     pub fn into_restored(self) -> Result<Restored> {
         let mut restored = Restored::default();
         for table in self.tables {
-            assert_eq!(table.extent, Extent::Whole, "changes alone are no state");
+            assert_eq!(table.extent, Extent::Full, "changes alone are no state");
             restored.add(table.name, (table.rows)()?.rows);
         }
         Ok(restored)
@@ -185,8 +187,8 @@ impl Restored {
         self.tables.entry(name.to_owned()).or_default().extend(rows);
     }
 
-    /// The rows of a table, those of each partition that wrote it in their order. None if there is no
-    /// such table, which is one that was empty.
+    /// The rows of a table, those of each partition that wrote it in their order. None if there is
+    /// no such table, which is one that was empty.
     pub fn table(&self, name: &str) -> &[RecordBatch] {
         self.tables.get(name).map_or(&[], Vec::as_slice)
     }
@@ -196,12 +198,12 @@ impl Restored {
         self.tables.keys().map(String::as_str)
     }
 
-    /// What a partition is to be given: the rows of its range of virtual partitions, and those that are
-    /// for all.
+    /// What a partition is to be given: the rows of its range of virtual partitions, and those that
+    /// are for all.
     ///
     /// # Errors
     /// If a table does not begin with [`PARTITION_COLUMN`].
-    pub fn of_partition(&self, opening: Opening) -> Result<Restored> {
+    pub fn of_partition(&self, opening: PartitionContext) -> Result<Restored> {
         let mut own = Restored::default();
         for (name, batches) in &self.tables {
             let rows = batches.iter().map(|batch| rows_of_partition(batch, opening));
@@ -212,7 +214,7 @@ impl Restored {
     }
 }
 
-fn rows_of_partition(batch: &RecordBatch, opening: Opening) -> Result<RecordBatch> {
+fn rows_of_partition(batch: &RecordBatch, opening: PartitionContext) -> Result<RecordBatch> {
     let column = batch.columns().first().and_then(|column| column.as_primitive_opt::<UInt8Type>());
     let Some(column) = column else {
         let message = format!("a table of state does not begin with the column {PARTITION_COLUMN}");
@@ -292,7 +294,7 @@ pub struct InputState {
 /// How far a source has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceState {
-    /// Where to go on, in the connector's own words; `None` if it cannot be replayed.
+    /// Where to resume, as the connector writes it; `None` if it cannot be replayed.
     pub position: Option<String>,
     /// The watermark assigner.
     pub assigner: Option<AssignerPosition>,
@@ -374,8 +376,8 @@ impl OutputStart {
     }
 }
 
-/// A stage at a cut. `T` is what its partitions keep: [`Captured`] for each partition while a snapshot is
-/// taken, [`Restored`] for the whole operator when it is given back.
+/// A stage at a cut. `T` is what its partitions keep: [`Captured`] for each partition while a
+/// snapshot is taken, [`Restored`] for the whole operator when it is given back.
 #[derive(Clone, Debug)]
 pub struct StageState<T> {
     /// The stage's stable identifier.
@@ -430,7 +432,7 @@ mod tests {
         let mut restored = Restored::default();
         restored.add("rows", vec![batch]);
         let of = |partition, partitions| {
-            let opening = Opening { partition, partitions, order: OrderContract::Epoch };
+            let opening = PartitionContext { partition, partitions, order: OrderContract::Epoch };
             let own = restored.of_partition(opening).expect("the column is there");
             let column =
                 own.table("rows")[0].column(1).as_primitive::<arrow_array::types::Int64Type>();

@@ -20,7 +20,7 @@ pub use parse::{
 };
 
 /// The text with its control characters as a terminal can show them, but for line ends and tabs: a
-/// value must not tell a terminal what to do.
+/// value must not control a terminal.
 ///
 /// ```
 /// use thalweg_core::text::without_controls;

@@ -74,8 +74,8 @@ impl Grid {
     }
 }
 
-/// What is known of the times of a bundle as a whole, found by whoever reads them first. It belongs to the
-/// very buffers that it was found in: whoever meets the same ones again need not read them.
+/// What is known of the times of a bundle as a whole, found by whoever reads them first. It belongs
+/// to the very buffers that it was found in: whoever meets the same ones again need not read them.
 #[derive(Clone, Debug)]
 pub struct TimeExtremes(Arc<Found>);
 
@@ -136,8 +136,8 @@ impl TimeExtremes {
     pub fn is_ascending(&self) -> bool {
         self.0.is_ascending
     }
-    /// True if it is known that each row's time is above the watermark before it: of one for all rows, or of the very
-    /// ones that were looked at.
+    /// True if it is known that each row's time is above the watermark before it: of one for all
+    /// rows, or of the very ones that were looked at.
     pub fn is_ahead_of(&self, before: &WatermarkBefore) -> bool {
         match (before, &self.0.passed) {
             (WatermarkBefore::All(before), _) => self.0.lowest > before.0,
@@ -149,7 +149,7 @@ impl TimeExtremes {
     }
 }
 
-/// So many values are looked at side by side, without a branch.
+/// How many values are compared together, without a branch.
 const BLOCK: usize = 256;
 
 /// True if no value is below the one before it.

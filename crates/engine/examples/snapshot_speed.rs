@@ -1,15 +1,18 @@
-//! What a snapshot of many keys weighs, what one of few changes costs beside it, and how fast it is taken back.
+//! What a snapshot of many keys weighs, what one of few changes costs beside it, and how fast it is
+//! taken back.
 //!
-//! Run with `cargo run --release -p thalweg --example snapshot_speed [FOLDER [KEYS]]`. A GROUP BY with COUNT(*)
-//! and SUM(BIGINT) over 10 million keys, once of BIGINT and once of texts with 83 bytes (100 bytes a key with the
-//! two numbers and the partition). Printed are:
+//! Run with `cargo run --release -p thalweg --example snapshot_speed [FOLDER [KEYS]]`. A GROUP BY
+//! with COUNT(*) and SUM(BIGINT) over 10 million keys, once of BIGINT and once of texts with 83
+//! bytes (100 bytes a key with the two numbers and the partition). Printed are:
 //! - the bytes of a key in memory, as told and as written, beside the bytes of its columns;
-//! - processor time and bytes of a snapshot in which one key in a hundred has changed, beside those of all of it;
-//! - how long reading and taking back takes, beside a floor: the same files decoded and their keys interned, by
-//!   as many threads; alternating, medians of three. Files are in the page cache.
+//! - processor time and bytes of a snapshot in which one key in a hundred has changed, beside those
+//!   of all of it;
+//! - how long reading and taking back takes, beside a floor: the same files decoded and their keys
+//!   interned, by as many threads; alternating, medians of three. Files are in the page cache.
 //!
-//! Behind them, for a million keys at most: OVER with COUNT(*) and SUM(BIGINT) over all rows of a key before, where one
-//! key in a hundred has had another row; and rows that wait in front of it, where one in a hundred has come since.
+//! Behind them, for a million keys at most: OVER with COUNT(*) and SUM(BIGINT) over all rows of a
+//! key before, where one key in a hundred has had another row; and rows that wait in front of it,
+//! where one in a hundred has come since.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,8 +27,8 @@ use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{SystemClock, mix64};
 use thalweg_core::snapshot::{StageState, TakenCut};
 use thalweg_core::{
-    Bundle, Captured, Column, DataType, Error, Exchange, Extent, Opening, Operator, OrderContract,
-    Output, Partition, Piece, Result, Route, Stamps, TableSchema, Watermark,
+    Bundle, Captured, Column, DataType, Error, Exchange, Extent, Operator, OrderContract, Output,
+    Partition, PartitionContext, Piece, Result, Route, Stamps, TableSchema, Watermark,
 };
 use thalweg_operators::aggregate::{AggregateCall, resolve};
 use thalweg_operators::group::{GroupAggregate, GroupSpec};
@@ -242,7 +245,7 @@ fn write(
     base: Option<u64>,
 ) -> Result<(u64, f64)> {
     let start = ProcessTime::now();
-    let extent = if base.is_some() { Extent::Changes } else { Extent::Whole };
+    let extent = if base.is_some() { Extent::Incremental } else { Extent::Full };
     let captured = partitions.iter_mut().map(|partition| partition.capture(extent));
     let stage = stage(captured.collect::<Result<_>>()?);
     let cut = TakenCut { stages: vec![stage], serial: 0, is_complete: false };
@@ -266,8 +269,8 @@ fn stage(state: Vec<Captured>) -> StageState<Vec<Captured>> {
     }
 }
 
-fn opening(partition: usize) -> Opening {
-    Opening { partition, partitions: PARTITIONS, order: OrderContract::Epoch }
+fn opening(partition: usize) -> PartitionContext {
+    PartitionContext { partition, partitions: PARTITIONS, order: OrderContract::Epoch }
 }
 
 fn open(operator: &dyn Operator) -> Result<Vec<Box<dyn Partition>>> {

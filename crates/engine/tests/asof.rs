@@ -1,5 +1,5 @@
-//! ASOF JOIN: the forms of Snowflake and DuckDB give what a naive search gives, and what DuckDB gives where it
-//! is there (`THALWEG_PYTHON`, see CONTRIBUTING.md).
+//! ASOF JOIN: the forms of Snowflake and DuckDB give what a naive search gives, and what DuckDB
+//! gives where it is there (`THALWEG_PYTHON`, see CONTRIBUTING.md).
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,7 +20,8 @@ fn time(seconds: i64) -> String {
     format!("2026-01-01 00:{:02}:{:02}", seconds / 60, seconds % 60)
 }
 
-/// Rows in the order of time. On the right no key has two rows of a time, so that there is one answer.
+/// Rows in the order of time. On the right no key has two rows of a time, so that there is one
+/// answer.
 fn rows(count: i64, random: &mut SplitMix64, unique: bool) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for n in 0..count {

@@ -1,7 +1,8 @@
-//! Changelogs in files: each row with what it does, refused where a table does not say so, and read back.
+//! Changelogs in files: each row with what it does, refused where a table does not say so, and read
+//! back.
 //!
-//! `what_golden_queries_write_reads_back` writes the changelogs of golden cases, reads them, and compares
-//! what is left with what Flink had left.
+//! `what_golden_queries_write_reads_back` writes the changelogs of golden cases, reads them, and
+//! compares what is left with what Flink had left.
 
 use std::fs;
 use std::path::Path;
@@ -239,7 +240,8 @@ fn changelogs_meet_in_joins() {
     let right_rows = [("+I", 1, 1), ("+I", 5, 2), ("+I", 2, 3), ("-D", 5, 6), ("+I", 5, 7)];
     for (name, rows) in [("l", left_rows), ("r", right_rows)] {
         let line = |(op, k, time): (&str, i32, u32)| format!("{op},{k},{}\n", day(time));
-        // Times tell when a change was made, so that a row that goes has another one than it came with.
+        // Times tell when a change was made, so that a row that goes has another one than it came
+        // with.
         let text: String = rows.into_iter().map(line).collect();
         fs::write(folder.join(format!("{name}.csv")), text).expect("an input");
     }

@@ -2,8 +2,9 @@
 //!
 //! Random streams, out of order by less than the watermark waits, go through the command line with
 //! several worker counts and bundle sizes, through the reference executor that other tests use as
-//! their oracle, and as a whole through DuckDB. DuckDB is a dependency of this test only: `THALWEG_PYTHON` names a Python that has it (`make test` sees to that). Without
-//! the variable and without the package the test says that it is skipped.
+//! their oracle, and as a whole through DuckDB. DuckDB is a dependency of this test only:
+//! `THALWEG_PYTHON` names a Python that has it (`make test` sees to that). Without the variable and
+//! without the package the test says that it is skipped.
 
 use std::fs;
 use std::io::Write;

@@ -1,6 +1,7 @@
-//! Every function that SHOW FUNCTIONS lists, called from SQL with columns of every type: a call may be
-//! refused or fail on the data, but nothing panics and nothing is an internal error. What each call
-//! computes is the business of `crates/expr/tests/function_fuzz.rs`, of golden cases and of DuckDB.
+//! Every function that SHOW FUNCTIONS lists, called from SQL with columns of every type: a call may
+//! be refused or fail on the data, but nothing panics and nothing is an internal error. What each
+//! call computes is the business of `crates/expr/tests/function_fuzz.rs`, of golden cases and of
+//! DuckDB.
 //!
 //! `THALWEG_FUNCTION_CALLS=100000` makes so many random calls.
 

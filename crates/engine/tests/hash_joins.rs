@@ -1,9 +1,9 @@
-//! Joins with a side that is read first, through the command line: what they give, in which order, and
-//! what is refused.
+//! Joins with a side that is read first, through the command line: what they give, in which order,
+//! and what is refused.
 //!
-//! The expected rows come from a naive join in this file: two loops, in the order of the probe side's rows
-//! and for each in the order of the rows that are read first. In the ordered contracts the bytes must be
-//! those, whatever the workers and bundles are; in `epoch` the rows must.
+//! The expected rows come from a naive join in this file: two loops, in the order of the probe
+//! side's rows and for each in the order of the rows that are read first. In the ordered contracts
+//! the bytes must be those, whatever the workers and bundles are; in `epoch` the rows must.
 
 use std::fs;
 use std::path::PathBuf;

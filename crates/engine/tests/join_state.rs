@@ -1,9 +1,12 @@
-//! State of windows and joins: it goes when the watermark allows, and is bounded where the watermark stands still.
+//! State of windows and joins: it goes when the watermark allows, and is bounded where the
+//! watermark stands still.
 //!
-//! `flat::*` runs a query over 100,000 and over 1,000,000 events of NEXMark, with one worker and small bundles, so that no
-//! more is under way than must be: what it keeps at most may not grow with the input, though most
-//! keys are new ones. Two inputs meet by time, since how far one is ahead of the other is chance otherwise. `quiet::*` joins bids with a table whose row time stands still: the
-//! metrics show which side holds the join back, and the job fails at its memory limit by the name of the join.
+//! `flat::*` runs a query over 100,000 and over 1,000,000 events of NEXMark, with one worker and
+//! small bundles, so that no more is under way than must be: what it keeps at most may not grow
+//! with the input, though most keys are new ones. Two inputs meet by time, since how far one is
+//! ahead of the other is chance otherwise. `quiet::*` joins bids with a table whose row time stands
+//! still: the metrics show which side holds the join back, and the job fails at its memory limit by
+//! the name of the join.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -168,7 +171,8 @@ mod quiet {
       WITH ('connector' = 'datagen', 'rows-per-second' = '1', 'seed' = '1');
       CREATE TABLE o (a BIGINT) WITH ('connector' = 'blackhole');";
 
-    /// The job fails at its limit by the name of the join, and by then the metrics have shown what held it back.
+    /// The job fails at its limit by the name of the join, and by then the metrics have shown what
+    /// held it back.
     fn check(query: &str) {
         for order in ["epoch", "arrival"] {
             let script = format!("{}{QUIET} INSERT INTO o {query};", tables(""));

@@ -1,5 +1,5 @@
-//! `'late.data'` holds for every operator that judges rows late one by one: joins within an interval, OVER,
-//! and the first row by row time, as for windows.
+//! `'late.data'` holds for every operator that judges rows late one by one: joins within an
+//! interval, OVER, and the first row by row time, as for windows.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Lookup joins with a table of the user's that is asked by key: it answers late, out of order, and sometimes
-//! not at all, and the result is that of a join with what it knows.
+//! Lookup joins with a table of the user's that is asked by key: it answers late, out of order, and
+//! sometimes not at all, and the result is that of a join with what it knows.
 
 use std::future::Future;
 use std::pin::Pin;

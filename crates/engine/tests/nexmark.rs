@@ -84,8 +84,8 @@ fn wrong_columns_are_told_before_anything_runs() {
     assert!(error.message().contains("table bid"), "{error}");
 }
 
-/// Windows overlap, but a result of one belongs to that one alone: aggregated again per window it must
-/// not be counted in others. Compared with sums over the results of the inner query.
+/// Windows overlap, but a result of one belongs to that one alone: aggregated again per window it
+/// must not be counted in others. Compared with sums over the results of the inner query.
 #[test]
 fn results_of_windows_of_every_kind_are_aggregated_again_per_window() {
     let windows = [

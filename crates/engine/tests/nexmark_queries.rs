@@ -1,5 +1,5 @@
-//! The queries of NEXMark (`benches/nexmark`) give what is published of them, what a batch query gives, and in the ordered
-//! contracts the same bytes by any number of workers.
+//! The queries of NEXMark (`benches/nexmark`) give what is published of them, what a batch query
+//! gives, and in the ordered contracts the same bytes by any number of workers.
 //!
 //! | test | events | contract | workers | compared with |
 //! |---|---|---|---|---|
@@ -10,13 +10,14 @@
 //! | `event_time::qN` | the same, sorted by the source | `event_time` | 1, 2, 4 | each other's bytes; DuckDB |
 //! | `million::qN` | 1,000,000 out of order | `epoch`, `event_time` | 2 | DuckDB |
 //!
-//! What is left when all changes of a result were applied is compared with DuckDB's answer over the same events. Where a
-//! query reads several tables their rows meet by chance in `arrival`: there the run with four workers is recorded, and the
-//! others replay it. DuckDB comes through `THALWEG_PYTHON` (`make test` sees to that); without it that comparison is skipped,
-//! and says so. `million` is for `make nexmark-check`.
+//! What is left when all changes of a result were applied is compared with DuckDB's answer over the
+//! same events. Where a query reads several tables their rows meet by chance in `arrival`: there
+//! the run with four workers is recorded, and the others replay it. DuckDB comes through
+//! `THALWEG_PYTHON` (`make test` sees to that); without it that comparison is skipped, and says so.
+//! `million` is for `make nexmark-check`.
 //!
-//! Query 10 writes files, one folder for each minute, which are compared with what query 0 gives. Query 12 goes
-//! by the clock; it counts every bid once.
+//! Query 10 writes files, one folder for each minute, which are compared with what query 0 gives.
+//! Query 12 goes by the clock; it counts every bid once.
 
 use std::collections::HashMap;
 use std::fs;
@@ -31,7 +32,8 @@ struct Events {
 }
 
 const BEAM: Events = Events { name: "beam", options: "'preset' = 'beam', 'events' = '100000'" };
-/// No two events have the same time, and none is late: a group is a second, the watermark waits for four.
+/// No two events have the same time, and none is late: a group is a second, the watermark waits for
+/// four.
 const DISORDERED: Events = Events {
     name: "disordered",
     options: "'events' = '5000', 'event-time-rate' = '100', 'out-of-order-group' = '100', \
@@ -95,14 +97,16 @@ const KNOWN: [Known; 17] = [
 const KNOWN_GREATEST: [(&str, &str, i128); 2] =
     [("q11", "bid_count", 3_499), ("q17", "total_bids", 1_565)];
 
-/// Queries whose result is not compared with DuckDB's where events come every tenth of a millisecond: several auctions of
-/// a seller close in the same one, and nothing says which goes first.
+/// Queries whose result is not compared with DuckDB's where events come every tenth of a
+/// millisecond: several auctions of a seller close in the same one, and nothing says which goes
+/// first.
 const TIES: [&str; 1] = ["q6"];
 
 /// Queries that read several tables.
 const SEVERAL_TABLES: [&str; 8] = ["q3", "q4", "q6", "q8", "q9", "q13", "q20", "q23"];
 
-/// What has tests of its own: it writes files; it goes by the clock, so that no two runs need give the same.
+/// What has tests of its own: it writes files; it goes by the clock, so that no two runs need give
+/// the same.
 const WITH_OWN_TESTS: [&str; 2] = ["q10", "q12"];
 
 macro_rules! queries {
@@ -293,7 +297,8 @@ fn check_epoch(query: &str) {
     }
 }
 
-/// Where several tables meet by chance, four workers write down how they met, and the others do it again.
+/// Where several tables meet by chance, four workers write down how they met, and the others do it
+/// again.
 fn check_arrival(query: &str) {
     let is_recorded = SEVERAL_TABLES.contains(&query);
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nexmark-{query}.met"));

@@ -1,8 +1,8 @@
 //! Contracts `arrival` and `event_time` through the command line: the bytes of every output are
 //! those of one worker that takes one row at a time.
 //!
-//! The flights job runs in both contracts, late rows and files included, with sampled combinations of
-//! workers, bundle sizes and policies, and so do branches and unions; the golden cases do in
+//! The flights job runs in both contracts, late rows and files included, with sampled combinations
+//! of workers, bundle sizes and policies, and so do branches and unions; the golden cases do in
 //! `golden/ordered.rs`. In the suite few combinations are sampled; `make sweep`
 //! (THALWEG_SWEEP_SEEDS=50) takes many. A failure prints the seed and the combination.
 

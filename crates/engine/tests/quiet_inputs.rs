@@ -1,5 +1,5 @@
-//! Inputs that fall silent: what holds the others back in an ordered contract, and what lets them go
-//! on: a heartbeat always, the idle timeout only where it is allowed.
+//! Inputs that fall silent: what holds the others back in an ordered contract, and what lets them
+//! go on: a heartbeat always, the idle timeout only where it is allowed.
 //!
 //! Another thread sends rows, looks at what has come out by then, and sends on; a result that is
 //! waited for in vain fails the test after a long time, never an early one.
@@ -83,7 +83,8 @@ impl RowSource<Row> for Sending {
     }
 }
 
-/// Tells each row, and when a second is over how many rows it had, as (end of the second, 100 + rows).
+/// Tells each row, and when a second is over how many rows it had, as (end of the second, 100 +
+/// rows).
 struct Told;
 
 impl RowOperator<u8, Row> for Told {
@@ -208,7 +209,8 @@ fn without_leave_the_clock_changes_nothing() {
         (3000, 101, 9),
         (4000, 102, 9),
     ];
-    // Where a second ends follows from the rows as well: behind the one with which both inputs passed.
+    // Where a second ends follows from the rows as well: behind the one with which both inputs
+    // passed.
     let of_rows = |rows: &[Row]| rows.iter().copied().filter(|row| row.1 < 100).collect::<Vec<_>>();
     let expected_rows: Vec<Row> =
         expected.iter().filter(|row| row.2 < 9).map(|row| (row.0, row.2)).collect();

@@ -44,8 +44,8 @@ fn declarations_stay_and_the_last_result_comes_back() {
     assert_eq!(schema.columns[1].name, "ts");
 }
 
-/// The row that an array without a table is unnested from has a column of its own, which stood in the
-/// place of the first element: the result was read as another type.
+/// The row that an array without a table is unnested from has a column of its own, which stood in
+/// the place of the first element: the result was read as another type.
 #[test]
 fn arrays_and_maps_of_literals_are_tables() {
     let mut session = Session::default();

@@ -1,5 +1,5 @@
-//! What a job has kept, read by SQL: `snapshot('PLACE', 'OPERATOR' [, 'TABLE'] [, NUMBER])`; and tables that no
-//! job with snapshots can go on with.
+//! What a job has kept, read by SQL: `snapshot('PLACE', 'OPERATOR' [, 'TABLE'] [, NUMBER])`; and
+//! tables that no job with snapshots can go on with.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,8 @@
 //! Tables that are written and read by their primary key, in files.
 //!
-//! Small cases are written out; `neither_bundles_nor_workers_show` compares bytes in the contract `arrival`,
-//! and what is left in `epoch`. What operators do is compared with plain loops in their own tests.
+//! Small cases are written out; `neither_bundles_nor_workers_show` compares bytes in the contract
+//! `arrival`, and what is left in `epoch`. What operators do is compared with plain loops in their
+//! own tests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -96,8 +97,8 @@ fn left_by_key(text: &str) -> Vec<(String, String)> {
     left.into_iter().collect()
 }
 
-/// Two items have the same count: the table by count holds the one that came last, and when that one
-/// moves on, the other one again.
+/// Two items have the same count: the table by count holds the one that came last, and when that
+/// one moves on, the other one again.
 #[test]
 fn another_key_than_the_tables_is_materialized() {
     let folder = folder("upsert-other-key");
@@ -149,8 +150,9 @@ fn upserts_are_read_as_full_changes() {
     assert_eq!(read(&folder, "s.csv").lines().last(), Some("+U,9"));
 }
 
-/// Batch mode once took what is left of the upserts as if they were rows that are added and taken back, and only
-/// then looked at keys: a row that was replaced stayed, and one without updates was an internal error.
+/// Batch mode once took what is left of the upserts as if they were rows that are added and taken
+/// back, and only then looked at keys: a row that was replaced stayed, and one without updates was
+/// an internal error.
 #[test]
 fn batch_mode_settles_upserts_by_their_key() {
     let folder = folder("upsert-batch");

@@ -57,8 +57,8 @@ pub struct Expr {
     pub kind: ExprKind,
     /// The type of the result.
     pub column_type: ColumnType,
-    /// Where it stands in the text of a statement, for errors of its values; unknown where a rule of the
-    /// planner made it.
+    /// Where it stands in the text of a statement, for errors of its values; unknown where a rule
+    /// of the planner made it.
     pub span: Span,
 }
 

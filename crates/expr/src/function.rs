@@ -1,8 +1,8 @@
 //! Functions as an expression holds them, and the user's own functions.
 //!
-//! A [`Function`] takes whole columns at a time. Arguments that are the same for every row arrive as
-//! [`Value::Constant`], an array of one value, so that a pattern is compiled once and a literal is
-//! never spread out.
+//! A [`Function`] takes whole columns at a time. Arguments that are the same for every row arrive
+//! as [`Value::Constant`], an array of one value, so that a pattern is compiled once and a literal
+//! is never spread out.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -40,7 +40,8 @@ pub(crate) struct Definition {
 }
 
 enum Build {
-    /// One kernel for all arguments, a rule for the type of the result, and whether data can make it fail.
+    /// One kernel for all arguments, a rule for the type of the result, and whether data can make
+    /// it fail.
     Plain(Returns, fn(&Arguments<'_>) -> Result<ArrayRef>, bool),
     /// Code that looks at the arguments.
     Custom(fn(Call<'_>) -> Result<Expr>),
@@ -165,9 +166,10 @@ pub fn function_names() -> Vec<&'static str> {
 /// A function by its SQL name (case does not matter): a user's, or a built-in one.
 ///
 /// Units are text literals: `call("FLOOR", [ts, 'MINUTE'])`, `call("EXTRACT", ['HOUR', ts])`,
-/// `call("TIMESTAMPDIFF", ['SECOND', a, b])`. `TRIM(BOTH x FROM s)` is `call("TRIM", ['BOTH', x, s])`,
-/// `POSITION(x IN s)` is `call("POSITION", [x, s])`, `ARRAY[a, b]` is `call("ARRAY", [a, b])` and
-/// `a[i]` is `call("ARRAY_AT", [a, i])`, and `r.f` is `call("ROW_FIELD", [r, 'f'])`.
+/// `call("TIMESTAMPDIFF", ['SECOND', a, b])`. `TRIM(BOTH x FROM s)` is
+/// `call("TRIM", ['BOTH', x, s])`, `POSITION(x IN s)` is `call("POSITION", [x, s])`, `ARRAY[a, b]`
+/// is `call("ARRAY", [a, b])` and `a[i]` is `call("ARRAY_AT", [a, i])`, and `r.f` is
+/// `call("ROW_FIELD", [r, 'f'])`.
 pub fn call(name: &str, args: Vec<Expr>, session: &Session) -> Result<Expr> {
     if let Some(function) = session.functions.get(name) {
         return call_user(&function, args, session);

@@ -1,11 +1,12 @@
-//! Calls every function and operator with arguments of every type: nulls, the ends of each range and
-//! texts that break parsers.
+//! Calls every function and operator with arguments of every type: nulls, the ends of each range
+//! and texts that break parsers.
 //!
-//! Nothing may panic and nothing may be an internal error, at planning (where literals are computed) or
-//! over columns. A call says the same whichever of its arguments are literals and which are columns,
-//! and whatever stands in the rows next to it.
+//! Nothing may panic and nothing may be an internal error, at planning (where literals are
+//! computed) or over columns. A call says the same whichever of its arguments are literals and
+//! which are columns, and whatever stands in the rows next to it.
 //!
-//! `THALWEG_FUNCTION_CALLS=1000000` makes a million random calls; `THALWEG_FUNCTION_SEED` begins elsewhere.
+//! `THALWEG_FUNCTION_CALLS=1000000` makes a million random calls; `THALWEG_FUNCTION_SEED` begins
+//! elsewhere.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -112,8 +113,8 @@ fn scalars(data_type: &DataType) -> Vec<Scalar> {
     }
 }
 
-/// Years 1 and 9999, both sides of 1970, in and around hours that New York skips or repeats, in the unit
-/// of a precision.
+/// Years 1 and 9999, both sides of 1970, in and around hours that New York skips or repeats, in the
+/// unit of a precision.
 fn readings(precision: u8) -> Vec<i64> {
     let per_ms = match precision {
         0..=3 => 1,
@@ -338,7 +339,8 @@ fn catalogue() -> Vec<Vec<Sample>> {
     all
 }
 
-/// These, one that is empty and one that is NULL, of the type of the first. Those two have no literals.
+/// These, one that is empty and one that is NULL, of the type of the first. Those two have no
+/// literals.
 fn with_empty<const N: usize>(samples: [Option<Sample>; N]) -> Vec<Sample> {
     let mut samples: Vec<Sample> = samples.into_iter().flatten().collect();
     let first = samples[0].clone();
@@ -513,7 +515,8 @@ impl Call<'_> {
         }
     }
 
-    /// Makes the call in every form. An error says what is wrong; else whether any form was planned.
+    /// Makes the call in every form. An error says what is wrong; else whether any form was
+    /// planned.
     fn check(&self) -> Result<bool, String> {
         let mut known: BTreeMap<String, Outcome> = BTreeMap::new();
         let forms = 1usize << self.args.len();
@@ -610,7 +613,8 @@ struct Draw {
 }
 
 impl Draw {
-    /// Most functions take these: BOOLEAN, INT, BIGINT, STRING, DATE, TIMESTAMP(3), and literal texts.
+    /// Most functions take these: BOOLEAN, INT, BIGINT, STRING, DATE, TIMESTAMP(3), and literal
+    /// texts.
     const COMMON: [usize; 8] = [0, 3, 4, 12, 12, 16, 20, 27];
     /// The group of literal texts.
     const LITERAL_TEXTS: usize = 27;

@@ -1,5 +1,5 @@
-//! The golden cases of kind expression: each column of the query is built by hand here, and its type
-//! and value must be those that a real Flink gave.
+//! The golden cases of kind expression: each column of the query is built by hand here, and its
+//! type and value must be those that a real Flink gave.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -82,13 +82,19 @@ fn shown(array: &ArrayRef, row: usize, data_type: &DataType) -> String {
     out
 }
 
+/// LPAD and FROM_BASE64: NOT NULL in Flink though they can be NULL, so that `IS NULL` is FALSE.
+const NULLABLE_HERE: [(&str, &str); 2] = [("string_fns", "q"), ("string_fns", "ah")];
+
 fn check(case: &str, batch: &RecordBatch, columns: Vec<(&str, Expr)>) {
     let (schema, rows) = (schema(case), expected(case));
     assert_eq!(schema.len(), columns.len(), "{case}: columns");
     for (index, (name, expr)) in columns.iter().enumerate() {
         assert_eq!(schema[index].0, *name, "{case}");
         // The gateway leaves the length of ENCODE's result out.
-        let wanted = schema[index].1.replace("VARBINARY NOT NULL", "BYTES NOT NULL");
+        let mut wanted = schema[index].1.replace("VARBINARY NOT NULL", "BYTES NOT NULL");
+        if NULLABLE_HERE.contains(&(case, name)) {
+            wanted = wanted.replace(" NOT NULL", "");
+        }
         assert_eq!(expr.column_type.to_string(), wanted, "{case}.{name}: type of {expr}");
         let array = evaluate(expr, batch).unwrap_or_else(|error| panic!("{case}.{name}: {error}"));
         assert_eq!(array.len(), rows.len(), "{case}.{name}");

@@ -1,8 +1,9 @@
-//! What captures cost a GROUP BY with many keys: how long the job stands still for one, how much slower
-//! rows are taken while it is read, and how long another thread reads.
+//! What captures cost a GROUP BY with many keys: how long the job stands still for one, how much
+//! slower rows are taken while it is read, and how long another thread reads.
 //!
-//! Run with `cargo run --release -p thalweg-operators --example group_capture_speed [keys [updates]]`.
-//! By default 10 million keys with a count and a sum; between two captures come a million updates of
+//! Run with
+//! `cargo run --release -p thalweg-operators --example group_capture_speed [keys [updates]]`. By
+//! default 10 million keys with a count and a sum; between two captures come a million updates of
 //! random keys. It needs two cores that do nothing else.
 
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use thalweg_core::bundle::batch_bytes;
 use thalweg_core::shim::{SplitMix64, SystemClock, mix64};
 use thalweg_core::snapshot::CapturedTable;
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Extent, Opening, Operator, Output, Partition, Piece, Stamps,
-    TableSchema,
+    Bundle, Column, DataType, Error, Extent, Operator, Output, Partition, PartitionContext, Piece,
+    Stamps, TableSchema,
 };
 use thalweg_operators::aggregate::{AggregateCall, resolve};
 use thalweg_operators::group::{GroupAggregate, GroupSpec};
@@ -29,9 +30,9 @@ fn main() -> Result<(), Error> {
     let mut job = Job::new(keys)?;
     println!("{keys} keys, {updates} updates a round, {} MB of state", job.state_megabytes());
     let without = job.rounds("without captures", updates, None)?;
-    job.round("while all of it is read", updates, Some(Extent::Whole))?;
+    job.round("while all of it is read", updates, Some(Extent::Full))?;
     let tracked = job.rounds("with changes noted, no captures", updates, None)?;
-    let with = job.rounds("with a capture of changes each", updates, Some(Extent::Changes))?;
+    let with = job.rounds("with a capture of changes each", updates, Some(Extent::Incremental))?;
     let slower = |time: Duration| (time.as_secs_f64() / without.as_secs_f64() - 1.0) * 100.0;
     println!(
         "noting changes costs {:.1} %, captures of changes {:.1} %",
@@ -66,7 +67,7 @@ impl Job {
             state_ttl_ms: None,
             mini_batch: false,
         })?;
-        let partition = operator.open(Opening::only())?;
+        let partition = operator.open(PartitionContext::only())?;
         let clock = Arc::new(SystemClock::new());
         let mut job = Job { partition, clock, random: SplitMix64::new(1), keys };
         let mut first = 0;

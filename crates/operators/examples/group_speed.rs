@@ -10,7 +10,8 @@ use std::time::Instant;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use thalweg_core::shim::{SplitMix64, SystemClock, mix64};
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Opening, Operator, Output, Piece, RowKind, Stamps, TableSchema,
+    Bundle, Column, DataType, Error, Operator, Output, PartitionContext, Piece, RowKind, Stamps,
+    TableSchema,
 };
 use thalweg_operators::aggregate::{AggregateCall, resolve};
 use thalweg_operators::group::{GroupAggregate, GroupSpec};
@@ -89,7 +90,7 @@ fn measure(what: &str, keys: &[usize], calls: Vec<AggregateCall>, mode: Mode) ->
     let mut emitted = 0;
     let mut state_bytes = 0;
     for _ in 0..PASSES {
-        let mut partition = operator.open(Opening::only())?;
+        let mut partition = operator.open(PartitionContext::only())?;
         emitted = 0;
         let start = Instant::now();
         for bundle in &bundles {

@@ -1,5 +1,5 @@
-//! How long the longest bundle takes while a table of keys grows: keys that are all new, a thousand at a time, for the
-//! engine's table and for a hash table and a column that double.
+//! How long the longest bundle takes while a table of keys grows: keys that are all new, a thousand
+//! at a time, for the engine's table and for a hash table and a column that double.
 //!
 //! `cargo run --release -p thalweg-operators --example growth -- 8000000`
 

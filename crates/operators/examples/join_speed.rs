@@ -1,8 +1,8 @@
 //! How fast regular joins and set operations take rows, on one thread, with data in memory.
 //!
-//! Run with `cargo run --release -p thalweg-operators --example join_speed`. Each line is the best of
-//! several passes over bundles of 8192 rows, in million rows of input per second. Keys are mixed 64-bit
-//! numbers, and each row has one partner; beside the key a row has one number.
+//! Run with `cargo run --release -p thalweg-operators --example join_speed`. Each line is the best
+//! of several passes over bundles of 8192 rows, in million rows of input per second. Keys are mixed
+//! 64-bit numbers, and each row has one partner; beside the key a row has one number.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +10,8 @@ use std::time::Instant;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use thalweg_core::shim::{SplitMix64, SystemClock, mix64};
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Opening, Operator, Output, Piece, RowKind, Stamps, TableSchema,
+    Bundle, Column, DataType, Error, Operator, Output, PartitionContext, Piece, RowKind, Stamps,
+    TableSchema,
 };
 use thalweg_operators::join::JoinKind;
 use thalweg_operators::join::regular::{JoinSpec, RegularJoin};
@@ -140,7 +141,7 @@ fn report(name: &str, operator: &dyn Operator, bundles: &[Bundle]) -> Result<(),
     let rows: usize = bundles.iter().map(Bundle::num_rows).sum();
     let (mut best, mut emitted, mut state_bytes) = (0.0_f64, 0, 0);
     for _ in 0..PASSES {
-        let mut partition = operator.open(Opening::only())?;
+        let mut partition = operator.open(PartitionContext::only())?;
         let clock = Arc::new(SystemClock::default());
         emitted = 0;
         let start = Instant::now();

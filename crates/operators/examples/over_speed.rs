@@ -1,8 +1,8 @@
 //! How fast OVER windows take rows, on one thread, with data in memory.
 //!
-//! Run with `cargo run --release -p thalweg-operators --example over_speed`. Each line is the best of
-//! several passes over bundles of 8192 rows, in million rows per second. Rows come in the order of time;
-//! a watermark follows every hundred milliseconds of event time.
+//! Run with `cargo run --release -p thalweg-operators --example over_speed`. Each line is the best
+//! of several passes over bundles of 8192 rows, in million rows per second. Rows come in the order
+//! of time; a watermark follows every hundred milliseconds of event time.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,8 +11,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{SplitMix64, SystemClock};
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Exchange, Opening, Operator, Output, Piece, Progress, Stamps,
-    TableSchema, Watermark, WatermarkBefore,
+    Bundle, Column, DataType, Error, Exchange, Operator, Output, PartitionContext, Piece, Progress,
+    Stamps, TableSchema, Watermark, WatermarkBefore,
 };
 use thalweg_operators::aggregate::{AggregateCall, resolve};
 use thalweg_operators::over::{Frame, OverAggregate, OverCall, OverFunction, OverSpec, OverTime};
@@ -98,7 +98,7 @@ fn measure(
     })?;
     let (mut best, mut peak) = (f64::MAX, 0);
     for _ in 0..PASSES {
-        let mut partition = operator.open(Opening::only())?;
+        let mut partition = operator.open(PartitionContext::only())?;
         let exchange = Exchange::new(1);
         let clock = Arc::new(SystemClock::new());
         let (mut told, mut rows) = (i64::MIN, 0);

@@ -1,9 +1,9 @@
 //! How fast joins that time bounds take rows, on one thread, with data in memory.
 //!
-//! Run with `cargo run --release -p thalweg-operators --example time_join_speed`. Each line is the best of
-//! several passes over bundles of 8192 rows that alternate between the sides, in million rows per second
-//! (rows of both sides together). A watermark follows every hundred milliseconds of event time. An
-//! argument chooses the lines that contain it.
+//! Run with `cargo run --release -p thalweg-operators --example time_join_speed`. Each line is the
+//! best of several passes over bundles of 8192 rows that alternate between the sides, in million
+//! rows per second (rows of both sides together). A watermark follows every hundred milliseconds of
+//! event time. An argument chooses the lines that contain it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,8 +12,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{SplitMix64, SystemClock};
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Exchange, Opening, Operator, Output, Piece, Progress, Stamps,
-    TableSchema, Transform, Watermark, WatermarkBefore,
+    Bundle, Column, DataType, Error, Exchange, Operator, Output, PartitionContext, Piece, Progress,
+    Stamps, TableSchema, Transform, Watermark, WatermarkBefore,
 };
 use thalweg_operators::join::JoinKind;
 use thalweg_operators::join::interval::{IntervalJoin, IntervalJoinSpec};
@@ -150,7 +150,7 @@ fn measure(what: &str, join: &dyn Operator, bundles: &[(Bundle, i64)]) -> Result
     }
     let (mut best, mut left, mut peak) = (f64::MAX, 0, 0);
     for _ in 0..PASSES {
-        let mut partition = join.open(Opening::only())?;
+        let mut partition = join.open(PartitionContext::only())?;
         let exchange = Exchange::new(1);
         let clock = Arc::new(SystemClock::new());
         let (mut told, mut rows) = (i64::MIN, 0);

@@ -1,8 +1,8 @@
 //! How fast first rows are kept, on one thread, with data in memory.
 //!
-//! Run with `cargo run --release -p thalweg-operators --example top_n_speed`. Each line is the best of
-//! several passes over batches of 8192 rows, in million input rows per second. Keys are mixed, because
-//! structured ones flatter a hash table.
+//! Run with `cargo run --release -p thalweg-operators --example top_n_speed`. Each line is the best
+//! of several passes over batches of 8192 rows, in million input rows per second. Keys are mixed,
+//! because structured ones flatter a hash table.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +10,8 @@ use std::time::Instant;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray, TimestampMillisecondArray};
 use thalweg_core::shim::{SplitMix64, SystemClock, mix64};
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Opening, Operator, Output, Piece, RowKind, Stamps, TableSchema,
+    Bundle, Column, DataType, Error, Operator, Output, PartitionContext, Piece, RowKind, Stamps,
+    TableSchema,
 };
 use thalweg_operators::sort::SortKey;
 use thalweg_operators::top_n::{
@@ -97,7 +98,7 @@ fn measure(what: &str, operator: &dyn Operator, bundles: &[Bundle]) -> Result<()
     let mut emitted = 0;
     let mut state_bytes = 0;
     for _ in 0..PASSES {
-        let mut partition = operator.open(Opening::only())?;
+        let mut partition = operator.open(PartitionContext::only())?;
         emitted = 0;
         let start = Instant::now();
         for bundle in bundles {

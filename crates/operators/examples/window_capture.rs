@@ -1,8 +1,9 @@
 //! How long a window over many keys is held for a capture, and what its state weighs.
 //!
-//! Run with `cargo run --release -p thalweg-operators --example window_capture`. One partition, COUNT(*)
-//! and SUM of a BIGINT per BIGINT key; the median of several captures. What is weighed is told in memory:
-//! in a file the bounds of slices, which are the same for many rows, cost next to nothing.
+//! Run with `cargo run --release -p thalweg-operators --example window_capture`. One partition,
+//! COUNT(*) and SUM of a BIGINT per BIGINT key; the median of several captures. What is weighed is
+//! told in memory: in a file the bounds of slices, which are the same for many rows, cost next to
+//! nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,8 +12,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{SystemClock, mix64};
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Exchange, Extent, Opening, Operator, Output, Partition, Piece,
-    Progress, Restored, Stamps, TableSchema, Watermark,
+    Bundle, Column, DataType, Error, Exchange, Extent, Operator, Output, Partition,
+    PartitionContext, Piece, Progress, Restored, Stamps, TableSchema, Watermark,
 };
 use thalweg_operators::aggregate::{AggregateCall, resolve};
 use thalweg_operators::window::{LatePolicy, WindowAggregate, WindowAggregateSpec, WindowSpec};
@@ -81,12 +82,12 @@ fn measure(name: &str, window: WindowSpec) -> Result<(), Error> {
         late: LatePolicy::Drop,
         input: schema(),
     })?;
-    let mut partition = operator.open(Opening::only())?;
+    let mut partition = operator.open(PartitionContext::only())?;
     fill(partition.as_mut())?;
     let (mut holds, mut tables) = (Vec::new(), Restored::default());
     for _ in 0..CAPTURES {
         let start = Instant::now();
-        let captured = partition.capture(Extent::Whole)?;
+        let captured = partition.capture(Extent::Full)?;
         holds.push(start.elapsed());
         tables = captured.into_restored()?;
     }
@@ -95,7 +96,7 @@ fn measure(name: &str, window: WindowSpec) -> Result<(), Error> {
     let rows: usize = batches().map(RecordBatch::num_rows).sum();
     let bytes: usize = batches().map(RecordBatch::get_array_memory_size).sum();
     let start = Instant::now();
-    operator.open(Opening::only())?.restore(&tables)?;
+    operator.open(PartitionContext::only())?.restore(&tables)?;
     let restored = start.elapsed();
     let each = |time: Duration| time.as_nanos() as f64 / rows as f64;
     println!(

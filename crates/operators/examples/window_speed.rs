@@ -1,9 +1,9 @@
 //! How fast keys are interned and windows aggregated, on one thread, with data in memory.
 //!
-//! Run with `cargo run --release -p thalweg-operators --example window_speed`. Each line is the best of
-//! several passes over batches of 8192 rows, in million rows per second; windows once for each of the
-//! contracts `epoch` and `arrival`. Keys are mixed, because
-//! structured ones flatter a hash table.
+//! Run with `cargo run --release -p thalweg-operators --example window_speed`. Each line is the
+//! best of several passes over batches of 8192 rows, in million rows per second; windows once for
+//! each of the contracts `epoch` and `arrival`. Keys are mixed, because structured ones flatter a
+//! hash table.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use hashbrown::HashMap;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{SplitMix64, SystemClock, mix64};
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Exchange, Opening, Operator, OrderContract, Output, Piece,
-    Progress, Stamps, TableSchema, Watermark, WatermarkBefore,
+    Bundle, Column, DataType, Error, Exchange, Operator, OrderContract, Output, PartitionContext,
+    Piece, Progress, Stamps, TableSchema, Watermark, WatermarkBefore,
 };
 use thalweg_operators::aggregate::{AggregateCall, resolve};
 use thalweg_operators::keys::KeyTable;
@@ -168,7 +168,7 @@ fn windows_in(
         late: LatePolicy::Drop,
         input: input.clone(),
     })?;
-    let mut partition = operator.open(Opening { order, ..Opening::only() })?;
+    let mut partition = operator.open(PartitionContext { order, ..PartitionContext::only() })?;
     let clock = Arc::new(SystemClock::new());
     let mut best = f64::MAX;
     let mut slowest = 0f64;

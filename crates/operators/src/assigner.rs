@@ -5,9 +5,10 @@
 //! data alone, however they are cut into batches.
 //!
 //! Stamping each row costs eight bytes and a pass downstream, and most bundles hold no row that
-//! could be late for anything but what was promised before them. Where the times that matter downstream (the
-//! watermark interest) show that, or each row's time is above all watermarks that rows before it in the bundle
-//! establish, the bundle gets one lower bound for all its rows instead; no judgement changes.
+//! could be late for anything but what was promised before them. Where the times that matter
+//! downstream (the watermark interest) show that, or each row's time is above all watermarks that
+//! rows before it in the bundle establish, the bundle gets one lower bound for all its rows
+//! instead; no judgement changes.
 //!
 //! The assigner drops no late row: operators judge. It sets rows aside whose time lies further in
 //! the future of the wall clock than `max_future_skew_ms` allows, so that one broken device cannot
@@ -90,8 +91,8 @@ impl WatermarkAssigner {
         self
     }
 
-    /// Lets rows without a time pass. For inputs whose watermark does not move: the time is a column
-    /// like any other there.
+    /// Lets rows without a time pass. For inputs whose watermark does not move: the time is a
+    /// column like any other there.
     #[must_use]
     pub fn with_null_times(mut self, allowed: bool) -> Self {
         self.allows_null_times = allowed;
@@ -187,9 +188,9 @@ impl WatermarkAssigner {
         moves && (self.needs_exact_watermarks || self.matters(extremes, highest))
     }
 
-    /// True if each row's time is ahead of the watermarks of the rows before it in the batch, where watermarks follow
-    /// at a constant distance. Whatever has a window that holds such a time then has not closed it but for a
-    /// watermark of an earlier batch.
+    /// True if each row's time is ahead of the watermarks of the rows before it in the batch, where
+    /// watermarks follow at a constant distance. Whatever has a window that holds such a time then
+    /// has not closed it but for a watermark of an earlier batch.
     fn is_each_ahead(&self, extremes: Option<&TimeExtremes>, times: &[i64]) -> bool {
         let Some(delay_ms) = self.delay_ms else { return false };
         let ahead_ms = self.ahead_ms();
@@ -205,9 +206,9 @@ impl WatermarkAssigner {
         })
     }
 
-    /// How far above a watermark a time has to be for the watermark to have closed nothing that the row meets. Windows
-    /// on a grid end behind the times that they hold. Others may end at them: a session takes a row that
-    /// comes right at its end, and is closed a millisecond before.
+    /// How far above a watermark a time has to be for the watermark to have closed nothing that the
+    /// row meets. Windows on a grid end behind the times that they hold. Others may end at them: a
+    /// session takes a row that comes right at its end, and is closed a millisecond before.
     fn ahead_ms(&self) -> i64 {
         match self.spec.interest {
             WatermarkInterest::EndOnly | WatermarkInterest::Grids(_) => 1,
@@ -255,9 +256,9 @@ impl WatermarkAssigner {
         Ok((extremes, before))
     }
 
-    /// Extremes and exact stamps in one pass, where the watermark follows the row time at a constant
-    /// distance; moves the running watermark. `None` where there are no rows, or where a difference
-    /// does not fit (the expression itself says what is wrong then).
+    /// Extremes and exact stamps in one pass, where the watermark follows the row time at a
+    /// constant distance; moves the running watermark. `None` where there are no rows, or where a
+    /// difference does not fit (the expression itself says what is wrong then).
     fn stamp_delayed(
         &mut self,
         times: &ScalarBuffer<i64>,
@@ -343,7 +344,8 @@ impl Assign for WatermarkAssigner {
     fn may_end_epoch(&self, batch: &RecordBatch) -> bool {
         let (Some(delay_ms), Some(times)) = (self.delay_ms, batch.columns().get(self.spec.rowtime))
         else {
-            // The watermark, or the row time, is computed from the rows: that is done once, when they leave.
+            // The watermark, or the row time, is computed from the rows: that is done once, when
+            // they leave.
             return true;
         };
         let Some(times) = times.as_primitive_opt::<TimestampMillisecondType>() else { return true };

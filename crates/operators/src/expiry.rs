@@ -39,8 +39,8 @@ impl Expiry {
         self.written_ms[id as usize]
     }
 
-    /// Rows reach these keys now; those of them whose state was too old by then. `counts` has the rows
-    /// of each key.
+    /// Rows reach these keys now; those of them whose state was too old by then. `counts` has the
+    /// rows of each key.
     pub fn reach(&mut self, ids: &[u32], counts: &Pages<i64>, now_ms: i64) -> Vec<u32> {
         self.grow(counts.len());
         let mut over = Vec::new();

@@ -1,12 +1,12 @@
-//! What is left of a changelog in the end, as rows that stay: batch mode puts it behind operators that
-//! update their results.
+//! What is left of a changelog in the end, as rows that stay: batch mode puts it behind operators
+//! that update their results.
 //!
-//! **Invariant:** an identifier stands for a row that was added more or less often than taken back, and
-//! `counts` tells by how much. So changes of different keys that make equal rows may come in any order.
-//! A row that is taken back more often than it came is not there.
+//! **Invariant:** an identifier stands for a row that was added more or less often than taken back,
+//! and `counts` tells by how much. So changes of different keys that make equal rows may come in
+//! any order. A row that is taken back more often than it came is not there.
 //!
-//! Rows are kept in memory until the input ends, as many as the result has. Then each leaves as often
-//! as it is there; where a sequence is promised by virtual partition, then by its bytes.
+//! Rows are kept in memory until the input ends, as many as the result has. Then each leaves as
+//! often as it is there; where a sequence is promised by virtual partition, then by its bytes.
 
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, DataType, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece,
-    Place, Progress, Restored, Result, Route, RowKind, TableSchema, Watermark,
+    Bundle, Captured, DataType, Extent, Operator, OperatorClass, Output, Partition,
+    PartitionContext, Piece, Place, Progress, Restored, Result, Route, RowKind, TableSchema,
+    Watermark,
 };
 
 use crate::keys::route_by_keys;
@@ -80,7 +81,7 @@ impl Operator for FinalRows {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.columns, partitions)
     }
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(FinalPartition {
             schema: self.schema.clone(),
             rows: KeyTable::new(&self.types)?,

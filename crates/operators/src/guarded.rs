@@ -1,15 +1,16 @@
 //! A partition's state that captures read while rows go on.
 //!
-//! The state stands behind a lock, which the partition takes once for each call: nobody else wants it
-//! unless a capture is being read. Who reads takes it for a moment at a time ([`Guarded::read`]), and lets
-//! the partition go first.
+//! The state stands behind a lock, which the partition takes once for each call: nobody else wants
+//! it unless a capture is being read. Who reads takes it for a moment at a time
+//! ([`Guarded::read`]), and lets the partition go first.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use thalweg_core::Result;
 
-/// After so many pieces, each of a thousand rows or two, others may have the core: about a millisecond.
+/// After so many pieces, each of a thousand rows or two, others may have the core: about a
+/// millisecond.
 const TURN_PIECES: usize = 16;
 
 /// A partition's state, and who wants it.
@@ -39,8 +40,8 @@ impl<T> Guarded<T> {
     /// Those of reading.
     pub(crate) fn read(&self, mut some: impl FnMut(&mut T) -> Result<bool>) -> Result<()> {
         for piece in 1_usize.. {
-            // Another thread of the job may wait for the core. Not after each piece: where all cores are busy,
-            // who yields has his next turn when everybody else has had one.
+            // Another thread of the job may wait for the core. Not after each piece: where all
+            // cores are busy, who yields has his next turn when everybody else has had one.
             if piece.is_multiple_of(TURN_PIECES) {
                 std::thread::yield_now();
             }

@@ -10,8 +10,8 @@ use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
 use arrow_select::take::take_record_batch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece, Place,
-    Progress, Restored, Result, Route, TableSchema,
+    Bundle, Captured, Extent, Operator, OperatorClass, Output, Partition, PartitionContext, Piece,
+    Place, Progress, Restored, Result, Route, TableSchema,
 };
 
 use crate::tables::{for_all, numbers, state_batch, tell};
@@ -58,7 +58,7 @@ impl Operator for Limit {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         Ok(route_to_first(bundle, partitions))
     }
-    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(LimitPartition { skip: self.offset, left: self.limit.unwrap_or(u64::MAX) }))
     }
 }

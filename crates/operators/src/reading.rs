@@ -1,13 +1,14 @@
 //! What a capture has yet to read of a state that goes on changing.
 //!
-//! A capture only notes which places of a state it means, one bit for each ([`Unread`]), and the job goes
-//! on. Their rows are told later, some at a time, by a thread that has time
-//! ([`Guarded::read`](crate::guarded::Guarded::read)). A place that is about to change before its turn has
-//! come is told then, as it was. So the job stands still for as long as it takes to note the bits, a place
-//! is copied once for each capture that means it, and nothing is copied for others.
+//! A capture only notes which places of a state it means, one bit for each ([`Unread`]), and the
+//! job goes on. Their rows are told later, some at a time, by a thread that has time
+//! ([`Guarded::read`](crate::guarded::Guarded::read)). A place that is about to change before its
+//! turn has come is told then, as it was. So the job stands still for as long as it takes to note
+//! the bits, a place is copied once for each capture that means it, and nothing is copied for
+//! others.
 //!
-//! Here stand the bits and the hand-over of what was told ([`HandOver`]). What a place is, how it is told and
-//! what has changed since the capture before is known to whoever keeps the state.
+//! Here stand the bits and the hand-over of what was told ([`HandOver`]). What a place is, how it
+//! is told and what has changed since the capture before is known to whoever keeps the state.
 
 use std::sync::{Arc, Mutex, Weak};
 

@@ -1,7 +1,7 @@
 //! What has been emptied and is kept for its memory.
 //!
-//! How many are needed at once depends on the input: a bundle may bring rows of many windows, which then leave
-//! together too. So a few are kept in any case, and more as long as they are small.
+//! How many are needed at once depends on the input: a bundle may bring rows of many windows, which
+//! then leave together too. So a few are kept in any case, and more as long as they are small.
 
 /// So many are kept whatever memory they have.
 const FEW: usize = 4;

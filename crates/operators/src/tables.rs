@@ -1,8 +1,8 @@
 //! How operators tell what they keep, and take it back: small helpers around tables of state.
 //!
 //! A table ([`thalweg_core::snapshot`]) is made of columns by name; the first is always the virtual
-//! partition. What is read back is looked for by name and type, and what is not there is an error of the
-//! snapshot, never a panic.
+//! partition. What is read back is looked for by name and type, and what is not there is an error
+//! of the snapshot, never a panic.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use thalweg_core::{Captured, Error, Restored, Result, TableSchema};
 
 use crate::join::bounded::chunks::own_text;
 
-/// The virtual partition of keys with this hash: the one that [`partition_of`](crate::keys::partition_of)
-/// gives to a range.
+/// The virtual partition of keys with this hash: the one that
+/// [`partition_of`](crate::keys::partition_of) gives to a range.
 #[inline]
 pub(crate) fn virtual_partition(hash: u64) -> u8 {
     (hash >> 56) as u8
@@ -47,8 +47,8 @@ pub fn state_batch(owners: ArrayRef, columns: Vec<(String, ArrayRef)>) -> Result
     Ok(RecordBatch::try_new_with_options(schema, columns.collect(), &options)?)
 }
 
-/// Names for columns of a table, in this order, such that none is another's or the beginning of another's
-/// up to a dot, and none looks like one of the engine's own, which begin with `$`.
+/// Names for columns of a table, in this order, such that none is another's or the beginning of
+/// another's up to a dot, and none looks like one of the engine's own, which begin with `$`.
 pub(crate) fn unique_names<'a>(wanted: impl Iterator<Item = &'a str>) -> Vec<String> {
     let begins = |long: &str, short: &str| {
         long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -176,8 +176,8 @@ pub(crate) fn kept_columns(
     Ok(columns[columns.len() - rows..].to_vec())
 }
 
-/// A table of rows of keys, which go by their keys: those stand first, then columns of the operator's own,
-/// then the other columns of the rows.
+/// A table of rows of keys, which go by their keys: those stand first, then columns of the
+/// operator's own, then the other columns of the rows.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyedTable {
     schema: SchemaRef,
@@ -188,7 +188,8 @@ pub(crate) struct KeyedTable {
 }
 
 impl KeyedTable {
-    /// A table of such rows, with these key columns. Names that are taken are as in [`kept_schema`].
+    /// A table of such rows, with these key columns. Names that are taken are as in
+    /// [`kept_schema`].
     pub(crate) fn new(own: &[(&str, Arrow)], rows: &TableSchema, keys: &[usize]) -> Self {
         let others: Vec<usize> = (0..rows.len()).filter(|column| !keys.contains(column)).collect();
         let named = kept_schema(own, rows);
@@ -221,8 +222,8 @@ impl KeyedTable {
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), told, &options)?)
     }
 
-    /// Rows of the table as a table with `schema` has them: not by their keys, but behind a column that says when they
-    /// expire and the operator's own; `columns` are all of the rows.
+    /// Rows of the table as a table with `schema` has them: not by their keys, but behind a column
+    /// that says when they expire and the operator's own; `columns` are all of the rows.
     ///
     /// # Errors
     /// If the columns do not fit that table.

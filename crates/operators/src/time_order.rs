@@ -7,10 +7,11 @@
 //! rows before it alone, not on how they were cut into batches.
 //!
 //! # Where to go on
-//! A position has no rows, so those that wait are read again: it is a position of the inner source before
-//! the oldest row that waits, with how many rows had come since, and the time up to which rows had left.
-//! Of the rows that come again those up to that time are dropped; all others wait as they did. `Marks`
-//! keeps positions of the inner source, from the first time on that a position was asked for.
+//! A position has no rows, so those that wait are read again: it is a position of the inner source
+//! before the oldest row that waits, with how many rows had come since, and the time up to which
+//! rows had left. Of the rows that come again those up to that time are dropped; all others wait as
+//! they did. `Marks` keeps positions of the inner source, from the first time on that a position
+//! was asked for.
 //!
 //! Rows that were sorted no longer come from one place of one file, so errors downstream name none.
 
@@ -299,8 +300,8 @@ impl Waiting {
         Ok(interleave_record_batch(&batches, &indices)?)
     }
 
-    /// Forgets batches of which no row waits. Some may stay in the middle until they are half of all:
-    /// then forgetting them costs little for each row.
+    /// Forgets batches of which no row waits. Some may stay in the middle until they are half of
+    /// all: then forgetting them costs little for each row.
     fn drop_empty(&mut self) {
         while self.batches.front().is_some_and(|batch| batch.rows_left == 0) {
             let batch = self.batches.pop_front().expect("seen above");

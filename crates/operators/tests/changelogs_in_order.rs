@@ -1,6 +1,6 @@
-//! In ordered contracts GROUP BY, OVER and patterns give one sequence, wherever bundles are cut, however
-//! many partitions there are, and wherever others go on with what they told. (That one row at a time and
-//! one partition give the right rows is what their own tests compare with.)
+//! In ordered contracts GROUP BY, OVER and patterns give one sequence, wherever bundles are cut,
+//! however many partitions there are, and wherever others go on with what they told. (That one row
+//! at a time and one partition give the right rows is what their own tests compare with.)
 
 #[expect(dead_code, reason = "stateless stages are driven by another test")]
 mod ordered_driver;
@@ -168,7 +168,8 @@ fn over_windows_keep_their_sequence() {
     }
 }
 
-/// What is late by what has left for its key depends on where watermarks are shown, so bundles are not cut.
+/// What is late by what has left for its key depends on where watermarks are shown, so bundles are
+/// not cut.
 #[test]
 fn bounded_frames_go_on_where_they_were() {
     for frame in [Frame::Rows { preceding: Some(3) }, Frame::Range { preceding_ms: Some(12) }] {

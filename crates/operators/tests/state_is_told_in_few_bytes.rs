@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, TimestampMill
 use thalweg_core::bundle::batch_bytes;
 use thalweg_core::shim::ManualClock;
 use thalweg_core::{
-    Bundle, Column, DataType, Opening, Operator, Output, Piece, Stamps, TableSchema,
+    Bundle, Column, DataType, Operator, Output, PartitionContext, Piece, Stamps, TableSchema,
 };
 use thalweg_operators::join::JoinKind;
 use thalweg_operators::join::interval::{IntervalJoin, IntervalJoinSpec};
@@ -65,7 +65,7 @@ fn both_sides() -> (Sides, RecordBatch) {
 
 /// How many bytes an operator tells for each that it keeps, where it keeps all rows.
 fn ratio(operator: &dyn Operator, batch: &RecordBatch) -> f64 {
-    let mut partition = operator.open(Opening::only()).expect("a partition");
+    let mut partition = operator.open(PartitionContext::only()).expect("a partition");
     let bundle = Bundle::new(batch.clone(), Stamps::first());
     let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
     let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
@@ -121,8 +121,8 @@ fn joins() {
             right_window: (2, 3),
             residual: None,
         });
-        // Rows of 40 bytes here, and 9 in front of each: whose it is, and its number. When it expires is a column
-        // of it.
+        // Rows of 40 bytes here, and 9 in front of each: whose it is, and its number. When it
+        // expires is a column of it.
         check(&window.expect("it fits"), &batch, &format!("window, {kind:?}"));
     }
     let temporal = TemporalJoin::new(TemporalJoinSpec {

@@ -1,6 +1,6 @@
-//! In ordered contracts Top-N and deduplication give one sequence, wherever bundles are cut and however
-//! many partitions there are. (That one row at a time and one partition give the right rows is what their
-//! own tests compare with plain lists.)
+//! In ordered contracts Top-N and deduplication give one sequence, wherever bundles are cut and
+//! however many partitions there are. (That one row at a time and one partition give the right rows
+//! is what their own tests compare with plain lists.)
 
 #[expect(dead_code, reason = "stateless stages are driven by another test")]
 mod ordered_driver;

@@ -16,11 +16,11 @@
 //! # Why one owner at a time, and why nothing is left behind
 //! The changes of `pending` form one order (it is a single atomic). Between a raise from 0 and the
 //! next lowering to 0 nobody else sees 0, so nobody else becomes owner. An item is pushed before it
-//! is counted, so an owner that sees a count of n finds n items (Acquire in `done` and `post`, whose
-//! partner is the Release of the poster's `fetch_add`). An item posted while there is an owner is
-//! counted before the owner's last `done` or makes the poster the next owner; either way a thread
-//! handles it. The Release of the old owner's last `done` and the Acquire of the next owner's
-//! raise order what both do to the state that the mailbox guards.
+//! is counted, so an owner that sees a count of n finds n items (Acquire in `done` and `post`,
+//! whose partner is the Release of the poster's `fetch_add`). An item posted while there is an
+//! owner is counted before the owner's last `done` or makes the poster the next owner; either way a
+//! thread handles it. The Release of the old owner's last `done` and the Acquire of the next
+//! owner's raise order what both do to the state that the mailbox guards.
 //!
 //! What it does not do: it does not bound the queue (credits at the sources do), and it does not
 //! hold the guarded state, which stays behind an uncontended lock of the caller.
@@ -165,8 +165,8 @@ mod loom_tests {
                         if mailbox.call() {
                             loop {
                                 let item = mailbox.take();
-                                // SAFETY: only the owner of the mailbox comes here, which is the claim
-                                // that loom checks.
+                                // SAFETY: only the owner of the mailbox comes here, which is the
+                                // claim that loom checks.
                                 handled.with_mut(|handled| unsafe { (*handled).push(item) });
                                 if !mailbox.done() {
                                     break;

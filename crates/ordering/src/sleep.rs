@@ -27,8 +27,8 @@
 //! - The poster's fence comes first: the work was made visible before the fence, so the worker's
 //!   look in step 2, which follows its own fence, sees it.
 //!
-//! One wake-up per post is enough, because every piece of work is posted: two pieces wake two workers,
-//! or one that looks for the second after the first.
+//! One wake-up per post is enough, because every piece of work is posted: two pieces wake two
+//! workers, or one that looks for the second after the first.
 //!
 //! What it does not do: it does not choose which worker wakes, and it does not count work.
 
@@ -83,10 +83,10 @@ impl Sleep {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Waits until a thread has posted since the announcement, but not for longer than
-    /// `timeout_ms` (under loom: without a limit). Returns also without a post; the caller looks
-    /// for work again in any case. As long as `spins` says so it only looks again and again, which costs a
-    /// core and saves the system's wake-up: a post raises `events` for it like for any announced worker.
+    /// Waits until a thread has posted since the announcement, but not for longer than `timeout_ms`
+    /// (under loom: without a limit). Returns also without a post; the caller looks for work again
+    /// in any case. As long as `spins` says so it only looks again and again, which costs a core
+    /// and saves the system's wake-up: a post raises `events` for it like for any announced worker.
     pub fn park(&self, ticket: Ticket, mut spins: impl FnMut() -> bool, timeout_ms: u64) {
         while self.events.load(Ordering::SeqCst) == ticket.0 && spins() {
             std::hint::spin_loop();

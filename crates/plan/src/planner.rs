@@ -178,7 +178,8 @@ impl Planner {
     /// Checks the options of a table as a statement that reads or writes it would.
     ///
     /// # Errors
-    /// If it can be neither read nor written: what stands in the way of the one that is more nearly right.
+    /// If it can be neither read nor written: what stands in the way of the one that is more nearly
+    /// right.
     pub fn check_table(&self, definition: &CreateTable) -> Result<()> {
         let session = self.session();
         let table = self.binder(&session).resolve_table(definition)?;

@@ -1,11 +1,11 @@
-//! What it costs to ask the dispatcher, by the number of stages and of epochs in flight: virtual cores, one
-//! bundle in each epoch, and tasks so long that every core holds an epoch of its own.
+//! What it costs to ask the dispatcher, by the number of stages and of epochs in flight: virtual
+//! cores, one bundle in each epoch, and tasks so long that every core holds an epoch of its own.
 //!
 //! ```text
 //! cargo run --release -p thalweg-runtime --example dispatching [-- BUNDLES]
 //! ```
-//! Only the processor time of `next_task` counts. One thread asks, so what it costs when many cores share the
-//! cache lines that are read does not show.
+//! Only the processor time of `next_task` counts. One thread asks, so what it costs when many cores
+//! share the cache lines that are read does not show.
 
 use std::collections::HashMap;
 use std::sync::Arc;

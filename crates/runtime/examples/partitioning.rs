@@ -1,13 +1,13 @@
 //! Latency and throughput of one partitioned operator in contract `arrival`, by the scheme in which
-//! workers find its partitions (Prasaad et al. §7.2, within the engine): 100 partitions, 20 us for a
-//! row, 2 workers, bundles of 10 rows, keys uniform or of a normal distribution.
+//! workers find its partitions (Prasaad et al. §7.2, within the engine): 100 partitions, 20 us for
+//! a row, 2 workers, bundles of 10 rows, keys uniform or of a normal distribution.
 //!
 //! ```text
 //! cargo run --release -p thalweg-runtime --example partitioning [-- REPEAT [COST_US [BUNDLE_ROWS [full]]]]
 //! ```
-//! Schemes alternate in one process, after one run of each to warm up. `full` leaves out half load, at
-//! which a row's latency counts from the moment at which it is due, so time before the source is asked
-//! counts too. Every run checks the order of its results.
+//! Schemes alternate in one process, after one run of each to warm up. `full` leaves out half load,
+//! at which a row's latency counts from the moment at which it is due, so time before the source is
+//! asked counts too. Every run checks the order of its results.
 
 use std::hint::spin_loop;
 use std::sync::{Arc, Mutex};
@@ -23,8 +23,8 @@ use thalweg_core::graph::{Graph, Input, StageKind};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{
-    Bundle, Opening, Operator, OperatorClass, OrderContract, Output, Partition, Piece, Place,
-    Progress, Result, Route, RowKind, Sink, Source, SourceBatch, SourcePoll,
+    Bundle, Operator, OperatorClass, OrderContract, Output, Partition, PartitionContext, Piece,
+    Place, Progress, Result, Route, RowKind, Sink, Source, SourceBatch, SourcePoll,
 };
 use thalweg_runtime::{PartitionScheme, RunOptions, start};
 
@@ -150,7 +150,7 @@ impl Operator for Busy {
         }
         Ok(Route::Scatter(parts))
     }
-    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(Busy(self.0)))
     }
 }

@@ -6,21 +6,23 @@
 //! | [`IgnoreEpochBoundaries`](Ablation::IgnoreEpochBoundaries) | what is derived from a container goes to that container's own one downstream | 10 |
 //! | [`NoPriority`](Ablation::NoPriority) | what the next result needs goes first | §9.2 |
 //!
-//! For benchmarks only: no SQL and no command line of the engine can ask for one, and only the contract
-//! `epoch` knows them. **Invariant:** results are the same under each; only time is lost.
+//! For benchmarks only: no SQL and no command line of the engine can ask for one, and only the
+//! contract `epoch` knows them. **Invariant:** results are the same under each; only time is lost.
 //!
 //! # Why results stay the same
-//! - *In order*: the dispatcher hands out a part of what it could. A stage holds an epoch back until its end
-//!   is known; where that fills the memory, the hold gives way, or no source would ever end the epoch.
-//! - *Boundaries ignored*: a row may get into an epoch older than its own, never into a younger one: the
-//!   container downstream that is open stays so until the watermark of the oldest epoch upstream closes
-//!   it, and then all of that epoch is in it. Rows that come early are what commuting operators take anyway, and
-//!   lateness is judged by the stamps that rows carry. Operators that are `sequenced` take a lane's rows in the
-//!   order of its epochs: a job with one of those, or with snapshots, keeps the boundaries.
+//! - *In order*: the dispatcher hands out a part of what it could. A stage holds an epoch back
+//!   until its end is known; where that fills the memory, the hold gives way, or no source would
+//!   ever end the epoch.
+//! - *Boundaries ignored*: a row may get into an epoch older than its own, never into a younger
+//!   one: the container downstream that is open stays so until the watermark of the oldest epoch
+//!   upstream closes it, and then all of that epoch is in it. Rows that come early are what
+//!   commuting operators take anyway, and lateness is judged by the stamps that rows carry.
+//!   Operators that are `sequenced` take a lane's rows in the order of its epochs: a job with one
+//!   of those, or with snapshots, keeps the boundaries.
 //! - *No priority*: the order of looking decides nothing but time.
 //!
-//! What it does not do: sources and the results of operators keep their epochs. These are made one after the
-//! other anyway.
+//! What it does not do: sources and the results of operators keep their epochs. These are made one
+//! after the other anyway.
 
 use thalweg_core::OperatorClass;
 use thalweg_core::{Bundle, Result, Watermark};
@@ -40,12 +42,13 @@ pub enum Ablation {
     /// None: the engine as it is.
     #[default]
     Nothing,
-    /// A stage works on an epoch once all of its rows have arrived and every older one is finished ("hold and
-    /// sort" without the sort).
+    /// A stage works on an epoch once all of its rows have arrived and every older one is finished
+    /// ("hold and sort" without the sort).
     InOrderEpochs,
     /// What a stateless stage makes goes to the youngest container that is open downstream.
     IgnoreEpochBoundaries,
-    /// A worker drains the stage that it is at, then goes on to the next one; watermarks wait for their turn.
+    /// A worker drains the stage that it is at, then goes on to the next one; watermarks wait for
+    /// their turn.
     NoPriority,
 }
 
@@ -83,9 +86,8 @@ impl Ablated {
 }
 
 impl Job {
-    /// Walks from the oldest container that may have bundles to claim to the youngest until `visit` returns
-    /// something. In order only the oldest
-    /// one is looked at, and only if it is complete.
+    /// Walks from the oldest container that may have bundles to claim to the youngest until `visit`
+    /// returns something. In order only the oldest one is looked at, and only if it is complete.
     pub(crate) fn walk<T>(
         &self,
         lane: &Lane,

@@ -6,9 +6,9 @@
 //!
 //! # Joint watermark
 //! [`Joint`] keeps the newest watermark of each lane. The joint watermark is the minimum over the
-//! lanes that are neither idle nor at their end, computed anew at each watermark of a lane, so it is never looser than
-//! the partial watermarks allow (StreamBox §5.3, Fig. 4): containers of different lanes have no
-//! order among one another until their end watermarks are consumed here.
+//! lanes that are neither idle nor at their end, computed anew at each watermark of a lane, so it
+//! is never looser than the partial watermarks allow (StreamBox §5.3, Fig. 4): containers of
+//! different lanes have no order among one another until their end watermarks are consumed here.
 //!
 //! # Output containers
 //! The rows that a barrier makes go to the containers that were current when it was made; each
@@ -16,16 +16,17 @@
 //! watermark that the operator passes on, or cancelled (merged into the next) if it passes none.
 //!
 //! # Order
-//! Barriers get dense sequence numbers under the `Joint` lock, are posted to the cells under it, and
-//! complete in that order ([`Completions`]), so watermarks leave a stage in order even when the
+//! Barriers get dense sequence numbers under the `Joint` lock, are posted to the cells under it,
+//! and complete in that order ([`Completions`]), so watermarks leave a stage in order even when the
 //! last cells of two barriers finish on two workers at once. Operators with several phases have at
 //! most one barrier under way; the others wait in `Joint::waiting`.
 //!
 //! # Few results
-//! What each cell makes of a watermark may be a handful of rows. As bundles of their own they would be scattered
-//! by the next operator once more, into as many pieces as the product of both numbers of cells. So
-//! a cell whose last call gives few leaves them with the barrier (`Barrier::gather_few`), and whoever completes it
-//! sends them on. The watermark behind them leaves at that moment as well.
+//! What each cell makes of a watermark may be a handful of rows. As bundles of their own they would
+//! be scattered by the next operator once more, into as many pieces as the product of both numbers
+//! of cells. So a cell whose last call gives few leaves them with the barrier
+//! (`Barrier::gather_few`), and whoever completes it sends them on. The watermark behind them
+//! leaves at that moment as well.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -130,8 +131,8 @@ impl Barrier {
         self.phase.load(Ordering::Acquire)
     }
 
-    /// Keeps what a cell has made if it is little, for [`Barrier::take_few`]. Gives back what is to be sent on
-    /// now.
+    /// Keeps what a cell has made if it is little, for [`Barrier::take_few`]. Gives back what is to
+    /// be sent on now.
     pub(crate) fn gather_few(&self, emitted: Vec<Emitted>) -> Vec<Emitted> {
         let rows = emitted.iter().map(|of_port| of_port.batch.num_rows()).sum::<usize>();
         // The changes of a key have an order, and late rows belong to another container.
@@ -336,7 +337,8 @@ mod tests {
     }
 
     /// What an output that had put the epochs of both sides in one order beforehand would know:
-    /// StreamBox Fig. 4(b) has L1', R1', L0', R0'. Only the ends in front of the first open epoch count.
+    /// StreamBox Fig. 4(b) has L1', R1', L0', R0'. Only the ends in front of the first open epoch
+    /// count.
     fn known_in_a_fixed_order(known: [usize; 2], ends: [[i64; 2]; 2]) -> i64 {
         let mut newest = [i64::MIN; 2];
         for (lane, epoch) in [(0, 1), (1, 1), (0, 0), (1, 0)] {
@@ -348,10 +350,10 @@ mod tests {
         newest[0].min(newest[1])
     }
 
-    /// StreamBox Fig. 4(b): two epochs of either side are open and worked on at once, the youngest first,
-    /// while nobody knows how they end. However the ends come, each joint watermark is the least of the
-    /// newest end of each side, results stay in one output until it moves, and a fixed order of the
-    /// output epochs would know less at some point.
+    /// StreamBox Fig. 4(b): two epochs of either side are open and worked on at once, the youngest
+    /// first, while nobody knows how they end. However the ends come, each joint watermark is the
+    /// least of the newest end of each side, results stay in one output until it moves, and a fixed
+    /// order of the output epochs would know less at some point.
     #[test]
     fn epochs_of_two_inputs_have_no_order_until_their_ends_are_known() {
         let ends = [[0, 60], [30, 90]];

@@ -18,10 +18,10 @@
 //! Illegal transitions panic: they are bugs of the runtime, and a wrong result would be worse.
 //!
 //! # Invariants
-//! 1. A bundle is counted in `unconsumed` before it can be seen and until everything derived from it
-//!    is deposited downstream.
-//! 2. After `close` nothing is deposited: `deposited` is final and becomes `total`. The store of the
-//!    state orders every deposit before it; whoever reads the state and then finds
+//! 1. A bundle is counted in `unconsumed` before it can be seen and until everything derived from
+//!    it is deposited downstream.
+//! 2. After `close` nothing is deposited: `deposited` is final and becomes `total`. The store of
+//!    the state orders every deposit before it; whoever reads the state and then finds
 //!    `unconsumed == 0` knows that the epoch is complete here.
 //! 3. Whoever comes last carries the watermark on: the consumer of the last bundle or the closer.
 //!    [`Closing`] holds the argument, and loom checks it; the state changes before the count is
@@ -92,7 +92,8 @@ pub struct Container {
     end: AtomicI64,
     /// When the row that ended the epoch entered the engine. Valid from WM_ASSIGNED on.
     end_ingest_ns: AtomicU64,
-    /// Unclaimed bundles by NUMA node. In boxes: a queue gets memory for 31 at once, of which short epochs need one.
+    /// Unclaimed bundles by NUMA node. In boxes: a queue gets memory for 31 at once, of which short
+    /// epochs need one.
     unclaimed: Vec<Queue<Box<Bundle>>>,
     /// What a stage that makes parts has made of its bundles.
     pub(crate) leaving: Mutex<Leaving>,

@@ -17,10 +17,12 @@
 //! [`crate::scheduler`]); cells and sources then take part like all stages. While the memory is
 //! full each policy takes what is furthest downstream, as `lp` does: that is what makes room.
 //!
-//! While cells are parked for want of room (see [`crate::slices`]) they are resumed last of all that is inside, and before
-//! sources are asked; where the memory is full, bundles furthest downstream come first.
+//! While cells are parked for want of room (see [`crate::slices`]) they are resumed last of all
+//! that is inside, and before sources are asked; where the memory is full, bundles furthest
+//! downstream come first.
 //!
-//! What it does not do: it chooses no job (the workers of a pool go from job to job), and it never blocks.
+//! What it does not do: it chooses no job (the workers of a pool go from job to job), and it never
+//! blocks.
 
 use thalweg_core::{Bundle, Watermark};
 use thalweg_ordering::sync::{Arc, Ordering};
@@ -124,7 +126,8 @@ impl Job {
     /// The next task while cells wait for room, whatever the policy.
     fn next_while_parked(&self, place: WorkerPlace) -> Option<Task> {
         let is_full = self.memory.pressure() == Pressure::Full;
-        // Where the memory is full, no bundle of a stage that multiplies rows is begun: its results would wait.
+        // Where the memory is full, no bundle of a stage that multiplies rows is begun: its results
+        // would wait.
         let drained = || self.furthest_among(place, |stage| !is_full || !self.multiplies(stage));
         let cell = |(stage, cell)| Task::Cell { stage, cell };
         (is_full && self.ordered.is_none())
@@ -173,7 +176,8 @@ impl Job {
         }
     }
 
-    /// True if a stage that multiplies rows is to begin nothing more: the memory is full, and others make room.
+    /// True if a stage that multiplies rows is to begin nothing more: the memory is full, and
+    /// others make room.
     pub(crate) fn is_refused(&self, stage: usize) -> bool {
         self.memory.pressure() == Pressure::Full && self.others_work() && self.multiplies(stage)
     }
@@ -338,8 +342,8 @@ impl Job {
         None
     }
 
-    /// The right to ask a source, which one worker has at a time. Whoever has it gives it back when the task is
-    /// done.
+    /// The right to ask a source, which one worker has at a time. Whoever has it gives it back when
+    /// the task is done.
     fn claim_poll(&self, stage: usize) -> Option<Task> {
         let StageRunKind::Source(source) = &self.stages[stage].kind else { return None };
         let is_free = !source.is_asked.swap(true, Ordering::SeqCst);
@@ -350,8 +354,8 @@ impl Job {
         })
     }
 
-    /// A source that may bring rows and that nobody is at: where memory is short only the one that is furthest
-    /// behind in event time, else mostly that one.
+    /// A source that may bring rows and that nobody is at: where memory is short only the one that
+    /// is furthest behind in event time, else mostly that one.
     fn pollable(&self) -> Option<usize> {
         // SeqCst: a worker that has entered after a cut began to hold asks no source.
         if self.holding.load(Ordering::SeqCst) {
@@ -391,9 +395,10 @@ impl Job {
         candidates.iter().copied().min_by_key(place)
     }
 
-    /// The source that is furthest behind in event time, and now and then the next one in turn. Where inputs meet, what
-    /// is ahead waits for what is behind, and its rows fill the state meanwhile; where they don't, one that reads the past
-    /// must not keep the others from the present. In turn, too, while one of them has no time yet.
+    /// The source that is furthest behind in event time, and now and then the next one in turn.
+    /// Where inputs meet, what is ahead waits for what is behind, and its rows fill the state
+    /// meanwhile; where they don't, one that reads the past must not keep the others from the
+    /// present. In turn, too, while one of them has no time yet.
     fn mostly_behind(&self, candidates: &[usize]) -> usize {
         // Relaxed: only spreads the asking.
         let asked = self.asked.load(Ordering::Relaxed);

@@ -578,9 +578,9 @@ impl Job {
     }
 }
 
-/// Puts small batches that one call emitted by the same port together, so that a watermark which closes
-/// many small windows sends few bundles downstream. Large ones are bundles as they are: copying them costs more
-/// than a bundle does. Changelogs keep their batches.
+/// Puts small batches that one call emitted by the same port together, so that a watermark which
+/// closes many small windows sends few bundles downstream. Large ones are bundles as they are:
+/// copying them costs more than a bundle does. Changelogs keep their batches.
 fn coalesce(emitted: Vec<Emitted>) -> Result<Vec<Emitted>> {
     let mut together: Vec<(Emitted, Vec<RecordBatch>)> = Vec::new();
     for next in emitted {
@@ -610,8 +610,8 @@ fn coalesce(emitted: Vec<Emitted>) -> Result<Vec<Emitted>> {
     together.into_iter().map(join).collect()
 }
 
-/// Batches of so many rows are not small: they are bundles as they are, also where cells leave few results with a
-/// barrier.
+/// Batches of so many rows are not small: they are bundles as they are, also where cells leave few
+/// results with a barrier.
 pub(crate) const COALESCED_ROWS_MIN: usize = 1024;
 
 /// The largest bundle that is put together from small results.

@@ -1,20 +1,21 @@
 //! Sources that are not asked before another part of the job has ended.
 //!
-//! A join that reads one side first needs that side complete before a row of the other comes. So the
-//! sources of the other side stand behind a *gate*, which the stage that takes the first side opens when
-//! it has seen its last watermark. Nothing is buffered, since nothing is read.
+//! A join that reads one side first needs that side complete before a row of the other comes. So
+//! the sources of the other side stand behind a *gate*, which the stage that takes the first side
+//! opens when it has seen its last watermark. Nothing is buffered, since nothing is read.
 //!
 //! # Why nothing deadlocks
 //! A gate is opened once the sources that feed its opener have ended. Those may stand behind gates
-//! themselves (the first side may be a join of this kind), so gates wait for gates; [`Gates::new`] refuses
-//! a graph in which that goes in a circle, and planners make none: they give each first side sources of
-//! its own. In the order of waiting there is then a gate whose opener is fed by sources without a gate, or
-//! with open ones. Those are asked whatever waits elsewhere: rows of sources without a gate may fill the memory
-//! while they wait in a merge for rows of a source with one, so sources that feed a closed gate are asked
-//! under any pressure. They end by themselves, and what they bring goes into state, not into a queue.
+//! themselves (the first side may be a join of this kind), so gates wait for gates; [`Gates::new`]
+//! refuses a graph in which that goes in a circle, and planners make none: they give each first
+//! side sources of its own. In the order of waiting there is then a gate whose opener is fed by
+//! sources without a gate, or with open ones. Those are asked whatever waits elsewhere: rows of
+//! sources without a gate may fill the memory while they wait in a merge for rows of a source with
+//! one, so sources that feed a closed gate are asked under any pressure. They end by themselves,
+//! and what they bring goes into state, not into a queue.
 //!
-//! A job that is being stopped, and a source whose rows nobody needs any more, wait for no gate: such
-//! sources are asked only to end.
+//! A job that is being stopped, and a source whose rows nobody needs any more, wait for no gate:
+//! such sources are asked only to end.
 
 use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::{Error, Result};
@@ -58,7 +59,8 @@ impl Gates {
         }
     }
 
-    /// True if no order of opening the gates exists: each round opens those that wait for open ones.
+    /// True if no order of opening the gates exists: each round opens those that wait for open
+    /// ones.
     fn has_circle(&self) -> bool {
         let mut open = vec![false; self.opened.len()];
         let mut openers: Vec<usize> = self.waits_for.concat();

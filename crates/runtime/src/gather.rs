@@ -3,16 +3,17 @@
 //! A source that always answers with a few rows would fill the pipeline with small bundles, each
 //! with its fixed cost. Such rows wait for company in two cases:
 //!
-//! - **While there is other work in flight**: until they are as many as were asked for, or the first of them
-//!   has waited for the linger time, or the pipeline has nothing else to do. Nobody sleeps for it: the source
-//!   stays marked as ready, so whoever looks for work asks it again, and it is asked only when nothing more
-//!   urgent is there.
-//! - **Until the epoch ends**, where all that comes of a source's rows comes at watermarks ([`Wait::ForEpoch`]):
-//!   rows behind which no epoch ends change nothing that anybody sees. They wait until one may end, until they
-//!   are [`COMPANY_ROWS`], or for [`COMPANY_NS`]. The first bounds what is left to do when the epoch ends; the
-//!   second is for counters and memory, which should follow the input. The source is not asked meanwhile
-//!   unless it calls; workers that look around call for it when the time is over, and an input is not
-//!   declared idle while rows wait: they would be late behind the watermarks of others.
+//! - **While there is other work in flight**: until they are as many as were asked for, or the
+//!   first of them has waited for the linger time, or the pipeline has nothing else to do. Nobody
+//!   sleeps for it: the source stays marked as ready, so whoever looks for work asks it again, and
+//!   it is asked only when nothing more urgent is there.
+//! - **Until the epoch ends**, where all that comes of a source's rows comes at watermarks
+//!   ([`Wait::ForEpoch`]): rows behind which no epoch ends change nothing that anybody sees. They
+//!   wait until one may end, until they are [`COMPANY_ROWS`], or for [`COMPANY_NS`]. The first
+//!   bounds what is left to do when the epoch ends; the second is for counters and memory, which
+//!   should follow the input. The source is not asked meanwhile unless it calls; workers that look
+//!   around call for it when the time is over, and an input is not declared idle while rows wait:
+//!   they would be late behind the watermarks of others.
 
 use arrow_select::concat::concat_batches;
 use thalweg_core::connector::Origin;
@@ -48,8 +49,8 @@ pub enum Wait {
 }
 
 impl Gather {
-    /// Adds a batch, behind which the epoch may end or not. One that does not belong to the same file comes back,
-    /// and what is gathered must leave first: errors name a file and a row of it.
+    /// Adds a batch, behind which the epoch may end or not. One that does not belong to the same
+    /// file comes back, and what is gathered must leave first: errors name a file and a row of it.
     pub fn add(
         &mut self,
         batch: SourceBatch,

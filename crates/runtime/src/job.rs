@@ -5,8 +5,8 @@
 //!    thread finishes its output, and the last one ends the job.
 //! 2. *Stopped* ([`JobControl::cancel`], Ctrl-C): sources are asked no more; what is in flight
 //!    drains; sinks make visible what is complete and leave their output unfinished
-//!    (`NAME.partial`). No window is closed for it. Rows that lead to many results are left unfinished
-//!    ([`Job::is_giving_up`]), so a job stops soon wherever it is.
+//!    (`NAME.partial`). No window is closed for it. Rows that lead to many results are left
+//!    unfinished ([`Job::is_giving_up`]), so a job stops soon wherever it is.
 //! 3. *Failed*: the first error wins; workers drop everything, sinks abort.
 //!
 //! In each case no worker is at the job any more and the sinks' threads are joined before
@@ -132,8 +132,8 @@ impl Job {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// True once what is inside is not finished any more: the job is to stop, and time enough has passed for
-    /// what takes no longer than usual. A job that drains finishes everything.
+    /// True once what is inside is not finished any more: the job is to stop, and time enough has
+    /// passed for what takes no longer than usual. A job that drains finishes everything.
     pub(crate) fn is_giving_up(&self) -> bool {
         let asked_ns = self.stop_asked_ns.load(Ordering::SeqCst);
         asked_ns > 0
@@ -246,7 +246,8 @@ impl Job {
         }
     }
 
-    /// Does what no row causes: finds idle inputs, calls those who wait for the clock. Not during a cut.
+    /// Does what no row causes: finds idle inputs, calls those who wait for the clock. Not during a
+    /// cut.
     pub(crate) fn look_around(&self) -> Result<()> {
         let Ok(_no_cut) = self.outside.try_lock() else { return Ok(()) };
         self.call_for_gathered_rows();
@@ -438,8 +439,8 @@ impl JobControl {
         self.0.holding.store(false, Ordering::SeqCst);
         self.0.ask_all_sources();
     }
-    /// Asks for a graceful end: at once, or where snapshots are taken by whoever takes them, who sees
-    /// [`JobControl::is_stop_requested`], takes a last one and cancels.
+    /// Asks for a graceful end: at once, or where snapshots are taken by whoever takes them, who
+    /// sees [`JobControl::is_stop_requested`], takes a last one and cancels.
     pub fn stop(&self) {
         self.0.note_stop();
         self.0.stop_requested.store(true, Ordering::SeqCst);
@@ -469,7 +470,8 @@ impl JobControl {
     pub fn is_over(&self) -> bool {
         self.0.is_over()
     }
-    /// Waits until something happens that whoever looks after a job may want to see, or for this long.
+    /// Waits until something happens that whoever looks after a job may want to see, or for this
+    /// long.
     pub fn wait(&self, timeout: Duration) {
         let guard = self.0.changed.0.lock().expect("no panic under this lock");
         drop(self.0.changed.1.wait_timeout(guard, timeout).expect("no panic under this lock"));
@@ -478,8 +480,8 @@ impl JobControl {
     pub fn metrics(&self) -> MetricsSnapshot {
         self.0.metrics()
     }
-    /// The latency of results since it was last taken, which is no longer part of the report then: a
-    /// measurement that begins behind a warm-up takes it twice.
+    /// The latency of results since it was last taken, which is no longer part of the report then:
+    /// a measurement that begins behind a warm-up takes it twice.
     pub fn take_latency(&self) -> Option<LatencyPercentiles> {
         self.0.latency.take()
     }
@@ -592,7 +594,8 @@ impl RunningJob {
         JobControl(Arc::clone(&self.job))
     }
 
-    /// Waits until the job is done, stopped or failed, workers have left it and its threads have ended.
+    /// Waits until the job is done, stopped or failed, workers have left it and its threads have
+    /// ended.
     pub fn wait(mut self) -> Result<Report> {
         let waited = self.wait_for_end();
         if let Err(error) = waited {

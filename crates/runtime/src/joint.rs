@@ -1,11 +1,11 @@
 //! The joint watermark of several lanes: the least of those that count.
 //!
-//! **The invariant that makes it work:** the joint watermark never goes back, and it never passes the
-//! watermark of a lane that is neither idle nor at its end (StreamBox Fig. 4).
+//! **The invariant that makes it work:** the joint watermark never goes back, and it never passes
+//! the watermark of a lane that is neither idle nor at its end (StreamBox Fig. 4).
 //!
-//! The end of time is only where all lanes have ended: an idle one may come back. Where only idle ones
-//! are left, none will move, and time goes to what any of them has reached, or one that has ended had
-//! before: what has come gets its results (Flink's rule for inputs that are all idle).
+//! The end of time is only where all lanes have ended: an idle one may come back. Where only idle
+//! ones are left, none will move, and time goes to what any of them has reached, or one that has
+//! ended had before: what has come gets its results (Flink's rule for inputs that are all idle).
 
 use thalweg_core::snapshot::{InputState, LaneState};
 use thalweg_core::{Error, Result, Watermark};
@@ -53,7 +53,8 @@ impl JointWatermark {
         }
     }
 
-    /// What is known, for a snapshot. `idle` tells which lanes do not count, `passed` what was passed on.
+    /// What is known, for a snapshot. `idle` tells which lanes do not count, `passed` what was
+    /// passed on.
     pub(crate) fn told(&self, idle: impl Fn(usize) -> bool, passed: Watermark) -> InputState {
         let lane = |(lane, &watermark)| LaneState { watermark, idle: idle(lane) };
         let lanes = self.lanes.iter().enumerate().map(lane).collect();
@@ -77,8 +78,8 @@ impl JointWatermark {
         Ok(())
     }
 
-    /// Works the joint watermark out anew and says whether it has moved. `idle` tells which lanes do
-    /// not count.
+    /// Works the joint watermark out anew and says whether it has moved. `idle` tells which lanes
+    /// do not count.
     pub fn advance(&mut self, idle: impl Fn(usize) -> bool) -> bool {
         let least = |counted: &dyn Fn(usize) -> bool| {
             let lanes = self.lanes.iter().enumerate().filter(|&(lane, _)| counted(lane));

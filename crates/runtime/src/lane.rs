@@ -23,8 +23,8 @@ pub struct Lane {
     list: ContainerList,
     /// Containers ever made here. Written under the writer lock.
     made: AtomicU64,
-    /// Every container with a smaller index is complete and has nothing left to claim. Since nothing is put into
-    /// a complete container, that stays so; whoever looks may raise it.
+    /// Every container with a smaller index is complete and has nothing left to claim. Since
+    /// nothing is put into a complete container, that stays so; whoever looks may raise it.
     claimed: AtomicU64,
     /// Output edges of the owning stage that hang on this lane's containers.
     edges: usize,
@@ -46,8 +46,8 @@ impl Lane {
         }
     }
 
-    /// Counts containers from here on; none is made yet. Rows of another run that operators remember
-    /// then stand before those to come.
+    /// Counts containers from here on; none is made yet. Rows of another run that operators
+    /// remember then stand before those to come.
     pub(crate) fn begin_at(&mut self, index: u64) {
         self.made = AtomicU64::new(index);
     }
@@ -90,8 +90,8 @@ impl Lane {
         Arc::clone(linked)
     }
 
-    /// Counts a bundle into the youngest container, or into a new one if that is not open, and says which place
-    /// it has there. Only for lanes whose containers [`Lane::close_open`] closes.
+    /// Counts a bundle into the youngest container, or into a new one if that is not open, and says
+    /// which place it has there. Only for lanes whose containers [`Lane::close_open`] closes.
     pub(crate) fn count_into_open(&self) -> (Arc<Container>, u64) {
         let mut list = self.list.write().expect("no panic under a list lock");
         let open = self.open_locked(&mut list);
@@ -137,9 +137,10 @@ impl Lane {
         self.list.read().expect("no panic under a list lock").len()
     }
 
-    /// Walks from the oldest to the youngest container that may have something to claim until `visit` returns
-    /// something. However many older ones wait for their last bundles, they are not looked at again. Not for
-    /// lanes with `Lane::close_open`, where a bundle that is counted may be put after the end.
+    /// Walks from the oldest to the youngest container that may have something to claim until
+    /// `visit` returns something. However many older ones wait for their last bundles, they are not
+    /// looked at again. Not for lanes with `Lane::close_open`, where a bundle that is counted may
+    /// be put after the end.
     pub fn walk_unclaimed<T>(
         &self,
         mut visit: impl FnMut(&Arc<Container>) -> Option<T>,

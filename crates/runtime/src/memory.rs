@@ -2,13 +2,13 @@
 //!
 //! Credits are given at the sources only. A source is asked for rows while the bytes in flight
 //! (deposited and not consumed, or waiting for a sink) are below a quarter of the limit and below
-//! 32 MiB per worker, which is more than caches hold; work that
-//! is inside is never refused room, so the oldest epoch always drains and nothing can deadlock on
-//! credits: bytes in flight fall whenever a worker works, and a source below its guaranteed minimum
-//! (nothing of anybody in flight) is always asked.
-//! Between half of that mark and the mark only the input that is furthest behind in event time is
-//! asked, so that an input that runs ahead can't fill the memory with rows that wait for the other. (Before that it is
-//! asked mostly: rows that wait in an operator are state, and not in flight.)
+//! 32 MiB per worker, which is more than caches hold; work that is inside is never refused room, so
+//! the oldest epoch always drains and nothing can deadlock on credits: bytes in flight fall
+//! whenever a worker works, and a source below its guaranteed minimum (nothing of anybody in
+//! flight) is always asked. Between half of that mark and the mark only the input that is furthest
+//! behind in event time is asked, so that an input that runs ahead can't fill the memory with rows
+//! that wait for the other. (Before that it is asked mostly: rows that wait in an operator are
+//! state, and not in flight.)
 //!
 //! State that grows to the limit fails the job with a clear message; spilling is not part of this.
 

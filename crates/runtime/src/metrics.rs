@@ -143,8 +143,8 @@ pub struct StageSnapshot {
     pub watermark: Watermark,
     /// True for an input that is idle at the moment.
     pub idle: bool,
-    /// The input that a merge by time waits for: its rows hold the others back. For a source, the table that is
-    /// read before it.
+    /// The input that a merge by time waits for: its rows hold the others back. For a source, the
+    /// table that is read before it.
     pub held_by: Option<String>,
     /// What went wrong without stopping the job.
     pub problem: Option<String>,

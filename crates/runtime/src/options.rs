@@ -128,14 +128,15 @@ impl FromStr for PartitionScheme {
 pub struct RunOptions {
     /// Threads that work, at least 1. Default: one per core.
     pub workers: usize,
-    /// Keep workers to a core each if there are as many as cores, and to a NUMA node if there are fewer, where the
-    /// platform allows it. Only cores that the process may use count.
+    /// Keep workers to a core each if there are as many as cores, and to a NUMA node if there are
+    /// fewer, where the platform allows it. Only cores that the process may use count.
     pub pin_workers: bool,
-    /// How long an idle worker looks for news before it parks: news find it at once then, but it takes a
-    /// core meanwhile. Default: not at all.
+    /// How long an idle worker looks for news before it parks: news find it at once then, but it
+    /// takes a core meanwhile. Default: not at all.
     pub spin: Duration,
-    /// Workers that other jobs have as well, in the place of its own; they have their own places and way to
-    /// wait. `workers` says over how many of them keyed operators are spread; any of them works.
+    /// Workers that other jobs have as well, in the place of its own; they have their own places
+    /// and way to wait. `workers` says over how many of them keyed operators are spread; any of
+    /// them works.
     pub pool: Option<Pool>,
     /// The order in which bundles are taken.
     pub scheduler: SchedulerPolicy,
@@ -155,12 +156,14 @@ pub struct RunOptions {
     pub memory_limit_bytes: usize,
     /// After this long without rows an unbounded input no longer holds the joint watermark back.
     pub idle_timeout: Option<Duration>,
-    /// The most partitions of an operator that names a number of them; `None` for as many as others have.
+    /// The most partitions of an operator that names a number of them; `None` for as many as others
+    /// have.
     pub partitions_max: Option<usize>,
-    /// Lets the clock change the sequence of an ordered contract: without it the idle timeout has no
-    /// effect there.
+    /// Lets the clock change the sequence of an ordered contract: without it the idle timeout has
+    /// no effect there.
     pub allow_nondeterministic_order: bool,
-    /// Run-time partitions per keyed operator; default about two per worker, four where an order is promised.
+    /// Run-time partitions per keyed operator; default about two per worker, four where an order is
+    /// promised.
     pub partitions: Option<usize>,
     /// Contract `arrival`: where to take down in which sequence inputs came in.
     pub record: Option<StepRecorder>,

@@ -1,9 +1,10 @@
 //! Bundles of stateless stages that make many rows of one, part by part.
 //!
-//! Several workers apply bundles of such a stage at once, and each makes its bundle in parts. Downstream a lane's bundles
-//! are counted, so parts get their numbers where they leave: [`Leaving`] keeps those that come early and lets the rest
-//! through in the order of the bundles, then of their parts. Between two parts the worker asks for room, and parks the
-//! rest of its bundle if there is none ([`crate::slices`]).
+//! Several workers apply bundles of such a stage at once, and each makes its bundle in parts.
+//! Downstream a lane's bundles are counted, so parts get their numbers where they leave:
+//! [`Leaving`] keeps those that come early and lets the rest through in the order of the bundles,
+//! then of their parts. Between two parts the worker asks for room, and parks the rest of its
+//! bundle if there is none ([`crate::slices`]).
 //!
 //! **Invariants:**
 //! - what leaves a container is in the order of what came in;
@@ -159,8 +160,8 @@ impl Job {
         consumed.into_iter().try_for_each(|bytes| self.consume(stage, lane, container, bytes))
     }
 
-    /// All parts of a bundle of an element, in the ordered contracts: they leave together. `None` if the job is to
-    /// stop before.
+    /// All parts of a bundle of an element, in the ordered contracts: they leave together. `None`
+    /// if the job is to stop before.
     pub(crate) fn all_parts(
         &self,
         transform: &dyn Transform,
@@ -183,7 +184,8 @@ impl Job {
         }
     }
 
-    /// In the ordered contracts what comes of an element is kept until all of it is made. Fails if that is too much.
+    /// In the ordered contracts what comes of an element is kept until all of it is made. Fails if
+    /// that is too much.
     pub(crate) fn check_gathered(&self, bytes: usize) -> Result<()> {
         let bytes_max = self.memory.limit_bytes() / 4;
         if bytes <= bytes_max {

@@ -1,25 +1,27 @@
 //! Workers, and the jobs that share them.
 //!
-//! There are as many workers as cores, however many jobs there are (Hazelcast Jet §3: cooperative work on
-//! one pool). A job that is started without a pool gets one of its own, which ends with it.
+//! There are as many workers as cores, however many jobs there are (Hazelcast Jet §3: cooperative
+//! work on one pool). A job that is started without a pool gets one of its own, which ends with it.
 //!
 //! # How workers spread over jobs
-//! A worker stays at a job while that has work, for a slice of time at most; then it goes to the next
-//! one in turn that has any. So no job waits for longer than a slice of each other job, and a job with much
-//! work does not pay for a look at all others with each task. Tasks take a millisecond at most and
-//! are never cut short.
+//! A worker stays at a job while that has work, for a slice of time at most; then it goes to the
+//! next one in turn that has any. So no job waits for longer than a slice of each other job, and a
+//! job with much work does not pay for a look at all others with each task. Tasks take a
+//! millisecond at most and are never cut short.
 //!
 //! # Invariants
 //! - A worker is at one job at most. It has *entered* that one (`presence`) before it looks
 //!   for a task there and leaves before it looks at another one or parks, also when it panics.
-//! - A worker that has entered looks first whether the job is over. So once a job is over and nobody is present,
-//!   nobody touches it any more (`Pool::leave`): whoever enters later sees that it is over.
-//! - All jobs of a pool post their work to one [`Sleep`], and a worker looks at every job between announcing
-//!   that it sleeps and parking: no wake-up is lost, as argued there. A job that joins is such a post.
+//! - A worker that has entered looks first whether the job is over. So once a job is over and
+//!   nobody is present, nobody touches it any more (`Pool::leave`): whoever enters later sees that
+//!   it is over.
+//! - All jobs of a pool post their work to one [`Sleep`], and a worker looks at every job between
+//!   announcing that it sleeps and parking: no wake-up is lost, as argued there. A job that joins
+//!   is such a post.
 //! - A worker passes over jobs without news (`news`), and now and then looks at all.
 //!
-//! What it does not do: it gives no job more than another, and it does not know memory: each job has its own
-//! limit.
+//! What it does not do: it gives no job more than another, and it does not know memory: each job
+//! has its own limit.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,8 +52,8 @@ const LOOK_AROUND_NS: u64 = 10_000_000;
 /// How often whoever ends a job looks whether workers have left it. They do after a task.
 const LEAVING: Duration = Duration::from_micros(50);
 
-/// Workers that jobs share. A copy is another handle of the same ones; they end when the last handle is
-/// dropped.
+/// Workers that jobs share. A copy is another handle of the same ones; they end when the last
+/// handle is dropped.
 ///
 /// ```
 /// use std::time::Duration;
@@ -85,9 +87,10 @@ struct Shared {
 }
 
 impl Pool {
-    /// Starts workers, at least one. With `pins` each stays on its core where the platform allows it and there
-    /// are as many workers as cores, or on its NUMA node if there are fewer workers. An idle worker spins for so
-    /// long before it parks: news find it at once, and meanwhile it takes a core.
+    /// Starts workers, at least one. With `pins` each stays on its core where the platform allows
+    /// it and there are as many workers as cores, or on its NUMA node if there are fewer workers.
+    /// An idle worker spins for so long before it parks: news find it at once, and meanwhile it
+    /// takes a core.
     ///
     /// # Errors
     /// If the system gives no more threads.
@@ -140,8 +143,8 @@ impl Pool {
         self.0.shared.change(|jobs| jobs.push(Arc::clone(job)));
     }
 
-    /// Workers look at this job no more, which must be over. Returns when none of them is at it. Nothing
-    /// happens if they have left it before.
+    /// Workers look at this job no more, which must be over. Returns when none of them is at it.
+    /// Nothing happens if they have left it before.
     pub(crate) fn leave(&self, job: &Arc<Job>) {
         debug_assert!(job.is_over());
         let is_same = |other: &Arc<Job>| Arc::ptr_eq(other, job);

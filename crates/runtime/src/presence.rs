@@ -1,13 +1,15 @@
 //! Whether any worker is at work: how a cut knows that nothing is under way.
 //!
-//! **The invariant that makes it work:** a worker enters before it looks for a task and leaves only when
-//! it has found none, so whatever is not in a queue is in the hands of a worker that is counted.
+//! **The invariant that makes it work:** a worker enters before it looks for a task and leaves only
+//! when it has found none, so whatever is not in a queue is in the hands of a worker that is
+//! counted.
 //!
 //! # Why nothing is missed
-//! Whoever waits for quiet reads how often workers have entered, sees that none is there, looks into the
-//! queues, and reads the number again. If it is the same, no worker has entered in between; one that had
-//! entered before has left before the first look, and what it left behind stood in a queue when those were
-//! looked at. All of it is SeqCst, so these steps have one order for all threads.
+//! Whoever waits for quiet reads how often workers have entered, sees that none is there, looks
+//! into the queues, and reads the number again. If it is the same, no worker has entered in
+//! between; one that had entered before has left before the first look, and what it left behind
+//! stood in a queue when those were looked at. All of it is SeqCst, so these steps have one order
+//! for all threads.
 //!
 //! It costs nothing while there is work: a worker enters once and stays.
 
@@ -32,7 +34,8 @@ impl Presence {
         self.present.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// True if no worker was there while `is_empty` looked into the queues, and it found them empty.
+    /// True if no worker was there while `is_empty` looked into the queues, and it found them
+    /// empty.
     pub(crate) fn is_quiet(&self, is_empty: impl FnOnce() -> bool) -> bool {
         let entries = self.entries.load(Ordering::SeqCst);
         self.present.load(Ordering::SeqCst) == 0

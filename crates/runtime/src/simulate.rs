@@ -5,7 +5,8 @@
 //! a manual clock nothing depends on real time, so a seed reproduces a run; a failing test prints
 //! its seed.
 //!
-//! [`run_on`] runs the same on the virtual cores of a made-up machine and tells how long that takes.
+//! [`run_on`] runs the same on the virtual cores of a made-up machine and tells how long that
+//! takes.
 //!
 //! Only bounded sources that are always ready (memory, datagen) can be simulated: a source on a
 //! thread of its own brings back the timing that a simulation is there to remove.
@@ -42,8 +43,8 @@ pub fn simulate(graph: Graph, options: RunOptions, numa_nodes: usize, seed: u64)
     simulation.end()
 }
 
-/// A job in a simulation, of which cuts can be taken, and which can be dropped at any step as if it had
-/// been killed.
+/// A job in a simulation, of which cuts can be taken, and which can be dropped at any step as if it
+/// had been killed.
 pub struct Simulation {
     job: Arc<Job>,
     random: SplitMix64,

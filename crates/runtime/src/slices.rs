@@ -1,19 +1,24 @@
 //! How many rows a partition is given at once, and what waits until there is room for more.
 //!
-//! Some operators make many rows of one: joins, ranks, lists that grow. Their pieces are cut into slices so that
-//! one call leads to about [`SliceRows::room_bytes`] at most, and between two slices the memory account is asked:
+//! Some operators make many rows of one: joins, ranks, lists that grow. Their pieces are cut into
+//! slices so that one call leads to about [`SliceRows::room_bytes`] at most, and between two slices
+//! the memory account is asked:
 //! - while it has room, the worker continues with the next slice at once;
-//! - else the cell is *parked*, with its place in the piece, and workers do what is furthest downstream.
+//! - else the cell is *parked*, with its place in the piece, and workers do what is furthest
+//!   downstream.
 //!
-//! Bundles of stateless stages that multiply rows are parked between two parts (see [`crate::parts`]).
+//! Bundles of stateless stages that multiply rows are parked between two parts (see
+//! [`crate::parts`]).
 //!
 //! # Who is resumed
-//! [`Parked`] holds what is refused room. Below the high-water mark any worker resumes some of it. At the mark one is
-//! resumed only if nothing else can be done, nobody else is at work and sinks keep up: then what fills the memory can only
-//! drain through it. It is the one furthest downstream, of the oldest epoch, so bounds never stop the oldest and nothing
-//! can deadlock. A job that is being stopped resumes none.
+//! [`Parked`] holds what is refused room. Below the high-water mark any worker resumes some of it.
+//! At the mark one is resumed only if nothing else can be done, nobody else is at work and sinks
+//! keep up: then what fills the memory can only drain through it. It is the one furthest
+//! downstream, of the oldest epoch, so bounds never stop the oldest and nothing can deadlock. A job
+//! that is being stopped resumes none.
 //!
-//! A cut waits for what is parked as for all work inside: it is resumed while the cut holds the sources.
+//! A cut waits for what is parked as for all work inside: it is resumed while the cut holds the
+//! sources.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -67,8 +72,8 @@ impl SliceRows {
     }
 }
 
-/// The next rows of a piece, so many at most, where some of them are taken. All rows are listed only if they do not come
-/// at once.
+/// The next rows of a piece, so many at most, where some of them are taken. All rows are listed
+/// only if they do not come at once.
 pub(crate) fn next_slice<'a>(
     bundle: &'a Bundle,
     rows: &'a mut Option<Vec<u32>>,
@@ -137,8 +142,8 @@ impl Parked {
         self.count.store(waiting.len(), Ordering::SeqCst);
     }
 
-    /// What is next, with its stage. With `leaves`, only what goes downstream at once: more parts of a bundle
-    /// that waits for those before it would only fill the memory.
+    /// What is next, with its stage. With `leaves`, only what goes downstream at once: more parts
+    /// of a bundle that waits for those before it would only fill the memory.
     pub(crate) fn take(&self, leaves: bool) -> Option<(usize, Waiting)> {
         let mut waiting = self.waiting.lock().expect("no panic under this lock");
         let is_next = |what: &Waiting| match what {

@@ -106,8 +106,8 @@ pub struct SourceRun {
     pub state: Mutex<SourceState>,
     /// True if polling may bring something. Set by the source's waker, cleared before a poll.
     pub ready: AtomicBool,
-    /// True while a worker is at it or on its way, so that others do other things meanwhile. Set by the
-    /// dispatcher, cleared by that worker.
+    /// True while a worker is at it or on its way, so that others do other things meanwhile. Set by
+    /// the dispatcher, cleared by that worker.
     pub is_asked: AtomicBool,
     /// True once the last epoch is closed.
     pub finished: AtomicBool,
@@ -133,7 +133,8 @@ pub struct SourceState {
     pub leftover: VecDeque<SourceBatch>,
     /// Rows that were read and wait for company.
     pub gather: Gather,
-    /// True if all that comes of its rows comes at watermarks, so that rows behind which no epoch ends may wait.
+    /// True if all that comes of its rows comes at watermarks, so that rows behind which no epoch
+    /// ends may wait.
     pub waits_for_epoch: bool,
     /// A promise of the source about what comes behind the rows that were read.
     pub heartbeat_ms: Option<i64>,

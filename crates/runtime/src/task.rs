@@ -1,8 +1,8 @@
 //! What a worker does with a task.
 //!
-//! Every task ends within about a millisecond ([`SLICE_NS`]): a cell or a source that has more to do
-//! is listed again for whoever comes next. User code may panic: that is caught here and becomes an
-//! error of the operator.
+//! Every task ends within about a millisecond ([`SLICE_NS`]): a cell or a source that has more to
+//! do is listed again for whoever comes next. User code may panic: that is caught here and becomes
+//! an error of the operator.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -26,8 +26,8 @@ mod sources;
 /// How long a task may go on.
 pub const SLICE_NS: u64 = 1_000_000;
 
-/// Elements of one task at most, all of them small. More would hold up what is urgent; with fewer, what
-/// a task costs on its own would count.
+/// Elements of one task at most, all of them small. More would hold up what is urgent; with fewer,
+/// what a task costs on its own would count.
 pub(crate) const ELEMENTS_PER_TASK: u64 = 32;
 
 /// An element of at most so many rows is small.
@@ -38,9 +38,9 @@ const REPORT_ROWS: usize = 8 * 1024;
 
 /// Tells a task that does many small things when its time is up.
 ///
-/// The clock is read after the first of them, the second, the fourth, the eighth and each sixteenth:
-/// things that take long end the task as soon as ever, and among short ones the clock does not
-/// count.
+/// The clock is read after the first of them, the second, the fourth, the eighth and each
+/// sixteenth: things that take long end the task as soon as ever, and among short ones the clock
+/// does not count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     deadline_ns: u64,
@@ -165,7 +165,8 @@ impl Job {
         self.pass_transformed(stage, lane, container, result, bytes)
     }
 
-    /// Hands on what a stateless stage has made of a bundle of so many bytes, which is consumed then.
+    /// Hands on what a stateless stage has made of a bundle of so many bytes, which is consumed
+    /// then.
     pub(crate) fn pass_transformed(
         &self,
         stage: usize,

@@ -2,9 +2,9 @@
 //!
 //! Only cores that the process may use count: a container or `taskset` may leave it some of them.
 //!
-//! A worker keeps to its own core only if there are as many workers as cores. With fewer it keeps to its node,
-//! and the system finds it a core: two processes of one worker each would else share the first core, and leave
-//! the others idle.
+//! A worker keeps to its own core only if there are as many workers as cores. With fewer it keeps
+//! to its node, and the system finds it a core: two processes of one worker each would else share
+//! the first core, and leave the others idle.
 
 use std::sync::OnceLock;
 
@@ -16,7 +16,8 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Reads the topology, or answers one node with all cores where it can't be read. It is read once.
+    /// Reads the topology, or answers one node with all cores where it can't be read. It is read
+    /// once.
     pub fn detect() -> Self {
         static FOUND: OnceLock<Topology> = OnceLock::new();
         FOUND.get_or_init(Self::read).clone()
@@ -33,7 +34,8 @@ impl Topology {
         }
     }
 
-    /// What is left of it within these cores; all of it if none is (the system's lists don't agree).
+    /// What is left of it within these cores; all of it if none is (the system's lists don't
+    /// agree).
     fn within(self, allowed: &[usize]) -> Self {
         let left = |cores: &Vec<usize>| -> Vec<usize> {
             cores.iter().copied().filter(|core| allowed.contains(core)).collect()
@@ -96,7 +98,8 @@ fn parse_list(text: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Which cores threads may use; where the platform has no such thing nothing is known and nothing happens.
+/// Which cores threads may use; where the platform has no such thing nothing is known and nothing
+/// happens.
 #[cfg(target_os = "linux")]
 pub(crate) mod affinity {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -107,7 +110,8 @@ pub(crate) mod affinity {
         Some((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
     }
 
-    /// Those of the calling thread from here on. A system that refuses leaves it where it may run already.
+    /// Those of the calling thread from here on. A system that refuses leaves it where it may run
+    /// already.
     pub fn keep_to(cores: &[usize]) {
         let mut set = CpuSet::new();
         for &core in cores.iter().filter(|&&core| core < CpuSet::MAX_CPU) {

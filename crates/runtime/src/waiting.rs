@@ -1,11 +1,13 @@
 //! Bundles of stages that wait for the outside ([`Transform::is_asynchronous`]).
 //!
-//! A worker begins such a bundle and goes away. Whoever has what it waits for leaves it here, from any thread,
-//! and wakes a worker, which does the rest and hands the result on as that of any stateless stage. In between the
-//! bundle counts as not consumed: its container stays open (`epoch`), its element keeps its place in the reorder
-//! buffer (ordered contracts), and its bytes count in the memory account, so sources slow down when many wait.
+//! A worker begins such a bundle and goes away. Whoever has what it waits for leaves it here, from
+//! any thread, and wakes a worker, which does the rest and hands the result on as that of any
+//! stateless stage. In between the bundle counts as not consumed: its container stays open
+//! (`epoch`), its element keeps its place in the reorder buffer (ordered contracts), and its bytes
+//! count in the memory account, so sources slow down when many wait.
 //!
-//! Nothing here keeps the job alive: who comes back to a job that is over leaves something that nobody fetches.
+//! Nothing here keeps the job alive: who comes back to a job that is over leaves something that
+//! nobody fetches.
 
 use std::collections::VecDeque;
 

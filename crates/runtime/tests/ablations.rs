@@ -1,5 +1,5 @@
-//! Decisions of the design taken back one at a time: results stay the same under each, by seeds of the
-//! simulator and on threads, and each does what it is called.
+//! Decisions of the design taken back one at a time: results stay the same under each, by seeds of
+//! the simulator and on threads, and each does what it is called.
 
 mod common;
 
@@ -104,8 +104,8 @@ impl Transform for Watch {
     }
 }
 
-/// source → watch → watch → sink on four virtual cores: what the two stages have seen. Every ten rows are an
-/// epoch.
+/// source → watch → watch → sink on four virtual cores: what the two stages have seen. Every ten
+/// rows are an epoch.
 fn watched(ablation: Ablation, seed: u64) -> [Vec<(u64, i64)>; 2] {
     let rows: Vec<_> = (0..200).map(|n| (n, 0)).collect();
     let seen: [Seen; 2] = Default::default();

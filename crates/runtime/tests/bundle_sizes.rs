@@ -1,5 +1,6 @@
-//! How large bundles are. Rows of a source that brings a few at a time: where nobody sees them before a watermark they
-//! wait for each other, and what comes of them is the same. And rows of a source that always has more.
+//! How large bundles are. Rows of a source that brings a few at a time: where nobody sees them
+//! before a watermark they wait for each other, and what comes of them is the same. And rows of a
+//! source that always has more.
 
 mod common;
 
@@ -15,8 +16,8 @@ use thalweg_core::{Bundle, OperatorClass, Result, Source, SourceBatch, SourcePol
 use thalweg_runtime::simulate::simulate;
 use thalweg_runtime::{RunOptions, SchedulerPolicy, start};
 
-/// Gives one to seven rows, then none, and calls for itself at once; quiet until it is let go, and behind
-/// the last row if it does not end.
+/// Gives one to seven rows, then none, and calls for itself at once; quiet until it is let go, and
+/// behind the last row if it does not end.
 struct Trickle {
     rows: Rows,
     random: SplitMix64,
@@ -184,7 +185,8 @@ fn a_slow_stage_gets_no_large_bundles() {
     graph.add("sink", "sink", sink, vec![Input { from: slow, port: 0 }]);
     let report = start(graph, options(1)).and_then(|job| job.wait()).expect("the job runs");
     assert_eq!(collect.rows(), rows);
-    // A thousand rows take five milliseconds, and bundles of fewer are not asked for. Else there would be six.
+    // A thousand rows take five milliseconds, and bundles of fewer are not asked for. Else there
+    // would be six.
     let bundles = report.metrics.stages[1].bundles_in;
     assert!(bundles >= 30, "{bundles} bundles");
 }

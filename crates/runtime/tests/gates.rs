@@ -1,5 +1,6 @@
-//! Sources behind gates are not asked before what they wait for has ended, in the simulator, under every
-//! policy, in every contract, and with so little memory that rows which wait for theirs fill it.
+//! Sources behind gates are not asked before what they wait for has ended, in the simulator, under
+//! every policy, in every contract, and with so little memory that rows which wait for theirs fill
+//! it.
 
 mod common;
 
@@ -62,7 +63,7 @@ impl Operator for Opener {
     fn route(&self, bundle: &Bundle, _: usize) -> Result<Route> {
         Ok(Route::Scatter(vec![(0..bundle.num_rows() as u32).collect()]))
     }
-    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(Taken(0)))
     }
 }
@@ -101,8 +102,8 @@ impl Built {
     }
 }
 
-/// What is read first is itself behind a gate: inner, then middle, then probe. Another source goes to the
-/// same sink as probe and waits for nothing.
+/// What is read first is itself behind a gate: inner, then middle, then probe. Another source goes
+/// to the same sink as probe and waits for nothing.
 fn nested(log: &Log) -> (Graph, Collect) {
     let mut built = Built { graph: Graph::default(), log: Arc::clone(log) };
     let other = built.source("other", 200);

@@ -1,5 +1,5 @@
-//! Jobs that share workers: each gives what a loop over its rows gives, none waits for another to end, and
-//! none learns that another failed or was given up.
+//! Jobs that share workers: each gives what a loop over its rows gives, none waits for another to
+//! end, and none learns that another failed or was given up.
 
 mod common;
 
@@ -152,7 +152,7 @@ fn cuts_are_taken_while_other_jobs_are_busy() {
     let job = start(graph, options).expect("it starts");
     for _ in 0..20 {
         let limit = Duration::from_secs(60);
-        let taken = job.control().take_cut(Extent::Whole, AfterCut::GoOn, limit);
+        let taken = job.control().take_cut(Extent::Full, AfterCut::GoOn, limit);
         taken.expect("its own workers are soon done");
     }
     for job in [job, other] {

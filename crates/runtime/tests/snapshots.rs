@@ -1,6 +1,6 @@
-//! Jobs that are killed and go on from their last cut, in a simulation: by a seed, with another number of
-//! workers and another size of bundles each time, in every contract. What gets out is what a job that
-//! ran through gives: the same rows, in the ordered contracts in the same sequence.
+//! Jobs that are killed and go on from their last cut, in a simulation: by a seed, with another
+//! number of workers and another size of bundles each time, in every contract. What gets out is
+//! what a job that ran through gives: the same rows, in the ordered contracts in the same sequence.
 
 mod common;
 
@@ -54,9 +54,9 @@ fn handles(cut: &RestoredCut) -> Vec<(String, String)> {
 /// Why a job fails that is to fail.
 const WANTED: &str = "the test wants it";
 
-/// What a run goes through: it is killed now and then, also soon after a kill, and between a snapshot and
-/// its commit; it fails while a cut is taken; one of its sinks fails to prepare or to commit, when others have
-/// done so or have not.
+/// What a run goes through: it is killed now and then, also soon after a kill, and between a
+/// snapshot and its commit; it fails while a cut is taken; one of its sinks fails to prepare or to
+/// commit, when others have done so or have not.
 struct Fate {
     random: SplitMix64,
     order: OrderContract,
@@ -110,7 +110,8 @@ impl Fate {
         }
     }
 
-    /// True if the job has come to its end, false if it was killed, after so many steps at the latest.
+    /// True if the job has come to its end, false if it was killed, after so many steps at the
+    /// latest.
     fn run_once(
         &mut self,
         job: &mut Simulation,
@@ -163,7 +164,7 @@ impl Fate {
         };
         let failing = self.random.below(sinks.len() as u64) as usize;
         sinks[failing].outside.lock().expect("no panic").fails_at = fails_at;
-        let Ok(cut) = job.take_cut(Extent::Whole) else {
+        let Ok(cut) = job.take_cut(Extent::Full) else {
             self.failures += 1;
             return Snapshot::Fatal;
         };
@@ -251,7 +252,7 @@ fn collected(
         }
         job.step();
     }
-    let cut = restored(job.take_cut(Extent::Whole).expect("a cut can be taken"));
+    let cut = restored(job.take_cut(Extent::Full).expect("a cut can be taken"));
     job.control().commit(&handles(&cut), &[], None).expect("it commits");
     sinks.map(|sink| sink.visible())
 }
@@ -294,20 +295,22 @@ fn killed_jobs_give_what_those_give_that_run_through() {
     assert!(kills > 20 && cuts > 40 && failures > 10, "{kills} {cuts} {failures}");
 }
 
-/// Workers and sinks of a job that has failed pass over what is under way. A cut would count it as done, and whoever
-/// went on from its snapshot would never see it: a golden case lost the row of a window that way.
+/// Workers and sinks of a job that has failed pass over what is under way. A cut would count it as
+/// done, and whoever went on from its snapshot would never see it: a golden case lost the row of a
+/// window that way.
 #[test]
 fn a_job_that_has_failed_gives_no_cut() {
     let (inputs, sinks): (_, [Durable; 3]) = ([disorder(400, 1)], Default::default());
     let mut fate = Fate::new(OrderContract::Epoch, 1);
     let graph = counted(&inputs, OperatorClass::Commuting, &sinks);
     let mut job = Simulation::begin(graph, fate.options(), 1, 1, None).expect("it begins");
-    job.take_cut(Extent::Whole).expect("it runs");
+    job.take_cut(Extent::Full).expect("it runs");
     job.control().fail(Error::io("the disk is full"));
-    assert!(job.take_cut(Extent::Whole).is_err(), "a cut of what is left");
+    assert!(job.take_cut(Extent::Full).is_err(), "a cut of what is left");
 }
 
-/// Two inputs that are merged by time, one far longer than the other: rows wait in the merge at most cuts.
+/// Two inputs that are merged by time, one far longer than the other: rows wait in the merge at
+/// most cuts.
 #[test]
 fn rows_that_wait_for_another_input_wait_on_after_a_restore() {
     for seed in 0..seeds(30) {
@@ -372,7 +375,7 @@ fn a_stopped_job_goes_on_with_threads() {
             for cut in 0..4 {
                 let after = if cut == 3 { AfterCut::Hold } else { AfterCut::GoOn };
                 let taken = control
-                    .take_cut(Extent::Whole, after, Duration::from_secs(60))
+                    .take_cut(Extent::Full, after, Duration::from_secs(60))
                     .expect("a cut is taken");
                 let cut = restored(taken.cut);
                 control.commit(&handles(&cut), &[], None).expect("it commits");

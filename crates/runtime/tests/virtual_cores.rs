@@ -1,5 +1,5 @@
-//! Virtual cores: a seed reproduces a run, more cores are faster until something serial stops them, and
-//! bundles stay on their NUMA node where they can.
+//! Virtual cores: a seed reproduces a run, more cores are faster until something serial stops them,
+//! and bundles stay on their NUMA node where they can.
 
 mod common;
 
@@ -50,8 +50,8 @@ fn more_cores_are_faster_until_the_source_is_not() {
     assert!((3.0..=4.01).contains(&(one / four)), "{}", one / four);
     assert!((6.0..=16.01).contains(&(one / sixteen)), "{}", one / sixteen);
     let report = count(&machine(1, 128, 3), 16_000);
-    // A source brings a row in 2 ns, of which all others make a microsecond and more of work, and a poll costs
-    // a microsecond: it is the bound.
+    // A source brings a row in 2 ns, of which all others make a microsecond and more of work, and a
+    // poll costs a microsecond: it is the bound.
     assert!(report.spent_ns(Work::Poll) <= report.elapsed_ns);
     assert!(report.utilization() < 1.0);
 }

@@ -1,5 +1,6 @@
-//! How long a large table takes to write, with all of it and with few changes, to verify and to read:
-//! `cargo run --release -p thalweg-state --example large_table [FOLDER] [ROWS]`. Prints seconds and bytes.
+//! How long a large table takes to write, with all of it and with few changes, to verify and to
+//! read: `cargo run --release -p thalweg-state --example large_table [FOLDER] [ROWS]`. Prints
+//! seconds and bytes.
 
 use std::sync::Arc;
 
@@ -67,8 +68,8 @@ fn main() -> Result<()> {
         Ok(())
     };
     println!("{count} rows of 25 bytes");
-    let mut all = Some(cut(rows(0, count, 1)?, Extent::Whole));
-    let mut few = Some(cut(rows(0, count / 10, 2)?, Extent::Changes));
+    let mut all = Some(cut(rows(0, count, 1)?, Extent::Full));
+    let mut few = Some(cut(rows(0, count / 10, 2)?, Extent::Incremental));
     let request = |cut: &mut Option<TakenCut>, number, base| {
         let cut = cut.take().expect("written once");
         WriteRequest { base, ..WriteRequest::new(cut, number, Kind::Manual, OrderContract::Epoch) }

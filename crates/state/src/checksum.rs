@@ -1,5 +1,5 @@
-//! The checksum of everything that a snapshot consists of: XXH3 of 64 bits, written `xxh3:` and sixteen
-//! hexadecimal digits.
+//! The checksum of everything that a snapshot consists of: XXH3 of 64 bits, written `xxh3:` and
+//! sixteen hexadecimal digits.
 //!
 //! It finds damage, not forgery: whoever may write to the place may write a valid snapshot.
 

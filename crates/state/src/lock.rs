@@ -17,7 +17,8 @@ pub struct JobLock {
 }
 
 impl JobLock {
-    /// Locks a job directory, which is made if it is not there ([`crate::SnapshotStore::directory`]).
+    /// Locks a job directory, which is made if it is not there
+    /// ([`crate::SnapshotStore::directory`]).
     ///
     /// # Errors
     /// If another run holds it (the message says which), or the directory cannot be written to.

@@ -1,4 +1,5 @@
-//! Rows that expire are forgotten by whole files, without being named, and without the table being written anew.
+//! Rows that expire are forgotten by whole files, without being named, and without the table being
+//! written anew.
 
 mod common;
 
@@ -113,8 +114,8 @@ fn what_has_expired_is_not_there_and_its_files_go() {
             let capture = |partition: usize| {
                 let (extent, all) =
                     match is_whole || (seed + step + partition as u64).is_multiple_of(11) {
-                        true => (Extent::Whole, &live),
-                        false => (Extent::Changes, &fresh),
+                        true => (Extent::Full, &live),
+                        false => (Extent::Incremental, &fresh),
                     };
                 let own = all.iter().filter(|(row, _)| of(row) == partition);
                 let rows: Vec<(Row, i64)> = own.map(|(row, value)| (*row, *value)).collect();
@@ -148,9 +149,9 @@ fn files_do_not_pile_up() {
             let rows: Vec<(Row, i64)> =
                 (0..5000).map(|n| (((n % 128) as u8, step, n), n * step)).collect();
             let made = TableRows { rows: vec![batch(&rows)], removed: Vec::new() };
-            let extent = if step == 1 { Extent::Whole } else { Extent::Changes };
+            let extent = if step == 1 { Extent::Full } else { Extent::Incremental };
             let mut state = vec![Captured { tables: vec![table(extent, made, Some(step - 4))] }];
-            let idle = table(Extent::Whole, TableRows::default(), Some(i64::MIN));
+            let idle = table(Extent::Full, TableRows::default(), Some(i64::MIN));
             state.extend(has_idle.then(|| Captured { tables: vec![idle] }));
             let base = (step > 1).then(|| step as u64 - 1);
             let written = store.write(request(state, step as u64, base)).expect("written");
@@ -180,7 +181,7 @@ fn who_tells_of_expiry_has_a_column_of_times() {
                 removed: Vec::new(),
             })
         }),
-        ..table(Extent::Whole, TableRows::default(), Some(1))
+        ..table(Extent::Full, TableRows::default(), Some(1))
     };
     let state = vec![Captured { tables: vec![wrong] }];
     let error = store.write(request(state, 1, None)).expect_err("no times");

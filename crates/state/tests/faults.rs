@@ -1,5 +1,6 @@
-//! Whatever call fails while a snapshot is written, kept or cleaned up, and however: afterwards the old one or the new
-//! one is found, whole. Never neither, never a mixture. A write that reported success is found after a power loss.
+//! Whatever call fails while a snapshot is written, kept or cleaned up, and however: afterwards the
+//! old one or the new one is found, whole. Never neither, never a mixture. A write that reported
+//! success is found after a power loss.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What somebody has changed by hand, with checksums that fit: any bytes of a manifest or of a file of rows are a
-//! snapshot or an error, never a panic. Damage without such care is in `faults.rs`.
+//! What somebody has changed by hand, with checksums that fit: any bytes of a manifest or of a file
+//! of rows are a snapshot or an error, never a panic. Damage without such care is in `faults.rs`.
 //!
 //! `THALWEG_MUTATIONS=N` tries so many (4,000). The same ones come each time.
 

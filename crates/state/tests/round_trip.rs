@@ -1,4 +1,5 @@
-//! What is written is read back by another store, whatever the place; what a user looks at is there.
+//! What is written is read back by another store, whatever the place; what a user looks at is
+//! there.
 
 mod common;
 

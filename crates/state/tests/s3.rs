@@ -1,5 +1,6 @@
-//! Snapshots in what speaks S3: written, read, passed over, deleted, and of two runs that write the same number one
-//! is told. Where the server is, the usual variables say (CONTRIBUTING.md has a server for this machine):
+//! Snapshots in what speaks S3: written, read, passed over, deleted, and of two runs that write the
+//! same number one is told. Where the server is, the usual variables say (CONTRIBUTING.md has a
+//! server for this machine):
 //!
 //! ```text
 //! AWS_ENDPOINT=http://127.0.0.1:5000 AWS_ALLOW_HTTP=true AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=x \

@@ -30,7 +30,8 @@ enum Command {
     Ablations(ablations::Arguments),
     /// Virtual machines of many cores: where the engine would stop scaling.
     VirtualCores(virtual_cores::Arguments),
-    /// Viper's operators over injectors and instances: merge in the channel against a merge operator.
+    /// Viper's operators over injectors and instances: merge in the channel against a merge
+    /// operator.
     Viper(viper::Arguments),
 }
 

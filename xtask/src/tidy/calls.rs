@@ -18,7 +18,8 @@ const CLOCK: &str = "ask thalweg_core::shim::Clock, so that a run can be simulat
 const THREADS: &str =
     "threads start only where they are joined; see the list in xtask/src/tidy/calls.rs";
 /// Files that start threads, each with a reason: the workers; blocking reads and decoding; the
-/// thread of a sink; the progress line; a lookup table that is read again, answers that are waited for.
+/// thread of a sink; the progress line; a lookup table that is read again, answers that are waited
+/// for.
 const THREAD_OWNERS: &[&str] = &[
     "crates/ordering/src/gate/merge_thread.rs",
     "crates/ordering/src/sync",

@@ -31,9 +31,9 @@ fn unreached(files: &[SourceFile], packages: &[&Path]) -> Findings {
         }
         let folder = children_folder(&file.path);
         for name in declared_modules(&file.split.code) {
-            let beside = folder.join(format!("{name}.rs"));
+            let sibling = folder.join(format!("{name}.rs"));
             let inside = folder.join(&name).join("mod.rs");
-            waiting.extend(files.iter().filter(|file| file.path == beside || file.path == inside));
+            waiting.extend(files.iter().filter(|file| file.path == sibling || file.path == inside));
         }
     }
     let dead = files.iter().filter(|file| !reached.contains(file.path.as_path()));

@@ -4,9 +4,9 @@
 //! CARGO_TARGET_DIR=target/benches cargo run --release --manifest-path benches/structures/Cargo.toml \
 //!     --features merge --bin merge [-- --repeat N] [--inputs K]
 //! ```
-//! Three 8-byte columns, one of them the time; bundles of 8 Ki rows. Beside it stands a merge row by
-//! row with a heap, columns put together by Arrow's `interleave`. A sum over a column in the order
-//! of the result is compared, so that each variant must have the same sequence.
+//! Three 8-byte columns, one of them the time; bundles of 8 Ki rows. Beside it stands a merge row
+//! by row with a heap, columns put together by Arrow's `interleave`. A sum over a column in the
+//! order of the result is compared, so that each variant must have the same sequence.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

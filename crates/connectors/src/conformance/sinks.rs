@@ -77,7 +77,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Goes on until the job fails (false) or all is written (true).
+    /// Continues until the job fails (false) or all is written (true).
     fn attempt(&mut self, sink: &mut dyn Sink) -> Result<bool> {
         if sink.use_transactions() != SinkGuarantee::Transactional {
             return Err(Error::internal("the sink has no transactions"));

@@ -26,7 +26,7 @@ pub struct SavedOutput {
 }
 
 enum Kind {
-    /// So many bytes of a single file.
+    /// The first `bytes` of a single file.
     File { bytes: u64 },
     /// Parts in a folder; the handle names those that are to become visible.
     Folder { handle: String, table: String, extension: String },

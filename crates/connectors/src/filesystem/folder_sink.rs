@@ -169,8 +169,9 @@ impl FolderSink {
         let mut parts = self.parts();
         let mark = self.mark_file(&parts);
         if self.overwrites && mark.read()?.as_ref().is_some_and(marks::is_of_a_job) {
-            parts.recover(None, self.going())?;
+            // First: the job must not resume once a part is gone.
             mark.release()?;
+            parts.recover(None, self.going())?;
         }
         Ok(())
     }

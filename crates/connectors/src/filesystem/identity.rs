@@ -25,9 +25,9 @@ use super::compression::Compression;
 use super::paths::InputFile;
 use super::position::changed;
 
-/// So many of the first bytes of a followed file are kept.
+/// How many of the first bytes of a followed file are kept.
 pub const HEAD_BYTES: usize = 256;
-/// So many of the last bytes of what was read are kept.
+/// How many of the last bytes that were read are kept.
 const TAIL_BYTES: usize = 64;
 /// File systems count time in steps. A change within the step in which a file was listed leaves its
 /// stamp as it was, so a stamp counts only if it is older than this.

@@ -93,9 +93,9 @@ impl MarkFile {
         if is_first { sync_above(self.files.as_ref(), folder) } else { Ok(()) }
     }
 
-    /// The output is replaced by a run without snapshots. The mark of a job with snapshots, if there
-    /// is one, becomes a mark of no lineage: a resume of that job must not take the output for its
-    /// own, as it may where a user says so of an output without a mark.
+    /// The output is replaced by a run without snapshots. The mark of a job with snapshots, if
+    /// there is one, becomes a mark of no lineage: a resume of that job must not take the output
+    /// for its own, as it may where a user says so of an output without a mark.
     ///
     /// # Errors
     /// If it cannot be written.

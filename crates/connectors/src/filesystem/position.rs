@@ -510,8 +510,7 @@ fn find_followed(
     Ok(entries.into_values().collect())
 }
 
-/// A followed file that lies where it lay, under its name: it may have been truncated and begun
-/// anew.
+/// A followed file at its old place, under its name: it may have been truncated and rewritten.
 fn find_rotated(
     known: &Recorded,
     file: Arc<InputFile>,

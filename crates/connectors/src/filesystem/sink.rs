@@ -66,7 +66,7 @@ pub struct FileSink {
 enum Resume {
     /// Nothing that counts.
     Nothing,
-    /// So many bytes of `NAME.partial`.
+    /// Resumes after this number of bytes of `NAME.partial`.
     Behind(u64),
     /// The complete file: the run has failed behind its last step.
     Complete,

@@ -29,7 +29,7 @@ pub const ACTIVE_PERSONS: i64 = 1_000;
 pub const OPEN_AUCTIONS: i64 = 100;
 /// How many that do not exist yet may be named.
 pub const LEAD: i64 = 10;
-/// So many events hold as many auctions as are open: half the mean length of an auction.
+/// The number of events that hold as many auctions as are open: half the mean length of an auction.
 pub const AUCTION_EVENTS: u64 = OPEN_AUCTIONS as u64 * EPOCH / 3;
 
 /// What persons are called.

@@ -32,7 +32,7 @@ impl Table {
         Table { null_text, zone, shapes: Vec::new(), waiting: Vec::new(), has_header: false }
     }
 
-    /// Tells the columns.
+    /// Sets the columns.
     pub fn begin(&mut self, schema: &TableSchema, is_changelog: bool) {
         if is_changelog {
             self.shapes.push(Shape { name: "op".to_string(), is_right: false, width: 2 });
@@ -147,7 +147,7 @@ fn is_tidy(data_type: &DataType) -> bool {
         || matches!(data_type, DataType::Boolean | DataType::Date | DataType::Time(_))
 }
 
-/// The text with control characters made visible: they would break the lines, or tell the terminal
+/// The text with control characters made visible: they would break the lines, or control the terminal
 /// what to do.
 fn visible(text: &str) -> String {
     if !text.contains(char::is_control) {

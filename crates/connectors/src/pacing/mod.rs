@@ -1,4 +1,4 @@
-//! Rows that are due by the clock: a number a second, each at a time that is fixed when the job
+//! Rows that are due at fixed times: a number a second, each at a time that is fixed when the job
 //! starts.
 //!
 //! They come out in ticks. A source that gave each row the moment it is due would be asked all the

@@ -18,7 +18,7 @@ use thalweg_core::{Error, Result};
 /// How far ticks are apart while there are few sources: a pipeline that keeps up is polled at most
 /// this often.
 const TICK_NS: u64 = 250_000;
-/// So many sources tick as often as one does.
+/// Up to this number of sources, all tick as often as one would.
 const SOURCES_PER_TICK: u64 = 16;
 
 static TIMER: Timer = Timer {

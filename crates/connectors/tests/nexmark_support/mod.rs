@@ -68,7 +68,7 @@ pub fn request(kind: &str, columns: &[&str], options: &[(&str, &str)]) -> TableR
     request
 }
 
-/// All rows, in bundles of at most so many.
+/// All rows, in bundles of at most `rows_max`.
 pub fn read_by(request: &TableRequest, rows_max: usize) -> Table {
     let mut source = builtin(Default::default()).source(request).expect("valid");
     assert!(source.is_bounded());

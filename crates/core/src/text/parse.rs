@@ -6,9 +6,9 @@
 
 use crate::error::{Error, Result};
 
-/// Numbers of so many digits fit 64 bits.
+/// Numbers of at most this many digits fit 64 bits.
 const DIGITS_OF_I64: usize = 18;
-/// Numbers of so many digits are whole numbers that a DOUBLE holds exactly.
+/// Numbers of at most this many digits are integers that a DOUBLE holds exactly.
 const DIGITS_OF_F64: usize = 15;
 const POWERS_OF_TEN: [f64; DIGITS_OF_F64 + 1] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
@@ -101,7 +101,7 @@ pub fn parse_integer(text: &str) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// An integer of so many digits that it may not fit 64 bits.
+/// An integer with more digits than surely fit 64 bits.
 #[cold]
 fn long_integer(negative: bool, digits: &[u8]) -> Option<i64> {
     // Negative numbers reach one further, so the sum is kept below zero.
@@ -121,9 +121,9 @@ pub fn parse_double(text: &str) -> Option<f64> {
     short_double(text.as_bytes()).or_else(|| java_float(text)?.parse().ok())
 }
 
-/// Digits with a minus and a point at most, few enough that they and the power of ten are exact. Then the
-/// quotient is rounded once, so it is the closest DOUBLE (Clinger, "How to Read Floating Point Numbers
-/// Accurately", 1990).
+/// Digits with a minus and a point at most, few enough that they and the power of ten are exact.
+/// Then the quotient is rounded once, so it is the closest DOUBLE (Clinger, "How to Read Floating
+/// Point Numbers Accurately", 1990).
 #[inline]
 fn short_double(text: &[u8]) -> Option<f64> {
     let (negative, digits) = match text {

@@ -1,7 +1,7 @@
 //! Events in memory: what the query's sources would bring, read before the clock starts.
 //!
-//! The sources are those that the planner has opened, so each table has just the columns that the query
-//! reads. Sources of other tables (files) stay as they are.
+//! The sources are those that the planner has opened, so each table has just the columns that the
+//! query reads. Sources of other tables (files) stay as they are.
 
 use std::sync::Arc;
 

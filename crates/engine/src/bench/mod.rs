@@ -1,16 +1,16 @@
 //! The queries of NEXMark over events that lie in memory, and what they cost.
 //!
-//! `thalweg bench nexmark` is made of this, and so are the comparisons in `benches`, which look at the
-//! same events ([`Benchmark::inputs`]) with loops written by hand.
+//! `thalweg bench nexmark` is made of this, and so are the comparisons in `benches`, which look at
+//! the same events ([`Benchmark::inputs`]) with loops written by hand.
 //!
-//! **How it measures.** Each table of events is made once, before any clock starts: the columns that the
-//! query reads, as Arrow batches. A run reads them from memory and hands its results to a sink that
-//! counts them. With [`BenchOptions::rate`] events are made while the query runs, each at its time, and
-//! latency is what matters.
+//! **How it measures.** Each table of events is made once, before any clock starts: the columns
+//! that the query reads, as Arrow batches. A run reads them from memory and hands its results to a
+//! sink that counts them. With [`BenchOptions::rate`] events are made while the query runs, each at
+//! its time, and latency is what matters.
 //!
-//! Sources that are read at the same time do not wait for each other, so a query over several tables
-//! sees more or fewer changes from run to run in contract `epoch`; what is left of its result is
-//! always the same ([`Measurement::fingerprint`]).
+//! Sources that are read at the same time do not wait for each other, so a query over several
+//! tables sees more or fewer changes from run to run in contract `epoch`; what is left of its
+//! result is always the same ([`Measurement::fingerprint`]).
 //!
 //! It does not check results against anything: the tests of the queries do
 //! (`cargo test -p thalweg --test nexmark_queries`).
@@ -116,7 +116,8 @@ impl Benchmark {
         Ok(benchmark)
     }
 
-    /// The same query by so many workers, over the same events where these have been made: they lie in memory once.
+    /// The same query by so many workers, over the same events where these have been made: they lie
+    /// in memory once.
     ///
     /// # Errors
     /// As [`Benchmark::new`].

@@ -22,8 +22,8 @@ pub(super) struct Spent {
 impl Resources {
     /// From now on.
     pub(super) fn now() -> Resources {
-        // Linux: sets the mark of the most resident memory back to what is resident now. Elsewhere there
-        // is neither the file nor the mark.
+        // Linux: sets the mark of the most resident memory back to what is resident now. Elsewhere
+        // there is neither the file nor the mark.
         let _ = fs::write("/proc/self/clear_refs", "5");
         Resources { processor: ProcessTime::now() }
     }

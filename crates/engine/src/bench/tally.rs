@@ -1,4 +1,5 @@
-//! The sink of the benchmark: counts rows, and on request adds up a number that stands for the result.
+//! The sink of the benchmark: counts rows, and on request adds up a number that stands for the
+//! result.
 //!
 //! The number is the sum of a hash of each row, minus the hashes of rows that are taken back. Sums
 //! have no order, so it depends on what is left of the result and not on how it came about.

@@ -146,7 +146,8 @@ pub struct RunArguments {
     /// How SELECTs print [default: table on a terminal, else csv]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<ResultFormat>,
-    /// Prints what is left of a result that changes, once its input has ended, in place of the changes
+    /// Prints what is left of a result that changes, once its input has ended, in place of the
+    /// changes
     #[arg(long = "final")]
     pub is_final: bool,
     /// How NULL prints in CSV
@@ -181,7 +182,8 @@ pub struct RunArguments {
     /// outputs hold beyond the snapshot
     #[arg(long)]
     pub overwrite: bool,
-    /// Closes windows before a job with snapshots is stopped by Ctrl-C or SIGTERM, as if its input had ended
+    /// Closes windows before a job with snapshots is stopped by Ctrl-C or SIGTERM, as if its input
+    /// had ended
     #[arg(long)]
     pub drain: bool,
     /// Prints no progress, no summary, and no warning about late and bad rows
@@ -220,7 +222,8 @@ pub struct ExplainArguments {
 /// `thalweg upgrade`
 #[derive(Args, Debug)]
 pub struct UpgradeArguments {
-    /// What there is: a job (its newest snapshot), the folder of a snapshot, or the old statements (….sql)
+    /// What there is: a job (its newest snapshot), the folder of a snapshot, or the old statements
+    /// (….sql)
     #[arg(value_name = "OLD")]
     pub old: String,
     /// The new statements.
@@ -229,8 +232,8 @@ pub struct UpgradeArguments {
     /// Compares and changes nothing; to go on is `thalweg run`
     #[arg(long, required = true)]
     pub dry_run: bool,
-    /// Where snapshots are kept [default: the variable THALWEG_SNAPSHOT_DIR, else what the new statements
-    /// say]
+    /// Where snapshots are kept
+    /// [default: the variable THALWEG_SNAPSHOT_DIR, else what the new statements say]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<String>,
     /// How the answer prints

@@ -1,15 +1,17 @@
 //! Ctrl-C and SIGTERM: the first stops the running job cleanly, the second ends the process.
 //!
-//! A signal may arrive at any moment. While the statements are read nothing has begun, so the process ends at once; so it
-//! does while a statement is planned, which touches nothing and may take long. Between two jobs of a script it is
-//! remembered otherwise, and a job that starts later is stopped at once.
+//! A signal may arrive at any moment. While the statements are read nothing has begun, so the
+//! process ends at once; so it does while a statement is planned, which touches nothing and may
+//! take long. Between two jobs of a script it is remembered otherwise, and a job that starts later
+//! is stopped at once.
 
 use std::sync::{Arc, Mutex};
 
 use thalweg_core::{Error, Result};
 use thalweg_runtime::JobControl;
 
-/// The exit status of a process that a signal has stopped: 128 and the number of Ctrl-C's, for SIGTERM as well.
+/// The exit status of a process that a signal has stopped: 128 and the number of Ctrl-C's, for
+/// SIGTERM as well.
 pub const STOPPED: i32 = 130;
 
 /// What Ctrl-C acts on.
@@ -50,8 +52,8 @@ impl Interrupt {
         self.0.lock().expect("no panic under this lock").is_planning = is_planning;
     }
 
-    /// Remembers the signal and stops the job. True if the process is to end at once: it is the second signal, or
-    /// nothing is there to stop.
+    /// Remembers the signal and stops the job. True if the process is to end at once: it is the
+    /// second signal, or nothing is there to stop.
     fn press(&self) -> bool {
         let mut state = self.0.lock().expect("no panic under this lock");
         let again = std::mem::replace(&mut state.pressed, true);

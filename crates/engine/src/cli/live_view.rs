@@ -1,11 +1,12 @@
 //! A result that changes, drawn anew on the terminal while it does.
 //!
-//! The view is a table of as many rows as the terminal shows, the ones that came in last, and a line
-//! that tells how many there are. Drawing goes up over what was drawn before and clears from there.
+//! The view is a table of as many rows as the terminal shows, the ones that came in last, and a
+//! line that tells how many there are. Drawing goes up over what was drawn before and clears from
+//! there.
 //!
-//! **Invariants:** lines never wrap while they are drawn (the terminal cuts them), so that a view of n
-//! lines is n lines high; nothing stands between a view and the next one (the line of progress is
-//! erased while sinks write, see [`super::screen`]).
+//! **Invariants:** lines never wrap while they are drawn (the terminal cuts them), so that a view
+//! of n lines is n lines high; nothing stands between a view and the next one (the line of progress
+//! is erased while sinks write, see [`super::screen`]).
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};

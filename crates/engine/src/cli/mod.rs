@@ -2,9 +2,8 @@
 //!
 //! Invariants: data go to standard output and nothing else does; standard error stays silent when
 //! it is no terminal, unless something went wrong (late and bad rows count) or was requested
-//! (`--metrics`); the exit status is
-//! 0 done, 1 the job failed, 2 the SQL or the command line is wrong, 130 stopped by Ctrl-C, 141 if the
-//! reader of one of several outputs had gone ([`exit`]).
+//! (`--metrics`); the exit status is 0 done, 1 the job failed, 2 the SQL or the command line is
+//! wrong, 130 stopped by Ctrl-C, 141 if the reader of one of several outputs had gone ([`exit`]).
 //!
 //! What statements do is decided in [`thalweg::session`]; nothing here knows SQL.
 

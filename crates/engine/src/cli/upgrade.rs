@@ -1,11 +1,13 @@
 //! `thalweg upgrade --dry-run`: what becomes of a job's state when its statements change.
 //!
-//! What a resume would refuse is refused here, by the same code: the first phase of the start is done
-//! and ended, so inputs and outputs are looked at as well ([`Session::rehearse_start`]). Nothing is
-//! run or changed. Stages are identified by what they compute ([`thalweg::jobs::compatibility`]).
+//! What a resume would refuse is refused here, by the same code: the first phase of the start is
+//! done and ended, so inputs and outputs are looked at as well ([`Session::rehearse_start`]).
+//! Nothing is run or changed. Stages are identified by what they compute
+//! ([`thalweg::jobs::compatibility`]).
 //!
-//! A job that is running holds its outputs. Then its newest snapshot is compared, and the answer says
-//! that inputs and outputs were not looked at. Two files of statements are compared by themselves.
+//! A job that is running holds its outputs. Then its newest snapshot is compared, and the answer
+//! says that inputs and outputs were not looked at. Two files of statements are compared by
+//! themselves.
 
 use std::path::Path;
 

@@ -1,12 +1,13 @@
-//! Whether the state in a snapshot fits a query: which stages keep theirs, which begin empty, and which
-//! state nobody would take back.
+//! Whether the state in a snapshot fits a query: which stages keep theirs, which begin empty, and
+//! which state nobody would take back.
 //!
-//! Stages are told apart by identifiers that follow from what they compute, and from what; so a stage with the
-//! identifier of another run computes the same, and its state fits if the options that decide what it means are the
-//! same ([`Stage::state_options`], which manifests note). A changed operator has another identifier: it is one that is
-//! gone and one that is new.
+//! Stages are told apart by identifiers that follow from what they compute, and from what; so a
+//! stage with the identifier of another run computes the same, and its state fits if the options
+//! that decide what it means are the same ([`Stage::state_options`], which manifests note). A
+//! changed operator has another identifier: it is one that is gone and one that is new.
 //!
-//! A resume and `thalweg upgrade --dry-run` ask the same function, [`check_snapshot`], with the same facts.
+//! A resume and `thalweg upgrade --dry-run` ask the same function, [`check_snapshot`], with the
+//! same facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,14 +36,16 @@ pub struct Comparison {
     pub added: Vec<StageName>,
     /// Stages whose state nobody would take back.
     pub removed: Vec<StageName>,
-    /// New stages behind an input that had ended already: it would tell them nothing, not even its end.
+    /// New stages behind an input that had ended already: it would tell them nothing, not even its
+    /// end.
     pub unfed: Vec<StageName>,
-    /// Stages that compute the same under options that decide what their state means, and that have changed.
+    /// Stages that compute the same under options that decide what their state means, and that have
+    /// changed.
     pub changed_stages: Vec<StageName>,
     /// Those options.
     pub changed: Vec<ChangedOption>,
-    /// New sources that lead to sinks which there were, while the position of another source has no use: the source may have
-    /// been renamed.
+    /// New sources that lead to sinks which there were, while the position of another source has no
+    /// use: the source may have been renamed.
     pub read_again: Vec<(StageName, StageName)>,
 }
 
@@ -108,9 +111,9 @@ impl Comparison {
         comparison
     }
 
-    /// An error if the state does not fit the query: if there is state that nobody would take back, unless that is
-    /// wanted; if options have changed that decide what state means; if a new stage would never get anything; if a
-    /// source would write again what another has written.
+    /// An error if the state does not fit the query: if there is state that nobody would take back,
+    /// unless that is wanted; if options have changed that decide what state means; if a new stage
+    /// would never get anything; if a source would write again what another has written.
     ///
     /// # Errors
     /// Names the stages.
@@ -154,7 +157,8 @@ impl Comparison {
         )))
     }
 
-    /// A source under another name begins at its beginning; behind a sink that has rows already they come twice.
+    /// A source under another name begins at its beginning; behind a sink that has rows already
+    /// they come twice.
     fn check_sources(&self, speech: Speech) -> Result<()> {
         let Some((source, sink)) = self.read_again.first() else { return Ok(()) };
         Err(Error::plan(format!(
@@ -280,7 +284,8 @@ fn told<T>(stages: &[StageState<T>], has_rows: impl Fn(&T) -> bool) -> Vec<Told>
     stages.iter().map(of).collect()
 }
 
-/// New operators and sinks of which an input was over: a source that had ended, or what gets rows only from such.
+/// New operators and sinks of which an input was over: a source that had ended, or what gets rows
+/// only from such.
 fn unfed(graph: &Graph, known: &BTreeSet<&str>, ended: &BTreeSet<&str>) -> Vec<StageName> {
     let mut is_over = Vec::with_capacity(graph.stages.len());
     let mut found = Vec::new();

@@ -1,14 +1,17 @@
 //! Looks after a job that takes snapshots, on a thread of its own.
 //!
 //! # Protocol
-//! A snapshot is: the cut (the job is held), the write (the job runs on; a thread makes and writes the rows), the
-//! manifest, the commit of what sinks had ready. One at a time, when [`Schedule`] says so. If any step before the manifest
-//! fails, nothing has happened: what sinks have prepared goes with the next one, and the next one tells
-//! everything. If the commit fails, the job fails; the run that goes on from the manifest commits again.
+//! A snapshot is: the cut (the job is held), the write (the job runs on; a thread makes and writes
+//! the rows), the manifest, the commit of what sinks had ready. One at a time, when [`Schedule`]
+//! says so. If any step before the manifest fails, nothing has happened: what sinks have prepared
+//! goes with the next one, and the next one tells everything. If the commit fails, the job fails;
+//! the run that goes on from the manifest commits again.
 //!
-//! The job ends by itself only when a last snapshot is kept and committed: sinks finish behind that.
+//! The job ends by itself only when a last snapshot is kept and committed: sinks finish behind
+//! that.
 //!
-//! **Invariant:** a transaction is committed only after the manifest that names its handle is durable.
+//! **Invariant:** a transaction is committed only after the manifest that names its handle is
+//! durable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,8 +40,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// A snapshot is stale when none was kept for so many intervals.
 const STALE_INTERVALS: u32 = 3;
 
-/// How much the writer of snapshots gives way, as `nice` counts: with all cores busy it has a tenth of what
-/// a worker has.
+/// How much the writer of snapshots gives way, as `nice` counts: with all cores busy it has a tenth
+/// of what a worker has.
 #[cfg(target_os = "linux")]
 const WRITER_NICENESS: i32 = 10;
 
@@ -242,7 +245,7 @@ impl Watch<'_> {
 
     fn try_take(&mut self, kind: Kind, after: AfterCut, begun_ns: u64) -> Result<u64> {
         let is_incremental = self.own.settings.incremental && self.base.is_some();
-        let extent = if is_incremental { Extent::Changes } else { Extent::Whole };
+        let extent = if is_incremental { Extent::Incremental } else { Extent::Full };
         let taken = self.take_cut(extent, after)?;
         let (handles, positions) = (handles(&taken.cut), positions(&taken.cut));
         let number = self.own.store.next_number()?;
@@ -281,7 +284,7 @@ impl Watch<'_> {
         let Watch { extents, own: Coordinator { settings, .. }, control, .. } = self;
         let mut choose = |stage: &str, table: TableChanges| match settings.incremental {
             true => extents.choose(stage, table, asked),
-            false => TableExtent { extent: Extent::Whole, tracks: false },
+            false => TableExtent { extent: Extent::Full, tracks: false },
         };
         control.take_cut_by_table(&mut choose, asked, after, settings.timeout)
     }
@@ -308,7 +311,8 @@ impl Watch<'_> {
             });
             while !writer.is_finished() {
                 if control.is_stop_requested() && !drains {
-                    // Nothing more is read: the writer has the cores for itself, and the end comes soon.
+                    // Nothing more is read: the writer has the cores for itself, and the end comes
+                    // soon.
                     control.hold();
                 }
                 if schedule.next(clock.now_ns()) == Next::GiveUp {
@@ -340,8 +344,8 @@ impl Watch<'_> {
     }
 }
 
-/// The thread that calls lets those of the job go first: writing a snapshot must not delay results. Where a
-/// machine has no such thing it goes on as it was.
+/// The thread that calls lets those of the job go first: writing a snapshot must not delay results.
+/// Where a machine has no such thing it goes on as it was.
 fn give_way() {
     // Elsewhere the whole process would be meant.
     #[cfg(target_os = "linux")]

@@ -1,5 +1,5 @@
-//! The life of a job that takes snapshots: begun or gone on with, looked after while it runs, stopped gracefully,
-//! started again after a failure.
+//! The life of a job that takes snapshots: begun or gone on with, looked after while it runs,
+//! stopped gracefully, started again after a failure.
 //!
 //! | module | holds |
 //! |---|---|
@@ -12,10 +12,10 @@
 //!
 //! # Protocol
 //! 1. The job directory is locked: one run of a job at a time.
-//! 2. A snapshot is chosen; the graph is built, every stage gets back what it was, sinks commit again what
-//!    the snapshot names and do away with everything else that was not committed.
-//! 3. While the job runs: cut, write, manifest, commit; one at a time. What a sink has prepared becomes visible
-//!    only after the manifest that names it is durable.
+//! 2. A snapshot is chosen; the graph is built, every stage gets back what it was, sinks commit
+//!    again what the snapshot names and do away with everything else that was not committed.
+//! 3. While the job runs: cut, write, manifest, commit; one at a time. What a sink has prepared
+//!    becomes visible only after the manifest that names it is durable.
 //! 4. The job ends with a last snapshot: when all input has ended, or when it is stopped.
 //!
 //! What it does not do: it knows no operator, no connector and no file format.

@@ -119,8 +119,8 @@ impl Choice {
 /// Locks the job's directory and finds out where to start. Only reads.
 ///
 /// # Errors
-/// If another run has the directory; if there is no such snapshot, or it cannot be read; if going on could write
-/// rows twice; if the snapshot does not fit the query.
+/// If another run has the directory; if there is no such snapshot, or it cannot be read; if going
+/// on could write rows twice; if the snapshot does not fit the query.
 pub(crate) fn begin(
     settings: &SnapshotSettings,
     job: &str,

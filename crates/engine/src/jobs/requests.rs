@@ -1,8 +1,8 @@
 //! How another process asks a running job for a snapshot: by a file in the job's directory.
 //!
-//! `requests/take-TOKEN` asks; the job answers with `requests/take-TOKEN.done`, whose first line is the number
-//! of the snapshot, or `error: …`. A file is there at once, or not at all, so nobody reads half of one; and
-//! whoever may write into the job's directory may ask.
+//! `requests/take-TOKEN` asks; the job answers with `requests/take-TOKEN.done`, whose first line is
+//! the number of the snapshot, or `error: …`. A file is there at once, or not at all, so nobody
+//! reads half of one; and whoever may write into the job's directory may ask.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -39,7 +39,8 @@ pub(crate) fn answer(requests: &[PathBuf], outcome: &Result<u64>) {
     }
 }
 
-/// Asks the job with this directory for a snapshot that stays until it is deleted, and waits. Its number.
+/// Asks the job with this directory for a snapshot that stays until it is deleted, and waits. Its
+/// number.
 ///
 /// # Errors
 /// If the job does not answer in time (it does not run), or the snapshot fails.

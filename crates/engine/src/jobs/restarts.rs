@@ -1,7 +1,8 @@
-//! Whether and when a job that has failed is started again: a pure function of the times of its failures.
+//! Whether and when a job that has failed is started again: a pure function of the times of its
+//! failures.
 //!
-//! The strategies are Flink's (documentation, "Task Failure Recovery"). Jobs without snapshots are not
-//! started again, as in Flink without checkpoints.
+//! The strategies are Flink's (documentation, "Task Failure Recovery"). Jobs without snapshots are
+//! not started again, as in Flink without checkpoints.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,7 +30,8 @@ impl Restarts {
         self.count
     }
 
-    /// The job has failed at this time. How long to wait before it is started again; `None` if it is not.
+    /// The job has failed at this time. How long to wait before it is started again; `None` if it
+    /// is not.
     pub(crate) fn failed(&mut self, now_ns: u64) -> Option<Duration> {
         let delay = match self.settings {
             RestartSettings::None => None,

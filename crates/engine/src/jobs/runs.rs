@@ -1,6 +1,8 @@
-//! Run after run of a job: each is prepared, started and looked after, and one that fails may be followed by another.
+//! Run after run of a job: each is prepared, started and looked after, and one that fails may be
+//! followed by another.
 //!
-//! SQL and pipelines in Rust share it: they differ in where graphs come from, and in whom they tell what happens.
+//! SQL and pipelines in Rust share it: they differ in where graphs come from, and in whom they tell
+//! what happens.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{self, Sender};
@@ -240,7 +242,8 @@ impl LookedAfter {
     }
 }
 
-/// A job that nobody waits for any more is given up, as if it had failed: no last snapshot is taken.
+/// A job that nobody waits for any more is given up, as if it had failed: no last snapshot is
+/// taken.
 impl Drop for LookedAfter {
     fn drop(&mut self) {
         if let Some(running) = &self.running {

@@ -22,8 +22,8 @@ impl CountWindow {
     pub fn tumbling(rows: u64) -> Self {
         CountWindow { size: rows, slide: rows }
     }
-    /// After each `slide` rows of a key the last `size` of them; the first windows of a key may have
-    /// fewer. Each row is added to `size / slide` windows, and keys are kept for ever.
+    /// After each `slide` rows of a key the last `size` of them; the first windows of a key may
+    /// have fewer. Each row is added to `size / slide` windows, and keys are kept for ever.
     pub fn sliding(size: u64, slide: u64) -> Self {
         CountWindow { size, slide }
     }
@@ -42,8 +42,8 @@ impl CountWindowedStream {
         CountWindowedStream { stream, window, keys: Vec::new(), name: None }
     }
 
-    /// Names the windows: under this name they are found again in snapshots, where others of the pipeline compute the
-    /// same.
+    /// Names the windows: under this name they are found again in snapshots, where others of the
+    /// pipeline compute the same.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
@@ -59,8 +59,9 @@ impl CountWindowedStream {
         Ok(self)
     }
 
-    /// Aggregates the rows of each window. The columns are the keys and the aggregates; a result leaves
-    /// with the row that completes its window, and a window that no row completes leaves nothing.
+    /// Aggregates the rows of each window. The columns are the keys and the aggregates; a result
+    /// leaves with the row that completes its window, and a window that no row completes leaves
+    /// nothing.
     ///
     /// # Errors
     /// If a length of the windows is 0, or an aggregate names no column or does not take its type.

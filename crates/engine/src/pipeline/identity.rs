@@ -1,14 +1,15 @@
 //! Identifiers of stages: state in a snapshot finds its stage again by them.
 //!
-//! - Sources, sinks and operators go by the names that the program gives them, whatever stands in front of or behind
-//!   them: closures cannot be compared. So a name means one state, and two stages of a kind must not share one.
-//! - Windows go by what they compute as well, which the builder knows: with other aggregates or keys the state of a
-//!   window is not taken back, but told of as state that nobody has a use for.
-//! - Stateless stages keep nothing, but in contract `event_time` rows wait in front of a union: they go by their names
-//!   and by their inputs.
+//! - Sources, sinks and operators go by the names that the program gives them, whatever stands in
+//!   front of or behind them: closures cannot be compared. So a name means one state, and two
+//!   stages of a kind must not share one.
+//! - Windows go by what they compute as well, which the builder knows: with other aggregates or
+//!   keys the state of a window is not taken back, but told of as state that nobody has a use for.
+//! - Stateless stages keep nothing, but in contract `event_time` rows wait in front of a union:
+//!   they go by their names and by their inputs.
 //!
-//! What it does not do: it cannot see that a closure means another thing than it did. Whoever changes what is kept
-//! changes the name.
+//! What it does not do: it cannot see that a closure means another thing than it did. Whoever
+//! changes what is kept changes the name.
 
 use std::collections::HashSet;
 
@@ -17,7 +18,8 @@ use thalweg_plan::physical::identity_of_text;
 
 use super::build::{Node, NodeKind};
 
-/// An identifier for each node, each once; those of stages that share a name have a number behind it.
+/// An identifier for each node, each once; those of stages that share a name have a number behind
+/// it.
 pub(super) fn identifiers(nodes: &[Node]) -> Vec<String> {
     let mut given = HashSet::new();
     let mut identifiers: Vec<String> = Vec::with_capacity(nodes.len());

@@ -1,7 +1,8 @@
 //! Pipelines as jobs with snapshots: they go on where another run of the program was.
 //!
-//! The life of such a job is that of an INSERT with `execution.checkpointing.dir`: one run at a time has its directory,
-//! `thalweg snapshot` lists and checks what it keeps, and `snapshot('…')` in SQL reads it.
+//! The life of such a job is that of an INSERT with `execution.checkpointing.dir`: one run at a
+//! time has its directory, `thalweg snapshot` lists and checks what it keeps, and `snapshot('…')`
+//! in SQL reads it.
 
 use thalweg_core::graph::Graph;
 use thalweg_core::{Error, Result};
@@ -44,8 +45,8 @@ pub struct JobOptions {
 }
 
 impl JobOptions {
-    /// A job that begins anew, with snapshots in this place (a folder, `file:///…`, `s3://bucket/prefix`) and the
-    /// defaults of SQL.
+    /// A job that begins anew, with snapshots in this place (a folder, `file:///…`,
+    /// `s3://bucket/prefix`) and the defaults of SQL.
     pub fn new(name: &str, location: &str) -> Self {
         JobOptions {
             name: name.to_owned(),
@@ -77,7 +78,8 @@ impl JobOptions {
 
 /// Is told what becomes of a job that [`run_with_restarts`]. `()` wants to know nothing.
 pub trait JobObserver {
-    /// Something worth telling: where a run goes on, or that it begins anew though there are snapshots.
+    /// Something worth telling: where a run goes on, or that it begins anew though there are
+    /// snapshots.
     fn note(&mut self, note: &Error) {
         let _ = note;
     }
@@ -97,27 +99,28 @@ pub trait JobObserver {
 
 impl JobObserver for () {}
 
-/// A pipeline that runs and takes snapshots. It is given up when this is dropped, as if its process had died: no last
-/// snapshot is taken.
+/// A pipeline that runs and takes snapshots. It is given up when this is dropped, as if its process
+/// had died: no last snapshot is taken.
 pub struct PipelineJob {
     looked_after: LookedAfter,
     notes: Vec<Error>,
 }
 
 impl PipelineJob {
-    /// A handle to watch and stop it. [`JobControl::stop`] ends it with a last snapshot, [`JobControl::cancel`]
-    /// without.
+    /// A handle to watch and stop it. [`JobControl::stop`] ends it with a last snapshot,
+    /// [`JobControl::cancel`] without.
     pub fn control(&self) -> JobControl {
         self.looked_after.control()
     }
 
-    /// What is worth telling a user: where it goes on, or that it begins anew though there are snapshots.
+    /// What is worth telling a user: where it goes on, or that it begins anew though there are
+    /// snapshots.
     pub fn notes(&self) -> &[Error] {
         &self.notes
     }
 
-    /// Takes a snapshot now, which stays until it is deleted. Returns its number once it is kept and what it holds of
-    /// the output is visible.
+    /// Takes a snapshot now, which stays until it is deleted. Returns its number once it is kept
+    /// and what it holds of the output is visible.
     ///
     /// # Errors
     /// If it fails (the job goes on, as its settings say), or the job ends before.
@@ -125,8 +128,8 @@ impl PipelineJob {
         self.looked_after.take_snapshot()
     }
 
-    /// Waits until the job is done, stopped or has failed. A job that is done or was stopped has kept a last
-    /// snapshot.
+    /// Waits until the job is done, stopped or has failed. A job that is done or was stopped has
+    /// kept a last snapshot.
     ///
     /// # Errors
     /// As [`Pipeline::run`], and what keeps snapshots from being taken.
@@ -136,8 +139,9 @@ impl PipelineJob {
 }
 
 impl Pipeline {
-    /// Runs the pipeline as a job with snapshots, to the end of its inputs or until it is stopped. It is not started
-    /// again when it fails: a pipeline is used up by a run. [`run_with_restarts`] makes it anew.
+    /// Runs the pipeline as a job with snapshots, to the end of its inputs or until it is stopped.
+    /// It is not started again when it fails: a pipeline is used up by a run. [`run_with_restarts`]
+    /// makes it anew.
     ///
     /// # Errors
     /// As [`Pipeline::start_job`] and [`PipelineJob::wait`].
@@ -148,8 +152,9 @@ impl Pipeline {
     /// Starts the pipeline as a job with snapshots, and returns while it runs.
     ///
     /// # Errors
-    /// If another run has the job, there is no such snapshot or it does not fit the pipeline; if two stages have one
-    /// name, or a source tells no positions; what opening a source or a sink reports.
+    /// If another run has the job, there is no such snapshot or it does not fit the pipeline; if
+    /// two stages have one name, or a source tells no positions; what opening a source or a sink
+    /// reports.
     pub fn start_job(self, job: &JobOptions, options: RunOptions) -> Result<PipelineJob> {
         start_run(self, &mut job.runs(&options), options)
     }
@@ -195,9 +200,9 @@ fn start_run(
     Ok(PipelineJob { looked_after, notes })
 }
 
-/// Runs a pipeline as a job with snapshots until it is done or stopped, or has failed for good: a run that fails is
-/// followed by another from the newest snapshot, as [`JobOptions::restarts`] says. `build` makes the pipeline for each of
-/// them, with sources and sinks of its own.
+/// Runs a pipeline as a job with snapshots until it is done or stopped, or has failed for good: a
+/// run that fails is followed by another from the newest snapshot, as [`JobOptions::restarts`]
+/// says. `build` makes the pipeline for each of them, with sources and sinks of its own.
 ///
 /// ```
 /// use thalweg::RunOptions;

@@ -108,8 +108,8 @@ impl Collect {
     pub fn sink(&self) -> impl Sink + 'static {
         CollectSink(self.clone())
     }
-    /// The batches so far. Of a result that changes they are every change; [`Collect::changes`] also
-    /// says what each of them does.
+    /// The batches so far. Of a result that changes they are every change; [`Collect::changes`]
+    /// also says what each of them does.
     pub fn batches(&self) -> Vec<RecordBatch> {
         self.changes().into_iter().map(|changes| changes.batch).collect()
     }

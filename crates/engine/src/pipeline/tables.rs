@@ -15,8 +15,8 @@ use super::build::{NodeKind, Pipeline};
 use super::stream::Stream;
 
 impl Pipeline {
-    /// Reads a table by a connector of SQL: `filesystem`, `datagen`, `nexmark`. Relative paths start from the current
-    /// folder.
+    /// Reads a table by a connector of SQL: `filesystem`, `datagen`, `nexmark`. Relative paths
+    /// start from the current folder.
     ///
     /// # Errors
     /// If the options are wrong, the table holds changes, or the pipeline writes what it reads.
@@ -47,9 +47,9 @@ impl Pipeline {
 }
 
 impl Stream {
-    /// Writes the rows to a table by a connector of SQL: `filesystem`, `print`, `blackhole`. Relative paths start from
-    /// the current folder. Rows that are written to a folder of files in a job with snapshots become visible with the
-    /// snapshot that covers them.
+    /// Writes the rows to a table by a connector of SQL: `filesystem`, `print`, `blackhole`.
+    /// Relative paths start from the current folder. Rows that are written to a folder of files in
+    /// a job with snapshots become visible with the snapshot that covers them.
     ///
     /// # Errors
     /// If the options are wrong, or the pipeline reads or writes the same file elsewhere.

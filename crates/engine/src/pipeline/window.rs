@@ -148,7 +148,8 @@ fn told_column(schema: &TableSchema, name: &str) -> String {
     format!("{name} {}", data_type.unwrap_or_default())
 }
 
-/// What the state of windows depends on: how rows are put into them, the keys, and what is computed of each.
+/// What the state of windows depends on: how rows are put into them, the keys, and what is computed
+/// of each.
 pub(super) fn identity(
     window: &str,
     (keys, aggregates): (&[usize], &[Aggregate]),
@@ -174,8 +175,8 @@ impl WindowedStream {
         WindowedStream { stream, window, rowtime, late: LatePolicy::Drop, name: None }
     }
 
-    /// Names the windows: under this name they are found again in snapshots, where others of the pipeline compute the
-    /// same.
+    /// Names the windows: under this name they are found again in snapshots, where others of the
+    /// pipeline compute the same.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());

@@ -19,8 +19,8 @@ pub(super) type TimeOf<T> = Arc<dyn Fn(&T) -> i64 + Send + Sync>;
 
 /// A source of rows of one's own: a queue, a socket, a clock.
 pub trait RowSource<T>: Send {
-    /// Called once before the first poll. `waker` may be kept, and called from any thread when asking
-    /// again is worth while after [`RowPoll::Pending`].
+    /// Called once before the first poll. `waker` may be kept, and called from any thread when
+    /// asking again is worth while after [`RowPoll::Pending`].
     ///
     /// # Errors
     /// Whatever keeps the source from starting; the job does not start then.
@@ -40,8 +40,8 @@ pub trait RowSource<T>: Send {
     /// The job is over: `poll` is not called again.
     fn stop(&mut self) {}
     /// Where to go on behind the last row that was given, in words of the source's own, for
-    /// [`RowSource::seek`] in another run of the program. `None` if rows can't be given again from there:
-    /// a job with such a source has no snapshots.
+    /// [`RowSource::seek`] in another run of the program. `None` if rows can't be given again from
+    /// there: a job with such a source has no snapshots.
     fn position(&self) -> Option<String> {
         None
     }
@@ -71,9 +71,9 @@ pub enum RowPoll {
     Rows,
     /// None now; the waker will be called.
     Pending,
-    /// Behind the rows that were added, if any: a promise that no row to come is older than this, in
-    /// milliseconds since 1970. It raises the watermark to just before it, and lets merges by time
-    /// go on. The source is asked again at once.
+    /// Behind the rows that were added, if any: a promise that no row to come is older than this,
+    /// in milliseconds since 1970. It raises the watermark to just before it, and lets merges by
+    /// time go on. The source is asked again at once.
     Heartbeat(i64),
     /// There will never be more.
     End,

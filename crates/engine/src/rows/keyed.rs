@@ -1,12 +1,12 @@
 //! Runs a [`RowOperator`] in the engine: a state per key, partitions that own ranges of keys, and
 //! timers.
 //!
-//! With one input a row finds the timers fired that the watermark before it reaches, also where that
-//! watermark itself comes later (in `epoch`): what happens to a key depends on its rows alone, not on
-//! when watermarks come. With several inputs the joint watermark decides.
+//! With one input a row finds the timers fired that the watermark before it reaches, also where
+//! that watermark itself comes later (in `epoch`): what happens to a key depends on its rows alone,
+//! not on when watermarks come. With several inputs the joint watermark decides.
 //!
-//! **Invariant:** what leaves has its place: rows behind the row that caused them, rows of timers by
-//! time, virtual partition and key. So the sequence depends on keys and rows alone, never on the
+//! **Invariant:** what leaves has its place: rows behind the row that caused them, rows of timers
+//! by time, virtual partition and key. So the sequence depends on keys and rows alone, never on the
 //! number of partitions or on how rows were cut into bundles.
 
 use std::sync::{Arc, OnceLock};
@@ -15,8 +15,8 @@ use arrow_schema::SchemaRef;
 use thalweg_core::operator::{Partition, WatermarkCall, WatermarkInterest};
 use thalweg_core::time::Grid;
 use thalweg_core::{
-    Bundle, Captured, Extent, Opening, Operator, OperatorClass, Output, Piece, Place, Progress,
-    Restored, Result, Route, TableChanges, Watermark,
+    Bundle, Captured, Extent, Operator, OperatorClass, Output, PartitionContext, Piece, Place,
+    Progress, Restored, Result, Route, TableChanges, Watermark,
 };
 use thalweg_operators::keys::partition_of;
 
@@ -61,7 +61,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O
     fn partitions(&self) -> Option<usize> {
         self.partitions
     }
-    fn goes_by_the_clock(&self) -> bool {
+    fn uses_processing_time(&self) -> bool {
         self.operator.uses_processing_time() || self.operator.state_ttl_ms().is_some()
     }
     fn rows_depend_on_watermarks(&self) -> bool {
@@ -82,7 +82,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O
         })?;
         Ok(Route::Scatter(scattered))
     }
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(KeyedPartition {
             codec: self.codec,
             key: Arc::clone(&self.key),
@@ -92,7 +92,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O
             clock_timers: Timers::new(Some(1)),
             context: KeyContext::new(),
             schema: packed_schema(false).arrow(),
-            by_clock: self.goes_by_the_clock(),
+            by_clock: self.uses_processing_time(),
             now_ms: i64::MIN,
             is_ordered: opening.order.is_ordered(),
             has_ended: false,
@@ -162,8 +162,9 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
         }
     }
 
-    /// Fires the timers of event time that a watermark reaches. True if all have fired. At a watermark
-    /// rows have the time of their timer for their place, else the place is left as it is.
+    /// Fires the timers of event time that a watermark reaches. True if all have fired. At a
+    /// watermark rows have the time of their timer for their place, else the place is left as it
+    /// is.
     fn fire_until(&mut self, watermark: Watermark, time_is_up: impl Fn() -> bool) -> Result<bool> {
         let mut fired = 0;
         while fired % TIMERS_UNCHECKED != TIMERS_UNCHECKED - 1 || !time_is_up() {

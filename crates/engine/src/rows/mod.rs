@@ -5,12 +5,12 @@
 //! - *stateless*: [`Rows::stateless`], [`Rows::map`], [`Rows::filter`]; any number of rows out per
 //!   row in;
 //! - *partitioned*: [`Rows::key_by`] names the key and the number of partitions, then
-//!   [`KeyedRows::stateful`] takes a closure, [`KeyedRows::process`] a [`RowOperator`] with timers and
-//!   [`KeyedRows::process_function`] a [`ProcessFunction`] with timers of both kinds;
+//!   [`KeyedRows::stateful`] takes a closure, [`KeyedRows::process`] a [`RowOperator`] with timers
+//!   and [`KeyedRows::process_function`] a [`ProcessFunction`] with timers of both kinds;
 //! - *singleton*: [`Rows::singleton`] and [`Rows::process_alone`], one state for all rows.
 //!
-//! They are put together to a line or, with [`Rows::shared`] and [`Rows::union`], to a graph without
-//! cycles. With [`OrderContract::Arrival`](crate::OrderContract) in the
+//! They are put together to a line or, with [`Rows::shared`] and [`Rows::union`], to a graph
+//! without cycles. With [`OrderContract::Arrival`](crate::OrderContract) in the
 //! [`RunOptions`](crate::RunOptions) the output sequence equals that of one thread which takes one
 //! row at a time, whatever the number of workers.
 //!
@@ -42,14 +42,15 @@
 //!
 //! # How rows travel
 //! Between operators a row is one value of a binary column, written by postcard; so rows go through
-//! the same bundles, reorder buffers and partitions as those of SQL. [`Stream::rows`] reads rows from
-//! columns of any table and [`Rows::into_columns`] makes columns of rows, both by serde_arrow.
+//! the same bundles, reorder buffers and partitions as those of SQL. [`Stream::rows`] reads rows
+//! from columns of any table and [`Rows::into_columns`] makes columns of rows, both by serde_arrow.
 //!
 //! # What is in a snapshot
-//! States and timers of all keys, in the tables `states`, `timers` and `clock_timers`. Keys and states that
-//! are numbers, truth values or texts, or structs and tuples of such, stand there in typed columns (`key`,
-//! `state`, or `key_FIELD`, `state_FIELD`); others as the bytes that postcard writes. The next run of a
-//! program reads them with the types that it has then, so change the name of an operator whose state changes.
+//! States and timers of all keys, in the tables `states`, `timers` and `clock_timers`. Keys and
+//! states that are numbers, truth values or texts, or structs and tuples of such, stand there in
+//! typed columns (`key`, `state`, or `key_FIELD`, `state_FIELD`); others as the bytes that postcard
+//! writes. The next run of a program reads them with the types that it has then, so change the name
+//! of an operator whose state changes.
 //!
 //! What it does not do: rows that come late for a timer are not set aside (operators see all rows).
 //!

@@ -94,36 +94,37 @@ impl<U: Row> KeyContext<U> {
         }
     }
 
-    /// The wall clock, in milliseconds since 1970; the same for all rows of a bundle. Only for operators
-    /// that [say so](RowOperator::uses_processing_time): others fail the job.
+    /// The wall clock, in milliseconds since 1970; the same for all rows of a bundle. Only for
+    /// operators that [say so](RowOperator::uses_processing_time): others fail the job.
     pub fn processing_time_ms(&mut self) -> i64 {
         self.check_clock();
         self.now_ms.unwrap_or(i64::MIN)
     }
 
-    /// For a row the watermark before it: no row from the same source is expected that is older or as
-    /// old. `i64::MIN` before the first one. For a timer of event time the millisecond before its time.
-    /// Where the operator has no timers of event time it may be an earlier one than the last.
+    /// For a row the watermark before it: no row from the same source is expected that is older or
+    /// as old. `i64::MIN` before the first one. For a timer of event time the millisecond before
+    /// its time. Where the operator has no timers of event time it may be an earlier one than the
+    /// last.
     pub fn watermark_ms(&self) -> i64 {
         self.watermark_ms
     }
 
-    /// Sets a timer for this key that fires once the wall clock has reached this time, whether rows come
-    /// or not. Only for operators that [say so](RowOperator::uses_processing_time). Timers that are left at
-    /// the end of the input do not fire.
+    /// Sets a timer for this key that fires once the wall clock has reached this time, whether rows
+    /// come or not. Only for operators that [say so](RowOperator::uses_processing_time). Timers
+    /// that are left at the end of the input do not fire.
     pub fn set_processing_timer(&mut self, at_ms: i64) {
         self.check_clock();
         self.change(TimerKind::ProcessingTime, at_ms, true);
     }
 
-    /// Takes back a timer of this key that [`set_timer`](Self::set_timer) has set for this time, if it
-    /// has not fired.
+    /// Takes back a timer of this key that [`set_timer`](Self::set_timer) has set for this time, if
+    /// it has not fired.
     pub fn delete_timer(&mut self, at_ms: i64) {
         self.change(TimerKind::EventTime, at_ms, false);
     }
 
-    /// Takes back a timer of this key that
-    /// [`set_processing_timer`](Self::set_processing_timer) has set for this time, if it has not fired.
+    /// Takes back a timer of this key that [`set_processing_timer`](Self::set_processing_timer) has
+    /// set for this time, if it has not fired.
     pub fn delete_processing_timer(&mut self, at_ms: i64) {
         self.change(TimerKind::ProcessingTime, at_ms, false);
     }
@@ -140,8 +141,8 @@ impl<U: Row> KeyContext<U> {
 
     /// Sets a timer for this key: it fires once the watermark has reached the first point of the
     /// [grid](RowOperator::timer_grid_ms) at or after this time, behind the row that moved the
-    /// watermark. Setting the same timer again changes nothing. One that a timer sets fires later than
-    /// that timer.
+    /// watermark. Setting the same timer again changes nothing. One that a timer sets fires later
+    /// than that timer.
     pub fn set_timer(&mut self, at_ms: i64) {
         self.change(TimerKind::EventTime, at_ms, true);
     }
@@ -215,9 +216,9 @@ pub trait RowOperator<K: RowKey, T: Row>: Send + Sync + 'static {
         false
     }
 
-    /// A key for which no row and no timer came for so many milliseconds of wall clock time begins anew,
-    /// as with Flink's state TTL; its timers stay. `None` keeps states until they are forgotten. In the
-    /// ordered contracts this needs `allow_nondeterministic_order` too.
+    /// A key for which no row and no timer came for so many milliseconds of wall clock time begins
+    /// anew, as with Flink's state TTL; its timers stay. `None` keeps states until they are
+    /// forgotten. In the ordered contracts this needs `allow_nondeterministic_order` too.
     fn state_ttl_ms(&self) -> Option<i64> {
         None
     }
@@ -243,8 +244,8 @@ pub trait RowOperator<K: RowKey, T: Row>: Send + Sync + 'static {
         let _ = (key, state, time_ms, context);
     }
 
-    /// A timer of processing time has fired, at or after its time. Timers fire in the order of their
-    /// times, those of one time in no certain order.
+    /// A timer of processing time has fired, at or after its time. Timers fire in the order of
+    /// their times, those of one time in no certain order.
     fn processing_timer(
         &self,
         key: &K,

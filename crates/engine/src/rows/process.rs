@@ -14,9 +14,9 @@ pub struct FiredTimer {
     pub kind: TimerKind,
 }
 
-/// What is done with the rows of type `T` of keys of type `K`, as Flink's `KeyedProcessFunction`: each key
-/// has a state of its own, which may be any type that serde can write and read (a value, a `Vec`, a
-/// `BTreeMap`, a struct of several), and sets timers.
+/// What is done with the rows of type `T` of keys of type `K`, as Flink's `KeyedProcessFunction`:
+/// each key has a state of its own, which may be any type that serde can write and read (a value, a
+/// `Vec`, a `BTreeMap`, a struct of several), and sets timers.
 ///
 /// The rows of a key come in order. In the ordered contracts so do timers: of event time by time,
 /// virtual partition and key, behind the row that moved the watermark.
@@ -94,8 +94,8 @@ pub trait ProcessFunction<K: RowKey, T: Row>: Send + Sync + 'static {
         let _ = (key, state, timer, context);
     }
 
-    /// Timers of event time fire at multiples of this many milliseconds; a coarser grid lets more rows
-    /// be worked on at once. `None`: they fire at the end of the input only.
+    /// Timers of event time fire at multiples of this many milliseconds; a coarser grid lets more
+    /// rows be worked on at once. `None`: they fire at the end of the input only.
     fn timer_grid_ms(&self) -> Option<i64> {
         Some(1)
     }

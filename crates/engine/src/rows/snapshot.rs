@@ -6,12 +6,12 @@
 //! | `timers` | a timer of event time | the key, `time_ms` |
 //! | `clock_timers` | a timer of processing time | the key, `time_ms` |
 //!
-//! `used_ms` is the wall clock when the state was used last, or the least number where the operator does not
-//! go by the clock; `time_ms` of a timer at the end of the input is the greatest number. For columns of keys
-//! and states see [`Told`].
+//! `used_ms` is the wall clock when the state was used last, or the least number where the operator
+//! does not go by the clock; `time_ms` of a timer at the end of the input is the greatest number.
+//! For columns of keys and states see [`Told`].
 //!
-//! **Invariant:** a key belongs to the virtual partition that its table names; one that does not (the type
-//! hashes otherwise than it did) is refused, since its rows would go elsewhere.
+//! **Invariant:** a key belongs to the virtual partition that its table names; one that does not
+//! (the type hashes otherwise than it did) is refused, since its rows would go elsewhere.
 
 use std::sync::Arc;
 

@@ -2,12 +2,13 @@
 //!
 //! A state that is too old is found when its key is used next, and by looking at keys in a line.
 //!
-//! **Invariant:** with a lifetime, each state has one entry in the line (others of its key are stale and
-//! dropped when they come up). One that was used since is put back at the end, so looking costs a step
-//! for each lifetime of a state, whatever the number of rows, and none outlives two lifetimes.
+//! **Invariant:** with a lifetime, each state has one entry in the line (others of its key are
+//! stale and dropped when they come up). One that was used since is put back at the end, so looking
+//! costs a step for each lifetime of a state, whatever the number of rows, and none outlives two
+//! lifetimes.
 //!
-//! From the first capture on it is known which states were used since the last one, and which keys have
-//! gone; if more have gone than are there, the next capture tells everything instead.
+//! From the first capture on it is known which states were used since the last one, and which keys
+//! have gone; if more have gone than are there, the next capture tells everything instead.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
@@ -102,17 +103,17 @@ impl<K: RowKey, S: Default> States<K, S> {
     pub(super) fn mean(&mut self, extent: Extent) -> Meant<'_, K, S> {
         let noted = self.gone.replace(Keys::default());
         let (extent, gone) = match (extent, noted) {
-            (Extent::Changes, Some(gone)) => (Extent::Changes, gone),
-            _ => (Extent::Whole, Keys::default()),
+            (Extent::Incremental, Some(gone)) => (Extent::Incremental, gone),
+            _ => (Extent::Full, Keys::default()),
         };
         self.written = match extent {
-            Extent::Whole => self.kept.len(),
-            Extent::Changes => self.written + self.used + gone.len(),
+            Extent::Full => self.kept.len(),
+            Extent::Incremental => self.written + self.used + gone.len(),
         };
         self.used = 0;
         let mut kept = Vec::new();
         for (key, state) in &mut self.kept {
-            if std::mem::take(&mut state.is_used) || extent == Extent::Whole {
+            if std::mem::take(&mut state.is_used) || extent == Extent::Full {
                 kept.push((key, &state.state, state.used_ms));
             }
         }
@@ -265,14 +266,14 @@ mod tests {
             (meant.extent, keys, meant.gone)
         };
         (0..3).for_each(|key| assert_eq!(add(&mut states, key, 0), 1));
-        let all = (Extent::Whole, vec![0, 1, 2], vec![]);
-        assert_eq!(told(&mut states, Extent::Changes), all, "nobody has noted what changed");
-        assert_eq!(told(&mut states, Extent::Changes), (Extent::Changes, vec![], vec![]));
+        let all = (Extent::Full, vec![0, 1, 2], vec![]);
+        assert_eq!(told(&mut states, Extent::Incremental), all, "nobody has noted what changed");
+        assert_eq!(told(&mut states, Extent::Incremental), (Extent::Incremental, vec![], vec![]));
         add(&mut states, 1, 1);
         states.remove(&2);
         states.remove(&7);
-        assert_eq!(told(&mut states, Extent::Changes), (Extent::Changes, vec![1], vec![2]));
-        assert_eq!(told(&mut states, Extent::Whole).1, [0, 1]);
+        assert_eq!(told(&mut states, Extent::Incremental), (Extent::Incremental, vec![1], vec![2]));
+        assert_eq!(told(&mut states, Extent::Full).1, [0, 1]);
     }
 
     #[test]

@@ -161,9 +161,9 @@ impl<T: Row> Rows<T> {
     }
 
     /// Names the key of each row and the number of partitions that the keys are spread over, from 1
-    /// to 256. More partitions than workers let work be shared where keys are skewed; a job makes no
-    /// more of them than other operators have ([`RunOptions::partitions_max`](crate::RunOptions)), which
-    /// changes no result.
+    /// to 256. More partitions than workers let work be shared where keys are skewed; a job makes
+    /// no more of them than other operators have
+    /// ([`RunOptions::partitions_max`](crate::RunOptions)), which changes no result.
     pub fn key_by<K: RowKey>(
         self,
         partitions: usize,
@@ -275,8 +275,8 @@ impl<T: Row, K: RowKey> KeyedRows<T, K> {
         self.process(name, StatefulClosure { function, types: PhantomData })
     }
 
-    /// A process function: a state that can be written down for each key, timers of event time and of
-    /// processing time.
+    /// A process function: a state that can be written down for each key, timers of event time and
+    /// of processing time.
     #[must_use]
     pub fn process_function<F: ProcessFunction<K, T>>(
         self,

@@ -7,8 +7,9 @@
 //! Setting is what happens often: timers of one time are a set without order, which is sorted once,
 //! when its time has come.
 //!
-//! From the first capture on it is known which timers were set since the last one, and which of those that it
-//! told have gone; if more have gone than are there, the next capture tells everything instead.
+//! From the first capture on it is known which timers were set since the last one, and which of
+//! those that it told have gone; if more have gone than are there, the next capture tells
+//! everything instead.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasherDefault;
@@ -62,8 +63,8 @@ impl<K: RowKey> Timers<K> {
     }
 
     /// Sets a timer for a key at the first point of the grid at or after a time; the same one twice
-    /// is one. Without a grid timers fire at the end. While a timer fires, the first point is behind
-    /// its time; behind the end there is none.
+    /// is one. Without a grid timers fire at the end. While a timer fires, the first point is
+    /// behind its time; behind the end there is none.
     pub(super) fn add(&mut self, at_ms: i64, key: &K) {
         let at_ms = match self.firing_ms {
             Some(AT_END) => return,
@@ -137,13 +138,13 @@ impl<K: RowKey> Timers<K> {
     pub(super) fn mean(&mut self, extent: Extent) -> MeantTimers<K> {
         let (set, gone) = (Unordered::default(), Unordered::default());
         match (extent, self.changes.replace(Changes { set, gone })) {
-            (Extent::Changes, Some(Changes { set, gone })) => {
+            (Extent::Incremental, Some(Changes { set, gone })) => {
                 let (set, gone) = (set.into_iter().collect(), gone.into_iter().collect());
                 MeantTimers { extent, set, gone }
             }
             _ => {
                 let set = self.all().map(|(time_ms, key)| (time_ms, key.clone())).collect();
-                MeantTimers { extent: Extent::Whole, set, gone: Vec::new() }
+                MeantTimers { extent: Extent::Full, set, gone: Vec::new() }
             }
         }
     }
@@ -293,7 +294,7 @@ mod tests {
 
     /// What captures of changes tell, put together.
     fn take_over(kept: &mut BTreeSet<(i64, u64)>, meant: MeantTimers<u64>) {
-        if meant.extent == Extent::Whole {
+        if meant.extent == Extent::Full {
             kept.clear();
         }
         for timer in &meant.gone {
@@ -323,7 +324,7 @@ mod tests {
                     }
                     _ => {
                         let is_whole = captures == 0 || random.below(4) == 0;
-                        let extent = if is_whole { Extent::Whole } else { Extent::Changes };
+                        let extent = if is_whole { Extent::Full } else { Extent::Incremental };
                         take_over(&mut kept, timers.mean(extent));
                         let all: BTreeSet<_> = timers.all().map(|(at, key)| (at, *key)).collect();
                         assert_eq!((&kept, kept.len()), (&all, timers.len()), "seed {seed}");
@@ -339,24 +340,24 @@ mod tests {
     fn what_is_told_follows_what_changes() {
         let mut timers = Timers::new(Some(1));
         let told = |timers: &mut Timers<u64>| {
-            let meant = timers.mean(Extent::Changes);
+            let meant = timers.mean(Extent::Incremental);
             (meant.set.len(), meant.gone.len(), meant.extent)
         };
         (0..20_000).for_each(|key| timers.add(1000 + key as i64, &key));
-        assert_eq!(told(&mut timers), (20_000, 0, Extent::Whole), "nobody has noted what changed");
-        assert_eq!(told(&mut timers), (0, 0, Extent::Changes));
+        assert_eq!(told(&mut timers), (20_000, 0, Extent::Full), "nobody has noted what changed");
+        assert_eq!(told(&mut timers), (0, 0, Extent::Incremental));
         (0..10).for_each(|key| timers.remove(1000 + key as i64, &key));
         (0..30).for_each(|key| timers.add(500, &key));
         assert_eq!(std::iter::from_fn(|| timers.pop(Watermark(501))).count(), 30);
         (5..10).for_each(|key| timers.add(1000 + key as i64, &key));
         timers.add(7, &7);
-        assert_eq!(told(&mut timers), (1, 5, Extent::Changes), "one new, and five that went");
+        assert_eq!(told(&mut timers), (1, 5, Extent::Incremental), "one new, and five that went");
         // More go than are left.
         let many = 4 * GONE_MIN as u64;
         (0..many).for_each(|key| timers.add(50_000, &key));
-        assert_eq!(told(&mut timers).2, Extent::Changes);
+        assert_eq!(told(&mut timers).2, Extent::Incremental);
         (0..many - 5).for_each(|key| timers.remove(50_000, &key));
-        assert_eq!(told(&mut timers).2, Extent::Whole, "names would be more than what is there");
+        assert_eq!(told(&mut timers).2, Extent::Full, "names would be more than what is there");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! How keys and states stand in tables of state: as typed columns where that loses nothing, else as
 //! bytes.
 //!
-//! A number, a truth value or a text, and a struct or tuple of such, stand in columns, so that a snapshot
-//! can be read by anything. Whatever else serde can write (options, lists, maps, enums) stands in one
-//! column of bytes, written by postcard as rows are.
+//! A number, a truth value or a text, and a struct or tuple of such, stand in columns, so that a
+//! snapshot can be read by anything. Whatever else serde can write (options, lists, maps, enums)
+//! stands in one column of bytes, written by postcard as rows are.
 //!
-//! **Invariant:** the form follows from the type alone, so every run of a program tells and reads the same
-//! columns. What is read is looked for by name and type; what is not there is an error of the snapshot.
+//! **Invariant:** the form follows from the type alone, so every run of a program tells and reads
+//! the same columns. What is read is looked for by name and type; what is not there is an error of
+//! the snapshot.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -122,8 +123,8 @@ impl Form {
     }
 }
 
-/// True if a column of the type holds each value and nothing else. Where there can be NULL, options of
-/// options would become one.
+/// True if a column of the type holds each value and nothing else. Where there can be NULL, options
+/// of options would become one.
 fn is_plain(field: &FieldRef) -> bool {
     let is_scalar = field.data_type().is_integer()
         || matches!(

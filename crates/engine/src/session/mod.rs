@@ -14,8 +14,8 @@
 //! # Ok::<(), thalweg::Error>(())
 //! ```
 //!
-//! A session does not keep jobs in the background: [`Session::run_script`] returns when its last job
-//! has ended. To run several jobs at once use several sessions.
+//! A session does not keep jobs in the background: [`Session::run_script`] returns when its last
+//! job has ended. To run several jobs at once use several sessions.
 
 mod limit;
 mod observer;
@@ -115,8 +115,8 @@ impl Session {
         Ok(Session { planner, sources, clock, options, recording, replays, names })
     }
 
-    /// Runs the statements of a script. The text is parsed and planned as a whole first: an error in
-    /// any statement runs none.
+    /// Runs the statements of a script. The text is parsed and planned as a whole first: an error
+    /// in any statement runs none.
     pub fn run_script(&mut self, text: &str, observer: &mut dyn Observer) -> Result<ScriptReport> {
         let script = parse_script_with_notes(text)?;
         for note in &script.notes {
@@ -181,10 +181,10 @@ impl Session {
         self.planner.connectors()
     }
 
-    /// Gives a name to something that makes sources, in place of any of the same name. A table reads
-    /// from it by `WITH ('connector' = 'registered', 'source' = 'name')`; each job asks for a source
-    /// of its own, and planning for one more, to know whether it ends. Its batches must have the
-    /// columns that the table declares (without the computed ones).
+    /// Gives a name to something that makes sources, in place of any of the same name. A table
+    /// reads from it by `WITH ('connector' = 'registered', 'source' = 'name')`; each job asks for a
+    /// source of its own, and planning for one more, to know whether it ends. Its batches must have
+    /// the columns that the table declares (without the computed ones).
     pub fn register_source(
         &mut self,
         name: &str,
@@ -193,8 +193,8 @@ impl Session {
         self.sources.add(name, Arc::new(make));
     }
 
-    /// Plans a script without running or opening anything, and checks the options of every table, also where no
-    /// statement uses it; how many statements it has.
+    /// Plans a script without running or opening anything, and checks the options of every table,
+    /// also where no statement uses it; how many statements it has.
     pub fn validate(&mut self, text: &str) -> Result<usize> {
         let statements = parse_script_with_notes(text)?.statements;
         self.rehearse(&statements, ExplainFormat::Text)?;

@@ -39,7 +39,8 @@ pub trait Observer {
     fn warning(&mut self, warning: &Error) {
         self.note(warning);
     }
-    /// A statement is being planned from now on, which may take long, or no more. Planning touches nothing outside.
+    /// A statement is being planned from now on, which may take long, or no more. Planning touches
+    /// nothing outside.
     fn planning(&mut self, is_under_way: bool) {
         let _ = is_under_way;
     }

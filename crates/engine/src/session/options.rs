@@ -49,8 +49,8 @@ pub struct SessionOptions {
 }
 
 impl SessionOptions {
-    /// A place of snapshots as it was written, made whole: a folder starts from `base_dir` and must lie in
-    /// an allowed one.
+    /// A place of snapshots as it was written, made whole: a folder starts from `base_dir` and must
+    /// lie in an allowed one.
     ///
     /// # Errors
     /// If it lies outside.

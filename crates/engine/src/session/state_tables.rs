@@ -1,15 +1,16 @@
-//! `snapshot('PLACE', 'OPERATOR' [, 'TABLE'] [, NUMBER])`: tables of state in snapshots, as tables that SQL
-//! reads.
+//! `snapshot('PLACE', 'OPERATOR' [, 'TABLE'] [, NUMBER])`: tables of state in snapshots, as tables
+//! that SQL reads.
 //!
-//! While a query is planned, the manifest tells which columns there are ([`find`]); what is found is written down
-//! as options of a table with connector [`STATE_CONNECTOR`], so that the job reads that snapshot, whichever is the
-//! newest by then. Rows are read, checksums compared and changes folded when the job starts ([`source`]).
+//! While a query is planned, the manifest tells which columns there are ([`find`]); what is found
+//! is written down as options of a table with connector [`STATE_CONNECTOR`], so that the job reads
+//! that snapshot, whichever is the newest by then. Rows are read, checksums compared and changes
+//! folded when the job starts ([`source`]).
 //!
-//! **Invariant:** only folders that the session may read are looked at, also where somebody writes the options
-//! by hand.
+//! **Invariant:** only folders that the session may read are looked at, also where somebody writes
+//! the options by hand.
 //!
-//! What it does not do: the rows of a table are read as a whole and stay in memory until they have been given
-//! (they count against the job's memory).
+//! What it does not do: the rows of a table are read as a whole and stay in memory until they have
+//! been given (they count against the job's memory).
 
 use std::path::{Path, PathBuf};
 
@@ -73,7 +74,8 @@ struct Place {
 /// Finds a table of state.
 ///
 /// # Errors
-/// If there is no such snapshot, operator or table, or a column of a type that SQL has no words for.
+/// If there is no such snapshot, operator or table, or a column of a type that SQL has no words
+/// for.
 fn find(request: &StateTableRequest) -> Result<StateTable> {
     let place = locate(request)?;
     let store = SnapshotStore::open(&place.location, &place.job)?;

@@ -133,8 +133,8 @@ impl Session {
     /// looked at and nothing is changed.
     ///
     /// # Errors
-    /// What the start would refuse; the kind is [`ErrorKind::Resource`](thalweg_core::ErrorKind) where
-    /// another run holds the job or one of its outputs.
+    /// What the start would refuse; the kind is [`ErrorKind::Resource`](thalweg_core::ErrorKind)
+    /// where another run holds the job or one of its outputs.
     ///
     /// [`SessionOptions`]: super::SessionOptions
     pub fn rehearse_start(&mut self, text: &str, job: &str) -> Result<()> {

@@ -178,7 +178,8 @@ fn an_output_that_cannot_be_written_is_named() {
     }
 }
 
-/// What a table that is read, written or unused is told about a wrong option, and what the carets underline.
+/// What a table that is read, written or unused is told about a wrong option, and what the carets
+/// underline.
 #[test]
 fn a_wrong_option_is_shown_where_it_stands() {
     let workspace = Workspace::new("options");

@@ -1,8 +1,9 @@
-//! `--memory-limit` holds whatever an operator makes of its rows, and Ctrl-C is seen wherever a job is.
+//! `--memory-limit` holds whatever an operator makes of its rows, and Ctrl-C is seen wherever a job
+//! is.
 //!
-//! Each operator meets the input that multiplies most in it. The process may take the limit and [`OWN_BYTES`] for itself, or
-//! says clearly that the limit is too low. The inputs are small for a test; with `THALWEG_LIMITS_SCALE=4` they are four times
-//! as large.
+//! Each operator meets the input that multiplies most in it. The process may take the limit and
+//! [`OWN_BYTES`] for itself, or says clearly that the limit is too low. The inputs are small for a
+//! test; with `THALWEG_LIMITS_SCALE=4` they are four times as large.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 use crate::support::{PATIENCE, Workspace, interrupt, wait};
 
 const LIMIT_BYTES: u64 = 64 << 20;
-/// What the process takes beside what it counts: its code, buffers of files, what is not given back at once.
+/// What the process takes beside what it counts: its code, buffers of files, what is not given back
+/// at once.
 const OWN_BYTES: u64 = 64 << 20;
 
 /// How much larger than usual inputs are.
@@ -303,9 +305,10 @@ fn every_operator_keeps_the_memory_limit_whatever_it_multiplies() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Two workers once took turns at parts that could not leave, each with another bundle, and took 6 GB. The bound is
-/// four times the limit: gigabytes pass through in a second, and the allocator keeps what is freed for as long before
-/// it returns it to the system. (To return it at once costs NEXMark 10 to 20 % of its speed.)
+/// Two workers once took turns at parts that could not leave, each with another bundle, and took 6
+/// GB. The bound is four times the limit: gigabytes pass through in a second, and the allocator
+/// keeps what is freed for as long before it returns it to the system. (To return it at once costs
+/// NEXMark 10 to 20 % of its speed.)
 #[test]
 #[cfg(target_os = "linux")]
 fn parts_of_many_bundles_wait_for_room() {

@@ -300,7 +300,8 @@ fn dead_letters_of_a_job_that_fails_have_no_name_of_their_own() {
     kill(&mut first);
 }
 
-/// `| head` stopped a statement set with status 0; the file was not complete, and later statements did not run.
+/// `| head` stopped a statement set with status 0; the file was not complete, and later statements
+/// did not run.
 #[test]
 fn an_output_whose_reader_has_gone_ends_alone() {
     let workspace = Workspace::new("outputs-head");

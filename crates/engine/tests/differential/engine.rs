@@ -1,7 +1,8 @@
-//! Runs a query through [`thalweg::session`], by a file or at once, and takes what is left of its changes.
+//! Runs a query through [`thalweg::session`], by a file or at once, and takes what is left of its
+//! changes.
 //!
-//! Every step of the changelog is checked: nothing may be taken back that is not there, and a result
-//! whose rows are said to stay has insertions only.
+//! Every step of the changelog is checked: nothing may be taken back that is not there, and a
+//! result whose rows are said to stay has insertions only.
 
 use std::collections::BTreeMap;
 use std::path::Path;

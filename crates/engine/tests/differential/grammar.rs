@@ -1,7 +1,7 @@
 //! Random queries: relations made of relations, to a depth, with the types of their columns.
 //!
-//! A relation is a SELECT whose columns are `c0`, `c1`, … It knows whether its rows stay as they are,
-//! since windows and joins bounded by time are only laid over such rows.
+//! A relation is a SELECT whose columns are `c0`, `c1`, … It knows whether its rows stay as they
+//! are, since windows and joins bounded by time are only laid over such rows.
 
 use crate::data::{Dice, Kind, Table};
 use crate::expressions::{Column, aggregate, any_column, condition, of_kind, scalar};

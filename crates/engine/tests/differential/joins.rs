@@ -1,4 +1,5 @@
-//! Random joins: without a bound in time, bounded by row times, by the last row before a time, and of windows.
+//! Random joins: without a bound in time, bounded by row times, by the last row before a time, and
+//! of windows.
 
 use crate::data::Kind;
 use crate::expressions::{Column, any_column, condition, of_kind};
@@ -44,7 +45,8 @@ impl Grammar<'_> {
         Relation::new(sql!("SELECT ", hint, &list, " FROM ", &sql), kinds)
     }
 
-    /// Each row with the time of the last one before it. Which of several rows of that time is found is not told.
+    /// Each row with the time of the last one before it. Which of several rows of that time is
+    /// found is not told.
     pub fn asof_join(&mut self) -> Relation {
         let (Some((left, scope)), Some((right, _))) = (self.timed_table(), self.timed_table())
         else {

@@ -1,21 +1,21 @@
 //! Random queries over random tables, compared with DuckDB.
 //!
 //! What is left of a changelog when its inputs have ended is the result of a batch query. Each seed
-//! makes a database ([`data`]), a query ([`grammar`]) in two dialects ([`sql`]), and settings. The query
-//! runs through [`thalweg::session`] in the contracts `epoch` and `arrival` with several numbers of
-//! workers and bundle sizes, some by a file that its changes are written to and read back from, and some in
-//! batch mode ([`engine`]); each time what is left is compared, as a multiset, with the
-//! answer of DuckDB ([`oracle`]). The rows of an ORDER BY … LIMIT are compared in order, and so is the
-//! whole changelog of two runs in `arrival` that read one input.
+//! makes a database ([`data`]), a query ([`grammar`]) in two dialects ([`sql`]), and settings. The
+//! query runs through [`thalweg::session`] in the contracts `epoch` and `arrival` with several
+//! numbers of workers and bundle sizes, some by a file that its changes are written to and read
+//! back from, and some in batch mode ([`engine`]); each time what is left is compared, as a
+//! multiset, with the answer of DuckDB ([`oracle`]). The rows of an ORDER BY … LIMIT are compared
+//! in order, and so is the whole changelog of two runs in `arrival` that read one input.
 //!
 //! - `THALWEG_DIFFERENTIAL_QUERIES=10000` for more queries than the few hundred of every run;
 //! - `THALWEG_DIFFERENTIAL_SEED=…` begins with another seed; a difference names its own.
 //!
 //! Tables that hold changes go through every mode and contract in [`matrix`].
 //!
-//! Queries that differed once are in [`kept`] with what had gone wrong. What the planner refuses is no
-//! difference, but the message has to be one of [`REFUSALS`]. It does not look at floats, at late rows,
-//! nor at when a row is sent.
+//! Queries that differed once are in [`kept`] with what had gone wrong. What the planner refuses is
+//! no difference, but the message has to be one of [`REFUSALS`]. It does not look at floats, at
+//! late rows, nor at when a row is sent.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,8 +53,9 @@ const QUERY_LIMIT: Duration = Duration::from_secs(60);
 /// Joins of joins of equal keys can be large; such a query is passed over.
 const ROWS_MAX: usize = 5_000;
 
-/// Parts of messages that refuse what the grammar makes: what Flink refuses as well, hints that cannot be followed, and
-/// keys of grouping sets that mean the same; what docs/differences-from-flink.md lists as not yet there.
+/// Parts of messages that refuse what the grammar makes: what Flink refuses as well, hints that
+/// cannot be followed, and keys of grouping sets that mean the same; what
+/// docs/differences-from-flink.md lists as not yet there.
 const REFUSALS: [&str; 6] = [
     "GROUPING SETS of which some lack the window",
     // COALESCE of what is never NULL is the value itself.
@@ -282,7 +283,8 @@ impl Case {
     }
 }
 
-/// One run in `epoch`, two in `arrival`, now and then one by a file, and one in batch mode if that is asked for.
+/// One run in `epoch`, two in `arrival`, now and then one by a file, and one in batch mode if that
+/// is asked for.
 fn configurations(is_for_batches: bool, dice: &mut Dice) -> Vec<Configuration> {
     let mut drawn =
         |order| Configuration::new(order, dice.pick(&[1, 2, 4]), dice.pick(&[1, 2, 3, 7, 1_000]));

@@ -1,10 +1,10 @@
-//! Every kind of table that holds changes, in every mode and contract: what is left of a query over its changes
-//! is the answer of the same query over a plain table of the rows that are left.
+//! Every kind of table that holds changes, in every mode and contract: what is left of a query over
+//! its changes is the answer of the same query over a plain table of the rows that are left.
 //!
-//! A seed makes a changelog and, with plain loops, the rows that it leaves. The changelog is read from each of
-//! [`SOURCES`] as each of [`CHANGELOGS`], in each of [`MODES`] and [`CONTRACTS`]; each of these combinations runs
-//! some of [`QUERIES`], and together they run all. The answers to compare with come from plain tables, whose
-//! queries [`super::grammar`] compares with DuckDB.
+//! A seed makes a changelog and, with plain loops, the rows that it leaves. The changelog is read
+//! from each of [`SOURCES`] as each of [`CHANGELOGS`], in each of [`MODES`] and [`CONTRACTS`]; each
+//! of these combinations runs some of [`QUERIES`], and together they run all. The answers to
+//! compare with come from plain tables, whose queries [`super::grammar`] compares with DuckDB.
 //!
 //! - `THALWEG_MATRIX_SEEDS=10`: so many seeds, and each combination runs every query.
 
@@ -25,11 +25,13 @@ const KEYS: usize = 7;
 const SOURCES: [&str; 4] = ["csv", "json", "parquet", "folder"];
 /// What the rows of a table are.
 const CHANGELOGS: [&str; 3] = ["inserts", "op", "upsert"];
-/// How results leave. `file` writes the changes to a file and reads them back; `final` is `--final`.
+/// How results leave. `file` writes the changes to a file and reads them back; `final` is
+/// `--final`.
 const MODES: [&str; 5] = ["streaming", "mini-batch", "batch", "file", "final"];
 const CONTRACTS: [&str; 3] = ["epoch", "arrival", "event_time"];
 
-/// Queries over a table `t (k, c, v, ts)`. The time of a change is no part of the row, so nobody reads `ts`.
+/// Queries over a table `t (k, c, v, ts)`. The time of a change is no part of the row, so nobody
+/// reads `ts`.
 const QUERIES: [&str; 20] = [
     "SELECT k, c, v FROM t",
     "SELECT c FROM t",
@@ -100,8 +102,8 @@ impl Log {
         Log { changes, left }
     }
 
-    /// Rows are told by their key alone: inserted twice, updated before they are there, deleted with values that
-    /// they never had, and deleted when they are gone.
+    /// Rows are told by their key alone: inserted twice, updated before they are there, deleted
+    /// with values that they never had, and deleted when they are gone.
     fn of_keys(dice: &mut Dice) -> Log {
         let (mut changes, mut left) = (Vec::new(), BTreeMap::new());
         while changes.len() < STEPS || left.is_empty() {
@@ -169,7 +171,8 @@ fn declaration(folder: &Path, log: &Log, name: &str, (source, changelog): (&str,
     )
 }
 
-/// Writes rows in another format, through a table in which what a row does is a column like any other.
+/// Writes rows in another format, through a table in which what a row does is a column like any
+/// other.
 fn convert(folder: &Path, rows: &[String], has_op: bool, (path, format): (&str, &str)) {
     fs::write(folder.join("rows.csv"), rows.concat()).expect("rows to convert");
     let op = if has_op { "op STRING, " } else { "" };

@@ -1,8 +1,8 @@
 //! SQL in two dialects at once, and what is translated.
 //!
-//! A query is built as a pair of texts that mean the same: Flink's dialect, which Thalweg reads, and
-//! DuckDB's. Only what differs is written twice ([`Sql::two`]); [`crate::sql!`] joins pairs. The
-//! differences, all of them:
+//! A query is built as a pair of texts that mean the same: Flink's dialect, which Thalweg reads,
+//! and DuckDB's. Only what differs is written twice ([`Sql::two`]); [`crate::sql!`] joins pairs.
+//! The differences, all of them:
 //!
 //! | Thalweg | DuckDB | why |
 //! |---|---|---|
@@ -19,9 +19,9 @@
 //! | `/*+ BROADCAST(b) */` | the same, a comment | results are the same |
 //! | `CREATE TABLE … WITH (…)` | `CREATE TABLE` and `INSERT` | the same rows from a CSV file |
 //!
-//! Not translated, since the engines mean different things: floats (sums depend on their order), and
-//! types of results (`SUM(INT)` wraps around as an INT here and is a HUGEINT there: values are kept so
-//! small that nothing wraps).
+//! Not translated, since the engines mean different things: floats (sums depend on their order),
+//! and types of results (`SUM(INT)` wraps around as an INT here and is a HUGEINT there: values are
+//! kept so small that nothing wraps).
 
 use std::fmt::Write;
 

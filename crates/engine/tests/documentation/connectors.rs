@@ -1,8 +1,8 @@
 //! The tables of the pages that say which connectors and options there are: they are made from the
 //! descriptions of the connectors.
 //!
-//! Each stands between `<!-- generated: WHAT -->` and `<!-- end -->`. With `THALWEG_WRITE_DOCS=1` the
-//! test writes the pages instead of comparing them.
+//! Each stands between `<!-- generated: WHAT -->` and `<!-- end -->`. With `THALWEG_WRITE_DOCS=1`
+//! the test writes the pages instead of comparing them.
 
 use std::fs;
 

@@ -1,9 +1,9 @@
-//! `docs/functions.md` is true and complete: each example gives its result, and the names are those of
-//! `SHOW FUNCTIONS`.
+//! `docs/functions.md` is true and complete: each example gives its result, and the names are those
+//! of `SHOW FUNCTIONS`.
 //!
 //! A table of functions has four columns: the forms of a function in code spans, what it gives, an
-//! example and its result. Where the third heading is `example over orders`, the example is evaluated
-//! over the table of `docs/examples/orders.sql`, in batch mode.
+//! example and its result. Where the third heading is `example over orders`, the example is
+//! evaluated over the table of `docs/examples/orders.sql`, in batch mode.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,5 @@
-//! The cases in batch mode: every answer that Flink gave there, as a multiset of rows without kinds.
+//! The cases in batch mode: every answer that Flink gave there, as a multiset of rows without
+//! kinds.
 
 use super::{
     copy_of, expected_file, folders, golden_dir, parse_csv, read, remove, sort_below_header,

@@ -1,15 +1,15 @@
 //! Runs the golden SQL cases of `tests/golden` through the command line and compares with Flink.
 //!
 //! Every case is a test of its own: `append::NAME` compares rows as a multiset, `sequence::NAME` in
-//! order, `final_state::NAME` with what is left of a changelog, `error::NAME` expects a refusal that
-//! says where. Cases that need a later version are ignored tests with the reason. Each case runs
-//! with several worker counts, which must not show in the result.
+//! order, `final_state::NAME` with what is left of a changelog, `error::NAME` expects a refusal
+//! that says where. Cases that need a later version are ignored tests with the reason. Each case
+//! runs with several worker counts, which must not show in the result.
 //!
 //! `append::ordered::NAME` and the like run a case in the ordered contracts (see [`ordered`]);
 //! [`restored`] runs them in jobs that are killed and go on from their snapshots.
 //!
-//! Types are not compared here: the planner's tests do that for every case that has an answer, from `schema.json`
-//! (`golden_schemas_are_exact`).
+//! Types are not compared here: the planner's tests do that for every case that has an answer, from
+//! `schema.json` (`golden_schemas_are_exact`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -127,7 +127,8 @@ cases! { sequence, SEQUENCE, super::check_sequence, crate::compare_sequence:
     limit_no_order, order_by_time,
 }
 
-// The input is bounded, so that ORDER BY … LIMIT answers once, at the end, instead of by a changelog.
+// The input is bounded, so that ORDER BY … LIMIT answers once, at the end, instead of by a
+// changelog.
 cases! { final_state, FINAL_STATE, super::check_final_state, crate::compare_final_state:
     order_by_limit_changelog,
 }
@@ -141,14 +142,16 @@ cases! { changelog, CHANGELOG, super::check_changelog, crate::compare_changelog:
     topn_no_rownum_output,
 }
 
-// Two inputs: how they interleave is a matter of chance, so what is left of the changes is compared.
+// Two inputs: how they interleave is a matter of chance, so what is left of the changes is
+// compared.
 two_input_cases! {
     except_intersect, interval_join_full, interval_join_inner, interval_join_late,
     regular_join_inner, regular_join_left_changelog, semi_join_in, temporal_join_versioned,
     window_join,
 }
 
-/// What is in the files that an INSERT wrote, read line by line. Two jobs, of which none is the case alone.
+/// What is in the files that an INSERT wrote, read line by line. Two jobs, of which none is the
+/// case alone.
 const WRITTEN: &[&str] = &[
     "sink_csv_bool_decimal_text",
     "sink_csv_nested",

@@ -4,8 +4,8 @@
 //! In `arrival` the rows are Flink's as well. In `event_time` every table is sorted by its row time
 //! (`source.sort-within`), so that rows are no longer late: there the bytes alone are compared.
 //!
-//! Combinations are drawn by a seed, which every failure prints. `THALWEG_SWEEP_SEEDS` says how many
-//! seeds to take (`make sweep` takes 50), `THALWEG_SWEEP_FIRST_SEED` where to begin.
+//! Combinations are drawn by a seed, which every failure prints. `THALWEG_SWEEP_SEEDS` says how
+//! many seeds to take (`make sweep` takes 50), `THALWEG_SWEEP_FIRST_SEED` where to begin.
 
 use std::fmt::{self, Display};
 use std::fs;
@@ -88,8 +88,8 @@ pub fn check(case: &str, compare: fn(&str, &str, &[u8])) {
     remove(&folder);
 }
 
-/// Runs a case with two inputs: in `event_time` its bytes depend on nothing but the data; in `arrival`
-/// they depend on how the inputs came in, so only what is left is compared.
+/// Runs a case with two inputs: in `event_time` its bytes depend on nothing but the data; in
+/// `arrival` they depend on how the inputs came in, so only what is left is compared.
 pub fn check_two_inputs(case: &str) {
     let folder = copy_of(case, "ordered");
     let query = folder.join("query.sql");

@@ -1,11 +1,13 @@
-//! The golden cases in jobs that take snapshots all the while, are killed, and go on with other workers and
-//! bundles: each row of the answer is there once, in the ordered contracts in its place.
+//! The golden cases in jobs that take snapshots all the while, are killed, and go on with other
+//! workers and bundles: each row of the answer is there once, in the ordered contracts in its
+//! place.
 //!
-//! A round is drawn by a seed: the rows after which each source holds still, what is lost behind the snapshot,
-//! whether the job dies between a manifest and its commit, how often. `THALWEG_RESTORED_SEEDS=N` takes that many
-//! rounds of every case in every contract, instead of a sample with a seed that is drawn and printed;
-//! `THALWEG_RESTORED_FIRST_SEED` says where to begin, `THALWEG_RESTORED_CASE` keeps to cases with that in their name.
-//! A round that fails is repeated by its case and its seed.
+//! A round is drawn by a seed: the rows after which each source holds still, what is lost behind
+//! the snapshot, whether the job dies between a manifest and its commit, how often.
+//! `THALWEG_RESTORED_SEEDS=N` takes that many rounds of every case in every contract, instead of a
+//! sample with a seed that is drawn and printed; `THALWEG_RESTORED_FIRST_SEED` says where to begin,
+//! `THALWEG_RESTORED_CASE` keeps to cases with that in their name. A round that fails is repeated
+//! by its case and its seed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +48,7 @@ fn cases() -> Vec<(&'static str, Compare, Compare)> {
 }
 
 #[test]
-fn cases_go_on_after_kills() {
+fn cases_resume_after_kills() {
     let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let wanted = std::env::var("THALWEG_RESTORED_CASE").unwrap_or_default();
     let mut cases = cases();
@@ -160,7 +162,8 @@ impl Job {
         Ok(Job { script, table, zone, rows, order, reference: shown.text.bytes(), folder })
     }
 
-    /// Runs the job until it ends, killed now and then. What is visible in the end, and how often it was killed.
+    /// Runs the job until it ends, killed now and then. What is visible in the end, and how often
+    /// it was killed.
     fn killed(&self, name: &str, seed: u64) -> Result<(Vec<u8>, usize)> {
         let mut random = SplitMix64::new(mix64(seed));
         let outside = Outside::default();

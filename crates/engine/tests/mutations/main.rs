@@ -1,10 +1,16 @@
-//! Statements that are almost right: all SQL of this repository with tokens deleted, doubled, swapped, replaced.
+//! Statements that are almost right: all SQL of this repository with tokens deleted, doubled,
+//! swapped, replaced.
 //!
-//! Whatever the text, planning answers, and a plan that is accepted runs: no panic, no internal error, no hang. A
-//! refusal says where, and the place lies inside the text. The golden cases, whose inputs are small, are also run.
+//! Whatever the text, planning answers, and a plan that is accepted runs: no panic, no internal
+//! error, no hang. A refusal says where, and the place lies inside the text. The golden cases,
+//! whose inputs are small, are also run.
 //!
-//! A failure prints the number of the case; `THALWEG_MUTATION=NUMBER` repeats it alone. More than the usual cases, and
-//! others: `THALWEG_MUTATIONS=100000 THALWEG_MUTATION_SEED=7 cargo test -p thalweg --test mutations -- --nocapture`.
+//! A failure prints the number of the case; `THALWEG_MUTATION=NUMBER` repeats it alone. More than
+//! the usual cases, and others:
+//!
+//! ```sh
+//! THALWEG_MUTATIONS=100000 THALWEG_MUTATION_SEED=7 cargo test -p thalweg --test mutations -- --nocapture
+//! ```
 
 mod corpus;
 mod mutate;
@@ -20,7 +26,8 @@ use trial::Outcome;
 
 /// What continuous integration has time for.
 const USUAL_CASES: u64 = 2000;
-/// Far more than any case needs in a debug build on a busy machine: the budget of a run and the time to stop it.
+/// Far more than any case needs in a debug build on a busy machine: the budget of a run and the
+/// time to stop it.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// So many failures are shown.
 const SHOWN: usize = 20;

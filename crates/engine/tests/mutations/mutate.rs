@@ -63,7 +63,8 @@ impl Random {
     }
 }
 
-/// The text of a script with one to three changes, mostly one: what still parses is looked at more closely.
+/// The text of a script with one to three changes, mostly one: what still parses is looked at more
+/// closely.
 pub fn mutated(script: &Script, corpus: &Corpus, random: &mut Random) -> String {
     let mut tokens = script.tokens.clone();
     for _ in 0..*random.choice(&[1, 1, 1, 1, 2, 2, 3]) {
@@ -115,7 +116,8 @@ fn change(tokens: &mut Vec<Token>, corpus: &Corpus, random: &mut Random) {
     }
 }
 
-/// A name for a name of the same script, a literal for a literal, a function or word for one of any script.
+/// A name for a name of the same script, a literal for a literal, a function or word for one of any
+/// script.
 fn exchange_for_its_like(tokens: &mut [Token], at: usize, corpus: &Corpus, random: &mut Random) {
     let Some(place) = (at..tokens.len()).find(|&place| kind(&tokens[place].text).is_some()) else {
         return;
@@ -134,8 +136,8 @@ fn exchange_for_its_like(tokens: &mut [Token], at: usize, corpus: &Corpus, rando
     }
 }
 
-/// Puts what stands in one pair of brackets, of this or of another script, in the place of what stands in
-/// another: arguments, sub-queries, windows, lists of columns.
+/// Puts what stands in one pair of brackets, of this or of another script, in the place of what
+/// stands in another: arguments, sub-queries, windows, lists of columns.
 fn exchange_groups(tokens: &mut Vec<Token>, near: usize, other: &[Token], random: &mut Random) {
     let all = groups(tokens);
     let Some(into) = all.iter().find(|group| group.start >= near).or(all.first()).cloned() else {

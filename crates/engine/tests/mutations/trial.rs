@@ -23,7 +23,8 @@ pub enum Outcome {
     Ran,
 }
 
-/// Plans the text, and runs it with the inputs of this folder. An error of the text is as it should be.
+/// Plans the text, and runs it with the inputs of this folder. An error of the text is as it should
+/// be.
 pub fn trial(text: &str, inputs: Option<&Path>, case: u64) -> Result<Outcome, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mutations-{case}"));
     let text = text.replace("@DIR@", &folder.to_string_lossy());

@@ -1,5 +1,5 @@
-//! Aggregates in batch mode, which give each result once: it is what is left of the changes of a stream, and that
-//! is what golden cases and DuckDB say.
+//! Aggregates in batch mode, which give each result once: it is what is left of the changes of a
+//! stream, and that is what golden cases and DuckDB say.
 
 use thalweg_core::shim::SplitMix64;
 

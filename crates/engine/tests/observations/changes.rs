@@ -7,7 +7,8 @@ fn bids(name: &str, rows: &str) -> Inputs {
     Inputs::new(name).table("bid", columns, rows)
 }
 
-/// A sum goes past its bounds and another comes into them: the file by key has what is visible at the end.
+/// A sum goes past its bounds and another comes into them: the file by key has what is visible at
+/// the end.
 #[test]
 fn having_into_a_file_by_key() {
     let rows = "2026-01-01 00:00:00,a,1\n2026-01-01 00:00:01,a,3\n2026-01-01 00:00:02,b,5\n2026-01-01 00:00:03,b,90\n";

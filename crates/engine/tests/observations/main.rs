@@ -1,9 +1,11 @@
-//! What was observed of a real Flink 2.3, in 32 numbered observations, and what shows each of them here.
+//! What was observed of a real Flink 2.3, in 32 numbered observations, and what shows each of them
+//! here.
 //!
-//! [`OBSERVATIONS`] leads from a number to the tests: `golden/NAME` is a case of `tests/golden`, `FILE::NAME` a test
-//! (by its path in the repository), `differences: WORDS` a line of docs/differences-from-flink.md, where we differ on
-//! purpose. Names without a path are tests of this folder, one module for each group of observations; they show
-//! what the golden cases do not reach. Their expected rows are what the observation says, never what the engine gave.
+//! [`OBSERVATIONS`] leads from a number to the tests: `golden/NAME` is a case of `tests/golden`,
+//! `FILE::NAME` a test (by its path in the repository), `differences: WORDS` a line of
+//! docs/differences-from-flink.md, where we differ on purpose. Names without a path are tests of
+//! this folder, one module for each group of observations; they show what the golden cases do not
+//! reach. Their expected rows are what the observation says, never what the engine gave.
 
 use std::fs;
 use std::path::{Path, PathBuf};

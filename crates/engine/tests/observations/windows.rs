@@ -10,7 +10,8 @@ fn bids(name: &str, delay: &str, rows: &str) -> Inputs {
 const COUNTS: &str = "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND))
     GROUP BY window_start, window_end";
 
-/// The window [0, 10) fires at a watermark of 9.999: a delay of one millisecond is none, one of two is one.
+/// The window [0, 10) fires at a watermark of 9.999: a delay of one millisecond is none, one of two
+/// is one.
 #[test]
 fn a_millisecond() {
     let rows = "2026-01-01 00:00:00,a\n2026-01-01 00:00:10,a\n2026-01-01 00:00:09.999,a\n";
@@ -35,7 +36,8 @@ fn null_times() {
     assert_eq!(outcome.sequence.len(), 2);
 }
 
-/// Four files in the order of time, and a watermark without a delay: whatever reads them, no row is late.
+/// Four files in the order of time, and a watermark without a delay: whatever reads them, no row is
+/// late.
 #[test]
 fn files_come_by_name() {
     let columns = "ts TIMESTAMP(3), k STRING, WATERMARK FOR ts AS ts";

@@ -1,8 +1,8 @@
 //! Pipelines with each kind of state, and the loops that say what is to come of them.
 //!
-//! Each writes lines of text to a folder of files, exactly once. Results of windows stand in the order in which their
-//! windows end; of one end in that of the keys' hashes, so expected sequences are made with one key or with windows
-//! that never end together.
+//! Each writes lines of text to a folder of files, exactly once. Results of windows stand in the
+//! order in which their windows end; of one end in that of the keys' hashes, so expected sequences
+//! are made with one key or with windows that never end together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -262,8 +262,9 @@ impl RowSource<Reading> for GivenReadings {
     }
 }
 
-/// A state for each key, timers of each key, and a state for all rows. Where no sequence is promised the singleton takes
-/// rows in any, so no line says both what was told and which number it has.
+/// A state for each key, timers of each key, and a state for all rows. Where no sequence is
+/// promised the singleton takes rows in any, so no line says both what was told and which number it
+/// has.
 fn rows(pipeline: &Pipeline, gate: &Arc<Gate>, rows: &[Reading], folder: &Path) -> Result<()> {
     let lines = pipeline
         .read_timed_row_source(

@@ -1,5 +1,6 @@
 //! Snapshots of pipelines as earlier versions wrote them, from which those of this one go on:
-//! `tests/golden-snapshots/rust`. Here is what only the Rust interface has; the README there says what lies where.
+//! `tests/golden-snapshots/rust`. Here is what only the Rust interface has; the README there says
+//! what lies where.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
-//! Pipelines in Rust as jobs with snapshots: stopped or given up, and gone on with by other numbers of workers.
+//! Pipelines in Rust as jobs with snapshots: stopped or given up, and gone on with by other numbers
+//! of workers.
 //!
-//! What is visible in the end is compared with plain loops over the rows: the very sequence in `arrival` and `event_time`,
-//! the rows in `epoch`. Sources give as many rows as a test lets them, so it is certain that snapshots lie in the
-//! middle.
+//! What is visible in the end is compared with plain loops over the rows: the very sequence in
+//! `arrival` and `event_time`, the rows in `epoch`. Sources give as many rows as a test lets them,
+//! so it is certain that snapshots lie in the middle.
 //!
 //! | module | holds |
 //! |---|---|

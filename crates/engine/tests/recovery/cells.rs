@@ -144,8 +144,8 @@ impl Cell {
         format!("{}-{}", self.query.name, self.order)
     }
 
-    /// What must be the same with and without failures. The sequence in which the rows of two inputs arrive
-    /// is an accident in `arrival`, and so is that of the results.
+    /// What must be the same with and without failures. The sequence in which the rows of two
+    /// inputs arrive is an accident in `arrival`, and so is that of the results.
     pub fn equality(&self) -> Equality {
         let has_sequence = match self.order {
             "epoch" => false,
@@ -242,7 +242,8 @@ fn first_difference(expected: &[String], found: &[String]) -> Option<String> {
     ))
 }
 
-/// What is left when changes have been applied, sorted; an error if a row is taken back that is not there.
+/// What is left when changes have been applied, sorted; an error if a row is taken back that is not
+/// there.
 fn left(changes: &[String]) -> Result<Vec<String>, String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, change) in changes.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! How jobs end: by signals in every state that a job can be in, by a drain, and what a resume finds behind an end.
+//! How jobs end: by signals in every state that a job can be in, by a drain, and what a resume
+//! finds behind an end.
 
 use std::fs;
 use std::time::Duration;
@@ -49,8 +50,8 @@ CREATE TABLE result (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv
 INSERT INTO result SELECT n FROM a UNION ALL SELECT n FROM b;
 ";
 
-/// Rows that wait in a merge by time for another input are in flight for as long as that input brings none. A job
-/// that is stopped brings none any more, and used to wait for them for ever.
+/// Rows that wait in a merge by time for another input are in flight for as long as that input
+/// brings none. A job that is stopped brings none any more, and used to wait for them for ever.
 #[test]
 fn a_job_in_event_time_stops_though_rows_wait_in_its_merge() {
     for signal in ["TERM", "INT"] {
@@ -87,8 +88,9 @@ CREATE TABLE result (n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'csv
 INSERT INTO result SELECT n FROM a;
 ";
 
-/// The last snapshot of a job cannot be kept, and it is to go on without: it tried again for ever, whatever signal
-/// came. Whoever stops it gets an error, since rows that are written are not visible.
+/// The last snapshot of a job cannot be kept, and it is to go on without: it tried again for ever,
+/// whatever signal came. Whoever stops it gets an error, since rows that are written are not
+/// visible.
 #[test]
 fn a_job_that_cannot_keep_its_last_snapshot_can_be_stopped() {
     for on_failure in ["continue", "pause"] {

@@ -1,5 +1,5 @@
-//! Snapshots of earlier versions, from which jobs of this one go on: `tests/golden-snapshots`, whose README says
-//! what lies there.
+//! Snapshots of earlier versions, from which jobs of this one go on: `tests/golden-snapshots`,
+//! whose README says what lies there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ use super::killed::{AtHold, Kill, Run, nothing, run};
 
 /// With how many workers each is gone on from.
 const WORKERS: [usize; 2] = [1, 3];
-/// Rows of each input before the first snapshot, and between it and the second, which may tell changes.
+/// Rows of each input before the first snapshot, and between it and the second, which may tell
+/// changes.
 const HOLDS: [u64; 2] = [50, 25];
 const INPUTS: [&str; 2] = ["a.csv", "b.csv"];
 /// How long a job may take to answer.
@@ -49,7 +50,8 @@ fn jobs_go_on_from_the_snapshots_of_earlier_versions() {
     assert!(checked >= 20, "{checked} snapshots");
 }
 
-/// Why a job does not give what it is to give: one that goes on with so many workers, or one that begins anew.
+/// Why a job does not give what it is to give: one that goes on with so many workers, or one that
+/// begins anew.
 fn check(kept: &Path, workers: Option<usize>) -> Option<String> {
     let job = fs::read_to_string(kept.join("job.sql")).expect("the job of a snapshot");
     let what = match workers {

@@ -145,8 +145,8 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Rows `id,k,v,ts` in a text for each file: keys of different weight, times that are a little out of order, with
-/// gaps.
+/// Rows `id,k,v,ts` in a text for each file: keys of different weight, times that are a little out
+/// of order, with gaps.
 pub fn rows(random: &mut SplitMix64, files: usize, rows: usize) -> Vec<String> {
     let mut now_ms = 0;
     let mut id = 0;

@@ -1,13 +1,16 @@
-//! Jobs that are killed at random moments, and go on with other workers, bundles and limits, until they end.
+//! Jobs that are killed at random moments, and go on with other workers, bundles and limits, until
+//! they end.
 //!
-//! At each kill what is visible has to be a part of the output of the run without kills (a prefix where there is
-//! a sequence), and has to begin with what was visible at the kill before: nothing becomes visible that is not
-//! committed, and nothing committed changes. In the end all of it is there, once.
+//! At each kill what is visible has to be a part of the output of the run without kills (a prefix
+//! where there is a sequence), and has to begin with what was visible at the kill before: nothing
+//! becomes visible that is not committed, and nothing committed changes. In the end all of it is
+//! there, once.
 //!
-//! Moments are drawn from two distributions: since the start, for kills in the middle of recovery; and
-//! since a snapshot appeared, for kills in its commit and in the next cut and write. A machine may be so
-//! fast that jobs end before such a moment: with each that does, moments are drawn from a shorter time,
-//! and after a few not behind a snapshot, so that each cell gets its kills on any machine.
+//! Moments are drawn from two distributions: since the start, for kills in the middle of recovery;
+//! and since a snapshot appeared, for kills in its commit and in the next cut and write. A machine
+//! may be so fast that jobs end before such a moment: with each that does, moments are drawn from a
+//! shorter time, and after a few not behind a snapshot, so that each cell gets its kills on any
+//! machine.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +41,8 @@ impl Tally {
         self.missed = 0;
     }
 
-    /// How long behind its event a kill comes at most, if `usual` is what was enough on slower machines.
+    /// How long behind its event a kill comes at most, if `usual` is what was enough on slower
+    /// machines.
     fn within(&self, usual: Duration) -> Duration {
         usual.mul_f64(0.75_f64.powi(self.missed as i32))
     }
@@ -64,8 +68,8 @@ fn a_thousand_kills_lose_nothing_and_repeat_nothing() {
     sweep(setting("THALWEG_KILLS", 1_000), setting("THALWEG_KILL_ROWS", 40_000), 1_000);
 }
 
-/// Spreads kills over all cells. THALWEG_KILL_SEED repeats a run, as far as moments can be repeated;
-/// THALWEG_KILL_CELL keeps to cells with that in their name.
+/// Spreads kills over all cells. THALWEG_KILL_SEED repeats a run, as far as moments can be
+/// repeated; THALWEG_KILL_CELL keeps to cells with that in their name.
 fn sweep(kills: usize, rows: usize, seed: u64) {
     let seed = setting("THALWEG_KILL_SEED", seed as usize) as u64;
     let wanted = std::env::var("THALWEG_KILL_CELL").unwrap_or_default();
@@ -131,7 +135,8 @@ fn kill_job(cell: &Cell, kills: usize, row_count: usize, seed: u64, tally: &mut 
     }
 }
 
-/// Starts or goes on with a job, and kills it if it does not end before that. True if it was killed.
+/// Starts or goes on with a job, and kills it if it does not end before that. True if it was
+/// killed.
 fn run_once(
     workspace: &Workspace,
     random: &mut SplitMix64,

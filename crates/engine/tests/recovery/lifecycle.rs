@@ -1,6 +1,7 @@
 //! Stops, locks, damaged and foreign snapshots, restarts, full disks.
 //!
-//! The job counts and sums 3,000 numbers in windows of a hundred, so its output is known without a run.
+//! The job counts and sums 3,000 numbers in windows of a hundred, so its output is known without a
+//! run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -250,8 +251,9 @@ fn a_job_that_fails_is_started_again_so_often_and_no_more() {
     assert_eq!(workspace.visible("out"), ["1", "2", "3"]);
 }
 
-/// A run that begins anew beside the snapshots of an earlier one and fails before its first is not to go on
-/// from them: that one has read all there was, so nothing of the new data would ever be read.
+/// A run that begins anew beside the snapshots of an earlier one and fails before its first is not
+/// to go on from them: that one has read all there was, so nothing of the new data would ever be
+/// read.
 #[test]
 fn a_restart_does_not_go_on_from_what_an_earlier_run_has_kept() {
     let workspace = workspace("anew");

@@ -1,5 +1,6 @@
-//! Whole jobs on a machine that goes off: at a random call of what sinks and snapshots ask of the file system, and
-//! again while the job is restored. What was not synced is lost, as far as chance has it (`killed/disk.rs`).
+//! Whole jobs on a machine that goes off: at a random call of what sinks and snapshots ask of the
+//! file system, and again while the job is restored. What was not synced is lost, as far as chance
+//! has it (`killed/disk.rs`).
 //!
 //! `THALWEG_POWER_ROUNDS=N` runs so many jobs (20), `THALWEG_POWER_FIRST_SEED` says where to begin.
 
@@ -77,7 +78,8 @@ impl<'a> Machine<'a> {
         (self.visible(&disk), disk.calls())
     }
 
-    /// Runs the job until it ends. How often the machine went off, and how often before anything was visible.
+    /// Runs the job until it ends. How often the machine went off, and how often before anything
+    /// was visible.
     fn lose_power(&self, expected: &[String], calls: u64) -> (usize, usize) {
         let disk = Disk::with_folder(&self.workspace.folder);
         let mut random = SplitMix64::new(mix64(self.seed));

@@ -1,9 +1,9 @@
-//! Jobs over rows that are killed and go on from a snapshot, with other numbers of workers and partitions:
-//! what gets out is what a loop over the rows gives.
+//! Jobs over rows that are killed and go on from a snapshot, with other numbers of workers and
+//! partitions: what gets out is what a loop over the rows gives.
 //!
-//! Snapshots are written and read by the store, every second one as changes, so that its folding of states
-//! is part of what is tested. Sinks keep rows in memory; what was written behind the newest snapshot is cut
-//! off when a job is killed.
+//! Snapshots are written and read by the store, every second one as changes, so that its folding of
+//! states is part of what is tested. Sinks keep rows in memory; what was written behind the newest
+//! snapshot is cut off when a job is killed.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -46,7 +46,7 @@ impl Snapshots {
     fn keep(&mut self, cut: TakenCut, extent: Extent) {
         let number = self.store.next_number().expect("a number");
         let mut request = WriteRequest::new(cut, number, Kind::Periodic, self.order);
-        request.base = self.last.filter(|_| extent == Extent::Changes);
+        request.base = self.last.filter(|_| extent == Extent::Incremental);
         self.store.write(request).expect("it is written");
         self.last = Some(number);
     }
@@ -56,8 +56,8 @@ impl Snapshots {
     }
 }
 
-/// Runs a job to its end, though it is killed again and again. What it has written, and how often it was
-/// killed.
+/// Runs a job to its end, though it is killed again and again. What it has written, and how often
+/// it was killed.
 fn killed<T: Row + Clone>(
     name: &str,
     (order, seed): (OrderContract, u64),
@@ -82,7 +82,7 @@ fn killed<T: Row + Clone>(
             Simulation::begin(pipeline.graph(), options, 1, random.next_u64(), restored.as_ref())
                 .expect("it goes on");
         // Of a run, only its own snapshots are what changes build on.
-        let mut extent = Extent::Whole;
+        let mut extent = Extent::Full;
         let is_done = loop {
             if job.is_over() || job.has_ended() {
                 break true;
@@ -91,7 +91,7 @@ fn killed<T: Row + Clone>(
                 let cut = job.take_cut(extent).expect("a cut can be taken");
                 snapshots.keep(cut, extent);
                 kept = written.lock().expect("nobody panics").len();
-                extent = if random.below(3) == 0 { Extent::Whole } else { Extent::Changes };
+                extent = if random.below(3) == 0 { Extent::Full } else { Extent::Incremental };
             }
             if kills < 6 && random.below(300) == 0 {
                 break false;
@@ -99,7 +99,7 @@ fn killed<T: Row + Clone>(
             job.step();
         };
         if is_done {
-            job.take_cut(Extent::Whole).expect("the last cut");
+            job.take_cut(Extent::Full).expect("the last cut");
             job.control().complete().expect("it finishes");
             job.end().expect("it ends well");
             return (written.lock().expect("nobody panics").clone(), kills);
@@ -250,7 +250,7 @@ fn timers_of_the_clock_fire_in_the_run_that_goes_on() {
     };
     let take = |job: &RunningJob| {
         let patience = Duration::from_secs(3600);
-        let taken = job.control().take_cut(Extent::Whole, AfterCut::Hold, patience);
+        let taken = job.control().take_cut(Extent::Full, AfterCut::Hold, patience);
         taken.expect("a cut can be taken").cut
     };
     let job = start(2, 4, None);
@@ -259,7 +259,7 @@ fn timers_of_the_clock_fire_in_the_run_that_goes_on() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let mut snapshots = Snapshots::new("clock", OrderContract::Epoch);
-    snapshots.keep(take(&job), Extent::Whole);
+    snapshots.keep(take(&job), Extent::Full);
     let tables = snapshots.store.state_of(1, "silence").expect("it has state");
     let rows = |name: &str| tables[name].iter().map(|batch| batch.num_rows()).sum::<usize>();
     assert_eq!((rows("states"), rows("timers"), rows("clock_timers")), (2, 0, 2));

@@ -127,8 +127,8 @@ impl Arguments<'_> {
         }
         Ok(Arc::new(out.finish()))
     }
-    /// Text that may be far longer than the arguments: it has limits, so that a slip in a number does
-    /// not fill the memory.
+    /// Text that may be far longer than the arguments: it has limits, so that a slip in a number
+    /// does not fill the memory.
     pub(crate) fn grown_text_result(
         &self,
         function: &str,

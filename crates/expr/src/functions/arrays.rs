@@ -367,11 +367,12 @@ fn split(call: Call<'_>) -> Result<Expr> {
     Ok(call.with_function(column_type, Arc::new(kernel), |function| function.can_fail = true))
 }
 
-/// About how many parts the texts have, and some more: by those of the first. What is asked for in the beginning need
-/// not be copied each time that it has grown.
+/// About how many parts the texts have, and some more: by those of the first. What is asked for in
+/// the beginning need not be copied each time that it has grown.
 fn about_parts(a: &Arguments<'_>) -> usize {
     const COUNTED_ROWS: usize = 64;
-    // The first texts may be the longest by far: 16 MiB of views and no more are asked for on their word.
+    // The first texts may be the longest by far: 16 MiB of views and no more are asked for on their
+    // word.
     const PARTS_MAX: usize = 1 << 20;
     let (s, separator) = (a.texts(0), a.texts(1));
     let counted = a.rows.min(COUNTED_ROWS);

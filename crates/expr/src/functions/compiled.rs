@@ -1,9 +1,9 @@
 //! A compiled regular expression that several threads search with at the same time.
 //!
-//! A `Regex` keeps the memory that its searches need in one pool. The thread that searched first finds
-//! its own there at no cost; all others take some out and put it back under a lock, for each text. So
-//! each thread gets a copy of its own here, once for a batch, and keeps it: a new copy would have to
-//! build its automaton's states again.
+//! A `Regex` keeps the memory that its searches need in one pool. The thread that searched first
+//! finds its own there at no cost; all others take some out and put it back under a lock, for each
+//! text. So each thread gets a copy of its own here, once for a batch, and keeps it: a new copy
+//! would have to build its automaton's states again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};

@@ -1,14 +1,14 @@
 //! Which texts contain something, searched through the buffers that the texts lie in.
 //!
-//! Texts that came together lie one behind the other in one buffer. A stretch of them is searched as
-//! one long text, which spares the start of a search for each row, and what is found is then assigned to
-//! its row.
+//! Texts that came together lie one behind the other in one buffer. A stretch of them is searched
+//! as one long text, which spares the start of a search for each row, and what is found is then
+//! assigned to its row.
 //!
 //! **Invariants:**
-//! - a stretch has texts of one buffer, each behind the one before it, with small gaps at most: nothing
-//!   is searched that is much larger than the texts are;
-//! - what is found counts if it lies in one text; across an end the search continues with the next text,
-//!   so each text leads to one find at most and the time stays linear.
+//! - a stretch has texts of one buffer, each behind the one before it, with small gaps at most:
+//!   nothing is searched that is much larger than the texts are;
+//! - what is found counts if it lies in one text; across an end the search continues with the next
+//!   text, so each text leads to one find at most and the time stays linear.
 //!
 //! Whether a text is NULL does not matter here: the caller knows.
 

@@ -1,7 +1,7 @@
 //! Java's regular expressions in the syntax of the regex crate.
 //!
-//! In Java `\w`, `\d`, `\s`, `\p{Alpha}` and the like are ASCII, and `(?i)` folds ASCII letters; here
-//! they would be of all Unicode. A pattern with the flag `u` or `U` keeps Unicode, as in Java.
+//! In Java `\w`, `\d`, `\s`, `\p{Alpha}` and the like are ASCII, and `(?i)` folds ASCII letters;
+//! here they would be of all Unicode. A pattern with the flag `u` or `U` keeps Unicode, as in Java.
 //!
 //! Only what means something else is rewritten. What the regex crate does not know (look-around,
 //! back-references) is left for it to refuse.

@@ -112,8 +112,9 @@ fn is_json(call: Call<'_>) -> Result<Expr> {
     Ok(call.with_kernel(DataType::Boolean.not_null(), Arc::new(kernel)))
 }
 
-/// Appends a number as Java's `BigDecimal` writes it: its digits stay, and an exponent is written where
-/// the number ends left of the point or begins more than six places right of it. Whole numbers stay.
+/// Appends a number as Java's `BigDecimal` writes it: its digits stay, and an exponent is written
+/// where the number ends left of the point or begins more than six places right of it. Whole
+/// numbers stay.
 fn append_number(out: &mut String, text: &str) {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let Ok(exponent) = exponent.parse::<i64>() else { return out.push_str(text) };

@@ -1,7 +1,7 @@
 //! Patterns of dates and times as in Java's `DateTimeFormatter`: `yyyy-MM-dd HH:mm:ss.SSS`.
 //!
-//! Letters: `y u M L d D H k h K m s S n a E e Q q w` for the fields, `x X Z z V` for the zone, text in single
-//! quotes. Other letters are refused when the statement is planned.
+//! Letters: `y u M L d D H k h K m s S n a E e Q q w` for the fields, `x X Z z V` for the zone,
+//! text in single quotes. Other letters are refused when the statement is planned.
 
 use std::fmt::Write;
 
@@ -96,8 +96,8 @@ impl Pattern {
         }
     }
 
-    /// How many milliseconds a text lasts, counted from the start of 1970 on the wall clock: readings
-    /// of one such span print the same.
+    /// How many milliseconds a text lasts, counted from the start of 1970 on the wall clock:
+    /// readings of one such span print the same.
     pub(crate) fn span_ms(&self) -> i64 {
         let of = |part: &Part| match part {
             Part::Field('H' | 'k' | 'K' | 'h' | 'a', _) => 3_600_000,

@@ -1,8 +1,8 @@
 //! LIKE, SIMILAR TO and regular expressions.
 //!
-//! A pattern that is a literal is compiled when the statement is planned, and each thread searches with
-//! a copy of its own (`compiled`). Java's look-around and
-//! back-references do not exist here and are refused by name.
+//! A pattern that is a literal is compiled when the statement is planned, and each thread searches
+//! with a copy of its own (`compiled`). Java's look-around and back-references do not exist here
+//! and are refused by name.
 
 use std::collections::HashMap;
 use std::sync::Arc;

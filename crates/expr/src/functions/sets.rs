@@ -1,4 +1,5 @@
-//! `IN` over many literals: one look-up in a hash set, or one comparison where texts are short and few.
+//! `IN` over many literals: one look-up in a hash set, or one comparison where texts are short and
+//! few.
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ enum Members {
     Texts(Texts),
 }
 
-/// Texts. A view holds a short one as a whole (and zeros behind it), so views are compared in their place.
+/// Texts. A view holds a short one as a whole (and zeros behind it), so views are compared in their
+/// place.
 struct Texts {
     short: Short,
     long: HashSet<Arc<str>>,
@@ -65,8 +67,8 @@ impl Texts {
     }
 }
 
-/// A table of few views in which each has a place that no other has: one comparison decides whether a view is among
-/// them, and no branch depends on it.
+/// A table of few views in which each has a place that no other has: one comparison decides whether
+/// a view is among them, and no branch depends on it.
 struct Places {
     factor: u64,
     /// The highest bits of a product are the place.

@@ -286,8 +286,8 @@ fn position(text: &str, part: &str, from: i32, nth: i32) -> i32 {
     found.map_or(0, |at| text[..at].chars().count() as i32 + 1)
 }
 
-/// POSITION and LOCATE: the part comes first, then the text. A start before the text is its start, and
-/// an empty part is found there.
+/// POSITION and LOCATE: the part comes first, then the text. A start before the text is its start,
+/// and an empty part is found there.
 fn locate(a: &Arguments<'_>) -> Result<ArrayRef> {
     let (part, text) = (a.texts(0), a.texts(1));
     let from = (a.len() > 2).then(|| a.ints(2));
@@ -301,8 +301,8 @@ fn locate(a: &Arguments<'_>) -> Result<ArrayRef> {
     })
 }
 
-/// The position of the `nth` occurrence that ends at or before the character `from`, counted from the
-/// end and backwards; 0 if there is none.
+/// The position of the `nth` occurrence that ends at or before the character `from`, counted from
+/// the end and backwards; 0 if there is none.
 fn position_backwards(text: &str, part: &str, from: u32, nth: i32) -> i32 {
     let reversed = |text: &str| text.chars().rev().collect::<String>();
     let from = i32::try_from(from).unwrap_or(i32::MAX);

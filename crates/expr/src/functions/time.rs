@@ -175,8 +175,8 @@ fn has_narrow_range(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(4..) | DataType::TimestampLtz(4..))
 }
 
-/// A column of times from ticks (milliseconds for DATE and TIME). Where there is none, the time lies
-/// beyond what the type holds: an error, but for rows that are NULL.
+/// A column of times from ticks (milliseconds for DATE and TIME). Where there is none, the time
+/// lies beyond what the type holds: an error, but for rows that are NULL.
 fn checked_times(
     rows: usize,
     tick: impl Fn(usize) -> Option<i64>,

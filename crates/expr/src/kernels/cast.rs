@@ -55,7 +55,8 @@ pub(crate) fn can_cast(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// Fields are cast by their places. A NOT NULL one takes only what it is already: a cast may give NULL.
+/// Fields are cast by their places. A NOT NULL one takes only what it is already: a cast may give
+/// NULL.
 fn can_cast_field((from, to): (&Column, &Column)) -> bool {
     let (from, to) = (&from.column_type, &to.column_type);
     match to.nullable {
@@ -359,8 +360,8 @@ impl Cast<'_> {
         })
     }
 
-    /// The decimal of the shortest text that reads back as the DOUBLE, as Java's BigDecimal.valueOf. A
-    /// FLOAT is widened first.
+    /// The decimal of the shortest text that reads back as the DOUBLE, as Java's
+    /// BigDecimal.valueOf. A FLOAT is widened first.
     fn float_to_decimal<T>(
         &self,
         array: &PrimitiveArray<T>,

@@ -215,8 +215,8 @@ pub(crate) fn extract(field: TimeField, ms: i64) -> i64 {
     }
 }
 
-/// The start of the unit that holds a wall clock reading; weeks start on Sunday, as in Flink. `None`
-/// where 64 bits end.
+/// The start of the unit that holds a wall clock reading; weeks start on Sunday, as in Flink.
+/// `None` where 64 bits end.
 pub(crate) fn floor(field: TimeField, ms: i64) -> Option<i64> {
     if field == TimeField::Week {
         let days = ms.div_euclid(DAY_MS);

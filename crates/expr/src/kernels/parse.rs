@@ -200,9 +200,9 @@ fn one_or_two(text: &str) -> Option<(u32, &str)> {
     Some((text.get(..digits)?.parse().ok()?, &text[digits..]))
 }
 
-/// Days and nanoseconds as CAST and TO_TIMESTAMP read them, `yyyy-MM-dd[ HH:mm:ss[.fffffffff]]`, and
-/// what follows. As Java's `ResolverStyle.SMART`: a day that the month does not have is its last, and
-/// 24:00:00 is midnight.
+/// Days and nanoseconds as CAST and TO_TIMESTAMP read them, `yyyy-MM-dd[ HH:mm:ss[.fffffffff]]`,
+/// and what follows. As Java's `ResolverStyle.SMART`: a day that the month does not have is its
+/// last, and 24:00:00 is midnight.
 fn smart_prefix(text: &str) -> Option<(i64, i64, &str)> {
     let year = text.get(..4).filter(|year| year.bytes().all(|b| b.is_ascii_digit()))?;
     let year: i64 = year.parse().ok().filter(|year| *year > 0)?;
@@ -231,9 +231,9 @@ pub(crate) fn timestamp(text: &str, ticks_per_second: i64) -> Option<i64> {
     if rest.is_empty() { to_ticks(days, nanos, ticks_per_second) } else { None }
 }
 
-/// Milliseconds of `yyyy-MM-dd HH:mm:ss` as Java's `SimpleDateFormat` reads it, as UNIX_TIMESTAMP and
-/// CONVERT_TZ do: any number of digits, fields beyond their ends move the next one, and what follows
-/// is not read.
+/// Milliseconds of `yyyy-MM-dd HH:mm:ss` as Java's `SimpleDateFormat` reads it, as UNIX_TIMESTAMP
+/// and CONVERT_TZ do: any number of digits, fields beyond their ends move the next one, and what
+/// follows is not read.
 pub(crate) fn simple_timestamp(text: &str) -> Option<i64> {
     let mut rest = text;
     let mut fields = [0i64; 6];

@@ -83,7 +83,8 @@ impl AggregateFunction {
         name.to_string()
     }
 
-    /// The constants that belong to the function, as SQL: what a call's text shows behind its argument.
+    /// The constants that belong to the function, as SQL: what a call's text shows behind its
+    /// argument.
     pub fn constants(&self) -> Option<String> {
         match self {
             AggregateFunction::ListAgg { separator } => {

@@ -261,8 +261,8 @@ impl Accumulator for Distinct {
         self.inner.evaluate(ids)
     }
 
-    /// Tells the values of each group, in the order in which it saw them where that matters, and how
-    /// often it saw each. The inner states follow from them.
+    /// Tells the values of each group, in the order in which it saw them where that matters, and
+    /// how often it saw each. The inner states follow from them.
     fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let groups = ids.iter().map(|&id| self.in_sequence(&self.groups[id as usize]));
         tell_values(columns, &self.argument, &self.values, groups)
@@ -280,8 +280,8 @@ impl Accumulator for Distinct {
     }
 }
 
-/// Tells the values of some groups, each with how often the group has seen it. Sets with and without
-/// such counts are told alike: where nobody counts, a value has been seen once.
+/// Tells the values of some groups, each with how often the group has seen it. Sets with and
+/// without such counts are told alike: where nobody counts, a value has been seen once.
 pub(super) fn tell_values(
     columns: &mut StateColumns,
     argument: &DataType,

@@ -11,9 +11,9 @@
 //! **Invariants.** Values are interned in the order in which they are then seen. With one group
 //! at most, `pairs` and `seen` are empty and the group has exactly the values below `known`.
 //!
-//! What is taken or reset leaves its values behind until everything is cleared. Once states were added whose values
-//! are others ([`Accumulator::merge_apart`]), there are results, but the values are not all here: whoever asks for
-//! them, or adds more, is told of it.
+//! What is taken or reset leaves its values behind until everything is cleared. Once states were
+//! added whose values are others ([`Accumulator::merge_apart`]), there are results, but the values
+//! are not all here: whoever asks for them, or adds more, is told of it.
 
 use arrow_array::ArrayRef;
 use thalweg_core::shim::mix64;

@@ -1,13 +1,13 @@
 //! APPROX_COUNT_DISTINCT: how many different values a group has, about.
 //!
 //! Up to [`EXACT_MAX`] different values are counted exactly, by their hashes. Beyond, a group is a
-//! HyperLogLog of 2^14 registers (Flajolet, Fusy, Gandouet and Meunier, "HyperLogLog: the analysis of a
-//! near-optimal cardinality estimation algorithm", 2007): 16 KiB, and a standard error of 0.81 %. The
-//! estimate is that of Ertl, "New cardinality estimation algorithms for HyperLogLog sketches", 2017,
-//! which needs no table of corrections.
+//! HyperLogLog of 2^14 registers (Flajolet, Fusy, Gandouet and Meunier, "HyperLogLog: the analysis
+//! of a near-optimal cardinality estimation algorithm", 2007): 16 KiB, and a standard error of 0.81
+//! %. The estimate is that of Ertl, "New cardinality estimation algorithms for HyperLogLog
+//! sketches", 2017, which needs no table of corrections.
 //!
-//! Invariant: a state is a function of the set of hashes alone, so states commute, and the same values
-//! give the same estimate on every run. Values are hashed as keys are
+//! Invariant: a state is a function of the set of hashes alone, so states commute, and the same
+//! values give the same estimate on every run. Values are hashed as keys are
 //! ([`hash_keys`](crate::keys::hash_keys)). Nothing can be taken back.
 
 use std::sync::Arc;

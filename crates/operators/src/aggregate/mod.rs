@@ -13,8 +13,8 @@
 //! - *Invertible* ones can take a merged state out again ([`AggregateCall::is_invertible`]), which
 //!   sliding windows use.
 //!
-//! Where results are wanted after each row, and rows may be taken back, a [`RunningAggregate`] stands
-//! in for the accumulator ([`AggregateCall::running`]).
+//! Where results are wanted after each row, and rows may be taken back, a [`RunningAggregate`]
+//! stands in for the accumulator ([`AggregateCall::running`]).
 //!
 //! FILTER is applied by the caller, which passes the accepted rows only. Result types are Flink's:
 //! [`resolve`].
@@ -103,8 +103,8 @@ pub trait Accumulator: Any + Send + Sync {
     }
     /// Adds states.
     fn merge(&mut self, ids: &[u32], from: &dyn Accumulator) -> Result<()>;
-    /// Adds states that have no distinct value in common with these, which are only evaluated from now on,
-    /// until they are forgotten: sets need not be united for that.
+    /// Adds states that have no distinct value in common with these, which are only evaluated from
+    /// now on, until they are forgotten: sets need not be united for that.
     ///
     /// # Errors
     /// As [`Accumulator::merge`].
@@ -132,8 +132,8 @@ pub trait Accumulator: Any + Send + Sync {
     /// # Errors
     /// If the states cannot be told: those of a user's aggregate that has no snapshots.
     fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()>;
-    /// Takes back what [`Accumulator::tell`] of the same call told: the `i`-th row is the state of group
-    /// `ids[i]`, which is empty and has room. No id occurs twice.
+    /// Takes back what [`Accumulator::tell`] of the same call told: the `i`-th row is the state of
+    /// group `ids[i]`, which is empty and has room. No id occurs twice.
     ///
     /// # Errors
     /// If the rows do not fit: the snapshot is of something else, or damaged.

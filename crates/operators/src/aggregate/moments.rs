@@ -3,9 +3,9 @@
 //! Integers keep exact sums of values and squares, so their states commute and can be subtracted;
 //! the result is truncated into the argument's type, as Flink's is. Floats follow Welford, and
 //! partial states Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for
-//! computing sample variances", 1979), because squares of large values would cancel; where values leave
-//! again, sums of squares are exact ([`exact`](super::exact)). DECIMALs are
-//! exact for at most 19 digits per value (the squares then fit 128 bits) and keep 256 bits.
+//! computing sample variances", 1979), because squares of large values would cancel; where values
+//! leave again, sums of squares are exact ([`exact`](super::exact)). DECIMALs are exact for at most
+//! 19 digits per value (the squares then fit 128 bits) and keep 256 bits.
 
 use std::sync::Arc;
 

@@ -12,9 +12,9 @@ use super::percentile::{Fractions, doubles};
 use super::{AggregateFunction, resolve};
 
 /// As [`resolve`], for the arguments of a call, of which those behind the first may be constants of
-/// the function: the separator of LISTAGG, the fraction or fractions of PERCENTILE. Rows hold the first
-/// argument alone. `skips_nulls` says that IGNORE NULLS was written, which ARRAY_AGG heeds and all
-/// others do anyway.
+/// the function: the separator of LISTAGG, the fraction or fractions of PERCENTILE. Rows hold the
+/// first argument alone. `skips_nulls` says that IGNORE NULLS was written, which ARRAY_AGG heeds
+/// and all others do anyway.
 ///
 /// # Errors
 /// As [`resolve`]; and where such an argument is missing, no constant, or out of range.

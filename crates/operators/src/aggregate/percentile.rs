@@ -1,8 +1,8 @@
 //! PERCENTILE: the value below which a fraction of a group's values lies, exactly.
 //!
-//! As in Flink, the fraction `p` of `n` sorted values stands at place `p (n - 1)`; between two values
-//! the result lies in proportion. A state holds all values of its group, in any order: the result
-//! depends on the values alone, so states commute.
+//! As in Flink, the fraction `p` of `n` sorted values stands at place `p (n - 1)`; between two
+//! values the result lies in proportion. A state holds all values of its group, in any order: the
+//! result depends on the values alone, so states commute.
 
 use std::fmt;
 use std::sync::Arc;

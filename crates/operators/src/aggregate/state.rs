@@ -1,9 +1,9 @@
 //! The states of an aggregate as columns of a table of state, and back.
 //!
-//! A state is one or more columns with a row per group. What is a number is told as a number, so that
-//! a person who opens a snapshot sees sums and counts: the columns of an aggregate named `total` are
-//! `total.sum` and `total.count`, or just `total` where there is only one. Whoever reads looks for
-//! columns by name and type, and what is not there is an error of the snapshot.
+//! A state is one or more columns with a row per group. What is a number is told as a number, so
+//! that a person who opens a snapshot sees sums and counts: the columns of an aggregate named
+//! `total` are `total.sum` and `total.count`, or just `total` where there is only one. Whoever
+//! reads looks for columns by name and type, and what is not there is an error of the snapshot.
 //!
 //! What it does not do: it knows neither keys nor windows; whoever holds the groups adds them.
 

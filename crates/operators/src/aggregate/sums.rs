@@ -238,7 +238,8 @@ pub(super) trait Wide: Copy + Default + Send + Sync + 'static {
     fn wide(self) -> i256;
     /// The column type of such numbers.
     type Type: ArrowPrimitiveType<Native = Self>;
-    /// The same with this scale. A sum may have more digits than it says, which Arrow does not mind.
+    /// The same with this scale. A sum may have more digits than it says, which Arrow does not
+    /// mind.
     fn arrow(scale: u8) -> Arrow;
 }
 

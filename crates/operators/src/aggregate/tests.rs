@@ -237,8 +237,8 @@ fn many_distinct_values_come_back_as_registers() {
     assert_eq!(results(back.as_ref()), results(states.as_ref()));
 }
 
-/// The error is below what the documentation says, for numbers and for texts, and parts that overlap
-/// merge to what the whole gives.
+/// The error is below what the documentation says, for numbers and for texts, and parts that
+/// overlap merge to what the whole gives.
 #[test]
 fn distinct_values_are_counted_about() {
     for count in [10u64, 256, 257, 1_000, 30_000, 300_000] {
@@ -353,8 +353,8 @@ fn users_write_aggregates() {
     assert_eq!(result.as_primitive::<Int64Type>().values(), &[4, 0]);
 }
 
-/// Sets that are dropped as a whole give what sets that count give, whatever is merged and taken, and
-/// either goes on with what the other has told.
+/// Sets that are dropped as a whole give what sets that count give, whatever is merged and taken,
+/// and either goes on with what the other has told.
 #[test]
 fn sets_of_distinct_values_give_what_counted_ones_give() {
     let random = &mut thalweg_core::shim::SplitMix64::new(11);

@@ -26,8 +26,8 @@ pub trait UserAggregate: Send + Sync {
     fn retracts(&self) -> bool {
         false
     }
-    /// A state again from what [`UserAccumulator::encode`] wrote of one, perhaps in an earlier version
-    /// of the program. Needed only where snapshots are taken.
+    /// A state again from what [`UserAccumulator::encode`] wrote of one, perhaps in an earlier
+    /// version of the program. Needed only where snapshots are taken.
     ///
     /// # Errors
     /// If these bytes are no state of this function.
@@ -53,8 +53,8 @@ pub trait UserAccumulator: Any + Send + Sync {
     /// The result: an array of exactly one value, of the declared type.
     fn result(&self) -> Result<ArrayRef>;
     /// All of the state as bytes, for a snapshot. The same state gives the same bytes for ever;
-    /// [`UserAggregate::decode`] makes it again. `None` where it cannot be told: then no snapshot can be
-    /// taken.
+    /// [`UserAggregate::decode`] makes it again. `None` where it cannot be told: then no snapshot
+    /// can be taken.
     ///
     /// # Errors
     /// If telling fails.

@@ -148,7 +148,8 @@ fn delayed(delay_ms: i64, interest: WatermarkInterest) -> WatermarkAssigner {
     WatermarkAssigner::new(AssignerSpec { watermark, ..spec(interest) })
 }
 
-/// One stamp stands for many more rows where the watermark follows the row time; what is late is late all the same.
+/// One stamp stands for many more rows where the watermark follows the row time; what is late is
+/// late all the same.
 #[test]
 fn judgements_at_a_constant_distance_do_not_depend_on_batches() {
     let mut random = SplitMix64::new(12);

@@ -1,15 +1,15 @@
 //! A fused chain of stateless steps: no queue and no dispatch between them.
 //!
-//! A filter only marks the rows that go on. The chain compacts the marked rows once, at its end,
-//! or before a step that needs dense rows: one whose expressions can fail (they must not see rows
-//! that a filter has taken out), one that changes the number of rows, or one that would compute
-//! over mostly dead rows. Columns that no later step reads are dropped before they are compacted
-//! (see `prune.rs`). Where no row is left the remaining steps are skipped: the chain keeps the empty
+//! A filter only marks the rows that go on. The chain compacts the marked rows once, at its end, or
+//! before a step that needs dense rows: one whose expressions can fail (they must not see rows that
+//! a filter has taken out), one that changes the number of rows, or one that would compute over
+//! mostly dead rows. Columns that no later step reads are dropped before they are compacted (see
+//! `prune.rs`). Where no row is left the remaining steps are skipped: the chain keeps the empty
 //! batch that it has returned once, so its first bundle runs through all steps in any case.
 //!
 //! Invariants:
-//! - one bundle in, one bundle out, with the same stamps, also when no row is left; a chain that multiplies rows
-//!   makes its bundle in parts, each with these stamps, in the order of the rows;
+//! - one bundle in, one bundle out, with the same stamps, also when no row is left; a chain that
+//!   multiplies rows makes its bundle in parts, each with these stamps, in the order of the rows;
 //! - `watermark_before` and row kinds follow their rows.
 //!
 //! A chain keeps no state and judges no lateness.
@@ -187,8 +187,8 @@ impl Chain {
         Chain { name, steps, clock, reads_clock, empty: OnceLock::new() }
     }
 
-    /// Takes the rows that are next through all steps that are left for them, until about so many bytes come of
-    /// one that multiplies; the rest is put on the stack.
+    /// Takes the rows that are next through all steps that are left for them, until about so many
+    /// bytes come of one that multiplies; the rest is put on the stack.
     fn run(&self, stack: &mut Stack, room_bytes: usize, wall_ms: i64) -> Result<Option<Rows>> {
         let Some(Pending { step: first, mut rows, mut from }) = stack.pop() else {
             return Ok(None);
@@ -211,7 +211,8 @@ impl Chain {
         }
         rows.compact()?;
         if self.empty.get().is_none() {
-            // Not a slice, which would keep the rows. Another thread may be first: theirs is as good.
+            // Not a slice, which would keep the rows. Another thread may be first: theirs is as
+            // good.
             let _ = self.empty.set(RecordBatch::new_empty(rows.batch.schema()));
         }
         Ok(Some(rows))
@@ -345,7 +346,8 @@ impl Prepared {
     }
 }
 
-/// Does a step that multiplies rows from a place on, as long as there is room; where to go on if there is not for all.
+/// Does a step that multiplies rows from a place on, as long as there is room; where to go on if
+/// there is not for all.
 fn multiply(
     step: &Prepared,
     rows: &mut Rows,
@@ -540,7 +542,8 @@ fn probe(
         Probed::Joined { batch, origins: Some(origins) } => rows.replace(batch, &origins),
     }
     let row = from.row + taken;
-    // What is found for rows that are not taken is found again: about as many are tried as can be taken.
+    // What is found for rows that are not taken is found again: about as many are tried as can be
+    // taken.
     let rows_max = if taken == tried { all } else { taken.saturating_mul(4).max(16) };
     let next = Cursor { row, rows_max: Some(rows_max), ..Cursor::default() };
     Ok((row < all).then_some(next))

@@ -49,8 +49,8 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// For copies of the rows of a batch that take so many bytes, each with some bytes appended. `is_read` says
-    /// which columns are copied.
+    /// For copies of the rows of a batch that take so many bytes, each with some bytes appended.
+    /// `is_read` says which columns are copied.
     pub fn new(
         batch: &RecordBatch,
         is_read: impl Fn(usize) -> bool,

@@ -207,7 +207,8 @@ fn unnest_repeats_rows_and_their_watermarks() {
 
 #[test]
 fn unnest_without_ordinals_has_the_same_elements() {
-    // All rows; those without a NULL, of which one is empty; the last one, which lies behind others.
+    // All rows; those without a NULL, of which one is empty; the last one, which lies behind
+    // others.
     for (from, rows) in [(0, 4), (2, 2), (3, 1)] {
         let lists = lists().slice(from, rows);
         for outer in [false, true] {

@@ -27,7 +27,8 @@ pub(super) struct Unnest {
 }
 
 impl Unnest {
-    /// Repeats rows from a place on, as long as there is room; where to go on if there is not for all.
+    /// Repeats rows from a place on, as long as there is room; where to go on if there is not for
+    /// all.
     pub fn apply(
         &self,
         rows: &mut Rows,
@@ -96,7 +97,8 @@ impl Unnest {
         Span { from: first, to: (array.len(), 0) }
     }
 
-    /// The columns of rows for each of their elements. One that nobody reads keeps its place, without values.
+    /// The columns of rows for each of their elements. One that nobody reads keeps its place,
+    /// without values.
     fn repeated(
         &self,
         batch: &RecordBatch,

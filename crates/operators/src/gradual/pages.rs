@@ -1,11 +1,13 @@
 //! A column of state by number: pages of elements that stay where they are.
 //!
-//! **Invariant:** all pages but the last are full. Only the first is ever moved, while it is smaller than a page; it stands
-//! apart, so that a small column is a vector and costs what a vector costs.
+//! **Invariant:** all pages but the last are full. Only the first is ever moved, while it is
+//! smaller than a page; it stands apart, so that a small column is a vector and costs what a vector
+//! costs.
 
 use std::ops::{Index, IndexMut};
 
-/// So many elements are in a page, as a power of two; in tests of operators few, so that they have several pages.
+/// So many elements are in a page, as a power of two; in tests of operators few, so that they have
+/// several pages.
 const PAGE_BITS: u32 = if cfg!(test) { 4 } else { 13 };
 const PAGE: usize = 1 << PAGE_BITS;
 

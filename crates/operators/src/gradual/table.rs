@@ -1,20 +1,22 @@
-//! A hash table that grows a part at a time: linear hashing (Litwin, "Linear hashing: a new tool for file and
-//! table addressing", VLDB 1980) over hashbrown's tables.
+//! A hash table that grows a part at a time: linear hashing (Litwin, "Linear hashing: a new tool
+//! for file and table addressing", VLDB 1980) over hashbrown's tables.
 //!
-//! While it is small it is one table. From then on its elements stand in parts, by bits of their hash that the
-//! tables themselves do not use, and whenever there are [`PART`] elements more, one part is split into two: which
-//! one goes round, whatever part grew. So parts have between half and twice as many elements as on average.
+//! While it is small it is one table. From then on its elements stand in parts, by bits of their
+//! hash that the tables themselves do not use, and whenever there are [`PART`] elements more, one
+//! part is split into two: which one goes round, whatever part grew. So parts have between half and
+//! twice as many elements as on average.
 //!
-//! **Invariant:** with `n` parts and `2^k <= n < 2^(k+1)`, an element whose lowest `k + 1` bits name a part
-//! stands there, and else in the part that its lowest `k` bits name.
+//! **Invariant:** with `n` parts and `2^k <= n < 2^(k+1)`, an element whose lowest `k + 1` bits
+//! name a part stands there, and else in the part that its lowest `k` bits name.
 
 use hashbrown::{HashTable, hash_table};
 
-/// As many elements are in a part on average. In tests of operators few, so that all of them have several parts.
+/// As many elements are in a part on average. In tests of operators few, so that all of them have
+/// several parts.
 const PART: usize = if cfg!(test) { 64 } else { 24 * 1024 };
 
-/// Where the bits of a hash begin that name its part. hashbrown takes the lowest, as many as a part has places, and the
-/// seven highest.
+/// Where the bits of a hash begin that name its part. hashbrown takes the lowest, as many as a part
+/// has places, and the seven highest.
 const PART_SHIFT: u32 = 32;
 
 /// The same as hashbrown's table, as far as it is used.

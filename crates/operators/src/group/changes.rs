@@ -1,7 +1,8 @@
 //! From results before and after each row to the rows that leave.
 //!
 //! Results come as pairs (see `RunningAggregate`): the common case, in which every row updates a
-//! result, sends these arrays out as they are, and otherwise one `take` per column picks what leaves.
+//! result, sends these arrays out as they are, and otherwise one `take` per column picks what
+//! leaves.
 
 use std::sync::Arc;
 

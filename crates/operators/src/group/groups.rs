@@ -3,9 +3,9 @@
 //! A piece is taken in runs. Rows are counted first, which tells where groups begin and end and
 //! which retractions are ignored; then each aggregate takes the run in one call.
 //!
-//! A group is told as a row of a table of state: its key, `$rows`, the states of its aggregates, and
-//! `$written_ms` where keys expire. What was changed and what a capture still has to read is known to
-//! [`KeyWatch`], once there has been one.
+//! A group is told as a row of a table of state: its key, `$rows`, the states of its aggregates,
+//! and `$written_ms` where keys expire. What was changed and what a capture still has to read is
+//! known to [`KeyWatch`], once there has been one.
 //!
 //! Invariant between pieces: the keys in the table are those with at least one row; the states of
 //! all other numbers are empty.

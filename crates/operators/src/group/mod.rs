@@ -1,4 +1,5 @@
-//! GROUP BY and SELECT DISTINCT without windows: a table of results, kept up to date by a changelog.
+//! GROUP BY and SELECT DISTINCT without windows: a table of results, kept up to date by a
+//! changelog.
 //!
 //! Each row changes the result of its key, and the change leaves at once: `+I` for the first row of
 //! a key, `-U` with the old and `+U` with the new result for a later one, nothing if the result
@@ -32,8 +33,8 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Opening, Operator, OperatorClass, Partition, Result, Route,
-    TableSchema,
+    Bundle, Column, DataType, Error, Operator, OperatorClass, Partition, PartitionContext, Result,
+    Route, TableSchema,
 };
 
 use crate::aggregate::{AggregateCall, RunningAggregate};
@@ -155,7 +156,7 @@ impl Operator for GroupAggregate {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.spec.keys, partitions)
     }
-    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         let (spec, schema) = (Arc::clone(&self.spec), self.schema.arrow());
         let groups = Groups::new(spec, schema, self.emits_inserts_only())?;
         Ok(Box::new(GroupPartition::new(groups)))

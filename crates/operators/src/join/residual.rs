@@ -1,4 +1,5 @@
-//! What must hold of a pair besides equal keys, over the columns that it reads: no others are gathered to decide.
+//! What must hold of a pair besides equal keys, over the columns that it reads: no others are
+//! gathered to decide.
 
 use std::sync::Arc;
 

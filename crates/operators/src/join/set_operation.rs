@@ -1,7 +1,8 @@
 //! INTERSECT and EXCEPT, with and without ALL, as changelogs.
 //!
-//! All columns are the key, and NULL equals NULL. For each row the operator keeps how often it stands on
-//! either side, and nothing else: what leaves is the row that came, which equals all others of its key.
+//! All columns are the key, and NULL equals NULL. For each row the operator keeps how often it
+//! stands on either side, and nothing else: what leaves is the row that came, which equals all
+//! others of its key.
 //!
 //! | | copies of a row that stands `l` times on the left side and `r` times on the right one |
 //! |---|---|
@@ -10,12 +11,12 @@
 //! | EXCEPT | 1 if `l > 0` and `r = 0` |
 //! | EXCEPT ALL | `max(l - r, 0)` |
 //!
-//! A row changes the number of copies by one at most: `+I` for one more, `-D` for one less. Without ALL
-//! these are Flink's changes. With ALL Flink takes back all copies and emits the new ones, with kinds of
-//! updates; what is left is the same.
+//! A row changes the number of copies by one at most: `+I` for one more, `-D` for one less. Without
+//! ALL these are Flink's changes. With ALL Flink takes back all copies and emits the new ones, with
+//! kinds of updates; what is left is the same.
 //!
-//! **Invariants:** a key is known exactly while it stands on a side; what leaves depends on the sequence
-//! of the rows of a key alone. A retraction of a row that is not there changes nothing.
+//! **Invariants:** a key is known exactly while it stands on a side; what leaves depends on the
+//! sequence of the rows of a key alone. A retraction of a row that is not there changes nothing.
 
 use std::sync::Arc;
 
@@ -26,8 +27,8 @@ use arrow_schema::{DataType as Arrow, SchemaRef};
 use arrow_select::interleave::interleave;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Column, DataType, Error, Extent, Opening, Operator, OperatorClass, Output,
-    Partition, Piece, Place, Progress, Restored, Result, Route, RowKind, TableSchema,
+    Bundle, Captured, Column, DataType, Error, Extent, Operator, OperatorClass, Output, Partition,
+    PartitionContext, Piece, Place, Progress, Restored, Result, Route, RowKind, TableSchema,
 };
 
 use super::sides::{Side, Sides};
@@ -147,7 +148,7 @@ impl Operator for SetOperation {
         let columns = &self.plan.columns;
         self.plan.sides.route(bundle, columns, columns, partitions)
     }
-    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         let keys = KeyTable::new(&self.plan.key_types)?;
         let plan = Arc::clone(&self.plan);
         Ok(Box::new(SetPartition { plan, keys, counts: Vec::new(), emptied: Vec::new() }))

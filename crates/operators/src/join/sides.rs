@@ -1,13 +1,13 @@
-//! Two inputs as one stream: a column that says which side a row belongs to, then the columns of the
-//! left side, then those of the right; those of the other side are NULL.
+//! Two inputs as one stream: a column that says which side a row belongs to, then the columns of
+//! the left side, then those of the right; those of the other side are NULL.
 //!
 //! **Invariants:**
 //! - a row of the left side has NULL in every column of the right side, and the other way round;
 //! - watermark stamps, row kinds and places follow their rows, as through any stateless step;
 //! - a bundle may hold rows of both sides in any alternation (the ordered contracts merge them).
 //!
-//! Tagging costs next to nothing: the columns of the other side are slices of one array of NULLs that
-//! is made once and grows with the largest bundle.
+//! Tagging costs next to nothing: the columns of the other side are slices of one array of NULLs
+//! that is made once and grows with the largest bundle.
 
 use std::sync::{Arc, Mutex};
 
@@ -123,8 +123,8 @@ impl Sides {
         Ok(stretches)
     }
 
-    /// Where rows go by the key of their own side. Key columns are positions in the side's own columns;
-    /// those of both sides are of the same types in the same order.
+    /// Where rows go by the key of their own side. Key columns are positions in the side's own
+    /// columns; those of both sides are of the same types in the same order.
     pub fn route(
         &self,
         bundle: &Bundle,

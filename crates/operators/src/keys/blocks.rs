@@ -1,14 +1,18 @@
-//! The bytes of long texts, side by side in blocks: a text costs its bytes and four more, and no allocation.
+//! The bytes of long texts, side by side in blocks: a text costs its bytes and four more, and no
+//! allocation.
 //!
-//! A text is named by the view that its key has, as Arrow lays views out: length, first four bytes, the number of
-//! its block, and where it begins there. Whoever has the views passes them in where texts move.
+//! A text is named by the view that its key has, as Arrow lays views out: length, first four bytes,
+//! the number of its block, and where it begins there. Whoever has the views passes them in where
+//! texts move.
 //!
 //! # Memory of texts that went
-//! A block whose texts have gone for more than half, by bytes, is given up: what is left of it moves to the block
-//! that is being filled, and so does what is left of that one itself once it has [`OPEN_BYTES_MIN`]. So at most half of
-//! the bytes are dead, but for so many, and each block is given up at the price of moving less than half of it.
+//! A block whose texts have gone for more than half, by bytes, is given up: what is left of it
+//! moves to the block that is being filled, and so does what is left of that one itself once it has
+//! [`OPEN_BYTES_MIN`]. So at most half of the bytes are dead, but for so many, and each block is
+//! given up at the price of moving less than half of it.
 //!
-//! Blocks may also be taken over from columns ([`TextBlocks::take_over`]): then nothing is copied at all.
+//! Blocks may also be taken over from columns ([`TextBlocks::take_over`]): then nothing is copied
+//! at all.
 
 use std::sync::Arc;
 
@@ -22,7 +26,8 @@ use crate::gradual::Pages;
 /// A block takes no more than this, unless it is of one text.
 const BLOCK_BYTES: usize = 128 * 1024;
 
-/// A block that is being filled and has less than this is not given up, however little of it is left.
+/// A block that is being filled and has less than this is not given up, however little of it is
+/// left.
 const OPEN_BYTES_MIN: usize = 4 * 1024;
 
 /// The longest text that lies within its view.
@@ -183,7 +188,8 @@ impl TextBlocks {
             }
             self.close(open);
         }
-        // While no other block has texts it grows with its own. (More than two have been needed at some time.)
+        // While no other block has texts it grows with its own. (More than two have been needed at
+        // some time.)
         let is_first = self.blocks.len() <= 2 && self.blocks.iter().all(|block| block.live == 0);
         let wanted = if is_first { bytes } else { bytes.max(BLOCK_BYTES) };
         let number = self.empty.pop().unwrap_or_else(|| {
@@ -240,9 +246,9 @@ impl TextBlocks {
         self.empty.push(number);
     }
 
-    /// Takes the blocks of a column over, if they hold little else than its texts. Returns the number of the
-    /// first one: views of the column are then made those of texts with [`TextBlocks::put_taken`].
-    /// [`TextBlocks::end_take_over`] has to follow.
+    /// Takes the blocks of a column over, if they hold little else than its texts. Returns the
+    /// number of the first one: views of the column are then made those of texts with
+    /// [`TextBlocks::put_taken`]. [`TextBlocks::end_take_over`] has to follow.
     pub(super) fn take_over(&mut self, column: &StringViewArray) -> Option<u32> {
         let long = |view: &&u128| is_long(**view);
         let texts: usize = column.views().iter().filter(long).map(|&view| length(view)).sum();
@@ -259,7 +265,8 @@ impl TextBlocks {
         Some(first)
     }
 
-    /// The long text of a key stays where it lies in a column that was taken over. Returns its view.
+    /// The long text of a key stays where it lies in a column that was taken over. Returns its
+    /// view.
     pub(super) fn put_taken(&mut self, id: u32, view: u128, first: u32) -> u128 {
         let number = first + block_of(view);
         let block = &mut self.blocks[number as usize];

@@ -1,7 +1,8 @@
 //! Keys of several columns as bytes that are equal exactly when the keys are.
 //!
-//! Arrow's row format would do, and has an order besides, which texts pay for: they are cut into blocks with marks between
-//! them, written and read byte by byte. Here all stands at fixed places but for long texts:
+//! Arrow's row format would do, and has an order besides, which texts pay for: they are cut into
+//! blocks with marks between them, written and read byte by byte. Here all stands at fixed places
+//! but for long texts:
 //!
 //! | bytes | hold |
 //! |---|---|

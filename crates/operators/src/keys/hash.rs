@@ -94,7 +94,8 @@ pub fn hash_keys(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>> {
     Ok(hashes)
 }
 
-/// The same where the hashes of others stood before. The columns have as many rows as there is room for.
+/// The same where the hashes of others stood before. The columns have as many rows as there is room
+/// for.
 pub(super) fn hash_into(columns: &[ArrayRef], hashes: &mut [u64]) -> Result<()> {
     match columns {
         [] => hashes.fill(0),

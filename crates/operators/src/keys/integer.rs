@@ -78,7 +78,8 @@ pub(super) fn plain_longs(column: &ArrayRef) -> Option<&[i64]> {
     is_plain.then(|| as_longs(column)).flatten()
 }
 
-/// The values of the rows named, without a look at the others: a piece may be a small part of a bundle.
+/// The values of the rows named, without a look at the others: a piece may be a small part of a
+/// bundle.
 pub(super) fn values_at(column: &ArrayRef, rows: &[u32]) -> Vec<i64> {
     macro_rules! gathered {
         ($type:ty) => {{

@@ -1,16 +1,18 @@
 //! The ids of integer keys by the low bits of their values: a guess that is right for most rows.
 //!
-//! Keys that are in use at the same time are often numbers close to each other: then the ids found here lie side by side
-//! too, and a look-up needs neither a hash nor the cache lines that a hash scatters over. A guess is
-//! verified by whoever knows the key of each id, so a wrong one costs a comparison and nothing else.
+//! Keys that are in use at the same time are often numbers close to each other: then the ids found
+//! here lie side by side too, and a look-up needs neither a hash nor the cache lines that a hash
+//! scatters over. A guess is verified by whoever knows the key of each id, so a wrong one costs a
+//! comparison and nothing else.
 //!
-//! **Invariant:** no id stands here after its key was forgotten, unless all keys were forgotten at once and ids begin
-//! anew: then an id that is given again is the one of the key that is found with it.
+//! **Invariant:** no id stands here after its key was forgotten, unless all keys were forgotten at
+//! once and ids begin anew: then an id that is given again is the one of the key that is found with
+//! it.
 
 use super::ABSENT;
 
-/// With more keys than this nothing is guessed: they would no longer lie in the near caches. It is begun again with half
-/// as many.
+/// With more keys than this nothing is guessed: they would no longer lie in the near caches. It is
+/// begun again with half as many.
 const KEYS_MAX: usize = 64 * 1024;
 
 /// So many places there are at least.

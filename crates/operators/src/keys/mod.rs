@@ -3,8 +3,8 @@
 //! A [`KeyTable`] picks a layout from the column types: one integer-like column, several that fit
 //! into 128 bits, one string column, any other combination (rows encoded so that equal keys are
 //! equal bytes), or no key at all. Ids are dense, counted from 0, and reused once released; whoever
-//! holds state per id calls [`KeyTable::release`] when the last of it is gone, so memory follows the
-//! live keys. Where all keys of a table go at once, [`KeyTable::clear`] empties it.
+//! holds state per id calls [`KeyTable::release`] when the last of it is gone, so memory follows
+//! the live keys. Where all keys of a table go at once, [`KeyTable::clear`] empties it.
 //!
 //! Two keys are equal as SQL groups them: NULL equals NULL, all NaN are one key, and 0.0 and -0.0
 //! are two. [`hash_keys`] agrees with that equality and is stable across runs and versions:
@@ -139,7 +139,8 @@ impl KeyTable {
         Ok(KeyTable { ids, layout })
     }
 
-    /// Makes room for so many more keys: a table that grows in steps is written anew with each of them.
+    /// Makes room for so many more keys: a table that grows in steps is written anew with each of
+    /// them.
     pub fn reserve(&mut self, more: usize) {
         self.ids.hashes.reserve(more);
         match &mut self.layout {
@@ -184,8 +185,8 @@ impl KeyTable {
         self.intern(columns, rows, ids)
     }
 
-    /// Like [`KeyTable::intern_rows`] for all rows of columns that nobody else needs any more: where that costs no
-    /// more memory than a copy, the table keeps theirs.
+    /// Like [`KeyTable::intern_rows`] for all rows of columns that nobody else needs any more:
+    /// where that costs no more memory than a copy, the table keeps theirs.
     pub fn intern_owned(
         &mut self,
         columns: &[ArrayRef],
@@ -201,8 +202,9 @@ impl KeyTable {
         }
     }
 
-    /// Appends the id of each row, [`ABSENT`] where the key is not in the table. The columns have the
-    /// declared types and `rows` rows. What it is asked by many threads at once it answers to all.
+    /// Appends the id of each row, [`ABSENT`] where the key is not in the table. The columns have
+    /// the declared types and `rows` rows. What it is asked by many threads at once it answers to
+    /// all.
     pub fn find(&self, columns: &[ArrayRef], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
         match &self.layout {
             Layout::Single => {
@@ -239,8 +241,8 @@ impl KeyTable {
         self.ids.free.push(id);
     }
 
-    /// Forgets some keys, none of them twice. Where they are many, those that stay are looked at, too: one walk over
-    /// the table costs less than a look-up for each key that goes.
+    /// Forgets some keys, none of them twice. Where they are many, those that stay are looked at,
+    /// too: one walk over the table costs less than a look-up for each key that goes.
     pub fn release_all(&mut self, ids: &[u32]) {
         if ids.len() * LOOKED_AT < self.len() {
             ids.iter().for_each(|&id| self.release(id));
@@ -260,8 +262,8 @@ impl KeyTable {
         self.ids.free.extend_from_slice(ids);
     }
 
-    /// Forgets all keys at once, which costs far less than one by one, and keeps the memory for others.
-    /// The single key of a table without key columns stays.
+    /// Forgets all keys at once, which costs far less than one by one, and keeps the memory for
+    /// others. The single key of a table without key columns stays.
     pub fn clear(&mut self) {
         match &mut self.layout {
             Layout::Single => return,

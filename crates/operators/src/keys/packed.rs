@@ -1,5 +1,6 @@
 //! Keys of several integer-like columns of at most 128 bits together: the values stand side by side
-//! in two words, beside one bit for each column that is NULL, and the words in the hash table itself.
+//! in two words, beside one bit for each column that is NULL, and the words in the hash table
+//! itself.
 //!
 //! Compared with encoded rows nothing is written or compared byte by byte, and the hash that says
 //! which partition owns a key is computed once per key, not once per row.

@@ -1,7 +1,8 @@
 //! Keys of any other shape: each key is encoded to bytes that are equal exactly when the keys are.
 //!
-//! The bytes stand one behind the other in one buffer, so that a key costs no allocation of its own. Those
-//! of keys that were forgotten stay until they are as many as the others; then the buffer is written anew.
+//! The bytes stand one behind the other in one buffer, so that a key costs no allocation of its
+//! own. Those of keys that were forgotten stay until they are as many as the others; then the
+//! buffer is written anew.
 
 use std::sync::Arc;
 
@@ -38,7 +39,8 @@ struct Known {
     encoded: EncodedKeys,
 }
 
-/// So many rows are encoded before they are looked up: what stands between is still in the nearest cache then.
+/// So many rows are encoded before they are looked up: what stands between is still in the nearest
+/// cache then.
 const BLOCK_ROWS: usize = 256;
 
 impl Codec {

@@ -1,8 +1,8 @@
 //! Which rows go to which partition: by the hash of their keys.
 //!
-//! This is what a second worker costs where rows are spread by key, for each row and before anything is done
-//! with it. So hashes are computed for some rows at a time, and what stands between hashing and sorting them out stays
-//! in the nearest cache.
+//! This is what a second worker costs where rows are spread by key, for each row and before
+//! anything is done with it. So hashes are computed for some rows at a time, and what stands
+//! between hashing and sorting them out stays in the nearest cache.
 
 use arrow_array::{Array, ArrayRef};
 use thalweg_core::shim::mix64;
@@ -64,8 +64,8 @@ pub(crate) fn scatter(
     Ok(parts.finish())
 }
 
-/// The same for keys that are one integer each and never NULL. Their hashes need not stand anywhere: a row is sorted out
-/// while that of the next one is computed.
+/// The same for keys that are one integer each and never NULL. Their hashes need not stand
+/// anywhere: a row is sorted out while that of the next one is computed.
 fn scatter_longs(values: &[i64], partitions: usize) -> Route {
     let mut parts = Parts::new(values.len(), partitions);
     for block in values.chunks(BLOCK_ROWS) {
@@ -105,7 +105,8 @@ impl Parts {
         let (partitions, count) = (parts.len(), hashes.len() as u32);
         (0..partitions).for_each(|partition| ends[partition] = (partition * *room) as u32);
         for (row, hash) in (*rows..).zip(hashes) {
-            // There are at most 256 partitions: as a byte the number needs no look at how many ends there are.
+            // There are at most 256 partitions: as a byte the number needs no look at how many ends
+            // there are.
             let end = &mut ends[usize::from(partition_of(hash, partitions) as u8)];
             sorted[*end as usize] = row;
             *end += 1;

@@ -189,11 +189,13 @@ fn keys_of_several_columns_do_not_run_into_each_other() {
     assert!(taken.iter().zip(&columns).all(|(taken, column)| taken.as_ref() == column.as_ref()));
 }
 
-/// Integers whose low bits agree, NULL, keys that are forgotten one by one and all at once: ids are those of a map.
+/// Integers whose low bits agree, NULL, keys that are forgotten one by one and all at once: ids are
+/// those of a map.
 #[test]
 fn integers_agree_with_a_map() {
     let mut random = SplitMix64::new(21);
-    // Steps between keys, and how many there are: next to each other, with low bits in common, too many for guesses.
+    // Steps between keys, and how many there are: next to each other, with low bits in common, too
+    // many for guesses.
     for (step, most) in [(1, 40), (1, 3_000), (1 << 12, 300), (i64::MAX / 50, 90), (7, 100_000)] {
         let mut table = KeyTable::new(&[DataType::BigInt]).expect("integers are keys");
         let mut expected: HashMap<Option<i64>, u32> = HashMap::new();
@@ -260,8 +262,8 @@ fn released_ids_are_reused_and_memory_stays_flat() {
     assert_eq!(table.bytes(), flat_bytes);
 }
 
-/// For each layout: half of the keys, then few of them, are forgotten; the others keep their ids, and those that come
-/// again get free ones.
+/// For each layout: half of the keys, then few of them, are forgotten; the others keep their ids,
+/// and those that come again get free ones.
 #[test]
 fn keys_are_forgotten_together_in_each_layout() {
     let numbers = |from: i64| -> ArrayRef {
@@ -354,7 +356,8 @@ fn texts(numbers: impl Iterator<Item = u64>) -> ArrayRef {
     Arc::new(StringViewArray::from_iter_values(numbers.map(text)))
 }
 
-/// Texts are told from each other, come back as they were and give their memory back, whichever come and go.
+/// Texts are told from each other, come back as they were and give their memory back, whichever
+/// come and go.
 #[test]
 fn long_texts_come_and_go() {
     let mut random = SplitMix64::new(7);

@@ -11,8 +11,8 @@ use super::hash::{NULL_HASH, hash_bytes, hash_u128, hash_view};
 use super::{ABSENT, Ids, probe_hash};
 use crate::gradual::{self, GradualTable, Pages};
 
-/// So many rows are hashed before they are looked up: look-ups then wait for the memory together and not one
-/// after the other.
+/// So many rows are hashed before they are looked up: look-ups then wait for the memory together
+/// and not one after the other.
 const HASHED_ROWS: usize = 256;
 
 /// Low and high half of a view; for long strings the high half is the hash, since the place of

@@ -1,6 +1,7 @@
 //! Keys in tables of state: their owners, and columns by the names and types that the input has.
 //!
-//! Dense ids are not told: a key is named by its values, and whoever takes keys back interns them anew.
+//! Dense ids are not told: a key is named by its values, and whoever takes keys back interns them
+//! anew.
 
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::{DataType, Result, TableSchema};

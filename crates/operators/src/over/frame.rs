@@ -1,9 +1,9 @@
 //! Aggregates over frames: what leaves a frame is taken back, what enters is added.
 //!
-//! Rows come in the order of time and arrival. For each, the rows of its key that its frame no longer
-//! holds are taken back, oldest first, and then its own value is added; what its aggregate gives then
-//! is its result, or, where rows of equal time are peers, what it gives after the last of them. Sums of
-//! floats are exact, so a row that has left leaves no trace in those that come.
+//! Rows come in the order of time and arrival. For each, the rows of its key that its frame no
+//! longer holds are taken back, oldest first, and then its own value is added; what its aggregate
+//! gives then is its result, or, where rows of equal time are peers, what it gives after the last
+//! of them. Sums of floats are exact, so a row that has left leaves no trace in those that come.
 //!
 //! Frames that no row leaves keep no rows.
 

@@ -1,8 +1,8 @@
 //! The keys of a partition: which are live, and when they are forgotten.
 //!
-//! A key lives while a row of it waits or anything remembers it. Where frames are stretches of time,
-//! a key is forgotten once time is past its newest row by the length of the frame; otherwise after
-//! `state_ttl_ms` of processing time without a row, if that is set, and never if it is not.
+//! A key lives while a row of it waits or anything remembers it. Where frames are stretches of
+//! time, a key is forgotten once time is past its newest row by the length of the frame; otherwise
+//! after `state_ttl_ms` of processing time without a row, if that is set, and never if it is not.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::keys::{KeyTable, ToldKeys};
 use crate::tables::{does_not_fit, numbers_of, typed};
 use crate::watch::keys::{KeyWatch, release, retain_empty};
 
-/// Columns of tables of state: the time of a key's newest row that was fired, NULL without one, and when
-/// a row last came.
+/// Columns of tables of state: the time of a key's newest row that was fired, NULL without one, and
+/// when a row last came.
 const NEWEST_MS: &str = "$newest_ms";
 const REACHED_MS: &str = "$reached_ms";
 
@@ -209,8 +209,8 @@ impl Keyring {
         (0..self.keys.len() as u32).filter(|&id| self.keys[id as usize].is_live).collect()
     }
 
-    /// What is known of these keys as columns of a table of state. Rows that wait are told elsewhere,
-    /// and the sequence in which keys are forgotten follows.
+    /// What is known of these keys as columns of a table of state. Rows that wait are told
+    /// elsewhere, and the sequence in which keys are forgotten follows.
     pub(super) fn tell(&self, ids: &[u32]) -> Vec<(String, ArrayRef)> {
         let newest = |&id: &u32| Some(self.newest(id)).filter(|&newest| newest != NEVER);
         let newest: Int64Array = ids.iter().map(newest).collect();
@@ -244,8 +244,8 @@ impl Keyring {
         Ok(ids)
     }
 
-    /// All keys have been taken back: the sequence in which they are forgotten is that of their newest
-    /// rows. The time of the newest of all.
+    /// All keys have been taken back: the sequence in which they are forgotten is that of their
+    /// newest rows. The time of the newest of all.
     pub(super) fn recalled(&mut self) -> i64 {
         let fired = |&id: &u32| (self.newest(id), id);
         let mut fired: Vec<(i64, u32)> = self.live().iter().map(fired).collect();

@@ -3,15 +3,15 @@
 //! **Event time.** Rows wait until the watermark has passed their time. They leave in the order of
 //! time, in the ordered contracts then of key, then of arrival; nothing that has left is changed.
 //! ROWS counts rows in the order of (time, arrival). RANGE goes by time, and rows of equal time are
-//! peers that see one another, also where the frame is unbounded. LAG, ROW_NUMBER, RANK and DENSE_RANK
-//! look at the rows of the key whatever the frame. LEAD holds a row back until the row that it asks
-//! for has its turn, and to the end of the input if none comes.
+//! peers that see one another, also where the frame is unbounded. LAG, ROW_NUMBER, RANK and
+//! DENSE_RANK look at the rows of the key whatever the frame. LEAD holds a row back until the row
+//! that it asks for has its turn, and to the end of the input if none comes.
 //!
-//! **Arrival** (processing time). Each row leaves at once, without peers; RANGE goes by the wall clock
-//! at which the rows came.
+//! **Arrival** (processing time). Each row leaves at once, without peers; RANGE goes by the wall
+//! clock at which the rows came.
 //!
-//! **Which rows are late** depends on the watermark before the row and on the rows of its key, never
-//! on what the operator was shown:
+//! **Which rows are late** depends on the watermark before the row and on the rows of its key,
+//! never on what the operator was shown:
 //!
 //! | frame | a row is late |
 //! |---|---|
@@ -22,9 +22,9 @@
 //! So is Flink's rule; what differs: a key whose newest row is further behind the watermark than a
 //! RANGE reaches is forgotten, and anything may come for it (Flink waits half as long again).
 //!
-//! State: rows that wait; per key one state of each unbounded aggregate, the rows of a bounded frame
-//! (only the columns that are aggregated), as many rows as LAG goes back. Keys of a bounded RANGE go
-//! with their last row; others stay for `state_ttl_ms`.
+//! State: rows that wait; per key one state of each unbounded aggregate, the rows of a bounded
+//! frame (only the columns that are aggregated), as many rows as LAG goes back. Keys of a bounded
+//! RANGE go with their last row; others stay for `state_ttl_ms`.
 //!
 //! | module | holds |
 //! |---|---|
@@ -57,7 +57,8 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Opening, Operator, OperatorClass, Partition, Result, Route, TableSchema, Watermark,
+    Bundle, Operator, OperatorClass, Partition, PartitionContext, Result, Route, TableSchema,
+    Watermark,
 };
 
 pub use spec::{Frame, OverCall, OverFunction, OverSpec, OverTime};
@@ -110,7 +111,8 @@ impl Operator for OverAggregate {
     fn is_singleton(&self) -> bool {
         self.spec.keys.is_empty()
     }
-    /// A row behind its watermark leaves at the next one, so its place depends on where those stand.
+    /// A row behind its watermark leaves at the next one, so its place depends on where those
+    /// stand.
     fn rows_depend_on_watermarks(&self) -> bool {
         self.spec.late_by_key()
     }
@@ -126,7 +128,7 @@ impl Operator for OverAggregate {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.spec.keys, partitions)
     }
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let (spec, schema) = (Arc::clone(&self.spec), self.schema.arrow());
         let partition = OverPartition::new(spec, schema, opening)?;
         Ok(Box::new(Watched::new(partition, &snapshot::TABLES)))

@@ -6,7 +6,8 @@
 //!
 //! **Invariants:**
 //! - each row that waits holds its batch once;
-//! - rows of a key are fired in the order of their times, whatever watermarks the partition is shown;
+//! - rows of a key are fired in the order of their times, whatever watermarks the partition is
+//!   shown;
 //! - rows of a key and of one time are fired together.
 
 use std::collections::VecDeque;
@@ -16,7 +17,8 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Opening, Output, Partition, Piece, Place, Progress, Restored, Result, RowKind, Watermark,
+    Output, Partition, PartitionContext, Piece, Place, Progress, Restored, Result, RowKind,
+    Watermark,
 };
 
 use super::fired::Fired;
@@ -70,7 +72,11 @@ pub(super) struct OverPartition {
 }
 
 impl OverPartition {
-    pub(super) fn new(spec: Arc<OverSpec>, schema: SchemaRef, opening: Opening) -> Result<Self> {
+    pub(super) fn new(
+        spec: Arc<OverSpec>,
+        schema: SchemaRef,
+        opening: PartitionContext,
+    ) -> Result<Self> {
         let types = spec.key_types();
         let ttl_ms = spec.state_ttl_ms.filter(|_| !spec.has_lead());
         Ok(OverPartition {

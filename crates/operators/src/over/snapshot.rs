@@ -9,8 +9,8 @@
 //! How far the partition has been shown watermarks is not told: what waits is due behind them.
 //!
 //! Captures tell the keys that rows have reached or changed, and those that have been forgotten
-//! ([`crate::watch`]), and the rows that have come to wait. What is ready changes all over between two
-//! captures: where it lies is noted, and it is put together later.
+//! ([`crate::watch`]), and the rows that have come to wait. What is ready changes all over between
+//! two captures: where it lies is noted, and it is put together later.
 
 use std::sync::Arc;
 
@@ -168,8 +168,8 @@ impl OverPartition {
         Ok(())
     }
 
-    /// Rows of several partitions leave together: in the order of time, and those of one time in that
-    /// of the partitions that told them.
+    /// Rows of several partitions leave together: in the order of time, and those of one time in
+    /// that of the partitions that told them.
     fn recall_ready(&mut self, told: &[RecordBatch]) -> Result<()> {
         let schema = kept_schema(&[(LEAVES_MS, Arrow::Int64)], &self.spec.output());
         let (mut batches, mut times) = (Vec::new(), Vec::new());

@@ -1,14 +1,14 @@
 //! The rows of each key that a frame still holds, oldest first.
 //!
-//! Rows stand in batches as they came, with the few columns that are still needed. The rows of a key
-//! are linked through the batches: a row costs its columns and sixteen bytes, and keys that go on at
-//! the same pace read their oldest rows one beside the other.
+//! Rows stand in batches as they came, with the few columns that are still needed. The rows of a
+//! key are linked through the batches: a row costs its columns and sixteen bytes, and keys that go
+//! on at the same pace read their oldest rows one beside the other.
 //!
 //! **Invariants:**
-//! - a batch is freed with the last of its rows that a key still has; what was taken off can be read
-//!   until [`Trail::settle`];
-//! - a batch is at most [`SPARSE`] times as large as what keys have of all of them: otherwise what is
-//!   left is written anew.
+//! - a batch is freed with the last of its rows that a key still has; what was taken off can be
+//!   read until [`Trail::settle`];
+//! - a batch is at most [`SPARSE`] times as large as what keys have of all of them: otherwise what
+//!   is left is written anew.
 
 use std::sync::Arc;
 
@@ -176,7 +176,8 @@ impl Trail {
         (0..self.lists.len() as u32).filter(has_rows).collect()
     }
 
-    /// Tells the rows of these keys, oldest first: for each key a list of times and one for each column.
+    /// Tells the rows of these keys, oldest first: for each key a list of times and one for each
+    /// column.
     pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {
         let (mut rows, mut times) = (Vec::new(), Vec::new());
         for &id in ids {
@@ -196,7 +197,8 @@ impl Trail {
         Ok(())
     }
 
-    /// Takes rows back that [`Trail::tell`] has told of these keys, which have none and may have so many.
+    /// Takes rows back that [`Trail::tell`] has told of these keys, which have none and may have so
+    /// many.
     pub(super) fn recall(&mut self, ids: &[u32], told: &StateRows<'_>, most: u64) -> Result<()> {
         let (times, owners) =
             elements_of(told.lists(TIMES_MS, &arrow_schema::DataType::Int64)?, ids);

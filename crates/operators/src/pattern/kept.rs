@@ -1,7 +1,7 @@
 //! The rows that runs may ask for: batches of the columns that are asked for.
 //!
-//! **Invariant:** what is stored is at most [`SPARSE`] times what keys hold, and a little: otherwise the
-//! rows that are left are written anew ([`Kept::is_sparse`], [`Kept::rewrite`]).
+//! **Invariant:** what is stored is at most [`SPARSE`] times what keys hold, and a little:
+//! otherwise the rows that are left are written anew ([`Kept::is_sparse`], [`Kept::rewrite`]).
 
 use std::collections::VecDeque;
 

@@ -1,15 +1,17 @@
 //! Takes rows through the pattern: key by key in their order, all keys side by side.
 //!
-//! Rows whose time has come are taken in *waves*, the next row of every key at once, so that a condition
-//! is evaluated over many runs together. Within a wave, variable by variable: a row that is offered to a
-//! run fits the variable that the run stands at, or a later one if those between may be absent. Each fit
-//! is a run of its own; a greedy variable that takes the row lets it pass to no other.
+//! Rows whose time has come are taken in *waves*, the next row of every key at once, so that a
+//! condition is evaluated over many runs together. Within a wave, variable by variable: a row that
+//! is offered to a run fits the variable that the run stands at, or a later one if those between
+//! may be absent. Each fit is a run of its own; a greedy variable that takes the row lets it pass
+//! to no other.
 //!
 //! What that does to a key is Flink's:
 //! - each row begins a run;
-//! - of the matches that share a first row the one that is complete first counts, and of these the one in
-//!   which earlier variables have taken more;
-//! - a match waits until no run that began earlier is left, and then takes away what the search skips.
+//! - of the matches that share a first row the one that is complete first counts, and of these the
+//!   one in which earlier variables have taken more;
+//! - a match waits until no run that began earlier is left, and then takes away what the search
+//!   skips.
 //!
 //! With WITHIN runs end when time is so far behind their first row, at that very time, whatever the
 //! watermarks that the operator is shown.

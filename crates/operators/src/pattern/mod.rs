@@ -1,19 +1,22 @@
 //! `MATCH_RECOGNIZE`: patterns over the rows of a key, in the order of their row time.
 //!
-//! A pattern is a sequence of variables, each of which takes a number of rows that fit its condition; a
-//! match is a run of rows, one behind the other, that fits the whole of it, and gives one row.
+//! A pattern is a sequence of variables, each of which takes a number of rows that fit its
+//! condition; a match is a run of rows, one behind the other, that fits the whole of it, and gives
+//! one row.
 //!
-//! **Order and lateness.** Rows wait until the watermark has passed their time; a row at or before the
-//! watermark before it is late. Matches leave at the time of the row that completed them, or at that
-//! at which the run that they waited for came to its end, and nothing that has left is changed.
+//! **Order and lateness.** Rows wait until the watermark has passed their time; a row at or before
+//! the watermark before it is late. Matches leave at the time of the row that completed them, or at
+//! that at which the run that they waited for came to its end, and nothing that has left is
+//! changed.
 //!
 //! **Which match.** Flink's rules (`machine.rs`): the search takes what is complete first, and a
-//! greedy variable never gives back a row that fits it. A match that no longer can come first because
-//! of an older run waits for that run, without WITHIN for ever: at the end of the input it is given up.
+//! greedy variable never gives back a row that fits it. A match that no longer can come first
+//! because of an older run waits for that run, without WITHIN for ever: at the end of the input it
+//! is given up.
 //!
-//! State: the rows that wait; for each key the rows from the beginning of its first run on (only the
-//! columns that are asked for), and a few numbers for each run. WITHIN ends runs by time alone, without
-//! further rows; without it a run lives until a row ends it.
+//! State: the rows that wait; for each key the rows from the beginning of its first run on (only
+//! the columns that are asked for), and a few numbers for each run. WITHIN ends runs by time alone,
+//! without further rows; without it a run lives until a row ends it.
 //!
 //! | module | holds |
 //! |---|---|
@@ -41,7 +44,7 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Opening, Operator, OperatorClass, Partition, Result, Route, TableSchema,
+    Bundle, Operator, OperatorClass, Partition, PartitionContext, Result, Route, TableSchema,
 };
 
 pub use spec::{
@@ -97,7 +100,7 @@ impl Operator for MatchRecognize {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.spec.pattern.keys, partitions)
     }
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let (spec, schema) = (Arc::clone(&self.spec), self.schema.arrow());
         let partition = MatchPartition::new(spec, schema, opening)?;
         Ok(Box::new(Watched::new(partition, &snapshot::TABLES)))

@@ -1,7 +1,7 @@
 //! The rows of one key range: they wait for their time, go through the pattern, and matches leave.
 //!
-//! Rows are taken in the order of time, further keys and arrival, once a watermark has passed their time.
-//! Matches leave in the order of the times at which they were found, then of key.
+//! Rows are taken in the order of time, further keys and arrival, once a watermark has passed their
+//! time. Matches leave in the order of the times at which they were found, then of key.
 //!
 //! **Invariants:**
 //! - each row that waits holds its batch once;
@@ -16,7 +16,8 @@ use arrow_schema::SchemaRef;
 use arrow_select::take::take_record_batch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Opening, Output, Partition, Piece, Place, Progress, Restored, Result, RowKind, Watermark,
+    Output, Partition, PartitionContext, Piece, Place, Progress, Restored, Result, RowKind,
+    Watermark,
 };
 
 use super::machine::{Fired, Machine};
@@ -79,7 +80,11 @@ pub(super) struct MatchPartition {
 }
 
 impl MatchPartition {
-    pub(super) fn new(spec: Arc<MatchSpec>, schema: SchemaRef, opening: Opening) -> Result<Self> {
+    pub(super) fn new(
+        spec: Arc<MatchSpec>,
+        schema: SchemaRef,
+        opening: PartitionContext,
+    ) -> Result<Self> {
         let types = spec.key_types();
         let ties = match &spec.pattern.ties[..] {
             [] => None,
@@ -230,8 +235,8 @@ impl MatchPartition {
         Ok(found)
     }
 
-    /// Learns from what taking some rows has cost: a pattern with many runs takes fewer rows at once,
-    /// since a job that is to stop does so between two calls.
+    /// Learns from what taking some rows has cost: a pattern with many runs takes fewer rows at
+    /// once, since a job that is to stop does so between two calls.
     fn learn(&mut self, rows: usize, offered: usize) {
         if offered > OFFERS_MAX {
             self.fire_rows = (rows * (OFFERS_MAX / 2) / offered).max(1);
@@ -249,8 +254,8 @@ impl MatchPartition {
         Ok(ids.iter().copied().filter(|&id| self.has(KEYS, id)).collect())
     }
 
-    /// Captures learn which of the keys that had runs or matches have none any more. A key may live on, since
-    /// rows of it wait.
+    /// Captures learn which of the keys that had runs or matches have none any more. A key may live
+    /// on, since rows of it wait.
     fn note_emptied(&mut self, mut busy: Vec<u32>) -> Result<()> {
         busy.retain(|&id| !self.has(KEYS, id));
         match &mut self.watch {

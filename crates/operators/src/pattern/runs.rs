@@ -1,8 +1,9 @@
-//! The runs of one key: each is a way in which some of its newest rows fit the beginning of the pattern.
+//! The runs of one key: each is a way in which some of its newest rows fit the beginning of the
+//! pattern.
 //!
-//! The rows of a run follow one another, and those of a variable as well: a run is the number of its
-//! first row and how many rows each variable has taken. So it costs a few numbers however long it is,
-//! and runs share the rows, which are kept from the first row of the first run on.
+//! The rows of a run follow one another, and those of a variable as well: a run is the number of
+//! its first row and how many rows each variable has taken. So it costs a few numbers however long
+//! it is, and runs share the rows, which are kept from the first row of the first run on.
 //!
 //! **Invariant:** runs stand in the order of their first rows, those that share one in the order in
 //! which they came to be.
@@ -95,8 +96,9 @@ impl Runs {
         }
     }
 
-    /// Tells the runs of several keys, whose rows are numbered from these on: for each key a list of
-    /// each number of its runs. The states of aggregates are not told: they begin anew from the rows.
+    /// Tells the runs of several keys, whose rows are numbered from these on: for each key a list
+    /// of each number of its runs. The states of aggregates are not told: they begin anew from the
+    /// rows.
     pub(super) fn tell(runs: &[(&Runs, u64)], told: &mut StateColumns) -> Result<()> {
         let heads = || runs.iter().flat_map(|(runs, base)| runs.heads.iter().zip(repeat(*base)));
         let lengths: Vec<usize> = runs.iter().map(|(runs, _)| runs.len()).collect();
@@ -113,7 +115,8 @@ impl Runs {
     }
 
     /// Takes back what [`Runs::tell`] has told of keys that have so many rows; the runs of each. A
-    /// pattern has `variables` variables. A run of those that go on has taken all rows from its first.
+    /// pattern has `variables` variables. A run of those that go on has taken all rows from its
+    /// first.
     pub(super) fn recall(
         told: &StateRows<'_>,
         rows: &[u64],
@@ -149,7 +152,8 @@ impl Runs {
     }
 }
 
-/// The numbers of a column of lists, of which none is NULL, and to which of so many keys each belongs.
+/// The numbers of a column of lists, of which none is NULL, and to which of so many keys each
+/// belongs.
 fn numbers_of<T: ArrowPrimitiveType>(
     told: &StateRows<'_>,
     part: &str,

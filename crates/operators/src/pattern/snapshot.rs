@@ -5,11 +5,11 @@
 //! | `keys` | key with runs or matches: the rows that they may ask for, the runs and the matches as lists |
 //! | `waiting`, `overdue` | row that waits for its time ([`crate::join::bounded::told_waiting`]) |
 //!
-//! Captures tell the keys that rows and alarms have reached, and those that have no runs and matches any
-//! more ([`crate::watch`]), and the rows that have come to wait.
+//! Captures tell the keys that rows and alarms have reached, and those that have no runs and
+//! matches any more ([`crate::watch`]), and the rows that have come to wait.
 //!
-//! Alarms follow from the runs. The aggregates of conditions are not told: a run that has none takes its
-//! rows in anew, in the same sequence.
+//! Alarms follow from the runs. The aggregates of conditions are not told: a run that has none
+//! takes its rows in anew, in the same sequence.
 
 use arrow_array::RecordBatch;
 use thalweg_core::{Captured, DataType, Extent, Restored, Result, RowKind};

@@ -1,8 +1,8 @@
 //! Values of runs: which rows they read is collected run by run, then all are computed at once.
 //!
-//! Aggregates of conditions are kept from row to row: a run has a *slot*, in which each of them has its state
-//! and remembers the rows that it has seen. Where a run goes on, only the rows that have come are added; where
-//! it does not (a run has been split in two), the state begins anew.
+//! Aggregates of conditions are kept from row to row: a run has a *slot*, in which each of them has
+//! its state and remembers the rows that it has seen. Where a run goes on, only the rows that have
+//! come are added; where it does not (a run has been split in two), the state begins anew.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,8 +68,8 @@ impl Values {
         self.parts.iter().any(|part| matches!(part, Part::Aggregate(_)))
     }
 
-    /// Takes note of a run, whose aggregates stand in this slot, or of a match that was found at this
-    /// time. Slots of one call of [`Values::take`] differ.
+    /// Takes note of a run, whose aggregates stand in this slot, or of a match that was found at
+    /// this time. Slots of one call of [`Values::take`] differ.
     pub(super) fn collect(&mut self, key: &Key, taken: Taken<'_>, slot: Option<u32>, time: i64) {
         for part in &mut self.parts {
             match part {

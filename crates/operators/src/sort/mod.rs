@@ -24,8 +24,8 @@ use thalweg_core::bundle::batch_bytes;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::snapshot::TableRows;
 use thalweg_core::{
-    Bundle, Captured, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress,
-    Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, Extent, Operator, OperatorClass, Output, Partition, PartitionContext, Piece,
+    Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
 pub(crate) use keys::KeyEncoder;
@@ -84,7 +84,7 @@ impl Operator for SortLimit {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         Ok(route_to_first(bundle, partitions))
     }
-    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(SortPartition {
             schema: self.schema.clone(),
             encoder: KeyEncoder::new(&self.keys, &self.schema)?,

@@ -31,8 +31,8 @@ use arrow_select::take::take_record_batch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{
-    Bundle, Captured, Error, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece,
-    Progress, Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, Error, Extent, Operator, OperatorClass, Output, Partition, PartitionContext,
+    Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
 use crate::limit::route_to_first;
@@ -80,7 +80,7 @@ impl Operator for TemporalSort {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         Ok(route_to_first(bundle, partitions))
     }
-    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         let encoder = match self.keys.as_slice() {
             [] => None,
             keys => Some(KeyEncoder::new(keys, &self.schema)?),

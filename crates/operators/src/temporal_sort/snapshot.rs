@@ -1,5 +1,5 @@
-//! What a sort by time tells of its state: the rows that have not left, and the last time that has been sent
-//! on.
+//! What a sort by time tells of its state: the rows that have not left, and the last time that has
+//! been sent on.
 //!
 //! | column of `rows` | |
 //! |---|---|
@@ -8,8 +8,9 @@
 //! | `$ready` | the watermark before some row has passed this one |
 //! | the columns of the row | |
 //!
-//! Captures tell the rows that have come since the one before, and those that are ready, which are few; where
-//! they lie is noted, and they are put together later. Those that have left expire ([`Told`]).
+//! Captures tell the rows that have come since the one before, and those that are ready, which are
+//! few; where they lie is noted, and they are put together later. Those that have left expire
+//! ([`Told`]).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -103,8 +104,8 @@ impl TemporalSortPartition {
 
     /// Tells the rows and how far they have been sent on.
     pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
-        let told = self.told.told.replace(self.arrivals).filter(|_| extent == Extent::Changes);
-        let extent = if told.is_some() { Extent::Changes } else { Extent::Whole };
+        let told = self.told.told.replace(self.arrivals).filter(|_| extent == Extent::Incremental);
+        let extent = if told.is_some() { Extent::Incremental } else { Extent::Full };
         let waiting = self.waiting.iter().map(|entry| (entry.0, false));
         let fresh = waiting.filter(|(row, _)| told.is_none_or(|told| row.arrival >= told));
         let ready = self.ready.iter().map(|&row| (row, true));
@@ -133,7 +134,8 @@ impl TemporalSortPartition {
             self.sent_on = self.sent_on.max(sent_on);
         }
         by_serial(restored.table(ROWS))?.iter().try_for_each(|batch| self.take_back_rows(batch))?;
-        // A row is made ready when all that sort before it are, so times and keys say in which order.
+        // A row is made ready when all that sort before it are, so times and keys say in which
+        // order.
         let store = &self.store;
         self.ready
             .make_contiguous()

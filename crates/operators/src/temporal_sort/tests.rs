@@ -6,8 +6,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{ManualClock, SplitMix64};
 use thalweg_core::{
-    Bundle, Column, DataType, ErrorKind, Exchange, Extent, Opening, Operator, Output, Partition,
-    Piece, Progress, Stamps, TableSchema, Watermark, WatermarkBefore,
+    Bundle, Column, DataType, ErrorKind, Exchange, Extent, Operator, Output, Partition,
+    PartitionContext, Piece, Progress, Stamps, TableSchema, Watermark, WatermarkBefore,
 };
 
 use super::TemporalSort;
@@ -143,8 +143,9 @@ struct Captured {
 }
 
 impl Captured {
-    /// Rows of these times, each with this watermark before it, and then perhaps another watermark. How many rows the
-    /// next capture tells, below which time nothing is left, and whether that is all.
+    /// Rows of these times, each with this watermark before it, and then perhaps another watermark.
+    /// How many rows the next capture tells, below which time nothing is left, and whether that is
+    /// all.
     fn go_on(
         &mut self,
         times: std::ops::Range<i64>,
@@ -161,7 +162,7 @@ impl Captured {
             let call = WatermarkCall { watermark, phase: 0, exchange: &self.exchange };
             assert_eq!(self.partition.watermark(&call, &mut output).unwrap(), Progress::Done);
         }
-        let captured = self.partition.capture(Extent::Changes).unwrap();
+        let captured = self.partition.capture(Extent::Incremental).unwrap();
         let table = captured.tables.into_iter().find(|table| table.name == "rows").unwrap();
         let (kept_from, extent) = (table.kept_from.unwrap(), table.extent);
         let told = (table.rows)().unwrap();
@@ -176,14 +177,26 @@ impl Captured {
 
 #[test]
 fn only_rows_that_have_come_are_told_and_those_that_left_expire() {
-    let partition = by_time(LatePolicy::Drop, Vec::new()).open(Opening::only()).unwrap();
+    let partition = by_time(LatePolicy::Drop, Vec::new()).open(PartitionContext::only()).unwrap();
     let mut sort = Captured { partition, exchange: Exchange::new(1) };
     let min = i64::MIN;
-    assert_eq!(sort.go_on(100..5100, min, Some(50)), (5000, 51, Extent::Whole), "the first");
-    assert_eq!(sort.go_on(300..400, 50, Some(60)), (100, 61, Extent::Changes), "rows that came");
-    assert_eq!(sort.go_on(0..0, 60, Some(4000)), (0, 4001, Extent::Changes), "rows have left");
-    assert_eq!(sort.go_on(3000..3010, 70, None), (10, 4001, Extent::Changes), "a lane was idle");
-    assert_eq!(sort.go_on(0..0, 60, Some(4000)), (1099, 4001, Extent::Whole), "they have left");
-    assert_eq!(sort.go_on(6000..6005, 4000, Some(4001)), (5, 4002, Extent::Changes), "it goes on");
-    assert_eq!(sort.go_on(0..0, 4001, Some(i64::MAX)), (0, i64::MAX, Extent::Whole), "the end");
+    assert_eq!(sort.go_on(100..5100, min, Some(50)), (5000, 51, Extent::Full), "the first");
+    assert_eq!(
+        sort.go_on(300..400, 50, Some(60)),
+        (100, 61, Extent::Incremental),
+        "rows that came"
+    );
+    assert_eq!(sort.go_on(0..0, 60, Some(4000)), (0, 4001, Extent::Incremental), "rows have left");
+    assert_eq!(
+        sort.go_on(3000..3010, 70, None),
+        (10, 4001, Extent::Incremental),
+        "a lane was idle"
+    );
+    assert_eq!(sort.go_on(0..0, 60, Some(4000)), (1099, 4001, Extent::Full), "they have left");
+    assert_eq!(
+        sort.go_on(6000..6005, 4000, Some(4001)),
+        (5, 4002, Extent::Incremental),
+        "it goes on"
+    );
+    assert_eq!(sort.go_on(0..0, 4001, Some(i64::MAX)), (0, i64::MAX, Extent::Full), "the end");
 }

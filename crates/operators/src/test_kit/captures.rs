@@ -30,7 +30,7 @@ pub(super) struct Generations(Vec<Tables>);
 impl Generations {
     /// Captures what has changed; of those that were not captured before, everything.
     pub(super) fn capture(&mut self, partitions: &mut [Box<dyn Partition>]) -> Result<()> {
-        let extent = if self.0.is_empty() { Extent::Whole } else { Extent::Changes };
+        let extent = if self.0.is_empty() { Extent::Full } else { Extent::Incremental };
         self.0.resize_with(partitions.len(), Tables::new);
         for (tables, partition) in self.0.iter_mut().zip(partitions) {
             take_over(tables, partition.capture(extent)?.tables)?;
@@ -78,9 +78,9 @@ pub fn told_table(partition: &mut dyn Partition, extent: Extent, name: &str) -> 
     ToldTable { extent, rows, bytes, removed, kept_from }
 }
 
-/// Runs an operator twice side by side. One is captured whole now and then, and read at once. The other is
-/// captured at the same places, often for changes only, and read some steps later: put together that must
-/// be the same. The time of the clock passes.
+/// Runs an operator twice side by side. One is captured whole now and then, and read at once. The
+/// other is captured at the same places, often for changes only, and read some steps later: put
+/// together that must be the same. The time of the clock passes.
 ///
 /// # Panics
 /// If it is not, or if a run fails.
@@ -149,18 +149,18 @@ impl<'a> Pair<'a> {
         let mut expected = Vec::new();
         for partition in &mut self.at_once.partitions {
             let mut tables = Tables::new();
-            take_over(&mut tables, partition.capture(Extent::Whole)?.tables)?;
+            take_over(&mut tables, partition.capture(Extent::Full)?.tables)?;
             expected.push(tables);
         }
         let is_whole = self.kept.is_none() || self.random.below(3) == 0;
-        let extent = if is_whole { Extent::Whole } else { Extent::Changes };
+        let extent = if is_whole { Extent::Full } else { Extent::Incremental };
         let mut captured = Vec::new();
         for partition in &mut self.later.partitions {
             let stopped = stop_tracking(partition.as_mut(), &mut self.random);
             let tables = partition.capture(extent)?.tables;
             let is_stopped = |table: &&CapturedTable| stopped.contains(&table.name);
             let mut full = tables.iter().filter(is_stopped);
-            assert!(full.all(|table| table.extent == Extent::Whole), "{stopped:?}");
+            assert!(full.all(|table| table.extent == Extent::Full), "{stopped:?}");
             check_changes_are_known(partition.as_mut(), &tables);
             captured.push(tables);
             stop_tracking(partition.as_mut(), &mut self.random);
@@ -198,7 +198,7 @@ fn stop_tracking(partition: &mut dyn Partition, random: &mut SplitMix64) -> Vec<
 /// noted of late rows goes with their table.
 fn check_changes_are_known(partition: &mut dyn Partition, tables: &[CapturedTable]) {
     let known = partition.table_changes();
-    for table in tables.iter().filter(|table| table.extent == Extent::Changes) {
+    for table in tables.iter().filter(|table| table.extent == Extent::Incremental) {
         let own = table.name.trim_end_matches("_late");
         let is_known = known.iter().any(|known| known.name == own);
         assert!(is_known || table.kept_from.is_some(), "{table:?} of {known:?}");
@@ -227,11 +227,11 @@ fn apply(tables: &mut Tables, table: CapturedTable) -> Result<()> {
     let told = (table.rows)()?;
     let kept = tables.entry(table.name).or_default();
     match table.extent {
-        Extent::Whole => {
+        Extent::Full => {
             assert!(told.removed.is_empty(), "nothing is removed from what is whole");
             kept.clear();
         }
-        Extent::Changes => {
+        Extent::Incremental => {
             assert!(width > 0, "changes go by identity");
             let (new, gone) = (identities(&told.rows, width)?, identities(&told.removed, width)?);
             assert!(gone.is_disjoint(&new), "what came again is not removed");
@@ -278,8 +278,8 @@ fn all_texts(tables: &Tables) -> Result<BTreeMap<&'static str, BTreeSet<String>>
     tables.iter().map(of_table).collect()
 }
 
-/// The same rows in an order in which they may stand when changes have been put together: those of one
-/// identity as they were, others anyhow.
+/// The same rows in an order in which they may stand when changes have been put together: those of
+/// one identity as they were, others anyhow.
 pub(super) fn folded(rows: Vec<RecordBatch>, width: usize) -> Result<Vec<RecordBatch>> {
     if width == 0 {
         return Ok(rows);

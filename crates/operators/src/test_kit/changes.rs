@@ -54,8 +54,8 @@ fn text(column: &ArrayRef, row: usize) -> String {
 }
 
 impl Driven {
-    /// The rows that left by port 0, in order. Where they are a changelog, the first value of each is
-    /// its kind (`+I`, `-U`, `+U`, `-D`).
+    /// The rows that left by port 0, in order. Where they are a changelog, the first value of each
+    /// is its kind (`+I`, `-U`, `+U`, `-D`).
     pub fn changes(&self) -> Vec<Vec<Value>> {
         let mut changes = Vec::new();
         for (batch, kinds) in self.emitted.iter().zip(&self.kinds) {

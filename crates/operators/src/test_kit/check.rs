@@ -3,7 +3,7 @@
 use arrow_array::RecordBatch;
 use thalweg_core::operator::Part;
 use thalweg_core::{
-    Bundle, Error, Extent, Opening, Operator, Result, Stamps, Transform, WatermarkBefore,
+    Bundle, Error, Extent, Operator, PartitionContext, Result, Stamps, Transform, WatermarkBefore,
 };
 
 use super::compare::{assert_same_rows, sorted};
@@ -50,8 +50,8 @@ pub fn check_operator(operator: &dyn Operator, script: &[Event]) -> Driven {
     plain
 }
 
-/// Runs an operator over a script but for what follows the last rows, and gives what it tells back with
-/// one column after the other spoilt (see [`check_damaged`]).
+/// Runs an operator over a script but for what follows the last rows, and gives what it tells back
+/// with one column after the other spoilt (see [`check_damaged`]).
 ///
 /// # Panics
 /// If the run fails, or as [`check_damaged`].
@@ -76,7 +76,7 @@ fn driven_to_last_rows<'a>(operator: &'a dyn Operator, script: &[Event]) -> Resu
 }
 
 fn tells_its_state(operator: &dyn Operator) -> bool {
-    operator.open(Opening::only()).is_ok_and(|mut open| open.capture(Extent::Whole).is_ok())
+    operator.open(PartitionContext::only()).is_ok_and(|mut open| open.capture(Extent::Full).is_ok())
 }
 
 fn check_variant(

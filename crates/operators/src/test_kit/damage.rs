@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow_schema::{Field, Schema};
-use thalweg_core::{Opening, Operator, OrderContract, Partition, Restored};
+use thalweg_core::{Operator, OrderContract, Partition, PartitionContext, Restored};
 
 use super::told;
 
-/// Takes what these partitions tell, spoils one column at a time, and lets a new partition take it back:
-/// without the column, or with one of another type, it must refuse; with NULL in place of the values it
-/// may, but must not panic.
+/// Takes what these partitions tell, spoils one column at a time, and lets a new partition take it
+/// back: without the column, or with one of another type, it must refuse; with NULL in place of the
+/// values it may, but must not panic.
 ///
 /// # Panics
 /// If no rows are told, or if what is spoilt is taken.
@@ -43,7 +43,7 @@ const SPOILS: [(&str, Spoil); 3] =
 
 fn restore(operator: &dyn Operator, tables: &Restored) -> thalweg_core::Result<()> {
     let order = OrderContract::Epoch;
-    let opening = Opening { order, ..Opening::only() };
+    let opening = PartitionContext { order, ..PartitionContext::only() };
     operator.open(opening)?.restore(&tables.of_partition(opening)?)
 }
 

@@ -25,8 +25,9 @@ use arrow_array::RecordBatch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{ManualClock, SharedClock, SplitMix64};
 use thalweg_core::{
-    Bundle, Exchange, Extent, Opening, Operator, OperatorClass, OrderContract, Output, Partition,
-    Piece, Progress, Restored, Result, Route, RowKind, Watermark, WatermarkBefore,
+    Bundle, Exchange, Extent, Operator, OperatorClass, OrderContract, Output, Partition,
+    PartitionContext, Piece, Progress, Restored, Result, Route, RowKind, Watermark,
+    WatermarkBefore,
 };
 
 pub use captures::{ToldTable, check_captures, expiry_times, told_table};
@@ -77,15 +78,16 @@ pub struct DriveOptions {
     pub bundle_rows: usize,
     /// Where everything random comes from.
     pub seed: u64,
-    /// True if time is up and the output is full whenever an operator asks, and pieces come in slices.
+    /// True if time is up and the output is full whenever an operator asks, and pieces come in
+    /// slices.
     pub refuse: bool,
     /// True if rows of later epochs come early and those of an epoch in any order. Only has an
     /// effect on operators whose class allows it.
     pub early: bool,
     /// True if bundles without rows come in between.
     pub empty_bundles: bool,
-    /// True if now and then all partitions are captured and others, more or fewer of them, go on with
-    /// what was told: at once, or in several captures.
+    /// True if now and then all partitions are captured and others, more or fewer of them, go on
+    /// with what was told: at once, or in several captures.
     pub restores: bool,
     /// True if as many partitions go on: the sequence of what leaves can then be compared.
     pub keeps_partitions: bool,
@@ -362,9 +364,9 @@ impl<'a> Driver<'a> {
     }
 }
 
-fn openings(count: usize) -> impl Iterator<Item = Opening> {
+fn openings(count: usize) -> impl Iterator<Item = PartitionContext> {
     let order = OrderContract::Epoch;
-    (0..count).map(move |partition| Opening { partition, partitions: count, order })
+    (0..count).map(move |partition| PartitionContext { partition, partitions: count, order })
 }
 
 /// What partitions of one operator tell.
@@ -377,7 +379,7 @@ fn openings(count: usize) -> impl Iterator<Item = Opening> {
 pub fn told(partitions: &mut [Box<dyn Partition>]) -> Result<Restored> {
     let mut restored = Restored::default();
     for partition in partitions {
-        for table in partition.capture(Extent::Whole)?.tables {
+        for table in partition.capture(Extent::Full)?.tables {
             let rows = (table.rows)()?.rows;
             let is_declared = rows.iter().all(|batch| batch.schema() == table.schema);
             assert!(is_declared, "table {} has another schema", table.name);
@@ -407,7 +409,7 @@ fn opened(
     order: OrderContract,
 ) -> Result<Vec<Box<dyn Partition>>> {
     let open = |partition| {
-        let opening = Opening { partition, partitions: count, order };
+        let opening = PartitionContext { partition, partitions: count, order };
         let mut partition = operator.open(opening)?;
         partition.restore(&restored.of_partition(opening)?)?;
         Ok(partition)

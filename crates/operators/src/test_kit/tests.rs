@@ -7,8 +7,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{Field, Schema};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress, Result, Route,
-    Transform, Watermark, WatermarkBefore,
+    Bundle, Operator, OperatorClass, Output, Partition, PartitionContext, Piece, Progress, Result,
+    Route, Transform, Watermark, WatermarkBefore,
 };
 
 use super::{Event, check_operator, check_transform};
@@ -57,7 +57,10 @@ impl Operator for Counter {
     fn watermark_phases(&self) -> usize {
         2
     }
-    fn open(&self, Opening { partition, .. }: Opening) -> Result<Box<dyn Partition>> {
+    fn open(
+        &self,
+        PartitionContext { partition, .. }: PartitionContext,
+    ) -> Result<Box<dyn Partition>> {
         Ok(Box::new(CounterPartition { fault: self.0, partition, count: 0 }))
     }
 }

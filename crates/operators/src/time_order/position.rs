@@ -1,8 +1,8 @@
 //! Where a source that is sorted goes on.
 //!
-//! The inner source can say only where it is now, and rows that wait lie before that: [`Marks`] keeps some
-//! of its positions, at most [`MARKS_MAX`], as long as rows behind them wait. None is kept before anybody
-//! has asked for a position, but for that of the beginning.
+//! The inner source can say only where it is now, and rows that wait lie before that: [`Marks`]
+//! keeps some of its positions, at most [`MARKS_MAX`], as long as rows behind them wait. None is
+//! kept before anybody has asked for a position, but for that of the beginning.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -173,7 +173,8 @@ fn rows_that_waited_come_again_and_those_that_left_do_not() {
         };
         let mut source = open(None);
         let mut numbers = Vec::new();
-        // A run that fails before it has read again what waited gets no further than the one before.
+        // A run that fails before it has read again what waited gets no further than the one
+        // before.
         let mut failures = 30;
         let pause = 1 + random.below(if seed < 50 { 8 } else { 400 });
         loop {
@@ -181,7 +182,8 @@ fn rows_that_waited_come_again_and_those_that_left_do_not() {
                 failures -= 1;
                 let position = source.position().expect("replayable");
                 let parsed = OrderedPosition::read(&position).expect("its own");
-                // Before anybody has asked no positions are kept, and rows that come again come first.
+                // Before anybody has asked no positions are kept, and rows that come again come
+                // first.
                 let may_be_far = failures == 29 || source.waiting.arrived < source.again;
                 assert!(may_be_far || parsed.rows < 3 * 4096, "{position}");
                 source = open(Some(&position));

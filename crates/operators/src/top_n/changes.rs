@@ -1,4 +1,5 @@
-//! Changes that wait to leave: where their rows lie, what they do, their ranks, and what caused them.
+//! Changes that wait to leave: where their rows lie, what they do, their ranks, and what caused
+//! them.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -19,7 +19,8 @@ pub(super) struct Sought {
 #[derive(Clone, Copy)]
 pub(super) struct Compare<'a> {
     pub store: &'a Store,
-    /// The columns of the piece; the last one holds the bytes of sort keys unless prefixes are exact.
+    /// The columns of the piece; the last one holds the bytes of sort keys unless prefixes are
+    /// exact.
     pub columns: &'a [ArrayRef],
     pub is_exact: bool,
 }

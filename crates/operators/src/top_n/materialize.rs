@@ -1,9 +1,10 @@
-//! What a table that is written by key shall hold: for each key the row that came last of those that were
-//! not taken back (Flink's upsert materializer).
+//! What a table that is written by key shall hold: for each key the row that came last of those
+//! that were not taken back (Flink's upsert materializer).
 //!
-//! A query may change by another key than the table does: then rows of one key come from several keys of
-//! the query, the taking back of an old row may come behind the new one, and a table that only knows the
-//! last change would lose it. Here all rows of a key are kept, in the order in which they came.
+//! A query may change by another key than the table does: then rows of one key come from several
+//! keys of the query, the taking back of an old row may come behind the new one, and a table that
+//! only knows the last change would lose it. Here all rows of a key are kept, in the order in which
+//! they came.
 //!
 //! | a row | leaves |
 //! |---|---|
@@ -14,10 +15,11 @@
 //! | is taken back, and others came behind it | nothing |
 //!
 //! Invariants:
-//! - the rows of a key form a chain from the newest to the oldest; of equal rows the oldest is taken back;
+//! - the rows of a key form a chain from the newest to the oldest; of equal rows the oldest is
+//!   taken back;
 //! - what leaves never says `-U`: a table by key knows what it holds;
-//! - with `state_ttl_ms` a key is forgotten, without a change, when its last row came so long ago. A row
-//!   that is taken back without being there is ignored, as in Flink.
+//! - with `state_ttl_ms` a key is forgotten, without a change, when its last row came so long ago.
+//!   A row that is taken back without being there is ignored, as in Flink.
 //!
 //! Captures tell all rows of the keys that rows have reached ([`crate::watch`]).
 
@@ -26,8 +28,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, DataType, Opening, Operator, OperatorClass, Output, Partition, Piece, Progress,
-    Restored, Result, Route, RowKind, TableSchema,
+    Bundle, DataType, Operator, OperatorClass, Output, Partition, PartitionContext, Piece,
+    Progress, Restored, Result, Route, RowKind, TableSchema,
 };
 
 use super::changes::Changes;
@@ -97,7 +99,7 @@ impl Operator for Materialize {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.spec.keys, partitions)
     }
-    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         let partition = MaterializePartition::new(Arc::clone(&self.spec))?;
         Ok(Box::new(Watched::new(partition, &TABLES)))
     }

@@ -45,8 +45,8 @@ use std::sync::Arc;
 use chrono_tz::Tz;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Grid, Opening, Operator, OperatorClass, Partition, Result,
-    Route, TableSchema,
+    Bundle, Column, DataType, Error, Grid, Operator, OperatorClass, Partition, PartitionContext,
+    Result, Route, TableSchema,
 };
 
 use crate::keys::{KeyTable, route_by_keys};
@@ -83,8 +83,8 @@ pub struct TopNSpec {
     pub from: u64,
     /// The last rank that leaves.
     pub to: u64,
-    /// The name of a column `BIGINT NOT NULL` with the rank behind those of the input; `None` for no
-    /// such column.
+    /// The name of a column `BIGINT NOT NULL` with the rank behind those of the input; `None` for
+    /// no such column.
     pub rank_column: Option<String>,
     /// The columns that come in.
     pub input: TableSchema,
@@ -95,8 +95,8 @@ pub struct TopNSpec {
     pub unique: Option<Vec<usize>>,
     /// How long a key is kept after its last row, in processing time; `None` and 0 for ever.
     pub state_ttl_ms: Option<i64>,
-    /// The key column that is the end of the window that a row belongs to. Its first rows then leave
-    /// when the watermark closes the window, and nothing is kept after that.
+    /// The key column that is the end of the window that a row belongs to. Its first rows then
+    /// leave when the watermark closes the window, and nothing is kept after that.
     pub window_end: Option<usize>,
 }
 
@@ -175,8 +175,8 @@ impl TopN {
         Ok(TopN { shared: Arc::new(Shared { spec, output, zone: None, ends: None }) })
     }
 
-    /// The same for windows that are aligned to the clocks of a zone: row times are instants then, and
-    /// window ends are local.
+    /// The same for windows that are aligned to the clocks of a zone: row times are instants then,
+    /// and window ends are local.
     #[must_use]
     pub fn in_zone(self, zone: Option<Tz>) -> Self {
         self.with(|shared| shared.zone = zone)
@@ -231,7 +231,7 @@ impl Operator for TopN {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.shared.spec.keys, partitions)
     }
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let partition = TopNPartition::new(Arc::clone(&self.shared), opening)?;
         Ok(Box::new(Watched::new(partition, snapshot::Tables::by_key(&self.shared.spec))))
     }

@@ -163,8 +163,8 @@ impl Ordered {
         }
     }
 
-    /// About how many bytes it takes, all chunks but the first taken as full: this is asked for with
-    /// each change.
+    /// About how many bytes it takes, all chunks but the first taken as full: this is asked for
+    /// with each change.
     pub fn bytes(&self) -> usize {
         let other = CHUNK_ENTRIES * size_of::<Entry>() + size_of::<Vec<Entry>>();
         self.first.capacity() * size_of::<Entry>() + self.others.len() * other

@@ -1,9 +1,10 @@
 //! The ranked rows of one key range.
 //!
-//! Without retractions a key has a limit: the sort key of its last row once it has all the rows that it
-//! can use. A row that sorts behind is passed over with one comparison.
+//! Without retractions a key has a limit: the sort key of its last row once it has all the rows
+//! that it can use. A row that sorts behind is passed over with one comparison.
 //!
-//! Invariant between pieces: the keys in the table are those with rows; every row lies in the arena.
+//! Invariant between pieces: the keys in the table are those with rows; every row lies in the
+//! arena.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, Schema};
 use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{Opening, Output, Partition, Piece, Progress, Restored, Result};
+use thalweg_core::{Output, Partition, PartitionContext, Piece, Progress, Restored, Result};
 
 use super::changes::Changes;
 use super::compare::{Compare, Sought};
@@ -70,7 +71,7 @@ pub(super) struct TopNPartition {
 }
 
 impl TopNPartition {
-    pub fn new(shared: Arc<Shared>, opening: Opening) -> Result<Self> {
+    pub fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
         let spec = &shared.spec;
         let sort = SortKeys::new(&spec.order, &spec.input)?;
         let mut fields = spec.input.arrow().fields().to_vec();
@@ -358,7 +359,8 @@ impl TopNPartition {
         self.limits[id as usize] = last.map_or(Prefix::MAX, |last| last.prefix);
     }
 
-    /// Less if a row that sorts behind all others would be among the first, greater if the last is not.
+    /// Less if a row that sorts behind all others would be among the first, greater if the last is
+    /// not.
     fn fill(&self, id: u32, incoming: &Incoming<'_>) -> Ordering {
         let rows = self.ordered[id as usize].len();
         match self.shared.spec.function {
@@ -534,8 +536,8 @@ impl TopNPartition {
         }
     }
 
-    /// Ends a piece of rows of these columns: those that stay move into the arena, and keys without rows
-    /// are forgotten.
+    /// Ends a piece of rows of these columns: those that stay move into the arena, and keys without
+    /// rows are forgotten.
     pub fn finish(&mut self, columns: &[ArrayRef]) -> Result<()> {
         self.end_watch()?;
         self.store.keep(columns)?;

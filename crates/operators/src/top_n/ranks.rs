@@ -1,5 +1,5 @@
-//! What leaves when a row comes or goes where rows that sort alike share a rank: RANK and DENSE_RANK.
-//! The list is always the one after the change.
+//! What leaves when a row comes or goes where rows that sort alike share a rank: RANK and
+//! DENSE_RANK. The list is always the one after the change.
 
 use std::cmp::Ordering;
 
@@ -25,8 +25,8 @@ impl Ranks<'_> {
         self.ordered.position(self.ordered.find(compare), usize::MAX)
     }
 
-    /// The rank of rows that would stand here and sort like none before; a number above `most` if it is
-    /// above that.
+    /// The rank of rows that would stand here and sort like none before; a number above `most` if
+    /// it is above that.
     pub fn at(&self, position: usize, most: usize) -> usize {
         if !self.is_dense {
             return position + 1;
@@ -110,8 +110,8 @@ impl RankChange<'_> {
         }
     }
 
-    /// A row has gone; `first` is the position of the first row that sorts alike, and `behind` of the
-    /// first that sorts behind.
+    /// A row has gone; `first` is the position of the first row that sorts alike, and `behind` of
+    /// the first that sorts behind.
     pub fn removed(&mut self, first: usize, behind: usize, row: Place) {
         let ranks = self.ranks;
         let rank = ranks.at(first, self.to);

@@ -101,8 +101,8 @@ impl RowNumbers<'_> {
         }
     }
 
-    /// This row has gone from one position, and another has come to a position of the list that then
-    /// was left.
+    /// This row has gone from one position, and another has come to a position of the list that
+    /// then was left.
     pub fn replaced(&mut self, from: usize, row: Place, to: usize) {
         if !self.has_numbers {
             return self.replaced_unseen(from, row, to);

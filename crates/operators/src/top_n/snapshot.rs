@@ -1,7 +1,9 @@
-//! What Top-N tells of its state: the rows of each key in their order, those that sort alike as they came.
+//! What Top-N tells of its state: the rows of each key in their order, those that sort alike as
+//! they came.
 //!
-//! Sort keys are encoded anew, and limits, upsert keys and windows follow from the rows: in the same
-//! order, so that ties are broken as before. Between two pieces no change waits and no window leaves.
+//! Sort keys are encoded anew, and limits, upsert keys and windows follow from the rows: in the
+//! same order, so that ties are broken as before. Between two pieces no change waits and no window
+//! leaves.
 //!
 //! | rows are | table | tells |
 //! |---|---|---|
@@ -9,8 +11,8 @@
 //! | taken back or replaced | `numbered` | each row that has come, by its `$serial`: of those that sort alike the lower one comes first |
 //! | the same, and kept for a limited time | `written` | when keys were last written |
 //!
-//! All rows that may be taken back are kept, and a key may have very many. All of it is read while rows go on
-//! ([`crate::watch`]).
+//! All rows that may be taken back are kept, and a key may have very many. All of it is read while
+//! rows go on ([`crate::watch`]).
 
 use std::sync::Arc;
 
@@ -142,8 +144,8 @@ impl TopNPartition {
         }
     }
 
-    /// Tells the capture that is under way about some rows; false once there are none left. Between two
-    /// pieces.
+    /// Tells the capture that is under way about some rows; false once there are none left. Between
+    /// two pieces.
     fn read_some(&mut self, most: usize) -> Result<bool> {
         let Some(unread) = self.store.take_unread(most) else { return Ok(false) };
         self.hand_over(&unread)?;

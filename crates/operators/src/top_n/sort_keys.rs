@@ -1,8 +1,8 @@
 //! The sort keys of a piece as numbers that compare as Flink orders values.
 //!
 //! A number of 128 bits says all of one integer, time or decimal, and of what fits into 16 bytes.
-//! Longer keys are compared by all of their bytes where the first 16 are the same; these bytes are then
-//! kept as one more column behind those of the rows.
+//! Longer keys are compared by all of their bytes where the first 16 are the same; these bytes are
+//! then kept as one more column behind those of the rows.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{

@@ -4,8 +4,8 @@
 //! Until then every place that was named stays good, also of rows that are removed: changes may
 //! still have to send them. Numbers are used again only after that, too.
 //!
-//! Where rows are told one by one, captures learn here which of them come, go and take the place of others
-//! ([`crate::watch`]).
+//! Where rows are told one by one, captures learn here which of them come, go and take the place of
+//! others ([`crate::watch`]).
 
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
@@ -24,7 +24,8 @@ pub(super) struct Store {
     arrived: Vec<u32>,
     /// Where rows are told one by one: set once there has been a capture.
     pub watch: Option<RowWatch>,
-    /// Rows that have gone since the piece began, and that the capture under way has yet to be told.
+    /// Rows that have gone since the piece began, and that the capture under way has yet to be
+    /// told.
     untold: Vec<ToldRow>,
 }
 
@@ -111,7 +112,8 @@ impl Store {
         (!unread.is_empty()).then(|| live.map(told).collect())
     }
 
-    /// Rows that have gone since the piece began, and that the capture under way has yet to be told.
+    /// Rows that have gone since the piece began, and that the capture under way has yet to be
+    /// told.
     pub fn take_untold(&mut self) -> Vec<ToldRow> {
         std::mem::take(&mut self.untold)
     }

@@ -1,7 +1,9 @@
-//! How what is kept for keys is told: rows that lie in an arena, and keys alone. Where state is kept for a
-//! limited time, `$written` says when that of the key was last written, in milliseconds since 1970.
+//! How what is kept for keys is told: rows that lie in an arena, and keys alone. Where state is
+//! kept for a limited time, `$written` says when that of the key was last written, in milliseconds
+//! since 1970.
 //!
-//! Columns of the key stand first ([`KeyedTable`]), but where rows are told one by one ([`NumberedRows`]).
+//! Columns of the key stand first ([`KeyedTable`]), but where rows are told one by one
+//! ([`NumberedRows`]).
 
 use std::sync::Arc;
 

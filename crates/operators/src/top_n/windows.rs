@@ -29,7 +29,8 @@ pub(super) struct Windows {
     canonical: Option<CanonicalOrder>,
     /// Keys by window end.
     keys: BTreeMap<i64, Vec<u32>>,
-    /// The window end of each key. Numbers are used again, so a window may still name keys of another.
+    /// The window end of each key. Numbers are used again, so a window may still name keys of
+    /// another.
     end_of: Vec<i64>,
     pub closing: Option<Closing>,
 }

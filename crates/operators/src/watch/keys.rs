@@ -1,8 +1,8 @@
 //! State that is something for each key: captures of it, and of what has changed.
 //!
-//! A table of such state ([`KeyedState`]) has the columns of the key right behind that of the partition, and
-//! one row or several for each key; those of a key are told together, and take the place of all that were
-//! told of it before.
+//! A table of such state ([`KeyedState`]) has the columns of the key right behind that of the
+//! partition, and one row or several for each key; those of a key are told together, and take the
+//! place of all that were told of it before.
 
 use std::sync::Arc;
 
@@ -48,14 +48,14 @@ impl KeyWatch {
 
     fn begin(&mut self, extent: Extent, limit: usize, live: usize) -> Result<Begun> {
         // Without keys there is one row, and no name by which it could be told that it has gone.
-        let is_whole = extent == Extent::Whole || !self.noted.tracks || self.key_types.is_empty();
+        let is_whole = extent == Extent::Full || !self.noted.tracks || self.key_types.is_empty();
         let told = self.noted.begin(is_whole, limit, live, self.gone.len());
         let mut gone = std::mem::replace(&mut self.gone, KeyTable::new(&self.key_types)?);
         if is_whole {
             // What is told whole says by itself what is not there.
             gone = KeyTable::new(&self.key_types)?;
         }
-        let extent = if is_whole { Extent::Whole } else { Extent::Changes };
+        let extent = if is_whole { Extent::Full } else { Extent::Incremental };
         Ok(Begun { extent, told, gone })
     }
 
@@ -113,7 +113,8 @@ pub(crate) fn retain_empty(ids: &mut Vec<u32>, is_empty: impl Fn(u32) -> bool) {
     ids.retain(|&id| is_empty(id));
 }
 
-/// Tables of state with something for each key; an operator with one table passes their number over.
+/// Tables of state with something for each key; an operator with one table passes their number
+/// over.
 pub(crate) trait KeyedState: Sized {
     /// The keys, numbered.
     fn keys(&self) -> &KeyTable;
@@ -171,8 +172,8 @@ pub(crate) trait KeyedState: Sized {
         self.watch(0).is_some()
     }
 
-    /// What these keys have in a table is about to change; what a capture has yet to read of them is told
-    /// first. Nothing without captures.
+    /// What these keys have in a table is about to change; what a capture has yet to read of them
+    /// is told first. Nothing without captures.
     ///
     /// # Errors
     /// Those of telling.
@@ -287,7 +288,8 @@ fn tell_some(state: &mut impl KeyedState, table: usize, mut ids: Vec<u32>) -> Re
     Ok(bytes)
 }
 
-/// Tells the capture that is under way about some keys; how many bytes, `None` once there are none left.
+/// Tells the capture that is under way about some keys; how many bytes, `None` once there are none
+/// left.
 fn read_some(state: &mut impl KeyedState, table: usize, most: usize) -> Result<Option<usize>> {
     let limit = state.keys().id_limit();
     let Some(watch) = state.watch(table) else { return Ok(None) };
@@ -346,7 +348,8 @@ pub(crate) fn capture<T: KeyedState + Send + 'static>(
     Ok(CapturedTable { name, schema, extent, identity_columns, kept_from, rows })
 }
 
-/// The keys that have gone and are not among these rows: those have come again. `none` has the columns.
+/// The keys that have gone and are not among these rows: those have come again. `none` has the
+/// columns.
 fn removed(gone: &KeyTable, rows: &[RecordBatch], none: &RecordBatch) -> Result<Vec<RecordBatch>> {
     let width = none.num_columns();
     let mut is_there = vec![width == 1; gone.len()];

@@ -1,10 +1,12 @@
-//! What of an operator's state has changed since the last capture, and what a capture has yet to read.
+//! What of an operator's state has changed since the last capture, and what a capture has yet to
+//! read.
 //!
 //! # How a capture is read
-//! A capture only notes which keys or rows it means, one bit for each number, and the job goes on. They are
-//! told later, some at a time, by a thread that has time ([`crate::guarded`]). One that is about to change
-//! before its turn has come is told then, as it was. So the job stands still for as long as it takes to note
-//! the bits, a row is copied once for each capture that means it, and nothing is copied for others.
+//! A capture only notes which keys or rows it means, one bit for each number, and the job goes on.
+//! They are told later, some at a time, by a thread that has time ([`crate::guarded`]). One that is
+//! about to change before its turn has come is told then, as it was. So the job stands still for as
+//! long as it takes to note the bits, a row is copied once for each capture that means it, and
+//! nothing is copied for others.
 //!
 //! # What has changed
 //! One bit for each number, set by the first change after a capture. What has gone is kept by name
@@ -109,7 +111,8 @@ impl Noted {
         self.told.is_to(told)
     }
 
-    /// Some numbers below `limit` that the capture under way has yet to read; none once there are none left.
+    /// Some numbers below `limit` that the capture under way has yet to read; none once there are
+    /// none left.
     fn take_unread(&mut self, most: usize, limit: usize) -> Vec<u32> {
         let mut ids = self.unread.take(most);
         ids.retain(|&id| (id as usize) < limit);
@@ -126,7 +129,8 @@ impl Noted {
     }
 }
 
-/// What a capture was told, without small batches: some have been told one by one, when they changed.
+/// What a capture was told, without small batches: some have been told one by one, when they
+/// changed.
 fn compact(told: &ToldRows) -> Result<Vec<RecordBatch>> {
     let rows = std::mem::take(&mut *locked(told));
     let is_large =

@@ -1,8 +1,9 @@
 //! Rows with numbers that are used again: captures of them, and of what has changed.
 //!
-//! Each row has a serial, which no other row of the partition has or had, and which goes up in the order in
-//! which rows came. A row is told with it, is named by it when it has gone, and is put into its place by it
-//! when it comes back. Serials are given by the first capture, and by taking state back.
+//! Each row has a serial, which no other row of the partition has or had, and which goes up in the
+//! order in which rows came. A row is told with it, is named by it when it has gone, and is put
+//! into its place by it when it comes back. Serials are given by the first capture, and by taking
+//! state back.
 
 use std::sync::Arc;
 
@@ -34,7 +35,8 @@ pub(crate) struct RowsBegun {
 }
 
 impl RowsBegun {
-    /// The table that the capture tells; `read` reads what has yet to be read, when its rows are wanted.
+    /// The table that the capture tells; `read` reads what has yet to be read, when its rows are
+    /// wanted.
     pub(crate) fn table(
         self,
         name: &'static str,
@@ -126,7 +128,8 @@ impl RowWatch {
         self.noted.touch(row);
     }
 
-    /// A row takes the place of another, which has been touched and is there no more: it has its serial.
+    /// A row takes the place of another, which has been touched and is there no more: it has its
+    /// serial.
     pub(crate) fn replace(&mut self, old: u32, new: u32) {
         self.serials[new as usize] = self.serials[old as usize];
         self.noted.changed.clear(old);
@@ -178,8 +181,8 @@ impl RowWatch {
         self.noted.is_reading(&begun.told)
     }
 
-    /// Some numbers below `limit` that the capture under way has yet to read, perhaps of no row; none once
-    /// there are none left.
+    /// Some numbers below `limit` that the capture under way has yet to read, perhaps of no row;
+    /// none once there are none left.
     pub(crate) fn take_unread(&mut self, most: usize, limit: usize) -> Vec<u32> {
         self.noted.take_unread(most, limit)
     }
@@ -192,13 +195,13 @@ impl RowWatch {
     /// Begins a capture of rows with numbers below `limit`, of which so many are there. One that is
     /// under way must have been read to its end.
     pub(crate) fn begin(&mut self, extent: Extent, limit: usize, live: usize) -> RowsBegun {
-        let is_whole = extent == Extent::Whole || !self.noted.tracks;
+        let is_whole = extent == Extent::Full || !self.noted.tracks;
         let gone = std::mem::take(&mut self.gone);
         self.told = self.next;
         let told = self.noted.begin(is_whole, limit, live, gone.len());
         match is_whole {
             // What is told whole says by itself what is not there.
-            true => RowsBegun { extent: Extent::Whole, told, gone: Vec::new() },
+            true => RowsBegun { extent: Extent::Full, told, gone: Vec::new() },
             false => RowsBegun { extent, told, gone },
         }
     }

@@ -1,15 +1,15 @@
 //! Tumbling, hopping and cumulating windows with aggregates, keyed or global.
 //!
-//! Where all aggregates are exact the operator is `Commuting`: any partition takes any bundle (or each
-//! row goes to the owner of its key, if that is cheaper: `spreading`), and a
-//! watermark has two phases. In the first each partition hands the states of slices that no row
-//! can reach any more to the partitions that own their keys; in the second each owner merges what
-//! it got and emits the windows that close. With one partition, or where an aggregate depends on
-//! the order of rows (`Sequenced`: rows are scattered by key), partitions own what they take and
-//! nothing is exchanged.
+//! Where all aggregates are exact the operator is `Commuting`: any partition takes any bundle (or
+//! each row goes to the owner of its key, if that is cheaper: `spreading`), and a watermark has two
+//! phases. In the first each partition hands the states of slices that no row can reach any more to
+//! the partitions that own their keys; in the second each owner merges what it got and emits the
+//! windows that close. With one partition, or where an aggregate depends on the order of rows
+//! (`Sequenced`: rows are scattered by key), partitions own what they take and nothing is
+//! exchanged.
 //!
-//! A window of all rows ([`WindowAggregate::of_whole`]) closes at the end of the input; that is GROUP BY
-//! where results are wanted only once, and no time is asked for.
+//! A window of all rows ([`WindowAggregate::of_whole`]) closes at the end of the input; that is
+//! GROUP BY where results are wanted only once, and no time is asked for.
 //!
 //! Lateness is judged row by row against `watermark_before` (see `judge`); the watermark itself
 //! only closes windows.
@@ -22,8 +22,8 @@ use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Error, Grid, Opening, Operator, OperatorClass, Partition, Result, Route, TableSchema,
-    Watermark,
+    Bundle, Error, Grid, Operator, OperatorClass, Partition, PartitionContext, Result, Route,
+    TableSchema, Watermark,
 };
 
 use super::judge::Rules;
@@ -44,8 +44,8 @@ use crate::keys::route_by_keys;
 pub struct WindowAggregateSpec {
     /// The windows.
     pub window: WindowSpec,
-    /// The column of the row time: TIMESTAMP or TIMESTAMP_LTZ of at most 3 digits. Not read where there is
-    /// one window of all rows.
+    /// The column of the row time: TIMESTAMP or TIMESTAMP_LTZ of at most 3 digits. Not read where
+    /// there is one window of all rows.
     pub rowtime: usize,
     /// For a row time of TIMESTAMP_LTZ: the session's zone, to whose clocks windows are aligned.
     pub zone: Option<Tz>,
@@ -127,8 +127,8 @@ impl WindowAggregate {
     }
 
     /// Aggregates per key over all rows of an input that ends. The result has the keys and the
-    /// aggregates; a key without rows is not there, and without keys there is no row where none came (but see
-    /// [`WindowAggregate::or_else`]).
+    /// aggregates; a key without rows is not there, and without keys there is no row where none
+    /// came (but see [`WindowAggregate::or_else`]).
     ///
     /// # Errors
     /// If the specification does not fit together.
@@ -143,8 +143,8 @@ impl WindowAggregate {
         WindowAggregate::new(spec)
     }
 
-    /// The same, and if no rows come at all these are given: the result that an aggregate without keys has
-    /// anyway.
+    /// The same, and if no rows come at all these are given: the result that an aggregate without
+    /// keys has anyway.
     ///
     /// # Errors
     /// If windows are open already.
@@ -158,18 +158,18 @@ impl WindowAggregate {
     ///
     /// # Errors
     /// If there is no order of such columns.
-    pub fn of_first_rows(mut self, top: &WindowTop) -> Result<Self> {
+    pub fn with_top(mut self, top: &WindowTop) -> Result<Self> {
         let shared = self.shared_mut()?;
         shared.top = Some(TopChooser::new(top, &shared.output)?);
         Ok(self)
     }
 
-    /// The same windows, of whose columns `window_start`, `window_end` and `window_time` somebody reads only those
-    /// for which this is true. What stands in the others is not said.
+    /// The same windows, of whose columns `window_start`, `window_end` and `window_time` somebody
+    /// reads only those for which this is true. What stands in the others is not said.
     ///
     /// # Errors
     /// If windows are open already.
-    pub fn of_read_columns(mut self, read: [bool; 3]) -> Result<Self> {
+    pub fn with_read_columns(mut self, read: [bool; 3]) -> Result<Self> {
         self.shared_mut()?.columns = WindowColumns::some(read, CHUNK_ROWS);
         Ok(self)
     }
@@ -261,7 +261,7 @@ impl Operator for WindowAggregate {
         }
         WatermarkInterest::Grids(vec![closing_watermarks(spec.window, spec.zone)])
     }
-    fn gives_at_watermarks_only(&self) -> bool {
+    fn emits_only_at_watermarks(&self) -> bool {
         self.shared.spec.late != LatePolicy::Emit
     }
     fn ports(&self) -> usize {
@@ -277,7 +277,7 @@ impl Operator for WindowAggregate {
     fn watermark_phases(&self) -> usize {
         if self.shared.exact { 2 } else { 1 }
     }
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let shared = Arc::clone(&self.shared);
         shared.spreading.opened(opening.order);
         if shared.spec.window.shares_no_slice() {
@@ -285,7 +285,8 @@ impl Operator for WindowAggregate {
         }
         Ok(Box::new(WindowPartition::new(shared, opening)?))
     }
-    /// Of a window of all rows nothing leaves before the end of time, so nothing is promised before.
+    /// Of a window of all rows nothing leaves before the end of time, so nothing is promised
+    /// before.
     fn output_watermark(&self, input: Watermark) -> Option<Watermark> {
         (self.shared.spec.window != WindowSpec::Whole || input == Watermark::END).then_some(input)
     }

@@ -17,9 +17,9 @@
 //!
 //! A window is emitted in chunks; between chunks the work can be interrupted and taken up again.
 //!
-//! What has entered a hopping window stands in [`Part`]s, which never change: a capture shares them and
-//! reads them later, and the next one tells those only that came since. What has entered a cumulating one is
-//! read later too, and told before it changes ([`SliceReader`]).
+//! What has entered a hopping window stands in [`Part`]s, which never change: a capture shares them
+//! and reads them later, and the next one tells those only that came since. What has entered a
+//! cumulating one is read later too, and told before it changes ([`SliceReader`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -48,7 +48,8 @@ enum Current {
     Slice { slice: Slice, held: Vec<u32> },
     /// Hopping, by subtraction: what leaves, by the end of its last window.
     Running { slice: Slice, leaving: BTreeMap<i64, Vec<Part>> },
-    /// Hopping, by the tree: its leaf, and the references to release, by the end of the last window.
+    /// Hopping, by the tree: its leaf, and the references to release, by the end of the last
+    /// window.
     Tree { tree: Tree, leaving: BTreeMap<i64, (Part, Vec<u32>)> },
     /// Hopping, in order: the slices, oldest first, and how many of them `total` holds.
     InOrder { slices: Vec<Part>, total: Slice, added: usize },
@@ -78,11 +79,12 @@ pub(super) struct Assembly {
     /// Set where only the groups with most rows are wanted, of states that are subtracted.
     most_rows: Option<MostRows>,
     sorted: Sorted,
-    /// Of the window that is being emitted, where not all groups are wanted: the places of those that are.
+    /// Of the window that is being emitted, where not all groups are wanted: the places of those
+    /// that are.
     chosen: Option<Vec<u32>>,
     parts: Parts,
-    /// What the parts of the current window take, added up as they come and go: there may be thousands, and
-    /// the memory is asked for with each bundle.
+    /// What the parts of the current window take, added up as they come and go: there may be
+    /// thousands, and the memory is asked for with each bundle.
     part_bytes: usize,
     reader: SliceReader,
     /// In the capture that the reader reads for, the end of the last window of what has entered.
@@ -157,7 +159,7 @@ impl Assembly {
     }
 
     /// The same, of which no more than what this chooses is wanted of each window.
-    pub(super) fn of_first_rows(mut self, top: Option<&TopChooser>, slices: &Slices) -> Self {
+    pub(super) fn with_top(mut self, top: Option<&TopChooser>, slices: &Slices) -> Self {
         let is_running = matches!(self.current, Current::Running { .. });
         if let (Some(top), Some(result), None, true) =
             (top, slices.calls.row_count(), &self.canonical, is_running)
@@ -239,8 +241,8 @@ impl Assembly {
         self.settle()
     }
 
-    /// Adds states of which the last window has this end. They come by the ends of the first and the last
-    /// window that they are part of.
+    /// Adds states of which the last window has this end. They come by the ends of the first and
+    /// the last window that they are part of.
     fn put(&mut self, leave: i64, partial: Partial, slices: &Slices) -> Result<()> {
         let groups = slices.keys.id_limit();
         match &mut self.current {
@@ -286,8 +288,8 @@ impl Assembly {
         }
     }
 
-    /// What the window that leaves next has so far. The order of groups is found anew by whoever takes it
-    /// back, and so are the sums over slices.
+    /// What the window that leaves next has so far. The order of groups is found anew by whoever
+    /// takes it back, and so are the sums over slices.
     ///
     /// # Errors
     /// If a window is on its way out.
@@ -424,7 +426,8 @@ impl Assembly {
         }
         let Groups { ids, counts, accumulators, is_dense } = groups;
         let keys = slices.calls.key_types.len();
-        // Where groups leave as they stand, and states by their numbers, nothing has to be put together.
+        // Where groups leave as they stand, and states by their numbers, nothing has to be put
+        // together.
         if let (None, false, Some(result)) = (&self.canonical, is_dense, slices.calls.row_count())
             && let Some(chosen) = top.choose_by_count(keys + result, counts, ids)
         {

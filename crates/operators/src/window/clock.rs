@@ -1,13 +1,13 @@
 //! Windows over processing time: a row belongs to the window in which the operator takes it.
 //!
 //! [`ClockWindows`] wraps an operator over event time. Rows get the clock's time in the place of
-//! their row time, and the clock is the watermark: it closes windows by [`Partition::tick`], whether
-//! rows come or not, and at the end of the input all that are left.
+//! their row time, and the clock is the watermark: it closes windows by [`Partition::tick`],
+//! whether rows come or not, and at the end of the input all that are left.
 //!
-//! **Invariants.** A partition's clock never goes back, whatever the machine's does; so no row is late.
-//! Which window a row belongs to is decided when it is taken, not when ticks come: a window that is
-//! over takes nothing even while it has not been closed yet. Watermarks of the input mean nothing here,
-//! and the result has none but the last one.
+//! **Invariants.** A partition's clock never goes back, whatever the machine's does; so no row is
+//! late. Which window a row belongs to is decided when it is taken, not when ticks come: a window
+//! that is over takes nothing even while it has not been closed yet. Watermarks of the input mean
+//! nothing here, and the result has none but the last one.
 //!
 //! Where a sequence is promised (and the clock has been admitted to it) nobody ticks. There is one
 //! partition then, which closes what is over before it takes the next rows.
@@ -18,8 +18,9 @@ use arrow_array::types::{Int64Type, UInt8Type};
 use arrow_array::{ArrayRef, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Exchange, Extent, Grid, Opening, Operator, OperatorClass, Output, Partition,
-    Piece, Place, Progress, Restored, Result, Route, TableChanges, Watermark, WatermarkBefore,
+    Bundle, Captured, Exchange, Extent, Grid, Operator, OperatorClass, Output, Partition,
+    PartitionContext, Piece, Place, Progress, Restored, Result, Route, TableChanges, Watermark,
+    WatermarkBefore,
 };
 
 use super::snapshot::mark;
@@ -41,9 +42,9 @@ pub struct ClockWindows {
 }
 
 impl ClockWindows {
-    /// Lays the windows of an operator over the clock. `rowtime` and `keys` are the columns that the
-    /// operator has for its row time and its keys; what the row time holds is not read. `ordered`: a
-    /// sequence is promised.
+    /// Lays the windows of an operator over the clock. `rowtime` and `keys` are the columns that
+    /// the operator has for its row time and its keys; what the row time holds is not read.
+    /// `ordered`: a sequence is promised.
     pub fn new(inner: Arc<dyn Operator>, rowtime: usize, keys: Vec<usize>, ordered: bool) -> Self {
         ClockWindows { inner, rowtime, keys, ordered }
     }
@@ -59,7 +60,7 @@ impl Operator for ClockWindows {
     fn is_singleton(&self) -> bool {
         self.ordered
     }
-    fn goes_by_the_clock(&self) -> bool {
+    fn uses_processing_time(&self) -> bool {
         true
     }
     fn watermark_interest(&self) -> WatermarkInterest {
@@ -68,9 +69,9 @@ impl Operator for ClockWindows {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.keys, partitions)
     }
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         // Rows come by key, so each partition is to its operator the only one.
-        let inner = self.inner.open(Opening { partition: 0, partitions: 1, ..opening })?;
+        let inner = self.inner.open(PartitionContext { partition: 0, partitions: 1, ..opening })?;
         let ends = match self.inner.watermark_interest() {
             WatermarkInterest::Grids(grids) => grids,
             WatermarkInterest::Every | WatermarkInterest::EndOnly => Vec::new(),

@@ -1,17 +1,17 @@
 //! Windows of so many rows of a key: each `slide` rows the last `size` of them.
 //!
 //! As `countWindow(size, slide)` of Flink's DataStream: a key's k-th window leaves with its
-//! `k * slide`-th row and has the rows behind its `k * slide - size`-th, so the first ones may have fewer
-//! than `size`. Windows that no row completes leave nothing. With `slide = size` they stand side by
-//! side.
+//! `k * slide`-th row and has the rows behind its `k * slide - size`-th, so the first ones may have
+//! fewer than `size`. Windows that no row completes leave nothing. With `slide = size` they stand
+//! side by side.
 //!
-//! **Invariants.** What a row belongs to follows from its number among the rows of its key, whatever the
-//! bundles. Open windows have numbers (slots) under which their states stand, of which a key has
-//! `size / slide` at most, rounded up. A slot is given to another window only when the bundle is done,
-//! since states are brought up to date once for all rows of a bundle.
+//! **Invariants.** What a row belongs to follows from its number among the rows of its key,
+//! whatever the bundles. Open windows have numbers (slots) under which their states stand, of which
+//! a key has `size / slide` at most, rounded up. A slot is given to another window only when the
+//! bundle is done, since states are brought up to date once for all rows of a bundle.
 //!
-//! Where windows do not overlap a key is forgotten when its window leaves. Where they do, it is kept
-//! for ever: its next window begins inside the last one.
+//! Where windows do not overlap a key is forgotten when its window leaves. Where they do, it is
+//! kept for ever: its next window begins inside the last one.
 //!
 //! What it does not do: rows of overlapping windows are added to each of them, so a row costs
 //! `size / slide` updates. It takes no changes, and times and watermarks mean nothing to it.
@@ -24,8 +24,8 @@ use arrow_array::types::UInt64Type;
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Column, Error, Extent, Opening, Operator, OperatorClass, Output, Partition,
-    Piece, Place, Progress, Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, Column, Error, Extent, Operator, OperatorClass, Output, Partition,
+    PartitionContext, Piece, Place, Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
 use super::aligned::{key_columns, row_order};
@@ -109,7 +109,7 @@ impl Operator for CountWindowAggregate {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.shared.spec.keys, partitions)
     }
-    fn open(&self, _opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, _opening: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(CountPartition {
             keys: KeyTable::new(&self.shared.calls.key_types)?,
             windows: Windows::new(self.shared.spec.size, self.shared.spec.slide),
@@ -223,7 +223,8 @@ impl Windows {
         seen > 0 && seen < u64::MAX / 4 && (self.overlap() || seen < self.slide)
     }
 
-    /// Opens a window of a key that another run told. None if it is open already, or cannot be open.
+    /// Opens a window of a key that another run told. None if it is open already, or cannot be
+    /// open.
     fn resume(&mut self, key: u32, seen: u64, window: u64) -> Option<u32> {
         let first = seen / self.slide + 1;
         let at = self.place(key, window);
@@ -402,7 +403,8 @@ impl Partition for CountPartition {
         Watermark::END
     }
 
-    /// Told are how many rows of each key came, and its open windows by number. Slots are given anew.
+    /// Told are how many rows of each key came, and its open windows by number. Slots are given
+    /// anew.
     fn capture(&mut self, _: Extent) -> Result<Captured> {
         let mut captured = Captured::default();
         self.tell_windows(&mut captured)?;

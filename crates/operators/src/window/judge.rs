@@ -8,8 +8,9 @@
 //! whose first window is the first that is open for the row. Slices are therefore told apart by
 //! (first window end, last window end), [`SliceKey`], and that is all that assembling needs.
 //!
-//! Most bundles hold no late row and lie in one slice: both are found from the extremes. Of rows that come in
-//! the order of time, as the assigner has seen, only those around the edges of slices are looked at.
+//! Most bundles hold no late row and lie in one slice: both are found from the extremes. Of rows
+//! that come in the order of time, as the assigner has seen, only those around the edges of slices
+//! are looked at.
 //!
 //! [`Judge`] does that for an operator's pieces: in the time of its windows, with its policy for
 //! late rows.
@@ -101,8 +102,8 @@ fn is_closed(end: i64, watermark: i64) -> bool {
 }
 
 impl Judged {
-    /// Judges the rows named (or all) by their times, which are indexed by row. Something may be known of
-    /// all times already.
+    /// Judges the rows named (or all) by their times, which are indexed by row. Something may be
+    /// known of all times already.
     pub(super) fn judge(
         &mut self,
         spec: &WindowSpec,
@@ -161,8 +162,9 @@ impl Judged {
         (self.taken, self.places) = (taken, places);
     }
 
-    /// Cuts rows that come slice after slice, none of them late, into runs. False if they do not, and
-    /// then there are none. `end` is where the rows from a place on are no longer of its slice, or late for it.
+    /// Cuts rows that come slice after slice, none of them late, into runs. False if they do not,
+    /// and then there are none. `end` is where the rows from a place on are no longer of its slice,
+    /// or late for it.
     fn cut(
         &mut self,
         spec: &WindowSpec,
@@ -224,7 +226,8 @@ impl Judged {
         if self.as_given { given } else { Some(&self.rows) }
     }
 
-    /// The rows of a run, where these were judged; `None` if it is the only one, of all as they stand.
+    /// The rows of a run, where these were judged; `None` if it is the only one, of all as they
+    /// stand.
     pub(super) fn rows_of<'a>(&'a self, run: &Run, given: Option<&'a [u32]>) -> Option<&'a [u32]> {
         let all = match self.taken(given) {
             None if self.runs.len() > 1 => Some(&self.numbers[..]),
@@ -233,9 +236,10 @@ impl Judged {
         all.map(|rows| &rows[run.from..run.to])
     }
 
-    /// Sorts rows of which none is late out by slice, if they lie in few: nothing then depends on a row but what is
-    /// computed of its time, and a processor that guesses where a row goes has nothing to guess wrong. False if
-    /// they lie in many slices, or between windows; then there are no runs.
+    /// Sorts rows of which none is late out by slice, if they lie in few: nothing then depends on a
+    /// row but what is computed of its time, and a processor that guesses where a row goes has
+    /// nothing to guess wrong. False if they lie in many slices, or between windows; then there are
+    /// no runs.
     fn sort_out(
         &mut self,
         spec: &WindowSpec,
@@ -257,7 +261,8 @@ impl Judged {
         true
     }
 
-    /// A run for each slice from the lowest time to the highest, and where the slices behind the first begin.
+    /// A run for each slice from the lowest time to the highest, and where the slices behind the
+    /// first begin.
     fn few_slices(&mut self, spec: &WindowSpec, known: Known) -> Option<[i64; FEW_SLICES - 1]> {
         let mut starts = [i64::MAX; FEW_SLICES - 1];
         let mut slice = spec.slice(known.lowest);
@@ -331,7 +336,8 @@ impl Judged {
         }
     }
 
-    /// The slice of a time and its slot. Where rows come out of order they go to and fro between few slices.
+    /// The slice of a time and its slot. Where rows come out of order they go to and fro between
+    /// few slices.
     fn slice(&mut self, spec: &WindowSpec, time: i64) -> (Slice, u32) {
         if let Some(&known) = self.recent.iter().find(|(slice, _)| slice.holds(time)) {
             return known;
@@ -358,8 +364,8 @@ impl Judged {
         })
     }
 
-    /// Sorts rows, each before its slot, by slot, keeping their order within each (a counting sort). Each run's `to`
-    /// says how many rows it has.
+    /// Sorts rows, each before its slot, by slot, keeping their order within each (a counting
+    /// sort). Each run's `to` says how many rows it has.
     fn group(&mut self, rows: impl Iterator<Item = (u32, usize)>) {
         let mut next = 0;
         for run in &mut self.runs {

@@ -1,15 +1,15 @@
 //! The keys with the most rows in a window that slides, found without a look at all of them.
 //!
-//! From one window to the next few counts change, and few keys are near the first ones. So ids stand in blocks, and
-//! of each block a bound is known that no count exceeds: counting up raises it, counting down leaves it where it is,
-//! and a look at the block makes it exact. Blocks whose bound is below the count of the last of the first keys
-//! are not looked at, and of those where it is the same only those that have a key in front of it: where rows are
-//! spread evenly, most keys have as many. What the first keys of the window before have now is where the search
-//! begins.
+//! From one window to the next few counts change, and few keys are near the first ones. So ids
+//! stand in blocks, and of each block a bound is known that no count exceeds: counting up raises
+//! it, counting down leaves it where it is, and a look at the block makes it exact. Blocks whose
+//! bound is below the count of the last of the first keys are not looked at, and of those where it
+//! is the same only those that have a key in front of it: where rows are spread evenly, most keys
+//! have as many. What the first keys of the window before have now is where the search begins.
 //!
-//! **Invariants.** `bounds[id / BLOCK] >= counts[id]` for each id. Of keys that stand in the slice's list before
-//! `listed`, `places[id]` is where, and `foremost[id / BLOCK] <= places[id]`. A count of 0 means that the key has no
-//! rows and does not stand there.
+//! **Invariants.** `bounds[id / BLOCK] >= counts[id]` for each id. Of keys that stand in the
+//! slice's list before `listed`, `places[id]` is where, and `foremost[id / BLOCK] <= places[id]`. A
+//! count of 0 means that the key has no rows and does not stand there.
 
 use std::collections::BinaryHeap;
 

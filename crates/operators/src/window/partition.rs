@@ -1,18 +1,18 @@
 //! A partition of windows that share slices: hopping and cumulating ones.
 //!
-//! Slices of the keys that the partition owns stand in `owned`, from where [`Assembly`] takes them; where
-//! any partition takes any bundle, those of the bundles that it took stand in `foreign` until a watermark hands
-//! them to the owners. Which way rows come is chosen as in `spreading.rs`.
+//! Slices of the keys that the partition owns stand in `owned`, from where [`Assembly`] takes them;
+//! where any partition takes any bundle, those of the bundles that it took stand in `foreign` until
+//! a watermark hands them to the owners. Which way rows come is chosen as in `spreading.rs`.
 //!
-//! All stands behind a lock ([`Guarded`]), since captures read slices, and the parts of the window that leaves
-//! next, while rows go on (`reader.rs`, `snapshot.rs`).
+//! All stands behind a lock ([`Guarded`]), since captures read slices, and the parts of the window
+//! that leaves next, while rows go on (`reader.rs`, `snapshot.rs`).
 
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Captured, Error, Extent, Opening, Output, Partition, Piece, Progress, Restored, Result,
+    Captured, Error, Extent, Output, Partition, PartitionContext, Piece, Progress, Restored, Result,
 };
 
 use super::aligned::{Shared, key_columns, row_order};
@@ -41,7 +41,7 @@ struct Parcel {
 /// What a partition has.
 struct Windows {
     shared: Arc<Shared>,
-    opening: Opening,
+    opening: PartitionContext,
     /// Slices of the keys that this partition owns.
     owned: Slices,
     /// Where any partition takes any row: the slices of what was taken here.
@@ -67,7 +67,7 @@ pub(super) struct WindowPartition {
 }
 
 impl WindowPartition {
-    pub(super) fn new(shared: Arc<Shared>, opening: Opening) -> Result<Self> {
+    pub(super) fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
         let owned = Slices::new(Arc::clone(&shared.calls))?;
         let canonical = CanonicalOrder::wanted(opening.order, &shared.calls.key_types)?;
         let combining = match (shared.invertible, shared.exact) {
@@ -76,7 +76,7 @@ impl WindowPartition {
             (false, _) => Combining::Tree,
         };
         let assembly = Assembly::new(shared.spec.window, &owned, combining, canonical)?;
-        let assembly = assembly.of_first_rows(shared.top.as_ref(), &owned);
+        let assembly = assembly.with_top(shared.top.as_ref(), &owned);
         let foreign = match shared.exact && opening.partitions > 1 {
             true => Some(Slices::new(Arc::clone(&shared.calls))?),
             false => None,
@@ -112,8 +112,8 @@ impl Partition for WindowPartition {
         self.windows.own().state_bytes()
     }
 
-    /// Told are the states of all slices, whoever's keys they hold. How rows are judged depends on the
-    /// rows alone, and between two watermarks no parcel waits.
+    /// Told are the states of all slices, whoever's keys they hold. How rows are judged depends on
+    /// the rows alone, and between two watermarks no parcel waits.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         let mut windows = self.windows.own();
         let calls = Arc::clone(&windows.shared.calls);
@@ -208,8 +208,8 @@ impl Windows {
         self.owned.bytes() + foreign + self.assembly.bytes()
     }
 
-    /// Begins to capture the slices that are in no window so far: of keys that are owned, and of rows that
-    /// were taken at hand.
+    /// Begins to capture the slices that are in no window so far: of keys that are owned, and of
+    /// rows that were taken at hand.
     fn begin_slices(&mut self) -> Result<(ToldRows, Option<ToldRows>)> {
         if !self.inbox.is_empty() {
             return Err(Error::internal("a window was asked for its state in a watermark"));
@@ -274,7 +274,8 @@ impl Windows {
             }
         }
         if self.shared.spreading.is_by_key() && slices.first_end().is_none() {
-            // Rows may go to the owners of their keys for long: keys that came here would never be forgotten.
+            // Rows may go to the owners of their keys for long: keys that came here would never be
+            // forgotten.
             slices.sweep();
         }
         Ok(Progress::Done)

@@ -1,11 +1,13 @@
 //! Parts of hopping windows: what a slice had when it entered.
 //!
-//! A part never changes. It is told once, by the first capture that finds it, and expires with its last
-//! window; so what a capture costs follows the rate of rows and not the size of windows. Where another takes
-//! its place before that (rows came for a slice that had entered), it is named as removed.
+//! A part never changes. It is told once, by the first capture that finds it, and expires with its
+//! last window; so what a capture costs follows the rate of rows and not the size of windows. Where
+//! another takes its place before that (rows came for a slice that had entered), it is named as
+//! removed.
 //!
-//! **Invariants.** Numbers go up in the order in which parts are added up, and none is used twice. Parts
-//! with numbers below that of the last capture were told by it or by one before, or are not there.
+//! **Invariants.** Numbers go up in the order in which parts are added up, and none is used twice.
+//! Parts with numbers below that of the last capture were told by it or by one before, or are not
+//! there.
 
 use std::sync::Arc;
 
@@ -44,7 +46,8 @@ pub(super) struct PartsSince {
 #[derive(Default)]
 pub(super) struct Parts {
     next: u64,
-    /// The number that the first part after the last capture has; `None` if the next tells everything.
+    /// The number that the first part after the last capture has; `None` if the next tells
+    /// everything.
     told: Option<u64>,
     gone: Vec<PartName>,
 }
@@ -74,9 +77,9 @@ impl Parts {
         let gone = std::mem::take(&mut self.gone);
         let told = self.told.replace(self.next);
         match (extent, told) {
-            (Extent::Changes, Some(first)) => PartsSince { extent, first, gone, kept_from },
+            (Extent::Incremental, Some(first)) => PartsSince { extent, first, gone, kept_from },
             _ => {
-                let (extent, gone) = (Extent::Whole, Vec::new());
+                let (extent, gone) = (Extent::Full, Vec::new());
                 PartsSince { extent, first: 0, gone, kept_from }
             }
         }

@@ -1,9 +1,9 @@
 //! What captures have yet to read of slices that still change.
 //!
-//! A slice that takes rows, and what has entered a cumulating window so far, are told whole, but later: a
-//! capture notes a bit for each key, and a key is told before it changes or goes ([`crate::reading`]). Slices
-//! are short, or change all over with each slice that enters, so nothing is known of what has changed
-//! between captures.
+//! A slice that takes rows, and what has entered a cumulating window so far, are told whole, but
+//! later: a capture notes a bit for each key, and a key is told before it changes or goes
+//! ([`crate::reading`]). Slices are short, or change all over with each slice that enters, so
+//! nothing is known of what has changed between captures.
 
 use thalweg_core::Result;
 
@@ -12,7 +12,8 @@ use super::snapshot::{Marks, States};
 use crate::keys::KeyTable;
 use crate::reading::{Bits, HandOver, ToldRows, Unread};
 
-/// How the rows of a slice are told: aggregates, keys by number, and, for so many rows, which slice it is.
+/// How the rows of a slice are told: aggregates, keys by number, and, for so many rows, which slice
+/// it is.
 pub(super) struct Telling<'a, M> {
     pub(super) calls: &'a Calls,
     pub(super) keys: &'a KeyTable,

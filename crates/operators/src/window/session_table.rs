@@ -1,4 +1,5 @@
-//! The sessions of a partition: which there are, what their aggregates are, and what rows do to them.
+//! The sessions of a partition: which there are, what their aggregates are, and what rows do to
+//! them.
 //!
 //! Sessions have dense numbers, under which their states stand; those of one key are linked. The
 //! index by end is lazy: an entry is made when a session begins, and moved on when it comes up and
@@ -8,9 +9,9 @@
 //! aggregate depends on the order of rows and the sequence is promised, all rows before it enter
 //! their sessions first, so that rounding errors are those of one row at a time.
 //!
-//! What has changed, and what a capture has yet to read, is known to a [`RowWatch`], once there has been a
-//! capture: a session is a row with a serial, which it keeps when it begins earlier. Whoever brings rows says
-//! first which keys they have ([`Sessions::touch_keys`]).
+//! What has changed, and what a capture has yet to read, is known to a [`RowWatch`], once there has
+//! been a capture: a session is a row with a serial, which it keeps when it begins earlier. Whoever
+//! brings rows says first which keys they have ([`Sessions::touch_keys`]).
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -429,7 +430,8 @@ impl Sessions {
         self.watch.as_ref().is_some_and(|watch| watch.is_reading(begun))
     }
 
-    /// Tells the capture under way some sessions that it has yet to read; false once there are none.
+    /// Tells the capture under way some sessions that it has yet to read; false once there are
+    /// none.
     pub(super) fn read_some(&mut self, calls: &Calls, most: usize) -> Result<bool> {
         let Some(watch) = &mut self.watch else { return Ok(false) };
         let mut unread = watch.take_unread(most, self.all.len());
@@ -464,11 +466,11 @@ impl Sessions {
         calls.tell(&self.keys, vec![serial, start, end], &states)
     }
 
-    /// Takes sessions back that another run told. One may touch another one of its key, if a row came
-    /// for which that one was closed.
+    /// Takes sessions back that another run told. One may touch another one of its key, if a row
+    /// came for which that one was closed.
     pub(super) fn resume(&mut self, calls: &Calls, rows: &RecordBatch) -> Result<()> {
-        // Serials are given anew, since several partitions may have given the same; but without them rows are
-        // not those of sessions.
+        // Serials are given anew, since several partitions may have given the same; but without
+        // them rows are not those of sessions.
         numbers_of::<UInt64Type>(rows, SERIAL)?;
         let (starts, ends) =
             (numbers_of::<Int64Type>(rows, START)?, numbers_of::<Int64Type>(rows, END)?);

@@ -10,8 +10,8 @@
 //!
 //! Gaps are measured between instants also for `TIMESTAMP_LTZ`; the zone only shows start and end.
 //!
-//! Sessions stand behind a lock ([`Guarded`]), since captures read them while rows go on; they are told in
-//! changes, each with a serial ([`crate::watch::rows`]).
+//! Sessions stand behind a lock ([`Guarded`]), since captures read them while rows go on; they are
+//! told in changes, each with a serial ([`crate::watch::rows`]).
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Error, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece,
-    Place, Progress, Restored, Result, Route, TableChanges, TableSchema, Watermark,
+    Bundle, Captured, Error, Extent, Operator, OperatorClass, Output, Partition, PartitionContext,
+    Piece, Place, Progress, Restored, Result, Route, TableChanges, TableSchema, Watermark,
 };
 
 use super::aligned::{check_columns, key_columns, row_order};
@@ -33,8 +33,8 @@ use crate::guarded::Guarded;
 use crate::keys::{CanonicalOrder, route_by_keys};
 use crate::watch::READ_ROWS;
 
-/// The table of state: a row is a session of a key, from its first row to where the gap behind its last
-/// row ends, in milliseconds.
+/// The table of state: a row is a session of a key, from its first row to where the gap behind its
+/// last row ends, in milliseconds.
 const SESSIONS: &str = "sessions";
 
 /// What a [`SessionAggregate`] computes, by columns of its input.
@@ -104,7 +104,7 @@ impl Operator for SessionAggregate {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.shared.spec.keys, partitions)
     }
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let canonical = CanonicalOrder::wanted(opening.order, &self.shared.calls.key_types)?;
         let exact = self.shared.spec.aggregates.iter().all(AggregateCall::is_exact);
         let state = SessionState {
@@ -259,8 +259,8 @@ impl Partition for SessionPartition {
         state.sessions.bytes() + state.ids.capacity() * 4
     }
 
-    /// Told are the live sessions with their states. Their numbers, the lists and the index by end are
-    /// made anew; the index also has ends that sessions had once, which mean nothing.
+    /// Told are the live sessions with their states. Their numbers, the lists and the index by end
+    /// are made anew; the index also has ends that sessions had once, which mean nothing.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         let mut state = self.state.own();
         let calls = Arc::clone(&state.shared.calls);

@@ -154,8 +154,8 @@ pub(super) struct Partial {
     pub(super) accumulators: Vec<Box<dyn Accumulator>>,
 }
 
-/// Emptied lists of a [`Partial`]: where windows slide often one leaves as another comes, and memory that
-/// others had in between would have to be cleared again.
+/// Emptied lists of a [`Partial`]: where windows slide often one leaves as another comes, and
+/// memory that others had in between would have to be cleared again.
 #[derive(Default)]
 pub(super) struct Lists {
     ids: Vec<u32>,
@@ -212,8 +212,8 @@ impl Slice {
         update_accumulators(&mut self.accumulators, calls, of, ids, rows)
     }
 
-    /// One row more for each of these keys. Whether a key is new is no branch: where a slice is short most are, and
-    /// not those that could be foretold.
+    /// One row more for each of these keys. Whether a key is new is no branch: where a slice is
+    /// short most are, and not those that could be foretold.
     fn count(&mut self, ids: &[u32]) {
         let mut end = self.keys.len();
         self.keys.resize(end + ids.len(), 0);
@@ -243,7 +243,8 @@ impl Slice {
         Ok(())
     }
 
-    /// Takes states out that were merged before, and drops keys without rows; says whether there were any.
+    /// Takes states out that were merged before, and drops keys without rows; says whether there
+    /// were any.
     pub(super) fn subtract(&mut self, from: &Partial) -> Result<bool> {
         let mut is_any_gone = false;
         for (&id, &fewer) in from.ids.iter().zip(&from.counts) {
@@ -254,7 +255,8 @@ impl Slice {
         for (own, other) in self.accumulators.iter_mut().zip(&from.accumulators) {
             own.subtract(&from.ids, other.as_ref())?;
         }
-        // Of a window that slides often, most keys have rows in other slices, and there are many of them.
+        // Of a window that slides often, most keys have rows in other slices, and there are many of
+        // them.
         if is_any_gone {
             let counts = &self.counts;
             self.keys.retain(|&id| counts[id as usize] > 0);
@@ -397,7 +399,8 @@ impl Slices {
         Ok(())
     }
 
-    /// Adds rows to a slice: those interned last, from one place to another. How many keys were new to it.
+    /// Adds rows to a slice: those interned last, from one place to another. How many keys were new
+    /// to it.
     pub(super) fn update(
         &mut self,
         key: SliceKey,
@@ -429,8 +432,8 @@ impl Slices {
         slice.merge(&from, |id| references[id as usize] += 1)
     }
 
-    /// Gives another partition's states, whose keys are these columns, ids of this one, and counts a
-    /// reference to each key.
+    /// Gives another partition's states, whose keys are these columns, ids of this one, and counts
+    /// a reference to each key.
     pub(super) fn adopt(&mut self, keys: &[ArrayRef], mut from: Partial) -> Result<Partial> {
         self.intern(keys, None, from.counts.len())?;
         from.ids.clone_from(&self.ids);
@@ -475,12 +478,13 @@ impl Slices {
         self.spare_lists.pop().unwrap_or_default()
     }
 
-    /// The states of a slice have left their last window: one reference fewer to each of their keys, and the
-    /// lists are used again, unless a capture still reads them.
+    /// The states of a slice have left their last window: one reference fewer to each of their
+    /// keys, and the lists are used again, unless a capture still reads them.
     pub(super) fn part_left(&mut self, states: Arc<Partial>) {
         self.release(&states.ids);
         let Some(Partial { mut ids, mut counts, .. }) = Arc::into_inner(states) else { return };
-        // Those of a slice with many keys would hold on to memory that the next ones have no use for.
+        // Those of a slice with many keys would hold on to memory that the next ones have no use
+        // for.
         let oversized = ids.capacity() > 1024 && ids.capacity() / 4 > ids.len();
         if self.spare_lists.len() < SPARE_SLICES && !oversized {
             ids.clear();

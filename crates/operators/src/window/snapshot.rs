@@ -1,9 +1,9 @@
 //! The states of windows in tables of state, and back.
 //!
 //! A row is the state of one key in one slice (or session, or window of so many rows): the virtual
-//! partition of the key, the bounds, the key by the names and types of the input's columns, how many
-//! rows there are, and the columns of each aggregate ([`StateColumns`]). Columns of the engine's own
-//! begin with `$`.
+//! partition of the key, the bounds, the key by the names and types of the input's columns, how
+//! many rows there are, and the columns of each aggregate ([`StateColumns`]). Columns of the
+//! engine's own begin with `$`.
 //!
 //! Four tables tell aligned windows, which come and go with the watermark:
 //!
@@ -15,23 +15,24 @@
 //! | `next` | `$next_end`, the end of the window that leaves next | |
 //!
 //! Where any partition takes any row, several may tell what a key has in one slice; that is merged
-//! when it comes back. What follows from the rest is not told: references to keys, sums over slices, the
-//! tree, the order of groups.
+//! when it comes back. What follows from the rest is not told: references to keys, sums over
+//! slices, the tree, the order of groups.
 //!
-//! Parts of hopping windows never change ([`super::parts`]). So `entered` is told in changes, in which the
-//! rows of a part have one identity: its virtual partition, end and place. Parts expire with their last window
-//! (`kept_from`), and are named as removed only where one takes the place of another. The table is read while
-//! rows go on; until that is done the numbers of keys hold ([`super::slices::Slices::hold_keys`]). `slices` and
-//! `taken`, and `entered` where windows cumulate, are read while rows go on too, but told whole
-//! ([`super::reader`]).
+//! Parts of hopping windows never change ([`super::parts`]). So `entered` is told in changes, in
+//! which the rows of a part have one identity: its virtual partition, end and place. Parts expire
+//! with their last window (`kept_from`), and are named as removed only where one takes the place of
+//! another. The table is read while rows go on; until that is done the numbers of keys hold
+//! ([`super::slices::Slices::hold_keys`]). `slices` and `taken`, and `entered` where windows
+//! cumulate, are read while rows go on too, but told whole ([`super::reader`]).
 //!
-//! Windows that share no slice are told in the same way, each as one slice; so it does not matter which
-//! of the implementations goes on with them. They do not count rows that no result counts: a key then
-//! has one row. They are read while rows go on ([`super::watched`]): `slices` in changes, in which virtual
-//! partition, ends and key name a row, and rows expire with their window; `taken` whole, since several
-//! partitions may tell the same key.
+//! Windows that share no slice are told in the same way, each as one slice; so it does not matter
+//! which of the implementations goes on with them. They do not count rows that no result counts: a
+//! key then has one row. They are read while rows go on ([`super::watched`]): `slices` in changes,
+//! in which virtual partition, ends and key name a row, and rows expire with their window; `taken`
+//! whole, since several partitions may tell the same key.
 //!
-//! Sessions are told in changes in a table of their own, each named by its serial ([`crate::watch::rows`]).
+//! Sessions are told in changes in a table of their own, each named by its serial
+//! ([`crate::watch::rows`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -43,7 +44,7 @@ use arrow_array::{ArrayRef, Int64Array, PrimitiveArray, RecordBatch, UInt8Array,
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use thalweg_core::snapshot::{CapturedTable, TableRows, partition_of_virtual};
-use thalweg_core::{Captured, Opening, Restored, Result};
+use thalweg_core::{Captured, PartitionContext, Restored, Result};
 
 use super::judge::SliceKey;
 use super::parts::{Part, PartName, PartsSince};
@@ -158,7 +159,8 @@ impl Calls {
         Ok((self.told_keys.columns(rows)?, partial))
     }
 
-    /// Takes the states of some rows back to these places, which are empty, in columns of so many groups.
+    /// Takes the states of some rows back to these places, which are empty, in columns of so many
+    /// groups.
     pub(super) fn recall_at(
         &self,
         rows: &RecordBatch,
@@ -218,7 +220,8 @@ pub(super) fn bounds(key: SliceKey, rows: usize) -> Marks {
     vec![of(FIRST_END, key.enter), of(LAST_END, key.leave)]
 }
 
-/// Tells a table whose rows are read later, in batches like this one without rows: `read` hands them over.
+/// Tells a table whose rows are read later, in batches like this one without rows: `read` hands
+/// them over.
 pub(super) fn tell_later(
     captured: &mut Captured,
     name: &'static str,
@@ -271,7 +274,7 @@ impl PartsToRead {
 }
 
 /// The names of parts in each virtual partition of a partition.
-fn gone_parts(gone: &[PartName], opening: Opening) -> Result<Vec<RecordBatch>> {
+fn gone_parts(gone: &[PartName], opening: PartitionContext) -> Result<Vec<RecordBatch>> {
     if gone.is_empty() {
         return Ok(Vec::new());
     }
@@ -293,13 +296,13 @@ pub(super) fn tell_next(captured: &mut Captured, next_end: i64) -> Result<()> {
     Ok(())
 }
 
-/// Tells what the window that leaves next consists of, where it is parts. They are read later: `reader`
-/// calls what it is given, with the keys of the parts, until that returns false.
+/// Tells what the window that leaves next consists of, where it is parts. They are read later:
+/// `reader` calls what it is given, with the keys of the parts, until that returns false.
 pub(super) fn tell_parts(
     captured: &mut Captured,
     calls: &Arc<Calls>,
     (mut parts, since): (Vec<Part>, PartsSince),
-    opening: Opening,
+    opening: PartitionContext,
     reader: impl FnOnce(&mut dyn FnMut(&KeyTable) -> Result<bool>) -> Result<()> + Send + 'static,
 ) -> Result<()> {
     parts.retain(|part| part.number >= since.first);
@@ -363,8 +366,8 @@ pub(super) struct PartRows {
     pub(super) rows: RecordBatch,
 }
 
-/// The end of the window that leaves next, and the rows of what has entered, by part, in the order in which
-/// parts were added up. `None` where nothing has.
+/// The end of the window that leaves next, and the rows of what has entered, by part, in the order
+/// in which parts were added up. `None` where nothing has.
 ///
 /// # Errors
 /// If the tables do not fit.

@@ -82,7 +82,8 @@ impl WindowSpec {
         Ok(())
     }
 
-    /// True if no two windows hold the same time: a slice is then in one window, and all there is of it.
+    /// True if no two windows hold the same time: a slice is then in one window, and all there is
+    /// of it.
     pub(super) fn shares_no_slice(&self) -> bool {
         match *self {
             WindowSpec::Tumble { .. } => true,

@@ -2,19 +2,19 @@
 //! scattered by key.
 //!
 //! A partition at hand keeps states of keys that others own and hands them over when a window
-//! closes. That is cheapest where each key has many rows: a row costs a look-up in a warm table, and
-//! few states move. Where most rows have a key of their own it is dear: each key is learnt twice or
-//! more. Then rows go to the owner of their key right away, and tables are small besides.
+//! closes. That is cheapest where each key has many rows: a row costs a look-up in a warm table,
+//! and few states move. Where most rows have a key of their own it is dear: each key is learnt
+//! twice or more. Then rows go to the owner of their key right away, and tables are small besides.
 //!
-//! Where there is no key but distinct values of a column are collected, these are what rows are spread by: each partition
-//! has a range of them, and its results are put together with those of others without a look at the values.
+//! Where there is no key but distinct values of a column are collected, these are what rows are
+//! spread by: each partition has a range of them, and its results are put together with those of
+//! others without a look at the values.
 //!
-//! [`Spreading`] decides from what windows had when they were handed over or emitted, and while they
-//! grow large. The decision
-//! shows in no result: a partition takes pieces of bundles as their owner and whole bundles as
-//! whoever was at hand, in any mixture, states of the latter are handed over before a watermark is
-//! passed on, and exact states may be merged in any order. So it may change between any two
-//! bundles, and the counters below may lose a little among threads.
+//! [`Spreading`] decides from what windows had when they were handed over or emitted, and while
+//! they grow large. The decision shows in no result: a partition takes pieces of bundles as their
+//! owner and whole bundles as whoever was at hand, in any mixture, states of the latter are handed
+//! over before a watermark is passed on, and exact states may be merged in any order. So it may
+//! change between any two bundles, and the counters below may lose a little among threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -29,11 +29,12 @@ const FEW_ROWS: u64 = 16;
 /// So much more is wanted before bundles are taken at hand again.
 const MANY_ROWS: u64 = 2 * FEW_ROWS;
 
-/// A window with so many keys (or distinct values) is not waited for if most of its rows still bring new ones.
+/// A window with so many keys (or distinct values) is not waited for if most of its rows still
+/// bring new ones.
 const MANY_KEYS: usize = 64 * 1024;
 
-/// A bundle with fewer rows for each partition is taken at hand: each partition that gets a part of it is a task
-/// of its own, which costs more than what scattering saves.
+/// A bundle with fewer rows for each partition is taken at hand: each partition that gets a part of
+/// it is a task of its own, which costs more than what scattering saves.
 const SCATTERED_ROWS_MIN: usize = 32;
 
 /// What was seen before counts less by one part in so many with each window of a partition.

@@ -6,8 +6,9 @@
 //! unless it is far more than that needs. So a key costs nothing beyond the windows it occurs in,
 //! and a query without aggregates keeps a set of keys and no more.
 //!
-//! What a window has can be enumerated: windows by end, keys by number. Captures read it while rows go on
-//! ([`Watch`]), so a window that has closed and has yet to be read waits, as it was, before its table is emptied.
+//! What a window has can be enumerated: windows by end, keys by number. Captures read it while rows
+//! go on ([`Watch`]), so a window that has closed and has yet to be read waits, as it was, before
+//! its table is emptied.
 //!
 //! It does not say which window a row belongs to, nor when a window is over.
 
@@ -36,8 +37,8 @@ pub(super) struct WindowTable {
     pub(super) rows: u64,
     /// True if it has taken states of another partition.
     pub(super) has_absorbed: bool,
-    /// True as long as all its rows were scattered: those of other tables of the window of which this is true, too,
-    /// have other keys, or where there are none, other distinct values.
+    /// True as long as all its rows were scattered: those of other tables of the window of which
+    /// this is true, too, have other keys, or where there are none, other distinct values.
     is_scattered: bool,
     pub(super) watched: Watched,
 }
@@ -61,8 +62,8 @@ impl WindowParcel {
         }
     }
 
-    /// All tables of a window are put together in one way: without a look at their distinct values only if in each
-    /// of them all rows were scattered.
+    /// All tables of a window are put together in one way: without a look at their distinct values
+    /// only if in each of them all rows were scattered.
     pub(super) fn agree(parcels: &mut [WindowParcel]) {
         let tables = || parcels.iter().filter_map(WindowParcel::whole);
         let mixed: HashSet<i64> =
@@ -145,8 +146,8 @@ impl WindowTable {
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.grow(groups));
     }
 
-    /// Numbers the keys of the rows named, or of all, and makes room for those that are new. `ids` is
-    /// overwritten.
+    /// Numbers the keys of the rows named, or of all, and makes room for those that are new. `ids`
+    /// is overwritten.
     fn intern(
         &mut self,
         calls: &Calls,
@@ -191,7 +192,8 @@ impl WindowTable {
         Ok(())
     }
 
-    /// Adds the states of another table without keys, to be evaluated. Both have only rows that were scattered.
+    /// Adds the states of another table without keys, to be evaluated. Both have only rows that
+    /// were scattered.
     fn merge_apart(&mut self, from: &WindowTable) -> Result<()> {
         self.has_absorbed = true;
         self.merge_counts(&[0], &from.counts);
@@ -264,7 +266,8 @@ impl Tables {
         Tables { calls, open, spare, ids, unread, watch: None }
     }
 
-    /// Adds rows to the window with this end. How many keys (or distinct values) it has, and how many it had before.
+    /// Adds rows to the window with this end. How many keys (or distinct values) it has, and how
+    /// many it had before.
     pub(super) fn update(
         &mut self,
         end: i64,
@@ -356,7 +359,8 @@ impl Tables {
         self.watch.as_ref().is_some_and(|watch| watch.is_reading(told))
     }
 
-    /// Tells the capture under way about some keys that it has not read yet. False once there are none.
+    /// Tells the capture under way about some keys that it has not read yet. False once there are
+    /// none.
     pub(super) fn read_some(&mut self, most: usize) -> Result<bool> {
         let Some(watch) = &mut self.watch else { return Ok(false) };
         // Closed windows first: they only wait for this.

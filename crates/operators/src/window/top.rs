@@ -1,12 +1,13 @@
 //! The first rows of each window, where nobody asks for more.
 //!
-//! `ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY …) <= n` over the windows of an aggregate
-//! reads every row of every window to keep a few. Here each partition of the windows gives no more than
-//! its own first `n`; whoever ranks the rows of all partitions sees what it needs and no more. So a
-//! window that slides often costs a look at one number of each group, and not a row of each.
+//! `ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY …) <= n` over the windows of
+//! an aggregate reads every row of every window to keep a few. Here each partition of the windows
+//! gives no more than its own first `n`; whoever ranks the rows of all partitions sees what it
+//! needs and no more. So a window that slides often costs a look at one number of each group, and
+//! not a row of each.
 //!
-//! **Invariant:** among rows that compare as equal, those that would leave first are kept, which is what a rank
-//! by arrival keeps of them; and rows leave in the order in which they would have left.
+//! **Invariant:** among rows that compare as equal, those that would leave first are kept, which is
+//! what a rank by arrival keeps of them; and rows leave in the order in which they would have left.
 //!
 //! It does not rank: ranks are of all partitions together.
 
@@ -60,8 +61,8 @@ impl TopChooser {
         Ok(TopChooser { keys, columns, schema, descending, rows: top.rows })
     }
 
-    /// The places of the first of these groups, if their numbers of rows decide, which stand at the places
-    /// that `ids` says. `column` is where they stand in the result.
+    /// The places of the first of these groups, if their numbers of rows decide, which stand at the
+    /// places that `ids` says. `column` is where they stand in the result.
     pub(super) fn choose_by_count(
         &self,
         column: usize,
@@ -73,8 +74,8 @@ impl TopChooser {
         Some(first(ids.len(), count, self.rows))
     }
 
-    /// How many are wanted, if they are those with most rows; `column` is where the number of rows stands in the
-    /// result.
+    /// How many are wanted, if they are those with most rows; `column` is where the number of rows
+    /// stands in the result.
     pub(super) fn of_most_rows(&self, column: usize) -> Option<usize> {
         (self.descending == Some(true) && self.columns == [column]).then_some(self.rows)
     }
@@ -84,8 +85,8 @@ impl TopChooser {
         groups <= self.rows
     }
 
-    /// The places of the first rows, ascending. `columns` are those that decide, in the order in which rows
-    /// would leave.
+    /// The places of the first rows, ascending. `columns` are those that decide, in the order in
+    /// which rows would leave.
     ///
     /// # Errors
     /// If they are not of the types that were announced.

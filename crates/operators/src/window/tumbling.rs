@@ -1,5 +1,5 @@
-//! The partitions of windows that share no slice: tumbling ones, hops with gaps between them, and the one of
-//! all rows.
+//! The partitions of windows that share no slice: tumbling ones, hops with gaps between them, and
+//! the one of all rows.
 //!
 //! Each open window has a [`WindowTable`] of its own, which is emitted by walking it and then
 //! emptied as a whole. A partition has two sets of them where aggregates are exact and there are
@@ -8,16 +8,18 @@
 //! that close are emitted.
 //!
 //! **Invariants.** A piece with a list of rows holds keys of the partition only (`Route::Scatter`);
-//! a whole bundle may hold any (`Route::Any`). Where there are no keys all rows are taken at hand, and a piece with a list
-//! of rows has distinct values of the partition's range only. A window is in `open` until a watermark closes it, then
-//! in `sealing` or `emitting`, and no row reaches it any more: such a row is late. Between two calls
-//! there may be a table half handed over or half emitted; the call is then repeated until it is done.
+//! a whole bundle may hold any (`Route::Any`). Where there are no keys all rows are taken at hand,
+//! and a piece with a list of rows has distinct values of the partition's range only. A window is
+//! in `open` until a watermark closes it, then in `sealing` or `emitting`, and no row reaches it
+//! any more: such a row is late. Between two calls there may be a table half handed over or half
+//! emitted; the call is then repeated until it is done.
 //!
-//! A window leaves in the order in which its keys came, or in ordered contracts in the canonical one.
+//! A window leaves in the order in which its keys came, or in ordered contracts in the canonical
+//! one.
 //!
 //! All stands behind a lock ([`Guarded`]), since captures read windows while rows go on
-//! (`watched.rs`). What a capture has yet to read may meanwhile be on its way out: it is read there, or told
-//! before it is handed over.
+//! (`watched.rs`). What a capture has yet to read may meanwhile be on its way out: it is read
+//! there, or told before it is handed over.
 
 use std::sync::Arc;
 
@@ -25,7 +27,7 @@ use arrow_array::RecordBatch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{
-    Captured, Error, Exchange, Extent, Opening, Output, Partition, Piece, Place, Progress,
+    Captured, Error, Exchange, Extent, Output, Partition, PartitionContext, Piece, Place, Progress,
     Restored, Result, TableChanges, Watermark,
 };
 
@@ -92,13 +94,13 @@ pub(super) struct TumblingPartition {
 }
 
 impl TumblingPartition {
-    pub(super) fn new(shared: Arc<Shared>, opening: Opening) -> Result<Self> {
+    pub(super) fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
         let windows = Windows::new(shared, opening)?;
         Ok(TumblingPartition { windows: Arc::new(Guarded::new(windows)) })
     }
 
-    /// A table of some of the windows, which are read later: of those of keys that are owned, which expire, or
-    /// of those of rows that were taken at hand.
+    /// A table of some of the windows, which are read later: of those of keys that are owned, which
+    /// expire, or of those of rows that were taken at hand.
     fn table(
         &self,
         name: &'static str,
@@ -126,8 +128,8 @@ impl TumblingPartition {
 }
 
 impl Windows {
-    fn new(shared: Arc<Shared>, opening: Opening) -> Result<Self> {
-        let Opening { partition, partitions, order } = opening;
+    fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
+        let PartitionContext { partition, partitions, order } = opening;
         let mut spare = vec![Spare::default(), Spare::default()];
         if shared.spec.keys.is_empty() {
             // Tables go from the partition that filled them to the first, and so back.
@@ -321,14 +323,15 @@ impl Windows {
         }
         Ok(())
     }
-    /// Begins to capture the windows of keys that are owned, and those of rows that were taken at hand.
+    /// Begins to capture the windows of keys that are owned, and those of rows that were taken at
+    /// hand.
     fn begin(&mut self, extent: Extent) -> Result<(Begun, Option<Begun>)> {
         if self.sealing.is_some() || self.emitting.is_some() || !self.inbox.is_empty() {
             return Err(Error::internal("a window was asked for its state in a watermark"));
         }
         let owned = self.owned.begin(extent)?;
         let Some(foreign) = &mut self.foreign else { return Ok((owned, None)) };
-        let taken = foreign.begin(Extent::Whole)?;
+        let taken = foreign.begin(Extent::Full)?;
         // The next one is full, too.
         foreign.stop_tracking();
         Ok((owned, Some(taken)))
@@ -432,8 +435,8 @@ impl Partition for TumblingPartition {
     }
 
     /// Told are all open windows, whoever's keys they hold: each is one slice. How rows are judged
-    /// depends on the rows alone, how they are spread is no state, and between two watermarks nothing
-    /// is on its way.
+    /// depends on the rows alone, how they are spread is no state, and between two watermarks
+    /// nothing is on its way.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         let mut windows = self.windows.own();
         let (owned, taken) = windows.begin(extent)?;

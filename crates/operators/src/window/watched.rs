@@ -1,12 +1,13 @@
-//! Captures of windows that have tables of their own: what they have yet to read, and what has changed.
+//! Captures of windows that have tables of their own: what they have yet to read, and what has
+//! changed.
 //!
-//! A key of a window is a place of its own ([`crate::reading`]), so a capture costs a bit for each key of each
-//! open window. What is told later is the key as it was: told before the key changes, or before the window
-//! is emptied. What a window has is not emptied before it has been read; until then it waits beside
-//! the open ones ([`super::tables::Tables`]).
+//! A key of a window is a place of its own ([`crate::reading`]), so a capture costs a bit for each
+//! key of each open window. What is told later is the key as it was: told before the key changes,
+//! or before the window is emptied. What a window has is not emptied before it has been read; until
+//! then it waits beside the open ones ([`super::tables::Tables`]).
 //!
-//! Windows of keys that a partition owns are told in changes. Those that have closed are not named: their rows
-//! expire with the watermark.
+//! Windows of keys that a partition owns are told in changes. Those that have closed are not named:
+//! their rows expire with the watermark.
 //!
 //! It is made by the first capture: without captures nothing of this is done.
 
@@ -72,14 +73,14 @@ impl Watch {
         open: impl Iterator<Item = &'a mut WindowTable>,
     ) -> Begun {
         let knows_changes = std::mem::replace(&mut self.knows_changes, true);
-        let is_whole = extent == Extent::Whole || !knows_changes;
+        let is_whole = extent == Extent::Full || !knows_changes;
         for table in open {
             let keys = table.len();
             table.watched.begin(keys, is_whole);
         }
         let (hand_over, told) = HandOver::begin();
         self.hand_over = hand_over;
-        Begun { extent: if is_whole { Extent::Whole } else { Extent::Changes }, told }
+        Begun { extent: if is_whole { Extent::Full } else { Extent::Incremental }, told }
     }
 
     /// What is known of these windows, which are a table with this name.
@@ -134,7 +135,8 @@ impl Watch {
         self.tell(calls, end, table, &unread)
     }
 
-    /// Tells some keys of a window that the capture under way has yet to read; false if there are none.
+    /// Tells some keys of a window that the capture under way has yet to read; false if there are
+    /// none.
     pub(super) fn read_some(
         &mut self,
         calls: &Calls,

@@ -3,8 +3,9 @@
 //! Rows over `TIMESTAMP_LTZ` carry instants, but their windows are aligned to local wall clocks.
 //! The operators work in local time throughout: instants are converted on the way in
 //! ([`Zone::to_local`]), and so are watermarks: the local watermark is the latest reading that no
-//! later instant can show or fall below ([`Zone::local_watermark`]). A window then closes by the same rule
-//! as anywhere, and in an hour that is shown twice only when it is over for the second time.
+//! later instant can show or fall below ([`Zone::local_watermark`]). A window then closes by the
+//! same rule as anywhere, and in an hour that is shown twice only when it is over for the second
+//! time.
 //!
 //! Offsets are looked up for a stretch of at most a day and kept, since rows come near each other.
 

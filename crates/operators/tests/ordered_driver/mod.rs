@@ -9,8 +9,8 @@ use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::operator::{Emitted, WatermarkCall};
 use thalweg_core::shim::{ManualClock, SplitMix64};
 use thalweg_core::{
-    Bundle, Exchange, Extent, Opening, Operator, OperatorClass, OrderContract, Output, Partition,
-    Piece, Place, Progress, Route, Stamps, Transform, Watermark, WatermarkBefore,
+    Bundle, Exchange, Extent, Operator, OperatorClass, OrderContract, Output, Partition,
+    PartitionContext, Piece, Place, Progress, Route, Stamps, Transform, Watermark, WatermarkBefore,
 };
 use thalweg_operators::reference::Value;
 use thalweg_operators::test_kit::{reopened, rows_of};
@@ -29,7 +29,8 @@ pub struct Schedule {
     pub partitions: usize,
     pub bundle_rows: usize,
     pub seed: u64,
-    /// Now and then all partitions are captured, and others, more or fewer, go on with what was told.
+    /// Now and then all partitions are captured, and others, more or fewer, go on with what was
+    /// told.
     pub restores: bool,
 }
 
@@ -147,13 +148,13 @@ pub fn drive(operator: &dyn Operator, inputs: &[Input], schedule: &Schedule) -> 
     driver.driven
 }
 
-fn openings(partitions: usize) -> impl Iterator<Item = Opening> {
+fn openings(partitions: usize) -> impl Iterator<Item = PartitionContext> {
     let order = OrderContract::Arrival;
-    (0..partitions).map(move |partition| Opening { partition, partitions, order })
+    (0..partitions).map(move |partition| PartitionContext { partition, partitions, order })
 }
 
 fn tells_its_state(operator: &dyn Operator) -> bool {
-    operator.open(Opening::only()).is_ok_and(|mut open| open.capture(Extent::Whole).is_ok())
+    operator.open(PartitionContext::only()).is_ok_and(|mut open| open.capture(Extent::Full).is_ok())
 }
 
 impl Driver<'_> {

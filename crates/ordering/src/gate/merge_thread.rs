@@ -4,9 +4,9 @@
 //! **The invariant that makes it work:** the thread passes on the least head only when every source
 //! that has not ended has a head.
 //!
-//! Each tuple goes through two queues and one more thread than with [`ScaleGate`](super::ScaleGate).
-//! The order is the same. A silent source holds everything back until it shows a tuple or ends: there
-//! are no heartbeats here.
+//! Each tuple goes through two queues and one more thread than with
+//! [`ScaleGate`](super::ScaleGate). The order is the same. A silent source holds everything back
+//! until it shows a tuple or ends: there are no heartbeats here.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,9 +1,10 @@
 //! Several sorted sources become one sequence that depends on their tuples alone (Viper §2, §3).
 //!
-//! The order is (time, source, position). A tuple is *ready* when nothing that comes later can stand
-//! before it: (t, source i) is ready when every source j that shows nothing waiting is far enough,
-//! its frontier later than t for j < i, at or after t for j > i. The frontier of a source says that
-//! no later tuple of it is older; a tuple moves it, and so does a watermark (a heartbeat).
+//! The order is (time, source, position). A tuple is *ready* when nothing that comes later can
+//! stand before it: (t, source i) is ready when every source j that shows nothing waiting is far
+//! enough, its frontier later than t for j < i, at or after t for j > i. The frontier of a source
+//! says that no later tuple of it is older; a tuple moves it, and so does a watermark (a
+//! heartbeat).
 //!
 //! | structure | who merges | paper |
 //! |---|---|---|

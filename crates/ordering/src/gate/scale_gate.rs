@@ -1,24 +1,25 @@
 //! The channel that merges (Viper's ScaleGate).
 //!
-//! **The invariant that makes it work:** a source publishes a tuple before it moves its frontier, and
-//! a reader reads the frontier before it looks for a tuple; so if it finds none, every tuple that it
-//! has not seen is at or after the frontier that it read.
+//! **The invariant that makes it work:** a source publishes a tuple before it moves its frontier,
+//! and a reader reads the frontier before it looks for a tuple; so if it finds none, every tuple
+//! that it has not seen is at or after the frontier that it read.
 //!
 //! # Protocol
-//! - Each source appends to a list of segments of its own: write the tuple into the next place, then
-//!   raise `published` (Release), then the frontier (Release).
+//! - Each source appends to a list of segments of its own: write the tuple into the next place,
+//!   then raise `published` (Release), then the frontier (Release).
 //! - Each reader has a cursor in each list. To get the next tuple it reads, source by source, first
-//!   the frontier (Acquire), then whether a tuple stands at its cursor (Acquire of `published`). The
-//!   least (time, source) among tuples and frontiers decides: if it is a tuple, the tuple is ready; if
-//!   it is a frontier, the tuple may still come.
-//! - Flow control: a reader acknowledges what it has taken of each source (Release), a source that is
-//!   `bound` ahead of the slowest reader is refused (Acquire). Nothing is lost: the tuple comes back.
+//!   the frontier (Acquire), then whether a tuple stands at its cursor (Acquire of `published`).
+//!   The least (time, source) among tuples and frontiers decides: if it is a tuple, the tuple is
+//!   ready; if it is a frontier, the tuple may still come.
+//! - Flow control: a reader acknowledges what it has taken of each source (Release), a source that
+//!   is `bound` ahead of the slowest reader is refused (Acquire). Nothing is lost: the tuple comes
+//!   back.
 //!
 //! # Why every reader sees the same sequence
-//! The order (time, source, position) is total and depends on the tuples alone. A ready tuple is the
-//! least of all tuples not taken yet: those that stand at cursors were compared, those that do not
-//! are at or after the frontiers that were compared. So the sequence is the sorted one, whatever the
-//! timing.
+//! The order (time, source, position) is total and depends on the tuples alone. A ready tuple is
+//! the least of all tuples not taken yet: those that stand at cursors were compared, those that do
+//! not are at or after the frontiers that were compared. So the sequence is the sorted one,
+//! whatever the timing.
 //!
 //! # Memory
 //! Segments are linked forwards and counted by reference; one is freed when the source and all
@@ -50,8 +51,8 @@ struct Segment<T> {
     next: Mutex<Option<Arc<Segment<T>>>>,
 }
 
-// SAFETY: a place is written once, by the source, before `published` is raised past it with Release;
-// readers load `published` with Acquire and only share what stands before it.
+// SAFETY: a place is written once, by the source, before `published` is raised past it with
+// Release; readers load `published` with Acquire and only share what stands before it.
 unsafe impl<T: Send + Sync> Sync for Segment<T> {}
 // SAFETY: as above; the tuples move with the segment.
 unsafe impl<T: Send + Sync> Send for Segment<T> {}
@@ -109,8 +110,8 @@ struct Cursor<T> {
 }
 
 impl<T: Clone + Send + Sync> ScaleGate<T> {
-    /// A channel: its sources, in the order in which ties are decided, and its readers. A source may
-    /// be `bound` tuples ahead of the slowest reader.
+    /// A channel: its sources, in the order in which ties are decided, and its readers. A source
+    /// may be `bound` tuples ahead of the slowest reader.
     pub fn register(
         sources: usize,
         readers: usize,
@@ -189,8 +190,8 @@ impl<T> GateSource<T> {
         Ok(())
     }
 
-    /// True if the slowest reader is less than the bound behind. Looks at the readers only when what
-    /// it knows of them is too old.
+    /// True if the slowest reader is less than the bound behind. Looks at the readers only when
+    /// what it knows of them is too old.
     fn has_room(&mut self) -> bool {
         if self.added.saturating_sub(self.slowest) < self.gate.bound {
             return true;
@@ -235,7 +236,8 @@ impl<T> Cursor<T> {
 
     fn at<R>(&self, read: impl FnOnce(&(i64, T)) -> R) -> R {
         self.segment.tuples[self.next].with(|at| {
-            // SAFETY: the place stands before `published`, so it is written and never written again.
+            // SAFETY: the place stands before `published`, so it is written and never written
+            // again.
             let tuple = unsafe { &*at };
             read(tuple.as_ref().expect("a published place is filled"))
         })

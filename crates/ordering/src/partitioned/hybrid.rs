@@ -1,14 +1,14 @@
 //! The hybrid queue (Prasaad et al. Fig. 7).
 //!
-//! **The invariant that makes it work:** `claimed` of a partition counts its entries that were taken
-//! from the master queue and are not handled yet; whoever raises it from 0 owns the partition until
-//! it lowers it to 0, hands it on, or leaves it *stalled*.
+//! **The invariant that makes it work:** `claimed` of a partition counts its entries that were
+//! taken from the master queue and are not handled yet; whoever raises it from 0 owns the partition
+//! until it lowers it to 0, hands it on, or leaves it *stalled*.
 //!
 //! # Protocol
 //! - *Add*: put the item into its partition's lane, then the partition into the master queue.
-//! - *Consume*: take a partition from the master queue and raise its count. If it was not 0, a thread
-//!   owns the partition: the item is delegated to them, take the next entry. If it was, handle items
-//!   of the partition, lowering the count after each, until it is 0.
+//! - *Consume*: take a partition from the master queue and raise its count. If it was not 0, a
+//!   thread owns the partition: the item is delegated to them, take the next entry. If it was,
+//!   handle items of the partition, lowering the count after each, until it is 0.
 //! - An owner whose budget is spent puts the partition back as an *owned* entry. The count stays
 //!   above 0 meanwhile, so whoever takes the entry is the only owner.
 //! - An owner that finds its item hidden behind one that another thread is only just writing marks
@@ -16,19 +16,20 @@
 //!   partition, in the place of delegating.
 //!
 //! # Why it is right
-//! The changes of one count have one order. Between a raise from 0 and the lowering to 0 nobody else
-//! sees 0, so there is one owner; ownership passes by the count (AcqRel on both sides) or through the
-//! master queue. An item is in its lane before its entry is in the master queue, and an owner takes
-//! one item per claimed entry, so an item is missing only if an earlier add to the partition is not
-//! through. Entries leave the master queue in the order of arrival, so partitions are served almost in
-//! order, and one that gets much is served by one worker while the others continue with the rest: a
-//! skewed key does not stall other keys. Entries of a partition are alike: which of them a worker has
-//! taken ahead, or puts back when it dies, changes nothing for the order within the partition.
+//! The changes of one count have one order. Between a raise from 0 and the lowering to 0 nobody
+//! else sees 0, so there is one owner; ownership passes by the count (AcqRel on both sides) or
+//! through the master queue. An item is in its lane before its entry is in the master queue, and an
+//! owner takes one item per claimed entry, so an item is missing only if an earlier add to the
+//! partition is not through. Entries leave the master queue in the order of arrival, so partitions
+//! are served almost in order, and one that gets much is served by one worker while the others
+//! continue with the rest: a skewed key does not stall other keys. Entries of a partition are
+//! alike: which of them a worker has taken ahead, or puts back when it dies, changes nothing for
+//! the order within the partition.
 //!
 //! A stalled partition is taken over: the add that hides the item pushes its entry after it has
-//! written, and a thread raises the count for it. If that raise comes after the mark, it sees it. If
-//! it comes before, the mark (AcqRel) sees the raise and with it the written item: the second look
-//! finds it. Whoever clears the mark owns the partition, and only one can.
+//! written, and a thread raises the count for it. If that raise comes after the mark, it sees it.
+//! If it comes before, the mark (AcqRel) sees the raise and with it the written item: the second
+//! look finds it. Whoever clears the mark owns the partition, and only one can.
 //!
 //! # What it costs
 //! Five read-modify-writes per item: a claim in each queue to add it, a share of one in the master
@@ -47,8 +48,8 @@ use super::master::{AT_ONCE, Front, MasterQueue, Numbers};
 /// Marks a count whose owner has left. Counts stay below.
 const STALLED: usize = 1 << (usize::BITS - 1);
 
-/// Partition queues with a master queue. Unbounded, but for what its positions can number: 2^26 items
-/// that wait in one partition and 2^28 in all, beyond which adding panics.
+/// Partition queues with a master queue. Unbounded, but for what its positions can number: 2^26
+/// items that wait in one partition and 2^28 in all, beyond which adding panics.
 pub struct HybridQueue<T> {
     partitions: Box<[Partition<T>]>,
     /// Entries as numbers. Pushed by those who add and by owners that hand on; popped by workers.
@@ -156,8 +157,8 @@ impl<T> Partition<T> {
     }
 }
 
-/// The right to handle one item of a partition. Dropped by a panic it counts the item as handled and
-/// hands the partition on.
+/// The right to handle one item of a partition. Dropped by a panic it counts the item as handled
+/// and hands the partition on.
 struct Owner<'a, T> {
     queue: &'a HybridQueue<T>,
     place: usize,
@@ -171,7 +172,8 @@ enum Left<'a, T> {
 impl<'a, T> Owner<'a, T> {
     /// One item is handled.
     fn finish(self) -> Left<'a, T> {
-        // AcqRel: hands the partition's state to the next owner, and sees items that were delegated.
+        // AcqRel: hands the partition's state to the next owner, and sees items that were
+        // delegated.
         let before = self.queue.partitions[self.place].claimed.fetch_sub(1, Ordering::AcqRel);
         let owner = std::mem::ManuallyDrop::new(self);
         match before {

@@ -5,13 +5,13 @@
 //!
 //! # Protocol
 //! - *Push*: claim a place, write the item, store the turn.
-//! - *Pop*, by the owner: if the place at the front carries its turn, move the item out and the front
-//!   on. No read-modify-write: there is one owner, and ownership is handed over by the caller with
-//!   Release and Acquire.
+//! - *Pop*, by the owner: if the place at the front carries its turn, move the item out and the
+//!   front on. No read-modify-write: there is one owner, and ownership is handed over by the caller
+//!   with Release and Acquire.
 //!
 //! # What it does not do
-//! It does not wait: an item whose place is claimed and not written yet keeps the lane empty for the
-//! owner, whatever is behind it.
+//! It does not wait: an item whose place is claimed and not written yet keeps the lane empty for
+//! the owner, whatever is behind it.
 
 use std::mem::MaybeUninit;
 
@@ -34,8 +34,8 @@ impl<T> Default for Place<T> {
     }
 }
 
-// SAFETY: an item is moved in by one thread and out by another, never shared; which thread may touch
-// it is decided by the claim of its place and by `turn`, as said in the module header.
+// SAFETY: an item is moved in by one thread and out by another, never shared; which thread may
+// touch it is decided by the claim of its place and by `turn`, as said in the module header.
 unsafe impl<T: Send> Sync for Place<T> {}
 
 /// Items of one partition.
@@ -51,8 +51,9 @@ impl<T> Lane<T> {
     #[inline]
     pub(super) fn push(&self, item: T) {
         let (place, turn) = self.items.claim();
-        // SAFETY: the place is claimed, so no other thread writes to it, and the owner reads it only
-        // after the turn is stored. An earlier item there was moved out before the block was kept.
+        // SAFETY: the place is claimed, so no other thread writes to it, and the owner reads it
+        // only after the turn is stored. An earlier item there was moved out before the block was
+        // kept.
         place.item.with_mut(|at| unsafe { (*at).write(item) });
         // Release: the item. Partner: the load in `pop`.
         place.turn.store(turn, Ordering::Release);

@@ -5,17 +5,17 @@
 //!
 //! # Protocol
 //! - *Push*: claim a place, then store turn and number in one word.
-//! - *Take*: know the front, read the places there; for those that carry the turn, swap the front for
-//!   the position behind them, and the numbers are taken. If the swap fails another thread was faster:
-//!   again, from where the front is now.
+//! - *Take*: know the front, read the places there; for those that carry the turn, swap the front
+//!   for the position behind them, and the numbers are taken. If the swap fails another thread was
+//!   faster: again, from where the front is now.
 //!
-//! Numbers are read before they are taken. A thread that is late may thus read what a later turn left
-//! there, but then the front has moved on and the swap fails.
+//! Numbers are read before they are taken. A thread that is late may thus read what a later turn
+//! left there, but then the front has moved on and the swap fails.
 //!
 //! # How many at once
 //! At most a sixteenth of what waits, and 8. So nobody finds the queue empty because of what others
-//! took ahead, and a number that was taken behind a slow one is late by at most that fraction of the
-//! queue that was before it anyway. A short queue is taken one by one.
+//! took ahead, and a number that was taken behind a slow one is late by at most that fraction of
+//! the queue that was before it anyway. A short queue is taken one by one.
 //!
 //! # What it does not do
 //! It does not wait: a place that is claimed and not written yet ends the queue for the moment,
@@ -60,8 +60,8 @@ impl MasterQueue {
         Front(self.numbers.front(Ordering::Acquire))
     }
 
-    /// Takes numbers from the front, which is `front` if nobody else has moved it meanwhile: at most
-    /// `most`, and no more than a share of what waits. How many.
+    /// Takes numbers from the front, which is `front` if nobody else has moved it meanwhile: at
+    /// most `most`, and no more than a share of what waits. How many.
     pub(super) fn take(&self, front: &mut Front, most: usize, numbers: &mut Numbers) -> usize {
         loop {
             let at = front.0;
@@ -119,14 +119,14 @@ impl MasterQueue {
     }
 }
 
-/// Where a thread last saw the front. It costs a load to look it up, behind the swap that moved it, so
-/// who takes several times keeps it.
+/// Where a thread last saw the front. It costs a load to look it up, behind the swap that moved it,
+/// so who takes several times keeps it.
 pub(super) struct Front(Position);
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    //! Cost of the bounds: two threads, five or six numbers over three blocks of two, two preemptions;
-    //! seconds.
+    //! Cost of the bounds: two threads, five or six numbers over three blocks of two, two
+    //! preemptions; seconds.
     use super::*;
     use crate::sync::{Arc, thread};
 

@@ -26,8 +26,8 @@ pub trait PartitionedWorklist<T> {
     fn add(&self, partition: usize, item: T);
 
     /// Handles items, about `budget` at most, until none is left that this worker could take.
-    /// Returns how many it has handled. Two workers are never at one partition, and each partition's
-    /// items are handled in order.
+    /// Returns how many it has handled. Two workers are never at one partition, and each
+    /// partition's items are handled in order.
     ///
     /// # Panics
     /// With `operate`: the item that it was called with is gone, no other is, and others continue.

@@ -3,8 +3,8 @@
 //! **The invariant that makes it work:** a partition's flag is set while a worker drains its queue.
 //!
 //! Workers look for a partition with items whose flag they can take, starting behind the one they
-//! had last. Within a partition items come in order; across partitions they do not, and items of one
-//! that nobody has come to yet hold back everything behind them in the output (Fig. 6).
+//! had last. Within a partition items come in order; across partitions they do not, and items of
+//! one that nobody has come to yet hold back everything behind them in the output (Fig. 6).
 
 use crate::sync::{AtomicBool, AtomicUsize, Ordering, Queue};
 

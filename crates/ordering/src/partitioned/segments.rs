@@ -1,17 +1,18 @@
-//! An unbounded row of places in blocks that are used again: what the master queue and the queues of
-//! the partitions are made of.
+//! An unbounded row of places in blocks that are used again: what the master queue and the queues
+//! of the partitions are made of.
 //!
-//! **The invariant that makes it work:** a block's memory lives as long as the row. Whoever looks at
-//! a place too late sees another *turn* there, never freed memory.
+//! **The invariant that makes it work:** a block's memory lives as long as the row. Whoever looks
+//! at a place too late sees another *turn* there, never freed memory.
 //!
 //! # Protocol
-//! - A [`Position`] is one word: the turn of a block (its ordinal in the chain), which block, and the
-//!   offset within. `back` and `front` are such words and only move forward, so a compare-and-swap
-//!   of one succeeds only if nothing has happened since it was read.
+//! - A [`Position`] is one word: the turn of a block (its ordinal in the chain), which block, and
+//!   the offset within. `back` and `front` are such words and only move forward, so a
+//!   compare-and-swap of one succeeds only if nothing has happened since it was read.
 //! - *Claim at the back*: add 1 to `back`. The claimed place is written by this thread alone, and
 //!   says when it is written by carrying the turn.
-//! - *Advance to the next block*: whoever gets an offset behind the end of a block links another block,
-//!   if nobody has, and moves `back` there, if nobody has. No thread waits for another to do it.
+//! - *Advance to the next block*: whoever gets an offset behind the end of a block links another
+//!   block, if nobody has, and moves `back` there, if nobody has. No thread waits for another to do
+//!   it.
 //! - *Leave a block at the front*: see to it that `back` has left it too, move `front` to the next
 //!   one, then keep the block for use again. It gets a new turn when a thread is about to link it;
 //!   threads with `back` still there would then look in vain for what is linked behind it.

@@ -1,11 +1,12 @@
 //! One queue for all partitions (Prasaad et al. §4.1), a baseline.
 //!
-//! **The invariant that makes it work:** an item is taken and its partition locked under the lock of
-//! the queue, so no other item of the partition can be taken in between (Fig. 5 shows what happens
-//! otherwise).
+//! **The invariant that makes it work:** an item is taken and its partition locked under the lock
+//! of the queue, so no other item of the partition can be taken in between (Fig. 5 shows what
+//! happens otherwise).
 //!
-//! A worker that meets a locked partition waits for it with the queue's lock in its hand, and with it
-//! everybody who wants an item: that is the blocking which the paper holds against this approach.
+//! A worker that meets a locked partition waits for it with the queue's lock in its hand, and with
+//! it everybody who wants an item: that is the blocking which the paper holds against this
+//! approach.
 
 use std::collections::VecDeque;
 

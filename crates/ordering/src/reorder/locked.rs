@@ -2,8 +2,9 @@
 //!
 //! **The invariant that makes it work:** everything is touched under one lock, delivering included.
 //!
-//! A worker whose value is not next adds it to the waiting ones; one whose value is next delivers it
-//! and all that follow, and meanwhile every other worker waits for the lock (Fig. 3 of the paper).
+//! A worker whose value is not next adds it to the waiting ones; one whose value is next delivers
+//! it and all that follow, and meanwhile every other worker waits for the lock (Fig. 3 of the
+//! paper).
 
 use std::collections::BTreeMap;
 

@@ -6,9 +6,9 @@
 //! | [`LockedReorderBuffer`] | one lock around everything | §3.1, Fig. 2 (the baseline) |
 //!
 //! Both keep one rule: **room is reserved when work is claimed.** A serial may be sent once
-//! `serial < next + capacity`, which [`Reorder::has_room`] answers; `next` only grows, so the answer
-//! stays true. Whoever claims work only after asking can never find the ring full, and the worker
-//! with the oldest serial can always finish.
+//! `serial < next + capacity`, which [`Reorder::has_room`] answers; `next` only grows, so the
+//! answer stays true. Whoever claims work only after asking can never find the ring full, and the
+//! worker with the oldest serial can always finish.
 //!
 //! Serials are dense, each is sent once, and they may wrap around at 2^64.
 

@@ -7,18 +7,18 @@
 //! # Protocol
 //! - *Send*: write the value into the slot, publish it (`state = FULL`), then try to take the flag.
 //!   Without it, go away: its holder will see the value.
-//! - *Deliver*, with the flag: while the slot of `next` is published, take its value, empty the slot,
-//!   move `next` on, hand the value over. Then clear the flag and **look at the slot of `next` once
-//!   more**; if it is published by now, try to take the flag again.
+//! - *Deliver*, with the flag: while the slot of `next` is published, take its value, empty the
+//!   slot, move `next` on, hand the value over. Then clear the flag and **look at the slot of
+//!   `next` once more**; if it is published by now, try to take the flag again.
 //!
 //! # Why no value stays behind
-//! The sender's attempt at the flag and the deliverer's clearing of it are both exchanges of the one
-//! flag (AcqRel), so one comes first. If the clearing does, the sender gets the flag, or another one
-//! did in between, to whom the same applies. If the attempt does, the clearing reads what it wrote,
-//! and with it sees the publication, which came before: the last look finds it. The paper has a plain
-//! store to clear the flag and needs sequential consistency for the pair of store and load; with
-//! less, both sides can miss each other. A loom test shows that (loom knows no SeqCst accesses, so
-//! the exchange is also what can be checked).
+//! The sender's attempt at the flag and the deliverer's clearing of it are both exchanges of the
+//! one flag (AcqRel), so one comes first. If the clearing does, the sender gets the flag, or
+//! another one did in between, to whom the same applies. If the attempt does, the clearing reads
+//! what it wrote, and with it sees the publication, which came before: the last look finds it. The
+//! paper has a plain store to clear the flag and needs sequential consistency for the pair of store
+//! and load; with less, both sides can miss each other. A loom test shows that (loom knows no
+//! SeqCst accesses, so the exchange is also what can be checked).
 //!
 //! # Why values leave once and in order
 //! Only the holder of the flag moves `next`, by one, after it has taken the value of `next`. A slot
@@ -56,8 +56,8 @@ pub struct ReorderBuffer<T> {
     busy: AtomicBool,
 }
 
-// SAFETY: a value is moved in by one thread and out by another, never shared; which thread may touch
-// a slot's value is decided by `state`, `next` and `busy` as argued in the module header.
+// SAFETY: a value is moved in by one thread and out by another, never shared; which thread may
+// touch a slot's value is decided by `state`, `next` and `busy` as argued in the module header.
 unsafe impl<T: Send> Sync for ReorderBuffer<T> {}
 
 /// Room for one serial. Dropped without a value (its worker has died), the serial is passed over.
@@ -173,7 +173,8 @@ struct Flag<'a>(&'a AtomicBool);
 
 impl Drop for Flag<'_> {
     fn drop(&mut self) {
-        // AcqRel, and an exchange, not a store: whoever tried in vain is seen, see the module header.
+        // AcqRel, and an exchange, not a store: whoever tried in vain is seen, see the module
+        // header.
         self.0.swap(false, Ordering::AcqRel);
     }
 }
@@ -274,8 +275,8 @@ mod loom_tests {
         });
     }
 
-    /// The same hand-over with a plain store to clear the flag, as in the paper's figure but without
-    /// sequential consistency: some schedule leaves a value behind.
+    /// The same hand-over with a plain store to clear the flag, as in the paper's figure but
+    /// without sequential consistency: some schedule leaves a value behind.
     #[test]
     #[should_panic(expected = "left behind")]
     fn with_a_store_to_clear_the_flag_a_value_is_left_behind() {

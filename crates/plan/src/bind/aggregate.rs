@@ -230,8 +230,8 @@ impl<'a> Grouping<'a> {
 
     /// A key that is an expression, matched by what it computes.
     fn matching_key(&self, binder: &Binder<'_>, expr: &SqlExpr) -> Option<Expr> {
-        // Also a key that came out as a column may have been written as more: COALESCE of what is never
-        // NULL. Where sets lack it, it is NULL as a whole.
+        // Also a key that came out as a column may have been written as more: COALESCE of what is
+        // never NULL. Where sets lack it, it is NULL as a whole.
         let computed =
             self.group.sets.is_some() || self.group.keys.iter().any(|key| column_of(key).is_none());
         if !computed || binder.contains_aggregate(expr) {
@@ -350,8 +350,8 @@ impl<'a> Grouping<'a> {
     }
 }
 
-/// An aggregate of windows that its rows carry at `ends`: start and end are keys, and stand behind the
-/// aggregates in the result as those of any other window. `fields` are keys and aggregates.
+/// An aggregate of windows that its rows carry at `ends`: start and end are keys, and stand behind
+/// the aggregates in the result as those of any other window. `fields` are keys and aggregates.
 fn by_carried_window(
     (input, ends): (Node, (usize, usize)),
     (window, closing): (Window, Window),

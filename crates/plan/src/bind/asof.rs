@@ -13,8 +13,8 @@ use crate::logical::join::{conjuncts, join};
 use crate::logical::{JoinBound, JoinCondition, JoinKind, column_of};
 use crate::parser::ASOF;
 
-/// The match condition of an ASOF JOIN, where it stands apart, and the conjuncts of ON; `None` for any other
-/// join.
+/// The match condition of an ASOF JOIN, where it stands apart, and the conjuncts of ON; `None` for
+/// any other join.
 pub(super) fn condition(constraint: &JoinConstraint) -> Option<(Option<&SqlExpr>, Vec<&SqlExpr>)> {
     let JoinConstraint::On(condition) = constraint else { return None };
     let mut parts = sql_conjuncts(condition);

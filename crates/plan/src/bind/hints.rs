@@ -1,5 +1,5 @@
-//! Hints that say which side of a join is read first, and how long state lives. As in Flink, one holds for the joins
-//! of the SELECT that it stands behind, not for those of its sub-queries.
+//! Hints that say which side of a join is read first, and how long state lives. As in Flink, one
+//! holds for the joins of the SELECT that it stands behind, not for those of its sub-queries.
 
 use std::ops::Range;
 
@@ -84,8 +84,8 @@ fn own_hints<'q>(context: &Context<'q>) -> impl Iterator<Item = &'q JoinHint> {
     context.hints.iter().filter(move |hint| places.contains(&(hint.span.line, hint.span.column)))
 }
 
-/// Where the hints of a SELECT stand: in front of what it reads from, so that those of a sub-query there are not
-/// among them.
+/// Where the hints of a SELECT stand: in front of what it reads from, so that those of a sub-query
+/// there are not among them.
 pub(super) fn hint_places(select: &sql::Select) -> Range<(u32, u32)> {
     let start = convert(select.select_token.0.span);
     let end = select.from.first().map(span_of).unwrap_or_default();

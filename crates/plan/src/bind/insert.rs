@@ -129,8 +129,8 @@ fn place_of(node: &Node, column: usize) -> Span {
     }
 }
 
-/// Adds the check that Flink makes in front of a sink: no NULL in a NOT NULL column. `places` are those
-/// of what is written into the columns.
+/// Adds the check that Flink makes in front of a sink: no NULL in a NOT NULL column. `places` are
+/// those of what is written into the columns.
 fn check_not_null(table: &ResolvedTable, node: Node, places: &[Span]) -> Node {
     let check = |column: usize| NotNull {
         column,

@@ -1,7 +1,7 @@
 //! Joins of FROM, and the sub-queries of WHERE that are joins.
 //!
-//! `x IN (SELECT …)` and `EXISTS (SELECT …)` among the conjuncts of WHERE keep the rows of the query
-//! that have a partner in the sub-query: a semi join, or an anti join where they are negated.
+//! `x IN (SELECT …)` and `EXISTS (SELECT …)` among the conjuncts of WHERE keep the rows of the
+//! query that have a partner in the sub-query: a semi join, or an anti join where they are negated.
 
 use sqlparser::ast::{
     self as sql, BinaryOperator, Expr as SqlExpr, JoinConstraint, JoinOperator, SetExpr,
@@ -69,7 +69,8 @@ impl Binder<'_> {
         self.merge_columns(joined, kind, sides)
     }
 
-    /// Makes the columns of USING one: that of the side whose rows all stay, else the one that is there.
+    /// Makes the columns of USING one: that of the side whose rows all stay, else the one that is
+    /// there.
     fn merge_columns(
         &self,
         joined: Source,
@@ -180,7 +181,8 @@ impl Binder<'_> {
         self.merge_columns(joined, kind, sides)
     }
 
-    /// `JOIN table FOR SYSTEM_TIME AS OF left.processing_time ON …`: the rows that the table has by then.
+    /// `JOIN table FOR SYSTEM_TIME AS OF left.processing_time ON …`: the rows that the table has by
+    /// then.
     fn bind_lookup_join(
         &self,
         left: Source,
@@ -222,8 +224,8 @@ impl Binder<'_> {
         self.merge_columns(joined, kind, sides)
     }
 
-    /// WHERE over a FROM clause: conditions become part of the joins that they are about, sub-queries
-    /// become joins, and bounds of a rank below become the first rows.
+    /// WHERE over a FROM clause: conditions become part of the joins that they are about,
+    /// sub-queries become joins, and bounds of a rank below become the first rows.
     pub(super) fn bind_where(
         &self,
         from: Source,
@@ -369,7 +371,8 @@ pub(super) fn source(node: Node, scope: Scope) -> Source {
     Source { node, scope: Scope { fields, ..scope } }
 }
 
-/// Both sides' names, over their columns side by side with the times that they have before the join.
+/// Both sides' names, over their columns side by side with the times that they have before the
+/// join.
 pub(super) fn joined_scope(left: &Source, right: &Source) -> Scope {
     let fields = left.node.fields.iter().chain(right.node.fields.iter()).cloned();
     left.scope.joined(&right.scope, fields.collect())
@@ -393,7 +396,7 @@ fn is_plain(query: &sql::Query, select: &sql::Select) -> bool {
 
 /// The versions of a table and when they began: rows before they were reduced to the last of each
 /// key, or those of a table with a primary key. A filter behind that would end versions, which rows
-/// alone can't tell.
+/// alone can't decide.
 fn versions_of(node: &Node) -> Option<(Node, usize)> {
     match &node.kind {
         LogicalKind::Deduplicate { input, keeps_last: true, rowtime: Some(rowtime), .. } => {

@@ -134,8 +134,8 @@ impl<'a> Binder<'a> {
         self.user_aggregates.contains_key(name)
     }
 
-    /// The aggregate function of this name for these arguments, and its result. `skips_nulls` says that
-    /// IGNORE NULLS was written.
+    /// The aggregate function of this name for these arguments, and its result. `skips_nulls` says
+    /// that IGNORE NULLS was written.
     fn resolve_aggregate(
         &self,
         name: &str,

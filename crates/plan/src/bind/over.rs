@@ -1,8 +1,8 @@
 //! Functions OVER the rows before a row: which rows, and what is computed.
 //!
 //! While a select list is bound, each call has a provisional column of its own. Calls over the same
-//! rows are computed together; [`OverCalls::finish`] puts a node for each such window over the input
-//! and says where the columns are.
+//! rows are computed together; [`OverCalls::finish`] puts a node for each such window over the
+//! input and says where the columns are.
 
 use sqlparser::ast::{
     self as sql, Expr as SqlExpr, NamedWindowExpr, WindowFrameBound, WindowFrameUnits, WindowType,

@@ -1,8 +1,8 @@
 //! `MATCH_RECOGNIZE`: keys, order, the pattern, its conditions, and what a match gives.
 //!
-//! Flink's subset of the standard: variables one behind the other, each with a quantifier. What Flink
-//! refuses is refused here as well, at the place where it stands. What names mean inside is in
-//! [`navigation`](super::navigation).
+//! Flink's subset of the standard: variables one behind the other, each with a quantifier. What
+//! Flink refuses is refused here as well, at the place where it stands. What names mean inside is
+//! in [`navigation`](super::navigation).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -55,8 +55,8 @@ impl Binder<'_> {
         Ok(node)
     }
 
-    /// Refuses what would take for ever to plan: views or common table expressions of which each stands twice in the
-    /// next. `what` names it.
+    /// Refuses what would take for ever to plan: views or common table expressions of which each
+    /// stands twice in the next. `what` names it.
     fn check_size(&self, node: &Node, what: &str) -> Result<()> {
         let (columns, inputs) = (node.fields.len(), self.inputs_of_unions(node));
         let found = match (columns > COLUMNS_MAX, inputs > UNION_INPUTS_MAX) {
@@ -72,8 +72,8 @@ impl Binder<'_> {
             .hint("name the columns that are needed instead of *, or use fewer views that stand on each other"))
     }
 
-    /// The inputs that the rows of a node come from by way of unions, each as often as they come: nothing is shared
-    /// above a union.
+    /// The inputs that the rows of a node come from by way of unions, each as often as they come:
+    /// nothing is shared above a union.
     fn inputs_of_unions(&self, node: &Node) -> usize {
         if let Some((_, known)) = self.inputs.borrow().get(&Arc::as_ptr(node)) {
             return *known;

@@ -133,9 +133,9 @@ impl Scope {
         }
     }
 
-    /// The column that a name means, and what stands behind it: names of fields of ROW values. Where
-    /// both a relation and a column have the first name, the relation is meant if it has a column of the
-    /// second.
+    /// The column that a name means, and what stands behind it: names of fields of ROW values.
+    /// Where both a relation and a column have the first name, the relation is meant if it has a
+    /// column of the second.
     pub fn resolve_path<'p>(&self, parts: &'p [Ident]) -> Result<(usize, &'p [Ident])> {
         let [first, second, rest @ ..] = parts else { return Ok((self.resolve(parts)?, &[])) };
         let is_column =

@@ -1,9 +1,9 @@
 //! GROUPING SETS, CUBE and ROLLUP: one aggregation for several keys.
 //!
-//! Each row is repeated once per set, with the number of the set behind its columns, and that number is
-//! one more key. A key that is not in a set is NULL in its rows; GROUPING distinguishes such a NULL from one in
-//! the data. Several elements of GROUP BY are combined each with each, as the SQL standard has it;
-//! a set that comes twice gives its groups twice.
+//! Each row is repeated once per set, with the number of the set behind its columns, and that
+//! number is one more key. A key that is not in a set is NULL in its rows; GROUPING distinguishes
+//! such a NULL from one in the data. Several elements of GROUP BY are combined each with each, as
+//! the SQL standard has it; a set that comes twice gives its groups twice.
 
 use sqlparser::ast::{self as sql, Expr as SqlExpr};
 use thalweg_core::{DataType, Error, Result};
@@ -46,7 +46,8 @@ fn sets_of(element: &SqlExpr) -> Result<Vec<Vec<&SqlExpr>>> {
                 let error = Error::unsupported(format!("CUBE of more than {SETS_MAX} sets"));
                 return Err(error.hint("list the sets that are needed").at(span_of(element)));
             }
-            // The first part is the highest bit, so that sets come as Flink lists them: the full one first.
+            // The first part is the highest bit, so that sets come as Flink lists them: the full
+            // one first.
             let is_in = |bits: usize, part: usize| bits >> (parts.len() - 1 - part) & 1 == 1;
             let set = |bits: usize| {
                 let chosen = parts.iter().enumerate().filter(|(part, _)| is_in(bits, *part));
@@ -81,8 +82,8 @@ impl Sets {
         DataType::Int.not_null()
     }
 
-    /// The rows, each once per set with the set's number behind it; and the keys over them, the number
-    /// being the last.
+    /// The rows, each once per set with the set's number behind it; and the keys over them, the
+    /// number being the last.
     pub(super) fn expand(
         &self,
         binder: &Binder<'_>,

@@ -1,8 +1,8 @@
-//! `snapshot('PLACE', 'OPERATOR' [, 'TABLE'] [, NUMBER])` in FROM: the state that an operator had in a snapshot,
-//! as a table that ends.
+//! `snapshot('PLACE', 'OPERATOR' [, 'TABLE'] [, NUMBER])` in FROM: the state that an operator had
+//! in a snapshot, as a table that ends.
 //!
-//! Where the snapshot lies and which columns its table has is asked of [`Connectors::state_table`] while the
-//! query is bound, so that columns have names and types; rows are read when the job runs.
+//! Where the snapshot lies and which columns its table has is asked of [`Connectors::state_table`]
+//! while the query is bound, so that columns have names and types; rows are read when the job runs.
 //!
 //! [`Connectors::state_table`]: thalweg_core::connector::Connectors::state_table
 

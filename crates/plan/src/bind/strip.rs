@@ -38,8 +38,8 @@ pub struct Stripped {
     /// Conditions on window columns alone, to be applied behind the aggregate. Columns 0, 1 and 2
     /// are start, end and time.
     pub after: Vec<Expr>,
-    /// Where start and end of the window stand in `node`, if rows carry the window that they belong to
-    /// and `window` only says when it closes.
+    /// Where start and end of the window stand in `node`, if rows carry the window that they belong
+    /// to and `window` only says when it closes.
     pub carried: Option<(usize, usize)>,
 }
 
@@ -106,8 +106,8 @@ pub fn strip(node: &Node, id: WindowId) -> Result<Option<Stripped>> {
     }
 }
 
-/// Aggregating the results of a window per window again. A result row of a tumbling window lies in the
-/// same window by its window_time. Of other windows it would lie in several by its time, but it
+/// Aggregating the results of a window per window again. A result row of a tumbling window lies in
+/// the same window by its window_time. Of other windows it would lie in several by its time, but it
 /// belongs to the one that it carries: that one is a key, and a tumbling window that ends with it
 /// says when it closes.
 fn strip_aggregate(node: &Node, window: &Window) -> Stripped {
@@ -126,8 +126,8 @@ fn strip_aggregate(node: &Node, window: &Window) -> Stripped {
     stripped
 }
 
-/// The size of tumbling windows of which one ends wherever a window of this kind does; `None` if they
-/// are the same.
+/// The size of tumbling windows of which one ends wherever a window of this kind does; `None` if
+/// they are the same.
 fn closing_ms(kind: WindowKind) -> Option<i64> {
     match kind {
         WindowKind::Tumble { .. } => None,

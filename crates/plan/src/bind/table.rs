@@ -65,8 +65,8 @@ impl TableSpans {
         self.columns.get(name).copied().unwrap_or_default()
     }
 
-    /// Adds to the error of a connector, which knows no text, the place of the option that it quotes
-    /// first or of the column that it names.
+    /// Adds to the error of a connector, which knows no text, the place of the option that it
+    /// quotes first or of the column that it names.
     pub fn locate(&self, error: Error) -> Error {
         let message = error.message();
         // A value that is quoted before the word may look like a name.

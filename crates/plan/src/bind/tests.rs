@@ -64,8 +64,8 @@ fn cases(kind: &str) -> Vec<String> {
     rows.filter(|row| row[1] == kind).map(|row| row[0].to_string()).collect()
 }
 
-/// Columns that are NOT NULL in Flink though they can be NULL, so that `IS NULL` of them is FALSE: LPAD and
-/// FROM_BASE64. Here they are nullable.
+/// Columns that are NOT NULL in Flink though they can be NULL, so that `IS NULL` of them is FALSE:
+/// LPAD and FROM_BASE64. Here they are nullable.
 const NULLABLE_HERE: [(&str, &str); 2] = [("string_fns", "q"), ("string_fns", "ah")];
 
 /// `[["name", "TYPE"], …]` as lines.

@@ -49,7 +49,8 @@ impl Binder<'_> {
 }
 
 impl Binder<'_> {
-    /// The rows that have a time. Streams have no others: there they are refused where they are read.
+    /// The rows that have a time. Streams have no others: there they are refused where they are
+    /// read.
     pub(super) fn with_times(&self, input: Node, time: usize) -> Node {
         let column_type = &input.fields[time].column_type;
         if self.mode() != RuntimeMode::Batch || !column_type.nullable {
@@ -81,8 +82,8 @@ fn column_named(fields: &[Field], name: &Name) -> Result<usize> {
     })
 }
 
-/// Fails unless the column is a row time or the processing time, or in batch mode any time of at most
-/// three digits. `function` is for the message.
+/// Fails unless the column is a row time or the processing time, or in batch mode any time of at
+/// most three digits. `function` is for the message.
 pub(super) fn check_time(field: &Field, function: &str, mode: RuntimeMode) -> Result<()> {
     let (name, data_type) = (&field.name, &field.column_type.data_type);
     // Where nothing waits for a watermark any time will do.

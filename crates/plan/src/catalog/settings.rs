@@ -203,7 +203,8 @@ impl Settings {
         }
     }
 
-    /// `table.exec.sink.not-null-enforcer`: true if rows with a NULL in a NOT NULL column are left out.
+    /// `table.exec.sink.not-null-enforcer`: true if rows with a NULL in a NOT NULL column are left
+    /// out.
     pub fn drops_nulls(&self) -> bool {
         self.get("table.exec.sink.not-null-enforcer").eq_ignore_ascii_case("drop")
     }

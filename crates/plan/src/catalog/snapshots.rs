@@ -73,8 +73,8 @@ pub enum RestartSettings {
 }
 
 impl SnapshotSettings {
-    /// Snapshots in this place (a folder, `file:///…`, `s3://bucket/prefix`), and what SQL takes where nothing is
-    /// set for all else.
+    /// Snapshots in this place (a folder, `file:///…`, `s3://bucket/prefix`), and what SQL takes
+    /// where nothing is set for all else.
     pub fn new(location: &str) -> Self {
         Settings::default().snapshots_in(location)
     }

@@ -1,4 +1,5 @@
-//! A plan as a graph in the DOT language: `thalweg explain --format dot job.sql | dot -Tsvg > job.svg`.
+//! A plan as a graph in the DOT language:
+//! `thalweg explain --format dot job.sql | dot -Tsvg > job.svg`.
 //!
 //! Two clusters: the logical plan, whose edges carry the rows from inputs upwards, and the stages
 //! that would run. A node that several others read is drawn once. Late rows leave a stage along a

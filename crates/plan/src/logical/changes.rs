@@ -17,8 +17,8 @@ use crate::catalog::RuntimeMode;
 #[derive(Default)]
 pub struct Changes {
     by_node: HashMap<*const LogicalPlan, bool>,
-    /// In batch mode the nodes whose changes are settled downstream of them, so that nothing above knows of any.
-    /// Upserts are settled downstream of their normalization.
+    /// In batch mode the nodes whose changes are settled downstream of them, so that nothing above
+    /// knows of any. Upserts are settled downstream of their normalization.
     settled: HashSet<*const LogicalPlan>,
     unbounded: HashSet<*const LogicalPlan>,
 }
@@ -102,8 +102,8 @@ impl Changes {
         )
     }
 
-    /// What makes the rows of a node change, as the end of a sentence: the nearest operator that does,
-    /// or the table that holds changes.
+    /// What makes the rows of a node change, as the end of a sentence: the nearest operator that
+    /// does, or the table that holds changes.
     pub fn cause(&self, node: &Node) -> String {
         if let LogicalKind::Scan { table, .. } = &node.kind {
             return format!("table '{}' holds changes ('changelog')", table.name);
@@ -151,8 +151,8 @@ fn updating(kind: &LogicalKind, changes: &Changes) -> Option<&'static str> {
     })
 }
 
-/// The key that is the end of a window, if keys identify a whole window: first rows are then those of a
-/// window, and final once it closes.
+/// The key that is the end of a window, if keys identify a whole window: first rows are then those
+/// of a window, and final once it closes.
 pub fn window_end_key(input: &Node, keys: &[usize]) -> Option<usize> {
     let find = |what: fn(TimeAttribute) -> bool| {
         keys.iter().copied().find(|&key| what(input.fields[key].time))

@@ -14,8 +14,9 @@ use super::prune::{Pruned, prune};
 use super::pushdown::{Pushdown, with_inputs};
 use super::{Field, LogicalKind, LogicalPlan, Node};
 
-/// Finds the columns of an input that its late rows need, besides those that the operator uses. Takes
-/// the columns of the input, those of the other side of a join, and the position of the row time.
+/// Finds the columns of an input that its late rows need, besides those that the operator uses.
+/// Takes the columns of the input, those of the other side of a join, and the position of the row
+/// time.
 pub type LateColumns<'a> = &'a dyn Fn(&[Field], &[Field], usize) -> Result<Vec<usize>>;
 
 /// Shares and prunes. The roots keep all their columns, in order.

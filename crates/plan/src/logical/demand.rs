@@ -54,8 +54,8 @@ pub(super) fn demands(
     Ok(demand)
 }
 
-/// What stays of a node although nobody needs it: an aggregate of all rows has to compute something,
-/// since whether there is a row depends on its input.
+/// What stays of a node although nobody needs it: an aggregate of all rows has to compute
+/// something, since whether there is a row depends on its input.
 fn always_needed(node: &LogicalPlan, own: &Demand) -> Option<usize> {
     match &node.kind {
         LogicalKind::Aggregate { keys, .. } if keys.is_empty() && own.is_empty() => Some(0),

@@ -1,9 +1,9 @@
 //! Joins: what their conditions mean.
 //!
-//! A join is made from the conjuncts of its condition. Equalities of the two sides become keys. What
-//! relates the row times of both sides within constants makes it an interval join; equal windows
-//! make it a window join; all else is a residual condition, looked at pair by pair. What a join is
-//! decides which of its columns are row times behind it.
+//! A join is made from the conjuncts of its condition. Equalities of the two sides become keys.
+//! What relates the row times of both sides within constants makes it an interval join; equal
+//! windows make it a window join; all else is a residual condition, looked at pair by pair. What a
+//! join is decides which of its columns are row times behind it.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -34,8 +34,8 @@ pub struct JoinCondition {
     pub read_first: Option<Side>,
     /// True if the right side is looked up as it is by now.
     pub is_lookup: bool,
-    /// True for an anti join of one key as `NOT IN` means it: a NULL on either side could be equal to
-    /// anything.
+    /// True for an anti join of one key as `NOT IN` means it: a NULL on either side could be equal
+    /// to anything.
     pub is_null_aware: bool,
     /// For how many milliseconds the rows of each side are kept, 0 for ever, where a hint says so.
     pub state_ttl_ms: (Option<i64>, Option<i64>),
@@ -221,8 +221,8 @@ fn build_side(
     can_be_read_first(input, kind, side).then_some(side)
 }
 
-/// True if a side of a join can be read before the other: it ends, its rows stay, and none of them leaves
-/// without a partner.
+/// True if a side of a join can be read before the other: it ends, its rows stay, and none of them
+/// leaves without a partner.
 pub fn can_be_read_first(input: &Node, kind: JoinKind, side: Side) -> bool {
     // A changelog that batch mode settles later is joined like any other changing side.
     let stays = |input: &Node| {

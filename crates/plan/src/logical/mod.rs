@@ -110,8 +110,8 @@ pub enum LogicalKind {
         /// For how many milliseconds a key is kept, 0 for ever, where a hint says so.
         state_ttl_ms: Option<i64>,
     },
-    /// Rows of two inputs that belong together. Columns: the left ones, then the right ones unless it
-    /// is a semi or anti join.
+    /// Rows of two inputs that belong together. Columns: the left ones, then the right ones unless
+    /// it is a semi or anti join.
     Join {
         /// The left rows.
         left: Node,
@@ -345,7 +345,8 @@ impl LogicalPlan {
         Self::node(LogicalKind::Scan { table, columns }, fields)
     }
 
-    /// The rows of a table as queries see them: where it holds upserts, what they leave of each key.
+    /// The rows of a table as queries see them: where it holds upserts, what they leave of each
+    /// key.
     pub fn read(table: Arc<ResolvedTable>) -> Node {
         let is_key = |column: &ResolvedColumn| matches!(column.origin, ColumnOrigin::Physical(at) if table.primary_key.contains(&at));
         let columns = table.columns.iter().enumerate();
@@ -552,7 +553,8 @@ fn join<T: std::fmt::Display>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A constant for where only the number of rows matters: a batch must have a column to have a length.
+/// A constant for where only the number of rows matters: a batch must have a column to have a
+/// length.
 pub fn unit() -> Expr {
     Expr::literal(thalweg_expr::Scalar::Boolean(true), DataType::Boolean.not_null())
 }

@@ -1,7 +1,7 @@
 //! Functions over the rows before a row, and ranks.
 //!
-//! `ROW_NUMBER() OVER (…)` with a condition on its result is not computed for every row: it means the
-//! first rows of each key ([`filter`]), or the one row of each key that counts.
+//! `ROW_NUMBER() OVER (…)` with a condition on its result is not computed for every row: it means
+//! the first rows of each key ([`filter`]), or the one row of each key that counts.
 
 use std::fmt;
 
@@ -27,8 +27,8 @@ pub struct OverWindow {
 pub enum OverFrame {
     /// That number of rows before it; all rows without a number.
     Rows(Option<u64>),
-    /// Rows at most that number of milliseconds older, rows of the same time included; all without a
-    /// number.
+    /// Rows at most that number of milliseconds older, rows of the same time included; all without
+    /// a number.
     Range(Option<i64>),
 }
 

@@ -1,12 +1,13 @@
 //! By which columns the rows of a changelog are updated.
 //!
-//! A table that is written by its primary key needs to know only what a row is now, if the query updates
-//! its rows by that key: each `-U` is then followed by a `+U` of the same key, and the changes of a key
-//! come in order. Everything else is materialized first: the rows of each key of the table are kept.
+//! A table that is written by its primary key needs to know only what a row is now, if the query
+//! updates its rows by that key: each `-U` is then followed by a `+U` of the same key, and the
+//! changes of a key come in order. Everything else is materialized first: the rows of each key of
+//! the table are kept.
 //!
-//! The answer is careful. It holds for what one operator makes of each of its keys, seen through plain
-//! columns; not behind a filter, which may take the `+U` of a pair away, nor behind a join, whose changes
-//! of one row may come from several partitions.
+//! The answer is careful. It holds for what one operator makes of each of its keys, seen through
+//! plain columns; not behind a filter, which may take the `+U` of a pair away, nor behind a join,
+//! whose changes of one row may come from several partitions.
 
 use thalweg_expr::{Expr, ExprKind};
 
@@ -42,7 +43,8 @@ pub fn upsert_key(node: &Node) -> Option<Vec<usize>> {
     }
 }
 
-/// True if no two rows of a node have the same values of these expressions at a time, as far as is known.
+/// True if no two rows of a node have the same values of these expressions at a time, as far as is
+/// known.
 pub fn is_unique_by<'e>(node: &Node, keys: impl Iterator<Item = &'e Expr>) -> bool {
     let columns: Vec<usize> = keys.filter_map(kept_column).collect();
     upsert_key(node).is_some_and(|key| key.iter().all(|column| columns.contains(column)))

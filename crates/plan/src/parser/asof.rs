@@ -36,7 +36,8 @@ pub(super) struct AsofJoins {
 }
 
 impl AsofJoins {
-    /// Rewrites what begins with this token, if it belongs to such a join. `depth` brackets are open.
+    /// Rewrites what begins with this token, if it belongs to such a join. `depth` brackets are
+    /// open.
     pub(super) fn take(
         &mut self,
         cursor: &mut Cursor<'_>,

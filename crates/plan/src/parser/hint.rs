@@ -1,5 +1,5 @@
-//! Hints that say how to join: `/*+ BROADCAST(t, u), SHUFFLE_HASH(v) */`, with the words of Flink, and how long
-//! state lives: `/*+ STATE_TTL('t' = '1d', 'u' = '12h') */`.
+//! Hints that say how to join: `/*+ BROADCAST(t, u), SHUFFLE_HASH(v) */`, with the words of Flink,
+//! and how long state lives: `/*+ STATE_TTL('t' = '1d', 'u' = '12h') */`.
 
 use thalweg_core::{Error, Result, Span};
 

@@ -1,6 +1,8 @@
-//! Aggregation without windows: an operator that updates its results, or in batch mode one that gives each once.
+//! Aggregation without windows: an operator that updates its results, or in batch mode one that
+//! gives each once.
 //!
-//! Jobs with snapshots update them in batch mode as well, and settle that behind: so their state has one layout.
+//! Jobs with snapshots update them in batch mode as well, and settle that behind: so their state
+//! has one layout.
 
 use std::sync::Arc;
 
@@ -54,8 +56,8 @@ impl Lowering<'_> {
         Ok(self.add_operator(node, input, operator, edges, "group"))
     }
 
-    /// True if changed results are not emitted: the window of all rows yields the same at the end, at
-    /// less cost.
+    /// True if changed results are not emitted: the window of all rows yields the same at the end,
+    /// at less cost.
     pub(super) fn gives_once(&self, aggregates: &[Aggregate]) -> bool {
         // As they change, the last of distinct values is the last that was new.
         let last_distinct =

@@ -1,9 +1,10 @@
-//! Joins with a side that is read first: an operator that takes that side, a step that looks the rows of
-//! the other side up, and a gate that keeps the sources of the other side waiting.
+//! Joins with a side that is read first: an operator that takes that side, a step that looks the
+//! rows of the other side up, and a gate that keeps the sources of the other side waiting.
 //!
-//! **Invariant:** the side that is read first has sources of its own, which feed nothing else. So no gate
-//! ever waits for a source behind itself, however joins are nested and whatever tables stand on both
-//! sides: waiting follows the tree of the plan. The price is that such a table is read more than once.
+//! **Invariant:** the side that is read first has sources of its own, which feed nothing else. So
+//! no gate ever waits for a source behind itself, however joins are nested and whatever tables
+//! stand on both sides: waiting follows the tree of the plan. The price is that such a table is
+//! read more than once.
 
 use std::collections::HashSet;
 use std::sync::Arc;

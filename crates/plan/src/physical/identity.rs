@@ -1,17 +1,20 @@
 //! Stable identifiers of stages: what a stage computes, and from what, as a short hash.
 //!
-//! State in a snapshot finds its stage again by them. So an identifier must change when the state would mean
-//! something else or have other columns, and must not change when another query is added to a statement set:
+//! State in a snapshot finds its stage again by them. So an identifier must change when the state
+//! would mean something else or have other columns, and must not change when another query is added
+//! to a statement set:
 //!
-//! - a **source** is its table, by name and connector, whichever columns are needed: positions are rows;
-//! - a **column** is identified by the table and name that it comes from, or by the expression that computes it, never by
-//!   its place: places shift when the scan in front delivers more;
+//! - a **source** is its table, by name and connector, whichever columns are needed: positions are
+//!   rows;
+//! - a **column** is identified by the table and name that it comes from, or by the expression that
+//!   computes it, never by its place: places shift when the scan in front delivers more;
 //! - what is **computed** from rows (filters, aggregates) depends on the columns that it uses;
-//! - what **keeps rows** (joins, sorts, the rows of a key) depends on all columns that reach it, since all of
-//!   them are in its state; in contract `event_time` that holds for every stage, since rows wait in front of it.
+//! - what **keeps rows** (joins, sorts, the rows of a key) depends on all columns that reach it,
+//!   since all of them are in its state; in contract `event_time` that holds for every stage, since
+//!   rows wait in front of it.
 //!
-//! What it does not do: equal stages get a number at the end (`-2`), in the order of the statements; nothing distinguishes
-//! them apart when statements change places.
+//! What it does not do: equal stages get a number at the end (`-2`), in the order of the
+//! statements; nothing distinguishes them apart when statements change places.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -79,8 +79,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// The sides of a join within an interval whose late rows go to a table, with the positions of the
-    /// table's columns, and what happens to late rows.
+    /// The sides of a join within an interval whose late rows go to a table, with the positions of
+    /// the table's columns, and what happens to late rows.
     fn late_of_sides(
         &self,
         (left, right): (&Node, &Node),
@@ -186,8 +186,8 @@ impl Lowering<'_> {
         })
     }
 
-    /// What has to hold besides keys and bound. Positions after the left columns move by the number of
-    /// keys that were computed for the left side.
+    /// What has to hold besides keys and bound. Positions after the left columns move by the number
+    /// of keys that were computed for the left side.
     pub(super) fn residual(
         &self,
         condition: &JoinCondition,
@@ -236,8 +236,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Drops the keys that were computed for a join: they stand behind the columns of each side. `widths` are
-/// the numbers of columns of the inputs, `prepared` those with the keys.
+/// Drops the keys that were computed for a join: they stand behind the columns of each side.
+/// `widths` are the numbers of columns of the inputs, `prepared` those with the keys.
 pub(super) fn without_keys(
     node: &Node,
     kind: JoinKind,

@@ -1,5 +1,5 @@
-//! Lookup joins: with a table that is asked by key, and how tables are looked up (the `lookup.` options, with
-//! the names of Flink).
+//! Lookup joins: with a table that is asked by key, and how tables are looked up (the `lookup.`
+//! options, with the names of Flink).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -582,8 +582,8 @@ impl<'a> Lowering<'a> {
         Ok(self.add_operator(node, input, operator, edges, kind))
     }
 
-    /// Adds an operator that computes a node; it is called by what it is and by the first table that
-    /// `input` reads.
+    /// Adds an operator that computes a node; it is called by what it is and by the first table
+    /// that `input` reads.
     pub(super) fn add_operator(
         &mut self,
         node: &Node,

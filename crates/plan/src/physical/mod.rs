@@ -80,7 +80,8 @@ impl Places<'_> {
         }
     }
 
-    /// What reading a table is like. Options that its connector refuses are reported when it is lowered.
+    /// What reading a table is like. Options that its connector refuses are reported when it is
+    /// lowered.
     pub(crate) fn reading(&self, table: &ResolvedTable) -> Reading {
         let request = self.request(table, 1);
         let Ok(connector) = self.connectors.find(&request) else {

@@ -1,5 +1,5 @@
-//! What the ordered contracts (`arrival`, `event_time`) ask of a query: nothing that the data do not
-//! decide, and inputs sorted by time where they are merged by it.
+//! What the ordered contracts (`arrival`, `event_time`) ask of a query: nothing that the data do
+//! not decide, and inputs sorted by time where they are merged by it.
 
 use thalweg_core::graph::StageKind;
 use thalweg_core::{Error, OrderContract, Result, Source};

@@ -59,8 +59,8 @@ impl Lowering<'_> {
         self.lower_operator(node, input, Arc::new(operator), "top")
     }
 
-    /// Where these are the first rows of whole windows of an aggregate that nobody else reads, the windows need
-    /// not give others.
+    /// Where these are the first rows of whole windows of an aggregate that nobody else reads, the
+    /// windows need not give others.
     fn note_first_rows(&mut self, input: &Node, keys: &[usize], order: &[SortKey], rows: u64) {
         let is_of_window = |&key: &usize| {
             let time = input.fields[key].time;

@@ -488,8 +488,8 @@ fn stateful_ids(order: &str, inserts: &str) -> Vec<String> {
     kept.map(|stage| stage.id).collect()
 }
 
-/// A job resumes from its snapshot when a query is added to it, though the source then delivers more
-/// columns, and their places shift.
+/// A job resumes from its snapshot when a query is added to it, though the source then delivers
+/// more columns, and their places shift.
 #[test]
 fn a_query_that_is_added_leaves_the_state_of_others_where_it_is() {
     let more = "INSERT INTO b SELECT k, m FROM trips WHERE m > 3;";
@@ -519,7 +519,8 @@ fn what_changes_in_a_query_changes_what_is_behind_it_only() {
     }
 }
 
-/// What keeps whole rows has all columns that reach it in its state: with others it is something else.
+/// What keeps whole rows has all columns that reach it in its state: with others it is something
+/// else.
 #[test]
 fn state_with_other_columns_is_other_state() {
     let ids = |columns: &str| {

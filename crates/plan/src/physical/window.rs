@@ -111,9 +111,9 @@ impl Lowering<'_> {
                     late: policy,
                     input: input_schema,
                 })?;
-                let windows = windows.of_read_columns(read)?;
+                let windows = windows.with_read_columns(read)?;
                 match self.tops.get(&Arc::as_ptr(node)) {
-                    Some(top) => Arc::new(windows.of_first_rows(top)?),
+                    Some(top) => Arc::new(windows.with_top(top)?),
                     None => Arc::new(windows),
                 }
             }
@@ -230,8 +230,8 @@ pub(super) fn call_of(aggregate: &Aggregate, prepared: &mut Prepared) -> Aggrega
     }
 }
 
-/// The session's zone, where this column of a node is the end (or the start) of a window that follows
-/// the wall clock of instants.
+/// The session's zone, where this column of a node is the end (or the start) of a window that
+/// follows the wall clock of instants.
 pub(super) fn zone_of_column(
     node: &Node,
     column: usize,

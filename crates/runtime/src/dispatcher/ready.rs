@@ -6,20 +6,23 @@
 //! | [`Partitioned`](PartitionScheme::Partitioned) | the same | the next in turn behind the worker's last |
 //! | [`Hybrid`](PartitionScheme::Hybrid) | for each item (a *call*) | that of the oldest call |
 //!
-//! **Invariants.** With `Cells` and `Partitioned` a listed cell has no worker and belongs to whoever
-//! takes it from here. With `Hybrid` a call belongs to nobody: whoever takes it makes it
-//! ([`Mailbox::call`](thalweg_ordering::Mailbox::call)) and becomes the cell's worker, or leaves the
-//! item to the one there is (Prasaad et al., Fig. 7). Each item is in its mailbox before it is called.
+//! **Invariants.** With `Cells` and `Partitioned` a listed cell has no worker and belongs to
+//! whoever takes it from here. With `Hybrid` a call belongs to nobody: whoever takes it makes it
+//! ([`Mailbox::call`](thalweg_ordering::Mailbox::call)) and becomes the cell's worker, or leaves
+//! the item to the one there is (Prasaad et al., Fig. 7). Each item is in its mailbox before it is
+//! called.
 //!
-//! **Own cells.** Where stages share lines ([`Lines`]), each worker has one, and a cell is always listed in the same: its
-//! state stays in the cache of one core while all are busy. Nobody waits for an owner, though: a worker without
-//! cells of its own takes those of others before it begins a bundle. Nor do cells wait because others are busy with
-//! their own: whoever has emptied its line comes to theirs, and lines are only filled by bundles, which come last.
+//! **Own cells.** Where stages share lines ([`Lines`]), each worker has one, and a cell is always
+//! listed in the same: its state stays in the cache of one core while all are busy. Nobody waits
+//! for an owner, though: a worker without cells of its own takes those of others before it begins a
+//! bundle. Nor do cells wait because others are busy with their own: whoever has emptied its line
+//! comes to theirs, and lines are only filled by bundles, which come last.
 //!
-//! Marks of `Partitioned` are bits: set with Release by whoever lists a cell, cleared with Acquire by
-//! the one worker that takes it.
+//! Marks of `Partitioned` are bits: set with Release by whoever lists a cell, cleared with Acquire
+//! by the one worker that takes it.
 //!
-//! What it does not do: cells whose worker has a watermark to hand on are listed elsewhere (`urgent`, lines, too).
+//! What it does not do: cells whose worker has a watermark to hand on are listed elsewhere
+//! (`urgent`, lines, too).
 
 use thalweg_ordering::sync::{AtomicU64, AtomicUsize, Ordering, Queue};
 
@@ -76,8 +79,8 @@ impl ReadyCells {
         }
     }
 
-    /// Takes the cell that is next for a worker; of several stages with lines of their own, from the
-    /// one furthest downstream.
+    /// Takes the cell that is next for a worker; of several stages with lines of their own, from
+    /// the one furthest downstream.
     pub(crate) fn take(&self, worker: usize) -> Option<(usize, usize)> {
         match self {
             ReadyCells::ByAge(lines) => lines.take(worker),

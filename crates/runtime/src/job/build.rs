@@ -7,7 +7,9 @@ use std::time::Duration;
 use thalweg_core::connector::Assign;
 use thalweg_core::graph::{Graph, Stage, StageId, StageKind};
 use thalweg_core::snapshot::RestoredCut;
-use thalweg_core::{Error, Opening, Operator, OperatorClass, Partition, Result, Source, Watermark};
+use thalweg_core::{
+    Error, Operator, OperatorClass, Partition, PartitionContext, Result, Source, Watermark,
+};
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering};
 use thalweg_ordering::{Mailbox, Sleep};
 
@@ -74,7 +76,8 @@ pub(crate) fn build(
         urgent: Lines::new(options.workers),
         ready,
         ablated,
-        ticks: ordered.is_none() && has_operator(&stages, |operator| operator.goes_by_the_clock()),
+        ticks: ordered.is_none()
+            && has_operator(&stages, |operator| operator.uses_processing_time()),
         ordered,
         gates,
         returned,
@@ -182,7 +185,7 @@ fn has_operator(stages: &[StageRun], is_meant: impl Fn(&dyn Operator) -> bool) -
 fn check_clock(kind: &StageKind, options: &RunOptions) -> Result<()> {
     let StageKind::Operator(operator) = kind else { return Ok(()) };
     let is_admitted = !options.order.is_ordered() || options.allow_nondeterministic_order;
-    if is_admitted || !operator.goes_by_the_clock() {
+    if is_admitted || !operator.uses_processing_time() {
         return Ok(());
     }
     Err(Error::plan(format!(
@@ -262,8 +265,9 @@ fn operator_run(
         }
         None => options.partitions(),
     };
-    let open =
-        |partition| operator.open(Opening { partition, partitions: cells, order: options.order });
+    let open = |partition| {
+        operator.open(PartitionContext { partition, partitions: cells, order: options.order })
+    };
     let sequenced = operator.class() == OperatorClass::Sequenced;
     let sequencers = if sequenced { lanes } else { 0 };
     Ok(OperatorRun {
@@ -332,8 +336,8 @@ fn source_run(
     }
 }
 
-/// Where elements end at the row that moves a watermark, or operators go by the one before a row, each
-/// row's must be known.
+/// Where elements end at the row that moves a watermark, or operators go by the one before a row,
+/// each row's must be known.
 fn prepare_sources(job: &Job, stamps_exactly: bool) {
     for stage in job.stages.iter().filter(|_| stamps_exactly) {
         if let StageRunKind::Source(source) = &stage.kind {
@@ -362,7 +366,7 @@ fn let_rows_wait(job: &Job) {
 fn is_seen_at_watermarks(job: &Job, stage: usize) -> bool {
     job.stages[stage].edges.iter().all(|edge| match &job.stages[edge.to.0].kind {
         StageRunKind::Transform(_) => is_seen_at_watermarks(job, edge.to.0),
-        StageRunKind::Operator(run) => run.operator.gives_at_watermarks_only(),
+        StageRunKind::Operator(run) => run.operator.emits_only_at_watermarks(),
         StageRunKind::Source(_) | StageRunKind::Sink(_) => false,
     })
 }

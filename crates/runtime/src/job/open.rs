@@ -1,12 +1,12 @@
 //! How a job that was built starts: what sinks and sources are asked, and in which order.
 //!
 //! # Two phases
-//! 1. Every sink claims its output, and every source what it writes besides its rows. Then each sink
-//!    says whether it can write from where the job starts, and each source, which was sent to its
-//!    position before, begins to read. All of them only read and lock.
+//! 1. Every sink claims its output, and every source what it writes besides its rows. Then each
+//!    sink says whether it can write from where the job starts, and each source, which was sent to
+//!    its position before, begins to read. All of them only read and lock.
 //! 2. All have agreed. What the engine notes of the start is made durable ([`Beginning::agreed`]);
-//!    then sinks mark their outputs, commit what the snapshot names, remove the rest, and open; then
-//!    sources open what they write besides their rows. Workers poll sources only after that.
+//!    then sinks mark their outputs, commit what the snapshot names, remove the rest, and open;
+//!    then sources open what they write besides their rows. Workers poll sources only after that.
 //!
 //! **Invariant:** where anything refuses in the first phase, no byte was changed. So a start can be
 //! rehearsed ([`rehearse`]): it ends after the first phase, whatever the answer.

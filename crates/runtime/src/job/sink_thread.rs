@@ -112,8 +112,8 @@ pub(crate) fn handle(
             return Ok(SinkState::Open);
         }
         SinkMessage::Prepare(reply) => {
-            // Of a job that has failed rows in front of this message may have been passed over: a snapshot would
-            // count them as written. Whoever asks gets no answer.
+            // Of a job that has failed rows in front of this message may have been passed over: a
+            // snapshot would count them as written. Whoever asks gets no answer.
             if !job.has_failed() {
                 // Whoever asked may have given up; the transaction then ends with the next one.
                 let _ = reply.send(sink.prepare()?);

@@ -1,9 +1,9 @@
 //! Outcomes of a stage leave in the order of its inputs, however the workers finished them: the
 //! reorder buffers of `ordering`, and who must be told when there is room again.
 //!
-//! Room is asked for when work is claimed, and claims come in serial order, so whoever has the oldest
-//! serial can always finish. A claim that finds no room is not made; [`Exit::send`] tells when those
-//! who were refused should try again.
+//! Room is asked for when work is claimed, and claims come in serial order, so whoever has the
+//! oldest serial can always finish. A claim that finds no room is not made; [`Exit::send`] tells
+//! when those who were refused should try again.
 
 use thalweg_core::Result;
 use thalweg_ordering::reorder::{LockedReorderBuffer, Reorder, ReorderBuffer};

@@ -233,8 +233,8 @@ impl Job {
         self.send_element(flow, stage, element)
     }
 
-    /// Applies the bundles of an element in parts, which leave together. If the job is to stop before all are
-    /// made, nothing leaves.
+    /// Applies the bundles of an element in parts, which leave together. If the job is to stop
+    /// before all are made, nothing leaves.
     fn multiply_element(
         &self,
         flow: &OrderedFlow,

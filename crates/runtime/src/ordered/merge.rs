@@ -10,7 +10,8 @@
 //! where the data decide as long as the elements of a source end where its watermark moves.
 //!
 //! A lane that goes idle leaves the joint watermark at the element that says so, and is back at the
-//! one that says so; rows that the others have passed in between are stamped with what they reached.
+//! one that says so; rows that the others have passed in between are stamped with what they
+//! reached.
 
 use std::collections::VecDeque;
 

@@ -26,8 +26,8 @@
 //! refused stays in its queue, and the delivery that makes room says so. Queues in front of a stage
 //! are bounded by the memory account alone: sources are asked less, what is inside is never
 //! refused. Where a full memory holds rows that wait in a merge by time, the source that they wait
-//! for is asked all the same: its rows are the ones that let them out. Locks are taken from upstream to downstream only, and none is held while an outcome is
-//! delivered.
+//! for is asked all the same: its rows are the ones that let them out. Locks are taken from
+//! upstream to downstream only, and none is held while an outcome is delivered.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
@@ -72,8 +72,8 @@ pub struct Passage {
     pub(crate) serial: u64,
     /// When its youngest row entered the engine.
     pub(crate) ingest_ns: u64,
-    /// In `event_time`: no row of a later element is older. So it tells how far a lane has come even
-    /// where no row is left.
+    /// In `event_time`: no row of a later element is older. So it tells how far a lane has come
+    /// even where no row is left.
     pub(crate) frontier_ms: i64,
     /// The lane is idle from here on, or no longer. Only where the clock may change the sequence.
     pub(crate) idle: Option<bool>,
@@ -239,8 +239,8 @@ impl Worklist {
     fn claim<T>(&self, exit: &Exit<T>) -> Option<(u64, Element)> {
         let mut claimed = self.claimed.load(Ordering::Relaxed);
         loop {
-            // Claims come in the order of elements, so this one is the oldest, or younger than others
-            // that had room before it.
+            // Claims come in the order of elements, so this one is the oldest, or younger than
+            // others that had room before it.
             if claimed == self.added.load(Ordering::Acquire) || !exit.has_room(claimed) {
                 return None;
             }

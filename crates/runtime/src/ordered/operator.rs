@@ -208,8 +208,8 @@ impl Job {
         }
     }
 
-    /// The cell for a bundle that any may take: an idle one, else each in turn; as many as there are
-    /// workers, since each keeps a table of the keys.
+    /// The cell for a bundle that any may take: an idle one, else each in turn; as many as there
+    /// are workers, since each keeps a table of the keys.
     fn cell_at_hand(&self, operator: &OperatorRun, place: u64) -> usize {
         let cells = operator.cells.len().min(self.options.workers.max(1));
         let first = place as usize % cells;
@@ -219,8 +219,8 @@ impl Job {
 
     // --- in the cells ---
 
-    /// A partition takes its rows of an element, slice by slice. False if the job is to stop before all are
-    /// taken: the element must not leave then.
+    /// A partition takes its rows of an element, slice by slice. False if the job is to stop before
+    /// all are taken: the element must not leave then.
     pub(crate) fn take_gathered(
         &self,
         stage: usize,
@@ -288,7 +288,8 @@ impl Gather {
         self.emitted.lock().expect("no panic under this lock")
     }
 
-    /// Keeps what a partition emitted for rows of a bundle, so many bytes. How many there are in all.
+    /// Keeps what a partition emitted for rows of a bundle, so many bytes. How many there are in
+    /// all.
     fn of_bundle(
         &self,
         bundle: usize,
@@ -361,8 +362,8 @@ impl Gather {
     }
 }
 
-/// Stamps bundles with their place in the sequence of the stage: aggregates that depend on the order
-/// of rows compare it.
+/// Stamps bundles with their place in the sequence of the stage: aggregates that depend on the
+/// order of rows compare it.
 fn in_sequence(mut bundles: Vec<Bundle>, place: u64) -> Vec<Bundle> {
     for (number, bundle) in bundles.iter_mut().enumerate() {
         bundle.stamps.lane = 0;

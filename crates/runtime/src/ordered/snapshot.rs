@@ -1,10 +1,10 @@
-//! What the ordered flow is at a cut: how far each stage has numbered its elements, what lanes of merges have
-//! reached, and in `event_time` the rows that wait for those of other inputs.
+//! What the ordered flow is at a cut: how far each stage has numbered its elements, what lanes of
+//! merges have reached, and in `event_time` the rows that wait for those of other inputs.
 //!
-//! **Invariant:** at a cut every element that was ingested has gone through every stage that it could; so
-//! reorder buffers, worklists and dispatches are empty, and a merge in `arrival`, which waits for no input,
-//! has nothing. What a merge by time keeps waits for rows that are not there yet, perhaps for
-//! long. A snapshot does not wait for them: such rows are part of it.
+//! **Invariant:** at a cut every element that was ingested has gone through every stage that it
+//! could; so reorder buffers, worklists and dispatches are empty, and a merge in `arrival`, which
+//! waits for no input, has nothing. What a merge by time keeps waits for rows that are not there
+//! yet, perhaps for long. A snapshot does not wait for them: such rows are part of it.
 //!
 //! Numbers go on where they were, because aggregates that depend on the order of rows compare them.
 

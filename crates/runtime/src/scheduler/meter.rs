@@ -1,15 +1,15 @@
-//! What the policies know from measuring: the cost and the selectivity of each stage, the workers at
-//! it, and the time spent on it in the current window.
+//! What the policies know from measuring: the cost and the selectivity of each stage, the workers
+//! at it, and the time spent on it in the current window.
 //!
 //! # Protocol
 //! A task writes two relaxed adds into its stage's [`StageMeter`], one when it begins and one when
 //! it ends; the time that it took is counted in the stage's metrics anyway. Every tenth of a window
-//! one worker, whoever comes first, folds what the counters have gained into an [`Estimate`] for each
-//! stage and publishes what follows from it; the others go on with the old values meanwhile. So
-//! no task takes a lock, and a mean over tasks costs nothing for each of them.
+//! one worker, whoever comes first, folds what the counters have gained into an [`Estimate`] for
+//! each stage and publishes what follows from it; the others go on with the old values meanwhile.
+//! So no task takes a lock, and a mean over tasks costs nothing for each of them.
 //!
-//! Relaxed throughout: each value stands for itself and only steers. A worker may see the cost of one
-//! fold beside the selectivity of the next one.
+//! Relaxed throughout: each value stands for itself and only steers. A worker may see the cost of
+//! one fold beside the selectivity of the next one.
 
 use std::time::Duration;
 

@@ -10,8 +10,8 @@
 //!
 //! # Units
 //! An *element* is what waits in a queue: a bundle where `epoch` is promised, an element with a
-//! serial in the ordered contracts, a poll of a source. I, c, s and cs all count elements. Rows would
-//! not do: nobody counts them while they wait, and a filter makes bundles smaller rather than
+//! serial in the ordered contracts, a poll of a source. I, c, s and cs all count elements. Rows
+//! would not do: nobody counts them while they wait, and a filter makes bundles smaller rather than
 //! fewer, which their measured cost already tells. What waits at the partitions of an operator are
 //! pieces; they are counted in elements by how many an element has had so far.
 //!

@@ -1,8 +1,8 @@
-//! Queue-size throttling (§6.1): push from the entry. The earliest stage that has not yet made enough
-//! input for those behind it.
+//! Queue-size throttling (§6.1): push from the entry. The earliest stage that has not yet made
+//! enough input for those behind it.
 //!
-//! The paper does not schedule a stage whose output queue is full. Here such a stage comes after all
-//! others, so that no worker idles while there is work (what a queue may hold at most is the
+//! The paper does not schedule a stage whose output queue is full. Here such a stage comes after
+//! all others, so that no worker idles while there is work (what a queue may hold at most is the
 //! memory account's business, not this policy's).
 
 use super::StageView;

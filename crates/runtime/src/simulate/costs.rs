@@ -1,8 +1,8 @@
 //! What tasks cost on a virtual core, and the clock that goes with it.
 //!
-//! Rows cost what they cost when they were measured, or what is assumed; the time of a task whose work does not
-//! follow from its rows (a watermark) is measured while it runs. A machine whose costs are assumed depends on
-//! its seed alone.
+//! Rows cost what they cost when they were measured, or what is assumed; the time of a task whose
+//! work does not follow from its rows (a watermark) is measured while it runs. A machine whose
+//! costs are assumed depends on its seed alone.
 
 use std::collections::HashMap;
 
@@ -47,9 +47,9 @@ pub type RowCosts = HashMap<(usize, Work), f64>;
 pub enum Costs {
     /// From a table, and nothing is measured.
     Assumed(AssumedCosts),
-    /// Measured by a clock that counts the processor time of the calling thread. Work by rows takes the time of
-    /// the table instead, where there is one: all virtual cores share the caches of the one that runs them,
-    /// and many of them would pay for that.
+    /// Measured by a clock that counts the processor time of the calling thread. Work by rows takes
+    /// the time of the table instead, where there is one: all virtual cores share the caches of the
+    /// one that runs them, and many of them would pay for that.
     Measured(SharedClock, Arc<RowCosts>),
 }
 

@@ -1,20 +1,22 @@
 //! The real dispatcher, containers, partitions and operators on any number of virtual cores.
 //!
-//! A discrete-event simulation on one thread. Each worker has a clock. The one whose clock is least asks
-//! the dispatcher and gets a task; when the time of the task is over it is executed for real, so what it leads
-//! to is visible then and not before. A worker that finds nothing waits until something has been done. Sinks
-//! have a thread of their own each, as in a real run.
+//! A discrete-event simulation on one thread. Each worker has a clock. The one whose clock is least
+//! asks the dispatcher and gets a task; when the time of the task is over it is executed for real,
+//! so what it leads to is visible then and not before. A worker that finds nothing waits until
+//! something has been done. Sinks have a thread of their own each, as in a real run.
 //!
 //! # What is modelled, what is not
-//! - *Serial things*: a source is asked by one worker at a time; a sink's thread writes one message after the
-//!   other; a partition belongs to one worker; a watermark is passed on by the last one that finishes.
-//! - *Time of a task*: it must be known before it is executed. It is what tasks of that stage and kind have
-//!   cost lately, by rows; what that was wrong by is made up for before the worker's next task, so no time is
-//!   lost or won in all. What polls were wrong by the source makes up for, since it is asked one at a time.
-//! - *Not simulated*: caches, memory bandwidth and the way to memory of another node; contention for locks and
-//!   cache lines (a lock is held within a task, and no two tasks run at once); frequency; the scheduler
-//!   of the operating system. All virtual cores share the caches of the real one, which [`Costs`] can
-//!   correct. Speed-ups are upper bounds therefore.
+//! - *Serial things*: a source is asked by one worker at a time; a sink's thread writes one message
+//!   after the other; a partition belongs to one worker; a watermark is passed on by the last one
+//!   that finishes.
+//! - *Time of a task*: it must be known before it is executed. It is what tasks of that stage and
+//!   kind have cost lately, by rows; what that was wrong by is made up for before the worker's next
+//!   task, so no time is lost or won in all. What polls were wrong by the source makes up for,
+//!   since it is asked one at a time.
+//! - *Not simulated*: caches, memory bandwidth and the way to memory of another node; contention
+//!   for locks and cache lines (a lock is held within a task, and no two tasks run at once);
+//!   frequency; the scheduler of the operating system. All virtual cores share the caches of the
+//!   real one, which [`Costs`] can correct. Speed-ups are upper bounds therefore.
 //!
 //! With assumed costs a seed reproduces a run exactly.
 

@@ -1,12 +1,13 @@
 //! A job that was built goes on where another run of it was at a cut.
 //!
-//! **Invariant:** it is called while nobody else has the job, before sources are started and sinks are
-//! opened. Stages are found by their identifiers; a stage that the cut does not know begins empty.
+//! **Invariant:** it is called while nobody else has the job, before sources are started and sinks
+//! are opened. Stages are found by their identifiers; a stage that the cut does not know begins
+//! empty.
 
 use std::collections::HashMap;
 
 use thalweg_core::snapshot::{RestoredCut, SourceState as ToldSource, StageState};
-use thalweg_core::{Error, Opening, OrderContract, Restored, Result, Watermark};
+use thalweg_core::{Error, OrderContract, PartitionContext, Restored, Result, Watermark};
 use thalweg_ordering::sync::{AtomicUsize, Ordering};
 
 use crate::job::Job;
@@ -43,8 +44,9 @@ pub(crate) fn restore(job: &mut Job, cut: &RestoredCut) -> Result<()> {
 
 /// Inputs that had ended must have no more rows: nobody would ever read them.
 ///
-/// Where all inputs had ended, the job first ends as it has to, since its sinks may have rows to commit; that there are
-/// unread rows is what it ends with. An input that was changed (bad data, no mistake of the plan) is refused at once.
+/// Where all inputs had ended, the job first ends as it has to, since its sinks may have rows to
+/// commit; that there are unread rows is what it ends with. An input that was changed (bad data, no
+/// mistake of the plan) is refused at once.
 fn check_ended_sources(job: &mut Job, cut: &RestoredCut) -> Result<()> {
     let is_over = cut.stages.iter().filter_map(|stage| stage.source.as_ref()).all(|s| s.finished);
     for run in &job.stages {
@@ -132,7 +134,8 @@ fn restore_source(run: &SourceRun, told: &ToldSource) -> Result<()> {
     }
 }
 
-/// Gives partitions back what they kept, on as many threads as there are workers: it takes as long as reading.
+/// Gives partitions back what they kept, on as many threads as there are workers: it takes as long
+/// as reading.
 fn restore_partitions(
     operator: &OperatorRun,
     told: &StageState<Restored>,
@@ -144,7 +147,7 @@ fn restore_partitions(
     let restore_one = |partition: usize| -> Result<()> {
         let cell = &operator.cells[partition];
         let mut state = cell.state.lock().expect("nobody else has the job yet");
-        let own = told.state.of_partition(Opening { partition, partitions, order })?;
+        let own = told.state.of_partition(PartitionContext { partition, partitions, order })?;
         state.partition.restore(&own)?;
         state.passed = passed;
         let ticks_at_ms = state.partition.ticks_at().unwrap_or(i64::MAX);

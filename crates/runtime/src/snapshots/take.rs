@@ -37,7 +37,8 @@ impl JobControl {
     /// prepared what is inside. One at a time.
     ///
     /// # Errors
-    /// If the job ends before, or the time is over; if something cannot be captured (the job goes on then).
+    /// If the job ends before, or the time is over; if something cannot be captured (the job goes
+    /// on then).
     pub fn take_cut(&self, extent: Extent, after: AfterCut, timeout: Duration) -> Result<Taken> {
         self.take_cut_by_table(
             &mut |_, _| TableExtent { extent, tracks: true },
@@ -127,7 +128,8 @@ impl JobControl {
         self.0.release();
     }
 
-    /// True once all input of all sinks is written: what is left is a last cut, and [`JobControl::complete`].
+    /// True once all input of all sinks is written: what is left is a last cut, and
+    /// [`JobControl::complete`].
     pub fn has_ended(&self) -> bool {
         self.0.fed_sinks.load(Ordering::SeqCst) == 0
     }
@@ -169,8 +171,8 @@ impl Job {
         self.news.notify_all();
     }
 
-    /// True if no row and no watermark is in a queue, but for rows that wait for a sink's thread, or in a
-    /// merge for another input.
+    /// True if no row and no watermark is in a queue, but for rows that wait for a sink's thread,
+    /// or in a merge for another input.
     fn nothing_is_under_way(&self) -> bool {
         let of_sinks: i64 = self
             .stages
@@ -224,7 +226,8 @@ impl Job {
         Ok(has_sent)
     }
 
-    /// Everything that the job is, while nothing is under way; and who tells later what sinks have ready.
+    /// Everything that the job is, while nothing is under way; and who tells later what sinks have
+    /// ready.
     pub(crate) fn capture(
         &self,
         choose: &mut ChooseExtent<'_>,
@@ -310,7 +313,7 @@ impl Job {
             }
             for (table, changes) in tables {
                 let TableExtent { extent, tracks } = choose(&stage.id, changes);
-                if extent == Extent::Whole {
+                if extent == Extent::Full {
                     self.stop_tracking(place, table);
                 }
                 untracked.extend((!tracks).then_some((place, table)));
@@ -336,7 +339,8 @@ impl Job {
         }
     }
 
-    /// What all partitions keep, by stage. Where that is much, as many threads as there are workers share it.
+    /// What all partitions keep, by stage. Where that is much, as many threads as there are workers
+    /// share it.
     fn capture_partitions(&self, extent: Extent) -> Result<Vec<Vec<Captured>>> {
         let mut cells: Vec<(usize, usize)> = Vec::new();
         for (place, stage) in self.stages.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Puts the columns of picked rows together: spans are joined one behind the other, then, where rows
-//! interleave, put in their order.
+//! Puts the columns of picked rows together: spans are joined one behind the other, then, where
+//! rows interleave, put in their order.
 //!
 //! **Invariant:** the row with index n of a picked set is the n-th row of its spans joined; so one
 //! list of indices serves every column, whatever its type, and stamps as well.

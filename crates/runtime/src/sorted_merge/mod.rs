@@ -2,25 +2,25 @@
 //! (time, input, position) of contract `event_time`, for one thread, over whole batches.
 //!
 //! **The invariant that makes it work:** nothing that comes later by an input is older than its
-//! *frontier*; so a row (t, input i) is final, or *ready*, as soon as (t, i) < (frontier of j, j) for
-//! every other input j that has no waiting row before it.
+//! *frontier*; so a row (t, input i) is final, or *ready*, as soon as (t, i) < (frontier of j, j)
+//! for every other input j that has no waiting row before it.
 //!
 //! # Protocol
 //! - [`push`](SortedMerge::push) adds rows to an input and moves its frontier to the last time;
-//!   [`advance`](SortedMerge::advance) moves it behind a watermark, [`finish`](SortedMerge::finish) to
-//!   the end of time. Rows that are older than the frontier, or have no time, are refused, and the
-//!   merge is as it was.
+//!   [`advance`](SortedMerge::advance) moves it behind a watermark, [`finish`](SortedMerge::finish)
+//!   to the end of time. Rows that are older than the frontier, or have no time, are refused, and
+//!   the merge is as it was.
 //! - [`ready`](SortedMerge::ready) takes the next ready rows. Called until it says `None`, the
 //!   batches that it returns, one behind the other, are the stable sort of all ready rows by time,
 //!   inputs in ascending order. Where one batch ends and the next begins means nothing.
-//! - [`mark`](SortedMerge::mark) puts a mark behind the rows of an input. It takes part like a row at
-//!   the input's frontier; `ready` stops before it, and [`take_mark`](SortedMerge::take_mark) takes
-//!   it. A caller can so give something a place in the merged sequence, such as a watermark.
+//! - [`mark`](SortedMerge::mark) puts a mark behind the rows of an input. It takes part like a row
+//!   at the input's frontier; `ready` stops before it, and [`take_mark`](SortedMerge::take_mark)
+//!   takes it. A caller can so give something a place in the merged sequence, such as a watermark.
 //!
 //! # Two ways to pick rows
-//! Where rows come in runs, the end of each run is looked for in steps that double, and its rows are
-//! copied whole; a long run is a slice and not copied. Where they interleave, a share of each input
-//! goes through a tournament that merges without branches, and columns are gathered once
+//! Where rows come in runs, the end of each run is looked for in steps that double, and its rows
+//! are copied whole; a long run is a slice and not copied. Where they interleave, a share of each
+//! input goes through a tournament that merges without branches, and columns are gathered once
 //! (`tournament`, `columns`). Which way is taken follows from the mean length of runs seen last; it
 //! shows in speed only.
 //!

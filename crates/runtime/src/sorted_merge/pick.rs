@@ -90,8 +90,8 @@ impl Picker {
         self.cursors.fill((0, 0));
     }
 
-    /// Picks run by run. False, with nothing decided, if runs turn out to be short and that is asked
-    /// for.
+    /// Picks run by run. False, with nothing decided, if runs turn out to be short and that is
+    /// asked for.
     fn pick_runs(&mut self, inputs: &[Input], max_rows: usize, gives_up: bool) -> bool {
         self.begin();
         for (head, input) in self.heads.iter_mut().zip(inputs) {
@@ -150,9 +150,9 @@ impl Picker {
     /// Picks a share of each input and merges the shares. False, with nothing decided, if rows of
     /// less than two inputs are ready.
     ///
-    /// The *stop* of an input is what stands behind its share: a row, a mark, or what is yet to come.
-    /// A row is picked if it stands before the stops of all other inputs. Whatever stands before it is
-    /// then picked too.
+    /// The *stop* of an input is what stands behind its share: a row, a mark, or what is yet to
+    /// come. A row is picked if it stands before the stops of all other inputs. Whatever stands
+    /// before it is then picked too.
     fn pick_shares(&mut self, inputs: &[Input], max_rows: usize) -> bool {
         self.begin();
         let with_rows = inputs.iter().filter(|input| !input.items.is_empty()).count();

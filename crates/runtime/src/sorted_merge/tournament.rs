@@ -3,8 +3,8 @@
 //! **Invariant:** the runs lie one behind the other, and a pass puts each merged pair where its two
 //! runs stood; so every pass is one walk over two buffers, and a tie goes to the run further left.
 //!
-//! Which side a row is taken from is computed, not branched on: with inputs that alternate at random
-//! the processor would guess wrong for every other row.
+//! Which side a row is taken from is computed, not branched on: with inputs that alternate at
+//! random the processor would guess wrong for every other row.
 //!
 //! What it costs: a row moves once per level, 12 bytes, that is log2 of the number of runs.
 

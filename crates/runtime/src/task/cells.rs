@@ -1,7 +1,8 @@
 //! What a worker does with a cell: the partition behind it takes rows and watermarks.
 //!
-//! **Invariant:** whoever comes here owns the cell. The ownership ends with the mailbox's count, with
-//! the cell listed again for another worker, or with an error, after which no cell is run any more.
+//! **Invariant:** whoever comes here owns the cell. The ownership ends with the mailbox's count,
+//! with the cell listed again for another worker, or with an error, after which no cell is run any
+//! more.
 //!
 //! What it does not do: which cell is next is a matter of the dispatcher.
 
@@ -232,8 +233,8 @@ impl Job {
         SliceRows::room_bytes(self.memory.in_flight_bytes_max())
     }
 
-    /// Lets a partition do what it waited for the clock with. What it emits belongs to the epoch that
-    /// its rows are in now.
+    /// Lets a partition do what it waited for the clock with. What it emits belongs to the epoch
+    /// that its rows are in now.
     fn take_tick(
         &self,
         stage: usize,

@@ -1,11 +1,13 @@
-//! What a worker does with a source: asks it for rows, lets them wait or not, stamps them and sends them on.
+//! What a worker does with a source: asks it for rows, lets them wait or not, stamps them and sends
+//! them on.
 //!
 //! **Invariant:** one worker at a time is at a source; it holds the lock of its state.
 //!
 //! # How large bundles are
-//! As many rows are asked for as came before, twice as many as long as the source always has more, half as
-//! many when it has none: a pipeline that keeps up gets what there is, and one that does not gets large bundles, whose fixed
-//! cost is spread. Nor more than a stateless stage has done in about [`BUNDLE_NS`]. Rows that are few wait as [`Gather`](crate::gather) says.
+//! As many rows are asked for as came before, twice as many as long as the source always has more,
+//! half as many when it has none: a pipeline that keeps up gets what there is, and one that does
+//! not gets large bundles, whose fixed cost is spread. Nor more than a stateless stage has done in
+//! about [`BUNDLE_NS`]. Rows that are few wait as [`Gather`](crate::gather) says.
 
 use thalweg_core::{Bundle, Result, SourceBatch, SourcePoll, Stamps, Watermark, WatermarkBefore};
 use thalweg_ordering::sync::Ordering;
@@ -18,15 +20,16 @@ use crate::memory::Pressure;
 use crate::metrics::StageMetrics;
 use crate::stage::{INPUT_ENDED_NS, SourceRun, SourceState, StageRun, StageRunKind};
 
-/// So many rows wait for no others. Putting them together copies them, and nobody else can ask the source
-/// meanwhile: with many cores that is what all wait for.
+/// So many rows wait for no others. Putting them together copies them, and nobody else can ask the
+/// source meanwhile: with many cores that is what all wait for.
 const GATHERED_ROWS: usize = 16 * 1024;
 
 /// The smallest bundle that is asked of a source that keeps up.
 const BUNDLE_ROWS_MIN: usize = 1024;
 
-/// What a stateless stage has to do for a bundle at once should take no longer: a bundle is not cut once it is made, whoever
-/// waits for a result of it waits for the whole, and other workers can take no part of it.
+/// What a stateless stage has to do for a bundle at once should take no longer: a bundle is not cut
+/// once it is made, whoever waits for a result of it waits for the whole, and other workers can
+/// take no part of it.
 const BUNDLE_NS: u64 = 2_000_000;
 
 impl Job {
@@ -36,8 +39,8 @@ impl Job {
             unreachable!("only sources are polled")
         };
         let done = self.poll_while_small(stage, run, place, pace);
-        // SeqCst on both sides: either this sees that the source is ready, or whoever makes it ready notifies
-        // after the mark is gone. Who parked because of the mark is woken here.
+        // SeqCst on both sides: either this sees that the source is ready, or whoever makes it
+        // ready notifies after the mark is gone. Who parked because of the mark is woken here.
         run.is_asked.store(false, Ordering::SeqCst);
         if run.ready.load(Ordering::SeqCst) {
             self.news.notify();
@@ -45,8 +48,8 @@ impl Job {
         done
     }
 
-    /// Asks a source for a bundle, and as long as bundles are small for the next ones. Says how many
-    /// came.
+    /// Asks a source for a bundle, and as long as bundles are small for the next ones. Says how
+    /// many came.
     fn poll_while_small(
         &self,
         stage: usize,
@@ -128,8 +131,8 @@ impl Job {
         self.grow_state(stage, grown)
     }
 
-    /// Asks the source for a bundle's worth of rows, and learns from the answer how many to ask for.
-    /// `Pending` also says that rows wait for company; the source stays ready then, or calls.
+    /// Asks the source for a bundle's worth of rows, and learns from the answer how many to ask
+    /// for. `Pending` also says that rows wait for company; the source stays ready then, or calls.
     fn read(&self, run: &SourceRun, state: &mut SourceState) -> Result<SourcePoll> {
         if let Some(batch) = state.leftover.pop_front() {
             return Ok(SourcePoll::Batch(batch));
@@ -204,8 +207,9 @@ impl Job {
         }
     }
 
-    /// How many rows no stateless stage has to do with for longer than [`BUNDLE_NS`], going by what rows took so far.
-    /// Operators share a bundle among their partitions, and what they do for watermarks follows other figures than rows.
+    /// How many rows no stateless stage has to do with for longer than [`BUNDLE_NS`], going by what
+    /// rows took so far. Operators share a bundle among their partitions, and what they do for
+    /// watermarks follows other figures than rows.
     fn rows_soon_done(&self) -> usize {
         // Relaxed: gauges that steer.
         let rows_in = |&source: &usize| self.stages[source].metrics.rows_in.load(Ordering::Relaxed);

@@ -206,7 +206,7 @@ impl Operator for Count {
         WatermarkInterest::Grids(vec![Grid { period_ms: self.size, offset_ms: 0 }])
     }
     /// Late rows apart, for which no test waits.
-    fn gives_at_watermarks_only(&self) -> bool {
+    fn emits_only_at_watermarks(&self) -> bool {
         true
     }
     fn ports(&self) -> usize {
@@ -228,8 +228,8 @@ impl Operator for Count {
         }
         Ok(Route::Scatter(parts))
     }
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
-        let Opening { partition: place, partitions, .. } = opening;
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
+        let PartitionContext { partition: place, partitions, .. } = opening;
         Ok(Box::new(CountPartition {
             place,
             partitions,

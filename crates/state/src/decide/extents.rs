@@ -36,7 +36,7 @@ pub struct Extents {
 
 impl Extents {
     /// How a table of a stage is captured, whose partitions have these changes in sum. `asked` is
-    /// how much is captured at most: [`Extent::Whole`] where there is nothing that changes could
+    /// how much is captured at most: [`Extent::Full`] where there is nothing that changes could
     /// build on.
     ///
     /// ```
@@ -45,26 +45,26 @@ impl Extents {
     /// let mut extents = Extents::default();
     /// let mut choose = |changed| {
     ///     let table = TableChanges { name: "groups", live: 1000, changed: Some(changed), written: 1000 };
-    ///     extents.choose("count", table, Extent::Changes).extent
+    ///     extents.choose("count", table, Extent::Incremental).extent
     /// };
-    /// assert_eq!(choose(10), Extent::Changes);
-    /// assert_eq!(choose(900), Extent::Whole);
+    /// assert_eq!(choose(10), Extent::Incremental);
+    /// assert_eq!(choose(900), Extent::Full);
     /// ```
     pub fn choose(&mut self, stage: &str, table: TableChanges, asked: Extent) -> TableExtent {
         let pause = self.pauses.entry((stage.to_owned(), table.name)).or_default();
         let Some(changed) = table.changed else {
             pause.left = pause.left.saturating_sub(1);
-            return TableExtent { extent: Extent::Whole, tracks: pause.left == 0 };
+            return TableExtent { extent: Extent::Full, tracks: pause.left == 0 };
         };
         if changed > table.live / 2 {
             pause.length = (pause.length * 2).clamp(1, PAUSE_MAX);
             pause.left = pause.length;
-            return TableExtent { extent: Extent::Whole, tracks: false };
+            return TableExtent { extent: Extent::Full, tracks: false };
         }
         *pause = Pause::default();
         let files = table.written.saturating_add(changed);
-        let is_full = asked == Extent::Whole || files > table.live.saturating_add(table.live / 2);
-        let extent = if is_full { Extent::Whole } else { Extent::Changes };
+        let is_full = asked == Extent::Full || files > table.live.saturating_add(table.live / 2);
+        let extent = if is_full { Extent::Full } else { Extent::Incremental };
         TableExtent { extent, tracks: true }
     }
 }
@@ -79,22 +79,22 @@ mod tests {
 
     #[test]
     fn a_table_is_captured_in_full_where_half_changed_or_files_hold_half_too_much() {
-        use Extent::{Changes, Whole};
+        use Extent::{Full, Incremental};
         for (changes, asked, extent, tracks) in [
-            (table(1000, Some(0), 1000), Changes, Changes, true),
-            (table(1000, Some(10), 1000), Changes, Changes, true),
-            (table(1000, Some(500), 1000), Changes, Changes, true),
-            (table(1000, Some(501), 1000), Changes, Whole, false),
-            (table(1000, Some(10), 1490), Changes, Changes, true),
-            (table(1000, Some(10), 1491), Changes, Whole, true),
+            (table(1000, Some(0), 1000), Incremental, Incremental, true),
+            (table(1000, Some(10), 1000), Incremental, Incremental, true),
+            (table(1000, Some(500), 1000), Incremental, Incremental, true),
+            (table(1000, Some(501), 1000), Incremental, Full, false),
+            (table(1000, Some(10), 1490), Incremental, Incremental, true),
+            (table(1000, Some(10), 1491), Incremental, Full, true),
             // What is new replaces nothing: a table that grows is not written again.
-            (table(2000, Some(1000), 1000), Changes, Changes, true),
+            (table(2000, Some(1000), 1000), Incremental, Incremental, true),
             // Everything has gone, or nothing was there.
-            (table(0, Some(0), 0), Changes, Changes, true),
-            (table(0, Some(7), 7), Changes, Whole, false),
-            (table(1000, None, 0), Changes, Whole, true),
-            (table(1000, Some(10), 1000), Whole, Whole, true),
-            (table(u64::MAX, Some(1), u64::MAX), Changes, Changes, true),
+            (table(0, Some(0), 0), Incremental, Incremental, true),
+            (table(0, Some(7), 7), Incremental, Full, false),
+            (table(1000, None, 0), Incremental, Full, true),
+            (table(1000, Some(10), 1000), Full, Full, true),
+            (table(u64::MAX, Some(1), u64::MAX), Incremental, Incremental, true),
         ] {
             let chosen = Extents::default().choose("count", changes, asked);
             assert_eq!(chosen, TableExtent { extent, tracks }, "{changes:?}");
@@ -108,13 +108,13 @@ mod tests {
         let (mut extent_text, mut tracked_text) = (String::new(), String::new());
         for &share in shares {
             let changes = table(1000, is_tracked.then_some(share), written);
-            let chosen = extents.choose(stage, changes, Extent::Changes);
+            let chosen = extents.choose(stage, changes, Extent::Incremental);
             written = match chosen.extent {
-                Extent::Whole => 1000,
-                Extent::Changes => written + share,
+                Extent::Full => 1000,
+                Extent::Incremental => written + share,
             };
             is_tracked = chosen.tracks;
-            extent_text.push(if chosen.extent == Extent::Whole { 'F' } else { 'i' });
+            extent_text.push(if chosen.extent == Extent::Full { 'F' } else { 'i' });
             tracked_text.push(if chosen.tracks { 't' } else { '-' });
         }
         (extent_text, tracked_text)

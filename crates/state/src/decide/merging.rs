@@ -20,9 +20,9 @@ pub const SMALL_MAX: usize = 4;
 /// Generations with fewer bytes in sum are small.
 pub const SMALL_BYTES: u64 = 256 * 1024;
 
-/// From which generation on those of a table, given in bytes and oldest (the whole one) first, are folded
-/// into one. `Some(0)` folds all: the table is written anew. A table whose rows expire is never: its oldest
-/// generation goes by itself.
+/// From which generation on those of a table, given in bytes and oldest (the whole one) first, are
+/// folded into one. `Some(0)` folds all: the table is written anew. A table whose rows expire is
+/// never: its oldest generation goes by itself.
 ///
 /// ```
 /// use thalweg_state::decide::merge_from;

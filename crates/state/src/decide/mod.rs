@@ -1,7 +1,7 @@
 //! What is to be done about snapshots, from facts alone: no clock, no disk, no lock is asked here.
 //!
-//! Who calls gathers facts, passes them in and carries out the answer; so each rule can be tested by a table of
-//! cases, and a simulator can drive it.
+//! Who calls gathers facts, passes them in and carries out the answer; so each rule can be tested
+//! by a table of cases, and a simulator can drive it.
 //!
 //! | question | answered by |
 //! |---|---|

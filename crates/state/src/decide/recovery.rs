@@ -1,8 +1,8 @@
 //! Which snapshot a job goes on from, and what becomes of the transactions that it names.
 //!
-//! A snapshot that counted and cannot be read may have been committed: what its sinks wrote is visible. Going on
-//! from an older one writes those rows again. That is right by itself only where every sink can bear it;
-//! elsewhere a person has to choose.
+//! A snapshot that counted and cannot be read may have been committed: what its sinks wrote is
+//! visible. Going on from an older one writes those rows again. That is right by itself only where
+//! every sink can bear it; elsewhere a person has to choose.
 
 use thalweg_core::snapshot::{SinkGuarantee, SinkState};
 
@@ -40,7 +40,8 @@ pub enum Wish {
 /// Whether rows may be written again that an unreadable snapshot may have committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FallBack {
-    /// Every sink bears it (its rows have keys, or it promises no more than at least once), or the user said so.
+    /// Every sink bears it (its rows have keys, or it promises no more than at least once), or the
+    /// user said so.
     Allowed,
     /// Rows could be there twice.
     AskFirst,
@@ -67,8 +68,8 @@ pub enum Recovery {
         /// Newer ones, newest first.
         passed_over: Vec<u64>,
     },
-    /// A person has to choose: these can't be read, and going on would write rows again. `from` could be gone
-    /// on from; without one, the job could only begin anew.
+    /// A person has to choose: these can't be read, and going on would write rows again. `from`
+    /// could be gone on from; without one, the job could only begin anew.
     Ask {
         /// The newest that can be read.
         from: Option<u64>,
@@ -89,8 +90,8 @@ pub enum Recovery {
     },
 }
 
-/// Which snapshot a job goes on from. Candidates come newest first; those behind the first usable one need not
-/// be there where the newest is wanted.
+/// Which snapshot a job goes on from. Candidates come newest first; those behind the first usable
+/// one need not be there where the newest is wanted.
 pub fn recovery(wish: Wish, candidates: &[Candidate], fall_back: FallBack) -> Recovery {
     match wish {
         Wish::Anew => Recovery::Begin,
@@ -144,7 +145,8 @@ pub enum Transaction {
     },
 }
 
-/// What becomes of each sink of the job (`present`, by stage), and of those that a snapshot knows besides.
+/// What becomes of each sink of the job (`present`, by stage), and of those that a snapshot knows
+/// besides.
 pub fn transactions<'a>(
     snapshot: impl IntoIterator<Item = (&'a str, &'a SinkState)>,
     present: &[&str],

@@ -1,9 +1,11 @@
 //! Which snapshots go, and which files.
 //!
-//! - Periodic snapshots go when there are enough newer ones; others stay until somebody deletes them.
-//! - One that is known to be damaged, or that cannot be read, neither goes nor counts as one of the newer ones.
-//! - A file goes when nothing that is kept can need it. A manifest that cannot be read may need any file of its
-//!   own folder and of older ones.
+//! - Periodic snapshots go when there are enough newer ones; others stay until somebody deletes
+//!   them.
+//! - One that is known to be damaged, or that cannot be read, neither goes nor counts as one of the
+//!   newer ones.
+//! - A file goes when nothing that is kept can need it. A manifest that cannot be read may need any
+//!   file of its own folder and of older ones.
 //! - Nothing newer than the newest readable snapshot goes: it may be one that is being written.
 
 use std::collections::BTreeSet;
@@ -45,8 +47,8 @@ pub struct Files {
     pub unreadable: Vec<u64>,
 }
 
-/// The names of the files that nothing needs. `deleted` is a snapshot that somebody has just deleted: what lies in
-/// its folder is known to be of no use.
+/// The names of the files that nothing needs. `deleted` is a snapshot that somebody has just
+/// deleted: what lies in its folder is known to be of no use.
 pub fn deletable(files: &Files, deleted: Option<u64>) -> Vec<String> {
     let goes = |name: &&String| {
         let Some(number) = folder_number(name) else { return false };

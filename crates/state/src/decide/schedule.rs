@@ -1,16 +1,17 @@
 //! When the next snapshot is taken.
 //!
-//! The settings are Flink's: an interval from beginning to beginning, a pause from the end of one to the beginning
-//! of the next, a time after which one is given up, and how many may fail in a row before the job fails. One
-//! snapshot is under way at a time. Times are nanoseconds of a clock that never goes back; when it began does
-//! not matter.
+//! The settings are Flink's: an interval from beginning to beginning, a pause from the end of one
+//! to the beginning of the next, a time after which one is given up, and how many may fail in a row
+//! before the job fails. One snapshot is under way at a time. Times are nanoseconds of a clock that
+//! never goes back; when it began does not matter.
 
 use std::time::Duration;
 
 /// What a user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// From the beginning of one to the beginning of the next; `None` for none but those that are asked for.
+    /// From the beginning of one to the beginning of the next; `None` for none but those that are
+    /// asked for.
     pub interval: Option<Duration>,
     /// From the end of one to the beginning of the next.
     pub pause_min: Duration,

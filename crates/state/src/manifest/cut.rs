@@ -1,7 +1,7 @@
 //! The stages of a cut as a manifest tells them: everything but the rows of their tables.
 //!
-//! Watermarks are whole milliseconds; those that stand for no time have names: `"min"` where nothing is
-//! promised yet, `"end"` where the input has ended.
+//! Watermarks are whole milliseconds; those that stand for no time have names: `"min"` where
+//! nothing is promised yet, `"end"` where the input has ended.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,12 +1,12 @@
 //! The manifest: the one file that says what a snapshot is, and which files belong to it.
 //!
-//! It is JSON, so that a person can read it; see `docs/design/007-snapshot-format.md`. Its last line holds the
-//! checksum of every byte before that line's value, so that no change of it goes unseen. Parsed numbers and
-//! names are checked before anything is done with them: a name leads nowhere but into the folders of
-//! snapshots.
+//! It is JSON, so that a person can read it; see `docs/design/007-snapshot-format.md`. Its last
+//! line holds the checksum of every byte before that line's value, so that no change of it goes
+//! unseen. Parsed numbers and names are checked before anything is done with them: a name leads
+//! nowhere but into the folders of snapshots.
 //!
-//! What a newer engine may add under the same [`FORMAT`] is passed over here; whatever would change the
-//! meaning of what is read must have another format number.
+//! What a newer engine may add under the same [`FORMAT`] is passed over here; whatever would change
+//! the meaning of what is read must have another format number.
 
 mod cut;
 mod text;

@@ -8,8 +8,9 @@
 //!   "checksum": "xxh3:0123456789abcdef"
 //! }
 //! ```
-//! The checksum is that of all bytes before `"checksum"`, spaces included, and what follows it is always the
-//! same three bytes and a line feed. So every bit of the file is covered, and the file is JSON all the same.
+//! The checksum is that of all bytes before `"checksum"`, spaces included, and what follows it is
+//! always the same three bytes and a line feed. So every bit of the file is covered, and the file
+//! is JSON all the same.
 
 use serde_json::Value;
 use thalweg_core::{Error, Result};
@@ -71,8 +72,8 @@ fn check_bytes(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Reads any bytes as a manifest and says whether they are one, once as they are and once with a checksum
-/// that fits, since damage would never get past it. For the fuzz target.
+/// Reads any bytes as a manifest and says whether they are one, once as they are and once with a
+/// checksum that fits, since damage would never get past it. For the fuzz target.
 ///
 /// # Panics
 /// If a manifest that was read is not the same when it is written and read again.

@@ -8,12 +8,13 @@
 //! 3. rename to `NAME`, which POSIX promises to be atomic;
 //! 4. fsync of the folder: the name is durable.
 //!
-//! After a crash at any point, `NAME` is there with all its bytes and all files that were put before, or it is
-//! not there. Only calls of [`FileSystem`] touch the disk, so that tests can fail each of them.
+//! After a crash at any point, `NAME` is there with all its bytes and all files that were put
+//! before, or it is not there. Only calls of [`FileSystem`] touch the disk, so that tests can fail
+//! each of them.
 //!
 //! # What is trusted
-//! That fsync keeps its word and that rename within one folder is atomic. A disk that lies is found by the
-//! checksums.
+//! That fsync keeps its word and that rename within one folder is atomic. A disk that lies is found
+//! by the checksums.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -76,7 +77,8 @@ impl FileSystem for SystemFiles {
         fs::rename(from, to)
     }
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        // Only Unix lets a folder be opened and synced; elsewhere a rename is as durable as it gets.
+        // Only Unix lets a folder be opened and synced; elsewhere a rename is as durable as it
+        // gets.
         if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -138,8 +140,9 @@ impl LocalStorage {
         self.files.sync_folder(folder).map_err(|error| failed("sync the folder", folder, &error))
     }
 
-    /// Makes the names of a folder durable and those of the folders above it: they may have been made by a
-    /// run that died before it could do that. Those above the job's are looked after once.
+    /// Makes the names of a folder durable and those of the folders above it: they may have been
+    /// made by a run that died before it could do that. Those above the job's are looked after
+    /// once.
     fn sync_folders(&self, folder: &Path) -> Result<()> {
         for own in folder.ancestors().take_while(|path| path.starts_with(&self.root)) {
             self.sync(own)?;

@@ -22,8 +22,8 @@ static MEMORY: Mutex<Option<HashMap<String, Arc<InMemory>>>> = Mutex::new(None);
 /// What stands in the place of the operating system, by name.
 static OFFERED: Mutex<BTreeMap<String, Arc<dyn FileSystem>>> = Mutex::new(BTreeMap::new());
 
-/// From now on snapshots at `test://NAME` are kept in a root folder behind these calls. For tests of what a machine
-/// that goes off leaves; there is no lock.
+/// From now on snapshots at `test://NAME` are kept in a root folder behind these calls. For tests
+/// of what a machine that goes off leaves; there is no lock.
 #[doc(hidden)]
 pub fn offer_files(name: &str, files: Arc<dyn FileSystem>) {
     let mut offered = OFFERED.lock().unwrap_or_else(PoisonError::into_inner);

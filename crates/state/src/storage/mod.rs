@@ -1,9 +1,10 @@
 //! Where the bytes of snapshots lie.
 //!
-//! [`Storage`] is what the store asks of a place; names are relative to the job and separated by `/`. There
-//! are two: a directory of this machine ([`LocalStorage`]), which is written so that it survives a loss of
-//! power, and any object store ([`ObjectStorage`]). `object_store` has a local store of its own, which is not used: it
-//! renames into place but never calls fsync, so that a file may be empty after the power failed.
+//! [`Storage`] is what the store asks of a place; names are relative to the job and separated by
+//! `/`. There are two: a directory of this machine ([`LocalStorage`]), which is written so that it
+//! survives a loss of power, and any object store ([`ObjectStorage`]). `object_store` has a local
+//! store of its own, which is not used: it renames into place but never calls fsync, so that a file
+//! may be empty after the power failed.
 
 mod local;
 mod location;
@@ -33,14 +34,15 @@ pub trait Storage: Send + Sync {
     /// How a user finds what has this name.
     fn place_of(&self, name: &str) -> String;
 
-    /// Keeps bytes under a name that nobody reads yet. Where it fails, anything may stand under the name.
+    /// Keeps bytes under a name that nobody reads yet. Where it fails, anything may stand under the
+    /// name.
     ///
     /// # Errors
     /// Those of the place.
     fn put(&self, name: &str, bytes: Bytes) -> Result<()>;
 
-    /// Makes everything in the folder of `name` durable, then makes `name` appear with all its bytes or not
-    /// at all, durably. What stands under that name already is not replaced.
+    /// Makes everything in the folder of `name` durable, then makes `name` appear with all its
+    /// bytes or not at all, durably. What stands under that name already is not replaced.
     ///
     /// # Errors
     /// Those of the place; the name may stand there nevertheless.
@@ -52,8 +54,8 @@ pub trait Storage: Send + Sync {
     /// Those of the place.
     fn get(&self, name: &str) -> Result<Option<Bytes>>;
 
-    /// The same in place of what `room` held, whose memory is used again where that can be. False if there is no
-    /// such name.
+    /// The same in place of what `room` held, whose memory is used again where that can be. False
+    /// if there is no such name.
     ///
     /// # Errors
     /// As [`Storage::get`].

@@ -1,11 +1,12 @@
 //! Any object store: memory, S3 and what speaks like it.
 //!
-//! An object appears with all its bytes or not at all, and is durable when the store says so; that is all that
-//! `publish` needs. It puts an object only where there is none (a conditional put), so that of two runs which
-//! write the same snapshot one is told.
+//! An object appears with all its bytes or not at all, and is durable when the store says so; that
+//! is all that `publish` needs. It puts an object only where there is none (a conditional put), so
+//! that of two runs which write the same snapshot one is told.
 //!
-//! The crate is asynchronous, the engine is not: this is the one place that waits for it, on a small runtime
-//! that has no thread of its own. So these calls must not be made from within another such runtime.
+//! The crate is asynchronous, the engine is not: this is the one place that waits for it, on a
+//! small runtime that has no thread of its own. So these calls must not be made from within another
+//! such runtime.
 
 use std::sync::Arc;
 
@@ -73,7 +74,8 @@ impl Storage for ObjectStorage {
         let put = self.objects.put_opts(&path, bytes.clone().into(), PutMode::Create.into());
         match self.runtime.block_on(put) {
             Ok(_) => Ok(()),
-            // An answer may be lost and the put made again: then it is our own object that is in the way.
+            // An answer may be lost and the put made again: then it is our own object that is in
+            // the way.
             Err(object_store::Error::AlreadyExists { .. }) if self.get(name)? == Some(bytes) => {
                 Ok(())
             }

@@ -1,7 +1,8 @@
 //! Deleting: what was asked for, what has expired, and what unfinished snapshots left behind.
 //!
-//! A manifest goes first, durably; then the files that nothing needs any more. So a snapshot is there with all
-//! its files or it is not there, and what a crash leaves lying is found by the next [`SnapshotStore::clean`].
+//! A manifest goes first, durably; then the files that nothing needs any more. So a snapshot is
+//! there with all its files or it is not there, and what a crash leaves lying is found by the next
+//! [`SnapshotStore::clean`].
 
 use std::collections::BTreeSet;
 
@@ -26,8 +27,9 @@ impl SnapshotStore {
         self.remove_unneeded(Some(number)).map(|_| ())
     }
 
-    /// Deletes periodic snapshots, but for so many of the newest (at least one), and whatever unfinished ones left
-    /// behind. Says which went. What is damaged, cannot be read or was asked for stays.
+    /// Deletes periodic snapshots, but for so many of the newest (at least one), and whatever
+    /// unfinished ones left behind. Says which went. What is damaged, cannot be read or was asked
+    /// for stays.
     ///
     /// # Errors
     /// Those of the place.
@@ -45,8 +47,8 @@ impl SnapshotStore {
         Ok(expired)
     }
 
-    /// Deletes the files of snapshots that were never finished and are older than the newest that was. Says their
-    /// names.
+    /// Deletes the files of snapshots that were never finished and are older than the newest that
+    /// was. Says their names.
     ///
     /// # Errors
     /// Those of the place.

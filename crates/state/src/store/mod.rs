@@ -1,10 +1,11 @@
 //! The way in: a job's snapshots at one place.
 //!
-//! [`SnapshotStore`] gathers facts from storage, asks [`crate::decide`] where something is to be decided, and
-//! carries it out. It keeps in memory the manifest it wrote last, since the next one builds on it, and which
-//! snapshots it has found damaged.
+//! [`SnapshotStore`] gathers facts from storage, asks [`crate::decide`] where something is to be
+//! decided, and carries it out. It keeps in memory the manifest it wrote last, since the next one
+//! builds on it, and which snapshots it has found damaged.
 //!
-//! One store writes to a job at a time; on one machine [`crate::JobLock`] sees to that. Reading needs no lock.
+//! One store writes to a job at a time; on one machine [`crate::JobLock`] sees to that. Reading
+//! needs no lock.
 
 mod describe;
 mod keep;
@@ -126,8 +127,8 @@ impl std::fmt::Display for Damage {
 pub struct Found {
     /// It; none if there is no such snapshot.
     pub snapshot: Option<Snapshot>,
-    /// Newer ones that counted and can't be used, newest first. They stay where they are. Whether a job may go
-    /// on without a word is for [`crate::decide::recovery`] to say.
+    /// Newer ones that counted and can't be used, newest first. They stay where they are. Whether a
+    /// job may go on without a word is for [`crate::decide::recovery`] to say.
     pub passed_over: Vec<Damage>,
 }
 
@@ -141,8 +142,8 @@ struct Listing {
 }
 
 impl SnapshotStore {
-    /// The snapshots of a job at a location: a directory, `file://…`, `memory://NAME` (this process only) or
-    /// `s3://BUCKET/PREFIX` (feature `s3`). Nothing is written before the first snapshot.
+    /// The snapshots of a job at a location: a directory, `file://…`, `memory://NAME` (this process
+    /// only) or `s3://BUCKET/PREFIX` (feature `s3`). Nothing is written before the first snapshot.
     ///
     /// ```
     /// use thalweg_state::SnapshotStore;
@@ -183,7 +184,8 @@ impl SnapshotStore {
         SnapshotStore { storage, job: job.to_owned(), directory, last, damaged }
     }
 
-    /// The job's directory, which [`crate::JobLock`] locks; none if it does not lie on this machine.
+    /// The job's directory, which [`crate::JobLock`] locks; none if it does not lie on this
+    /// machine.
     pub fn directory(&self) -> Option<&Path> {
         self.directory.as_deref()
     }
@@ -274,8 +276,8 @@ impl SnapshotStore {
         self.told_apart(number, self.manifest(number))
     }
 
-    /// What is wrong with a snapshot, told apart from what is wrong with the place: that may be gone when it is
-    /// tried again, and is no reason to pass a snapshot over.
+    /// What is wrong with a snapshot, told apart from what is wrong with the place: that may be
+    /// gone when it is tried again, and is no reason to pass a snapshot over.
     fn told_apart<T>(&self, number: u64, tried: Result<T>) -> Result<Result<T, Damage>> {
         match tried {
             Ok(done) => Ok(Ok(done)),

@@ -20,8 +20,8 @@ impl SnapshotStore {
     /// Reads a snapshot, with all state that it holds.
     ///
     /// # Errors
-    /// If there is no such snapshot, if anything of it is missing or not as it was written (the message has the
-    /// path), and those of the place.
+    /// If there is no such snapshot, if anything of it is missing or not as it was written (the
+    /// message has the path), and those of the place.
     pub fn read(&self, number: u64) -> Result<Snapshot> {
         let manifest = self.manifest(number)?;
         let stage = |stage: &StageEntry| -> Result<StageState<Restored>> {
@@ -34,7 +34,8 @@ impl SnapshotStore {
         Ok(Snapshot { header: header(&manifest)?, cut })
     }
 
-    /// Reads the newest snapshot that can be used, and says which newer ones cannot and why. Deletes nothing.
+    /// Reads the newest snapshot that can be used, and says which newer ones cannot and why.
+    /// Deletes nothing.
     ///
     /// # Errors
     /// Those of the place: what cannot be reached now is not damaged.
@@ -95,8 +96,8 @@ impl SnapshotStore {
         Ok(found)
     }
 
-    /// The tables of one operator, by its stage's identifier or by its name; those of rows that wait for other
-    /// inputs are called `waiting.NAME`. A table without rows has no batches.
+    /// The tables of one operator, by its stage's identifier or by its name; those of rows that
+    /// wait for other inputs are called `waiting.NAME`. A table without rows has no batches.
     ///
     /// # Errors
     /// As [`SnapshotStore::read`], and if there is no such operator.
@@ -162,8 +163,9 @@ impl SnapshotStore {
     }
 }
 
-/// Does the same with each of these, on several threads, each of which has memory of its own to read files into:
-/// new memory costs about as much as what is done with it. The results are in order.
+/// Does the same with each of these, on several threads, each of which has memory of its own to
+/// read files into: new memory costs about as much as what is done with it. The results are in
+/// order.
 fn in_parallel<T: Sync, R: Send>(
     all: &[T],
     work: impl Fn(&T, &mut Vec<u8>) -> Result<R> + Sync,

@@ -1,14 +1,15 @@
 //! Writing a snapshot.
 //!
 //! # Protocol
-//! 1. The rows of each table are made, partition by partition, and written as files in the folder of the new
-//!    snapshot. A table of which only changes are told takes the files of the snapshot before along; if they
-//!    have become too many, it is folded and written anew.
+//! 1. The rows of each table are made, partition by partition, and written as files in the folder
+//!    of the new snapshot. A table of which only changes are told takes the files of the snapshot
+//!    before along; if they have become too many, it is folded and written anew.
 //! 2. The folder is listed: each file has the size that was written.
-//! 3. The manifest is published ([`crate::storage::Storage::publish`]) and read back: now the snapshot counts.
+//! 3. The manifest is published ([`crate::storage::Storage::publish`]) and read back: now the
+//!    snapshot counts.
 //!
-//! Whatever fails before 3 leaves the earlier snapshots as they were, and the files of this one are removed as far
-//! as that can be done.
+//! Whatever fails before 3 leaves the earlier snapshots as they were, and the files of this one are
+//! removed as far as that can be done.
 
 use std::collections::btree_map::Entry as MapEntry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,15 +43,15 @@ pub struct WriteRequest {
     pub order: OrderContract,
     /// When it was taken, in milliseconds since 1970-01-01T00:00:00Z.
     pub taken_at_ms: i64,
-    /// The snapshot that tables of changes build on: that of the capture before. Without one, all tables are told
-    /// whole.
+    /// The snapshot that tables of changes build on: that of the capture before. Without one, all
+    /// tables are told whole.
     pub base: Option<u64>,
     /// The lineage that it is of.
     pub lineage: Option<String>,
     /// The snapshot that it follows.
     pub parent: Option<u64>,
-    /// What the engine wants to find again about the job (a fingerprint of its plan). No secrets: anyone who
-    /// may read the snapshot reads it.
+    /// What the engine wants to find again about the job (a fingerprint of its plan). No secrets:
+    /// anyone who may read the snapshot reads it.
     pub notes: BTreeMap<String, String>,
     /// Once true, writing ends at the next file with an error of kind `Cancelled`.
     pub give_up: Arc<AtomicBool>,
@@ -90,12 +91,13 @@ pub struct Written {
 }
 
 impl SnapshotStore {
-    /// Writes a snapshot; it counts when this returns without an error. Takes as long as it takes to make and to
-    /// write the rows: call it from a thread that has time.
+    /// Writes a snapshot; it counts when this returns without an error. Takes as long as it takes
+    /// to make and to write the rows: call it from a thread that has time.
     ///
     /// # Errors
-    /// Those of making rows and of the place; if the number is taken; if changes are told of something that
-    /// the snapshot before does not hold. Earlier snapshots are untouched. A later one must not build on it.
+    /// Those of making rows and of the place; if the number is taken; if changes are told of
+    /// something that the snapshot before does not hold. Earlier snapshots are untouched. A later
+    /// one must not build on it.
     pub fn write(&mut self, request: WriteRequest) -> Result<Written> {
         let number = request.number;
         self.check_number(number)?;
@@ -195,7 +197,8 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// What was written without an error may still not be there: a disk that is full need not say so.
+    /// What was written without an error may still not be there: a disk that is full need not say
+    /// so.
     fn check_sizes(&self) -> Result<()> {
         let listed = self.storage.list(&manifest::folder(self.number))?;
         for file in &self.own {
@@ -211,8 +214,8 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// Removes what was written, as far as that can be done: the error that led here is the one to tell. If the
-    /// manifest stands there whole, the snapshot may count for another run, and stays.
+    /// Removes what was written, as far as that can be done: the error that led here is the one to
+    /// tell. If the manifest stands there whole, the snapshot may count for another run, and stays.
     fn discard(&self) {
         let name = manifest::manifest_name(self.number);
         match self.storage.get(&name) {
@@ -337,7 +340,7 @@ impl Writing<'_> {
         let generations = Vec::new();
         let mut entry = TableEntry { name, columns, fingerprint, identity_columns, generations };
         // Who tells nothing has nothing, which is all of it.
-        let tells_whole = |p: &usize| told.get(p).is_none_or(|own| own.extent == Extent::Whole);
+        let tells_whole = |p: &usize| told.get(p).is_none_or(|own| own.extent == Extent::Full);
         let whole: Vec<usize> = (0..partitions).filter(tells_whole).collect();
         if whole.len() < partitions {
             entry.generations = self.base_of(place, &entry)?;
@@ -394,7 +397,7 @@ impl Writing<'_> {
                 let list = &mut generation.rows;
                 rows.write(&batch, &mut |file| files.add(list, &row_label, file))?;
             }
-            if table.extent == Extent::Whole && !made.removed.is_empty() {
+            if table.extent == Extent::Full && !made.removed.is_empty() {
                 return Err(place.error("it is told whole, and something is removed"));
             }
             for batch in made.removed {
@@ -428,8 +431,8 @@ impl Writing<'_> {
         };
         let Some(newest) = folded.into_iter().next_back() else { return Ok(()) };
         if from == 0 {
-            // Of all partitions, also where the first generation had another number of them: one that nobody
-            // told stands as one.
+            // Of all partitions, also where the first generation had another number of them: one
+            // that nobody told stands as one.
             whole = (0..newest.partitions).collect();
         }
         self.files.withdraw(&newest.rows);
@@ -489,8 +492,8 @@ impl Writing<'_> {
     }
 }
 
-/// Below which time the partitions keep nothing; empty where rows do not expire. Who tells nothing has
-/// nothing, and says nothing about what comes.
+/// Below which time the partitions keep nothing; empty where rows do not expire. Who tells nothing
+/// has nothing, and says nothing about what comes.
 fn kept_from(
     place: &Place<'_>,
     told: &BTreeMap<usize, CapturedTable>,
@@ -536,7 +539,7 @@ impl Shape {
     fn of<'a>(place: &Place<'_>, told: impl Iterator<Item = &'a CapturedTable>) -> Result<Shape> {
         let mut shape: Option<Shape> = None;
         for table in told {
-            let is_change = table.extent == Extent::Changes;
+            let is_change = table.extent == Extent::Incremental;
             if is_change && table.identity_columns == 0 {
                 return Err(place.error("it has changes, and its rows have no identity"));
             }

@@ -1,8 +1,9 @@
 //! Whether the lengths that an Arrow IPC file names can be true.
 //!
-//! The reader makes room for what a file says it holds, and where there is no such room the process is over. So
-//! before it reads, each length is compared with the file's: of its end, of its messages, and of each compressed
-//! buffer when it is unpacked. What else does not fit together the reader finds by itself.
+//! The reader makes room for what a file says it holds, and where there is no such room the process
+//! is over. So before it reads, each length is compared with the file's: of its end, of its
+//! messages, and of each compressed buffer when it is unpacked. What else does not fit together the
+//! reader finds by itself.
 
 use arrow_ipc::{Block, CompressionType, MessageHeader, RecordBatch};
 

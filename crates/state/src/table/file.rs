@@ -1,8 +1,9 @@
 //! Rows as Arrow IPC files (LZ4), and back.
 //!
-//! A [`TableWriter`] takes batches of any size and hands out finished files: small batches are joined to about
-//! [`BATCH_ROWS`], large ones cut, what they share with others is left behind, and a new file begins where one
-//! has come to [`FILE_BYTES`]. So in memory are one file, one batch, and what the caller holds.
+//! A [`TableWriter`] takes batches of any size and hands out finished files: small batches are
+//! joined to about [`BATCH_ROWS`], large ones cut, what they share with others is left behind, and
+//! a new file begins where one has come to [`FILE_BYTES`]. So in memory are one file, one batch,
+//! and what the caller holds.
 
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};

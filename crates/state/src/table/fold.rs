@@ -1,22 +1,23 @@
 //! Folding: the rows of a table whose snapshot tells only what has changed.
 //!
-//! A table is a chain of generations, oldest first: the first is whole, each later one tells rows that are new
-//! or changed, identities of rows that went, and perhaps partitions that were told anew as a whole. A row
-//! holds if no newer generation says anything about it:
-//! - its identity (its first columns) is not told, as a row or as removed, by a newer generation. Several rows
-//!   of one generation may have one identity: they come and go together;
-//! - its virtual partition is not one of a partition that a newer generation tells whole. Rows that are for
-//!   all partitions count as told by the first partition;
-//! - it has not expired: its time, in the second column, is not below what its partition keeps, as any generation
-//!   says.
+//! A table is a chain of generations, oldest first: the first is whole, each later one tells rows
+//! that are new or changed, identities of rows that went, and perhaps partitions that were told
+//! anew as a whole. A row holds if no newer generation says anything about it:
+//! - its identity (its first columns) is not told, as a row or as removed, by a newer generation.
+//!   Several rows of one generation may have one identity: they come and go together;
+//! - its virtual partition is not one of a partition that a newer generation tells whole. Rows that
+//!   are for all partitions count as told by the first partition;
+//! - it has not expired: its time, in the second column, is not below what its partition keeps, as
+//!   any generation says.
 //!
-//! Rows that hold keep their order: that of generations, files and rows. So folding in steps (a table that was
-//! merged on the way) gives the same rows in the same order.
+//! Rows that hold keep their order: that of generations, files and rows. So folding in steps (a
+//! table that was merged on the way) gives the same rows in the same order.
 //!
 //! # Two passes
-//! First the identities of all generations but the oldest are noted with the newest generation that names
-//! them. Then any file of any generation is filtered by that, in order. In memory are the identities of what
-//! changed, and one file; the oldest generation, which is the large one, streams through.
+//! First the identities of all generations but the oldest are noted with the newest generation that
+//! names them. Then any file of any generation is filtered by that, in order. In memory are the
+//! identities of what changed, and one file; the oldest generation, which is the large one, streams
+//! through.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt8Type;
@@ -119,7 +120,8 @@ impl Fold {
         Fold { identity_columns, identities: None, whole: [0; OWNERS], kept_from: None }
     }
 
-    /// Notes below which time nothing is kept, by partition. Nothing is noted of what does not expire.
+    /// Notes below which time nothing is kept, by partition. Nothing is noted of what does not
+    /// expire.
     pub fn note_kept_from(&mut self, kept_from: &[i64]) {
         let Some(first) = kept_from.first() else { return };
         let own = self.kept_from.get_or_insert([i64::MIN; OWNERS]);

@@ -1,11 +1,11 @@
 //! A disk in memory that fails as disks do.
 //!
 //! # Fault model
-//! - Any call can fail, leave half of the bytes, find no room, or be the last one before the process dies: from
-//!   then on every call fails. The calls are counted from [`Disk::arm`] on.
-//! - [`Disk::lose_power`] forgets what was not made durable: names that no sync of their folder has followed.
-//!   Bytes are durable once a write has returned, since writing includes fsync; those of a write that failed may
-//!   be there in part.
+//! - Any call can fail, leave half of the bytes, find no room, or be the last one before the
+//!   process dies: from then on every call fails. The calls are counted from [`Disk::arm`] on.
+//! - [`Disk::lose_power`] forgets what was not made durable: names that no sync of their folder has
+//!   followed. Bytes are durable once a write has returned, since writing includes fsync; those of
+//!   a write that failed may be there in part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

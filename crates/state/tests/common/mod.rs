@@ -76,7 +76,7 @@ pub fn changes(rows: Vec<RecordBatch>, removed: Vec<RecordBatch>) -> Captured {
     let table = CapturedTable {
         name: "counts",
         schema: schema(),
-        extent: Extent::Changes,
+        extent: Extent::Incremental,
         identity_columns: 2,
         kept_from: None,
         rows: Box::new(move || Ok(made)),

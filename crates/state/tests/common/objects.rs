@@ -1,5 +1,5 @@
-//! An object store in memory that fails as networks do: the calls of one operation are counted, and the one with
-//! a given number fails, or is the last one that is answered.
+//! An object store in memory that fails as networks do: the calls of one operation are counted, and
+//! the one with a given number fails, or is the last one that is answered.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,6 +1,6 @@
-//! `ablations`: StreamBox's decisions taken back one at a time (figures 9 and 10, §9.2), watermark rates (figure
-//! 11) and records that come early (figure 7). Variants alternate, and all of a benchmark with the same records
-//! must give the same results.
+//! `ablations`: StreamBox's decisions taken back one at a time (figures 9 and 10, §9.2), watermark
+//! rates (figure 11) and records that come early (figure 7). Variants alternate, and all of a
+//! benchmark with the same records must give the same results.
 
 use std::path::PathBuf;
 

@@ -26,7 +26,8 @@ const NAMES: [&str; 9] = [
 /// Options of `streambox`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Which: grep-literal, grep-regex, wordcount, join, join-zipf, join-hot, distinct, netmon, tweets.
+    /// Which: grep-literal, grep-regex, wordcount, join, join-zipf, join-hot, distinct, netmon,
+    /// tweets.
     #[arg(long, value_delimiter = ',')]
     benchmarks: Vec<String>,
     /// Numbers of workers.
@@ -35,7 +36,8 @@ pub struct Arguments {
     /// Contracts: epoch, arrival, event_time.
     #[arg(long, value_delimiter = ',', default_value = "epoch")]
     orders: Vec<OrderContract>,
-    /// Size of the input: 1 is 256 MiB of text in 16 laps, and some ten million records of the others.
+    /// Size of the input: 1 is 256 MiB of text in 16 laps, and some ten million records of the
+    /// others.
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
     /// Measured runs of each variant, after one to warm up.

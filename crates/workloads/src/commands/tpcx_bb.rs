@@ -1,5 +1,5 @@
-//! `tpcx-bb`: the queries by scheduler, by scheme of partitioning and of reordering (Prasaad et al.,
-//! figures 8, 11 and 14), and by number of workers.
+//! `tpcx-bb`: the queries by scheduler, by scheme of partitioning and of reordering (Prasaad et
+//! al., figures 8, 11 and 14), and by number of workers.
 
 use std::error::Error;
 use std::hash::Hash;

@@ -1,5 +1,5 @@
-//! `viper`: `pos_rep` and `new_seg` over k injectors and n instances, merged in the channel or by an
-//! operator of its own.
+//! `viper`: `pos_rep` and `new_seg` over k injectors and n instances, merged in the channel or by
+//! an operator of its own.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

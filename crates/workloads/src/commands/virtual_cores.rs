@@ -1,5 +1,6 @@
-//! `virtual-cores`: three of StreamBox's benchmarks on machines that do not exist, with costs that were measured
-//! on this one. See `thalweg_runtime::simulate` for what is simulated and what is not.
+//! `virtual-cores`: three of StreamBox's benchmarks on machines that do not exist, with costs that
+//! were measured on this one. See `thalweg_runtime::simulate` for what is simulated and what is
+//! not.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,8 +60,9 @@ impl Clock for ThreadClock {
     }
 }
 
-/// Cores that costs by row are measured on: few enough for their tables to be in the caches. With more than one
-/// rows are spread as on many; what bundles cost that are taken at hand is better known from one.
+/// Cores that costs by row are measured on: few enough for their tables to be in the caches. With
+/// more than one rows are spread as on many; what bundles cost that are taken at hand is better
+/// known from one.
 const CALIBRATED_ON: [usize; 2] = [4, 1];
 
 /// Runs every benchmark on every machine.

@@ -20,8 +20,8 @@
 //!
 //! * Minute M is `time_s / 60 + 1`. LAV is the sum of speeds over the number of readings of minutes
 //!   M-5 to M-1, rounded half up; without readings it is 0.
-//! * A report in lane 0 more than 60 s after the car's last one starts a new trip. After a report in
-//!   lane 4 the car is ignored (also in the statistics) until a report in lane 0, whenever that
+//! * A report in lane 0 more than 60 s after the car's last one starts a new trip. After a report
+//!   in lane 4 the car is ignored (also in the statistics) until a report in lane 0, whenever that
 //!   comes, starts a new trip. A new trip forgets the segment, the stop and the toll told.
 //! * A place is (expressway, direction, lane, segment, position). A car is stopped from its fourth
 //!   report of one place in a row; every other report of it, and a new trip, ends the stop.

@@ -1,8 +1,8 @@
 //! Pixels: texts, lines, bars and markers on a white ground, as SVG.
 //!
-//! The colours are those of Okabe and Ito, which people with any colour vision tell apart; series of
-//! one colour differ in their markers. Widths of texts are estimated from the number of characters,
-//! since the fonts of the reader are unknown.
+//! The colours are those of Okabe and Ito, which people with any colour vision tell apart; series
+//! of one colour differ in their markers. Widths of texts are estimated from the number of
+//! characters, since the fonts of the reader are unknown.
 
 use plotters::backend::SVGBackend;
 use plotters::coord::Shift;

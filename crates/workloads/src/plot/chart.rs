@@ -1,8 +1,8 @@
 //! The parts of a picture and where they go: title, legend and note around the area of the data.
 //!
-//! Above the area stand the title and the legend, below it the names of the ticks, the x axis's label
-//! and the note; each takes as many lines as its text needs and the area shrinks by these, so that
-//! texts never cover data. Scales are [`Axis`]'s matter, strokes and letters [`Canvas`]'s.
+//! Above the area stand the title and the legend, below it the names of the ticks, the x axis's
+//! label and the note; each takes as many lines as its text needs and the area shrinks by these, so
+//! that texts never cover data. Scales are [`Axis`]'s matter, strokes and letters [`Canvas`]'s.
 
 use plotters::style::text_anchor::HPos;
 

@@ -11,8 +11,8 @@
 //! `note` and a point's `x` may be missing. Bars stand in groups by the `label` of their points.
 //!
 //! [`draw`] depends on the figure alone: equal figures give equal bytes, on any machine, because no
-//! font is asked for its widths. It never fails; what cannot be drawn (a value that is not finite, or
-//! not positive on a logarithmic axis) is left out. It knows no error bars and no second axis.
+//! font is asked for its widths. It never fails; what cannot be drawn (a value that is not finite,
+//! or not positive on a logarithmic axis) is left out. It knows no error bars and no second axis.
 
 mod axis;
 mod canvas;

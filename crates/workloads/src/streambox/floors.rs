@@ -1,6 +1,6 @@
-//! The least that each benchmark can do: a loop by hand on one thread over the same batches, in one pass,
-//! without windows that overlap, watermarks or output. Each gives a checksum that the engine's results
-//! must have.
+//! The least that each benchmark can do: a loop by hand on one thread over the same batches, in one
+//! pass, without windows that overlap, watermarks or output. Each gives a checksum that the
+//! engine's results must have.
 //!
 //! They know that times ascend and that keys are not NULL, which the engine does not.
 
@@ -83,8 +83,8 @@ pub fn wordcount(records: &Table) -> u64 {
     counts.values().sum()
 }
 
-/// How many pairs there are: both sides into a table by key, batch by batch, each after it has looked
-/// for its partners on the other side. For unique keys: nothing is taken out.
+/// How many pairs there are: both sides into a table by key, batch by batch, each after it has
+/// looked for its partners on the other side. For unique keys: nothing is taken out.
 pub fn join_unique(lefts: &Table, rights: &Table, reach_ms: i64) -> u64 {
     let mut seen = [HashMap::<i64, i64, Folded>::default(), HashMap::default()];
     let mut pairs = 0;
@@ -102,8 +102,8 @@ pub fn join_unique(lefts: &Table, rights: &Table, reach_ms: i64) -> u64 {
     pairs
 }
 
-/// How many pairs there are with keys that repeat: the left times by key, looked through for each right
-/// record.
+/// How many pairs there are with keys that repeat: the left times by key, looked through for each
+/// right record.
 pub fn join_repeated(lefts: &Table, rights: &Table, reach_ms: i64) -> u64 {
     let mut seen = HashMap::<i64, Vec<i64>, Folded>::default();
     for batch in &lefts.batches {

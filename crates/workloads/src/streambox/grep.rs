@@ -1,5 +1,5 @@
-//! Windowed grep: which records of 1 KB contain a literal, or match a regular expression, in the last
-//! 30 seconds, every second.
+//! Windowed grep: which records of 1 KB contain a literal, or match a regular expression, in the
+//! last 30 seconds, every second.
 
 use std::sync::Arc;
 

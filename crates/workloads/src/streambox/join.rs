@@ -1,9 +1,9 @@
-//! Temporal join: two streams of 64-bit keys, joined where the times of equal keys lie at most so far
-//! apart.
+//! Temporal join: two streams of 64-bit keys, joined where the times of equal keys lie at most so
+//! far apart.
 //!
-//! With unique keys each key comes once on either side; right records are left ones shuffled in blocks of
-//! 3.4 times the reach, so that half of them find their partner. With skewed keys the interval is short:
-//! the number of pairs grows with the square of a key's records in it.
+//! With unique keys each key comes once on either side; right records are left ones shuffled in
+//! blocks of 3.4 times the reach, so that half of them find their partner. With skewed keys the
+//! interval is short: the number of pairs grows with the square of a key's records in it.
 
 use std::sync::Arc;
 

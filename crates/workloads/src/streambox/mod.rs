@@ -1,5 +1,5 @@
-//! StreamBox's benchmarks (Miao et al., "StreamBox: Modern Stream Processing on a Multicore Machine",
-//! USENIX ATC 2017, §9): seeded data, and each benchmark as SQL over it.
+//! StreamBox's benchmarks (Miao et al., "StreamBox: Modern Stream Processing on a Multicore
+//! Machine", USENIX ATC 2017, §9): seeded data, and each benchmark as SQL over it.
 //!
 //! | Module | Benchmark | Window |
 //! |---|---|---|
@@ -10,14 +10,15 @@
 //! | [`netmon`] | mean latency by pair of hosts | 1 s |
 //! | [`tweets`] | windows in which the mood turns, with their most frequent words | 1 s |
 //!
-//! [`pipelines`] has three of them as pipelines whose input can be varied: rows that come early, more watermarks.
-//! [`floors`] has the same by hand, [`text`] has the words, [`words`] splits them, [`job`] runs what the modules describe.
+//! [`pipelines`] has three of them as pipelines whose input can be varied: rows that come early,
+//! more watermarks. [`floors`] has the same by hand, [`text`] has the words, [`words`] splits them,
+//! [`job`] runs what the modules describe.
 //!
 //! Invariants: every record depends on the seed and its number alone; a second of event time has a
 //! million records, as in the paper, where nothing else is said.
 //!
-//! What this is not: the paper's data (reviews, URLs and latencies that are not public, or too large
-//! to carry). Only rates per core and record are comparable, and those with care.
+//! What this is not: the paper's data (reviews, URLs and latencies that are not public, or too
+//! large to carry). Only rates per core and record are comparable, and those with care.
 
 pub mod distinct;
 pub mod floors;

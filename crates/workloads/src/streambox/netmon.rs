@@ -30,7 +30,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// So many records, half a million in a second as in the paper, of 10,000 hosts in 200,000 pairs.
+    /// So many records, half a million in a second as in the paper, of 10,000 hosts in 200,000
+    /// pairs.
     pub fn with_records(records: u64) -> Self {
         let records_per_ms = RECORDS_PER_MS / 2;
         Settings { seed: 7, records, records_per_ms, hosts: 10_000, pairs: 200_000 }
@@ -65,8 +66,8 @@ pub fn table(settings: &Settings) -> Table {
     Table { name: "probes", schema, batches, delay_ms: 1 }
 }
 
-/// The benchmark over these records: `window_end`, `src`, `dst`, the mean in whole microseconds (toward
-/// zero), and how many.
+/// The benchmark over these records: `window_end`, `src`, `dst`, the mean in whole microseconds
+/// (toward zero), and how many.
 pub fn job(records: Table) -> Job {
     let sql = "SELECT window_end, src, dst, AVG(rtt_us) AS mean_us, COUNT(*) AS n \
                FROM TABLE(TUMBLE(TABLE probes, DESCRIPTOR(ts), INTERVAL '1' SECOND)) \

@@ -6,12 +6,12 @@
 //! | `counts` | 10,000 integers | 10 s sliding by 2 s |
 //! | `netmon` | 200,000 pairs of hosts | 1 s |
 //!
-//! Records may carry, in their last column, how far time had come when they were sent (`clock`); the watermark
-//! follows that column then. So a record can come early (figure 7): its row time is moved into a later epoch, and
-//! nothing else becomes late.
+//! Records may carry, in their last column, how far time had come when they were sent (`clock`);
+//! the watermark follows that column then. So a record can come early (figure 7): its row time is
+//! moved into a later epoch, and nothing else becomes late.
 //!
-//! Invariant: which records are early depends on the seed and their numbers alone. Inputs longer than what is
-//! generated repeat it, with times that go on; the text itself is shared.
+//! Invariant: which records are early depends on the seed and their numbers alone. Inputs longer
+//! than what is generated repeat it, with times that go on; the text itself is shared.
 
 use std::sync::Arc;
 
@@ -107,8 +107,8 @@ pub struct Variation {
     pub laps: u64,
     /// Records in a millisecond of event time.
     pub records_per_ms: u64,
-    /// How many of a hundred records come early, by 1 to [`Variation::early_epochs`] epochs. Without a number
-    /// there is no clock either, and the watermark follows the row time.
+    /// How many of a hundred records come early, by 1 to [`Variation::early_epochs`] epochs.
+    /// Without a number there is no clock either, and the watermark follows the row time.
     pub early_percent: Option<u64>,
     /// See above.
     pub early_epochs: u64,
@@ -187,9 +187,11 @@ fn keys(how: &Variation) -> Table {
 /// How records come in.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// Sources end epochs at least every so many milliseconds of event time; else only where windows end.
+    /// Sources end epochs at least every so many milliseconds of event time; else only where
+    /// windows end.
     pub watermark_step_ms: Option<i64>,
-    /// How many sources share the batches, each with a clock of its own (StreamBox §8 has one to three).
+    /// How many sources share the batches, each with a clock of its own (StreamBox §8 has one to
+    /// three).
     pub sources: usize,
 }
 

@@ -13,8 +13,8 @@ use crate::random::Random;
 const STREAM_WORD: u64 = 0x71;
 const STREAM_RECORD: u64 = 0x72;
 
-/// Words by rank: rank r comes with a probability in proportion to 1 / (r + 2)^1.05, and frequent words
-/// are short, as in English prose (the mean of the words drawn is about 3.3 letters).
+/// Words by rank: rank r comes with a probability in proportion to 1 / (r + 2)^1.05, and frequent
+/// words are short, as in English prose (the mean of the words drawn is about 3.3 letters).
 pub struct Vocabulary {
     words: Vec<String>,
     cumulative: Vec<f64>,

@@ -1,11 +1,12 @@
 //! Tweets: which words are the most frequent in the seconds in which the mood turns.
 //!
-//! Two branches of one stream meet again, as in the paper: the mean score of each window, of which the
-//! windows stay whose mean differs from the one before by at least [`Settings::threshold_per_mille`]; and
-//! the ten most frequent words of each window that are no stop words.
+//! Two branches of one stream meet again, as in the paper: the mean score of each window, of which
+//! the windows stay whose mean differs from the one before by at least
+//! [`Settings::threshold_per_mille`]; and the ten most frequent words of each window that are no
+//! stop words.
 //!
-//! The mood flips every [`Settings::windows_of_mood`] windows, and a tenth of the words carry it: which
-//! windows leave is known in advance.
+//! The mood flips every [`Settings::windows_of_mood`] windows, and a tenth of the words carry it:
+//! which windows leave is known in advance.
 
 use std::sync::Arc;
 
@@ -80,7 +81,8 @@ impl Settings {
     }
 }
 
-/// A word of at most eight bytes as a number, so that one comparison tells it from another. Zeros are behind it.
+/// A word of at most eight bytes as a number, so that one comparison tells it from another. Zeros
+/// are behind it.
 const fn packed(word: &[u8]) -> u64 {
     let (mut packed, mut place) = (0, 0);
     while place < word.len() {
@@ -90,7 +92,8 @@ const fn packed(word: &[u8]) -> u64 {
     packed
 }
 
-/// A table of the lexicon's words as numbers with their points, in which each has a place of its own. Others are 0.
+/// A table of the lexicon's words as numbers with their points, in which each has a place of its
+/// own. Others are 0.
 const POINTS: [(u64, i64); PLACES] = {
     let (mut table, mut word) = ([(0, 0); PLACES], 0);
     while word < LEXICON.len() {
@@ -214,7 +217,8 @@ fn score_function() -> ScalarFunction {
     }
 }
 
-/// The benchmark over these records: `window_end`, the mean score in thousandths, `rank`, `word`, `n`.
+/// The benchmark over these records: `window_end`, the mean score in thousandths, `rank`, `word`,
+/// `n`.
 pub fn job(records: Table, settings: &Settings) -> Job {
     let stop_words = stop_words(settings);
     let sql = format!(

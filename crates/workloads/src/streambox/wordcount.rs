@@ -1,5 +1,5 @@
-//! Word count: how often each word comes in the last 30 seconds, every second, out of records of 100
-//! bytes.
+//! Word count: how often each word comes in the last 30 seconds, every second, out of records of
+//! 100 bytes.
 
 use arrow_array::RecordBatch;
 use thalweg::pipeline::{MemorySource, Pipeline, Window, count};

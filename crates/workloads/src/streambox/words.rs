@@ -73,8 +73,8 @@ pub fn for_each_word(text: &[u8], mut word: impl FnMut(usize, usize)) {
     edges_of(blocks.len() * 64, word_mask(&last), &mut start, &mut carry);
 }
 
-/// True if a text has a capital letter. Text by text: their buffers may hold those of many other batches. Without
-/// branches within a text, as above.
+/// True if a text has a capital letter. Text by text: their buffers may hold those of many other
+/// batches. Without branches within a text, as above.
 fn has_capitals(texts: &StringViewArray) -> bool {
     let is_capital = |byte: u8| u8::from(byte.wrapping_sub(b'A') < 26);
     texts.iter().flatten().any(|text| text.bytes().fold(0, |any, byte| any | is_capital(byte)) > 0)

@@ -16,8 +16,8 @@ pub const CATEGORIES: i64 = 10;
 /// Web pages are `1..=WEB_PAGES`.
 pub const WEB_PAGES: i64 = 60;
 
-/// Chosen so that the hot items fall into the categories of queries 1 and 3 as often as it takes for
-/// the number of frequent pairs that the workload's description gives.
+/// Chosen so that the hot items fall into the categories of queries 1 and 3 as often as it takes
+/// for the number of frequent pairs that the workload's description gives.
 const CATEGORY_SEED: u64 = 107;
 
 /// What a web page is for.

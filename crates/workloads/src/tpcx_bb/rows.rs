@@ -1,7 +1,7 @@
 //! The rows of the five queries: the two inputs and what the operators emit.
 //!
-//! Invariants: plain values that compare and serialize; times are seconds since 1970-01-01, money is
-//! cents. Nothing here computes.
+//! Invariants: plain values that compare and serialize; times are seconds since 1970-01-01, money
+//! is cents. Nothing here computes.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
-//! StreamBox's benchmarks on small data against naive oracles that share no code with the engine: the
-//! same rows in `epoch` with 1, 2 and 4 workers, and in the ordered contracts the same sequence for
-//! sampled combinations of workers, bundles, policies and schemes as of one worker that takes one row
-//! at a time.
+//! StreamBox's benchmarks on small data against naive oracles that share no code with the engine:
+//! the same rows in `epoch` with 1, 2 and 4 workers, and in the ordered contracts the same sequence
+//! for sampled combinations of workers, bundles, policies and schemes as of one worker that takes
+//! one row at a time.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -105,7 +105,7 @@ fn a_position_holds_how_far_each_file_was_read() {
 }
 
 #[test]
-fn a_file_that_was_cut_or_replaced_is_told() {
+fn a_file_that_was_cut_or_replaced_is_reported() {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("in");
     fs::create_dir(&folder).expect("a folder");
@@ -124,7 +124,7 @@ fn a_file_that_was_cut_or_replaced_is_told() {
 }
 
 #[test]
-fn wrong_intervals_are_told() {
+fn wrong_intervals_are_reported() {
     let dir = tempfile::tempdir().expect("a folder");
     for (interval, path) in [("0 s", "in/"), ("often", "in/"), ("1 s", "-")] {
         let options = [("path", path), ("source.monitor-interval", interval)];

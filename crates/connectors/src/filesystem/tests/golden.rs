@@ -169,7 +169,7 @@ fn bad_rows_fail_with_their_place() {
 }
 
 #[test]
-fn a_header_is_skipped_only_when_told() {
+fn a_header_is_skipped_only_on_request() {
     let text = "bidtime,item,price,qty\n2026-01-01 00:00:01.000,B,1,2\n";
     let error = read_text(text, &bid(), &[]).expect_err("a header");
     assert!(error.help().is_some_and(|help| help.contains("'csv.header'")));

@@ -23,7 +23,7 @@ fn check(request: &TableRequest, block_bytes: Option<usize>) {
 }
 
 #[test]
-fn texts_go_on_from_every_position() {
+fn texts_resume_from_every_position() {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("in.csv");
     fs::create_dir(&folder).expect("a folder");
@@ -46,7 +46,7 @@ fn texts_go_on_from_every_position() {
 }
 
 #[test]
-fn files_of_rows_go_on_from_every_position() {
+fn files_of_rows_resume_from_every_position() {
     let dir = tempfile::tempdir().expect("a folder");
     let text: String = (0..900).map(|n| format!("x{n},{n}\n")).collect();
     fs::write(dir.path().join("in.csv"), text).expect("written");
@@ -151,7 +151,7 @@ fn after(change: impl FnOnce(&Path), name: &str) -> Result<usize, Error> {
 }
 
 #[test]
-fn a_file_that_is_another_is_told_and_one_that_has_grown_is_not() {
+fn another_file_is_an_error_and_one_that_has_grown_is_not() {
     let append = |text: &'static str| {
         move |path: &Path| {
             let mut file = OpenOptions::new().append(true).open(path).expect("a file");
@@ -185,7 +185,7 @@ fn a_file_that_is_another_is_told_and_one_that_has_grown_is_not() {
 }
 
 #[test]
-fn a_last_line_that_was_not_complete_is_told_when_it_grows() {
+fn a_last_line_that_was_not_complete_is_an_error_when_it_grows() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("in.csv");
     fs::write(&path, "a,1\nb,2").expect("written");

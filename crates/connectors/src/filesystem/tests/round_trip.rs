@@ -223,7 +223,7 @@ fn parquet_row_groups_come_in_order() {
 }
 
 #[test]
-fn arrow_files_of_others_are_read_and_damaged_ones_are_told() {
+fn arrow_files_of_others_are_read_and_damaged_ones_are_errors() {
     use arrow_array::DictionaryArray;
     use arrow_array::types::Int32Type;
     use arrow_ipc::CompressionType;

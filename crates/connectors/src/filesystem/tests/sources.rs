@@ -95,7 +95,7 @@ fn projection_and_metadata() {
 }
 
 #[test]
-fn dead_letters_tell_file_line_reason_and_text() {
+fn dead_letters_hold_file_line_reason_and_text() {
     let dir = tempfile::tempdir().expect("a folder");
     let text = "a,1\nb,x\n\"c\nd\",3\ne\nf,6\n\"g\"h,7\ni,y\n";
     fs::write(dir.path().join("in.csv"), text).expect("written");
@@ -148,7 +148,7 @@ fn the_first_bad_row_fails_whichever_column_it_is_in() {
 }
 
 #[test]
-fn text_that_is_not_utf8_is_told() {
+fn text_that_is_not_utf8_is_an_error() {
     let dir = tempfile::tempdir().expect("a folder");
     fs::write(dir.path().join("in.csv"), b"a,1\n\xff,2\n").expect("written");
     let error = read(&request(dir.path(), two(), &[])).expect_err("not UTF-8");

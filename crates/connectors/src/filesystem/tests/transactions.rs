@@ -65,7 +65,7 @@ impl Job {
             .expect("a sink")
     }
 
-    /// Goes on from the newest snapshot to the end, or to the first error.
+    /// Resumes from the newest snapshot and runs to the end, or to the first error.
     fn attempt(&mut self) -> Result<()> {
         let mut sink = self.sink();
         assert_eq!(sink.use_transactions(), SinkGuarantee::Transactional);
@@ -292,7 +292,7 @@ fn what_others_have_hidden_stays_and_what_they_show_is_not_replaced() {
 }
 
 #[test]
-fn a_file_that_cannot_be_gone_on_with_is_refused_at_planning() {
+fn a_file_that_cannot_be_continued_is_refused_at_planning() {
     let dir = tempfile::tempdir().expect("a folder");
     let refused = |options: &[(&str, &str)], has_snapshots: bool| {
         let request = request(dir.path(), two(), options);

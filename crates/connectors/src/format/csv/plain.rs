@@ -16,7 +16,7 @@ use memchr::memchr;
 
 use super::scan::Dialect;
 
-/// So many bytes are looked at at once.
+/// How many bytes are examined at once.
 const CHUNK_BYTES: usize = 64;
 
 /// The records of a block.

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_quotes_are_told() {
+    fn broken_quotes_are_reported() {
         let found = records("\"a\"b,c\nd,\"e", &dialect());
         assert_eq!(found[0], (vec!["a".to_string(), "c".to_string()], true));
         assert!(found[1].1);

@@ -68,8 +68,8 @@ pub struct NexmarkArguments {
     /// Shows a number that stands for what is left of each result
     #[arg(long)]
     pub check: bool,
-    /// Writes each run as a line of JSON to FILE; `-` writes them to standard output in place of the
-    /// table
+    /// Writes each run as a line of JSON to FILE; `-` writes them to standard output in place of
+    /// the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

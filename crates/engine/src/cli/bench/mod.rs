@@ -1,7 +1,8 @@
 //! `thalweg bench`: how fast this machine runs known queries.
 //!
-//! The table goes to standard output when all queries are done; progress is shown on a terminal only. A
-//! query that can't be planned yet is passed over if nobody asked for it by name, and the table says so.
+//! The table goes to standard output when all queries are done; progress is shown on a terminal
+//! only. A query that can't be planned yet is passed over if nobody asked for it by name, and the
+//! table says so.
 
 mod arguments;
 mod table;

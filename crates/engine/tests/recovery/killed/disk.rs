@@ -1,9 +1,10 @@
-//! A disk in memory for a whole job: what its sinks write and what its snapshots are kept in. The machine goes
-//! off at a call of one's choice.
+//! A disk in memory for a whole job: what its sinks write and what its snapshots are kept in. The
+//! machine goes off at a call of one's choice.
 //!
 //! # What is left when it comes on again
-//! All that was synced. Of the rest anything may be there, as on real disks: of the changes of names in a folder that
-//! no sync of it has followed, those up to a random one; of the bytes of a file that were not synced, a random part.
+//! All that was synced. Of the rest anything may be there, as on real disks: of the changes of
+//! names in a folder that no sync of it has followed, those up to a random one; of the bytes of a
+//! file that were not synced, a random part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -59,7 +60,8 @@ impl Names {
                 self.files.insert(path.clone(), *content);
             }
             Change::Rename(from, to) => {
-                // What was not durable under its old name is not under the new one either, but for the journal.
+                // What was not durable under its old name is not under the new one either, but for
+                // the journal.
                 if let Some(content) = self.files.remove(from) {
                     self.files.insert(to.clone(), content);
                 }

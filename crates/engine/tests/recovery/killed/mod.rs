@@ -1,8 +1,9 @@
 //! Jobs of this process that are killed where a test wants it, and go on from what they have kept.
 //!
-//! Sources are wrapped: each gives so many rows and then holds still, so it is certain what a snapshot behind
-//! that holds. A kill is an error from outside that no sink is told of; what another run finds is what was
-//! prepared and committed, no more. Kills of real processes are in `kills.rs`.
+//! Sources are wrapped: each gives so many rows and then holds still, so it is certain what a
+//! snapshot behind that holds. A kill is an error from outside that no sink is told of; what
+//! another run finds is what was prepared and committed, no more. Kills of real processes are in
+//! `kills.rs`.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 pub mod disk;
@@ -25,8 +26,8 @@ use thalweg_runtime::JobControl;
 
 /// Far more than anything here needs in a debug build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Where not every source is asked for rows (one may wait for the end of another), nothing is under way when
-/// none has given any for so long.
+/// Where not every source is asked for rows (one may wait for the end of another), nothing is under
+/// way when none has given any for so long.
 const SILENCE: Duration = Duration::from_millis(50);
 /// What a job says that was killed.
 pub const KILLED: &str = "killed by the test";
@@ -188,7 +189,8 @@ impl SourceLayer for GatedSource {
         match &polled {
             SourcePoll::Batch(batch) => {
                 let rows = batch.batch.num_rows() as u64;
-                // A source that sorts gives what has become old enough, be it more than was asked for.
+                // A source that sorts gives what has become old enough, be it more than was asked
+                // for.
                 let rest = |left: u64| Some(left.saturating_sub(rows));
                 let _ = self.gate.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, rest);
                 self.gate.given.fetch_add(rows, Ordering::SeqCst);

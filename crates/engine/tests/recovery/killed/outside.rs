@@ -1,4 +1,5 @@
-//! An outside in memory that rows reach by transactions, and that outlives the runs that write to it.
+//! An outside in memory that rows reach by transactions, and that outlives the runs that write to
+//! it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -31,8 +32,8 @@ impl Outside {
         self.0.lock().expect("no panic under this lock")
     }
 
-    /// From now on, until the job is restored, no commit gets here: the job dies between a manifest and its
-    /// commit.
+    /// From now on, until the job is restored, no commit gets here: the job dies between a manifest
+    /// and its commit.
     pub fn lose_commits(&self) {
         self.state().loses_commits = true;
     }
@@ -120,7 +121,8 @@ impl Sink for OutsideSink {
         let mut state = self.outside.state();
         let number = state.next;
         state.next += 1;
-        // A handle holds all since the last commit. Earlier ones stay: it may be their snapshot that is kept.
+        // A handle holds all since the last commit. Earlier ones stay: it may be their snapshot
+        // that is kept.
         let mut rows =
             state.prepared.last_entry().map(|last| last.get().clone()).unwrap_or_default();
         rows.append(&mut self.pending);

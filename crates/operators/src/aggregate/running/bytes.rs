@@ -1,5 +1,5 @@
-//! MIN, MAX, FIRST_VALUE and LAST_VALUE of strings, binaries and booleans that are only inserted: one
-//! kept value per group, whose buffer is used again.
+//! MIN, MAX, FIRST_VALUE and LAST_VALUE of strings, binaries and booleans that are only inserted:
+//! one kept value per group, whose buffer is used again.
 
 use std::sync::Arc;
 

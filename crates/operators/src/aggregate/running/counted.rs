@@ -1,5 +1,5 @@
-//! Values with how often each is there, as columns of a table of state: a list of values and a list of
-//! counts for each group.
+//! Values with how often each is there, as columns of a table of state: a list of values and a list
+//! of counts for each group.
 
 use std::sync::Arc;
 

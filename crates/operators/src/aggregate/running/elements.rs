@@ -1,8 +1,9 @@
 //! ARRAY_AGG row by row: the values of each group by arrival, NULLs among them.
 //!
-//! Values are interned once per column of states, and a group is a list of their numbers. A result is as
-//! long as its group, so to look a value up that is taken back costs no more than to show what is
-//! left. Of several equal values the oldest is given back; one that is not there is ignored.
+//! Values are interned once per column of states, and a group is a list of their numbers. A result
+//! is as long as its group, so to look a value up that is taken back costs no more than to show
+//! what is left. Of several equal values the oldest is given back; one that is not there is
+//! ignored.
 
 use arrow_array::ArrayRef;
 use thalweg_core::{DataType, Result};

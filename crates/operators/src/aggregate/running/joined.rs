@@ -3,8 +3,8 @@
 //! A result grows with every row, and a run asks for it before and after each. So results of a run
 //! share their bytes: each group has a *log* that only grows within a run, and every result is a
 //! stretch of it: more text appends to it, and what is taken back from the front moves its begin.
-//! Only what is taken back elsewhere writes the text anew behind the log. At the end of a run logs are
-//! copied into the result, and cut to what is current.
+//! Only what is taken back elsewhere writes the text anew behind the log. At the end of a run logs
+//! are copied into the result, and cut to what is current.
 //!
 //! Of several equal texts the oldest is given back; one that is not there is ignored.
 

@@ -14,11 +14,11 @@
 //! | inserts only | the best value | the first, the last value | all values by arrival | all values, sorted | sums and counts |
 //! | retractions | a counted, sorted multiset | all values by arrival | the same | the same | the same |
 //!
-//! APPROX_COUNT_DISTINCT can take nothing back. Where what is taken back is always the oldest (frames), MIN
-//! and MAX of numbers keep a monotonic queue.
+//! APPROX_COUNT_DISTINCT can take nothing back. Where what is taken back is always the oldest
+//! (frames), MIN and MAX of numbers keep a monotonic queue.
 //!
-//! Sums of FLOAT and DOUBLE that values leave are exact ([`exact`](super::exact)). Rounded ones would
-//! lose small values to a large one that has left, and keep NaN for ever.
+//! Sums of FLOAT and DOUBLE that values leave are exact ([`exact`](super::exact)). Rounded ones
+//! would lose small values to a large one that has left, and keep NaN for ever.
 //!
 //! What is taken back without being there is ignored wherever values are kept; sums cannot tell and
 //! take it out. Of several equal values FIRST_VALUE and LAST_VALUE give the oldest back, as Flink
@@ -141,8 +141,8 @@ pub trait RunningAggregate: Send {
     /// # Errors
     /// If the states cannot be told: those of a user's aggregate that has no snapshots.
     fn tell(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()>;
-    /// Takes back what [`RunningAggregate::tell`] of the same call told: the `i`-th row is the state of
-    /// group `ids[i]`, which is empty and has room. No id occurs twice.
+    /// Takes back what [`RunningAggregate::tell`] of the same call told: the `i`-th row is the
+    /// state of group `ids[i]`, which is empty and has room. No id occurs twice.
     ///
     /// # Errors
     /// If the rows do not fit: the snapshot is of something else, or damaged.

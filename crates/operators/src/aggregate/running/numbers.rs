@@ -1,6 +1,6 @@
-//! SUM, AVG, deviations and variances, MIN, MAX, FIRST_VALUE and LAST_VALUE of numbers, as rules for
-//! one row: the arithmetic is that of the accumulators. Sums of FLOAT and DOUBLE here only grow;
-//! those that values leave are in [`exact`](super::exact).
+//! SUM, AVG, deviations and variances, MIN, MAX, FIRST_VALUE and LAST_VALUE of numbers, as rules
+//! for one row: the arithmetic is that of the accumulators. Sums of FLOAT and DOUBLE here only
+//! grow; those that values leave are in [`exact`](super::exact).
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -155,8 +155,8 @@ pub(super) enum Choice {
     Last,
 }
 
-/// MIN, MAX, FIRST_VALUE or LAST_VALUE of inserts: `CHOICE` is a [`Choice`] as a number, so that the
-/// loop knows it.
+/// MIN, MAX, FIRST_VALUE or LAST_VALUE of inserts: `CHOICE` is a [`Choice`] as a number, so that
+/// the loop knows it.
 pub(super) struct Keep<T, const CHOICE: u8>(PhantomData<fn() -> T>);
 
 impl<T, const CHOICE: u8> Keep<T, CHOICE> {

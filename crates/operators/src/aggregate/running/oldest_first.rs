@@ -1,14 +1,14 @@
-//! MIN and MAX over frames, where what is taken back is always the oldest value: a monotonic queue per
-//! group.
+//! MIN and MAX over frames, where what is taken back is always the oldest value: a monotonic queue
+//! per group.
 //!
-//! A value that came before a better one (or an equal one) can never be the best again, for it leaves
-//! first. So only values without a better one behind them are kept, worse and worse towards the newest
-//! one: the first is the best. A row costs a constant time on average, and values at random a queue of
-//! about the logarithm of the frame's rows.
+//! A value that came before a better one (or an equal one) can never be the best again, for it
+//! leaves first. So only values without a better one behind them are kept, worse and worse towards
+//! the newest one: the first is the best. A row costs a constant time on average, and values at
+//! random a queue of about the logarithm of the frame's rows.
 //!
-//! **Invariant:** `added` and `left` count the values of a group that came and went; an entry carries
-//! the number of its value, so the front leaves exactly when its own value does. That holds because a
-//! row is let through by FILTER, and is NULL, on its way out as it was on its way in.
+//! **Invariant:** `added` and `left` count the values of a group that came and went; an entry
+//! carries the number of its value, so the front leaves exactly when its own value does. That holds
+//! because a row is let through by FILTER, and is NULL, on its way out as it was on its way in.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -34,7 +34,8 @@ use super::pairs::Pairs;
 use super::{RunInput, RunningAggregate, is_taken};
 
 impl AggregateCall {
-    /// As [`AggregateCall::running`], for rows that are taken back in the sequence in which they came.
+    /// As [`AggregateCall::running`], for rows that are taken back in the sequence in which they
+    /// came.
     pub fn running_oldest_first(
         &self,
         argument: Option<&DataType>,

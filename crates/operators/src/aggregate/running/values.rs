@@ -1,7 +1,7 @@
 //! Interned values that several groups share, with how many places hold each.
 //!
-//! A value whose last holder lets go keeps its number until [`Values::settle`]: within a run of rows
-//! numbers are stable, so results can still be read.
+//! A value whose last holder lets go keeps its number until [`Values::settle`]: within a run of
+//! rows numbers are stable, so results can still be read.
 
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_schema::DataType as Arrow;

@@ -117,7 +117,8 @@ fn calls() -> Vec<AggregateCall> {
     calls
 }
 
-/// The exact sequence in one partition, whatever the bundles; in several what `check_operator` asks.
+/// The exact sequence in one partition, whatever the bundles; in several what `check_operator`
+/// asks.
 fn check(spec: GroupSpec, batch: &RecordBatch, kinds: Option<&[RowKind]>, what: &str) {
     let all_inserts = vec![RowKind::Insert; batch.num_rows()];
     let rows = rows_of(std::slice::from_ref(batch));
@@ -250,8 +251,8 @@ fn rows_per_batch(driven: &crate::test_kit::Driven) -> Vec<usize> {
     driven.emitted.iter().map(RecordBatch::num_rows).collect()
 }
 
-/// In batch mode results are given once: those that are left of the changes. LAST_VALUE(DISTINCT …) is not
-/// given so: here it passes over values that have come before.
+/// In batch mode results are given once: those that are left of the changes. LAST_VALUE(DISTINCT …)
+/// is not given so: here it passes over values that have come before.
 #[test]
 fn results_given_once_are_what_is_left_of_changes() {
     let mut random = SplitMix64::new(77);

@@ -116,8 +116,8 @@ fn result(call: &AggregateCall, taken: &Taken) -> Value {
     }
 }
 
-/// Sums of integers are small here. Those of doubles are rounded once, which makes no difference for
-/// multiples of a quarter.
+/// Sums of integers are small here. Those of doubles are rounded once, which makes no difference
+/// for multiples of a quarter.
 fn total(values: &[Value], mean: bool) -> Value {
     let count = values.len() as i64;
     match &values[0] {

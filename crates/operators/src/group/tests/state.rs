@@ -8,8 +8,8 @@ use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int64Array, ListArray, RecordBatch};
 use thalweg_core::shim::{ManualClock, SharedClock};
 use thalweg_core::{
-    Bundle, ColumnType, DataType, Error, ErrorKind, Extent, Opening, Operator, Output, Partition,
-    Piece, Place, Result, RowKind, Stamps, TableSchema,
+    Bundle, ColumnType, DataType, Error, ErrorKind, Extent, Operator, Output, Partition,
+    PartitionContext, Piece, Place, Result, RowKind, Stamps, TableSchema,
 };
 
 use super::{GroupSpec, batch, call, changes, distinct, lines, lines_of, operator, spec, table};
@@ -38,12 +38,12 @@ struct Clocked {
 impl Clocked {
     fn new(spec: GroupSpec) -> Self {
         let operator = operator(spec);
-        let partition = operator.open(Opening::only()).expect("a partition");
+        let partition = operator.open(PartitionContext::only()).expect("a partition");
         Clocked { operator, partition, clock: Arc::default(), restores: false }
     }
     fn restore(&mut self) {
-        let told = self.partition.capture(Extent::Whole).expect("a capture");
-        self.partition = self.operator.open(Opening::only()).expect("a partition");
+        let told = self.partition.capture(Extent::Full).expect("a capture");
+        self.partition = self.operator.open(PartitionContext::only()).expect("a partition");
         self.partition.restore(&told.into_restored().expect("rows")).expect("it fits");
     }
     fn pass_ms(&self, ms: u64) {

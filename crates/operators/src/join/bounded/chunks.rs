@@ -1,12 +1,13 @@
 //! Rows that are kept: batches of the columns of one side, and numbers that say where a row stands.
 //!
 //! **Invariants:**
-//! - a chunk lives as long as somebody holds one of its rows; holds are counted by chunk, not by row;
+//! - a chunk lives as long as somebody holds one of its rows; holds are counted by chunk, not by
+//!   row;
 //! - arrivals ascend in the order in which rows came, over all chunks, and survive nothing else: a
 //!   chunk's number is used again.
 //!
-//! It does not know keys or times. A chunk is freed as a whole: rows that time bounds arrive and leave
-//! about together.
+//! It does not know keys or times. A chunk is freed as a whole: rows that time bounds arrive and
+//! leave about together.
 
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_schema::DataType as Arrow;
@@ -101,8 +102,8 @@ impl Chunks {
         }
     }
 
-    /// Takes rows in. The caller has one hold on them. `columns` may be empty if nobody will ask for
-    /// them.
+    /// Takes rows in. The caller has one hold on them. `columns` may be empty if nobody will ask
+    /// for them.
     pub(crate) fn add(&mut self, columns: Vec<ArrayRef>, rows: usize, keeps_matches: bool) -> u32 {
         let matched = vec![0; if keeps_matches { rows.div_ceil(64) } else { 0 }];
         let bytes = columns.iter().map(column_bytes).sum::<usize>()
@@ -178,7 +179,7 @@ impl Chunks {
     fn capture_watched(&mut self, extent: Extent, keys: Option<&[usize]>) -> ToldChunks {
         let (changed, rows) = (self.changed(), self.rows as u64);
         let watch = self.watch.get_or_insert_with(|| Box::new(ChunkWatch::new(keys)));
-        let told = watch.told.replace(self.arrivals).filter(|_| extent == Extent::Changes);
+        let told = watch.told.replace(self.arrivals).filter(|_| extent == Extent::Incremental);
         watch.written = match (told, changed) {
             (Some(_), Some(changed)) => watch.written + changed,
             _ => rows,
@@ -187,7 +188,7 @@ impl Chunks {
         let rematched = std::mem::take(&mut watch.rematched);
         let gone = std::mem::take(&mut watch.gone);
         let gone_timed = std::mem::take(&mut watch.gone_timed);
-        let extent = if told.is_some() { Extent::Changes } else { Extent::Whole };
+        let extent = if told.is_some() { Extent::Incremental } else { Extent::Full };
         if told.is_none() {
             fresh = (0..self.slots.len() as u32).collect();
         }
@@ -377,7 +378,8 @@ impl Chunks {
     }
 }
 
-/// Rows as runs of one chunk, each the next behind the one before, if these are long: the first of each and how many.
+/// Rows as runs of one chunk, each the next behind the one before, if these are long: the first of
+/// each and how many.
 fn runs_of(rows: &[RowRef]) -> Option<Vec<(RowRef, usize)>> {
     let mut runs: Vec<(RowRef, usize)> = Vec::new();
     for &row in rows {

@@ -1,7 +1,7 @@
 //! For tests: rows of two sides with keys and times as scripts, and their values.
 //!
-//! The left side has the columns `id`, `ts`, `n`, the right side `ts`, `id`, `n`: keys and times do not
-//! stand in the same places.
+//! The left side has the columns `id`, `ts`, `n`, the right side `ts`, `id`, `n`: keys and times do
+//! not stand in the same places.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use arrow_array::{
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{ManualClock, SplitMix64};
 use thalweg_core::{
-    Bundle, Column, DataType, Exchange, Opening, Operator, Output, Partition, Piece, Progress,
-    RowKind, Stamps, TableSchema, Watermark, WatermarkBefore,
+    Bundle, Column, DataType, Exchange, Operator, Output, Partition, PartitionContext, Piece,
+    Progress, RowKind, Stamps, TableSchema, Watermark, WatermarkBefore,
 };
 use thalweg_expr::{CompareOp, Expr, ExprKind};
 
@@ -214,7 +214,7 @@ pub(crate) struct Feed {
 
 impl Feed {
     pub(crate) fn new(operator: &dyn Operator) -> Self {
-        let partition = operator.open(Opening::only()).unwrap();
+        let partition = operator.open(PartitionContext::only()).unwrap();
         Feed { partition, exchange: Exchange::new(1) }
     }
 

@@ -1,8 +1,8 @@
 //! Rows put side by side: the columns that leave, and which pairs really belong together.
 //!
-//! A pair comes from equal hashes of keys, or from equal keys; [`Joined::mask`] says which pairs stay:
-//! those whose keys are equal, where hashes do not prove it, and for which the residual condition
-//! holds.
+//! A pair comes from equal hashes of keys, or from equal keys; [`Joined::mask`] says which pairs
+//! stay: those whose keys are equal, where hashes do not prove it, and for which the residual
+//! condition holds.
 
 use std::sync::Arc;
 
@@ -94,8 +94,8 @@ impl Joined {
         self.mask_of_equal(equal, left, right, rows, wall_ms)
     }
 
-    /// Which pairs of equal keys stay: of all of them, or of those in `equal`. Of their columns these are
-    /// [`Joined::residual_columns`].
+    /// Which pairs of equal keys stay: of all of them, or of those in `equal`. Of their columns
+    /// these are [`Joined::residual_columns`].
     pub(crate) fn mask_of_equal(
         &self,
         equal: Option<BooleanBuffer>,
@@ -173,8 +173,8 @@ pub(crate) fn output_schema(
     TableSchema::new(of_left.chain(of_right).collect())
 }
 
-/// True for the types whose values have different hashes if they differ: the hash of a single integer
-/// is a mixture that can be undone.
+/// True for the types whose values have different hashes if they differ: the hash of a single
+/// integer is a mixture that can be undone.
 fn is_proved_by_hash(data_type: &DataType) -> bool {
     matches!(
         data_type.arrow(),

@@ -1,6 +1,6 @@
-//! The order of keys in the contracts that promise a sequence: by virtual partition, then key bytes.
-//! Ranks number it, so that rows are sorted by numbers. In `epoch` nothing is promised and every rank
-//! is 0.
+//! The order of keys in the contracts that promise a sequence: by virtual partition, then key
+//! bytes. Ranks number it, so that rows are sorted by numbers. In `epoch` nothing is promised and
+//! every rank is 0.
 
 use arrow_array::ArrayRef;
 use thalweg_core::{DataType, OrderContract, Result};

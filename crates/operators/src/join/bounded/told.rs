@@ -1,11 +1,11 @@
-//! What captures tell of kept rows that never change: those that have come since the last one, those that
-//! have found their first partner since, and the names of those that have gone.
+//! What captures tell of kept rows that never change: those that have come since the last one,
+//! those that have found their first partner since, and the names of those that have gone.
 //!
-//! A capture takes chunks as they are, which costs nothing by row but a bit; they are made into rows of a
-//! table later. A row is named by its arrival, which is its serial in the table.
+//! A capture takes chunks as they are, which costs nothing by row but a bit; they are made into
+//! rows of a table later. A row is named by its arrival, which is its serial in the table.
 //!
-//! Rows go with their chunk. Until then a table has also those that time has passed: whoever takes rows back
-//! leaves them out.
+//! Rows go with their chunk. Until then a table has also those that time has passed: whoever takes
+//! rows back leaves them out.
 
 use std::sync::Arc;
 
@@ -87,7 +87,8 @@ pub(crate) struct ToldChunks {
 pub(super) struct ChunkWatch {
     /// The key columns; `None` where rows expire and need no names when they go.
     pub(super) keys: Option<Vec<usize>>,
-    /// Rows that arrived before this one were told by the last capture; `None` if the next tells all.
+    /// Rows that arrived before this one were told by the last capture; `None` if the next tells
+    /// all.
     pub(super) told: Option<u64>,
     /// Chunks that were added since.
     pub(super) fresh: Vec<u32>,
@@ -109,8 +110,8 @@ impl ChunkWatch {
         ChunkWatch { keys, told: None, fresh, rematched, gone, gone_timed, written: 0 }
     }
 
-    /// A chunk has come; there are so many. If there have been more since the last capture, there may be no
-    /// other one, and it would be as well to tell everything.
+    /// A chunk has come; there are so many. If there have been more since the last capture, there
+    /// may be no other one, and it would be as well to tell everything.
     pub(super) fn come(&mut self, chunk: u32, live: usize) {
         if self.told.is_none() {
             return;

@@ -7,13 +7,14 @@
 //! | `$kind` | where rows are changes: 0 `+I`, 1 `-U`, 2 `+U`, 3 `-D` |
 //! | the other columns of the row | |
 //!
-//! Rows leave when they are due, so they expire and need no names when they go. Rows that came when the watermark in
-//! front of them was beyond their time are due later than others, and stand in `late`, with `$expires` (the watermark
-//! at which the row leaves), `$serial`, `$kind` and all columns of the row.
-//! A row that came when its time was over already leaves at the next watermark: until then it stands in `overdue`,
-//! which has the columns of `late` and is told whole each time.
+//! Rows leave when they are due, so they expire and need no names when they go. Rows that came when
+//! the watermark in front of them was beyond their time are due later than others, and stand in
+//! `late`, with `$expires` (the watermark at which the row leaves), `$serial`, `$kind` and all
+//! columns of the row. A row that came when its time was over already leaves at the next watermark:
+//! until then it stands in `overdue`, which has the columns of `late` and is told whole each time.
 //!
-//! A capture takes the chunks that have come as they are; they are made into rows of the table later.
+//! A capture takes the chunks that have come as they are; they are made into rows of the table
+//! later.
 
 use std::sync::Arc;
 
@@ -110,7 +111,8 @@ impl WaitingTables {
         WaitingTables { shape, timed, schema }
     }
 
-    /// Notes what a capture has to know of a row of a chunk. All that was due until `passed` has left.
+    /// Notes what a capture has to know of a row of a chunk. All that was due until `passed` has
+    /// left.
     #[inline]
     pub(crate) fn note(
         &self,
@@ -135,8 +137,8 @@ impl WaitingTables {
         time.saturating_add(self.shape.behind_ms)
     }
 
-    /// Tells the rows that wait, if there are any. All that was due until `passed` has left, but for what
-    /// came later.
+    /// Tells the rows that wait, if there are any. All that was due until `passed` has left, but
+    /// for what came later.
     ///
     /// # Errors
     /// None that is expected.
@@ -147,10 +149,10 @@ impl WaitingTables {
         overdue: &[OverdueRow],
         captured: &mut Captured,
     ) -> Result<()> {
-        // At the end nothing is later, so nothing would expire. And where nothing waits, no watermark need
-        // have come for long, so `passed` says little.
+        // At the end nothing is later, so nothing would expire. And where nothing waits, no
+        // watermark need have come for long, so `passed` says little.
         let is_whole = passed == i64::MAX || !has_rows;
-        let extent = if is_whole { Extent::Whole } else { extent };
+        let extent = if is_whole { Extent::Full } else { extent };
         let kept_from = passed.saturating_add(1);
         captured.add(OVERDUE, Arc::clone(&self.schema), self.overdue(overdue, chunks)?);
         let ToldChunks { extent, chunks, .. } = chunks.capture_expiring(extent);

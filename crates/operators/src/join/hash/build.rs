@@ -1,6 +1,7 @@
 //! Takes the build side and publishes its table at the end.
 //!
-//! One partition: the table is one, and reading it once is worth no exchange of parts. Nothing leaves.
+//! One partition: the table is one, and reading it once is worth no exchange of parts. Nothing
+//! leaves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +9,8 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Error, Extent, Opening, Operator, OperatorClass, Output, Partition, Piece,
-    Progress, Restored, Result, Route, Watermark,
+    Bundle, Captured, Error, Extent, Operator, OperatorClass, Output, Partition, PartitionContext,
+    Piece, Progress, Restored, Result, Route, Watermark,
 };
 
 use super::reload::{Reader, Reload, Reloading};
@@ -89,7 +90,7 @@ impl Operator for Build {
         "the side of the join that ends is kept as a whole: raise 'memory.limit', select fewer columns of \
          it, or filter its rows"
     }
-    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         let (plan, shared) = (Arc::clone(&self.plan), Arc::clone(&self.shared));
         let state = State::Collecting(Box::new(Collected::new(&plan)?));
         let (reload, reloading) = (self.reload.clone(), None);

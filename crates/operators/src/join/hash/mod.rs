@@ -1,5 +1,5 @@
-//! Joins with a side that has ended: that side is read first and becomes one table, which all workers
-//! then share to look the rows of the other side up.
+//! Joins with a side that has ended: that side is read first and becomes one table, which all
+//! workers then share to look the rows of the other side up.
 //!
 //! ```text
 //! build side ──▶ [Build: one partition] ──▶ Shared ◀── [Probe: a step of a chain, any worker] ◀── probe side
@@ -14,17 +14,19 @@
 //! | `snapshot` | what is told of the table |
 //!
 //! **Invariants:**
-//! - the table is published once, when the build side has ended, and no row is looked up before: the
-//!   runtime does not ask the sources of the probe side until then (`thalweg_core::graph::Graph::gates`);
-//! - a row meets its partners in the order in which they came, so that in the contracts that promise a
-//!   sequence the result is that of the probe side's sequence;
-//! - nothing is kept of the probe side: its kinds, watermarks and times go on as they are. A change of
-//!   it (`-U`, `+U`, `-D`) meets the same partners as the row that it takes back.
+//! - the table is published once, when the build side has ended, and no row is looked up before:
+//!   the runtime does not ask the sources of the probe side until then
+//!   (`thalweg_core::graph::Graph::gates`);
+//! - a row meets its partners in the order in which they came, so that in the contracts that
+//!   promise a sequence the result is that of the probe side's sequence;
+//! - nothing is kept of the probe side: its kinds, watermarks and times go on as they are. A change
+//!   of it (`-U`, `+U`, `-D`) meets the same partners as the row that it takes back.
 //!
-//! A lookup table that is refreshed is published again (`Shared::publish`); a bundle sees one version.
+//! A lookup table that is refreshed is published again (`Shared::publish`); a bundle sees one
+//! version.
 //!
-//! What it does not do: rows of the build side that find no partner never leave, so a join that pads them
-//! is none of these ([`HashJoin::can`]); rows of the build side stay.
+//! What it does not do: rows of the build side that find no partner never leave, so a join that
+//! pads them is none of these ([`HashJoin::can`]); rows of the build side stay.
 
 mod build;
 mod probe;
@@ -102,7 +104,8 @@ impl HashJoin {
     /// A join.
     ///
     /// # Errors
-    /// If the specification does not fit together, or rows of the build side would have to be padded.
+    /// If the specification does not fit together, or rows of the build side would have to be
+    /// padded.
     pub fn new(spec: HashJoinSpec) -> Result<Self> {
         if !Self::can(spec.kind, spec.build) {
             return Err(Error::internal("a hash join cannot keep what its build side alone has"));

@@ -28,8 +28,8 @@ pub struct Probe {
 pub enum Probed {
     /// These of its rows stay, with the columns that they have.
     Kept(BooleanArray),
-    /// Other rows take their place. `origins` are the rows that they come from, ascending; `None` where
-    /// each row gave one.
+    /// Other rows take their place. `origins` are the rows that they come from, ascending; `None`
+    /// where each row gave one.
     Joined {
         /// The rows.
         batch: RecordBatch,
@@ -62,8 +62,8 @@ impl Probe {
         self.plan.spec.sides.schema(self.side().other()).len()
     }
 
-    /// Looks up the rows of a batch, until there are about so many pairs. Says how many of the rows it has
-    /// taken; the answer is about those.
+    /// Looks up the rows of a batch, until there are about so many pairs. Says how many of the rows
+    /// it has taken; the answer is about those.
     pub fn apply(
         &self,
         batch: &RecordBatch,
@@ -147,7 +147,8 @@ impl Probe {
         pairs
     }
 
-    /// The pairs for which the condition holds, by row. Ends when there are so many, or many more were tested.
+    /// The pairs for which the condition holds, by row. Ends when there are so many, or many more
+    /// were tested.
     fn tested(
         &self,
         batch: &RecordBatch,

@@ -1,13 +1,14 @@
 //! A table that is read again every so often, on a thread of its own.
 //!
 //! **Invariants:**
-//! - the first table comes by the flow of rows, as for any join of this kind; if it can't be read the job fails;
-//! - a table that can't be read again leaves the one before in its place; how often that happened, and why the
-//!   last time, is told in the metrics;
+//! - the first table comes by the flow of rows, as for any join of this kind; if it can't be read
+//!   the job fails;
+//! - a table that can't be read again leaves the one before in its place; how often that happened,
+//!   and why the last time, is told in the metrics;
 //! - the thread ends soon after the job, also while it reads.
 //!
-//! While a table is read again there are two of them. What the next one takes is not known to the memory account
-//! before it is published.
+//! While a table is read again there are two of them. What the next one takes is not known to the
+//! memory account before it is published.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -18,7 +19,8 @@ use thalweg_core::{Error, Result};
 
 use super::build::BuildTable;
 
-/// Reads all rows of a table, with the columns of the build side: hands batches over until it is told to stop.
+/// Reads all rows of a table, with the columns of the build side: hands batches over until it is
+/// told to stop.
 pub type Reader =
     Box<dyn FnMut(&mut dyn FnMut(RecordBatch) -> Result<()>, &Stop) -> Result<()> + Send>;
 

@@ -1,10 +1,10 @@
-//! What the build side of a hash join tells of its state: the rows that have come, and whether it has
-//! ended. `$serial` names a row; the rows of a key have them in the order in which they came. Where nobody
-//! reads the columns of the side, those of the key are told alone.
+//! What the build side of a hash join tells of its state: the rows that have come, and whether it
+//! has ended. `$serial` names a row; the rows of a key have them in the order in which they came.
+//! Where nobody reads the columns of the side, those of the key are told alone.
 //!
-//! Captures tell the rows that have come since the one before, then the table once, since its rows lie
-//! otherwise. A table that has been published is made and published again before any row is looked up. One
-//! that is read again every so often is told as it is now, once.
+//! Captures tell the rows that have come since the one before, then the table once, since its rows
+//! lie otherwise. A table that has been published is made and published again before any row is
+//! looked up. One that is read again every so often is told as it is now, once.
 
 use std::sync::{Arc, Weak};
 
@@ -137,8 +137,8 @@ impl BuildPartition {
     /// Tells the rows.
     pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
         let last = match extent {
-            Extent::Whole => LastTold::Nothing,
-            Extent::Changes => std::mem::take(&mut self.told),
+            Extent::Full => LastTold::Nothing,
+            Extent::Incremental => std::mem::take(&mut self.told),
         };
         let (told, extent) = self.told_since(last)?;
         let is_complete: ArrayRef = Arc::new(BooleanArray::from(vec![self.is_complete()]));
@@ -166,9 +166,9 @@ impl BuildPartition {
                 self.told = LastTold::Batches(batches.len(), count);
                 Ok(match last {
                     LastTold::Batches(told, first) => {
-                        (Told::Batches(batches[told..].to_vec(), first), Extent::Changes)
+                        (Told::Batches(batches[told..].to_vec(), first), Extent::Incremental)
                     }
-                    _ => (Told::Batches(batches.to_vec(), 0), Extent::Whole),
+                    _ => (Told::Batches(batches.to_vec(), 0), Extent::Full),
                 })
             }
             State::Done => {
@@ -176,9 +176,9 @@ impl BuildPartition {
                 self.told = LastTold::Table(Arc::downgrade(&table));
                 Ok(match last {
                     LastTold::Table(told) if told.ptr_eq(&Arc::downgrade(&table)) => {
-                        (Told::Nothing, Extent::Changes)
+                        (Told::Nothing, Extent::Incremental)
                     }
-                    _ => (Told::Table(table), Extent::Whole),
+                    _ => (Told::Table(table), Extent::Full),
                 })
             }
             State::Making => Err(Error::internal("a table that could not be made")),

@@ -1,8 +1,8 @@
 //! The rows of the build side by key, never changed once made.
 //!
-//! **Invariants:** the rows of one key lie side by side, in the order in which they came; a row with NULL
-//! in a key column is not there, since it equals nothing, unless the join asks whether there is one
-//! (`NOT IN`).
+//! **Invariants:** the rows of one key lie side by side, in the order in which they came; a row
+//! with NULL in a key column is not there, since it equals nothing, unless the join asks whether
+//! there is one (`NOT IN`).
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array, new_null_array};
@@ -187,8 +187,8 @@ fn has_null_key(keys: &KeyTable, plan: &Plan) -> Result<bool> {
     Ok(ids.iter().any(|&id| id != ABSENT))
 }
 
-/// Where the rows of each key begin once they lie by key, and which row comes where; nothing where each
-/// key has one row, since keys are numbered as they come.
+/// Where the rows of each key begin once they lie by key, and which row comes where; nothing where
+/// each key has one row, since keys are numbered as they come.
 fn by_key(ids: &[u32], keys: usize) -> (Vec<u32>, Option<UInt32Array>) {
     if ids.len() == keys {
         return (Vec::new(), None);

@@ -8,8 +8,8 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::ManualClock;
 use thalweg_core::{
-    Bundle, Column, DataType, Exchange, Extent, Opening, Operator, Output, Partition, Piece,
-    Restored, Stamps, TableSchema, Watermark, WatermarkBefore,
+    Bundle, Column, DataType, Exchange, Extent, Operator, Output, Partition, PartitionContext,
+    Piece, Restored, Stamps, TableSchema, Watermark, WatermarkBefore,
 };
 
 use super::{HashJoin, HashJoinSpec, Probed};
@@ -71,7 +71,7 @@ fn probed(join: &HashJoin) -> Vec<Vec<i64>> {
 }
 
 fn restored(join: &HashJoin, told: &Restored) -> Box<dyn Partition> {
-    let mut partition = join.build().open(Opening::only()).unwrap();
+    let mut partition = join.build().open(PartitionContext::only()).unwrap();
     partition.restore(told).unwrap();
     partition
 }
@@ -80,9 +80,9 @@ fn restored(join: &HashJoin, told: &Restored) -> Box<dyn Partition> {
 fn a_build_side_goes_on_where_it_was_and_its_table_is_there_again() {
     for kind in [JoinKind::Inner, JoinKind::Semi, JoinKind::Anti] {
         let plain = join(kind);
-        let mut partition = plain.build().open(Opening::only()).unwrap();
+        let mut partition = plain.build().open(PartitionContext::only()).unwrap();
         take(&mut *partition, rows(0, 20));
-        let on_the_way = partition.capture(Extent::Whole).unwrap().into_restored().unwrap();
+        let on_the_way = partition.capture(Extent::Full).unwrap().into_restored().unwrap();
         take(&mut *partition, rows(20, 20));
         end(&mut *partition);
         let expected = probed(&plain);
@@ -93,7 +93,7 @@ fn a_build_side_goes_on_where_it_was_and_its_table_is_there_again() {
         take(&mut *partition, rows(20, 20));
         end(&mut *partition);
         assert_eq!(probed(&again), expected, "{kind:?}, on the way");
-        let ended = partition.capture(Extent::Whole).unwrap().into_restored().unwrap();
+        let ended = partition.capture(Extent::Full).unwrap().into_restored().unwrap();
 
         let complete = join(kind);
         let mut partition = restored(&complete, &ended);
@@ -102,7 +102,7 @@ fn a_build_side_goes_on_where_it_was_and_its_table_is_there_again() {
         assert_eq!(probed(&complete), expected, "{kind:?}, ended twice");
         assert_eq!(
             told_rows(&ended),
-            told_rows(&partition.capture(Extent::Whole).unwrap().into_restored().unwrap())
+            told_rows(&partition.capture(Extent::Full).unwrap().into_restored().unwrap())
         );
     }
 }
@@ -136,12 +136,12 @@ fn a_null_could_be_any_value() {
             Probed::Joined { .. } => panic!("an anti join adds no columns"),
         };
         let own = not_in();
-        let mut partition = own.build().open(Opening::only()).unwrap();
+        let mut partition = own.build().open(PartitionContext::only()).unwrap();
         take(&mut *partition, few(table));
-        let on_the_way = partition.capture(Extent::Whole).unwrap().into_restored().unwrap();
+        let on_the_way = partition.capture(Extent::Full).unwrap().into_restored().unwrap();
         end(&mut *partition);
         assert_eq!(kept(&own), expected, "{table:?}");
-        let ended = partition.capture(Extent::Whole).unwrap().into_restored().unwrap();
+        let ended = partition.capture(Extent::Full).unwrap().into_restored().unwrap();
         for told in [on_the_way, ended] {
             let again = not_in();
             end(&mut *restored(&again, &told));
@@ -167,24 +167,24 @@ fn damaged_rows_are_refused() {
 fn rows_are_told_once_and_again_when_they_lie_in_their_table() {
     for kind in [JoinKind::Inner, JoinKind::Semi] {
         let plain = join(kind);
-        let mut partition = plain.build().open(Opening::only()).unwrap();
+        let mut partition = plain.build().open(PartitionContext::only()).unwrap();
         let told = |partition: &mut Box<dyn Partition>| {
-            let told = told_table(&mut **partition, Extent::Changes, "numbered_rows");
+            let told = told_table(&mut **partition, Extent::Incremental, "numbered_rows");
             (told.rows, told.removed, told.extent)
         };
         take(&mut *partition, rows(0, 10_000));
-        assert_eq!(told(&mut partition), (8_000, 0, Extent::Whole), "the first, without NULL");
+        assert_eq!(told(&mut partition), (8_000, 0, Extent::Full), "the first, without NULL");
         take(&mut *partition, rows(10_000, 100));
-        assert_eq!(told(&mut partition), (80, 0, Extent::Changes));
+        assert_eq!(told(&mut partition), (80, 0, Extent::Incremental));
         end(&mut *partition);
         let all = if kind == JoinKind::Semi { 7 } else { 8_080 };
-        assert_eq!(told(&mut partition), (all, 0, Extent::Whole), "they lie otherwise");
-        assert_eq!(told(&mut partition), (0, 0, Extent::Changes));
+        assert_eq!(told(&mut partition), (all, 0, Extent::Full), "they lie otherwise");
+        assert_eq!(told(&mut partition), (0, 0, Extent::Incremental));
         let mut again = plain.build().again().unwrap();
         again.add(rows(0, 50)).unwrap();
         again.publish().unwrap();
         let all = if kind == JoinKind::Semi { 7 } else { 40 };
-        assert_eq!(told(&mut partition), (all, 0, Extent::Whole), "another table");
+        assert_eq!(told(&mut partition), (all, 0, Extent::Full), "another table");
     }
 }
 
@@ -192,13 +192,13 @@ fn rows_are_told_once_and_again_when_they_lie_in_their_table() {
 fn what_was_told_in_several_captures_is_the_table_of_a_job_that_goes_on() {
     for kind in [JoinKind::Inner, JoinKind::Semi, JoinKind::Anti] {
         let plain = join(kind);
-        let mut partition = plain.build().open(Opening::only()).unwrap();
+        let mut partition = plain.build().open(PartitionContext::only()).unwrap();
         let mut told = Restored::default();
         for round in 0..4 {
             take(&mut *partition, rows(round * 10, 10));
-            let captured = partition.capture(Extent::Changes).unwrap();
+            let captured = partition.capture(Extent::Incremental).unwrap();
             for table in captured.tables.into_iter().filter(|table| table.name != "progress") {
-                assert_eq!(table.extent == Extent::Whole, round == 0);
+                assert_eq!(table.extent == Extent::Full, round == 0);
                 told.add(table.name, (table.rows)().unwrap().rows);
             }
         }

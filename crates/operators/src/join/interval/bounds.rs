@@ -1,11 +1,11 @@
 //! Which times meet, which rows are late, and when a row is done.
 //!
-//! With `right + lower <= left <= right + upper`, and with the *effective* time of a row, which is its
-//! own or, if that is higher, the first that the watermark before it has not passed: two rows meet if
-//! their times do and each one's time is in reach of the other's effective time. For rows ahead of
-//! their watermark that is the same thing. A row is *done* at the watermark from which on nobody can
-//! come whose effective time reaches it. So whether two rows meet does not depend on which was first,
-//! and whoever is done need not be kept.
+//! With `right + lower <= left <= right + upper`, and with the *effective* time of a row, which is
+//! its own or, if that is higher, the first that the watermark before it has not passed: two rows
+//! meet if their times do and each one's time is in reach of the other's effective time. For rows
+//! ahead of their watermark that is the same thing. A row is *done* at the watermark from which on
+//! nobody can come whose effective time reaches it. So whether two rows meet does not depend on
+//! which was first, and whoever is done need not be kept.
 
 use crate::join::sides::Side;
 
@@ -60,8 +60,8 @@ impl Bounds {
         }
     }
 
-    /// How far the older time of a pair, or the time of a row that found no partner, may lie behind the
-    /// watermark at which it leaves.
+    /// How far the older time of a pair, or the time of a row that found no partner, may lie behind
+    /// the watermark at which it leaves.
     pub(super) fn hold_back_ms(&self) -> i64 {
         self.upper_ms.max(self.lower_ms.saturating_neg()).max(0)
     }

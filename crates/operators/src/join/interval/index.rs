@@ -1,12 +1,12 @@
 //! Rows of one side by time and key: buckets of time, and in each a hash table with chains.
 //!
-//! A bucket is dropped as a whole when no row in it can meet anybody any more, so a key costs nothing
-//! to forget, and memory follows the rows. A look-up asks the few buckets that its interval touches;
-//! rows at the edges of the outer ones are compared by time.
+//! A bucket is dropped as a whole when no row in it can meet anybody any more, so a key costs
+//! nothing to forget, and memory follows the rows. A look-up asks the few buckets that its interval
+//! touches; rows at the edges of the outer ones are compared by time.
 //!
 //! **Invariants:**
-//! - the head of a chain has a bit for the hash of each of its rows: most look-ups that find nothing
-//!   read one word;
+//! - the head of a chain has a bit for the hash of each of its rows: most look-ups that find
+//!   nothing read one word;
 //! - a chain runs from the newest row to the oldest;
 //! - buckets ascend by time, and none is empty.
 //!
@@ -97,11 +97,12 @@ impl Bucket {
         }
     }
 
-    /// Writes down for each hash where its chain is to be followed from, or 0 where no row in it has that
-    /// hash: the first entry with it, or one soon before.
+    /// Writes down for each hash where its chain is to be followed from, or 0 where no row in it
+    /// has that hash: the first entry with it, or one soon before.
     ///
-    /// In each pass no read of the table waits for another one, nor does a branch wait for what was read
-    /// in the same pass: so the processor waits for memory once for many rows, and not for each.
+    /// In each pass no read of the table waits for another one, nor does a branch wait for what was
+    /// read in the same pass: so the processor waits for memory once for many rows, and not for
+    /// each.
     fn begin(&self, hashes: &[u64], firsts: &mut [u32], scratch: &mut Scratch) {
         firsts.fill(0);
         let mut open = self.chains_of(hashes, scratch);
@@ -135,8 +136,8 @@ impl Bucket {
         open
     }
 
-    /// Compares the entry at which each walk stands, and moves those on that have not met their hash; says
-    /// how many are left.
+    /// Compares the entry at which each walk stands, and moves those on that have not met their
+    /// hash; says how many are left.
     fn step(
         &self,
         hashes: &[u64],
@@ -227,8 +228,8 @@ impl Timeline {
         Timeline { shift, buckets: Vec::new(), spare: None, expected: 0, last: 0 }
     }
 
-    /// Reads where rows with these hashes will be added, if they fall into the bucket of the last one. One
-    /// read does not wait for the other, as they would where each row is added by itself.
+    /// Reads where rows with these hashes will be added, if they fall into the bucket of the last
+    /// one. One read does not wait for the other, as they would where each row is added by itself.
     pub(super) fn warm(&self, hashes: &[u64]) {
         let Some((_, bucket)) = self.buckets.get(self.last) else { return };
         let mask = bucket.heads.len() - 1;
@@ -288,8 +289,8 @@ impl Timeline {
         }
     }
 
-    /// Rows with the hash that is sought, which was the one at `place` when the chains were begun at
-    /// these places.
+    /// Rows with the hash that is sought, which was the one at `place` when the chains were begun
+    /// at these places.
     #[inline]
     pub(super) fn find(
         &self,
@@ -307,7 +308,7 @@ impl Timeline {
     pub(super) fn tell(&mut self, extent: Extent, mut take: impl FnMut(Indexed)) {
         for (_, bucket) in &mut self.buckets {
             let told = std::mem::replace(&mut bucket.told, bucket.entries.len());
-            let first = if extent == Extent::Whole { 0 } else { told };
+            let first = if extent == Extent::Full { 0 } else { told };
             let reaches = &bucket.reaches;
             bucket.entries[first..].iter().for_each(|entry| {
                 take(Indexed {
@@ -320,7 +321,8 @@ impl Timeline {
         }
     }
 
-    /// Drops the buckets whose last time is done, and says how many rows of which chunks were in them.
+    /// Drops the buckets whose last time is done, and says how many rows of which chunks were in
+    /// them.
     pub(super) fn drop_until(
         &mut self,
         is_done: impl Fn(i64) -> bool,

@@ -1,16 +1,16 @@
 //! Joins of rows whose times lie within a distance of one another (`a.ts BETWEEN b.ts - … AND b.ts
 //! + …`): both sides are kept as long as a partner can come, and no longer.
 //!
-//! A pair leaves with its second row. Rows without a partner, of a side that keeps them, leave at the
-//! watermark at which none can come any more, by that time, then by key, left before right, then in
-//! the order in which they came.
+//! A pair leaves with its second row. Rows without a partner, of a side that keeps them, leave at
+//! the watermark at which none can come any more, by that time, then by key, left before right,
+//! then in the order in which they came.
 //!
-//! **What decides over a pair** is the times of both rows and the watermark before each, never which
-//! came first or when the operator was shown a watermark:
+//! **What decides over a pair** is the times of both rows and the watermark before each, never
+//! which came first or when the operator was shown a watermark:
 //! - a row is *late*, and not taken, when the watermark before it has passed both its own time and
 //!   the latest time that a partner of it can have;
-//! - a row that is behind its watermark without being late meets those only that are not done yet by
-//!   that watermark: others have left, or may have.
+//! - a row that is behind its watermark without being late meets those only that are not done yet
+//!   by that watermark: others have left, or may have.
 //!
 //! | module | holds |
 //! |---|---|
@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, DataType, Grid, Opening, Operator, OperatorClass, Partition, Result, Route,
+    Bundle, DataType, Grid, Operator, OperatorClass, Partition, PartitionContext, Result, Route,
     TableSchema, Watermark,
 };
 use thalweg_expr::Expr;
@@ -119,7 +119,8 @@ impl Operator for IntervalJoin {
     fn is_singleton(&self) -> bool {
         self.shared.key_types.is_empty()
     }
-    /// Where rows leave both with rows and at watermarks, their sequence depends on where those stand.
+    /// Where rows leave both with rows and at watermarks, their sequence depends on where those
+    /// stand.
     fn rows_depend_on_watermarks(&self) -> bool {
         self.shared.pads()
     }
@@ -138,11 +139,11 @@ impl Operator for IntervalJoin {
         let spec = &self.shared.spec;
         spec.sides.route(bundle, &spec.left_keys, &spec.right_keys, partitions)
     }
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(IntervalPartition::new(Arc::clone(&self.shared), opening)?))
     }
-    /// Both times stay in the rows, and the older one may lie as far behind the input's watermark as
-    /// the bounds reach.
+    /// Both times stay in the rows, and the older one may lie as far behind the input's watermark
+    /// as the bounds reach.
     fn output_watermark(&self, input: Watermark) -> Option<Watermark> {
         match input {
             Watermark::END | Watermark::MIN => Some(input),

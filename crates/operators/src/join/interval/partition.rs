@@ -1,13 +1,13 @@
 //! One key range of an interval join.
 //!
-//! A stretch of rows of one side first looks for partners among the other side's rows, then joins its
-//! own side's: rows of one side never meet. Pairs are collected over the stretches of a bundle and put
-//! side by side together.
+//! A stretch of rows of one side first looks for partners among the other side's rows, then joins
+//! its own side's: rows of one side never meet. Pairs are collected over the stretches of a bundle
+//! and put side by side together.
 //!
 //! **Invariants:**
 //! - each entry of an index, each waiting row and each row about to leave holds its chunk once;
-//! - pairs stand in the order of the rows that caused them, those of one row in the order in which the
-//!   partners came.
+//! - pairs stand in the order of the rows that caused them, those of one row in the order in which
+//!   the partners came.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_select::filter::filter_record_batch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Captured, Extent, Opening, Output, Partition, Piece, Place, Progress, Restored, Result,
-    TableChanges, WatermarkBefore,
+    Captured, Extent, Output, Partition, PartitionContext, Piece, Place, Progress, Restored,
+    Result, TableChanges, WatermarkBefore,
 };
 
 use super::Shared;
@@ -103,7 +103,7 @@ pub(super) struct IntervalPartition {
 }
 
 impl IntervalPartition {
-    pub(super) fn new(shared: Arc<Shared>, opening: Opening) -> Result<Self> {
+    pub(super) fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
         let kind = shared.spec.kind;
         let shift = shared.bounds.bucket_shift();
         let kept = |side, pads, marks| Kept {
@@ -162,8 +162,8 @@ impl IntervalPartition {
         Ok(Arrived { side, chunk, rows, times, hashes, joinable: pieces::joinable(&keys), before })
     }
 
-    /// Looks for partners from the row at `from` on, until the rows or the room for pairs are used up;
-    /// says how far it came.
+    /// Looks for partners from the row at `from` on, until the rows or the room for pairs are used
+    /// up; says how far it came.
     fn look_up(&mut self, arrived: &Arrived<'_>, from: usize, to: usize) -> usize {
         let bounds = self.shared.bounds;
         let selects = matches!(self.shared.spec.kind, JoinKind::Semi | JoinKind::Anti);
@@ -250,7 +250,8 @@ impl IntervalPartition {
         kept.chunks.hold(arrived.chunk, holds);
     }
 
-    /// Joins a stretch of rows, at least one of them, until the output is full; says how far it came.
+    /// Joins a stretch of rows, at least one of them, until the output is full; says how far it
+    /// came.
     fn stretch(
         &mut self,
         arrived: &Arrived<'_>,
@@ -271,8 +272,8 @@ impl IntervalPartition {
         Ok(from)
     }
 
-    /// Joins the stretches of a piece. The row of the bundle that is next, if the output is full before
-    /// the last.
+    /// Joins the stretches of a piece. The row of the bundle that is next, if the output is full
+    /// before the last.
     fn stretches(
         &mut self,
         stretches: &[Stretch],

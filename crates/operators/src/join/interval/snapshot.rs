@@ -1,5 +1,5 @@
-//! What an interval join tells of its state: the rows of each side that somebody can still meet or that
-//! may leave without a partner, and the watermark it has seen.
+//! What an interval join tells of its state: the rows of each side that somebody can still meet or
+//! that may leave without a partner, and the watermark it has seen.
 //!
 //! | column | |
 //! |---|---|
@@ -15,16 +15,16 @@
 //! | `$reach` | the lowest time of a partner |
 //! | `$due` | where rows leave without a partner: the watermark at which it has left, if it came when its own time was over; else NULL |
 //!
-//! Rows go with their chunk (`bounded::told`), so there are also rows that are done. They meet nobody
-//! (`bounds`), have left, and are not taken back. Whether a row is in the index, when it leaves, and which
-//! rows are before which, follows from the columns, the watermark and the order. Nothing leaves while this
-//! is asked, and no pair waits. All partitions have seen one watermark, and each is higher than the one
-//! before.
+//! Rows go with their chunk (`bounded::told`), so there are also rows that are done. They meet
+//! nobody (`bounds`), have left, and are not taken back. Whether a row is in the index, when it
+//! leaves, and which rows are before which, follows from the columns, the watermark and the order.
+//! Nothing leaves while this is asked, and no pair waits. All partitions have seen one watermark,
+//! and each is higher than the one before.
 //!
 //! Rows do not change but for `$matched`, so captures take chunks as they are.
 //!
-//! A side whose columns nobody reads has none in its chunks. It is told from the index, in which rows of a
-//! stretch of time stand in the order in which they came; rows that are done expire:
+//! A side whose columns nobody reads has none in its chunks. It is told from the index, in which
+//! rows of a stretch of time stand in the order in which they came; rows that are done expire:
 //!
 //! | column | |
 //! |---|---|
@@ -77,8 +77,8 @@ struct Told {
     reach: Option<i64>,
 }
 
-/// The lowest time of a partner, and the watermark at which a row has left, where its own time does not say
-/// them.
+/// The lowest time of a partner, and the watermark at which a row has left, where its own time does
+/// not say them.
 type Times = (Option<i64>, Option<i64>);
 
 /// How a side is told.
@@ -281,7 +281,7 @@ impl Kept {
     ) -> CapturedTable {
         // At the end nothing is later, so nothing would expire.
         let is_whole = !std::mem::replace(&mut self.is_told, true) || watermark == i64::MAX;
-        let extent = if is_whole { Extent::Whole } else { extent };
+        let extent = if is_whole { Extent::Full } else { extent };
         let kept_from = shared.bounds.kept_from(side, watermark);
         let (mut rows, chunks) = (Vec::new(), &self.chunks);
         self.timeline.tell(extent, |indexed| {
@@ -394,7 +394,8 @@ impl IntervalPartition {
     }
 }
 
-/// Times of rows that came behind the watermark, by name: partitions number their rows on their own.
+/// Times of rows that came behind the watermark, by name: partitions number their rows on their
+/// own.
 #[derive(Default)]
 struct Late(HashMap<RowName, Times>);
 

@@ -117,8 +117,8 @@ fn a_row_that_can_meet_nobody_any_more_is_late() {
     assert_eq!(late[0][..2], [Value::Boolean(false), Value::Integer(1)]);
 }
 
-/// With `WATERMARK FOR ts AS ts` a second row of the same time is behind its watermark, but it still
-/// meets whoever is not done.
+/// With `WATERMARK FOR ts AS ts` a second row of the same time is behind its watermark, but it
+/// still meets whoever is not done.
 #[test]
 fn equal_times_without_delay_are_not_late() {
     let steps = [
@@ -286,7 +286,8 @@ fn assert_times_in_reach(join: &IntervalJoin, rows: &[Vec<Value>], bounds: (i64,
     }
 }
 
-/// State follows what can still meet, also where keys never come again and a watermark is far behind.
+/// State follows what can still meet, also where keys never come again and a watermark is far
+/// behind.
 #[test]
 fn memory_follows_the_interval() {
     let mut steps = Vec::new();
@@ -322,17 +323,17 @@ fn errors_of_data_are_named() {
 #[test]
 fn a_side_whose_columns_nobody_reads_is_told_once() {
     let mut feed = Feed::new(&join(Keys::Integer, JoinKind::Semi, (-100, 100), false));
-    let right = |feed: &mut Feed| told_table(&mut *feed.partition, Extent::Changes, "right");
+    let right = |feed: &mut Feed| told_table(&mut *feed.partition, Extent::Incremental, "right");
     let rows = |times: std::ops::Range<i64>| times.map(|n| row(Side::Right, n, n, n, i64::MIN));
     feed.rows(rows(0..20_000), 1);
     let all = right(&mut feed);
-    assert_eq!((all.rows, all.extent), (20_000, Extent::Whole), "the first");
+    assert_eq!((all.rows, all.extent), (20_000, Extent::Full), "the first");
     feed.rows(rows(19_900..20_100), 1);
     let few = right(&mut feed);
-    assert_eq!((few.rows, few.removed, few.extent), (200, 0, Extent::Changes));
+    assert_eq!((few.rows, few.removed, few.extent), (200, 0, Extent::Incremental));
     assert!(few.bytes * 50 < all.bytes, "{} bytes, and {} for all", few.bytes, all.bytes);
     feed.pass(10_099);
     let none = right(&mut feed);
     assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(10_000)), "the rest expires");
-    assert_eq!(told_table(&mut *feed.partition, Extent::Whole, "right").rows, 10_200);
+    assert_eq!(told_table(&mut *feed.partition, Extent::Full, "right").rows, 10_200);
 }

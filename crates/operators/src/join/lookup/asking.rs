@@ -1,9 +1,10 @@
-//! The thread that waits for answers: it polls what is on its way, so many at once, gives up what takes too
-//! long, and asks again for what failed.
+//! The thread that waits for answers: it polls what is on its way, so many at once, gives up what
+//! takes too long, and asks again for what failed.
 //!
-//! It blocks nobody: whoever asks leaves a call and what is to be done with the answer. A waker sends the number of
-//! what can go on; a message that comes too late, for something that is over, is passed over. When the join is
-//! dropped the thread is told to end, and what is on its way is dropped with it.
+//! It blocks nobody: whoever asks leaves a call and what is to be done with the answer. A waker
+//! sends the number of what can go on; a message that comes too late, for something that is over,
+//! is passed over. When the join is dropped the thread is told to end, and what is on its way is
+//! dropped with it.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,21 +1,21 @@
-//! Lookup joins with a table that is asked over and over: each bundle of rows asks for the keys it has, and
-//! goes on when the answer is there.
+//! Lookup joins with a table that is asked over and over: each bundle of rows asks for the keys it
+//! has, and goes on when the answer is there.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `asking` | the thread that waits for answers: so many at once, timeouts, retries |
 //! | `cache` | answers that are remembered |
 //!
-//! A bundle becomes a look-up of its distinct keys without NULL, and the answer a table of its own, in which the
-//! rows of the bundle are looked up as in any join with a table (`join::hash`).
+//! A bundle becomes a look-up of its distinct keys without NULL, and the answer a table of its own,
+//! in which the rows of the bundle are looked up as in any join with a table (`join::hash`).
 //!
 //! **Invariants:**
-//! - no worker waits: the stage is asynchronous, and its bundle counts as not consumed until it is finished,
-//!   so no watermark overtakes it, and what waits counts in the memory account;
+//! - no worker waits: the stage is asynchronous, and its bundle counts as not consumed until it is
+//!   finished, so no watermark overtakes it, and what waits counts in the memory account;
 //! - bundles leave in the order in which they came, as from any stateless stage.
 //!
-//! What it does not do: it asks for no key of another bundle, and bundles that ask at the same time may ask for
-//! the same key.
+//! What it does not do: it asks for no key of another bundle, and bundles that ask at the same time
+//! may ask for the same key.
 
 mod asking;
 mod cache;

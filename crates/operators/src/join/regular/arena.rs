@@ -2,12 +2,14 @@
 //!
 //! **Invariants:**
 //! - a live row knows its [`Place`], and the segment knows its owner, so that rows may move;
-//! - at least half of the rows of every segment are live, but for those that died in the piece in hand;
-//! - fewer than eight segments are of one class of size below the largest, so that bundles of one row do
-//!   not become segments of one row.
+//! - at least half of the rows of every segment are live, but for those that died in the piece in
+//!   hand;
+//! - fewer than eight segments are of one class of size below the largest, so that bundles of one
+//!   row do not become segments of one row.
 //!
-//! Rows move in [`Arena::tidy`] only, between two pieces. A row is copied about once for each class that
-//! it grows through, at most four times, and then again only when half of its neighbours are gone.
+//! Rows move in [`Arena::tidy`] only, between two pieces. A row is copied about once for each class
+//! that it grows through, at most four times, and then again only when half of its neighbours are
+//! gone.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
@@ -59,8 +61,8 @@ impl Place {
 const FAN: usize = 8;
 /// The class from which on segments are not merged: 4096 rows.
 const LARGEST: usize = 4;
-/// Segments with fewer rows are copied rather than shared with the bundle that they come from, of which
-/// they may be a small part.
+/// Segments with fewer rows are copied rather than shared with the bundle that they come from, of
+/// which they may be a small part.
 const SHARED_ROWS_MIN: usize = 1024;
 
 /// For so few places the segments are listed without a table of all segments.
@@ -155,7 +157,8 @@ impl Arena {
         }
     }
 
-    /// The columns that hold a row, and its number in them. `piece` are those of the bundle in hand.
+    /// The columns that hold a row, and its number in them. `piece` are those of the bundle in
+    /// hand.
     pub fn find<'a>(&'a self, place: Place, piece: &'a [ArrayRef]) -> (&'a [ArrayRef], usize) {
         let columns = if place.segment == PIECE { piece } else { self.columns(place.segment) };
         (columns, place.row as usize)
@@ -165,8 +168,8 @@ impl Arena {
         self.segments[segment as usize].as_ref().expect("a place is kept").batch.columns()
     }
 
-    /// Restores the invariants after removals and additions; says of each row that moves where it now
-    /// lies.
+    /// Restores the invariants after removals and additions; says of each row that moves where it
+    /// now lies.
     pub fn tidy(&mut self, mut moved: impl FnMut(u32, Place)) -> Result<()> {
         while let Some(number) = self.thinned.pop() {
             self.rewrite(&[number], &mut moved)?;
@@ -340,8 +343,8 @@ mod tests {
         ])))
     }
 
-    /// Rows come in batches of any size and leave in any order; all that are left are found, and the
-    /// memory is that of the rows that are left.
+    /// Rows come in batches of any size and leave in any order; all that are left are found, and
+    /// the memory is that of the rows that are left.
     #[test]
     fn rows_are_found_after_any_moves() {
         for seed in 0..10 {

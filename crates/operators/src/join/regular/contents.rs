@@ -1,5 +1,5 @@
-//! Finds rows by what they hold: for the rows of long chains, a table from the hash of all columns to
-//! the newest of the rows that are equal, and from each row to the next older one.
+//! Finds rows by what they hold: for the rows of long chains, a table from the hash of all columns
+//! to the newest of the rows that are equal, and from each row to the next older one.
 //!
 //! It keeps no values: whoever asks compares.
 
@@ -20,8 +20,8 @@ pub(super) struct Contents {
     older: Pages<u32>,
 }
 
-/// Rows of one partition agree in the top bits of the hashes of their keys, which tables take their tags
-/// from; here all columns are hashed, but a key may be all of them.
+/// Rows of one partition agree in the top bits of the hashes of their keys, which tables take their
+/// tags from; here all columns are hashed, but a key may be all of them.
 fn probe(hash: u64) -> u64 {
     hash ^ (hash << 32)
 }

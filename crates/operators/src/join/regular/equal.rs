@@ -1,5 +1,5 @@
-//! Whether two rows are the same, as SQL groups them: NULL equals NULL, all NaN are one value, and 0.0
-//! and -0.0 are two. Agrees with [`crate::keys::hash_keys`].
+//! Whether two rows are the same, as SQL groups them: NULL equals NULL, all NaN are one value, and
+//! 0.0 and -0.0 are two. Agrees with [`crate::keys::hash_keys`].
 
 use std::cmp::Ordering;
 

@@ -1,8 +1,8 @@
-//! State that is kept for a limited time (`table.exec.state.ttl`), by the wall clock, as in Flink: a row
-//! goes when it has not been written for so long. That emits nothing.
+//! State that is kept for a limited time (`table.exec.state.ttl`), by the wall clock, as in Flink:
+//! a row goes when it has not been written for so long. That emits nothing.
 //!
-//! A queue with an entry for each time that a row is written; only the last one of a row counts, and the
-//! queue is rid of others when they are the most.
+//! A queue with an entry for each time that a row is written; only the last one of a row counts,
+//! and the queue is rid of others when they are the most.
 
 use std::collections::VecDeque;
 

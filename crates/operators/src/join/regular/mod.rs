@@ -1,29 +1,31 @@
-//! Joins without a bound in time, as changelogs: every row of either side meets all rows of the other
-//! side with its key, now and later. Semi and anti joins (IN, EXISTS, and their negations) are the same
-//! with results of the left side only.
+//! Joins without a bound in time, as changelogs: every row of either side meets all rows of the
+//! other side with its key, now and later. Semi and anti joins (IN, EXISTS, and their negations)
+//! are the same with results of the left side only.
 //!
 //! The changes are those of Flink's streaming join:
 //! - an inner join passes on the kind of the row that came;
-//! - an outer join emits `+I` and `-D`: a row without a partner leaves padded with NULL; its first partner
-//!   takes that back right before the pair leaves, and the last one to go puts it back right behind. Only
-//!   pairs that are taken back by the side that is not padded keep the kind of the row that came;
-//! - a semi or an anti join emits a row of the left side when its number of partners becomes, or ceases to
-//!   be, 0. Semi joins pass on the kind of the row that caused it; anti joins turn it into `-D` or `+I`.
+//! - an outer join emits `+I` and `-D`: a row without a partner leaves padded with NULL; its first
+//!   partner takes that back right before the pair leaves, and the last one to go puts it back
+//!   right behind. Only pairs that are taken back by the side that is not padded keep the kind of
+//!   the row that came;
+//! - a semi or an anti join emits a row of the left side when its number of partners becomes, or
+//!   ceases to be, 0. Semi joins pass on the kind of the row that caused it; anti joins turn it
+//!   into `-D` or `+I`.
 //!
 //! **Invariants:**
-//! - what leaves depends on the sequence of the rows of a key alone, not on bundles, on partitions or on
-//!   other keys. Partners are met in the order of their arrival, and a retraction takes back the newest of
-//!   equal rows;
+//! - what leaves depends on the sequence of the rows of a key alone, not on bundles, on partitions
+//!   or on other keys. Partners are met in the order of their arrival, and a retraction takes back
+//!   the newest of equal rows;
 //! - a row with NULL in a key (unless NULL equals NULL there) has no partner and is not kept;
-//! - memory follows the live rows; where no residual condition and no limited state asks for more, a row's
-//!   number of partners is the length of the other side's chain, and the right side of a semi or an anti
-//!   join is a number for each key.
+//! - memory follows the live rows; where no residual condition and no limited state asks for more,
+//!   a row's number of partners is the length of the other side's chain, and the right side of a
+//!   semi or an anti join is a number for each key.
 //!
-//! A piece is taken in two passes. The first (`partition`) goes through the rows in order, changes the
-//! state, and lists each row's candidates. The residual condition is then evaluated over all of them at
-//! once, and the second pass (`settle`) makes changes of those that are left. This works because what is
-//! kept does not depend on the condition, only the numbers of partners do, and these belong to the second
-//! pass.
+//! A piece is taken in two passes. The first (`partition`) goes through the rows in order, changes
+//! the state, and lists each row's candidates. The residual condition is then evaluated over all of
+//! them at once, and the second pass (`settle`) makes changes of those that are left. This works
+//! because what is kept does not depend on the condition, only the numbers of partners do, and
+//! these belong to the second pass.
 //!
 //! Nothing happens at watermarks, except that state whose time is over is freed.
 
@@ -45,8 +47,8 @@ use std::sync::Arc;
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Opening, Operator, OperatorClass, Partition, Result, Route,
-    TableSchema,
+    Bundle, Column, DataType, Error, Operator, OperatorClass, Partition, PartitionContext, Result,
+    Route, TableSchema,
 };
 use thalweg_expr::Expr;
 
@@ -66,7 +68,8 @@ pub struct JoinSpec {
     pub sides: Sides,
     /// Which rows are kept.
     pub kind: JoinKind,
-    /// The key columns of the left side, by position. Without key columns every pair is a candidate.
+    /// The key columns of the left side, by position. Without key columns every pair is a
+    /// candidate.
     pub left_keys: Vec<usize>,
     /// Those of the right side, in the same order and of the same types.
     pub right_keys: Vec<usize>,
@@ -120,8 +123,8 @@ impl Plan {
         }
     }
 
-    /// True if a row's number of partners is not the length of the other chain: not all rows there are
-    /// partners, or some have left without a word.
+    /// True if a row's number of partners is not the length of the other chain: not all rows there
+    /// are partners, or some have left without a word.
     fn is_counted(&self) -> bool {
         self.residual.is_some() || self.expires()
     }
@@ -176,8 +179,8 @@ impl RegularJoin {
         Ok(RegularJoin { plan: Arc::new(plan) })
     }
 
-    /// The columns of the left side, then those of the right side; those of a side that is padded can be
-    /// NULL. For semi and anti joins the columns of the left side alone.
+    /// The columns of the left side, then those of the right side; those of a side that is padded
+    /// can be NULL. For semi and anti joins the columns of the left side alone.
     pub fn output_schema(&self) -> &TableSchema {
         &self.plan.output
     }
@@ -246,7 +249,7 @@ impl Operator for RegularJoin {
         let spec = &self.plan.spec;
         spec.sides.route(bundle, &spec.left_keys, &spec.right_keys, partitions)
     }
-    fn open(&self, _: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(partition::JoinPartition::new(Arc::clone(&self.plan))?))
     }
 }

@@ -50,7 +50,8 @@ pub(super) struct JoinState {
     emptied: Vec<u32>,
     /// Where one side is only counted: set once there has been a capture.
     pub lengths: Option<KeyWatch>,
-    /// Keys that may have no row of that side left at the end of the piece. Only filled for captures.
+    /// Keys that may have no row of that side left at the end of the piece. Only filled for
+    /// captures.
     uncounted: Vec<u32>,
     steps: Vec<Step>,
     candidates: Candidates,

@@ -22,8 +22,8 @@ pub(super) struct Step {
     pub own: u32,
     /// Where its candidates end in the list of all; they begin where those of the step before end.
     pub end: usize,
-    /// Where partners are not counted one by one: for a row of the left side of a semi or an anti join
-    /// that it has partners; else that its chain had no row before it, or has none after it.
+    /// Where partners are not counted one by one: for a row of the left side of a semi or an anti
+    /// join that it has partners; else that its chain had no row before it, or has none after it.
     pub flag: bool,
 }
 
@@ -135,7 +135,8 @@ impl Settlement<'_> {
         }
     }
 
-    /// Counts a partner of the row at this place in the list; true if it is its first, or was its last.
+    /// Counts a partner of the row at this place in the list; true if it is its first, or was its
+    /// last.
     fn turns(&mut self, step: &Step, at: usize) -> bool {
         let Some(&other) = self.candidates.rows.get(at) else { return step.flag };
         let Some(count) = self.sides[step.side.other() as usize].count_mut(other) else {

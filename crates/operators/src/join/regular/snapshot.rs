@@ -7,13 +7,13 @@
 //! | `$written` | when it was last written, in milliseconds since 1970, where state is kept for a limited time |
 //! | the columns of the side | |
 //!
-//! The rows of a key come back in the order of their serials, however they stand in the table. A side of
-//! which nothing but the number of rows of each key is kept has the columns of the key and `$rows`.
-//! Everything else follows: chains, what they are searched by, and the queue of times come again with the
-//! rows. Between two pieces, when this is asked, no candidate and no change waits.
+//! The rows of a key come back in the order of their serials, however they stand in the table. A
+//! side of which nothing but the number of rows of each key is kept has the columns of the key and
+//! `$rows`. Everything else follows: chains, what they are searched by, and the queue of times come
+//! again with the rows. Between two pieces, when this is asked, no candidate and no change waits.
 //!
-//! Rows are told in changes, and read while rows go on ([`crate::watch`]). A row that counts its partners
-//! is told again when their number has changed.
+//! Rows are told in changes, and read while rows go on ([`crate::watch`]). A row that counts its
+//! partners is told again when their number has changed.
 
 use std::sync::Arc;
 

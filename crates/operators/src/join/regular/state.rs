@@ -1,14 +1,14 @@
 //! What one side of a join keeps: its rows in the order of their arrival, chained by key.
 //!
-//! A row has a number (reused after the piece in which it is removed), a place in the [`Arena`], and
-//! neighbours in the chain of its key. A retraction takes back the *newest* row that is equal to it.
-//! Short chains are searched; once a chain is long, its rows are found by their hash in [`Contents`], so
-//! that a skewed key costs no more per retraction than others.
+//! A row has a number (reused after the piece in which it is removed), a place in the [`Arena`],
+//! and neighbours in the chain of its key. A retraction takes back the *newest* row that is equal
+//! to it. Short chains are searched; once a chain is long, its rows are found by their hash in
+//! [`Contents`], so that a skewed key costs no more per retraction than others.
 //!
 //! **Invariants:**
 //! - a chain is in the order of arrival, and its length is the number of its rows;
-//! - rows that arrive in the piece in hand lie in its bundle until [`SideState::keep`] moves them into the
-//!   arena: until then no row moves, and no number is reused.
+//! - rows that arrive in the piece in hand lie in its bundle until [`SideState::keep`] moves them
+//!   into the arena: until then no row moves, and no number is reused.
 
 use arrow_array::ArrayRef;
 use thalweg_core::Result;
@@ -48,7 +48,8 @@ struct Node {
     place: Place,
 }
 
-/// A row of the bundle in hand, as one of its side: the columns of the side, and what is known of it.
+/// A row of the bundle in hand, as one of its side: the columns of the side, and what is known of
+/// it.
 pub(super) struct Incoming<'a> {
     pub columns: &'a [ArrayRef],
     pub row: u32,
@@ -280,8 +281,8 @@ impl SideState {
         }
     }
 
-    /// Tells the capture that is under way about some rows; false once there are none left. Between two
-    /// pieces.
+    /// Tells the capture that is under way about some rows; false once there are none left. Between
+    /// two pieces.
     pub fn read_some(&mut self, most: usize) -> Result<bool> {
         let Some(watch) = &mut self.watch else { return Ok(false) };
         let unread = watch.take_unread(most, self.nodes.len());
@@ -346,8 +347,8 @@ impl SideState {
         self.counts.as_mut().map(|counts| &mut counts[row as usize])
     }
 
-    /// Ends a piece: moves the rows that it brought into the arena, and frees the numbers of those that
-    /// it took. `bundle_rows` is the length of the columns.
+    /// Ends a piece: moves the rows that it brought into the arena, and frees the numbers of those
+    /// that it took. `bundle_rows` is the length of the columns.
     pub fn keep(
         &mut self,
         columns: &[ArrayRef],

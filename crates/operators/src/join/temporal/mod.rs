@@ -1,21 +1,21 @@
 //! Temporal joins by event time (`JOIN r FOR SYSTEM_TIME AS OF l.ts ON l.k = r.k`): each row of the
-//! left side meets the version of its key that the right side had at the row's time. Where the right
-//! side only grows, that is the ASOF join: the latest earlier or equal row.
+//! left side meets the version of its key that the right side had at the row's time. Where the
+//! right side only grows, that is the ASOF join: the latest earlier or equal row.
 //!
-//! A row of the left side waits until the joint watermark is beyond its time, so that all versions of
-//! that time are there: also those that share it under a watermark without delay. Then it leaves,
-//! by time, then by key, then as it came.
+//! A row of the left side waits until the joint watermark is beyond its time, so that all versions
+//! of that time are there: also those that share it under a watermark without delay. Then it
+//! leaves, by time, then by key, then as it came.
 //!
-//! **Versions.** An insert or an update of a key is its version from its time on, a delete the absence of
-//! one; of equal times the one that came last counts. The first half of an update (`-U`) says nothing
-//! new and is passed over: the version was valid until the second half. Versions older than the one
-//! that the watermark has reached are dropped.
+//! **Versions.** An insert or an update of a key is its version from its time on, a delete the
+//! absence of one; of equal times the one that came last counts. The first half of an update (`-U`)
+//! says nothing new and is passed over: the version was valid until the second half. Versions older
+//! than the one that the watermark has reached are dropped.
 //!
-//! **Behind the watermark.** Nothing is late. A row of the left side that comes behind the watermark
-//! before it leaves with the next one, and meets the version of that watermark, provided that it was
-//! there already at the row's own time: older ones may have been dropped. A version that comes behind
-//! its watermark is seen by rows from that watermark on. So nothing depends on when the operator was
-//! shown which watermark.
+//! **Behind the watermark.** Nothing is late. A row of the left side that comes behind the
+//! watermark before it leaves with the next one, and meets the version of that watermark, provided
+//! that it was there already at the row's own time: older ones may have been dropped. A version
+//! that comes behind its watermark is seen by rows from that watermark on. So nothing depends on
+//! when the operator was shown which watermark.
 //!
 //! Rows of the left side keep their kinds. Keys are compared with `=`: NULL has no versions.
 
@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, DataType, Error, Opening, Operator, OperatorClass, Partition, Result, Route,
+    Bundle, DataType, Error, Operator, OperatorClass, Partition, PartitionContext, Result, Route,
     TableSchema, Watermark,
 };
 use thalweg_expr::Expr;
@@ -117,7 +117,7 @@ impl Operator for TemporalJoin {
         let spec = &self.shared.spec;
         spec.sides.route(bundle, &spec.left_keys, &spec.right_keys, partitions)
     }
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let partition = TemporalPartition::new(Arc::clone(&self.shared), opening)?;
         Ok(Box::new(Watched::new(partition, &snapshot::TABLES)))
     }

@@ -1,8 +1,8 @@
 //! One key range of a temporal join.
 //!
 //! **Invariants:**
-//! - rows wait for the first watermark beyond their time (or beyond the watermark before them): none
-//!   of those that wait could have left already;
+//! - rows wait for the first watermark beyond their time (or beyond the watermark before them):
+//!   none of those that wait could have left already;
 //! - a key is known as long as it has a version or a row waits for it;
 //! - versions are dropped only when all rows that the watermark lets go have met theirs.
 
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray};
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Captured, Error, Extent, Opening, Output, Partition, Piece, Place, Progress, Restored, Result,
-    RowKind,
+    Captured, Error, Extent, Output, Partition, PartitionContext, Piece, Place, Progress, Restored,
+    Result, RowKind,
 };
 
 use super::Shared;
@@ -71,7 +71,7 @@ pub(super) struct TemporalPartition {
 }
 
 impl TemporalPartition {
-    pub(super) fn new(shared: Arc<Shared>, opening: Opening) -> Result<Self> {
+    pub(super) fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
         Ok(TemporalPartition {
             keys: KeyTable::new(&shared.key_types)?,
             ids: Vec::new(),

@@ -7,12 +7,14 @@
 //! | | `$deleted` | the key has no version from this time on: only key and time are there |
 //! | | the columns of the right side | the versions of a key stand from the earliest to the latest |
 //!
-//! In `versions` the columns of the key stand first. Captures tell all versions of the keys that have got or
-//! lost one ([`crate::watch`]), and the rows that have come to wait. Where there is no key all versions are told
-//! each time: they are those that the watermark has not passed yet, and one.
+//! In `versions` the columns of the key stand first. Captures tell all versions of the keys that
+//! have got or lost one ([`crate::watch`]), and the rows that have come to wait. Where there is no
+//! key all versions are told each time: they are those that the watermark has not passed yet, and
+//! one.
 //!
-//! Taken back in that order, versions of equal times lie as they did. A key whose older versions have
-//! been dropped is looked at once more, which finds nothing. Nothing leaves while this is asked.
+//! Taken back in that order, versions of equal times lie as they did. A key whose older versions
+//! have been dropped is looked at once more, which finds nothing. Nothing leaves while this is
+//! asked.
 
 use std::sync::Arc;
 

@@ -228,18 +228,18 @@ fn rows_that_wait_are_told_once() {
     let mut feed = Feed::new(&join(Keys::Integer, JoinKind::Left, false));
     let left = |kind, time, n| Row { kind, ..row(Side::Left, n, time, n, i64::MIN) };
     let waiting =
-        |feed: &mut Feed| told_table(&mut *feed.partition, Extent::Changes, "waiting_rows");
+        |feed: &mut Feed| told_table(&mut *feed.partition, Extent::Incremental, "waiting_rows");
     feed.rows((0..20_000).map(|n| left(RowKind::Insert, 100 + n % 2 * 100, n)), 1);
     let all = waiting(&mut feed);
-    assert_eq!((all.rows, all.extent), (20_000, Extent::Whole), "the first");
+    assert_eq!((all.rows, all.extent), (20_000, Extent::Full), "the first");
     feed.rows((0..100).map(|n| left(RowKind::Delete, 150, n)), 1);
     let few = waiting(&mut feed);
-    assert_eq!((few.rows, few.removed, few.extent), (100, 0, Extent::Changes));
+    assert_eq!((few.rows, few.removed, few.extent), (100, 0, Extent::Incremental));
     assert!(few.bytes * 100 < all.bytes, "{} bytes, and {} for all", few.bytes, all.bytes);
     feed.pass(150);
     let none = waiting(&mut feed);
     assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(150)), "the rest expires");
-    assert_eq!(told_table(&mut *feed.partition, Extent::Whole, "waiting_rows").rows, 10_100);
+    assert_eq!(told_table(&mut *feed.partition, Extent::Full, "waiting_rows").rows, 10_100);
 }
 
 /// Earlier versions told all rows as those are told that came late.
@@ -248,7 +248,7 @@ fn rows_that_came_late_say_when_they_are_due() {
     let operator = join(Keys::Integer, JoinKind::Left, false);
     let kept = |feed: &mut Feed| {
         let tables = ["waiting_rows", "late", "overdue"];
-        tables.map(|name| told_table(&mut *feed.partition, Extent::Whole, name).rows)
+        tables.map(|name| told_table(&mut *feed.partition, Extent::Full, name).rows)
     };
     let restored = |told: &Restored| {
         let mut other = Feed::new(&operator);
@@ -272,7 +272,8 @@ fn rows_that_came_late_say_when_they_are_due() {
     }
 }
 
-/// A watermark may be ahead of that of a lane: rows come when their time is over, also those with kinds.
+/// A watermark may be ahead of that of a lane: rows come when their time is over, also those with
+/// kinds.
 #[test]
 fn changes_put_together_are_the_whole_where_rows_come_when_their_time_is_over() {
     for seed in 0..20u64 {

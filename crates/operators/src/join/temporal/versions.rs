@@ -1,14 +1,14 @@
 //! The versions of keys over time.
 //!
-//! Each key has a chain of versions from the latest to the earliest; of equal times the one that came
-//! last stands first. A version is *seen* from the higher of its time and the watermark before it on.
-//! Rows lie in chunks; chunks of which less than half is still needed are merged into new ones, so
-//! that memory follows the versions also where a few rows of each bundle stay for ever.
+//! Each key has a chain of versions from the latest to the earliest; of equal times the one that
+//! came last stands first. A version is *seen* from the higher of its time and the watermark before
+//! it on. Rows lie in chunks; chunks of which less than half is still needed are merged into new
+//! ones, so that memory follows the versions also where a few rows of each bundle stay for ever.
 //!
 //! **Invariants:**
 //! - each version with a row holds it once, and `owners` of its chunk name it;
-//! - what a version answers does not depend on which of those it hides have been dropped: a deletion
-//!   hides what was seen before it, and nothing that comes behind it.
+//! - what a version answers does not depend on which of those it hides have been dropped: a
+//!   deletion hides what was seen before it, and nothing that comes behind it.
 
 use arrow_array::ArrayRef;
 use thalweg_core::{Result, TableSchema};
@@ -91,8 +91,8 @@ impl Versions {
         self.merge_sparse()
     }
 
-    /// The versions of a key, from the latest to the earliest: the time from which on each is valid, that
-    /// from which on it is seen, and its row.
+    /// The versions of a key, from the latest to the earliest: the time from which on each is
+    /// valid, that from which on it is seen, and its row.
     pub(super) fn of_key(&self, key: u32) -> impl Iterator<Item = (i64, i64, RowRef)> + '_ {
         let latest = self.latest.get(key as usize).copied().unwrap_or(NONE);
         let version = |id: u32| (id != NONE).then(|| &self.all[id as usize]);
@@ -155,8 +155,8 @@ impl Versions {
         NONE
     }
 
-    /// Drops what no row at or behind this time can meet; true if the key has no version left. No rows
-    /// are being taken in meanwhile.
+    /// Drops what no row at or behind this time can meet; true if the key has no version left. No
+    /// rows are being taken in meanwhile.
     pub(super) fn prune(&mut self, key: u32, time: i64) -> bool {
         let kept = self.find(key, time);
         let (mut newer, mut next) = (NONE, self.latest[key as usize]);

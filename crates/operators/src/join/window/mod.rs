@@ -1,10 +1,10 @@
 //! Joins of windows: rows of both sides with equal keys in the same window (`ON l.k = r.k AND
 //! l.window_start = r.window_start AND l.window_end = r.window_end`).
 //!
-//! Rows wait until the watermark closes their window; then the window leaves as a whole: by key, and
-//! for each key by window start (sessions of different starts may share an end), then the rows of the
-//! left side as they came with their partners as they came, then the rows of the right side that
-//! found none.
+//! Rows wait until the watermark closes their window; then the window leaves as a whole: by key,
+//! and for each key by window start (sessions of different starts may share an end), then the rows
+//! of the left side as they came with their partners as they came, then the rows of the right side
+//! that found none.
 //!
 //! **Invariants:**
 //! - a row is late if its window is closed for the watermark before it; late rows are dropped and
@@ -26,8 +26,8 @@ use arrow_array::ArrayRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, DataType, Extent, Grid, Opening, Operator, OperatorClass, Output, Partition,
-    Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, DataType, Extent, Grid, Operator, OperatorClass, Output, Partition,
+    PartitionContext, Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 use thalweg_expr::Expr;
 
@@ -121,8 +121,8 @@ impl WindowJoin {
         Ok(WindowJoin { shared: Arc::new(shared) })
     }
 
-    /// The same for windows that are aligned to the clocks of a zone: row times are instants then, and
-    /// window ends are local.
+    /// The same for windows that are aligned to the clocks of a zone: row times are instants then,
+    /// and window ends are local.
     #[must_use]
     pub fn in_zone(self, zone: Option<Tz>) -> Self {
         self.with(|shared| shared.zone = zone)
@@ -167,7 +167,7 @@ impl Operator for WindowJoin {
         let spec = &self.shared.spec;
         spec.sides.route(bundle, &spec.left_keys, &spec.right_keys, partitions)
     }
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let spec = &self.shared.spec;
         let chunks = |side| Chunks::new(spec.sides.schema(side));
         Ok(Box::new(WindowJoinPartition {

@@ -6,15 +6,16 @@
 //! | `$serial` | names a row, and goes up in the order in which rows came |
 //! | the other columns of the side | among them the start of the window and the key |
 //!
-//! Rows of windows whose end was over when the first of them came stand in `left_late` and `right_late`: `$expires` (some time
-//! beyond the end), `$serial`, all columns of the side.
+//! Rows of windows whose end was over when the first of them came stand in `left_late` and
+//! `right_late`: `$expires` (some time beyond the end), `$serial`, all columns of the side.
 //!
-//! A side whose columns nobody reads has `$window_end`, `$serial` and `$window_start` (both times in milliseconds), and the
-//! columns of the key; where rows are late, `$expires`, `$serial`, `$window_start`, `$window_end` and those. What a window
-//! knows besides comes again with its rows. No window leaves while this is asked.
+//! A side whose columns nobody reads has `$window_end`, `$serial` and `$window_start` (both times
+//! in milliseconds), and the columns of the key; where rows are late, `$expires`, `$serial`,
+//! `$window_start`, `$window_end` and those. What a window knows besides comes again with its rows.
+//! No window leaves while this is asked.
 //!
-//! Rows never change, so captures tell those that have come since the one before; those of windows that have
-//! closed expire ([`Told`]). Where rows lie is noted, and they are put together later.
+//! Rows never change, so captures tell those that have come since the one before; those of windows
+//! that have closed expire ([`Told`]). Where rows lie is noted, and they are put together later.
 
 use std::sync::Arc;
 
@@ -45,7 +46,8 @@ const IDENTITY: usize = 3;
 const WINDOW_START: &str = "$window_start";
 const WINDOW_END: &str = "$window_end";
 
-/// Windows with fewer rows share a batch. What is restored of a batch stays until its last window leaves.
+/// Windows with fewer rows share a batch. What is restored of a batch stays until its last window
+/// leaves.
 const WINDOW_ROWS_MIN: usize = KEPT_ROWS_MAX / 8;
 
 /// A row that is told: where it lies, the hash of its key, when it expires, and its serial.
@@ -53,7 +55,8 @@ type ToldRow = (RowRef, u64, i64, u64);
 
 /// What captures know of rows that were told, and of windows that have closed.
 pub(super) struct Told {
-    /// Of each side, rows with lower serials were told by the last capture; `None` if the next tells all.
+    /// Of each side, rows with lower serials were told by the last capture; `None` if the next
+    /// tells all.
     told: Option<[u64; 2]>,
     /// All windows with lower ends have closed, but for those of rows that came later.
     kept_from: i64,
@@ -66,7 +69,8 @@ impl Default for Told {
 }
 
 impl Told {
-    /// A window closes. Rows that came when its end was over have been told as if they expired later.
+    /// A window closes. Rows that came when its end was over have been told as if they expired
+    /// later.
     pub(super) fn closes(&mut self, end: i64) {
         if end < self.kept_from {
             self.told = None;
@@ -101,7 +105,8 @@ impl RowTable {
         }
     }
 
-    /// `starts` are those of the windows, of a side whose columns nobody reads: its first column is their end.
+    /// `starts` are those of the windows, of a side whose columns nobody reads: its first column is
+    /// their end.
     fn batch(
         &self,
         rows: &[ToldRow],
@@ -130,7 +135,8 @@ impl Shared {
         KeyedTable::new(&own, &TableSchema::new(columns.collect()), &[0])
     }
 
-    /// Rows that are told by the end of their window, as they are told where they say when they expire.
+    /// Rows that are told by the end of their window, as they are told where they say when they
+    /// expire.
     fn with_expiry(&self, side: Side, batch: &RecordBatch) -> Result<RecordBatch> {
         let table = self.timed_table(side);
         let columns = table.columns(batch)?;
@@ -212,8 +218,8 @@ impl WindowJoinPartition {
     /// Tells both sides.
     pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
         let next = [Side::Left, Side::Right].map(|side| self.chunks[side as usize].arrivals());
-        let told = self.told.told.replace(next).filter(|_| extent == Extent::Changes);
-        let extent = if told.is_some() { Extent::Changes } else { Extent::Whole };
+        let told = self.told.told.replace(next).filter(|_| extent == Extent::Incremental);
+        let extent = if told.is_some() { Extent::Incremental } else { Extent::Full };
         let mut captured = Captured::default();
         for side in [Side::Left, Side::Right] {
             let first = told.map_or(0, |told| told[side as usize]);

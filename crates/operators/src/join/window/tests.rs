@@ -5,8 +5,8 @@ use chrono_tz::Tz;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{ManualClock, SplitMix64};
 use thalweg_core::{
-    Bundle, Column, DataType, Exchange, Extent, Opening, Operator, Output, Partition, Piece,
-    Progress, Restored, RowKind, Stamps, TableSchema, Watermark, WatermarkBefore,
+    Bundle, Column, DataType, Exchange, Extent, Operator, Output, Partition, PartitionContext,
+    Piece, Progress, Restored, RowKind, Stamps, TableSchema, Watermark, WatermarkBefore,
 };
 
 use super::{WindowJoin, WindowJoinSpec};
@@ -267,12 +267,12 @@ struct Captured {
 
 impl Captured {
     fn new(kind: JoinKind) -> Self {
-        let partition = join(Keys::Integer, kind, false).open(Opening::only()).unwrap();
+        let partition = join(Keys::Integer, kind, false).open(PartitionContext::only()).unwrap();
         Captured { partition, exchange: Exchange::new(1) }
     }
 
-    /// Rows of both sides in the window with this end, and then perhaps a watermark. How many rows both tables tell,
-    /// below which time nothing is left, and whether that is all.
+    /// Rows of both sides in the window with this end, and then perhaps a watermark. How many rows
+    /// both tables tell, below which time nothing is left, and whether that is all.
     fn go_on(&mut self, end: i64, rows: i64, watermark: Option<i64>) -> (usize, i64, Extent) {
         let side = |n: i64| if n % 2 == 0 { Side::Left } else { Side::Right };
         let rows: Vec<Row> =
@@ -285,8 +285,8 @@ impl Captured {
             let call = WatermarkCall { watermark, phase: 0, exchange: &self.exchange };
             assert_eq!(self.partition.watermark(&call, &mut output).unwrap(), Progress::Done);
         }
-        let mut told = (0, 0, Extent::Whole);
-        for table in self.partition.capture(Extent::Changes).unwrap().tables {
+        let mut told = (0, 0, Extent::Full);
+        for table in self.partition.capture(Extent::Incremental).unwrap().tables {
             (told.1, told.2) = (table.kept_from.unwrap(), table.extent);
             let rows = (table.rows)().unwrap();
             assert!(rows.removed.is_empty(), "rows expire");
@@ -304,28 +304,29 @@ fn only_rows_that_have_come_are_told_and_windows_expire() {
     for kind in [JoinKind::Full, JoinKind::Semi] {
         let mut join = Captured::new(kind);
         let first = join.go_on(1000, 5000, Some(10));
-        assert_eq!(first, (5000, 12, Extent::Whole), "the first");
+        assert_eq!(first, (5000, 12, Extent::Full), "the first");
         let more = join.go_on(1000, 50, Some(20));
-        assert_eq!(more, (50, 22, Extent::Changes), "rows that came");
+        assert_eq!(more, (50, 22, Extent::Incremental), "rows that came");
         let other = join.go_on(2000, 40, Some(998));
-        assert_eq!(other, (40, 1000, Extent::Changes), "another window");
+        assert_eq!(other, (40, 1000, Extent::Incremental), "another window");
         let closed = join.go_on(2000, 10, Some(999));
-        assert_eq!(closed, (10, 1001, Extent::Changes), "one has closed");
+        assert_eq!(closed, (10, 1001, Extent::Incremental), "one has closed");
         let again = join.go_on(1000, 20, None);
-        assert_eq!(again, (20, 1001, Extent::Changes), "a lane was idle");
+        assert_eq!(again, (20, 1001, Extent::Incremental), "a lane was idle");
         let left = join.go_on(2000, 0, Some(1500));
-        assert_eq!(left, (50, 1502, Extent::Whole), "its window has left");
+        assert_eq!(left, (50, 1502, Extent::Full), "its window has left");
         let end = join.go_on(2000, 0, Some(i64::MAX));
-        assert_eq!(end, (0, i64::MAX, Extent::Whole), "the end");
+        assert_eq!(end, (0, i64::MAX, Extent::Full), "the end");
     }
 }
 
-/// A lane was idle: rows come for a window that has closed. Earlier versions told all rows as these are told.
+/// A lane was idle: rows come for a window that has closed. Earlier versions told all rows as these
+/// are told.
 #[test]
 fn rows_of_windows_that_were_over_say_when_they_expire() {
     let kept = |partition: &mut dyn Partition| {
         let tables = ["left_rows", "left_late", "right_rows", "right_late"];
-        tables.map(|name| told_table(partition, Extent::Whole, name).rows)
+        tables.map(|name| told_table(partition, Extent::Full, name).rows)
     };
     // Nobody reads the right columns of a semi join.
     for kind in [JoinKind::Full, JoinKind::Semi] {

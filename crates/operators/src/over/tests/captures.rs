@@ -1,12 +1,13 @@
-//! Captures of what has changed, read while rows go on, are what whole ones are, and no larger than need be.
+//! Captures of what has changed, read while rows go on, are what whole ones are, and no larger than
+//! need be.
 
 use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{ManualClock, SplitMix64};
 use thalweg_core::{
-    Bundle, Exchange, Extent, Opening, Operator, Output, Partition, Piece, Progress, Stamps,
-    Watermark,
+    Bundle, Exchange, Extent, Operator, Output, Partition, PartitionContext, Piece, Progress,
+    Stamps, Watermark,
 };
 
 use super::fixture::{N, Row, aggregate, batch, function, script, spec};
@@ -73,7 +74,7 @@ struct Sums {
 impl Sums {
     fn new() -> Self {
         let spec = spec(Frame::Rows { preceding: None }, sums());
-        let partition = OverAggregate::new(spec).expect("it fits").open(Opening::only());
+        let partition = OverAggregate::new(spec).expect("it fits").open(PartitionContext::only());
         Sums { partition: partition.expect("a partition"), exchange: Exchange::new(1) }
     }
 
@@ -118,44 +119,44 @@ impl Sums {
 fn what_is_told_follows_what_changes() {
     let mut sums = Sums::new();
     sums.fire(1, 0..20_000);
-    let (all, all_bytes, extent) = sums.told(Extent::Changes);
-    assert_eq!((all, extent), (20_000, Extent::Whole), "the first");
+    let (all, all_bytes, extent) = sums.told(Extent::Incremental);
+    assert_eq!((all, extent), (20_000, Extent::Full), "the first");
     let mut random = SplitMix64::new(1);
     for round in 2..5 {
         sums.fire(round, (0..200).map(|_| random.below(20_000)));
-        let (rows, bytes, extent) = sums.told(Extent::Changes);
+        let (rows, bytes, extent) = sums.told(Extent::Incremental);
         assert!((150..=200).contains(&rows), "{rows} rows of 200 updates");
-        assert_eq!(extent, Extent::Changes);
+        assert_eq!(extent, Extent::Incremental);
         assert!(bytes * 50 < all_bytes, "{bytes} bytes, and {all_bytes} for all");
     }
-    assert_eq!(sums.told(Extent::Changes).0, 0, "nothing has changed");
-    assert_eq!(sums.told(Extent::Whole).0, 20_000);
+    assert_eq!(sums.told(Extent::Incremental).0, 0, "nothing has changed");
+    assert_eq!(sums.told(Extent::Full).0, 20_000);
 }
 
 #[test]
 fn rows_that_wait_are_told_once() {
     let mut sums = Sums::new();
     let waiting =
-        |sums: &mut Sums| told_table(&mut *sums.partition, Extent::Changes, "waiting_rows");
+        |sums: &mut Sums| told_table(&mut *sums.partition, Extent::Incremental, "waiting_rows");
     sums.wait(100, 0..20_000, 1);
     sums.wait(200, 0..20_000, 1);
     let all = waiting(&mut sums);
-    assert_eq!((all.rows, all.extent), (40_000, Extent::Whole), "the first");
+    assert_eq!((all.rows, all.extent), (40_000, Extent::Full), "the first");
     sums.wait(150, 0..100, 1);
     let few = waiting(&mut sums);
-    assert_eq!((few.rows, few.removed, few.extent), (100, 0, Extent::Changes));
+    assert_eq!((few.rows, few.removed, few.extent), (100, 0, Extent::Incremental));
     assert!(few.bytes * 100 < all.bytes, "{} bytes, and {} for all", few.bytes, all.bytes);
     sums.pass(150);
     let none = waiting(&mut sums);
     assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(151)), "the rest expires");
-    assert_eq!(told_table(&mut *sums.partition, Extent::Whole, "waiting_rows").rows, 20_000);
+    assert_eq!(told_table(&mut *sums.partition, Extent::Full, "waiting_rows").rows, 20_000);
 }
 
 /// Where inputs are joined, a watermark may be ahead of that of a lane.
 #[test]
 fn rows_that_come_when_their_time_is_over_are_told_until_they_leave() {
     let mut sums = Sums::new();
-    let told = |sums: &mut Sums, name| told_table(&mut *sums.partition, Extent::Changes, name);
+    let told = |sums: &mut Sums, name| told_table(&mut *sums.partition, Extent::Incremental, name);
     let rows = |told: ToldTable| (told.rows, told.removed);
     sums.wait(100, 0..10, 2);
     assert_eq!(rows(told(&mut sums, "waiting_rows")), (10, 0));
@@ -168,5 +169,5 @@ fn rows_that_come_when_their_time_is_over_are_told_until_they_leave() {
     assert_eq!(rows(told(&mut sums, "overdue")), (3, 0), "they have not left");
     sums.pass(51);
     assert_eq!(rows(told(&mut sums, "overdue")), (0, 0));
-    assert_eq!(told_table(&mut *sums.partition, Extent::Whole, "waiting_rows").rows, 12);
+    assert_eq!(told_table(&mut *sums.partition, Extent::Full, "waiting_rows").rows, 12);
 }

@@ -16,8 +16,8 @@ fn bids(sixth: i64) -> Vec<Row> {
     times.into_iter().zip(items).zip(1..).map(row).collect()
 }
 
-/// Drives the rows with a watermark behind each, and with fewer, and compares with the rows that Flink
-/// gave, whatever their order.
+/// Drives the rows with a watermark behind each, and with fewer, and compares with the rows that
+/// Flink gave, whatever their order.
 fn check(operator: &OverAggregate, sixth: i64, delay_ms: i64, expected: &[&str]) {
     for epoch_rows in [1, 3, 100] {
         let driven = check_operator(operator, &script(&bids(sixth), delay_ms, 200, epoch_rows));

@@ -11,8 +11,8 @@ struct Taken {
     before: i64,
 }
 
-/// The rows of a key in the order in which they are fired; a new part begins where what was before is
-/// forgotten.
+/// The rows of a key in the order in which they are fired; a new part begins where what was before
+/// is forgotten.
 #[derive(Default)]
 struct Key {
     waiting: Vec<Taken>,

@@ -1,12 +1,13 @@
-//! Captures of what has changed, read while rows go on, are what whole ones are, and no larger than need be.
+//! Captures of what has changed, read while rows go on, are what whole ones are, and no larger than
+//! need be.
 
 use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{ManualClock, SplitMix64};
 use thalweg_core::{
-    Bundle, Exchange, Extent, Opening, Operator, Output, Partition, Piece, Progress, Stamps,
-    Watermark,
+    Bundle, Exchange, Extent, Operator, Output, Partition, PartitionContext, Piece, Progress,
+    Stamps, Watermark,
 };
 
 use super::fixture::{Case, Fits, Row, batch, script};
@@ -39,7 +40,7 @@ impl Pairs {
     fn new() -> Self {
         let case = case(vec![one(Fits::Is(1)), one(Fits::Is(2))], Skip::PastLastRow);
         let operator = MatchRecognize::new(Case { by_key: true, ..case }.spec()).expect("it fits");
-        let partition = operator.open(Opening::only()).expect("a partition");
+        let partition = operator.open(PartitionContext::only()).expect("a partition");
         Pairs { partition, exchange: Exchange::new(1) }
     }
 
@@ -65,9 +66,10 @@ impl Pairs {
         assert_eq!(progress, Progress::Done, "there was time enough");
     }
 
-    /// How many keys a capture of changes tells, how many it names as gone, and whether they are all.
+    /// How many keys a capture of changes tells, how many it names as gone, and whether they are
+    /// all.
     fn told(&mut self) -> (usize, usize, Extent) {
-        let captured = self.partition.capture(Extent::Changes).expect("it is captured");
+        let captured = self.partition.capture(Extent::Incremental).expect("it is captured");
         let mut tables = captured.tables.into_iter();
         let table = tables.find(|table| table.name == "keys").expect("a table of keys");
         let extent = table.extent;
@@ -81,33 +83,33 @@ impl Pairs {
 fn what_is_told_follows_what_changes() {
     let mut pairs = Pairs::new();
     pairs.fire(1, 1, 0..10_000);
-    assert_eq!(pairs.told(), (10_000, 0, Extent::Whole), "the first");
+    assert_eq!(pairs.told(), (10_000, 0, Extent::Full), "the first");
     pairs.fire(2, 1, 20..120);
-    assert_eq!(pairs.told(), (100, 0, Extent::Changes), "runs that began anew");
+    assert_eq!(pairs.told(), (100, 0, Extent::Incremental), "runs that began anew");
     pairs.fire(3, 2, 50..150);
-    assert_eq!(pairs.told(), (0, 100, Extent::Changes), "matches have left");
+    assert_eq!(pairs.told(), (0, 100, Extent::Incremental), "matches have left");
     pairs.fire(4, 0, 10_000..30_000);
-    assert_eq!(pairs.told(), (0, 0, Extent::Changes), "keys that never had a run");
+    assert_eq!(pairs.told(), (0, 0, Extent::Incremental), "keys that never had a run");
     pairs.fire(5, 1, 140..160);
     pairs.fire(6, 2, 155..158);
-    assert_eq!(pairs.told(), (17, 3, Extent::Changes), "some of each");
+    assert_eq!(pairs.told(), (17, 3, Extent::Incremental), "some of each");
 }
 
 #[test]
 fn rows_that_wait_are_told_once() {
     let mut pairs = Pairs::new();
     let waiting =
-        |pairs: &mut Pairs| told_table(&mut *pairs.partition, Extent::Changes, "waiting_rows");
+        |pairs: &mut Pairs| told_table(&mut *pairs.partition, Extent::Incremental, "waiting_rows");
     pairs.wait(100, 1, 0..10_000);
     pairs.wait(200, 1, 0..10_000);
     let all = waiting(&mut pairs);
-    assert_eq!((all.rows, all.extent), (20_000, Extent::Whole), "the first");
+    assert_eq!((all.rows, all.extent), (20_000, Extent::Full), "the first");
     pairs.wait(150, 1, 0..100);
     let few = waiting(&mut pairs);
-    assert_eq!((few.rows, few.removed, few.extent), (100, 0, Extent::Changes));
+    assert_eq!((few.rows, few.removed, few.extent), (100, 0, Extent::Incremental));
     assert!(few.bytes * 100 < all.bytes, "{} bytes, and {} for all", few.bytes, all.bytes);
     pairs.pass(150);
     let none = waiting(&mut pairs);
     assert_eq!((none.rows, none.removed, none.kept_from), (0, 0, Some(151)), "the rest expires");
-    assert_eq!(told_table(&mut *pairs.partition, Extent::Whole, "waiting_rows").rows, 10_000);
+    assert_eq!(told_table(&mut *pairs.partition, Extent::Full, "waiting_rows").rows, 10_000);
 }

@@ -142,7 +142,8 @@ fn lines(case: &Case, rows: &[Row]) -> Vec<String> {
     left(case, &driven).into_values().flatten().collect()
 }
 
-/// Flink's documentation, "After Match Strategy": A+ C with SUM(A.price) < 30 over 7 9 10 5 10 7 14.
+/// Flink's documentation, "After Match Strategy": A+ C with SUM(A.price) < 30 over 7 9 10 5 10 7
+/// 14.
 #[test]
 fn the_strategies_of_flinks_documentation() {
     let a = Part { max: None, is_greedy: true, ..one(Fits::SumBelow(Some(0), 30)) };

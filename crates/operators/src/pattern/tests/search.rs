@@ -1,7 +1,7 @@
 //! The oracle: for one key, start by start, every way to give rows to variables is tried.
 //!
-//! A way is a list: the variable of each row. Nothing is shared with the operator, which knows counts
-//! only and takes all runs on together.
+//! A way is a list: the variable of each row. Nothing is shared with the operator, which knows
+//! counts only and takes all runs on together.
 
 use super::fixture::{Case, Fits, Row};
 use crate::pattern::Skip;
@@ -110,8 +110,8 @@ impl Ways<'_> {
         }
     }
 
-    /// True if the match may be complete with the next row although these variables have none. As in
-    /// Flink, a greedy one is asked about that very row.
+    /// True if the match may be complete with the next row although these variables have none. As
+    /// in Flink, a greedy one is asked about that very row.
     fn rest_is_absent(&self, taken: &[usize], from: usize) -> bool {
         let is_absent = |v: usize| {
             let part = &self.case.parts[v];

@@ -1,15 +1,17 @@
-//! The first row of each key by row time: rows wait for the watermark, so that none comes before them.
+//! The first row of each key by row time: rows wait for the watermark, so that none comes before
+//! them.
 //!
 //! Invariants:
 //! - a key waits with its earliest row, or its row has left, and then later ones are passed over;
-//! - rows leave in the order of their times, those of one time in the canonical order of keys; only a
-//!   watermark at or above a time lets its rows go, and then no row at that time can come any more.
+//! - rows leave in the order of their times, those of one time in the canonical order of keys; only
+//!   a watermark at or above a time lets its rows go, and then no row at that time can come any
+//!   more.
 //!
-//! Keys whose row has left are kept (for ever, or as long as the state lives): they tell that a row is
-//! not the first.
+//! Keys whose row has left are kept (for ever, or as long as the state lives): they tell that a row
+//! is not the first.
 //!
-//! Captures tell both tables in changes ([`crate::watch`]): a key goes from one to the other when its row
-//! leaves. Times and the order in which rows leave follow from the rows.
+//! Captures tell both tables in changes ([`crate::watch`]): a key goes from one to the other when
+//! its row leaves. Times and the order in which rows leave follow from the rows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,7 +22,7 @@ use arrow_schema::SchemaRef;
 use arrow_select::take::take_record_batch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    DataType, Error, Opening, Output, Partition, Piece, Place, Progress, Restored, Result,
+    DataType, Error, Output, Partition, PartitionContext, Piece, Place, Progress, Restored, Result,
     Watermark,
 };
 
@@ -64,7 +66,11 @@ pub(super) struct EarliestRows {
 }
 
 impl EarliestRows {
-    pub fn new(spec: Arc<DeduplicateSpec>, time_column: usize, opening: Opening) -> Result<Self> {
+    pub fn new(
+        spec: Arc<DeduplicateSpec>,
+        time_column: usize,
+        opening: PartitionContext,
+    ) -> Result<Self> {
         let schema = spec.input.arrow();
         Ok(EarliestRows {
             time_column,
@@ -120,7 +126,8 @@ impl EarliestRows {
         Ok(())
     }
 
-    /// Captures learn of the keys that may wait with another row now, and of those that begin again.
+    /// Captures learn of the keys that may wait with another row now, and of those that begin
+    /// again.
     fn touch_reached(&mut self, ids: &[u32], now_ms: i64) -> Result<()> {
         if !self.is_watched() {
             return Ok(());

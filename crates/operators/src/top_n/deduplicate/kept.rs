@@ -1,7 +1,7 @@
 //! One row for each key, by the key's number.
 //!
-//! Rows of the piece in hand lie in it until [`KeptRows::keep`]; until then every place that was named
-//! stays good.
+//! Rows of the piece in hand lie in it until [`KeptRows::keep`]; until then every place that was
+//! named stays good.
 
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::SchemaRef;

@@ -1,6 +1,7 @@
 //! The last row of each key, as a changelog: of rows that only come, or of upserts.
 //!
-//! Captures tell the rows of keys that rows have reached, and those that have gone ([`crate::watch`]).
+//! Captures tell the rows of keys that rows have reached, and those that have gone
+//! ([`crate::watch`]).
 
 use std::sync::Arc;
 

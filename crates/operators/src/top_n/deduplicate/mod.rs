@@ -9,13 +9,14 @@
 //! | last | upserts | the same for each row that differs, `-D` with the row kept for `-D` (Flink's normalization of a changelog) |
 //!
 //! Invariants:
-//! - by row time, of rows with one time the first to arrive is first, and the last to arrive is last;
+//! - by row time, of rows with one time the first to arrive is first, and the last to arrive is
+//!   last;
 //! - a row is late if the watermark before it has reached its time, whatever watermarks the
 //!   operator has seen; only first by row time asks;
 //! - with `state_ttl_ms` a key is forgotten, without a change, when its row was kept so long ago.
 //!
-//! All but upserts takes inserts only. Among upserts `-U` says nothing and is passed over, and so is the
-//! `-D` of a key without a row; `-D` needs no values but the key.
+//! All but upserts takes inserts only. Among upserts `-U` says nothing and is passed over, and so
+//! is the `-D` of a key without a row; `-D` needs no values but the key.
 
 mod earliest;
 mod first;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, DataType, Error, Opening, Operator, OperatorClass, Partition, Result, Route,
+    Bundle, DataType, Error, Operator, OperatorClass, Partition, PartitionContext, Result, Route,
     TableSchema,
 };
 
@@ -55,8 +56,8 @@ pub enum DeduplicateBy {
     EventTime(usize),
     /// The order of arrival: processing time.
     Arrival,
-    /// The order of arrival, of rows that are upserts: each takes the place of the row with its key,
-    /// and `-D` takes the row of a key away. Only for the last one.
+    /// The order of arrival, of rows that are upserts: each takes the place of the row with its
+    /// key, and `-D` takes the row of a key away. Only for the last one.
     Upserts,
 }
 
@@ -167,7 +168,7 @@ impl Operator for Deduplicate {
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.spec.keys, partitions)
     }
-    fn open(&self, opening: Opening) -> Result<Box<dyn Partition>> {
+    fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let spec = Arc::clone(&self.spec);
         Ok(match (spec.keep, spec.by) {
             (Keep::First, DeduplicateBy::Arrival | DeduplicateBy::Upserts) => {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use thalweg_core::shim::{ManualClock, SplitMix64};
 use thalweg_core::{
-    Bundle, DataType, Extent, Opening, Operator, Output, Partition, Piece, RowKind, Stamps,
-    TableSchema,
+    Bundle, DataType, Extent, Operator, Output, Partition, PartitionContext, Piece, RowKind,
+    Stamps, TableSchema,
 };
 
 use super::{batch, changes, check_changes, operator, spec, table};
@@ -80,7 +80,7 @@ fn changes_put_together_are_the_whole() {
 
 /// What a capture of changes tells: rows, names of rows that have gone, and whether that is all.
 fn told(partition: &mut dyn Partition) -> (usize, usize, Extent) {
-    let captured = partition.capture(Extent::Changes).expect("it is captured");
+    let captured = partition.capture(Extent::Incremental).expect("it is captured");
     let table = captured.tables.into_iter().next().expect("there is a table");
     let rows = (table.rows)().expect("it is read");
     let count = |batches: &[RecordBatch]| batches.iter().map(|batch| batch.num_rows()).sum();
@@ -93,7 +93,7 @@ fn what_is_told_follows_what_changes() {
         let is_by_id = unique.is_some();
         let top = spec(&input(), &[], vec![SortKey::descending(1)], 10);
         let operator = operator(TopNSpec { retracts: true, unique, ..top });
-        let mut partition = operator.open(Opening::only()).expect("a partition");
+        let mut partition = operator.open(PartitionContext::only()).expect("a partition");
         let mut take = |log: Vec<[i64; 3]>, kind: RowKind| {
             let mut bundle = Bundle::new(rows(&log), Stamps::first());
             bundle.kinds = Some(vec![kind; log.len()].into());
@@ -104,16 +104,16 @@ fn what_is_told_follows_what_changes() {
         };
         let row = |id: i64| [0, id * 7919 % 10_000, id];
         let all = take((0..20_000).map(row).collect(), RowKind::Insert);
-        assert_eq!(all, (20_000, 0, Extent::Whole), "the first");
+        assert_eq!(all, (20_000, 0, Extent::Full), "the first");
         let more = take((20_000..20_100).map(row).collect(), RowKind::Insert);
-        assert_eq!(more, (100, 0, Extent::Changes), "rows that came");
+        assert_eq!(more, (100, 0, Extent::Incremental), "rows that came");
         let less = take((50..120).map(row).collect(), RowKind::Delete);
-        assert_eq!(less, (0, 70, Extent::Changes), "rows that went");
+        assert_eq!(less, (0, 70, Extent::Incremental), "rows that went");
         if is_by_id {
             let same = take((200..210).map(row).collect(), RowKind::UpdateAfter);
-            assert_eq!(same, (10, 0, Extent::Changes), "rows that took the place of others");
+            assert_eq!(same, (10, 0, Extent::Incremental), "rows that took the place of others");
             let moved = take((200..210).map(|id| [0, -id, id]).collect(), RowKind::UpdateAfter);
-            assert_eq!(moved, (10, 10, Extent::Changes), "rows that moved");
+            assert_eq!(moved, (10, 10, Extent::Incremental), "rows that moved");
         }
     }
 }

@@ -67,7 +67,8 @@ fn bids(picked: &[&str]) -> (TableSchema, RecordBatch) {
     (input, rows)
 }
 
-/// Each cut into bundles gives this sequence where there is one partition, and these rows in any case.
+/// Each cut into bundles gives this sequence where there is one partition, and these rows in any
+/// case.
 fn check(operator: &dyn Operator, script: &[Event], expected: &[&str]) {
     assert_eq!(lines(&check_operator(operator, script)), expected);
     for bundle_rows in [1, 2, 3, 7] {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::shim::{ManualClock, SharedClock, SplitMix64};
 use thalweg_core::{
-    Bundle, DataType, ErrorKind, Opening, Operator, OrderContract, Output, Partition, Piece, Place,
-    RowKind, Stamps, TableSchema,
+    Bundle, DataType, ErrorKind, Operator, OrderContract, Output, Partition, PartitionContext,
+    Piece, Place, RowKind, Stamps, TableSchema,
 };
 
 use super::{batch, changes, check_changes, lines, lines_of, numbered, operator, spec, table};
@@ -43,7 +43,7 @@ struct Clocked<'a> {
 
 impl<'a> Clocked<'a> {
     fn new(operator: &'a dyn Operator) -> Self {
-        let partition = operator.open(Opening::only()).expect("a partition");
+        let partition = operator.open(PartitionContext::only()).expect("a partition");
         Clocked { operator, partition, clock: Arc::default(), restores: false }
     }
     fn restoring(operator: &'a dyn Operator, restores: bool) -> Self {
@@ -203,8 +203,8 @@ fn inserts_cannot_be_taken_back() {
     assert!(TopN::new(TopNSpec { window_end: Some(1), ..top(2) }).is_err());
 }
 
-/// Rows of windows of 10 ms, each with the watermark before it: what leaves is the first three of each
-/// key of each window that were on time, and then nothing is kept.
+/// Rows of windows of 10 ms, each with the watermark before it: what leaves is the first three of
+/// each key of each window that were on time, and then nothing is kept.
 #[test]
 fn windows_leave_when_they_close_and_leave_nothing_behind() {
     let input = table(&[

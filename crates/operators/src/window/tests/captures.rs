@@ -5,8 +5,8 @@ use std::sync::Arc;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{ManualClock, SplitMix64};
 use thalweg_core::{
-    Bundle, DataType, Exchange, Extent, Opening, OrderContract, Output, Partition, Piece, Progress,
-    Stamps, Watermark, WatermarkBefore,
+    Bundle, DataType, Exchange, Extent, OrderContract, Output, Partition, PartitionContext, Piece,
+    Progress, Stamps, Watermark, WatermarkBefore,
 };
 
 use super::driver::{KEY, Row, WORD, batch, input_schema, running_watermarks};
@@ -15,10 +15,10 @@ use crate::aggregate::AggregateCall;
 use crate::test_kit::{DriveOptions, Event, check_captures};
 use crate::window::WindowSpec;
 
-/// How many rows a partition's next capture of changes tells in its first table, how many names it removes,
-/// and whether that is all.
+/// How many rows a partition's next capture of changes tells in its first table, how many names it
+/// removes, and whether that is all.
 fn told(partition: &mut dyn Partition) -> (usize, usize, Extent) {
-    let captured = partition.capture(Extent::Changes).expect("it is captured");
+    let captured = partition.capture(Extent::Incremental).expect("it is captured");
     let table = captured.tables.into_iter().next().expect("there is a table");
     let rows = (table.rows)().expect("it is read");
     let count = |batches: &[arrow_array::RecordBatch]| batches.iter().map(|b| b.num_rows()).sum();
@@ -40,7 +40,8 @@ fn go_on(partition: &mut dyn Partition, rows: &[(i64, i64)], watermark: i64) {
     }
 }
 
-const ONE: Opening = Opening { partition: 0, partitions: 1, order: OrderContract::Epoch };
+const ONE: PartitionContext =
+    PartitionContext { partition: 0, partitions: 1, order: OrderContract::Epoch };
 
 #[test]
 fn only_what_changed_is_told_and_windows_expire() {
@@ -48,18 +49,18 @@ fn only_what_changed_is_told_and_windows_expire() {
     let mut partition = operator.open(ONE).expect("it opens");
     let partition = partition.as_mut();
     let kept_from = |partition: &mut dyn Partition| {
-        partition.capture(Extent::Changes).expect("it is captured").tables[0].kept_from
+        partition.capture(Extent::Incremental).expect("it is captured").tables[0].kept_from
     };
     go_on(partition, &[(0, 1), (1, 2), (10, 1), (11, 2), (12, 3)], 0);
-    assert_eq!(told(partition), (5, 0, Extent::Whole), "the first");
+    assert_eq!(told(partition), (5, 0, Extent::Full), "the first");
     go_on(partition, &[(2, 1), (13, 4)], 8);
-    assert_eq!(told(partition), (2, 0, Extent::Changes), "a key again, and a new one");
+    assert_eq!(told(partition), (2, 0, Extent::Incremental), "a key again, and a new one");
     assert_eq!(kept_from(partition), Some(10), "no window that ends before");
     go_on(partition, &[(3, 9)], 9);
-    assert_eq!(told(partition), (0, 0, Extent::Changes), "a window that has left");
+    assert_eq!(told(partition), (0, 0, Extent::Incremental), "a window that has left");
     assert_eq!(kept_from(partition), Some(11), "which expires");
     go_on(partition, &[(25, 1)], 19);
-    assert_eq!(told(partition), (1, 0, Extent::Changes));
+    assert_eq!(told(partition), (1, 0, Extent::Incremental));
 }
 
 #[test]
@@ -68,13 +69,13 @@ fn a_session_that_begins_earlier_takes_its_own_place() {
     let mut partition = operator.open(ONE).expect("it opens");
     let partition = partition.as_mut();
     go_on(partition, &[(50, 1), (50, 2), (80, 2), (50, 3)], 0);
-    assert_eq!(told(partition), (4, 0, Extent::Whole), "the first");
+    assert_eq!(told(partition), (4, 0, Extent::Full), "the first");
     go_on(partition, &[(55, 1), (100, 4)], 1);
-    assert_eq!(told(partition), (2, 0, Extent::Changes), "one went on, one is new");
+    assert_eq!(told(partition), (2, 0, Extent::Incremental), "one went on, one is new");
     go_on(partition, &[(45, 1), (62, 3), (58, 3)], 2);
-    assert_eq!(told(partition), (2, 0, Extent::Changes), "one begins earlier, one goes on");
+    assert_eq!(told(partition), (2, 0, Extent::Incremental), "one begins earlier, one goes on");
     go_on(partition, &[(60, 2), (70, 2), (200, 5), (202, 5)], 70);
-    assert_eq!(told(partition), (2, 2, Extent::Changes), "two are one, another one has closed");
+    assert_eq!(told(partition), (2, 2, Extent::Incremental), "two are one, another one has closed");
 }
 
 /// Some rows at a time, each time followed by their watermark.

@@ -11,8 +11,9 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::{ManualClock, SplitMix64};
 use thalweg_core::{
-    Bundle, Column, DataType, Exchange, Opening, Operator, OrderContract, Output, Partition, Piece,
-    Place, Progress, Route, Stamps, TableSchema, Watermark, WatermarkBefore,
+    Bundle, Column, DataType, Exchange, Operator, OrderContract, Output, Partition,
+    PartitionContext, Piece, Place, Progress, Route, Stamps, TableSchema, Watermark,
+    WatermarkBefore,
 };
 
 use super::driver::call;
@@ -88,7 +89,7 @@ struct Bench {
 impl Bench {
     fn new(kind: Kind, partitions: usize, order: OrderContract, refuse: bool) -> Self {
         let operator = operator(kind, order.is_ordered());
-        let open = |partition| operator.open(Opening { partition, partitions, order });
+        let open = |partition| operator.open(PartitionContext { partition, partitions, order });
         let partitions = (0..partitions).map(|p| open(p).expect("it opens")).collect();
         let clock = Arc::new(ManualClock::default());
         Bench { operator, partitions, clock, refuse, found: Windows::new() }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, TimestampMillisecondArray};
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{
-    Bundle, Column, DataType, Opening, Operator, OrderContract, Output, Piece, Place, Route,
-    Stamps, TableSchema, Watermark, WatermarkBefore,
+    Bundle, Column, DataType, Operator, OrderContract, Output, PartitionContext, Piece, Place,
+    Route, Stamps, TableSchema, Watermark, WatermarkBefore,
 };
 
 use crate::aggregate::{AggregateCall, resolve};
@@ -100,7 +100,7 @@ fn windows_are_those_of_a_loop_whatever_the_bundles() {
         let (size, slide) = (1 + random.below(7), 1 + random.below(7));
         let rows = random_rows(&mut random, 120);
         let operator = operator(size, slide, &[1]);
-        let open = Opening { order: OrderContract::Arrival, ..Opening::only() };
+        let open = PartitionContext { order: OrderContract::Arrival, ..PartitionContext::only() };
         let mut partition = operator.open(open).expect("it opens");
         let (mut found, mut from) = (Vec::new(), 0);
         while from < rows.len() {
@@ -154,7 +154,7 @@ fn without_keys_all_rows_are_counted_together() {
         panic!("one partition has all")
     };
     assert_eq!(parts[0].len(), 7);
-    let mut partition = operator.open(Opening::only()).expect("it opens");
+    let mut partition = operator.open(PartitionContext::only()).expect("it opens");
     let mut output = Output::new(Arc::new(thalweg_core::shim::ManualClock::default()), u64::MAX);
     let piece = Piece { bundle: &bundle, rows: None, lanes: 1 };
     partition.rows(piece, &mut output).expect("rows are taken");

@@ -12,8 +12,9 @@ use arrow_array::{
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::ManualClock;
 use thalweg_core::{
-    Bundle, Column, DataType, Exchange, Opening, Operator, OrderContract, Output, Partition, Piece,
-    Progress, Result, Route, Stamps, TableSchema, Watermark, WatermarkBefore,
+    Bundle, Column, DataType, Exchange, Operator, OrderContract, Output, Partition,
+    PartitionContext, Piece, Progress, Result, Route, Stamps, TableSchema, Watermark,
+    WatermarkBefore,
 };
 
 use crate::aggregate::{AggregateCall, resolve};
@@ -139,7 +140,7 @@ impl<'a> Driver<'a> {
     pub(super) fn new(operator: &'a dyn Operator, partitions: usize, hurried: bool) -> Self {
         let states = (0..partitions).map(|p| {
             operator
-                .open(Opening { partition: p, partitions, order: OrderContract::Epoch })
+                .open(PartitionContext { partition: p, partitions, order: OrderContract::Epoch })
                 .expect("opened")
         });
         Driver {

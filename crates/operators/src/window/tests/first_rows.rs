@@ -1,5 +1,5 @@
-//! Windows of which only the first rows are wanted: each that is wanted is there, and each that is there is one
-//! of those that leave without that.
+//! Windows of which only the first rows are wanted: each that is wanted is there, and each that is
+//! there is one of those that leave without that.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ fn the_first_rows_of_each_window_leave() {
                 let call = || call(name, false, argument, None);
                 let key = SortKey { column: 1, descending: true, nulls_first: None };
                 let top = WindowTop { order: vec![key], rows: WANTED };
-                let some = windows(window, call()).of_first_rows(&top).expect("an order");
+                let some = windows(window, call()).with_top(&top).expect("an order");
                 let all = run(&windows(window, call()), &rows, &schema, how).rows;
                 let some = run(&some, &rows, &schema, how).rows;
                 let what = format!("seed {seed}, {window:?}, {name}, {partitions} partitions");

@@ -1,12 +1,12 @@
-//! Where a sequence is promised, a restore changes nothing of it, to the last bit of a sum of floats:
-//! whenever it comes, and whatever the number of partitions before and behind it. And what is damaged is
-//! refused.
+//! Where a sequence is promised, a restore changes nothing of it, to the last bit of a sum of
+//! floats: whenever it comes, and whatever the number of partitions before and behind it. And what
+//! is damaged is refused.
 
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{
-    Bundle, DataType, Exchange, Opening, Operator, OrderContract, Output, Partition, Piece, Place,
-    Progress, Route, Stamps, Watermark, WatermarkBefore,
+    Bundle, DataType, Exchange, Operator, OrderContract, Output, Partition, PartitionContext,
+    Piece, Place, Progress, Route, Stamps, Watermark, WatermarkBefore,
 };
 
 use super::driver::{
@@ -150,7 +150,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn new(operator: &'a dyn Operator, count: usize) -> Self {
-        let opening = |partition| Opening { partition, partitions: count, order: ORDER };
+        let opening = |partition| PartitionContext { partition, partitions: count, order: ORDER };
         let open = |partition| operator.open(opening(partition)).expect("it opens");
         Bench { operator, partitions: (0..count).map(open).collect(), lines: Vec::new() }
     }
@@ -271,7 +271,8 @@ fn sliced_windows_go_on_with_tables_of_windows() {
     for aggregates in [aggregates(), invertible, distinct_only(), Vec::new()] {
         let [of_tables, of_slices] = [tumble, hop].map(|window| {
             let tables = aligned(tumble, aggregates.clone());
-            // Where aggregates are exact, one of the partitions takes all rows, whoever's keys they have.
+            // Where aggregates are exact, one of the partitions takes all rows, whoever's keys they
+            // have.
             let mut bench = Bench::new(tables.as_ref(), 3);
             bench.rows(&bundle);
             let other = aligned(window, aggregates.clone());

@@ -38,7 +38,8 @@ fn bundle_of(rows: &[Row], ordinal: u64, watermark: i64) -> Bundle {
     Bundle::new(batch(rows, &input_schema(DataType::Timestamp(3))), stamps)
 }
 
-/// The rows of a window in bundles of 300: by turns each of its own key, of ten keys, most of one key.
+/// The rows of a window in bundles of 300: by turns each of its own key, of ten keys, most of one
+/// key.
 fn habits(window: i64, random: &mut SplitMix64) -> Vec<Vec<Row>> {
     let mut row = |place: u64| {
         let key = match window / 6 % 3 {
@@ -59,8 +60,8 @@ fn habits(window: i64, random: &mut SplitMix64) -> Vec<Vec<Row>> {
     (0..10).map(|bundle| (0..300).map(|n| row(bundle * 300 + n)).collect()).collect()
 }
 
-/// What a loop gives: COUNT, SUM and COUNT(DISTINCT) of the numbers by window and key. Windows last as long as
-/// so many of those of `habits`, and begin with each of them.
+/// What a loop gives: COUNT, SUM and COUNT(DISTINCT) of the numbers by window and key. Windows last
+/// as long as so many of those of `habits`, and begin with each of them.
 struct Expected {
     lasts: i64,
     numbers: BTreeMap<(i64, i64), Vec<i64>>,
@@ -148,8 +149,8 @@ fn distinct_values_of_all_rows_are_counted_once() -> Result<()> {
     Ok(())
 }
 
-/// Without keys rows are spread by the values that are to be distinct, where these are many; however rows came, and
-/// if others go on with what partitions tell, each value counts once.
+/// Without keys rows are spread by the values that are to be distinct, where these are many;
+/// however rows came, and if others go on with what partitions tell, each value counts once.
 #[test]
 fn rows_without_keys_are_spread_by_their_distinct_values() -> Result<()> {
     let distinct = |function| call(function, true, Some(NUMBER), None);
@@ -200,8 +201,8 @@ fn script() -> Vec<Event> {
     stamped(&batch(&rows, &input_schema(DataType::Timestamp(3))), &watermarks, 40)
 }
 
-/// Sets of keys, distinct values with and without keys, and counts: also where others go on with what
-/// partitions tell, which is taken back only if it is whole.
+/// Sets of keys, distinct values with and without keys, and counts: also where others go on with
+/// what partitions tell, which is taken back only if it is whole.
 #[test]
 fn the_test_kit_finds_no_difference() -> Result<()> {
     let distinct = || call("COUNT", true, Some(NUMBER), None);

@@ -7,7 +7,8 @@
 //! | `lanes` | each lane | `lane`, `frontier_ms`, `has_ended`, `floor_ms` |
 //! | `merge` | the merge | `frontier_ms`, `serial` |
 //!
-//! `item` numbers what waits in a lane, rows and watermarks alike, so that they come back in their order.
+//! `item` numbers what waits in a lane, rows and watermarks alike, so that they come back in their
+//! order.
 
 use std::sync::Arc;
 

@@ -2,13 +2,13 @@
 //!
 //! Sequence rules. Behind a row with time t seconds the watermark is t * 1000 ms; at the end of the
 //! input it is infinite. A timer asked for at time a fires at P, the smallest multiple of the grid
-//! that is at least a, behind the first row whose watermark is at least P - 1. Timers due behind one
-//! row fire in the order (P, virtual partition of the key, key). Every operator sees the whole
+//! that is at least a, behind the first row whose watermark is at least P - 1. Timers due behind
+//! one row fire in the order (P, virtual partition of the key, key). Every operator sees the whole
 //! output of the operator before it for a row, what that operator's timers emit behind the row
 //! included, before its own timers fire behind that row.
 //!
-//! Invariants: the result is the output of the last operator, in sequence. The oracles share nothing
-//! with the engine and make no attempt to be fast.
+//! Invariants: the result is the output of the last operator, in sequence. The oracles share
+//! nothing with the engine and make no attempt to be fast.
 
 mod q1;
 mod q15;

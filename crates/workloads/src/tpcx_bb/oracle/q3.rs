@@ -1,8 +1,8 @@
 //! Query 3: the items most often among the last views before a purchase of one item.
 //!
-//! Filter, the last rows by user, category filter, counts by item, the first items at the end of the
-//! input. Invariant: purchases are rows like others and count as views of later purchases, never of
-//! themselves. Rows are taken in the order of arrival.
+//! Filter, the last rows by user, category filter, counts by item, the first items at the end of
+//! the input. Invariant: purchases are rows like others and count as views of later purchases,
+//! never of themselves. Rows are taken in the order of arrival.
 
 use std::collections::{HashMap, VecDeque};
 

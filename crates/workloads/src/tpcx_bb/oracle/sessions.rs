@@ -1,8 +1,8 @@
 //! Sessions of users, as queries 2 and 4 make them.
 //!
 //! Invariants: a session closes at the user's first click more than the time-out behind the one
-//! before, or at a timer behind the time-out, whichever comes first in sequence; no session is empty.
-//! What a session keeps of a click is the query's business.
+//! before, or at a timer behind the time-out, whichever comes first in sequence; no session is
+//! empty. What a session keeps of a click is the query's business.
 
 use std::collections::HashMap;
 

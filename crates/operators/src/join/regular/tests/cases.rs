@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use thalweg_core::shim::ManualClock;
-use thalweg_core::{Bundle, ErrorKind, Extent, Opening, Operator, Output, Piece, RowKind, Stamps};
+use thalweg_core::{
+    Bundle, ErrorKind, Extent, Operator, Output, PartitionContext, Piece, RowKind, Stamps,
+};
 
 use super::{Change, JoinKind, Row, appends, batch, row, script, spec};
 use crate::join::regular::{JoinSpec, RegularJoin};
@@ -182,7 +184,7 @@ fn at_times(join: &RegularJoin, steps: &[(u64, &[Change])]) -> Vec<String> {
 
 fn fed(join: &RegularJoin, steps: &[(u64, &[Change])], restores: bool) -> Vec<String> {
     let clock = Arc::new(ManualClock::default());
-    let mut partition = join.open(Opening::only()).unwrap();
+    let mut partition = join.open(PartitionContext::only()).unwrap();
     let mut driven = crate::test_kit::Driven::default();
     let mut now_ms = 0;
     for &(time_ms, changes) in steps {
@@ -191,8 +193,8 @@ fn fed(join: &RegularJoin, steps: &[(u64, &[Change])], restores: bool) -> Vec<St
         let mut bundle = Bundle::new(batch(changes), Stamps::first());
         bundle.kinds = Some(changes.iter().map(|change| change.1).collect());
         if restores {
-            let told = partition.capture(Extent::Whole).unwrap().into_restored().unwrap();
-            partition = join.open(Opening::only()).unwrap();
+            let told = partition.capture(Extent::Full).unwrap().into_restored().unwrap();
+            partition = join.open(PartitionContext::only()).unwrap();
             partition.restore(&told).unwrap();
         }
         let mut output = Output::new(clock.clone(), u64::MAX);
@@ -205,8 +207,8 @@ fn fed(join: &RegularJoin, steps: &[(u64, &[Change])], restores: bool) -> Vec<St
     short(&driven.changes())
 }
 
-/// A row goes when it was not written for so long; gaining a partner writes a row of a padded side, as in
-/// Flink. A row that is gone is not taken back, and the others do not notice.
+/// A row goes when it was not written for so long; gaining a partner writes a row of a padded side,
+/// as in Flink. A row that is gone is not taken back, and the others do not notice.
 #[test]
 fn rows_expire_by_the_wall_clock() {
     let left = |key, number, kind| (Side::Left, kind, row(Some(key), number, "l"));
@@ -268,7 +270,7 @@ fn a_piece_may_be_a_part_of_a_bundle() {
     let bundle = Bundle::new(batch(&changes), Stamps::first());
     let rows: Vec<u32> = vec![0, 3, 6, 7];
     let join = RegularJoin::new(spec(JoinKind::Left, &[0], false, true)).unwrap();
-    let mut partition = join.open(Opening::only()).unwrap();
+    let mut partition = join.open(PartitionContext::only()).unwrap();
     let mut output = Output::new(Arc::new(ManualClock::default()), u64::MAX);
     let piece = Piece { bundle: &bundle, rows: Some(&rows), lanes: 1 };
     partition.rows(piece, &mut output).unwrap();

@@ -67,8 +67,8 @@ fn any_row(shape: Shape, random: &mut SplitMix64) -> Row {
     row
 }
 
-/// Compares with the reference: the sequence with one partition whatever the bundles, the multiset in all
-/// other ways, and what is left at the end.
+/// Compares with the reference: the sequence with one partition whatever the bundles, the multiset
+/// in all other ways, and what is left at the end.
 fn check(spec: JoinSpec, changes: &[Change], what: &str) {
     let (kind, keys) = (spec.kind, spec.left_keys.clone());
     let null_equals_null = spec.null_equals_null.first() == Some(&true);

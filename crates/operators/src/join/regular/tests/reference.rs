@@ -1,4 +1,5 @@
-//! A join by plain loops, one row at a time: each side is a list of rows with their numbers of partners.
+//! A join by plain loops, one row at a time: each side is a list of rows with their numbers of
+//! partners.
 
 use thalweg_core::RowKind;
 
