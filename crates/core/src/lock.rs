@@ -181,8 +181,8 @@ mod tests {
         FileLock::check_free(&path).expect("nobody has what is not there");
     }
 
-    /// Locks taken and released under one name: never two at a time, though the file is another one each
-    /// time.
+    /// Locks taken and released under one name: never two at a time, though the file is another one
+    /// each time.
     #[test]
     fn no_two_hold_a_file_that_is_removed() {
         let path = folder("removed").join("lock");

@@ -147,8 +147,8 @@ fn is_tidy(data_type: &DataType) -> bool {
         || matches!(data_type, DataType::Boolean | DataType::Date | DataType::Time(_))
 }
 
-/// The text with control characters made visible: they would break the lines, or control the terminal
-/// what to do.
+/// The text with control characters made visible: they would break the lines, or control the
+/// terminal what to do.
 fn visible(text: &str) -> String {
     if !text.contains(char::is_control) {
         return text.to_string();
