@@ -206,10 +206,10 @@ const CASES: &[Case] = &[
         before: BATCH,
         ..case(
             "sort",
-            1_000,
+            700,
             PAIR,
             "SELECT a.id, b.s FROM ev a CROSS JOIN ev b ORDER BY b.s, a.id",
-            "1,000,000",
+            "490,000",
         )
     },
     case(
