@@ -15,27 +15,27 @@
 
 pub mod aggregate;
 pub mod assigner;
+mod capture;
 pub mod chain;
 mod expiry;
 pub mod final_rows;
 mod gradual;
 pub mod group;
-mod guarded;
 pub mod join;
 pub mod keys;
 pub mod limit;
 pub mod over;
 pub mod pattern;
-mod reading;
 #[cfg(any(test, feature = "test-support"))]
 pub mod reference;
+mod rows;
 pub mod sort;
 mod spare;
-pub mod tables;
 pub mod temporal_sort;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_kit;
 pub mod time_order;
 pub mod top_n;
-mod watch;
 pub mod window;
+
+pub use capture::tables;

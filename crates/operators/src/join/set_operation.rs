@@ -34,7 +34,7 @@ use thalweg_core::{
 use super::sides::{Side, Sides};
 use crate::keys::KeyTable;
 use crate::limit::route_to_first;
-use crate::tables::{kept_batch, kept_columns, kept_schema, numbers_of, owners, tell};
+use crate::tables::{add_table, kept_batch, kept_columns, kept_schema, numbers_of, owners};
 
 /// The table of state: each row that stands on a side, and how often.
 const ROWS: &str = "rows";
@@ -303,14 +303,14 @@ impl Partition for SetPartition {
         let rows =
             kept_batch(&schema, owners, vec![count(0), count(1)], self.keys.take_keys(&ids)?)?;
         let mut captured = Captured::default();
-        tell(&mut captured, ROWS, rows);
+        add_table(&mut captured, ROWS, rows);
         Ok(captured)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         for batch in restored.table(ROWS) {
             let columns = kept_columns(batch, &self.plan.state_schema(), self.plan.columns.len())?;
-            let told = [
+            let counts = [
                 numbers_of::<UInt64Type>(batch, COUNTS[0])?,
                 numbers_of::<UInt64Type>(batch, COUNTS[1])?,
             ];
@@ -318,7 +318,7 @@ impl Partition for SetPartition {
             self.keys.intern_rows(&columns, None, batch.num_rows(), &mut ids)?;
             self.counts.resize(self.keys.id_limit(), Counts::default());
             for (row, &id) in ids.iter().enumerate() {
-                self.counts[id as usize].sides = [told[0][row], told[1][row]];
+                self.counts[id as usize].sides = [counts[0][row], counts[1][row]];
             }
         }
         Ok(())

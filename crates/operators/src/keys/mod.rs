@@ -19,10 +19,10 @@ mod hash;
 mod integer;
 mod low_bits;
 mod packed;
+pub(crate) mod ranks;
 mod rows;
 mod scatter;
 mod text;
-mod told;
 
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_buffer::BooleanBufferBuilder;
@@ -32,7 +32,6 @@ use thalweg_core::{DataType, Error, Result};
 pub use canonical::CanonicalOrder;
 pub use hash::{hash_bytes, hash_keys};
 pub(crate) use scatter::{hash_rows, route_by_keys, scatter};
-pub(crate) use told::ToldKeys;
 
 use crate::gradual::Pages;
 use integer::IntegerTable;

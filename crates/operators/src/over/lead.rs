@@ -15,7 +15,7 @@ use super::neighbor::{check_default, or_default};
 use super::spec::{OverFunction, OverSpec};
 use super::trail::Trail;
 use crate::aggregate::{StateColumns, StateRows};
-use crate::join::bounded::chunks::RowRef;
+use crate::rows::chunks::RowRef;
 
 /// One LEAD.
 struct Lead {
@@ -132,12 +132,12 @@ impl Held {
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
 
-    pub(super) fn tell(&self, ids: &[u32], told: &mut StateColumns) -> Result<()> {
-        self.trail.tell(ids, told)
+    pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
+        self.trail.capture(ids, columns)
     }
 
-    pub(super) fn recall(&mut self, ids: &[u32], told: &StateRows<'_>) -> Result<()> {
-        self.trail.recall(ids, told, self.farthest)
+    pub(super) fn restore(&mut self, ids: &[u32], rows: &StateRows<'_>) -> Result<()> {
+        self.trail.restore(ids, rows, self.farthest)
     }
 
     pub(super) fn bytes(&self) -> usize {

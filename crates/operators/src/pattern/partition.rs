@@ -25,16 +25,17 @@ use super::runs::Key;
 use super::snapshot::KEYS;
 use super::spec::MatchSpec;
 use super::values::batch_of;
-use crate::join::bounded::chunks::{Chunks, RowRef};
-use crate::join::bounded::order::KeyRanks;
-use crate::join::bounded::pieces::{inserts_only, keys_of, times, treat_late};
-use crate::join::bounded::told::Notes;
-use crate::join::bounded::told_waiting::WaitingTables;
-use crate::join::bounded::waiting::Waiting;
-use crate::keys::{KeyTable, ToldKeys};
+use crate::capture::key_columns::KeyColumns;
+use crate::capture::keys::{KeyTracker, KeyedState};
+use crate::keys::KeyTable;
+use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
+use crate::rows::chunk_capture::Notes;
+use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::input::{inserts_only, keys_of, times, treat_late};
+use crate::rows::waiting::Waiting;
+use crate::rows::waiting_capture::WaitingTables;
 use crate::sort::KeyEncoder;
-use crate::watch::keys::{KeyWatch, KeyedState};
 
 /// About how many rows are taken at once at most.
 const FIRE_ROWS: usize = 8 * 1024;
@@ -66,7 +67,7 @@ pub(super) struct MatchPartition {
     ranks: KeyRanks,
     ties: Option<KeyEncoder>,
     pub(super) table: KeyTable,
-    pub(super) told_keys: ToldKeys,
+    pub(super) key_columns: KeyColumns,
     pub(super) machine: Machine,
     pub(super) rows: Chunks,
     pub(super) waiting: Waiting<Entry>,
@@ -74,7 +75,7 @@ pub(super) struct MatchPartition {
     /// What waits is due after this watermark, but for what came when its time was over.
     pub(super) passed: i64,
     alarms: Waiting<u32>,
-    pub(super) watch: Option<KeyWatch>,
+    pub(super) watch: Option<KeyTracker>,
     /// How many rows are taken through the pattern before the job may stop.
     fire_rows: usize,
 }
@@ -94,7 +95,7 @@ impl MatchPartition {
             ranks: KeyRanks::new(opening.order, &types)?,
             ties,
             table: KeyTable::new(&types)?,
-            told_keys: ToldKeys::new(&spec.input, &spec.pattern.keys),
+            key_columns: KeyColumns::new(&spec.input, &spec.pattern.keys),
             machine: Machine::new(Arc::clone(&spec))?,
             rows: Chunks::new(&spec.input),
             waiting: Waiting::new(),
@@ -342,7 +343,7 @@ impl Partition for MatchPartition {
             + self.rows.bytes()
             + self.waiting.bytes()
             + self.alarms.bytes()
-            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
+            + self.watch.as_ref().map_or(0, KeyTracker::bytes)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

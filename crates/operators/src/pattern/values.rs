@@ -16,7 +16,7 @@ use super::kept::Kept;
 use super::runs::{Key, Taken};
 use super::spec::{End, PatternValue, only_column};
 use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
-use crate::join::bounded::chunks::RowRef;
+use crate::rows::chunks::RowRef;
 
 /// One value, for every run that was collected.
 enum Part {
@@ -140,11 +140,11 @@ impl Aggregate {
         }
         let rows = taken.rows(self.variable);
         let held = std::mem::replace(&mut self.held[slot as usize], rows.clone());
-        let goes_on = is_run && held.start == rows.start && held.end <= rows.end;
-        if !goes_on && !held.is_empty() {
+        let continues = is_run && held.start == rows.start && held.end <= rows.end;
+        if !continues && !held.is_empty() {
             self.stale.push(slot);
         }
-        let from = if goes_on { held.end } else { rows.start };
+        let from = if continues { held.end } else { rows.start };
         self.rows.extend((from..rows.end).map(|row| key.row(row)));
         self.ids.resize(self.rows.len(), slot);
         self.slots.push(slot);

@@ -54,7 +54,7 @@ fn sorts_with_flinks_nulls_and_ties_by_arrival() {
 }
 
 #[test]
-fn nulls_go_where_they_are_told() {
+fn nulls_sort_where_the_key_says() {
     let script = script(50, 2);
     let first = |nulls_first| {
         let key = SortKey { column: 1, descending: false, nulls_first: Some(nulls_first) };

@@ -10,7 +10,7 @@
 //!
 //! Captures tell the rows that have come since the one before, and those that are ready, which are
 //! few; where they lie is noted, and they are put together later. Those that have left expire
-//! ([`Told`]).
+//! ([`SortCapture`]).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -25,10 +25,11 @@ use thalweg_core::{Captured, Extent, Restored, Result};
 
 use super::store::{Place, Store};
 use super::{Entry, TemporalSortPartition};
+use crate::capture::rows::{SERIAL, by_serial};
 use crate::tables::{
-    KEPT_ROWS_MAX, flags, for_all, kept_batch, kept_columns, kept_schema, state_batch, tell, typed,
+    KEPT_ROWS_MAX, add_table, flags, for_all, kept_batch, kept_columns, kept_schema, state_batch,
+    typed,
 };
-use crate::watch::rows::{SERIAL, by_serial};
 
 const ROWS: &str = "rows";
 const EXPIRES: &str = "$expires";
@@ -40,27 +41,27 @@ const PROGRESS: &str = "progress";
 const SENT_ON: &str = "sent_on";
 
 /// A row that is told, and whether it is ready.
-type ToldRow = (Entry, bool);
+type CapturedRow = (Entry, bool);
 
 /// What captures know of rows that were told, and of those that have left.
-pub(super) struct Told {
+pub(super) struct SortCapture {
     /// Rows with lower serials were told by the last capture; `None` if the next tells all.
-    told: Option<u64>,
+    captured: Option<u64>,
     /// All rows of lower times have left, but for those that came later.
     kept_from: i64,
 }
 
-impl Default for Told {
+impl Default for SortCapture {
     fn default() -> Self {
-        Told { told: None, kept_from: i64::MIN }
+        SortCapture { captured: None, kept_from: i64::MIN }
     }
 }
 
-impl Told {
+impl SortCapture {
     /// A row leaves. If it came when its time was over it has been told as if it expired later.
     pub(super) fn leaves(&mut self, row: Entry) -> Place {
         if row.time < self.kept_from {
-            self.told = None;
+            self.captured = None;
         }
         row.place
     }
@@ -71,19 +72,19 @@ impl Told {
         self.kept_from = self.kept_from.max(left);
         if self.kept_from == i64::MAX {
             // Nothing is later, so nothing would expire.
-            self.told = None;
+            self.captured = None;
         }
     }
 }
 
 /// Rows as batches of the table. Rows of times below `kept_from` came when these were over.
 fn batches(
-    rows: &[ToldRow],
+    rows: &[CapturedRow],
     kept_from: i64,
     store: &Store,
     schema: &SchemaRef,
 ) -> Result<Vec<RecordBatch>> {
-    let batch = |rows: &[ToldRow]| {
+    let batch = |rows: &[CapturedRow]| {
         let expires = rows.iter().map(|(row, _)| row.time.max(kept_from));
         let own: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from_iter_values(expires)),
@@ -103,15 +104,16 @@ impl TemporalSortPartition {
     }
 
     /// Tells the rows and how far they have been sent on.
-    pub(super) fn tell(&mut self, extent: Extent) -> Result<Captured> {
-        let told = self.told.told.replace(self.arrivals).filter(|_| extent == Extent::Incremental);
-        let extent = if told.is_some() { Extent::Incremental } else { Extent::Full };
+    pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
+        let first =
+            self.capture.captured.replace(self.arrivals).filter(|_| extent == Extent::Incremental);
+        let extent = if first.is_some() { Extent::Incremental } else { Extent::Full };
         let waiting = self.waiting.iter().map(|entry| (entry.0, false));
-        let fresh = waiting.filter(|(row, _)| told.is_none_or(|told| row.arrival >= told));
+        let fresh = waiting.filter(|(row, _)| first.is_none_or(|first| row.arrival >= first));
         let ready = self.ready.iter().map(|&row| (row, true));
-        let mut fresh: Vec<ToldRow> = fresh.chain(ready).collect();
+        let mut fresh: Vec<CapturedRow> = fresh.chain(ready).collect();
         let (schema, store) = (self.state_schema(), self.store.frozen());
-        let (of_table, kept_from) = (Arc::clone(&schema), self.told.kept_from);
+        let (of_table, kept_from) = (Arc::clone(&schema), self.capture.kept_from);
         let rows = Box::new(move || {
             fresh.sort_unstable_by_key(|(row, _)| row.arrival);
             let rows = batches(&fresh, kept_from, &store, &of_table)?;
@@ -123,17 +125,17 @@ impl TemporalSortPartition {
         captured.tables.push(table);
         let sent_on: ArrayRef = Arc::new(Int64Array::from(vec![self.sent_on]));
         let columns = vec![(SENT_ON.to_owned(), sent_on)];
-        tell(&mut captured, PROGRESS, state_batch(for_all(1), columns)?);
+        add_table(&mut captured, PROGRESS, state_batch(for_all(1), columns)?);
         Ok(captured)
     }
 
     /// Takes back what was told.
-    pub(super) fn take_back(&mut self, restored: &Restored) -> Result<()> {
+    pub(super) fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         for batch in restored.table(PROGRESS) {
             let sent_on = typed::<Int64Type>(batch, SENT_ON)?.iter().flatten().max();
             self.sent_on = self.sent_on.max(sent_on);
         }
-        by_serial(restored.table(ROWS))?.iter().try_for_each(|batch| self.take_back_rows(batch))?;
+        by_serial(restored.table(ROWS))?.iter().try_for_each(|batch| self.restore_rows(batch))?;
         // A row is made ready when all that sort before it are, so times and keys say in which
         // order.
         let store = &self.store;
@@ -143,7 +145,7 @@ impl TemporalSortPartition {
         Ok(())
     }
 
-    fn take_back_rows(&mut self, batch: &RecordBatch) -> Result<()> {
+    fn restore_rows(&mut self, batch: &RecordBatch) -> Result<()> {
         let columns = kept_columns(batch, &self.state_schema(), self.schema.len())?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let rows = RecordBatch::try_new_with_options(self.schema.arrow(), columns, &options)?;

@@ -40,7 +40,7 @@ pub fn check_operator(operator: &dyn Operator, script: &[Event]) -> Driven {
                 };
                 seed += 1;
                 check_variant(operator, script, &options, &plain);
-                if tells_its_state(operator) {
+                if captures_state(operator) {
                     let options = DriveOptions { restores: true, ..options };
                     check_variant(operator, script, &options, &plain);
                 }
@@ -75,7 +75,7 @@ fn driven_to_last_rows<'a>(operator: &'a dyn Operator, script: &[Event]) -> Resu
     Ok(driver)
 }
 
-fn tells_its_state(operator: &dyn Operator) -> bool {
+fn captures_state(operator: &dyn Operator) -> bool {
     operator.open(PartitionContext::only()).is_ok_and(|mut open| open.capture(Extent::Full).is_ok())
 }
 

@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow_schema::{Field, Schema};
 use thalweg_core::{Operator, OrderContract, Partition, PartitionContext, Restored};
 
-use super::told;
+use super::capture_all;
 
 /// Takes what these partitions tell, spoils one column at a time, and lets a new partition take it
 /// back: without the column, or with one of another type, it must refuse; with NULL in place of the
@@ -15,7 +15,7 @@ use super::told;
 /// # Panics
 /// If no rows are told, or if what is spoilt is taken.
 pub fn check_damaged(operator: &dyn Operator, partitions: &mut [Box<dyn Partition>]) {
-    let intact = told(partitions).expect("it tells what it keeps");
+    let intact = capture_all(partitions).expect("it tells what it keeps");
     // Rows only are given back, so a table without any is not looked at.
     let has_rows = |name: &&str| intact.table(name).iter().any(|batch| batch.num_rows() > 0);
     let names: Vec<String> = intact.names().filter(has_rows).map(str::to_owned).collect();

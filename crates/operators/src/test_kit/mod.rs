@@ -30,7 +30,7 @@ use thalweg_core::{
     WatermarkBefore,
 };
 
-pub use captures::{ToldTable, check_captures, expiry_times, told_table};
+pub use captures::{TableCapture, capture_table, check_captures, expiry_times};
 pub use changes::{changes, inserts, lines, lines_of};
 pub use check::{check_damaged_state, check_operator, check_transform, drive_transform};
 pub use compare::{assert_same_rows, sorted};
@@ -224,7 +224,7 @@ impl<'a> Driver<'a> {
         };
         let mut generations = std::mem::take(&mut self.generations);
         let restored = match self.random.below(2) {
-            0 => told(&mut self.partitions)?,
+            0 => capture_all(&mut self.partitions)?,
             _ => {
                 generations.capture(&mut self.partitions)?;
                 generations.restored()
@@ -376,7 +376,7 @@ fn openings(count: usize) -> impl Iterator<Item = PartitionContext> {
 ///
 /// # Panics
 /// If a table is not as it says.
-pub fn told(partitions: &mut [Box<dyn Partition>]) -> Result<Restored> {
+pub fn capture_all(partitions: &mut [Box<dyn Partition>]) -> Result<Restored> {
     let mut restored = Restored::default();
     for partition in partitions {
         for table in partition.capture(Extent::Full)?.tables {
@@ -399,7 +399,7 @@ pub fn reopened(
     count: usize,
     order: OrderContract,
 ) -> Result<Vec<Box<dyn Partition>>> {
-    opened(operator, &told(partitions)?, count, order)
+    opened(operator, &capture_all(partitions)?, count, order)
 }
 
 fn opened(

@@ -84,8 +84,8 @@ impl Partition for CounterPartition {
         Ok(())
     }
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        let tells = call.watermark == Watermark::END || self.fault == Fault::MixesEpochsUp;
-        if !tells {
+        let emits = call.watermark == Watermark::END || self.fault == Fault::MixesEpochsUp;
+        if !emits {
             return Ok(Progress::Done);
         }
         if call.phase == 0 {

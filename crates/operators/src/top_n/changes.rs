@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use thalweg_core::{Output, Place as OutputPlace, Result, RowKind};
 
-use crate::join::regular::arena::{Arena, Place};
+use crate::rows::arena::{Arena, Place};
 
 /// The most rows of one batch.
 const BATCH_ROWS_MAX: usize = 1 << 14;

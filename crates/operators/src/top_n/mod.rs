@@ -34,9 +34,9 @@ mod row_numbers;
 mod snapshot;
 mod sort_keys;
 mod store;
+mod tables;
 #[cfg(test)]
 mod tests;
-mod told;
 mod unique;
 mod windows;
 
@@ -49,9 +49,9 @@ use thalweg_core::{
     Result, Route, TableSchema,
 };
 
+use crate::capture::keys::CapturedByKey;
 use crate::keys::{KeyTable, route_by_keys};
 use crate::sort::{KeyEncoder, SortKey};
-use crate::watch::keys::Watched;
 
 use partition::TopNPartition;
 
@@ -233,7 +233,7 @@ impl Operator for TopN {
     }
     fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let partition = TopNPartition::new(Arc::clone(&self.shared), opening)?;
-        Ok(Box::new(Watched::new(partition, snapshot::Tables::by_key(&self.shared.spec))))
+        Ok(Box::new(CapturedByKey::new(partition, snapshot::Tables::by_key(&self.shared.spec))))
     }
     fn judges_lateness(&self) -> bool {
         self.shared.spec.window_end.is_some()

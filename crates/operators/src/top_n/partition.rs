@@ -26,11 +26,11 @@ use super::store::Store;
 use super::unique::Unique;
 use super::windows::Windows;
 use super::{RankFunction, Shared, TopNSpec};
+use crate::capture::keys::{KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
-use crate::join::regular::arena::Place;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
-use crate::watch::keys::{KeyWatch, KeyedState, release, retain_empty};
+use crate::rows::arena::Place;
 
 /// Rows of windows leave in batches of about so many.
 const WINDOW_ROWS: usize = 8192;
@@ -57,7 +57,7 @@ pub(super) struct TopNPartition {
     pub unique: Option<Unique>,
     pub expiry: Option<Expiry>,
     pub tables: Tables,
-    pub watch: Option<KeyWatch>,
+    pub watch: Option<KeyTracker>,
     windows: Option<Windows>,
     changes: Changes,
     /// The last rank that leaves.
@@ -250,8 +250,8 @@ impl TopNPartition {
 
     /// Lets a row of a key go.
     fn remove_row(&mut self, id: u32, row: u32) {
-        let told = self.store.remove(row);
-        self.gone.extend(told.map(|serial| (id, serial)));
+        let serial = self.store.remove(row);
+        self.gone.extend(serial.map(|serial| (id, serial)));
     }
 
     /// Changes the rows of a key.
@@ -649,7 +649,7 @@ impl Partition for TopNPartition {
             + self.store.bytes()
             + self.unique.as_ref().map_or(0, Unique::bytes)
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
-            + self.watch.as_ref().map_or(0, KeyWatch::bytes)
+            + self.watch.as_ref().map_or(0, KeyTracker::bytes)
             + self.windows.as_ref().map_or(0, Windows::bytes)
             + self.changes.bytes()
             + (self.ids.capacity() + self.emptied.capacity()) * 4
@@ -657,6 +657,6 @@ impl Partition for TopNPartition {
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.take_back(restored)
+        self.restore_state(restored)
     }
 }

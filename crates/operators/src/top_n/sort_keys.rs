@@ -13,7 +13,7 @@ use arrow_schema::{DataType, TimeUnit};
 use thalweg_core::{Result, TableSchema};
 
 use super::ordered::Prefix;
-use crate::join::regular::arena::take_all;
+use crate::rows::arena::take_all;
 use crate::sort::{KeyEncoder, SortKey};
 
 enum Plan {

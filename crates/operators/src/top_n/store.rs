@@ -5,14 +5,14 @@
 //! still have to send them. Numbers are used again only after that, too.
 //!
 //! Where rows are told one by one, captures learn here which of them come, go and take the place of
-//! others ([`crate::watch`]).
+//! others ([`crate::capture`]).
 
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use thalweg_core::Result;
 
-use crate::join::regular::arena::{Arena, Place};
-use crate::watch::rows::RowWatch;
+use crate::capture::rows::RowTracker;
+use crate::rows::arena::{Arena, Place};
 
 pub(super) struct Store {
     pub arena: Arena,
@@ -23,14 +23,14 @@ pub(super) struct Store {
     /// Numbers of the rows of the piece.
     arrived: Vec<u32>,
     /// Where rows are told one by one: set once there has been a capture.
-    pub watch: Option<RowWatch>,
+    pub watch: Option<RowTracker>,
     /// Rows that have gone since the piece began, and that the capture under way has yet to be
     /// told.
-    untold: Vec<ToldRow>,
+    uncaptured: Vec<NumberedRow>,
 }
 
 /// A row at the time of a capture: its serial, and where it lies.
-pub(super) type ToldRow = (u64, Place);
+pub(super) type NumberedRow = (u64, Place);
 
 impl Store {
     pub fn new(schema: SchemaRef) -> Self {
@@ -41,7 +41,7 @@ impl Store {
             released: Vec::new(),
             arrived: Vec::new(),
             watch: None,
-            untold: Vec::new(),
+            uncaptured: Vec::new(),
         }
     }
 
@@ -73,7 +73,7 @@ impl Store {
         if let Some(watch) = &mut self.watch
             && watch.touch(row)
         {
-            self.untold.push((watch.serial(row), self.places[row as usize]));
+            self.uncaptured.push((watch.serial(row), self.places[row as usize]));
         }
     }
 
@@ -85,9 +85,9 @@ impl Store {
     /// Removes a row. Its serial, if a capture has told it.
     pub fn remove(&mut self, row: u32) -> Option<u64> {
         self.touch(row);
-        let told = self.watch.as_mut().and_then(|watch| watch.remove(row));
+        let serial = self.watch.as_mut().and_then(|watch| watch.remove(row));
         self.release(row);
-        told
+        serial
     }
 
     fn release(&mut self, row: u32) {
@@ -104,18 +104,18 @@ impl Store {
     }
 
     /// Some rows that the capture under way has yet to read; `None` once there are none left.
-    pub fn take_unread(&mut self, most: usize) -> Option<Vec<ToldRow>> {
+    pub fn take_unread(&mut self, most: usize) -> Option<Vec<NumberedRow>> {
         let watch = self.watch.as_mut()?;
         let unread = watch.take_unread(most, self.places.len());
-        let told = |&row: &u32| (watch.serial(row), self.places[row as usize]);
+        let numbered = |&row: &u32| (watch.serial(row), self.places[row as usize]);
         let live = unread.iter().filter(|&&row| self.places[row as usize].is_kept());
-        (!unread.is_empty()).then(|| live.map(told).collect())
+        (!unread.is_empty()).then(|| live.map(numbered).collect())
     }
 
     /// Rows that have gone since the piece began, and that the capture under way has yet to be
     /// told.
-    pub fn take_untold(&mut self) -> Vec<ToldRow> {
-        std::mem::take(&mut self.untold)
+    pub fn take_uncaptured(&mut self) -> Vec<NumberedRow> {
+        std::mem::take(&mut self.uncaptured)
     }
 
     /// Numbers are below this.
@@ -154,7 +154,7 @@ impl Store {
         self.arena.bytes()
             + self.places.capacity() * size_of::<Place>()
             + numbers * 4
-            + self.untold.capacity() * size_of::<ToldRow>()
-            + self.watch.as_ref().map_or(0, RowWatch::bytes)
+            + self.uncaptured.capacity() * size_of::<NumberedRow>()
+            + self.watch.as_ref().map_or(0, RowTracker::bytes)
     }
 }

@@ -31,11 +31,11 @@ use super::aligned::CHUNK_ROWS;
 use super::most::MostRows;
 use super::output::WindowRows;
 use crate::aggregate::Accumulator;
+use crate::capture::unread::CapturedRows;
 use crate::keys::CanonicalOrder;
-use crate::reading::ToldRows;
 
 use super::parts::{Part, Parts, PartsSince};
-use super::reader::{SliceReader, Telling};
+use super::slice_capture::{SliceReader, SliceTable};
 use super::slices::{Partial, Slice, Slices};
 use super::snapshot::{Marks, part_marks};
 use super::spec::WindowSpec;
@@ -247,8 +247,8 @@ impl Assembly {
         let groups = slices.keys.id_limit();
         match &mut self.current {
             Current::Slice { slice, held } => {
-                let telling = telling(slices, self.read_leave);
-                self.reader.touch(&telling, slice, &partial.ids)?;
+                let slice_table = slice_table(slices, self.read_leave);
+                self.reader.touch(&slice_table, slice, &partial.ids)?;
                 slice.grow(groups);
                 slice.merge(&partial, |_| ())?;
                 held.extend_from_slice(&partial.ids);
@@ -320,10 +320,10 @@ impl Assembly {
     }
 
     /// Begins a capture of what changes with each slice; one that is under way is read to its end.
-    pub(super) fn begin_running(&mut self, slices: &Slices) -> Result<ToldRows> {
+    pub(super) fn begin_running(&mut self, slices: &Slices) -> Result<CapturedRows> {
         while self.read_running(slices, usize::MAX)? {}
         let Current::Slice { slice, .. } = &mut self.current else {
-            return Ok(ToldRows::default());
+            return Ok(CapturedRows::default());
         };
         self.read_leave = match slice.keys.is_empty() {
             true => i64::MIN,
@@ -335,16 +335,16 @@ impl Assembly {
     /// Tells this capture some keys of what changes with each slice; false once all have been told.
     pub(super) fn read_some(
         &mut self,
-        told: &ToldRows,
+        rows: &CapturedRows,
         slices: &Slices,
         most: usize,
     ) -> Result<bool> {
-        Ok(self.reader.is_reading(told) && self.read_running(slices, most)?)
+        Ok(self.reader.is_reading(rows) && self.read_running(slices, most)?)
     }
 
     fn read_running(&mut self, slices: &Slices, most: usize) -> Result<bool> {
         let Current::Slice { slice, .. } = &mut self.current else { return Ok(false) };
-        self.reader.read_some(&telling(slices, self.read_leave), slice, most)
+        self.reader.read_some(&slice_table(slices, self.read_leave), slice, most)
     }
 
     /// Takes back what the window with this end has so far. The keys have their references.
@@ -491,7 +491,7 @@ impl Assembly {
                     _ => true,
                 };
                 if over {
-                    self.reader.finish(&telling(slices, self.read_leave), slice)?;
+                    self.reader.finish(&slice_table(slices, self.read_leave), slice)?;
                     slice.clear();
                     slices.release(held);
                     held.clear();
@@ -537,9 +537,9 @@ impl Assembly {
 }
 
 /// How what changes with each slice is told, the end of whose last window is this.
-fn telling(slices: &Slices, leave: i64) -> Telling<'_, impl Fn(usize) -> Marks + use<>> {
+fn slice_table(slices: &Slices, leave: i64) -> SliceTable<'_, impl Fn(usize) -> Marks + use<>> {
     let marks = move |rows| part_marks(leave, 0, rows);
-    Telling { calls: &slices.calls, keys: &slices.keys, marks }
+    SliceTable { calls: &slices.calls, keys: &slices.keys, marks }
 }
 
 fn ids_bytes(ids: &[u32]) -> usize {

@@ -25,7 +25,7 @@ use thalweg_core::{
 
 use super::snapshot::mark;
 use crate::keys::route_by_keys;
-use crate::tables::{for_all, numbers, state_batch, tell};
+use crate::tables::{add_table, for_all, numbers, state_batch};
 
 /// The table of state beside those of the windows: where the clock of each partition stands.
 const CLOCK: &str = "clock";
@@ -192,7 +192,7 @@ impl Partition for ClockPartition {
             mark::<Int64Type>(CLOSED_MS, [self.closed_ms]),
             mark::<UInt8Type>(ENDED, [u8::from(self.ended)]),
         ];
-        tell(&mut captured, CLOCK, state_batch(for_all(1), clock)?);
+        add_table(&mut captured, CLOCK, state_batch(for_all(1), clock)?);
         Ok(captured)
     }
 
@@ -207,8 +207,8 @@ impl Partition for ClockPartition {
     /// Goes on where the latest of the clocks stands; what the slowest has not closed, it closes.
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         self.inner.restore(restored)?;
-        let told = |name| numbers::<Int64Type>(restored, CLOCK, name);
-        let (now_ms, closed_ms) = (told(NOW_MS)?, told(CLOSED_MS)?);
+        let clock = |name| numbers::<Int64Type>(restored, CLOCK, name);
+        let (now_ms, closed_ms) = (clock(NOW_MS)?, clock(CLOSED_MS)?);
         // A clock that has not been read yet says nothing.
         let read = now_ms.iter().zip(&closed_ms).filter(|&(&now_ms, _)| now_ms > i64::MIN);
         self.now_ms = read.clone().map(|(&now_ms, _)| now_ms).max().unwrap_or(i64::MIN);

@@ -30,7 +30,7 @@ use thalweg_core::{
 
 use super::aligned::{key_columns, row_order};
 use super::slices::{Calls, RowsOf, update_accumulators};
-use super::snapshot::{States, mark, tell_rows};
+use super::snapshot::{States, capture_rows, mark};
 use crate::aggregate::{Accumulator, AggregateCall};
 use crate::keys::{KeyTable, route_by_keys};
 use crate::tables::{does_not_fit, numbers_of, state_batch};
@@ -300,7 +300,7 @@ impl CountPartition {
     }
 
     /// Tells the open windows with their states.
-    fn tell_windows(&self, captured: &mut Captured) -> Result<()> {
+    fn capture_windows(&self, captured: &mut Captured) -> Result<()> {
         let (mut keys, mut numbers, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         for key in self.live_keys() {
             for (window, slot) in self.windows.open_of(key) {
@@ -313,20 +313,20 @@ impl CountPartition {
         let marks = vec![mark::<UInt64Type>(SEEN, seen), mark::<UInt64Type>(WINDOW, numbers)];
         let Self { counts, accumulators, .. } = self;
         let states = States { keys: &keys, places: Cow::Owned(slots), counts, accumulators };
-        let rows = self.shared.calls.tell(&self.keys, marks, &states)?;
-        tell_rows(captured, WINDOWS, &rows.slice(0, 0), vec![rows]);
+        let rows = self.shared.calls.rows(&self.keys, marks, &states)?;
+        capture_rows(captured, WINDOWS, &rows.slice(0, 0), vec![rows]);
         Ok(())
     }
 
     /// Tells the keys without an open window.
-    fn tell_keys(&self, captured: &mut Captured) -> Result<()> {
+    fn capture_keys(&self, captured: &mut Captured) -> Result<()> {
         let has_none = |&key: &u32| self.windows.open_of(key).next().is_none();
         let keys: Vec<u32> = self.live_keys().filter(has_none).collect();
-        let (owners, columns) = self.shared.calls.told_keys.tell(&self.keys, &keys)?;
+        let (owners, columns) = self.shared.calls.key_columns.columns_of(&self.keys, &keys)?;
         let seen = keys.iter().map(|&key| self.windows.seen[key as usize]);
         let marks = std::iter::once(mark::<UInt64Type>(SEEN, seen));
         let rows = state_batch(owners, marks.chain(columns).collect())?;
-        tell_rows(captured, KEYS, &rows.slice(0, 0), vec![rows]);
+        capture_rows(captured, KEYS, &rows.slice(0, 0), vec![rows]);
         Ok(())
     }
 
@@ -334,7 +334,7 @@ impl CountPartition {
         let (seen, numbers) =
             (numbers_of::<UInt64Type>(rows, SEEN)?, numbers_of::<UInt64Type>(rows, WINDOW)?);
         let mut ids = Vec::new();
-        self.shared.calls.told_keys.intern(rows, &mut self.keys, &mut ids)?;
+        self.shared.calls.key_columns.intern(rows, &mut self.keys, &mut ids)?;
         self.windows.grow(self.keys.id_limit());
         let mut slots = Vec::with_capacity(ids.len());
         for (row, &key) in ids.iter().enumerate() {
@@ -347,12 +347,12 @@ impl CountPartition {
         }
         let (groups, Self { shared, counts, accumulators, .. }) =
             (self.windows.slots as usize, self);
-        shared.calls.recall_at(rows, &slots, groups, counts, accumulators)
+        shared.calls.restore_at(rows, &slots, groups, counts, accumulators)
     }
 
     fn recall_keys(&mut self, rows: &RecordBatch) -> Result<()> {
         let mut ids = Vec::new();
-        self.shared.calls.told_keys.intern(rows, &mut self.keys, &mut ids)?;
+        self.shared.calls.key_columns.intern(rows, &mut self.keys, &mut ids)?;
         self.windows.grow(self.keys.id_limit());
         for (&key, &seen) in ids.iter().zip(numbers_of::<UInt64Type>(rows, SEEN)?) {
             if !self.windows.can_be(seen) {
@@ -407,8 +407,8 @@ impl Partition for CountPartition {
     /// anew.
     fn capture(&mut self, _: Extent) -> Result<Captured> {
         let mut captured = Captured::default();
-        self.tell_windows(&mut captured)?;
-        self.tell_keys(&mut captured)?;
+        self.capture_windows(&mut captured)?;
+        self.capture_keys(&mut captured)?;
         Ok(captured)
     }
 

@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_late_for_one_window_goes_beside_its_slice() {
+    fn a_row_late_for_one_window_goes_next_to_its_slice() {
         let mut judged = Judged::default();
         // At watermark 4 the window that ends at 5 is closed, the one that ends at 10 is not.
         judged.judge(&HOP, &[1, 2, 3, 7, 1], None, Before::Rows(&[3, 4, 9, 4, 3]), None);

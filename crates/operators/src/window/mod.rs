@@ -27,25 +27,25 @@
 
 mod aligned;
 mod assembly;
+mod changes;
 mod clock;
 mod count;
 mod judge;
+mod key_spread;
 mod most;
 mod output;
 mod partition;
 mod parts;
-mod reader;
 mod session_table;
 mod sessions;
+mod slice_capture;
 mod slices;
 mod snapshot;
 mod spec;
-mod spreading;
 mod tables;
 mod top;
 mod tree;
 mod tumbling;
-mod watched;
 mod zone;
 
 pub use aligned::{WindowAggregate, WindowAggregateSpec, closing_watermarks};

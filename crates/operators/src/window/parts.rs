@@ -48,7 +48,7 @@ pub(super) struct Parts {
     next: u64,
     /// The number that the first part after the last capture has; `None` if the next tells
     /// everything.
-    told: Option<u64>,
+    captured: Option<u64>,
     gone: Vec<PartName>,
 }
 
@@ -62,12 +62,12 @@ impl Parts {
 
     /// Another takes the place of a part.
     pub(super) fn replace(&mut self, part: &Part) {
-        if self.told.is_none_or(|told| part.number >= told) {
+        if self.captured.is_none_or(|captured| part.number >= captured) {
             return;
         }
         self.gone.push((part.leave, part.number));
         if self.gone.len() > GONE_MAX {
-            self.told = None;
+            self.captured = None;
             self.gone = Vec::new();
         }
     }
@@ -75,8 +75,8 @@ impl Parts {
     /// Begins a capture of parts that are there from this end on.
     pub(super) fn begin_capture(&mut self, extent: Extent, kept_from: i64) -> PartsSince {
         let gone = std::mem::take(&mut self.gone);
-        let told = self.told.replace(self.next);
-        match (extent, told) {
+        let first = self.captured.replace(self.next);
+        match (extent, first) {
             (Extent::Incremental, Some(first)) => PartsSince { extent, first, gone, kept_from },
             _ => {
                 let (extent, gone) = (Extent::Full, Vec::new());

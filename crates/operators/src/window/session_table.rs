@@ -9,9 +9,9 @@
 //! aggregate depends on the order of rows and the sequence is promised, all rows before it enter
 //! their sessions first, so that rounding errors are those of one row at a time.
 //!
-//! What has changed, and what a capture has yet to read, is known to a [`RowWatch`], once there has
-//! been a capture: a session is a row with a serial, which it keeps when it begins earlier. Whoever
-//! brings rows says first which keys they have ([`Sessions::touch_keys`]).
+//! What has changed, and what a capture has yet to read, is known to a [`RowTracker`], once there
+//! has been a capture: a session is a row with a serial, which it keeps when it begins earlier.
+//! Whoever brings rows says first which keys they have ([`Sessions::touch_keys`]).
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -24,9 +24,9 @@ use thalweg_core::{Extent, Result, TableChanges};
 use super::slices::{Calls, RowsOf, update_accumulators};
 use super::snapshot::{States, mark};
 use crate::aggregate::Accumulator;
+use crate::capture::rows::{RowTracker, RowsBegun, SERIAL};
 use crate::keys::{CanonicalOrder, KeyTable};
 use crate::tables::{does_not_fit, numbers_of, virtual_partition};
-use crate::watch::rows::{RowWatch, RowsBegun, SERIAL};
 
 /// Sessions emitted at a time.
 const CHUNK_SESSIONS: usize = 8 * 1024;
@@ -71,7 +71,7 @@ pub(super) struct Sessions {
     pub(super) counts: Vec<i64>,
     pub(super) accumulators: Vec<Box<dyn Accumulator>>,
     /// Set once there has been a capture.
-    watch: Option<RowWatch>,
+    watch: Option<RowTracker>,
 }
 
 /// The rows of a bundle that were taken, and the sessions they joined.
@@ -406,7 +406,7 @@ impl Sessions {
         let live = self.live();
         let watch = self.watch.get_or_insert_with(|| {
             let live = (0..).zip(&self.all).filter(|(_, session)| session.is_live());
-            RowWatch::of(live.map(|(number, _)| number))
+            RowTracker::of(live.map(|(number, _)| number))
         });
         Ok(watch.begin(extent, self.all.len(), live))
     }
@@ -422,7 +422,7 @@ impl Sessions {
 
     /// Stops tracking changes until the next capture.
     pub(super) fn stop_tracking(&mut self) {
-        self.watch.iter_mut().for_each(RowWatch::stop);
+        self.watch.iter_mut().for_each(RowTracker::stop);
     }
 
     /// True while this capture is under way.
@@ -443,14 +443,14 @@ impl Sessions {
 
     fn read(&mut self, calls: &Calls, unread: Vec<u32>) -> Result<()> {
         if !unread.is_empty() {
-            let told = self.tell(calls, &unread)?;
-            self.watch.iter_mut().for_each(|watch| watch.hand_over(told.clone()));
+            let rows = self.rows(calls, &unread)?;
+            self.watch.iter_mut().for_each(|watch| watch.hand_over(rows.clone()));
         }
         Ok(())
     }
 
     /// These sessions as rows of the table of state.
-    pub(super) fn tell(&self, calls: &Calls, numbers: &[u32]) -> Result<RecordBatch> {
+    pub(super) fn rows(&self, calls: &Calls, numbers: &[u32]) -> Result<RecordBatch> {
         let of = |&number: &u32| &self.all[number as usize];
         let keys: Vec<u32> = numbers.iter().map(|number| of(number).key).collect();
         let states = States {
@@ -463,7 +463,7 @@ impl Sessions {
         let serial = mark::<UInt64Type>(SERIAL, numbers.iter().map(serial_of));
         let start = mark::<Int64Type>(START, numbers.iter().map(|number| of(number).start));
         let end = mark::<Int64Type>(END, numbers.iter().map(|number| of(number).end));
-        calls.tell(&self.keys, vec![serial, start, end], &states)
+        calls.rows(&self.keys, vec![serial, start, end], &states)
     }
 
     /// Takes sessions back that another run told. One may touch another one of its key, if a row
@@ -475,7 +475,7 @@ impl Sessions {
         let (starts, ends) =
             (numbers_of::<Int64Type>(rows, START)?, numbers_of::<Int64Type>(rows, END)?);
         let mut keys = Vec::new();
-        calls.told_keys.intern(rows, &mut self.keys, &mut keys)?;
+        calls.key_columns.intern(rows, &mut self.keys, &mut keys)?;
         self.first.resize(self.keys.id_limit(), NONE);
         let mut numbers = Vec::with_capacity(keys.len());
         for ((&key, &start), &end) in keys.iter().zip(starts).zip(ends) {
@@ -485,14 +485,14 @@ impl Sessions {
             numbers.push(self.begin(key, start, end));
         }
         let (groups, Sessions { counts, accumulators, .. }) = (self.all.len(), self);
-        calls.recall_at(rows, &numbers, groups, counts, accumulators)
+        calls.restore_at(rows, &numbers, groups, counts, accumulators)
     }
 
     pub(super) fn bytes(&self) -> usize {
         let states: usize = self.accumulators.iter().map(|own| own.bytes()).sum();
         let lists = (self.first.capacity() + self.free.capacity()) * 4;
         let sessions = self.all.capacity() * size_of::<Session>() + self.counts.capacity() * 8;
-        let watch = self.watch.as_ref().map_or(0, RowWatch::bytes);
+        let watch = self.watch.as_ref().map_or(0, RowTracker::bytes);
         self.keys.bytes() + lists + sessions + self.by_end.capacity() * 16 + states + watch
     }
 }

@@ -16,11 +16,12 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use thalweg_core::{DataType, Error, Result, TableSchema};
 
 use super::judge::SliceKey;
-use super::reader::{SliceReader, Telling};
+use super::slice_capture::{SliceReader, SliceTable};
 use super::snapshot::{Marks, bounds};
 use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
-use crate::keys::{KeyTable, ToldKeys};
-use crate::reading::{ToldRows, Unread};
+use crate::capture::key_columns::KeyColumns;
+use crate::capture::unread::{CapturedRows, Unread};
+use crate::keys::KeyTable;
 
 /// How many emptied slices are kept.
 const SPARE_SLICES: usize = 4;
@@ -49,9 +50,9 @@ pub(super) struct Calls {
     subtracts: bool,
     pub(super) key_types: Vec<DataType>,
     /// How keys stand in tables of state.
-    pub(super) told_keys: ToldKeys,
+    pub(super) key_columns: KeyColumns,
     /// The names of the aggregates there.
-    pub(super) told_names: Vec<String>,
+    pub(super) state_names: Vec<String>,
 }
 
 impl Calls {
@@ -74,8 +75,8 @@ impl Calls {
             results: Vec::new(),
             subtracts: true,
             key_types,
-            told_keys: ToldKeys::new(input, keys),
-            told_names: Vec::new(),
+            key_columns: KeyColumns::new(input, keys),
+            state_names: Vec::new(),
         };
         for call in calls {
             if call.counts_rows() {
@@ -86,7 +87,8 @@ impl Calls {
             own.argument_types.push(call.argument.map(type_of).transpose()?);
             own.calls.push(call.clone());
         }
-        own.told_names = own.told_keys.names_beside(own.calls.iter().map(|call| &call.name[..]));
+        own.state_names =
+            own.key_columns.names_besides_keys(own.calls.iter().map(|call| &call.name[..]));
         // Found here, an argument that fits no implementation is an error of the plan.
         own.accumulators()?;
         KeyTable::new(&own.key_types)?;
@@ -411,7 +413,7 @@ impl Slices {
         let slice = open_slice(&mut self.open, &mut self.spare, &self.calls, key)?;
         let before = slice.keys.len();
         let ids = &self.ids[range];
-        self.reader.touch(&telling(&self.calls, &self.keys, key), slice, ids)?;
+        self.reader.touch(&slice_table(&self.calls, &self.keys, key), slice, ids)?;
         slice.update(&self.calls, of, ids, rows, &mut self.references)?;
         Ok(slice.keys.len() - before)
     }
@@ -426,7 +428,7 @@ impl Slices {
         self.intern(keys, None, from.counts.len())?;
         from.ids.clone_from(&self.ids);
         let slice = open_slice(&mut self.open, &mut self.spare, &self.calls, key)?;
-        self.reader.touch(&telling(&self.calls, &self.keys, key), slice, &from.ids)?;
+        self.reader.touch(&slice_table(&self.calls, &self.keys, key), slice, &from.ids)?;
         slice.grow(self.references.len());
         let references = &mut self.references;
         slice.merge(&from, |id| references[id as usize] += 1)
@@ -442,20 +444,20 @@ impl Slices {
     }
 
     /// Begins a capture of the open slices; one that is under way is read to its end.
-    pub(super) fn begin_capture(&mut self) -> Result<ToldRows> {
+    pub(super) fn begin_capture(&mut self) -> Result<CapturedRows> {
         while self.read_open(usize::MAX)? {}
         Ok(self.reader.begin(self.open.values_mut()))
     }
 
     /// Tells this capture some keys of open slices; false once all have been told.
-    pub(super) fn read_some(&mut self, told: &ToldRows, most: usize) -> Result<bool> {
-        Ok(self.reader.is_reading(told) && self.read_open(most)?)
+    pub(super) fn read_some(&mut self, rows: &CapturedRows, most: usize) -> Result<bool> {
+        Ok(self.reader.is_reading(rows) && self.read_open(most)?)
     }
 
     fn read_open(&mut self, most: usize) -> Result<bool> {
         for (&key, slice) in &mut self.open {
-            let telling = telling(&self.calls, &self.keys, key);
-            if self.reader.read_some(&telling, slice, most)? {
+            let slice_table = slice_table(&self.calls, &self.keys, key);
+            if self.reader.read_some(&slice_table, slice, most)? {
                 return Ok(true);
             }
         }
@@ -545,7 +547,7 @@ impl Slices {
         let Some((key, mut slice)) = entry.map(|entry| entry.remove_entry()) else {
             return Ok(None);
         };
-        self.reader.finish(&telling(&self.calls, &self.keys, key), &mut slice)?;
+        self.reader.finish(&slice_table(&self.calls, &self.keys, key), &mut slice)?;
         Ok(Some((key, slice)))
     }
 
@@ -557,21 +559,21 @@ impl Slices {
     pub(super) fn bytes(&self) -> usize {
         let slices = self.open.values().chain(&self.spare).map(Slice::bytes).sum::<usize>();
         let lists = self.idle.capacity() + self.long_idle.capacity() + self.ids.capacity();
-        let told = self.reader.bytes();
+        let written = self.reader.bytes();
         let spare = self.spare_lists.iter();
         let lists =
             lists + spare.map(|of| of.ids.capacity() + 2 * of.counts.capacity()).sum::<usize>();
-        self.keys.bytes() + self.references.capacity() * 12 + lists * 4 + slices + told
+        self.keys.bytes() + self.references.capacity() * 12 + lists * 4 + slices + written
     }
 }
 
 /// How an open slice is told.
-fn telling<'a>(
+fn slice_table<'a>(
     calls: &'a Calls,
     keys: &'a KeyTable,
     key: SliceKey,
-) -> Telling<'a, impl Fn(usize) -> Marks + use<>> {
-    Telling { calls, keys, marks: move |rows| bounds(key, rows) }
+) -> SliceTable<'a, impl Fn(usize) -> Marks + use<>> {
+    SliceTable { calls, keys, marks: move |rows| bounds(key, rows) }
 }
 
 fn open_slice<'a>(

@@ -23,16 +23,16 @@
 //! with their last window (`kept_from`), and are named as removed only where one takes the place of
 //! another. The table is read while rows go on; until that is done the numbers of keys hold
 //! ([`super::slices::Slices::hold_keys`]). `slices` and `taken`, and `entered` where windows
-//! cumulate, are read while rows go on too, but told whole ([`super::reader`]).
+//! cumulate, are read while rows go on too, but told whole ([`super::slice_capture`]).
 //!
 //! Windows that share no slice are told in the same way, each as one slice; so it does not matter
 //! which of the implementations goes on with them. They do not count rows that no result counts: a
-//! key then has one row. They are read while rows go on ([`super::watched`]): `slices` in changes,
+//! key then has one row. They are read while rows go on ([`super::changes`]): `slices` in changes,
 //! in which virtual partition, ends and key name a row, and rows expire with their window; `taken`
 //! whole, since several partitions may tell the same key.
 //!
 //! Sessions are told in changes in a table of their own, each named by its serial
-//! ([`crate::watch::rows`]).
+//! ([`crate::capture::rows`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -50,9 +50,9 @@ use super::judge::SliceKey;
 use super::parts::{Part, PartName, PartsSince};
 use super::slices::{Calls, Partial};
 use crate::aggregate::{Accumulator, StateColumns, StateRows};
-use crate::guarded::locked;
+use crate::capture::shared::locked;
+use crate::capture::unread::CapturedRows;
 use crate::keys::KeyTable;
-use crate::reading::ToldRows;
 use crate::tables::{does_not_fit, for_all, numbers_of, state_batch};
 
 /// The table of slices that are in no window so far.
@@ -121,47 +121,47 @@ pub(super) fn mark<T: ArrowPrimitiveType>(
 
 impl Calls {
     /// The rows that tell these states.
-    pub(super) fn tell(
+    pub(super) fn rows(
         &self,
         keys: &KeyTable,
         marks: Marks,
         states: &States<'_>,
     ) -> Result<RecordBatch> {
-        let (owners, named) = self.told_keys.tell(keys, states.keys)?;
+        let (owners, named) = self.key_columns.columns_of(keys, states.keys)?;
         let count = |&place: &u32| states.counts.get(place as usize).copied().unwrap_or(1);
         let counts = states.places.iter().map(count);
         let counts: ArrayRef = Arc::new(Int64Array::from_iter_values(counts));
-        let mut told = StateColumns::default();
-        for (name, accumulator) in self.told_names.iter().zip(states.accumulators) {
-            told.begin(name);
-            accumulator.tell(&states.places, &mut told)?;
+        let mut state = StateColumns::default();
+        for (name, accumulator) in self.state_names.iter().zip(states.accumulators) {
+            state.begin(name);
+            accumulator.tell(&states.places, &mut state)?;
         }
         let mut columns = marks;
         columns.extend(named);
         columns.push((ROWS.to_owned(), counts));
-        columns.extend(told.finish());
+        columns.extend(state.finish());
         state_batch(owners, columns)
     }
 
     /// The rows of a table without any.
-    pub(super) fn tell_none(&self, marks: Marks) -> Result<RecordBatch> {
+    pub(super) fn no_rows(&self, marks: Marks) -> Result<RecordBatch> {
         let accumulators = self.accumulators()?;
         let keys = KeyTable::new(&self.key_types)?;
-        self.tell(&keys, marks, &States::by_key(&[], &[], &accumulators))
+        self.rows(&keys, marks, &States::by_key(&[], &[], &accumulators))
     }
 
     /// The key columns of some rows, and their states, which have no ids yet.
-    pub(super) fn recall(&self, rows: &RecordBatch) -> Result<(Vec<ArrayRef>, Partial)> {
+    pub(super) fn restored(&self, rows: &RecordBatch) -> Result<(Vec<ArrayRef>, Partial)> {
         let places: Vec<u32> = (0..rows.num_rows() as u32).collect();
         let (mut counts, mut accumulators) = (Vec::new(), self.accumulators()?);
-        self.recall_at(rows, &places, places.len(), &mut counts, &mut accumulators)?;
+        self.restore_at(rows, &places, places.len(), &mut counts, &mut accumulators)?;
         let partial = Partial { ids: Vec::new(), counts, accumulators };
-        Ok((self.told_keys.columns(rows)?, partial))
+        Ok((self.key_columns.columns(rows)?, partial))
     }
 
     /// Takes the states of some rows back to these places, which are empty, in columns of so many
     /// groups.
-    pub(super) fn recall_at(
+    pub(super) fn restore_at(
         &self,
         rows: &RecordBatch,
         places: &[u32],
@@ -176,7 +176,7 @@ impl Calls {
             }
             counts[place as usize] = count;
         }
-        for (name, accumulator) in self.told_names.iter().zip(accumulators) {
+        for (name, accumulator) in self.state_names.iter().zip(accumulators) {
             accumulator.grow(groups);
             accumulator.recall(places, &StateRows::new(rows, name))?;
         }
@@ -185,7 +185,7 @@ impl Calls {
 }
 
 /// Tells a table of these rows, small batches of which are put together when they are written.
-pub(super) fn tell_rows(
+pub(super) fn capture_rows(
     captured: &mut Captured,
     name: &'static str,
     none: &RecordBatch,
@@ -222,16 +222,16 @@ pub(super) fn bounds(key: SliceKey, rows: usize) -> Marks {
 
 /// Tells a table whose rows are read later, in batches like this one without rows: `read` hands
 /// them over.
-pub(super) fn tell_later(
+pub(super) fn capture_later(
     captured: &mut Captured,
     name: &'static str,
     none: &RecordBatch,
-    told: ToldRows,
-    read: impl FnOnce(&ToldRows) -> Result<()> + Send + 'static,
+    written: CapturedRows,
+    read: impl FnOnce(&CapturedRows) -> Result<()> + Send + 'static,
 ) {
     let make = move || {
-        read(&told)?;
-        let rows = packed(std::mem::take(&mut *locked(&told)))?;
+        read(&written)?;
+        let rows = packed(std::mem::take(&mut *locked(&written)))?;
         Ok(TableRows { rows, removed: Vec::new() })
     };
     captured.add_later(name, none.schema(), Box::new(make));
@@ -263,7 +263,7 @@ impl PartsToRead {
         let to = ids.min(self.from + READ_STATES);
         let marks = part_marks(part.leave, part.number, to - self.from);
         let states = States::of(&part.states, self.from..to);
-        self.rows.push(self.calls.tell(keys, marks, &states)?);
+        self.rows.push(self.calls.rows(keys, marks, &states)?);
         self.from = to;
         if to == ids {
             self.parts.pop();
@@ -290,7 +290,7 @@ fn gone_parts(gone: &[PartName], opening: PartitionContext) -> Result<Vec<Record
 }
 
 /// Tells which window leaves next.
-pub(super) fn tell_next(captured: &mut Captured, next_end: i64) -> Result<()> {
+pub(super) fn capture_next_end(captured: &mut Captured, next_end: i64) -> Result<()> {
     let rows = state_batch(for_all(1), vec![mark::<Int64Type>(NEXT_END, [next_end])])?;
     captured.add(NEXT, rows.schema(), vec![rows]);
     Ok(())
@@ -298,7 +298,7 @@ pub(super) fn tell_next(captured: &mut Captured, next_end: i64) -> Result<()> {
 
 /// Tells what the window that leaves next consists of, where it is parts. They are read later:
 /// `reader` calls what it is given, with the keys of the parts, until that returns false.
-pub(super) fn tell_parts(
+pub(super) fn capture_parts(
     captured: &mut Captured,
     calls: &Arc<Calls>,
     (mut parts, since): (Vec<Part>, PartsSince),
@@ -307,7 +307,7 @@ pub(super) fn tell_parts(
 ) -> Result<()> {
     parts.retain(|part| part.number >= since.first);
     parts.reverse();
-    let schema = calls.tell_none(part_marks(0, 0, 0))?.schema();
+    let schema = calls.no_rows(part_marks(0, 0, 0))?.schema();
     let mut reading = PartsToRead { calls: Arc::clone(calls), parts, from: 0, rows: Vec::new() };
     let PartsSince { extent, gone, kept_from, .. } = since;
     let kept_from = Some(kept_from);
@@ -335,7 +335,7 @@ pub(super) struct SliceRows {
 ///
 /// # Errors
 /// If the table does not fit.
-pub(super) fn recall_slices(restored: &Restored, span_ms: i64) -> Result<Vec<SliceRows>> {
+pub(super) fn restored_slices(restored: &Restored, span_ms: i64) -> Result<Vec<SliceRows>> {
     let mut slices = Vec::new();
     for batch in [SLICES, TAKEN].iter().flat_map(|name| restored.table(name)) {
         let first = numbers_of::<Int64Type>(batch, FIRST_END)?;
@@ -371,7 +371,7 @@ pub(super) struct PartRows {
 ///
 /// # Errors
 /// If the tables do not fit.
-pub(super) fn recall_entered(
+pub(super) fn restored_entered(
     restored: &Restored,
     span_ms: i64,
 ) -> Result<Option<(i64, Vec<PartRows>)>> {
@@ -387,13 +387,13 @@ pub(super) fn recall_entered(
     if parts.is_empty() {
         return Ok(None);
     }
-    let next_end = recall_next(restored)?;
+    let next_end = restored_next(restored)?;
     parts.iter().try_for_each(|part| check_bounds(next_end, part.leave, span_ms))?;
     parts.sort_by_key(|part| (part.number, part.leave));
     Ok(Some((next_end, parts)))
 }
 
-fn recall_next(restored: &Restored) -> Result<i64> {
+fn restored_next(restored: &Restored) -> Result<i64> {
     let mut next_ends = Vec::new();
     for batch in restored.table(NEXT) {
         next_ends.extend_from_slice(numbers_of::<Int64Type>(batch, NEXT_END)?);

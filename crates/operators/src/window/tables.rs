@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use arrow_array::{Array, ArrayRef};
 use thalweg_core::{Extent, Result, TableChanges};
 
+use super::changes::{Begun, CapturedByKey, Watch};
 use super::slices::{Calls, Partial, RowsOf, update_accumulators};
 use super::snapshot::States;
-use super::watched::{Begun, Watch, Watched};
 use crate::aggregate::Accumulator;
+use crate::capture::unread::CapturedRows;
 use crate::keys::KeyTable;
-use crate::reading::ToldRows;
 use crate::spare::{Spares, is_oversized};
 
 /// The keys and states of one window.
@@ -40,7 +40,7 @@ pub(super) struct WindowTable {
     /// True as long as all its rows were scattered: those of other tables of the window of which
     /// this is true, too, have other keys, or where there are none, other distinct values.
     is_scattered: bool,
-    pub(super) watched: Watched,
+    pub(super) watched: CapturedByKey,
 }
 
 /// States of a window on their way to the partition that owns their keys.
@@ -121,7 +121,7 @@ impl WindowTable {
             rows: 0,
             has_absorbed: false,
             is_scattered: true,
-            watched: Watched::default(),
+            watched: CapturedByKey::default(),
         })
     }
 
@@ -239,7 +239,7 @@ impl WindowTable {
         self.rows = 0;
         self.has_absorbed = false;
         self.is_scattered = true;
-        self.watched = Watched::default();
+        self.watched = CapturedByKey::default();
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -302,7 +302,7 @@ impl Tables {
     fn absorb_whole(&mut self, end: i64, mut table: WindowTable) -> Result<()> {
         if let Entry::Vacant(place) = self.open.entry(end) {
             // What another partition knew of it means nothing here.
-            table.watched = Watched::default();
+            table.watched = CapturedByKey::default();
             place.insert(table);
             return Ok(());
         }
@@ -355,8 +355,8 @@ impl Tables {
     }
 
     /// True while this capture is under way.
-    pub(super) fn is_reading(&self, told: &ToldRows) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.is_reading(told))
+    pub(super) fn is_reading(&self, rows: &CapturedRows) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.is_reading(rows))
     }
 
     /// Tells the capture under way about some keys that it has not read yet. False once there are

@@ -134,7 +134,7 @@ pub fn drive(operator: &dyn Operator, inputs: &[Input], schedule: &Schedule) -> 
     };
     let inputs = bundles(inputs, schedule.bundle_rows);
     let mut next = 0;
-    let restores = schedule.restores && tells_its_state(operator);
+    let restores = schedule.restores && captures_state(operator);
     while let Some(input) = inputs.get(next) {
         if restores && driver.random.below(4) == 0 {
             driver.restore();
@@ -153,7 +153,7 @@ fn openings(partitions: usize) -> impl Iterator<Item = PartitionContext> {
     (0..partitions).map(move |partition| PartitionContext { partition, partitions, order })
 }
 
-fn tells_its_state(operator: &dyn Operator) -> bool {
+fn captures_state(operator: &dyn Operator) -> bool {
     operator.open(PartitionContext::only()).is_ok_and(|mut open| open.capture(Extent::Full).is_ok())
 }
 

@@ -31,7 +31,7 @@ struct Clocked {
     operator: GroupAggregate,
     partition: Box<dyn Partition>,
     clock: Arc<ManualClock>,
-    /// Another partition goes on with what this one told, before each piece.
+    /// Another partition goes on with what this one captured, before each piece.
     restores: bool,
 }
 
@@ -42,9 +42,9 @@ impl Clocked {
         Clocked { operator, partition, clock: Arc::default(), restores: false }
     }
     fn restore(&mut self) {
-        let told = self.partition.capture(Extent::Full).expect("a capture");
+        let captured = self.partition.capture(Extent::Full).expect("a capture");
         self.partition = self.operator.open(PartitionContext::only()).expect("a partition");
-        self.partition.restore(&told.into_restored().expect("rows")).expect("it fits");
+        self.partition.restore(&captured.into_restored().expect("rows")).expect("it fits");
     }
     fn pass_ms(&self, ms: u64) {
         self.clock.advance(Duration::from_millis(ms));

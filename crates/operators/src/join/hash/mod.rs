@@ -42,8 +42,8 @@ use thalweg_core::{DataType, Error, Result, TableSchema};
 use thalweg_expr::Expr;
 
 use super::JoinKind;
-use super::bounded::joined::{Joined, key_types};
 use super::sides::{Side, Sides};
+use crate::join::pairs::{Joined, key_types};
 
 pub use build::{Build, BuildTable};
 pub use probe::{Probe, Probed};

@@ -11,9 +11,9 @@ use super::table::Table;
 use super::{Plan, Shared};
 use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
-use crate::join::bounded::pieces::keys_of;
 use crate::join::sides::Side;
 use crate::keys::ABSENT;
+use crate::rows::input::keys_of;
 
 /// So many pairs are tested for each that may leave at once: time counts, too.
 const TESTED_BY_PAIR: usize = 16;

@@ -38,8 +38,8 @@ use thalweg_core::{
 use thalweg_expr::Expr;
 
 use super::JoinKind;
-use super::bounded::joined::{Joined, key_types};
 use super::sides::Sides;
+use crate::join::pairs::{Joined, key_types};
 use crate::window::LatePolicy;
 use bounds::Bounds;
 use partition::IntervalPartition;

@@ -10,9 +10,9 @@ use arrow_select::take::take_record_batch;
 use thalweg_core::Result;
 use thalweg_core::lookup::LookupOptions;
 
-use crate::join::bounded::pieces::keys_of;
 use crate::join::hash::HashJoinSpec;
 use crate::keys::{ABSENT, KeyTable};
+use crate::rows::input::keys_of;
 
 struct Entry {
     rows: RecordBatch,

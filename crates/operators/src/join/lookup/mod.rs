@@ -31,11 +31,11 @@ use thalweg_core::shim::SharedClock;
 use thalweg_core::{Bundle, Error, ErrorKind, Result, TableSchema, Transform};
 
 use super::JoinKind;
-use super::bounded::pieces::{joinable, keys_of};
 use super::hash::{HashJoin, HashJoinSpec};
 use super::sides::Side;
 use crate::chain::{Chain, Step};
 use crate::keys::KeyTable;
+use crate::rows::input::{joinable, keys_of};
 use asking::Asking;
 use cache::Cache;
 

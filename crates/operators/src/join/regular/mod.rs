@@ -29,7 +29,6 @@
 //!
 //! Nothing happens at watermarks, except that state whose time is over is freed.
 
-pub(crate) mod arena;
 mod changes;
 mod contents;
 pub(crate) mod equal;
@@ -57,9 +56,6 @@ use super::residual::Residual;
 use super::sides::{Side, Sides};
 use crate::keys::KeyTable;
 use crate::limit::route_to_first;
-
-/// No row, and no key.
-const NIL: u32 = u32::MAX;
 
 /// What is joined, and how.
 #[derive(Clone, Debug)]

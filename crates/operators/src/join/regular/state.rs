@@ -13,16 +13,15 @@
 use arrow_array::ArrayRef;
 use thalweg_core::Result;
 
-use super::NIL;
-use super::arena::{Arena, Place, take_all};
 use super::contents::Contents;
 use super::equal::same_row;
 use super::expiry::Expiry;
-use super::snapshot::{SideTable, ToldRow};
+use super::snapshot::{CapturedRow, SideTable};
+use crate::capture::rows::RowTracker;
 use crate::gradual::Pages;
 use crate::keys::{KeyTable, hash_keys};
+use crate::rows::arena::{Arena, NIL, Place, take_all};
 use crate::tables::virtual_partition;
-use crate::watch::rows::RowWatch;
 
 /// The rows of one key on one side. Where rows are only counted, only the length counts.
 #[derive(Clone, Copy, Debug)]
@@ -76,9 +75,9 @@ pub(super) struct SideState {
     /// How rows are told.
     pub table: SideTable,
     /// Set once there has been a capture.
-    pub watch: Option<RowWatch>,
+    pub watch: Option<RowTracker>,
     /// Rows as they were at the capture that is under way, which this piece has changed or removed.
-    changed: Vec<ToldRow>,
+    changed: Vec<CapturedRow>,
     /// Keys and serials of told rows that this piece has removed.
     gone: Vec<(u32, u64)>,
 }
@@ -226,8 +225,8 @@ impl SideState {
     /// Takes a row out of its chain. Its number stays until the end of the piece.
     fn unlink(&mut self, chain: &mut Chain, row: u32, key: u32) {
         self.touch(row);
-        let told = self.watch.as_mut().and_then(|watch| watch.remove(row));
-        self.gone.extend(told.map(|serial| (key, serial)));
+        let serial = self.watch.as_mut().and_then(|watch| watch.remove(row));
+        self.gone.extend(serial.map(|serial| (key, serial)));
         let Node { previous, next, place } = self.nodes[row as usize];
         match previous {
             NIL => chain.head = next,
@@ -267,13 +266,13 @@ impl SideState {
     fn touch(&mut self, row: u32) {
         let Some(watch) = &mut self.watch else { return };
         if watch.touch(row) {
-            self.changed.push(self.told(row));
+            self.changed.push(self.captured_row(row));
         }
     }
 
     /// What is told of a row.
-    fn told(&self, row: u32) -> ToldRow {
-        ToldRow {
+    fn captured_row(&self, row: u32) -> CapturedRow {
+        CapturedRow {
             serial: self.watch.as_ref().map_or(0, |watch| watch.serial(row)),
             place: self.place(row),
             partners: self.counts.as_ref().map_or(0, |counts| counts[row as usize]),
@@ -288,14 +287,14 @@ impl SideState {
         let unread = watch.take_unread(most, self.nodes.len());
         let is_more = !unread.is_empty();
         let live = unread.into_iter().filter(|&row| self.place(row).is_kept());
-        let told: Vec<ToldRow> = live.map(|row| self.told(row)).collect();
-        self.hand_over(&told)?;
+        let rows: Vec<CapturedRow> = live.map(|row| self.captured_row(row)).collect();
+        self.hand_over(&rows)?;
         Ok(is_more)
     }
 
-    fn hand_over(&mut self, told: &[ToldRow]) -> Result<()> {
-        if let (Some(watch), [_, ..]) = (&mut self.watch, told) {
-            watch.hand_over(self.table.batch(told, &self.arena)?);
+    fn hand_over(&mut self, rows: &[CapturedRow]) -> Result<()> {
+        if let (Some(watch), [_, ..]) = (&mut self.watch, rows) {
+            watch.hand_over(self.table.batch(rows, &self.arena)?);
         }
         Ok(())
     }
@@ -303,13 +302,13 @@ impl SideState {
     /// Begins to watch rows, which are those of these chains.
     pub fn begin_watch<'a>(&mut self, chains: impl Iterator<Item = &'a Chain>) {
         if self.watch.is_none() {
-            self.watch = Some(RowWatch::of(chains.flat_map(|chain| self.chain(chain))));
+            self.watch = Some(RowTracker::of(chains.flat_map(|chain| self.chain(chain))));
         }
     }
 
     /// Begins to watch rows, which are these, in this order.
     pub fn begin_watch_of(&mut self, rows: impl Iterator<Item = u32>) {
-        self.watch = Some(RowWatch::of(rows));
+        self.watch = Some(RowTracker::of(rows));
     }
 
     /// How many numbers rows have.
@@ -391,7 +390,7 @@ impl SideState {
     }
 
     pub fn bytes(&self) -> usize {
-        let watch = self.watch.as_ref().map_or(0, RowWatch::bytes)
+        let watch = self.watch.as_ref().map_or(0, RowTracker::bytes)
             + self.gone.capacity() * size_of::<(u32, u64)>();
         let numbers = self.free.capacity() + self.released.capacity() + self.arrived.capacity();
         self.nodes.bytes()

@@ -13,7 +13,7 @@
 use arrow_array::ArrayRef;
 use thalweg_core::{Result, TableSchema};
 
-use crate::join::bounded::chunks::{Chunks, RowRef};
+use crate::rows::chunks::{Chunks, RowRef};
 
 /// No version.
 const NONE: u32 = u32::MAX;

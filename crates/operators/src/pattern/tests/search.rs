@@ -97,10 +97,10 @@ impl Ways<'_> {
                     let way = taken.iter().copied().chain([candidate]).collect();
                     self.complete.push(way);
                 }
-                let goes_on_with = candidate + usize::from(is_full);
-                if goes_on_with < self.case.parts.len() {
+                let continues_with = candidate + usize::from(is_full);
+                if continues_with < self.case.parts.len() {
                     taken.push(candidate);
-                    self.go(taken, goes_on_with, until);
+                    self.go(taken, continues_with, until);
                     taken.pop();
                 }
             }

@@ -195,7 +195,7 @@ fn deduplication_forgets_as_well() {
 }
 
 #[test]
-fn inserts_cannot_be_taken_back() {
+fn inserts_cannot_be_retracted() {
     let script = changes(&rows(&[1], &[1]), &[RowKind::Delete]);
     let error = drive(&operator(top(1)), &script, &DriveOptions::default()).expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Internal);

@@ -105,7 +105,7 @@ fn upserts_leave_as_full_changes() {
 }
 
 #[test]
-fn the_last_row_that_was_not_taken_back_counts() {
+fn the_last_row_that_was_not_retracted_counts() {
     for seed in 0..30 {
         let (rows, kinds) = random_changes(seed);
         let mut kept: BTreeMap<Option<i64>, Vec<Row>> = BTreeMap::new();

@@ -261,7 +261,7 @@ fn damaged_tables_are_refused() {
 
 /// What windows with tables of their own tell is what slices are: other windows go on with it.
 #[test]
-fn sliced_windows_go_on_with_tables_of_windows() {
+fn sliced_windows_resume_from_tables_of_windows() {
     let tumble = WindowSpec::Tumble { size_ms: 10, offset_ms: 0 };
     let hop = WindowSpec::Hop { slide_ms: 10, size_ms: 20, offset_ms: 0 };
     let schema = input_schema(DataType::Timestamp(3));

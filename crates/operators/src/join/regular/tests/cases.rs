@@ -99,7 +99,7 @@ fn semi_join_in() {
 
 /// Rule 19: what is not there yet is in the result, and is taken back when it comes.
 #[test]
-fn anti_joins_take_back_what_they_emitted() {
+fn anti_joins_retract_what_they_emitted() {
     let join = RegularJoin::new(spec(JoinKind::Anti, &[0], false, false)).unwrap();
     let driven = check_operator(&join, &appends(&golden()));
     let changes: Vec<(Value, Value)> =

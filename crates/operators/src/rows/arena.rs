@@ -19,7 +19,8 @@ use arrow_select::take::take;
 use thalweg_core::Result;
 use thalweg_core::bundle::batch_bytes;
 
-use super::NIL;
+/// No row, and no key.
+pub(crate) const NIL: u32 = u32::MAX;
 
 /// Where a row lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! The state stands behind a lock, which the partition takes once for each call: nobody else wants
 //! it unless a capture is being read. Who reads takes it for a moment at a time
-//! ([`Guarded::read`]), and lets the partition go first.
+//! ([`SharedState::read`]), and lets the partition go first.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,19 +14,19 @@ use thalweg_core::Result;
 const TURN_PIECES: usize = 16;
 
 /// A partition's state, and who wants it.
-pub(crate) struct Guarded<T> {
+pub(crate) struct SharedState<T> {
     state: Mutex<T>,
     /// The partition waits for the lock.
     is_wanted: AtomicBool,
 }
 
-impl<T> Guarded<T> {
+impl<T> SharedState<T> {
     pub(crate) fn new(state: T) -> Self {
-        Guarded { state: Mutex::new(state), is_wanted: AtomicBool::new(false) }
+        SharedState { state: Mutex::new(state), is_wanted: AtomicBool::new(false) }
     }
 
     /// The lock, for the partition itself.
-    pub(crate) fn own(&self) -> MutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         // Relaxed: nothing is published through it, and who sees it late reads a little more.
         self.is_wanted.store(true, Ordering::Relaxed);
         let state = locked(&self.state);

@@ -16,8 +16,6 @@ use arrow_schema::{DataType as Arrow, Field, SchemaRef};
 use thalweg_core::snapshot::state_schema;
 use thalweg_core::{Captured, Error, Restored, Result, TableSchema};
 
-use crate::join::bounded::chunks::own_text;
-
 /// The virtual partition of keys with this hash: the one that
 /// [`partition_of`](crate::keys::partition_of) gives to a range.
 #[inline]
@@ -68,7 +66,7 @@ pub(crate) fn unique_names<'a>(wanted: impl Iterator<Item = &'a str>) -> Vec<Str
 }
 
 /// Tells a table that is one batch.
-pub fn tell(captured: &mut Captured, name: &'static str, batch: RecordBatch) {
+pub fn add_table(captured: &mut Captured, name: &'static str, batch: RecordBatch) {
     captured.add(name, batch.schema(), vec![batch]);
 }
 
@@ -154,6 +152,14 @@ pub(crate) fn kept_batch(
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
+/// The same texts in buffers that hold no others.
+pub(crate) fn own_text(column: ArrayRef) -> ArrayRef {
+    match column.as_string_view_opt() {
+        Some(texts) => Arc::new(texts.gc()),
+        None => column,
+    }
+}
+
 /// The columns of kept rows: so many, the last of a table with such a schema.
 ///
 /// # Errors
@@ -217,9 +223,9 @@ impl KeyedTable {
     ) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(owners.len()));
         let column = |&at: &usize| own_text(ArrayRef::clone(&columns[at]));
-        let told = std::iter::once(owners).chain(self.keys.iter().map(column)).chain(own);
-        let told = told.chain(self.others.iter().map(column)).collect();
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), told, &options)?)
+        let columns = std::iter::once(owners).chain(self.keys.iter().map(column)).chain(own);
+        let columns = columns.chain(self.others.iter().map(column)).collect();
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }
 
     /// Rows of the table as a table with `schema` has them: not by their keys, but behind a column
@@ -234,10 +240,10 @@ impl KeyedTable {
         columns: Vec<ArrayRef>,
     ) -> Result<RecordBatch> {
         let behind = 1 + self.keys.len();
-        let mut told: Vec<ArrayRef> = vec![ArrayRef::clone(batch.column(0)), Arc::new(expires)];
-        told.extend_from_slice(&batch.columns()[behind..behind + self.own]);
-        told.extend(columns);
-        Ok(RecordBatch::try_new(Arc::clone(schema), told)?)
+        let mut all: Vec<ArrayRef> = vec![ArrayRef::clone(batch.column(0)), Arc::new(expires)];
+        all.extend_from_slice(&batch.columns()[behind..behind + self.own]);
+        all.extend(columns);
+        Ok(RecordBatch::try_new(Arc::clone(schema), all)?)
     }
 
     /// The columns of the rows.
@@ -245,10 +251,10 @@ impl KeyedTable {
     /// # Errors
     /// If the table's columns are others. Names may differ.
     pub(crate) fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
-        let told = kept_columns(batch, &self.schema, self.schema.fields().len() - 1)?;
+        let columns = kept_columns(batch, &self.schema, self.schema.fields().len() - 1)?;
         let behind = self.keys.len() + self.own;
-        let of_keys = self.keys.iter().copied().zip(&told);
-        let of_others = self.others.iter().copied().zip(&told[behind..]);
+        let of_keys = self.keys.iter().copied().zip(&columns);
+        let of_others = self.others.iter().copied().zip(&columns[behind..]);
         let mut columns: Vec<(usize, &ArrayRef)> = of_keys.chain(of_others).collect();
         columns.sort_by_key(|(at, _)| *at);
         columns.dedup_by_key(|(at, _)| *at);

@@ -25,14 +25,14 @@ use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{Captured, Extent, Restored, Result, RowKind, TableSchema};
 
+use super::chunk_capture::{CapturedChunk, CapturedChunks, Notes, together};
 use super::chunks::{Chunks, RowRef, take_rows};
-use super::pieces::{keys_of, times};
-use super::told::{Notes, ToldChunk, ToldChunks, together};
+use super::input::{keys_of, times};
+use crate::capture::rows::{SERIAL, by_serial};
 use crate::keys::hash_keys;
 use crate::tables::{
     KeyedTable, does_not_fit, kept_batch, kept_columns, kept_schema, numbers_of, owners,
 };
-use crate::watch::rows::{SERIAL, by_serial};
 
 const WAITING: &str = "waiting_rows";
 const LATE: &str = "late";
@@ -50,8 +50,8 @@ const TABLES: [&str; 3] = [WAITING, LATE, OVERDUE];
 /// # Errors
 /// If there are such rows.
 pub(crate) fn nothing_waits(restored: &Restored) -> Result<()> {
-    let mut told = TABLES.into_iter().flat_map(|name| restored.table(name));
-    match told.any(|batch| batch.num_rows() > 0) {
+    let mut batches = TABLES.into_iter().flat_map(|name| restored.table(name));
+    match batches.any(|batch| batch.num_rows() > 0) {
         true => Err(does_not_fit("rows wait, but not for a time".to_owned())),
         false => Ok(()),
     }
@@ -142,7 +142,7 @@ impl WaitingTables {
     ///
     /// # Errors
     /// None that is expected.
-    pub(crate) fn tell(
+    pub(crate) fn capture(
         self: &Arc<Self>,
         (extent, has_rows): (Extent, bool),
         (chunks, passed): (&mut Chunks, i64),
@@ -155,7 +155,7 @@ impl WaitingTables {
         let extent = if is_whole { Extent::Full } else { extent };
         let kept_from = passed.saturating_add(1);
         captured.add(OVERDUE, Arc::clone(&self.schema), self.overdue(overdue, chunks)?);
-        let ToldChunks { extent, chunks, .. } = chunks.capture_expiring(extent);
+        let CapturedChunks { extent, chunks, .. } = chunks.capture_expiring(extent);
         let chunks = Arc::new(chunks);
         for is_late in [false, true] {
             let (of_table, chunks) = (Arc::clone(self), Arc::clone(&chunks));
@@ -193,7 +193,7 @@ impl WaitingTables {
     }
 
     /// The rows of a chunk that have not left: those that are due later than others, or all others.
-    fn batch(&self, chunk: &ToldChunk, is_late: bool, kept_from: i64) -> Result<RecordBatch> {
+    fn batch(&self, chunk: &CapturedChunk, is_late: bool, kept_from: i64) -> Result<RecordBatch> {
         let times = times(&chunk.columns, self.shape.rowtime, &self.shape.input)?;
         let mut dues: Vec<i64> = times.iter().map(|&time| self.due_of(time)).collect();
         let mut kinds = vec![RowKind::Insert; if self.shape.has_kinds { chunk.rows } else { 0 }];
@@ -253,7 +253,7 @@ impl WaitingTables {
     ///
     /// # Errors
     /// If the tables have other columns, or hold what no row has.
-    pub(crate) fn recall(&self, restored: &Restored) -> Result<Vec<WaitingRows>> {
+    pub(crate) fn restored(&self, restored: &Restored) -> Result<Vec<WaitingRows>> {
         let timed = restored.table(WAITING).iter().map(|batch| self.with_dues(batch));
         let others = [LATE, OVERDUE].into_iter().flat_map(|name| restored.table(name));
         let others = others.map(|batch| {

@@ -3,16 +3,16 @@
 //!
 //! # How a capture is read
 //! A capture only notes which keys or rows it means, one bit for each number, and the job goes on.
-//! They are told later, some at a time, by a thread that has time ([`crate::guarded`]). One that is
-//! about to change before its turn has come is told then, as it was. So the job stands still for as
-//! long as it takes to note the bits, a row is copied once for each capture that means it, and
-//! nothing is copied for others.
+//! They are told later, some at a time, by a thread that has time ([`crate::capture::shared`]). One
+//! that is about to change before its turn has come is told then, as it was. So the job stands
+//! still for as long as it takes to note the bits, a row is copied once for each capture that means
+//! it, and nothing is copied for others.
 //!
 //! # What has changed
 //! One bit for each number, set by the first change after a capture. What has gone is kept by name
 //! until the next capture; if that is more than what is there, the next capture tells everything
 //! instead. So it does where tracking was stopped since most of a table changes all the time
-//! ([`Noted::stop`]): neither bits nor names are kept then.
+//! ([`ChangeTracker::stop`]): neither bits nor names are kept then.
 //!
 //! | module | for state that is |
 //! |---|---|
@@ -21,16 +21,20 @@
 //!
 //! All of it is made by the first capture: without captures nothing of this is done.
 
+pub(crate) mod key_columns;
 pub(crate) mod keys;
 pub(crate) mod rows;
+pub(crate) mod shared;
+pub mod tables;
+pub(crate) mod unread;
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
 use thalweg_core::bundle::batch_bytes;
 use thalweg_core::{Result, TableChanges};
 
-use crate::guarded::locked;
-use crate::reading::{Bits, HandOver, ToldRows, Unread};
+use crate::capture::shared::locked;
+use crate::capture::unread::{Bits, CaptureWriter, CapturedRows, Unread};
 
 /// How much is read at once while rows wait.
 pub(crate) const READ_ROWS: usize = 1024;
@@ -41,20 +45,20 @@ pub(crate) const GONE_MIN: usize = 64 * 1024;
 
 /// Which numbers have changed, and which are yet to be read.
 #[derive(Default)]
-struct Noted {
+struct ChangeTracker {
     /// Changes are noted; if not, the next capture is full.
     tracks: bool,
     changed: Bits,
     unread: Unread,
-    told: HandOver,
+    writer: CaptureWriter,
     /// So many have been written since the last full capture, what that wrote included.
     written: u64,
 }
 
-impl Noted {
+impl ChangeTracker {
     /// Begins a capture of all numbers below `limit`, of which so many are `live`; or of what has
     /// changed, where so many have `gone`. One that is under way must have been read to its end.
-    fn begin(&mut self, is_whole: bool, limit: usize, live: usize, gone: usize) -> ToldRows {
+    fn begin(&mut self, is_whole: bool, limit: usize, live: usize, gone: usize) -> CapturedRows {
         self.written = match is_whole {
             true => live as u64,
             false => self.written + self.count_changed(gone),
@@ -62,9 +66,9 @@ impl Noted {
         self.tracks = true;
         let changed = std::mem::replace(&mut self.changed, Bits::none(limit));
         self.unread = Unread::new(if is_whole { Bits::all(limit) } else { changed });
-        let (told, reader) = HandOver::begin();
-        self.told = told;
-        reader
+        let (writer, rows) = CaptureWriter::begin();
+        self.writer = writer;
+        rows
     }
 
     /// Notes no changes any more: the next capture is full.
@@ -87,7 +91,7 @@ impl Noted {
         if self.tracks {
             self.changed.grow(limit);
         }
-        if !self.told.is_wanted() {
+        if !self.writer.is_wanted() {
             self.unread = Unread::default();
         }
     }
@@ -107,8 +111,8 @@ impl Noted {
     }
 
     /// True if this is the capture that is under way.
-    fn is_reading(&self, told: &ToldRows) -> bool {
-        self.told.is_to(told)
+    fn is_reading(&self, rows: &CapturedRows) -> bool {
+        self.writer.is_to(rows)
     }
 
     /// Some numbers below `limit` that the capture under way has yet to read; none once there are
@@ -121,18 +125,18 @@ impl Noted {
 
     /// Rows of the capture that is under way.
     fn hand_over(&mut self, rows: RecordBatch) {
-        self.told.put(rows);
+        self.writer.put(rows);
     }
 
     fn bytes(&self) -> usize {
-        self.changed.bytes() + self.unread.bytes() + self.told.bytes()
+        self.changed.bytes() + self.unread.bytes() + self.writer.bytes()
     }
 }
 
 /// What a capture was told, without small batches: some have been told one by one, when they
 /// changed.
-fn compact(told: &ToldRows) -> Result<Vec<RecordBatch>> {
-    let rows = std::mem::take(&mut *locked(told));
+fn compact(rows: &CapturedRows) -> Result<Vec<RecordBatch>> {
+    let rows = std::mem::take(&mut *locked(rows));
     let is_large =
         |rows: &RecordBatch| rows.num_rows() >= READ_ROWS || batch_bytes(rows) >= READ_BYTES / 4;
     let (mut rows, small): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_large);

@@ -15,11 +15,11 @@ use arrow_select::coalesce::BatchCoalescer;
 use thalweg_core::{Extent, Result, RowKind};
 
 use super::chunks::Chunk;
-use super::pieces::keys_of;
+use super::input::keys_of;
+use crate::capture::GONE_MIN;
+use crate::capture::rows::RowName;
 use crate::keys::hash_keys;
 use crate::tables::{KEPT_ROWS_MAX, virtual_partition};
-use crate::watch::GONE_MIN;
-use crate::watch::rows::RowName;
 
 /// What is to be known of some rows of a chunk, few as a rule.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +59,7 @@ impl Notes {
 
 /// A chunk at a capture.
 #[derive(Clone)]
-pub(crate) struct ToldChunk {
+pub(crate) struct CapturedChunk {
     pub(crate) columns: Vec<ArrayRef>,
     pub(crate) rows: usize,
     /// The arrival of its first row.
@@ -72,11 +72,11 @@ pub(crate) struct ToldChunk {
 }
 
 /// What a capture takes.
-pub(crate) struct ToldChunks {
+pub(crate) struct CapturedChunks {
     /// How much it tells.
     pub(crate) extent: Extent,
     /// By arrival.
-    pub(crate) chunks: Vec<ToldChunk>,
+    pub(crate) chunks: Vec<CapturedChunk>,
     /// Rows that have gone.
     pub(crate) gone: Vec<RowName>,
     /// Those among them of which times were noted.
@@ -84,12 +84,12 @@ pub(crate) struct ToldChunks {
 }
 
 /// What is known of chunks between captures.
-pub(super) struct ChunkWatch {
+pub(super) struct ChunkTracker {
     /// The key columns; `None` where rows expire and need no names when they go.
     pub(super) keys: Option<Vec<usize>>,
     /// Rows that arrived before this one were told by the last capture; `None` if the next tells
     /// all.
-    pub(super) told: Option<u64>,
+    pub(super) captured: Option<u64>,
     /// Chunks that were added since.
     pub(super) fresh: Vec<u32>,
     /// Chunks of before with rows that have found their first partner since.
@@ -101,19 +101,19 @@ pub(super) struct ChunkWatch {
     pub(super) written: u64,
 }
 
-impl ChunkWatch {
+impl ChunkTracker {
     /// The next capture tells everything.
     pub(super) fn new(keys: Option<&[usize]>) -> Self {
         let (fresh, rematched) = (Vec::new(), Vec::new());
         let (gone, gone_timed) = (Vec::new(), Vec::new());
         let keys = keys.map(<[usize]>::to_vec);
-        ChunkWatch { keys, told: None, fresh, rematched, gone, gone_timed, written: 0 }
+        ChunkTracker { keys, captured: None, fresh, rematched, gone, gone_timed, written: 0 }
     }
 
     /// A chunk has come; there are so many. If there have been more since the last capture, there
     /// may be no other one, and it would be as well to tell everything.
     pub(super) fn come(&mut self, chunk: u32, live: usize) {
-        if self.told.is_none() {
+        if self.captured.is_none() {
             return;
         }
         self.fresh.push(chunk);
@@ -124,7 +124,7 @@ impl ChunkWatch {
 
     /// A chunk has gone. So many rows are there.
     pub(super) fn gone(&mut self, chunk: &Chunk, live: usize) {
-        if self.told.is_none_or(|told| chunk.first_arrival >= told) {
+        if self.captured.is_none_or(|captured| chunk.first_arrival >= captured) {
             return;
         }
         let named = self.name(chunk);
@@ -135,7 +135,7 @@ impl ChunkWatch {
 
     /// Notes no changes any more: the next capture is full.
     pub(super) fn stop(&mut self) {
-        *self = ChunkWatch { written: self.written, ..ChunkWatch::new(self.keys.as_deref()) };
+        *self = ChunkTracker { written: self.written, ..ChunkTracker::new(self.keys.as_deref()) };
     }
 
     fn name(&mut self, chunk: &Chunk) -> Result<()> {

@@ -1,21 +1,21 @@
 //! What a capture has yet to read of a state that goes on changing.
 //!
 //! A capture only notes which places of a state it means, one bit for each ([`Unread`]), and the
-//! job goes on. Their rows are told later, some at a time, by a thread that has time
-//! ([`Guarded::read`](crate::guarded::Guarded::read)). A place that is about to change before its
-//! turn has come is told then, as it was. So the job stands still for as long as it takes to note
-//! the bits, a place is copied once for each capture that means it, and nothing is copied for
-//! others.
+//! job goes on. Their rows are rows later, some at a time, by a thread that has time
+//! ([`SharedState::read`](crate::capture::shared::SharedState::read)). A place that is about to
+//! change before its turn has come is rows then, as it was. So the job stands still for as long as
+//! it takes to note the bits, a place is copied once for each capture that means it, and nothing is
+//! copied for others.
 //!
-//! Here stand the bits and the hand-over of what was told ([`HandOver`]). What a place is, how it
-//! is told and what has changed since the capture before is known to whoever keeps the state.
+//! Here stand the bits and the hand-over of what was rows ([`CaptureWriter`]). What a place is, how
+//! it is rows and what has changed since the capture before is known to whoever keeps the state.
 
 use std::sync::{Arc, Mutex, Weak};
 
 use arrow_array::RecordBatch;
 use thalweg_core::bundle::batch_bytes;
 
-use crate::guarded::locked;
+use crate::capture::shared::locked;
 
 /// Bits of places, by number; those beyond the end are not set.
 #[derive(Default)]
@@ -126,39 +126,39 @@ impl Unread {
     }
 }
 
-/// The rows of a capture, as far as they have been told.
-pub(crate) type ToldRows = Arc<Mutex<Vec<RecordBatch>>>;
+/// The rows of a capture, as far as they have been rows.
+pub(crate) type CapturedRows = Arc<Mutex<Vec<RecordBatch>>>;
 
 /// Where the rows of a capture are handed over.
 #[derive(Default)]
-pub(crate) struct HandOver {
+pub(crate) struct CaptureWriter {
     /// Nobody is interested any more if it is gone.
-    told: Weak<Mutex<Vec<RecordBatch>>>,
+    rows: Weak<Mutex<Vec<RecordBatch>>>,
     bytes: usize,
 }
 
-impl HandOver {
+impl CaptureWriter {
     /// Both ends of a hand-over.
-    pub(crate) fn begin() -> (HandOver, ToldRows) {
-        let told = ToldRows::default();
-        (HandOver { told: Arc::downgrade(&told), bytes: 0 }, told)
+    pub(crate) fn begin() -> (CaptureWriter, CapturedRows) {
+        let rows = CapturedRows::default();
+        (CaptureWriter { rows: Arc::downgrade(&rows), bytes: 0 }, rows)
     }
 
     /// True while somebody is interested.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.told.strong_count() > 0
+        self.rows.strong_count() > 0
     }
 
     /// True if rows are handed over to this one.
-    pub(crate) fn is_to(&self, told: &ToldRows) -> bool {
-        self.told.as_ptr() == Arc::as_ptr(told)
+    pub(crate) fn is_to(&self, rows: &CapturedRows) -> bool {
+        self.rows.as_ptr() == Arc::as_ptr(rows)
     }
 
     /// Hands rows over.
     pub(crate) fn put(&mut self, rows: RecordBatch) {
-        if let Some(told) = self.told.upgrade() {
+        if let Some(written) = self.rows.upgrade() {
             self.bytes += batch_bytes(&rows);
-            locked(&told).push(rows);
+            locked(&written).push(rows);
         }
     }
 
@@ -191,12 +191,12 @@ mod tests {
 
     #[test]
     fn what_nobody_wants_is_not_kept() {
-        let (mut hand_over, told) = HandOver::begin();
+        let (mut hand_over, written) = CaptureWriter::begin();
         let rows = RecordBatch::new_empty(Arc::new(arrow_schema::Schema::empty()));
         hand_over.put(rows.clone());
-        assert!(hand_over.is_to(&told) && hand_over.is_wanted());
-        assert_eq!(locked(&told).len(), 1);
-        drop(told);
+        assert!(hand_over.is_to(&written) && hand_over.is_wanted());
+        assert_eq!(locked(&written).len(), 1);
+        drop(written);
         hand_over.put(rows);
         assert!(!hand_over.is_wanted() && hand_over.bytes() == 0);
     }

@@ -16,8 +16,8 @@ use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 use thalweg_core::{Extent, Result, TableChanges, TableSchema};
 
-use super::told::{ChunkWatch, Notes, ToldChunk, ToldChunks};
-use crate::watch::rows::RowName;
+use super::chunk_capture::{CapturedChunk, CapturedChunks, ChunkTracker, Notes};
+use crate::capture::rows::RowName;
 
 /// Where a row is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +68,7 @@ pub(crate) struct Chunks {
     /// Rows of all chunks.
     rows: usize,
     /// Set once there has been a capture of changes.
-    watch: Option<Box<ChunkWatch>>,
+    watch: Option<Box<ChunkTracker>>,
 }
 
 impl Chunks {
@@ -140,12 +140,12 @@ impl Chunks {
     }
 
     /// Captures all rows, or what has changed. `keys` are the key columns.
-    pub(crate) fn capture(&mut self, extent: Extent, keys: &[usize]) -> ToldChunks {
+    pub(crate) fn capture(&mut self, extent: Extent, keys: &[usize]) -> CapturedChunks {
         self.capture_watched(extent, Some(keys))
     }
 
     /// Captures all rows, or those that have come, where it is known otherwise which have gone.
-    pub(crate) fn capture_expiring(&mut self, extent: Extent) -> ToldChunks {
+    pub(crate) fn capture_expiring(&mut self, extent: Extent) -> CapturedChunks {
         self.capture_watched(extent, None)
     }
 
@@ -153,7 +153,7 @@ impl Chunks {
     /// that is not known.
     fn changed(&self) -> Option<u64> {
         let watch = self.watch.as_ref()?;
-        let come = (self.arrivals - watch.told?).min(self.rows as u64);
+        let come = (self.arrivals - watch.captured?).min(self.rows as u64);
         let rematched = |&slot: &u32| {
             let Some(chunk) = self.slots.get(slot as usize).and_then(Option::as_ref) else {
                 return 0;
@@ -176,11 +176,11 @@ impl Chunks {
         self.watch.iter_mut().for_each(|watch| watch.stop());
     }
 
-    fn capture_watched(&mut self, extent: Extent, keys: Option<&[usize]>) -> ToldChunks {
+    fn capture_watched(&mut self, extent: Extent, keys: Option<&[usize]>) -> CapturedChunks {
         let (changed, rows) = (self.changed(), self.rows as u64);
-        let watch = self.watch.get_or_insert_with(|| Box::new(ChunkWatch::new(keys)));
-        let told = watch.told.replace(self.arrivals).filter(|_| extent == Extent::Incremental);
-        watch.written = match (told, changed) {
+        let watch = self.watch.get_or_insert_with(|| Box::new(ChunkTracker::new(keys)));
+        let since = watch.captured.replace(self.arrivals).filter(|_| extent == Extent::Incremental);
+        watch.written = match (since, changed) {
             (Some(_), Some(changed)) => watch.written + changed,
             _ => rows,
         };
@@ -188,27 +188,28 @@ impl Chunks {
         let rematched = std::mem::take(&mut watch.rematched);
         let gone = std::mem::take(&mut watch.gone);
         let gone_timed = std::mem::take(&mut watch.gone_timed);
-        let extent = if told.is_some() { Extent::Incremental } else { Extent::Full };
-        if told.is_none() {
+        let extent = if since.is_some() { Extent::Incremental } else { Extent::Full };
+        if since.is_none() {
             fresh = (0..self.slots.len() as u32).collect();
         }
         // A number that is used again stands there twice.
         fresh.sort_unstable();
         fresh.dedup();
-        let mut chunks: Vec<ToldChunk> = fresh.iter().filter_map(|&at| self.told(at)).collect();
-        let changed = rematched.iter().filter_map(|&at| self.told_matches(at));
-        chunks.extend(changed.collect::<Vec<_>>().into_iter().filter(|_| told.is_some()));
+        let mut chunks: Vec<CapturedChunk> =
+            fresh.iter().filter_map(|&at| self.capture_chunk(at)).collect();
+        let changed = rematched.iter().filter_map(|&at| self.capture_matches(at));
+        chunks.extend(changed.collect::<Vec<_>>().into_iter().filter(|_| since.is_some()));
         chunks.sort_by_key(|chunk| chunk.first);
-        let of_changes = |gone: Vec<RowName>| if told.is_some() { gone } else { Vec::new() };
+        let of_changes = |gone: Vec<RowName>| if since.is_some() { gone } else { Vec::new() };
         let (gone, gone_timed) = (of_changes(gone), of_changes(gone_timed));
-        ToldChunks { extent, chunks, gone, gone_timed }
+        CapturedChunks { extent, chunks, gone, gone_timed }
     }
 
     /// A chunk as it is.
-    fn told(&mut self, slot: u32) -> Option<ToldChunk> {
+    fn capture_chunk(&mut self, slot: u32) -> Option<CapturedChunk> {
         let chunk = self.slots.get_mut(slot as usize)?.as_mut()?;
         chunk.matched_before = Vec::new();
-        Some(ToldChunk {
+        Some(CapturedChunk {
             columns: chunk.columns.clone(),
             rows: chunk.rows,
             first: chunk.first_arrival,
@@ -219,16 +220,16 @@ impl Chunks {
     }
 
     /// The rows of a chunk that have found their first partner since the last capture.
-    fn told_matches(&mut self, slot: u32) -> Option<ToldChunk> {
+    fn capture_matches(&mut self, slot: u32) -> Option<CapturedChunk> {
         let chunk = self.slots.get_mut(slot as usize)?.as_mut()?;
         let before = std::mem::take(&mut chunk.matched_before);
         let pairs = before.iter().zip(&chunk.matched);
         let wanted: Vec<u64> = pairs.map(|(before, now)| now & !before).collect();
         // The number may have been used again, for a chunk that is told as a new one.
         (!wanted.is_empty())
-            .then(|| self.told(slot))
+            .then(|| self.capture_chunk(slot))
             .flatten()
-            .map(|told| ToldChunk { wanted: Some(wanted), ..told })
+            .map(|chunk| CapturedChunk { wanted: Some(wanted), ..chunk })
     }
 
     /// Adds holds on rows of a chunk.
@@ -279,7 +280,7 @@ impl Chunks {
         if let Some(watch) = &mut self.watch
             && chunk.matched_before.is_empty()
             && chunk.matched[word] & bit == 0
-            && watch.told.is_some_and(|told| chunk.first_arrival < told)
+            && watch.captured.is_some_and(|captured| chunk.first_arrival < captured)
         {
             chunk.matched_before = chunk.matched.clone();
             watch.rematched.push(row.chunk);
@@ -405,15 +406,6 @@ pub(crate) fn take_rows(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayR
     }
     let indices = UInt32Array::from(rows.to_vec());
     columns.iter().map(|column| Ok(take(column, &indices, None)?)).collect()
-}
-
-/// The same texts in buffers that hold no others.
-pub(crate) fn own_text(column: ArrayRef) -> ArrayRef {
-    use arrow_array::cast::AsArray;
-    match column.as_string_view_opt() {
-        Some(texts) => std::sync::Arc::new(texts.gc()),
-        None => column,
-    }
 }
 
 fn column_bytes(column: &ArrayRef) -> usize {

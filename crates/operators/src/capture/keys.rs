@@ -15,8 +15,8 @@ use thalweg_core::{
     Watermark,
 };
 
-use super::{GONE_MIN, Noted, READ_BYTES, READ_ROWS, ToldRows, compact};
-use crate::guarded::Guarded;
+use super::{CapturedRows, ChangeTracker, GONE_MIN, READ_BYTES, READ_ROWS, compact};
+use crate::capture::shared::SharedState;
 use crate::keys::{ABSENT, KeyTable};
 use crate::tables::owners;
 
@@ -27,36 +27,36 @@ const READ_FIRST: usize = READ_ROWS / 8;
 struct Begun {
     extent: Extent,
     /// Where its rows are handed over.
-    told: ToldRows,
+    rows: CapturedRows,
     /// Keys that have gone since the capture before, and perhaps come again.
     gone: KeyTable,
 }
 
 /// What is known of one table between captures.
-pub(crate) struct KeyWatch {
+pub(crate) struct KeyTracker {
     key_types: Vec<DataType>,
-    noted: Noted,
+    changes: ChangeTracker,
     gone: KeyTable,
 }
 
-impl KeyWatch {
+impl KeyTracker {
     /// Nothing is known yet of keys of these types, so the first capture tells everything.
     fn new(key_types: Vec<DataType>) -> Result<Self> {
         let gone = KeyTable::new(&key_types)?;
-        Ok(KeyWatch { key_types, noted: Noted::default(), gone })
+        Ok(KeyTracker { key_types, changes: ChangeTracker::default(), gone })
     }
 
     fn begin(&mut self, extent: Extent, limit: usize, live: usize) -> Result<Begun> {
         // Without keys there is one row, and no name by which it could be told that it has gone.
-        let is_whole = extent == Extent::Full || !self.noted.tracks || self.key_types.is_empty();
-        let told = self.noted.begin(is_whole, limit, live, self.gone.len());
+        let is_whole = extent == Extent::Full || !self.changes.tracks || self.key_types.is_empty();
+        let rows = self.changes.begin(is_whole, limit, live, self.gone.len());
         let mut gone = std::mem::replace(&mut self.gone, KeyTable::new(&self.key_types)?);
         if is_whole {
             // What is told whole says by itself what is not there.
             gone = KeyTable::new(&self.key_types)?;
         }
         let extent = if is_whole { Extent::Full } else { Extent::Incremental };
-        Ok(Begun { extent, told, gone })
+        Ok(Begun { extent, rows, gone })
     }
 
     /// Keys go from the table. They must have been touched.
@@ -64,7 +64,7 @@ impl KeyWatch {
     /// # Errors
     /// If keys cannot be decoded.
     pub(crate) fn go(&mut self, keys: &KeyTable, ids: &[u32]) -> Result<()> {
-        if !self.noted.tracks || self.key_types.is_empty() || ids.is_empty() {
+        if !self.changes.tracks || self.key_types.is_empty() || ids.is_empty() {
             return Ok(());
         }
         self.gone.intern(&keys.take_keys(ids)?, None, &mut Vec::new())?;
@@ -76,17 +76,17 @@ impl KeyWatch {
 
     /// Notes no changes any more: the next capture is full.
     fn stop(&mut self) {
-        self.noted.stop();
+        self.changes.stop();
         self.gone.clear();
     }
 
     /// What is known of the table, of which so many keys have something.
     fn changes(&self, name: &'static str, live: usize) -> TableChanges {
-        self.noted.changes(name, live, self.gone.len())
+        self.changes.changes(name, live, self.gone.len())
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.noted.bytes() + self.gone.bytes()
+        self.changes.bytes() + self.gone.bytes()
     }
 }
 
@@ -95,7 +95,7 @@ impl KeyWatch {
 /// # Errors
 /// If keys cannot be decoded.
 pub(crate) fn release(
-    watch: &mut Option<KeyWatch>,
+    watch: &mut Option<KeyTracker>,
     keys: &mut KeyTable,
     ids: &[u32],
 ) -> Result<()> {
@@ -126,12 +126,12 @@ pub(crate) trait KeyedState: Sized {
     ///
     /// # Errors
     /// If it cannot be told.
-    fn tell(&self, table: usize, ids: &[u32]) -> Result<RecordBatch>;
+    fn rows_of_keys(&self, table: usize, ids: &[u32]) -> Result<RecordBatch>;
     /// What is known of a table; `None` until there is a capture.
-    fn watch(&mut self, table: usize) -> &mut Option<KeyWatch>;
+    fn watch(&mut self, table: usize) -> &mut Option<KeyTracker>;
 
     /// True if the partition's own capture is asked, since there may be too much for one key.
-    fn tells_at_once(&self) -> bool {
+    fn captures_at_once(&self) -> bool {
         false
     }
 
@@ -139,7 +139,7 @@ pub(crate) trait KeyedState: Sized {
     ///
     /// # Errors
     /// Those of telling.
-    fn tell_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
+    fn capture_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
         let _ = (extent, captured);
         Ok(())
     }
@@ -148,8 +148,8 @@ pub(crate) trait KeyedState: Sized {
     ///
     /// # Errors
     /// Those of telling.
-    fn tell_rows(
-        shared: &Arc<Guarded<Self>>,
+    fn capture_rows(
+        shared: &Arc<SharedState<Self>>,
         extent: Extent,
         captured: &mut Captured,
     ) -> Result<()> {
@@ -184,54 +184,54 @@ pub(crate) trait KeyedState: Sized {
         }
         let limit = self.keys().id_limit();
         let Some(watch) = self.watch(table) else { return Ok(()) };
-        watch.noted.prepare(limit);
-        if !watch.noted.is_interested() {
+        watch.changes.prepare(limit);
+        if !watch.changes.is_interested() {
             return Ok(());
         }
-        let unread = ids.iter().copied().filter(|&id| watch.noted.touch(id)).collect();
-        tell_some(self, table, unread)?;
+        let unread = ids.iter().copied().filter(|&id| watch.changes.touch(id)).collect();
+        capture_some(self, table, unread)?;
         Ok(())
     }
 }
 
 /// A partition whose state is told by key, in these tables. Captures read it while rows go on.
-pub(crate) struct Watched<T> {
-    state: Arc<Guarded<T>>,
+pub(crate) struct CapturedByKey<T> {
+    state: Arc<SharedState<T>>,
     tables: &'static [&'static str],
 }
 
-impl<T: Partition + KeyedState> Watched<T> {
+impl<T: Partition + KeyedState> CapturedByKey<T> {
     pub(crate) fn new(state: T, tables: &'static [&'static str]) -> Self {
-        Watched { state: Arc::new(Guarded::new(state)), tables }
+        CapturedByKey { state: Arc::new(SharedState::new(state)), tables }
     }
 }
 
-impl<T: Partition + KeyedState + 'static> Partition for Watched<T> {
+impl<T: Partition + KeyedState + 'static> Partition for CapturedByKey<T> {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
-        self.state.own().rows(piece, output)
+        self.state.lock().rows(piece, output)
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
-        self.state.own().watermark(call, output)
+        self.state.lock().watermark(call, output)
     }
 
     fn state_bytes(&self) -> usize {
-        self.state.own().state_bytes()
+        self.state.lock().state_bytes()
     }
 
     fn wakes_at(&self) -> Watermark {
-        self.state.own().wakes_at()
+        self.state.lock().wakes_at()
     }
 
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
-        let mut state = self.state.own();
-        if state.tells_at_once() {
+        let mut state = self.state.lock();
+        if state.captures_at_once() {
             return state.capture(extent);
         }
         let mut captured = Captured::default();
-        state.tell_others(extent, &mut captured)?;
+        state.capture_others(extent, &mut captured)?;
         drop(state);
-        T::tell_rows(&self.state, extent, &mut captured)?;
+        T::capture_rows(&self.state, extent, &mut captured)?;
         for (table, name) in self.tables.iter().enumerate() {
             captured.tables.push(capture(&self.state, table, name, extent)?);
         }
@@ -239,8 +239,8 @@ impl<T: Partition + KeyedState + 'static> Partition for Watched<T> {
     }
 
     fn table_changes(&mut self) -> Vec<TableChanges> {
-        let state = &mut *self.state.own();
-        if state.tells_at_once() {
+        let state = &mut *self.state.lock();
+        if state.captures_at_once() {
             return Vec::new();
         }
         let mut changes = state.row_changes();
@@ -250,14 +250,14 @@ impl<T: Partition + KeyedState + 'static> Partition for Watched<T> {
     }
 
     fn stop_tracking(&mut self, table: &str) {
-        let state = &mut *self.state.own();
+        let state = &mut *self.state.lock();
         state.stop_tracking_rows(table);
         let by_key = self.tables.iter().position(|name| *name == table);
         by_key.into_iter().for_each(|table| stop_tracking_keys(state, table));
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        self.state.own().restore(restored)
+        self.state.lock().restore(restored)
     }
 }
 
@@ -273,18 +273,18 @@ pub(crate) fn key_changes(
 
 /// Stops tracking the changes of a table.
 pub(crate) fn stop_tracking_keys(state: &mut impl KeyedState, table: usize) {
-    state.watch(table).iter_mut().for_each(KeyWatch::stop);
+    state.watch(table).iter_mut().for_each(KeyTracker::stop);
 }
 
 /// Tells keys to the capture that is under way; how many bytes.
-fn tell_some(state: &mut impl KeyedState, table: usize, mut ids: Vec<u32>) -> Result<usize> {
+fn capture_some(state: &mut impl KeyedState, table: usize, mut ids: Vec<u32>) -> Result<usize> {
     ids.retain(|&id| state.has(table, id));
     if ids.is_empty() {
         return Ok(0);
     }
-    let told = state.tell(table, &ids)?;
-    let bytes = batch_bytes(&told);
-    state.watch(table).iter_mut().for_each(|watch| watch.noted.hand_over(told.clone()));
+    let rows = state.rows_of_keys(table, &ids)?;
+    let bytes = batch_bytes(&rows);
+    state.watch(table).iter_mut().for_each(|watch| watch.changes.hand_over(rows.clone()));
     Ok(bytes)
 }
 
@@ -293,11 +293,11 @@ fn tell_some(state: &mut impl KeyedState, table: usize, mut ids: Vec<u32>) -> Re
 fn read_some(state: &mut impl KeyedState, table: usize, most: usize) -> Result<Option<usize>> {
     let limit = state.keys().id_limit();
     let Some(watch) = state.watch(table) else { return Ok(None) };
-    let unread = watch.noted.take_unread(most, limit);
+    let unread = watch.changes.take_unread(most, limit);
     if unread.is_empty() {
         return Ok(None);
     }
-    tell_some(state, table, unread).map(Some)
+    capture_some(state, table, unread).map(Some)
 }
 
 /// How many keys to read at once, where so many came to so many bytes.
@@ -310,38 +310,38 @@ fn most_at_once(keys: usize, bytes: usize) -> usize {
 /// # Errors
 /// Those of telling.
 pub(crate) fn capture<T: KeyedState + Send + 'static>(
-    shared: &Arc<Guarded<T>>,
+    shared: &Arc<SharedState<T>>,
     table: usize,
     name: &'static str,
     extent: Extent,
 ) -> Result<CapturedTable> {
-    let mut state = shared.own();
-    let schema = state.tell(table, &[])?.schema();
+    let mut state = shared.lock();
+    let schema = state.rows_of_keys(table, &[])?.schema();
     while read_some(&mut *state, table, usize::MAX)?.is_some() {}
     let (key_types, limit, live) = (state.key_types(), state.keys().id_limit(), state.keys().len());
     let identity_columns = 1 + key_types.len();
     let watch = match state.watch(table) {
         Some(watch) => watch,
-        none => none.insert(KeyWatch::new(key_types)?),
+        none => none.insert(KeyTracker::new(key_types)?),
     };
     let begun = watch.begin(extent, limit, live)?;
     drop(state);
     let (extent, shared) = (begun.extent, Arc::clone(shared));
-    let told_schema = Arc::clone(&schema);
+    let rows_schema = Arc::clone(&schema);
     let rows = Box::new(move || {
         let mut most = READ_FIRST;
         shared.read(|state| {
             let watch = state.watch(table).as_ref();
-            if !watch.is_some_and(|watch| watch.noted.is_reading(&begun.told)) {
+            if !watch.is_some_and(|watch| watch.changes.is_reading(&begun.rows)) {
                 return Ok(false);
             }
             let read = read_some(state, table, most)?;
             most = read.map_or(most, |bytes| most_at_once(most, bytes));
             Ok(read.is_some())
         })?;
-        let rows = compact(&begun.told)?;
+        let rows = compact(&begun.rows)?;
         let identity: Vec<usize> = (0..identity_columns).collect();
-        let none = RecordBatch::new_empty(told_schema).project(&identity)?;
+        let none = RecordBatch::new_empty(rows_schema).project(&identity)?;
         Ok(TableRows { removed: removed(&begun.gone, &rows, &none)?, rows })
     });
     let kept_from = None;

@@ -1,10 +1,10 @@
 //! Captures of windows that have tables of their own: what they have yet to read, and what has
 //! changed.
 //!
-//! A key of a window is a place of its own ([`crate::reading`]), so a capture costs a bit for each
-//! key of each open window. What is told later is the key as it was: told before the key changes,
-//! or before the window is emptied. What a window has is not emptied before it has been read; until
-//! then it waits beside the open ones ([`super::tables::Tables`]).
+//! A key of a window is a place of its own ([`crate::capture::unread`]), so a capture costs a bit
+//! for each key of each open window. What is told later is the key as it was: told before the key
+//! changes, or before the window is emptied. What a window has is not emptied before it has been
+//! read; until then it waits beside the open ones ([`super::tables::Tables`]).
 //!
 //! Windows of keys that a partition owns are told in changes. Those that have closed are not named:
 //! their rows expire with the watermark.
@@ -17,18 +17,18 @@ use super::judge::SliceKey;
 use super::slices::Calls;
 use super::snapshot::bounds;
 use super::tables::WindowTable;
-use crate::reading::{Bits, HandOver, ToldRows, Unread};
+use crate::capture::unread::{Bits, CaptureWriter, CapturedRows, Unread};
 
 /// What is known of the keys of one window.
 #[derive(Default)]
-pub(super) struct Watched {
+pub(super) struct CapturedByKey {
     changed: Bits,
     unread: Unread,
     /// So many keys have been written since the last full capture, what that wrote included.
     written: u64,
 }
 
-impl Watched {
+impl CapturedByKey {
     /// True if there may be keys that the capture under way has yet to read.
     pub(super) fn is_unread(&self) -> bool {
         self.unread.may_have_any()
@@ -54,13 +54,13 @@ pub(super) struct Begun {
     /// How much it tells.
     pub(super) extent: Extent,
     /// Where its rows are handed over.
-    pub(super) told: ToldRows,
+    pub(super) rows: CapturedRows,
 }
 
 /// What is known of all windows between captures.
 #[derive(Default)]
 pub(super) struct Watch {
-    hand_over: HandOver,
+    hand_over: CaptureWriter,
     /// Changes are noted, and known since the last capture.
     knows_changes: bool,
 }
@@ -78,9 +78,9 @@ impl Watch {
             let keys = table.len();
             table.watched.begin(keys, is_whole);
         }
-        let (hand_over, told) = HandOver::begin();
+        let (hand_over, rows) = CaptureWriter::begin();
         self.hand_over = hand_over;
-        Begun { extent: if is_whole { Extent::Full } else { Extent::Incremental }, told }
+        Begun { extent: if is_whole { Extent::Full } else { Extent::Incremental }, rows }
     }
 
     /// What is known of these windows, which are a table with this name.
@@ -91,7 +91,7 @@ impl Watch {
     ) -> TableChanges {
         let changed = self.knows_changes.then_some(0);
         open.fold(TableChanges { name, changed, ..Default::default() }, |sum, table| {
-            let Watched { changed, written, .. } = &table.watched;
+            let CapturedByKey { changed, written, .. } = &table.watched;
             TableChanges {
                 live: sum.live + table.len() as u64,
                 changed: sum.changed.map(|sum| sum + changed.count() as u64),
@@ -108,8 +108,8 @@ impl Watch {
     }
 
     /// True if this is the capture that is under way.
-    pub(super) fn is_reading(&self, told: &ToldRows) -> bool {
-        self.hand_over.is_to(told)
+    pub(super) fn is_reading(&self, rows: &CapturedRows) -> bool {
+        self.hand_over.is_to(rows)
     }
 
     /// True while somebody is interested in what has yet to be read.
@@ -132,7 +132,7 @@ impl Watch {
             ids.iter().for_each(|&id| watched.changed.set(id));
         }
         let unread = watched.unread.among(ids);
-        self.tell(calls, end, table, &unread)
+        self.write(calls, end, table, &unread)
     }
 
     /// Tells some keys of a window that the capture under way has yet to read; false if there are
@@ -145,14 +145,14 @@ impl Watch {
         most: usize,
     ) -> Result<bool> {
         let ids = table.watched.unread.take(most);
-        self.tell(calls, end, table, &ids)?;
+        self.write(calls, end, table, &ids)?;
         Ok(!ids.is_empty())
     }
 
-    fn tell(&mut self, calls: &Calls, end: i64, table: &WindowTable, ids: &[u32]) -> Result<()> {
+    fn write(&mut self, calls: &Calls, end: i64, table: &WindowTable, ids: &[u32]) -> Result<()> {
         if !ids.is_empty() && self.hand_over.is_wanted() {
             let marks = bounds(SliceKey { enter: end, leave: end }, ids.len());
-            self.hand_over.put(calls.tell(&table.keys, marks, &table.states(ids))?);
+            self.hand_over.put(calls.rows(&table.keys, marks, &table.states(ids))?);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 //! spread by: each partition has a range of them, and its results are put together with those of
 //! others without a look at the values.
 //!
-//! [`Spreading`] decides from what windows had when they were handed over or emitted, and while
+//! [`KeySpread`] decides from what windows had when they were handed over or emitted, and while
 //! they grow large. The decision shows in no result: a partition takes pieces of bundles as their
 //! owner and whole bundles as whoever was at hand, in any mixture, states of the latter are handed
 //! over before a watermark is passed on, and exact states may be merged in any order. So it may
@@ -42,14 +42,14 @@ const MEMORY: u64 = 8;
 
 /// Chooses between the two ways.
 #[derive(Default)]
-pub(super) struct Spreading {
+pub(super) struct KeySpread {
     by_key: AtomicBool,
     rows: AtomicU64,
     keys: AtomicU64,
     is_ordered: AtomicBool,
 }
 
-impl Spreading {
+impl KeySpread {
     /// A partition is opened under this contract, which says how many of them a worker has.
     pub(super) fn opened(&self, order: OrderContract) {
         self.is_ordered.store(order.is_ordered(), Ordering::Relaxed);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn it_takes_much_to_change_back() {
-        let spreading = Spreading::default();
+        let spreading = KeySpread::default();
         let by_key = || spreading.is_by_key();
         spreading.handed_over(1000, 50);
         assert!(!by_key(), "20 rows for each key");
@@ -159,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn partitions_tell_how_many_workers_there_are() {
-        let spreading = Spreading::default();
+    fn partitions_say_how_many_workers_there_are() {
+        let spreading = KeySpread::default();
         let workers = || [1, 4, 8, 16].map(|partitions| spreading.workers(partitions));
         assert_eq!(workers(), [1, 2, 4, 8]);
         spreading.opened(OrderContract::EventTime);

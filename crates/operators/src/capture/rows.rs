@@ -14,7 +14,7 @@ use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::snapshot::{CapturedTable, TableRows, state_schema};
 use thalweg_core::{Extent, Result, TableChanges};
 
-use super::{GONE_MIN, Noted, ToldRows, compact};
+use super::{CapturedRows, ChangeTracker, GONE_MIN, compact};
 use crate::gradual::Pages;
 use crate::tables::{KEPT_ROWS_MAX, numbers_of};
 
@@ -30,7 +30,7 @@ pub(crate) type RowName = (u8, u64);
 pub(crate) struct RowsBegun {
     /// How much it tells.
     extent: Extent,
-    told: ToldRows,
+    rows: CapturedRows,
     gone: Vec<RowName>,
 }
 
@@ -46,7 +46,7 @@ impl RowsBegun {
         let extent = self.extent;
         let rows = Box::new(move || {
             read(&self)?;
-            Ok(TableRows { rows: compact(&self.told)?, removed: removed(&self.gone)? })
+            Ok(TableRows { rows: compact(&self.rows)?, removed: removed(&self.gone)? })
         });
         let (identity_columns, kept_from) = (SERIAL_IDENTITY, None);
         CapturedTable { name, schema, extent, identity_columns, kept_from, rows }
@@ -92,27 +92,27 @@ pub(crate) fn by_serial(batches: &[RecordBatch]) -> Result<Vec<RecordBatch>> {
 
 /// What is known of rows between captures.
 #[derive(Default)]
-pub(crate) struct RowWatch {
+pub(crate) struct RowTracker {
     /// By number.
     serials: Pages<u64>,
     next: u64,
-    noted: Noted,
+    changes: ChangeTracker,
     /// Rows with lower serials were told by the last capture.
-    told: u64,
+    captured: u64,
     gone: Vec<RowName>,
 }
 
-impl RowWatch {
+impl RowTracker {
     /// Rows with these numbers are there, in this order.
     pub(crate) fn of(rows: impl Iterator<Item = u32>) -> Self {
-        let mut watch = RowWatch::default();
+        let mut watch = RowTracker::default();
         rows.for_each(|row| watch.add(row));
         watch
     }
 
     /// Forgets a capture that nobody reads any more: worth asking once for many rows.
     pub(crate) fn end_piece(&mut self) {
-        self.noted.prepare(0);
+        self.changes.prepare(0);
     }
 
     /// A row has come, with this number.
@@ -121,36 +121,36 @@ impl RowWatch {
         self.serials.grow(at + 1, 0);
         self.serials[at] = self.next;
         self.next += 1;
-        if self.noted.tracks {
-            self.noted.changed.grow(at + 1);
+        if self.changes.tracks {
+            self.changes.changed.grow(at + 1);
         }
         // The capture that is under way does not mean it: the row that it meant has gone.
-        self.noted.touch(row);
+        self.changes.touch(row);
     }
 
     /// A row takes the place of another, which has been touched and is there no more: it has its
     /// serial.
     pub(crate) fn replace(&mut self, old: u32, new: u32) {
         self.serials[new as usize] = self.serials[old as usize];
-        self.noted.changed.clear(old);
+        self.changes.changed.clear(old);
     }
 
     /// A row is about to change or to go; true if a capture has yet to read it.
     #[inline]
     pub(crate) fn touch(&mut self, row: u32) -> bool {
-        self.noted.touch(row)
+        self.changes.touch(row)
     }
 
     /// A row goes, which has been touched. Its serial, if a capture has told it.
     pub(crate) fn remove(&mut self, row: u32) -> Option<u64> {
-        self.noted.changed.clear(row);
+        self.changes.changed.clear(row);
         let serial = self.serial(row);
-        (self.noted.tracks && serial < self.told).then_some(serial)
+        (self.changes.tracks && serial < self.captured).then_some(serial)
     }
 
     /// Rows that a capture has told have gone, and so many are there.
     pub(crate) fn gone(&mut self, names: impl Iterator<Item = RowName>, live: usize) {
-        if !self.noted.tracks {
+        if !self.changes.tracks {
             return;
         }
         self.gone.extend(names);
@@ -161,13 +161,13 @@ impl RowWatch {
 
     /// Notes no changes any more: the next capture is full.
     pub(crate) fn stop(&mut self) {
-        self.noted.stop();
+        self.changes.stop();
         self.gone = Vec::new();
     }
 
     /// What is known of the table, which has so many rows.
     pub(crate) fn changes(&self, name: &'static str, live: usize) -> TableChanges {
-        self.noted.changes(name, live, self.gone.len())
+        self.changes.changes(name, live, self.gone.len())
     }
 
     /// The serial of a row.
@@ -178,36 +178,36 @@ impl RowWatch {
 
     /// True while this capture is under way.
     pub(crate) fn is_reading(&self, begun: &RowsBegun) -> bool {
-        self.noted.is_reading(&begun.told)
+        self.changes.is_reading(&begun.rows)
     }
 
     /// Some numbers below `limit` that the capture under way has yet to read, perhaps of no row;
     /// none once there are none left.
     pub(crate) fn take_unread(&mut self, most: usize, limit: usize) -> Vec<u32> {
-        self.noted.take_unread(most, limit)
+        self.changes.take_unread(most, limit)
     }
 
     /// Rows of the capture that is under way.
     pub(crate) fn hand_over(&mut self, rows: RecordBatch) {
-        self.noted.hand_over(rows);
+        self.changes.hand_over(rows);
     }
 
     /// Begins a capture of rows with numbers below `limit`, of which so many are there. One that is
     /// under way must have been read to its end.
     pub(crate) fn begin(&mut self, extent: Extent, limit: usize, live: usize) -> RowsBegun {
-        let is_whole = extent == Extent::Full || !self.noted.tracks;
+        let is_whole = extent == Extent::Full || !self.changes.tracks;
         let gone = std::mem::take(&mut self.gone);
-        self.told = self.next;
-        let told = self.noted.begin(is_whole, limit, live, gone.len());
+        self.captured = self.next;
+        let rows = self.changes.begin(is_whole, limit, live, gone.len());
         match is_whole {
             // What is told whole says by itself what is not there.
-            true => RowsBegun { extent: Extent::Full, told, gone: Vec::new() },
-            false => RowsBegun { extent, told, gone },
+            true => RowsBegun { extent: Extent::Full, rows, gone: Vec::new() },
+            false => RowsBegun { extent, rows, gone },
         }
     }
 
     pub(crate) fn bytes(&self) -> usize {
         let gone = self.gone.capacity() * size_of::<RowName>();
-        self.serials.bytes() + self.noted.bytes() + gone
+        self.serials.bytes() + self.changes.bytes() + gone
     }
 }
