@@ -1,9 +1,9 @@
 //! What is left of a changelog in the end, as rows that stay: batch mode puts it behind operators
 //! that update their results.
 //!
-//! **Invariant:** an identifier stands for a row that was added more or less often than taken back,
-//! and `counts` tells by how much. So changes of different keys that make equal rows may come in
-//! any order. A row that is taken back more often than it came is not there.
+//! **Invariant:** an identifier stands for a row that was added more or less often than retracted,
+//! and `counts` says by how much. So changes of different keys that make equal rows may come in
+//! any order. A row that is retracted more often than it came is not there.
 //!
 //! Rows are kept in memory until the input ends, as many as the result has. Then each leaves as
 //! often as it is there; where a sequence is promised by virtual partition, then by its bytes.
@@ -28,7 +28,7 @@ use crate::tables::{
     state_batch,
 };
 
-/// The table of rows that came more or less often than they were taken back.
+/// The table of rows that came more or less often than they were retracted.
 const ROWS: &str = "rows";
 /// How often more.
 const COUNT: &str = "$count";

@@ -9,7 +9,7 @@
 //! | [`pattern`] | MATCH_RECOGNIZE |
 //! | [`final_rows`] | what is left of changes, in batch mode |
 //! | [`limit`], [`sort`], [`temporal_sort`] | LIMIT, ORDER BY at the end, ORDER BY row time |
-//! | [`tables`] | how operators tell what they keep, and take it back |
+//! | [`tables`] | the tables of state that captures write and restores read |
 //! | `reference` | the reference executor: the oracle of tests, written for clarity (feature `test-support`) |
 //! | `test_kit` | drives an operator without the runtime, in many ways, and compares (feature `test-support`) |
 

@@ -1,6 +1,6 @@
 //! In ordered contracts GROUP BY, OVER and patterns give one sequence, wherever bundles are cut,
-//! however many partitions there are, and wherever others go on with what they told. (That one row
-//! at a time and one partition give the right rows is what their own tests compare with.)
+//! however many partitions there are, and wherever others continue with what they captured. (That
+//! one row at a time and one partition give the right rows is what their own tests compare with.)
 
 #[expect(dead_code, reason = "stateless stages are driven by another test")]
 mod ordered_driver;
@@ -202,7 +202,7 @@ fn pattern() -> MatchRecognize {
         let argument = Some(Expr::column(VALUE, DataType::Double.nullable()));
         PatternValue::Aggregate { variable, function, argument, column_type: result }
     };
-    // A run goes on while its sum is small.
+    // A run continues while its sum is small.
     let small = || {
         let bound = build::number_literal("9e12").expect("a number");
         let sum_so_far = Expr::column(0, DataType::Double.nullable());

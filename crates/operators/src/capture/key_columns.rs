@@ -1,7 +1,6 @@
 //! Keys in tables of state: their owners, and columns by the names and types that the input has.
 //!
-//! Dense ids are not told: a key is named by its values, and whoever takes keys back interns them
-//! anew.
+//! Dense ids are not captured: a key is named by its values, and restoring interns them again.
 
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::{DataType, Result, TableSchema};
@@ -9,7 +8,7 @@ use thalweg_core::{DataType, Result, TableSchema};
 use crate::keys::KeyTable;
 use crate::tables::{column, does_not_fit, owners, unique_names};
 
-/// How an operator's keys are told.
+/// How an operator's keys are captured.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyColumns {
     names: Vec<String>,
@@ -26,7 +25,7 @@ impl KeyColumns {
         }
     }
 
-    /// Names for other columns beside the keys.
+    /// Names for other columns next to the keys.
     pub(crate) fn names_besides_keys<'a>(
         &'a self,
         wanted: impl Iterator<Item = &'a str>,
@@ -70,7 +69,7 @@ impl KeyColumns {
         self.names.iter().zip(&self.types).map(found).collect()
     }
 
-    /// Interns the keys of some rows of a table, which are taken back now, and appends their ids.
+    /// Interns the keys of some rows of a table, which are restored now, and appends their ids.
     ///
     /// # Errors
     /// As [`KeyColumns::columns`].

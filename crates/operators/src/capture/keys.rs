@@ -1,8 +1,8 @@
 //! State that is something for each key: captures of it, and of what has changed.
 //!
 //! A table of such state ([`KeyedState`]) has the columns of the key right behind that of the
-//! partition, and one row or several for each key; those of a key are told together, and take the
-//! place of all that were told of it before.
+//! partition, and one row or several for each key; those of a key are captured together, and take
+//! the place of all that were captured of it before.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::capture::shared::SharedState;
 use crate::keys::{ABSENT, KeyTable};
 use crate::tables::owners;
 
-/// So many keys are told at first.
+/// How many keys are read at first.
 const READ_FIRST: usize = READ_ROWS / 8;
 
 /// What a capture begins with.
@@ -40,19 +40,19 @@ pub(crate) struct KeyTracker {
 }
 
 impl KeyTracker {
-    /// Nothing is known yet of keys of these types, so the first capture tells everything.
+    /// Nothing is known yet of keys of these types, so the first capture is full.
     fn new(key_types: Vec<DataType>) -> Result<Self> {
         let gone = KeyTable::new(&key_types)?;
         Ok(KeyTracker { key_types, changes: ChangeTracker::default(), gone })
     }
 
     fn begin(&mut self, extent: Extent, limit: usize, live: usize) -> Result<Begun> {
-        // Without keys there is one row, and no name by which it could be told that it has gone.
+        // Without keys there is one row, and no name by which its removal could be captured.
         let is_whole = extent == Extent::Full || !self.changes.tracks || self.key_types.is_empty();
         let rows = self.changes.begin(is_whole, limit, live, self.gone.len());
         let mut gone = std::mem::replace(&mut self.gone, KeyTable::new(&self.key_types)?);
         if is_whole {
-            // What is told whole says by itself what is not there.
+            // A full capture needs no names of what has gone.
             gone = KeyTable::new(&self.key_types)?;
         }
         let extent = if is_whole { Extent::Full } else { Extent::Incremental };
@@ -80,7 +80,7 @@ impl KeyTracker {
         self.gone.clear();
     }
 
-    /// What is known of the table, of which so many keys have something.
+    /// What is known of the table, which has `live` keys.
     fn changes(&self, name: &'static str, live: usize) -> TableChanges {
         self.changes.changes(name, live, self.gone.len())
     }
@@ -125,7 +125,7 @@ pub(crate) trait KeyedState: Sized {
     /// What a table has of these keys, the keys right behind the partition.
     ///
     /// # Errors
-    /// If it cannot be told.
+    /// If it cannot be captured.
     fn rows_of_keys(&self, table: usize, ids: &[u32]) -> Result<RecordBatch>;
     /// What is known of a table; `None` until there is a capture.
     fn watch(&mut self, table: usize) -> &mut Option<KeyTracker>;
@@ -135,19 +135,19 @@ pub(crate) trait KeyedState: Sized {
         false
     }
 
-    /// Tells what stands in other tables.
+    /// Captures the other tables.
     ///
     /// # Errors
-    /// Those of telling.
+    /// Those of capturing.
     fn capture_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
         let _ = (extent, captured);
         Ok(())
     }
 
-    /// Tells tables whose rows are watched one by one, and read while rows go on.
+    /// Captures tables whose rows are tracked one by one.
     ///
     /// # Errors
-    /// Those of telling.
+    /// Those of capturing.
     fn capture_rows(
         shared: &Arc<SharedState<Self>>,
         extent: Extent,
@@ -173,10 +173,10 @@ pub(crate) trait KeyedState: Sized {
     }
 
     /// What these keys have in a table is about to change; what a capture has yet to read of them
-    /// is told first. Nothing without captures.
+    /// is captured first. Nothing without captures.
     ///
     /// # Errors
-    /// Those of telling.
+    /// Those of capturing.
     #[inline]
     fn touch(&mut self, table: usize, ids: &[u32]) -> Result<()> {
         if self.watch(table).is_none() {
@@ -194,7 +194,7 @@ pub(crate) trait KeyedState: Sized {
     }
 }
 
-/// A partition whose state is told by key, in these tables. Captures read it while rows go on.
+/// A partition whose state is captured by key, in these tables, while rows are processed.
 pub(crate) struct CapturedByKey<T> {
     state: Arc<SharedState<T>>,
     tables: &'static [&'static str],
@@ -276,7 +276,7 @@ pub(crate) fn stop_tracking_keys(state: &mut impl KeyedState, table: usize) {
     state.watch(table).iter_mut().for_each(KeyTracker::stop);
 }
 
-/// Tells keys to the capture that is under way; how many bytes.
+/// Writes keys to the capture under way; returns how many bytes.
 fn capture_some(state: &mut impl KeyedState, table: usize, mut ids: Vec<u32>) -> Result<usize> {
     ids.retain(|&id| state.has(table, id));
     if ids.is_empty() {
@@ -288,7 +288,7 @@ fn capture_some(state: &mut impl KeyedState, table: usize, mut ids: Vec<u32>) ->
     Ok(bytes)
 }
 
-/// Tells the capture that is under way about some keys; how many bytes, `None` once there are none
+/// Writes some keys to the capture under way; returns how many bytes, `None` once there are none
 /// left.
 fn read_some(state: &mut impl KeyedState, table: usize, most: usize) -> Result<Option<usize>> {
     let limit = state.keys().id_limit();
@@ -300,7 +300,7 @@ fn read_some(state: &mut impl KeyedState, table: usize, most: usize) -> Result<O
     capture_some(state, table, unread).map(Some)
 }
 
-/// How many keys to read at once, where so many came to so many bytes.
+/// How many keys to read at once, where `keys` came to `bytes`.
 fn most_at_once(keys: usize, bytes: usize) -> usize {
     (keys * READ_BYTES / bytes.max(1)).clamp(1, READ_ROWS.min(keys * 2))
 }
@@ -308,7 +308,7 @@ fn most_at_once(keys: usize, bytes: usize) -> usize {
 /// Captures a table. One that is under way is read to its end.
 ///
 /// # Errors
-/// Those of telling.
+/// Those of capturing.
 pub(crate) fn capture<T: KeyedState + Send + 'static>(
     shared: &Arc<SharedState<T>>,
     table: usize,

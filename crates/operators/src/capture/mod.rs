@@ -2,22 +2,22 @@
 //! read.
 //!
 //! # How a capture is read
-//! A capture only notes which keys or rows it means, one bit for each number, and the job goes on.
-//! They are told later, some at a time, by a thread that has time ([`crate::capture::shared`]). One
-//! that is about to change before its turn has come is told then, as it was. So the job stands
-//! still for as long as it takes to note the bits, a row is copied once for each capture that means
-//! it, and nothing is copied for others.
+//! A capture only notes which keys or rows it means, one bit for each number, and the job
+//! continues. They are captured later, some at a time, by a thread that has time
+//! ([`crate::capture::shared`]). One that is about to change before its turn has come is captured
+//! then, as it was. So the job stands still for as long as it takes to note the bits, a row is
+//! copied once for each capture that means it, and nothing is copied for others.
 //!
 //! # What has changed
 //! One bit for each number, set by the first change after a capture. What has gone is kept by name
-//! until the next capture; if that is more than what is there, the next capture tells everything
+//! until the next capture; if that is more than what is there, the next capture is full
 //! instead. So it does where tracking was stopped since most of a table changes all the time
 //! ([`ChangeTracker::stop`]): neither bits nor names are kept then.
 //!
 //! | module | for state that is |
 //! |---|---|
-//! | [`keys`] | something for each key, told with the key as its identity |
-//! | [`rows`] | rows, each told with a serial as its identity |
+//! | [`keys`] | something for each key, captured with the key as its identity |
+//! | [`rows`] | rows, each captured with a serial as its identity |
 //!
 //! All of it is made by the first capture: without captures nothing of this is done.
 
@@ -38,9 +38,9 @@ use crate::capture::unread::{Bits, CaptureWriter, CapturedRows, Unread};
 
 /// How much is read at once while rows wait.
 pub(crate) const READ_ROWS: usize = 1024;
-/// About so many bytes are told at once of keys that are long, or have long lists.
+/// About how many bytes are read at once of keys that are long, or have long lists.
 const READ_BYTES: usize = 256 * 1024;
-/// Up to so many names of what has gone are kept, however little is there.
+/// Up to how many names of what has gone are kept, however little is there.
 pub(crate) const GONE_MIN: usize = 64 * 1024;
 
 /// Which numbers have changed, and which are yet to be read.
@@ -51,13 +51,13 @@ struct ChangeTracker {
     changed: Bits,
     unread: Unread,
     writer: CaptureWriter,
-    /// So many have been written since the last full capture, what that wrote included.
+    /// How many have been written since the last full capture, what that wrote included.
     written: u64,
 }
 
 impl ChangeTracker {
-    /// Begins a capture of all numbers below `limit`, of which so many are `live`; or of what has
-    /// changed, where so many have `gone`. One that is under way must have been read to its end.
+    /// Begins a capture of all numbers below `limit`, of which `live` are there; or of what has
+    /// changed, where `gone` have gone. One that is under way must have been read to its end.
     fn begin(&mut self, is_whole: bool, limit: usize, live: usize, gone: usize) -> CapturedRows {
         self.written = match is_whole {
             true => live as u64,
@@ -80,7 +80,7 @@ impl ChangeTracker {
         (self.changed.count() + gone) as u64
     }
 
-    /// What is known of a table with so many rows, so many of which have gone.
+    /// What is known of a table with `live` rows, `gone` of which have gone.
     fn changes(&self, name: &'static str, live: usize, gone: usize) -> TableChanges {
         let changed = self.tracks.then(|| self.count_changed(gone));
         TableChanges { name, live: live as u64, changed, written: self.written }
@@ -133,7 +133,7 @@ impl ChangeTracker {
     }
 }
 
-/// What a capture was told, without small batches: some have been told one by one, when they
+/// The rows of a capture, without small batches: some were written one by one, when they
 /// changed.
 fn compact(rows: &CapturedRows) -> Result<Vec<RecordBatch>> {
     let rows = std::mem::take(&mut *locked(rows));

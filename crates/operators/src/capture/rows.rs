@@ -1,7 +1,7 @@
 //! Rows with numbers that are used again: captures of them, and of what has changed.
 //!
 //! Each row has a serial, which no other row of the partition has or had, and which goes up in the
-//! order in which rows came. A row is told with it, is named by it when it has gone, and is put
+//! order in which rows came. A row is captured with it, is named by it when it has gone, and is put
 //! into its place by it when it comes back. Serials are given by the first capture, and by taking
 //! state back.
 
@@ -28,14 +28,14 @@ pub(crate) type RowName = (u8, u64);
 
 /// What a capture begins with.
 pub(crate) struct RowsBegun {
-    /// How much it tells.
+    /// Whether it is full or incremental.
     extent: Extent,
     rows: CapturedRows,
     gone: Vec<RowName>,
 }
 
 impl RowsBegun {
-    /// The table that the capture tells; `read` reads what has yet to be read, when its rows are
+    /// The table that the capture writes; `read` reads what has yet to be read, when its rows are
     /// wanted.
     pub(crate) fn table(
         self,
@@ -97,7 +97,7 @@ pub(crate) struct RowTracker {
     serials: Pages<u64>,
     next: u64,
     changes: ChangeTracker,
-    /// Rows with lower serials were told by the last capture.
+    /// Rows with lower serials were captured by the last capture.
     captured: u64,
     gone: Vec<RowName>,
 }
@@ -141,14 +141,14 @@ impl RowTracker {
         self.changes.touch(row)
     }
 
-    /// A row goes, which has been touched. Its serial, if a capture has told it.
+    /// A row goes, which has been touched. Its serial, if a capture has it.
     pub(crate) fn remove(&mut self, row: u32) -> Option<u64> {
         self.changes.changed.clear(row);
         let serial = self.serial(row);
         (self.changes.tracks && serial < self.captured).then_some(serial)
     }
 
-    /// Rows that a capture has told have gone, and so many are there.
+    /// Rows that a capture has are gone; `live` are there.
     pub(crate) fn gone(&mut self, names: impl Iterator<Item = RowName>, live: usize) {
         if !self.changes.tracks {
             return;
@@ -165,7 +165,7 @@ impl RowTracker {
         self.gone = Vec::new();
     }
 
-    /// What is known of the table, which has so many rows.
+    /// What is known of the table, which has `live` rows.
     pub(crate) fn changes(&self, name: &'static str, live: usize) -> TableChanges {
         self.changes.changes(name, live, self.gone.len())
     }
@@ -192,7 +192,7 @@ impl RowTracker {
         self.changes.hand_over(rows);
     }
 
-    /// Begins a capture of rows with numbers below `limit`, of which so many are there. One that is
+    /// Begins a capture of rows with numbers below `limit`, of which `live` are there. One that is
     /// under way must have been read to its end.
     pub(crate) fn begin(&mut self, extent: Extent, limit: usize, live: usize) -> RowsBegun {
         let is_whole = extent == Extent::Full || !self.changes.tracks;
@@ -200,7 +200,7 @@ impl RowTracker {
         self.captured = self.next;
         let rows = self.changes.begin(is_whole, limit, live, gone.len());
         match is_whole {
-            // What is told whole says by itself what is not there.
+            // A full capture needs no names of what has gone.
             true => RowsBegun { extent: Extent::Full, rows, gone: Vec::new() },
             false => RowsBegun { extent, rows, gone },
         }

@@ -1,4 +1,4 @@
-//! A partition's state that captures read while rows go on.
+//! A partition's state that captures read while rows are processed.
 //!
 //! The state stands behind a lock, which the partition takes once for each call: nobody else wants
 //! it unless a capture is being read. Who reads takes it for a moment at a time
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use thalweg_core::Result;
 
-/// After so many pieces, each of a thousand rows or two, others may have the core: about a
+/// After how many pieces, each of a thousand rows or two, others may have the core: about a
 /// millisecond.
 const TURN_PIECES: usize = 16;
 
@@ -34,7 +34,7 @@ impl<T> SharedState<T> {
         state
     }
 
-    /// Reads for as long as there is more, each time with the lock taken anew.
+    /// Reads for as long as there is more, each time with the lock taken again.
     ///
     /// # Errors
     /// Those of reading.
@@ -57,7 +57,7 @@ impl<T> SharedState<T> {
     }
 }
 
-/// What a lock guards. Who has panicked while he held it has told the job so.
+/// What a lock guards. Poisoning is ignored: the panic has already failed the job.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

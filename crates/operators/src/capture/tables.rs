@@ -1,4 +1,4 @@
-//! How operators tell what they keep, and take it back: small helpers around tables of state.
+//! Tables of state: the columns that captures write and restores read.
 //!
 //! A table ([`thalweg_core::snapshot`]) is made of columns by name; the first is always the virtual
 //! partition. What is read back is looked for by name and type, and what is not there is an error
@@ -28,7 +28,7 @@ pub(crate) fn owners(hashes: impl Iterator<Item = u64>) -> ArrayRef {
     Arc::new(UInt8Array::from_iter_values(hashes.map(virtual_partition)))
 }
 
-/// The first column of a table of so many rows that are for all partitions.
+/// The first column of a table whose rows are for all partitions.
 pub(crate) fn for_all(rows: usize) -> ArrayRef {
     Arc::new(UInt8Array::new_null(rows))
 }
@@ -65,7 +65,7 @@ pub(crate) fn unique_names<'a>(wanted: impl Iterator<Item = &'a str>) -> Vec<Str
     names
 }
 
-/// Tells a table that is one batch.
+/// Adds a table that is one batch.
 pub fn add_table(captured: &mut Captured, name: &'static str, batch: RecordBatch) {
     captured.add(name, batch.schema(), vec![batch]);
 }
@@ -160,7 +160,7 @@ pub(crate) fn own_text(column: ArrayRef) -> ArrayRef {
     }
 }
 
-/// The columns of kept rows: so many, the last of a table with such a schema.
+/// The columns of kept rows: the last `rows` of a table with such a schema.
 ///
 /// # Errors
 /// If its columns are others. Names may differ.
@@ -307,7 +307,7 @@ pub(crate) fn is_set(restored: &Restored, table: &str, name: &str) -> Result<boo
     Ok(any)
 }
 
-/// What a snapshot tells is not what the operator has told.
+/// The snapshot does not hold what the operator captures.
 pub fn does_not_fit(what: String) -> Error {
     Error::data(format!("the state in the snapshot does not fit the operator: {what}"))
         .hint("the snapshot is damaged, or was written by another version")

@@ -1,7 +1,7 @@
-//! What a capture has yet to read of a state that goes on changing.
+//! What a capture has yet to read of a state that keeps changing.
 //!
 //! A capture only notes which places of a state it means, one bit for each ([`Unread`]), and the
-//! job goes on. Their rows are rows later, some at a time, by a thread that has time
+//! job continues. Their rows are written later, some at a time, by a thread that has time
 //! ([`SharedState::read`](crate::capture::shared::SharedState::read)). A place that is about to
 //! change before its turn has come is rows then, as it was. So the job stands still for as long as
 //! it takes to note the bits, a place is copied once for each capture that means it, and nothing is
@@ -24,12 +24,12 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// Bits of so many places, none set.
+    /// Bits of this many places, none set.
     pub(crate) fn none(limit: usize) -> Self {
         Bits { words: vec![0; limit.div_ceil(64)] }
     }
 
-    /// Bits of so many places, all set, and of no other.
+    /// Bits of this many places, all set, and of no other.
     pub(crate) fn all(limit: usize) -> Self {
         let mut words = vec![u64::MAX; limit.div_ceil(64)];
         if let (Some(last), 1..) = (words.last_mut(), limit % 64) {
@@ -38,7 +38,7 @@ impl Bits {
         Bits { words }
     }
 
-    /// Makes room for so many places.
+    /// Makes room for this many places.
     pub(crate) fn grow(&mut self, limit: usize) {
         let words = limit.div_ceil(64);
         if self.words.len() < words {
@@ -104,7 +104,7 @@ impl Unread {
         }
     }
 
-    /// So many places, or a few more; they count as read now. None once there are none left.
+    /// This many places, or a few more; they count as read now. None once there are none left.
     pub(crate) fn take(&mut self, most: usize) -> Vec<u32> {
         let mut ids = Vec::new();
         while let (true, Some(word)) = (ids.len() < most, self.bits.words.get_mut(self.next)) {
@@ -144,7 +144,7 @@ impl CaptureWriter {
         (CaptureWriter { rows: Arc::downgrade(&rows), bytes: 0 }, rows)
     }
 
-    /// True while somebody is interested.
+    /// True while a reader is interested.
     pub(crate) fn is_wanted(&self) -> bool {
         self.rows.strong_count() > 0
     }
@@ -162,7 +162,7 @@ impl CaptureWriter {
         }
     }
 
-    /// The bytes of the rows that have been handed over, while somebody is interested.
+    /// The bytes of the rows that have been handed over, while a reader is interested.
     pub(crate) fn bytes(&self) -> usize {
         if self.is_wanted() { self.bytes } else { 0 }
     }

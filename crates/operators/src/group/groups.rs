@@ -1,11 +1,11 @@
 //! The groups of one key range: which exist, what their aggregates are, and what rows do to them.
 //!
-//! A piece is taken in runs. Rows are counted first, which tells where groups begin and end and
+//! A piece is taken in runs. Rows are counted first, which says where groups begin and end and
 //! which retractions are ignored; then each aggregate takes the run in one call.
 //!
-//! A group is told as a row of a table of state: its key, `$rows`, the states of its aggregates,
-//! and `$written_ms` where keys expire. What was changed and what a capture still has to read is
-//! known to [`KeyTracker`], once there has been one.
+//! A group is captured as a row of a table of state: its key, `$rows`, the states of its
+//! aggregates, and `$written_ms` where keys expire. What was changed and what a capture still has
+//! to read is known to [`KeyTracker`], once there has been one.
 //!
 //! Invariant between pieces: the keys in the table are those with at least one row; the states of
 //! all other numbers are empty.
@@ -39,7 +39,7 @@ struct Admitted {
     ids: Vec<u32>,
     rows: Vec<u32>,
     steps: Vec<Step>,
-    /// True if rows are taken back.
+    /// True if rows are retracted.
     retracts: bool,
 }
 
@@ -269,7 +269,7 @@ impl Groups {
         state_batch(owners, columns)
     }
 
-    /// Makes room for so many groups.
+    /// Makes room for this many groups.
     pub(super) fn reserve(&mut self, groups: usize) {
         let limit = self.keys.id_limit() + groups;
         self.keys.reserve(groups);
@@ -277,7 +277,7 @@ impl Groups {
         self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(limit));
     }
 
-    /// Takes groups back that [`Groups::capture_groups`] has told.
+    /// Restores groups that [`Groups::capture_groups`] wrote.
     pub(super) fn restore_groups(&mut self, rows: &RecordBatch) -> Result<()> {
         let known = self.keys.len() - usize::from(self.spec.keys.is_empty());
         let mut ids = Vec::with_capacity(rows.num_rows());

@@ -12,7 +12,7 @@
 //! | EXCEPT ALL | `max(l - r, 0)` |
 //!
 //! A row changes the number of copies by one at most: `+I` for one more, `-D` for one less. Without
-//! ALL these are Flink's changes. With ALL Flink takes back all copies and emits the new ones, with
+//! ALL these are Flink's changes. With ALL Flink retracts all copies and emits the new ones, with
 //! kinds of updates; what is left is the same.
 //!
 //! **Invariants:** a key is known exactly while it stands on a side; what leaves depends on the
@@ -92,7 +92,7 @@ impl SetOperation {
         &self.plan.output
     }
 
-    /// True if nothing is ever taken back, given whether the inputs take nothing back.
+    /// True if nothing is ever retracted, given whether the inputs take nothing back.
     pub fn emits_inserts_only(&self, left_appends: bool, right_appends: bool) -> bool {
         self.plan.kind == SetOperationKind::Intersect && left_appends && right_appends
     }

@@ -56,7 +56,7 @@ fn probe_hash(hash: u64) -> u64 {
 /// The id of a key that is not there.
 pub const ABSENT: u32 = u32::MAX;
 
-/// To look at a key that stays costs about so many times less than to look one up that goes.
+/// To look at a key that stays costs about this many times less than to look one up that goes.
 const LOOKED_AT: usize = 16;
 
 /// Gives out dense ids and keeps each key's hash.
@@ -138,7 +138,7 @@ impl KeyTable {
         Ok(KeyTable { ids, layout })
     }
 
-    /// Makes room for so many more keys: a table that grows in steps is written anew with each of
+    /// Makes room for this many more keys: a table that grows in steps is rewritten with each of
     /// them.
     pub fn reserve(&mut self, more: usize) {
         self.ids.hashes.reserve(more);

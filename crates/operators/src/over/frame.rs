@@ -1,7 +1,7 @@
-//! Aggregates over frames: what leaves a frame is taken back, what enters is added.
+//! Aggregates over frames: what leaves a frame is retracted, what enters is added.
 //!
 //! Rows come in the order of time and arrival. For each, the rows of its key that its frame no
-//! longer holds are taken back, oldest first, and then its own value is added; what its aggregate
+//! longer holds are retracted, oldest first, and then its own value is added; what its aggregate
 //! gives then is its result, or, where rows of equal time are peers, what it gives after the last
 //! of them. Sums of floats are exact, so a row that has left leaves no trace in those that come.
 //!
@@ -183,7 +183,7 @@ impl FrameAggregates {
         Ok(())
     }
 
-    /// Tells the states of keys and the rows of their frames.
+    /// Captures the states of keys and the rows of their frames.
     pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         for call in &self.calls {
             columns.begin(&call.state_name);
@@ -196,7 +196,7 @@ impl FrameAggregates {
         Ok(())
     }
 
-    /// Takes back what [`FrameAggregates::tell`] has told.
+    /// Restores what [`FrameAggregates::capture`] wrote.
     pub(super) fn restore(&mut self, ids: &[u32], rows: &RecordBatch) -> Result<()> {
         for call in &mut self.calls {
             call.states.recall(ids, &StateRows::new(rows, &call.state_name))?;
@@ -229,7 +229,7 @@ impl Events {
             + self.read.capacity() * 4
     }
 
-    /// Each row leaves its key's frame when so many came behind it.
+    /// Each row leaves its key's frame when this many came behind it.
     fn rows(&mut self, trail: &mut Trail, fired: &Fired, chunk: u32, preceding: u64) {
         for (row, (&id, &time)) in fired.ids.iter().zip(&fired.times).enumerate() {
             if trail.count(id) > preceding {

@@ -99,7 +99,7 @@ impl Functions {
         Ok(())
     }
 
-    /// Tells what is known of these keys.
+    /// Captures what is known of these keys.
     pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         self.aggregates.capture(ids, columns)?;
         for (part, name) in self.parts.iter().zip(&self.names) {
@@ -113,7 +113,7 @@ impl Functions {
         Ok(())
     }
 
-    /// Takes back what [`Functions::tell`] has told of these keys, of which nothing is known.
+    /// Restores what [`Functions::capture`] wrote of these keys, of which nothing is known.
     pub(super) fn restore(&mut self, ids: &[u32], rows: &RecordBatch) -> Result<()> {
         self.aggregates.restore(ids, rows)?;
         for (part, name) in self.parts.iter_mut().zip(&self.names) {

@@ -210,7 +210,7 @@ impl Keyring {
         (0..self.keys.len() as u32).filter(|&id| self.keys[id as usize].is_live).collect()
     }
 
-    /// What is known of these keys as columns of a table of state. Rows that wait are told
+    /// What is known of these keys as columns of a table of state. Rows that wait are captured
     /// elsewhere, and the sequence in which keys are forgotten follows.
     pub(super) fn capture(&self, ids: &[u32]) -> Vec<(String, ArrayRef)> {
         let newest = |&id: &u32| Some(self.newest(id)).filter(|&newest| newest != NEVER);
@@ -225,7 +225,7 @@ impl Keyring {
         columns
     }
 
-    /// Takes keys back that [`Keyring::tell`] has told; their ids.
+    /// Restores keys that [`Keyring::capture`] wrote; returns their ids.
     pub(super) fn restore(
         &mut self,
         rows: &RecordBatch,
@@ -250,7 +250,7 @@ impl Keyring {
         Ok(ids)
     }
 
-    /// All keys have been taken back: the sequence in which they are forgotten is that of their
+    /// All keys have been restored: the sequence in which they are forgotten is that of their
     /// newest rows. The time of the newest of all.
     pub(super) fn recalled(&mut self) -> i64 {
         let fired = |&id: &u32| (self.newest(id), id);

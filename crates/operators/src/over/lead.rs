@@ -4,7 +4,7 @@
 //! have been fired as the farthest LEAD asks for; at the end of the input what is held leaves with
 //! defaults. Rows of a key leave in their order, at the time of the row that they waited for.
 //!
-//! What is held is never forgotten: `state_ttl_ms` has no effect beside LEAD.
+//! What is held is never forgotten: `state_ttl_ms` has no effect with LEAD.
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;

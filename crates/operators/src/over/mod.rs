@@ -35,7 +35,7 @@
 //! | `frame`, `trail` | aggregates over frames, and the rows that frames hold |
 //! | `neighbor`, `number` | LAG; ROW_NUMBER and ranks |
 //! | `lead` | rows that LEAD holds back |
-//! | `snapshot` | what is told and taken back |
+//! | `snapshot` | what is captured and restored |
 //!
 //! It takes no updates, and it judges nothing by processing time but `state_ttl_ms`.
 

@@ -1,4 +1,4 @@
-//! LAG: the value of the row of the same key that came so many rows before.
+//! LAG: the value of the row of the same key that came this many rows before.
 //!
 //! A key keeps as many rows as the offset, with the one column that is asked for.
 

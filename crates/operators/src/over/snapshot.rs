@@ -6,9 +6,9 @@
 //! | `waiting`, `overdue` | row that waits for its time ([`crate::rows::waiting_capture`]) |
 //! | `ready` | row with its results that leaves at the next watermark |
 //!
-//! How far the partition has been shown watermarks is not told: what waits is due behind them.
+//! How far the partition has been shown watermarks is not captured: what waits is due behind them.
 //!
-//! Captures tell the keys that rows have reached or changed, and those that have been forgotten
+//! Captures write the keys that rows have reached or changed, and those that have been forgotten
 //! ([`crate::capture`]), and the rows that have come to wait. What is ready changes all over
 //! between two captures: where it lies is noted, and it is put together later.
 
@@ -35,7 +35,7 @@ use crate::rows::waiting_capture::{
 };
 use crate::tables::{kept_batch, kept_columns, kept_schema, numbers_of, owners, state_batch};
 
-/// The table that is told by key.
+/// The table that is captured by key.
 pub(super) const TABLES: [&str; 1] = ["keys"];
 pub(super) const KEYS: usize = 0;
 const READY: &str = "ready";
@@ -124,7 +124,7 @@ impl OverPartition {
         captured.add_later(READY, schema, Box::new(make));
     }
 
-    /// Takes back what partitions have told.
+    /// Restores what partitions captured.
     pub(super) fn recall(&mut self, restored: &Restored) -> Result<()> {
         for rows in restored.table(TABLES[KEYS]) {
             let ids = self.keys.restore(rows, &self.key_columns)?;
@@ -169,7 +169,7 @@ impl OverPartition {
     }
 
     /// Rows of several partitions leave together: in the order of time, and those of one time in
-    /// that of the partitions that told them.
+    /// that of the partitions that captured them.
     fn restore_ready(&mut self, batches: &[RecordBatch]) -> Result<()> {
         let schema = kept_schema(&[(LEAVES_MS, Arrow::Int64)], &self.spec.output());
         let (mut ready, mut times) = (Vec::new(), Vec::new());

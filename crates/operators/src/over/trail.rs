@@ -2,13 +2,13 @@
 //!
 //! Rows stand in batches as they came, with the few columns that are still needed. The rows of a
 //! key are linked through the batches: a row costs its columns and sixteen bytes, and keys that go
-//! on at the same pace read their oldest rows one beside the other.
+//! on at the same pace read their oldest rows one after the other.
 //!
 //! **Invariants:**
 //! - a batch is freed with the last of its rows that a key still has; what was taken off can be
 //!   read until [`Trail::settle`];
 //! - a batch is at most [`SPARSE`] times as large as what keys have of all of them: otherwise what
-//!   is left is written anew.
+//!   is left is rewritten.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::tables::unique_names;
 const TIMES_MS: &str = "times_ms";
 /// How many stored rows there may be for one that is held.
 const SPARSE: usize = 4;
-/// Below so many stored rows nothing is written anew.
+/// Below this many stored rows nothing is rewritten.
 const SPARSE_MIN: usize = 64 * 1024;
 
 /// What follows a row, and its time.
@@ -177,7 +177,7 @@ impl Trail {
         (0..self.lists.len() as u32).filter(has_rows).collect()
     }
 
-    /// Tells the rows of these keys, oldest first: for each key a list of times and one for each
+    /// Captures the rows of these keys, oldest first: for each key a list of times and one for each
     /// column.
     pub(super) fn capture(&self, ids: &[u32], columns: &mut StateColumns) -> Result<()> {
         let (mut rows, mut times) = (Vec::new(), Vec::new());
@@ -198,7 +198,7 @@ impl Trail {
         Ok(())
     }
 
-    /// Takes rows back that [`Trail::tell`] has told of these keys, which have none and may have so
+    /// Restores rows that [`Trail::capture`] wrote of these keys, which have none and may have this
     /// many.
     pub(super) fn restore(&mut self, ids: &[u32], state: &StateRows<'_>, most: u64) -> Result<()> {
         let (times, owners) =

@@ -1,7 +1,7 @@
 //! The rows that runs may ask for: batches of the columns that are asked for.
 //!
 //! **Invariant:** what is stored is at most [`SPARSE`] times what keys hold, and a little:
-//! otherwise the rows that are left are written anew ([`Kept::is_sparse`], [`Kept::rewrite`]).
+//! otherwise the rows that are left are rewritten ([`Kept::is_sparse`], [`Kept::rewrite`]).
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use crate::tables::unique_names;
 const ROWS: &str = "rows";
 /// How many stored rows there may be for one that is held.
 const SPARSE: usize = 4;
-/// Below so many stored rows nothing is written anew.
+/// Below this many stored rows nothing is rewritten.
 const SPARSE_MIN: usize = 64 * 1024;
 
 /// Rows by place.
@@ -66,7 +66,7 @@ impl Kept {
         Ok(self.chunks.gather_columns(rows, &[column])?.swap_remove(0))
     }
 
-    /// Tells the rows of keys: for each how many, and a list for each column.
+    /// Captures the rows of keys: for each how many, and a list for each column.
     pub(super) fn capture(
         &self,
         keys: &[&VecDeque<RowRef>],
@@ -81,7 +81,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Takes rows back that [`Kept::tell`] has told; those of each key.
+    /// Restores rows that [`Kept::capture`] wrote; returns those of each key.
     pub(super) fn restore(&mut self, rows: &StateRows<'_>) -> Result<Vec<VecDeque<RowRef>>> {
         let lengths = rows.numbers::<UInt64Type>(ROWS)?;
         let keys: Vec<u32> = (0..lengths.len() as u32).collect();
@@ -100,7 +100,7 @@ impl Kept {
         let Some(total) = u32::try_from(total).ok().filter(|&total| total > 0) else {
             return match total {
                 0 => Ok(vec![VecDeque::new(); lengths.len()]),
-                _ => Err(rows.damaged(ROWS, "tells of more rows than can be kept")),
+                _ => Err(rows.damaged(ROWS, "has more rows than can be kept")),
             };
         };
         let chunk = self.add(columns, total as usize);

@@ -237,7 +237,7 @@ impl Machine {
         is_idle
     }
 
-    /// Writes rows anew if few of those that are stored are held.
+    /// Writes rows again if few of those that are stored are held.
     pub(super) fn compact(&mut self) -> Result<()> {
         if self.kept.is_sparse() { self.kept.rewrite(&mut self.keys) } else { Ok(()) }
     }
@@ -421,7 +421,7 @@ impl Machine {
         self.next.clear();
         let variables = &self.spec.pattern.variables;
         for offer in offers {
-            // The first run that it becomes goes on with its aggregates.
+            // The first run that it becomes continues with its aggregates.
             let mut slot = offer.slot;
             if offer.takes == 0 {
                 self.slots.left.extend((slot != NO_SLOT).then_some(slot));

@@ -26,7 +26,7 @@
 //! | `runs` | what may become a match |
 //! | `values` | what conditions and results read |
 //! | `kept` | the rows that runs share |
-//! | `snapshot` | what is told and taken back |
+//! | `snapshot` | what is captured and restored |
 //!
 //! It has no alternatives, no groups and no empty matches, and takes no updates.
 

@@ -96,9 +96,9 @@ impl Runs {
         }
     }
 
-    /// Tells the runs of several keys, whose rows are numbered from these on: for each key a list
-    /// of each number of its runs. The states of aggregates are not state: they begin anew from the
-    /// rows.
+    /// Captures the runs of several keys, whose rows are numbered from these on: for each key a
+    /// list of each number of its runs. The states of aggregates are not captured: they start from
+    /// scratch from the rows.
     pub(super) fn capture(runs: &[(&Runs, u64)], state: &mut StateColumns) -> Result<()> {
         let heads = || runs.iter().flat_map(|(runs, base)| runs.heads.iter().zip(repeat(*base)));
         let lengths: Vec<usize> = runs.iter().map(|(runs, _)| runs.len()).collect();
@@ -114,8 +114,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Takes back what [`Runs::tell`] has state of keys that have so many rows; the runs of each. A
-    /// pattern has `variables` variables. A run of those that go on has taken all rows from its
+    /// Restores what [`Runs::capture`] wrote of keys that have this many rows; the runs of each. A
+    /// pattern has `variables` variables. A run of those that continue has taken all rows from its
     /// first.
     pub(super) fn restore(
         state: &StateRows<'_>,
@@ -140,7 +140,7 @@ impl Runs {
             let fits = if are_open { end == rows } else { end <= rows };
             let ascends = of_key.heads.last().is_none_or(|last| last.start <= start);
             if !fits || !ascends || counts.len() != variables || variable as usize >= variables {
-                return Err(state.damaged("start", "tells runs that cannot be"));
+                return Err(state.damaged("start", "has runs that cannot be"));
             }
             of_key.push(Head { start, time, variable, slot: NO_SLOT }, counts);
         }
@@ -152,7 +152,7 @@ impl Runs {
     }
 }
 
-/// The numbers of a column of lists, of which none is NULL, and to which of so many keys each
+/// The numbers of a column of lists, of which none is NULL, and to which of this many keys each
 /// belongs.
 fn numbers_of<T: ArrowPrimitiveType>(
     state: &StateRows<'_>,

@@ -5,11 +5,11 @@
 //! | `keys` | key with runs or matches: the rows that they may ask for, the runs and the matches as lists |
 //! | `waiting`, `overdue` | row that waits for its time ([`crate::rows::waiting_capture`]) |
 //!
-//! Captures tell the keys that rows and alarms have reached, and those that have no runs and
+//! Captures write the keys that rows and alarms have reached, and those that have no runs and
 //! matches any more ([`crate::capture`]), and the rows that have come to wait.
 //!
-//! Alarms follow from the runs. The aggregates of conditions are not told: a run that has none
-//! takes its rows in anew, in the same sequence.
+//! Alarms follow from the runs. The aggregates of conditions are not captured: a run that has none
+//! takes its rows in again, in the same sequence.
 
 use arrow_array::RecordBatch;
 use thalweg_core::{Captured, DataType, Extent, Restored, Result, RowKind};
@@ -24,7 +24,7 @@ use crate::keys::KeyTable;
 use crate::rows::waiting_capture::{OverdueRow, WaitingRows, WaitingShape, WaitingTables};
 use crate::tables::{does_not_fit, state_batch};
 
-/// The table that is told by key.
+/// The table that is captured by key.
 pub(super) const TABLES: [&str; 1] = ["keys"];
 pub(super) const KEYS: usize = 0;
 /// The rows of a key, its runs and its matches among its columns.
@@ -78,7 +78,7 @@ impl MatchSpec {
 }
 
 impl MatchPartition {
-    /// Takes back what partitions have told.
+    /// Restores what partitions captured.
     pub(super) fn recall(&mut self, restored: &Restored) -> Result<()> {
         for rows in restored.table(TABLES[KEYS]) {
             let known = self.table.len() - usize::from(self.spec.pattern.keys.is_empty());

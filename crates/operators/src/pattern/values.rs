@@ -1,8 +1,9 @@
 //! Values of runs: which rows they read is collected run by run, then all are computed at once.
 //!
 //! Aggregates of conditions are kept from row to row: a run has a *slot*, in which each of them has
-//! its state and remembers the rows that it has seen. Where a run goes on, only the rows that have
-//! come are added; where it does not (a run has been split in two), the state begins anew.
+//! its state and remembers the rows that it has seen. Where a run continues, only the rows that
+//! have come are added; where it does not (a run has been split in two), the state starts from
+//! scratch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ struct Aggregate {
     slots: Vec<u32>,
     /// For each slot the numbers of the rows that its state holds.
     held: Vec<Range<u64>>,
-    /// Slots that begin anew.
+    /// Slots that start from scratch.
     stale: Vec<u32>,
     /// How often rows have been added: FIRST_VALUE and LAST_VALUE go by it.
     updates: u64,
@@ -200,7 +201,7 @@ impl Argument {
     }
 }
 
-/// A batch of so many rows, also without columns.
+/// A batch of this many rows, also without columns.
 pub(super) fn batch_of(
     schema: &SchemaRef,
     columns: Vec<ArrayRef>,

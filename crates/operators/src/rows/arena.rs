@@ -58,7 +58,7 @@ impl Place {
     }
 }
 
-/// Segments of one class are merged when they are so many.
+/// Segments of one class are merged when they are this many.
 const FAN: usize = 8;
 /// The class from which on segments are not merged: 4096 rows.
 const LARGEST: usize = 4;

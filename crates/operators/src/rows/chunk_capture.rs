@@ -1,4 +1,4 @@
-//! What captures tell of kept rows that never change: those that have come since the last one,
+//! What captures write of kept rows that never change: those that have come since the last one,
 //! those that have found their first partner since, and the names of those that have gone.
 //!
 //! A capture takes chunks as they are, which costs nothing by row but a bit; they are made into
@@ -67,13 +67,13 @@ pub(crate) struct CapturedChunk {
     pub(crate) notes: Notes,
     /// A bit for each row; empty where nobody asks.
     pub(crate) matched: Vec<u64>,
-    /// A bit for each row that is told; all are where it is `None`.
+    /// A bit for each row that is captured; all are where it is `None`.
     pub(crate) wanted: Option<Vec<u64>>,
 }
 
 /// What a capture takes.
 pub(crate) struct CapturedChunks {
-    /// How much it tells.
+    /// Whether it is full or incremental.
     pub(crate) extent: Extent,
     /// By arrival.
     pub(crate) chunks: Vec<CapturedChunk>,
@@ -87,8 +87,8 @@ pub(crate) struct CapturedChunks {
 pub(super) struct ChunkTracker {
     /// The key columns; `None` where rows expire and need no names when they go.
     pub(super) keys: Option<Vec<usize>>,
-    /// Rows that arrived before this one were told by the last capture; `None` if the next tells
-    /// all.
+    /// Rows that arrived before this one were captured by the last capture; `None` if the next is
+    /// full.
     pub(super) captured: Option<u64>,
     /// Chunks that were added since.
     pub(super) fresh: Vec<u32>,
@@ -97,12 +97,12 @@ pub(super) struct ChunkTracker {
     pub(super) gone: Vec<RowName>,
     /// Those among them of which times were noted.
     pub(super) gone_timed: Vec<RowName>,
-    /// So many rows have been written since the last full capture, what that wrote included.
+    /// This many rows have been written since the last full capture, what that wrote included.
     pub(super) written: u64,
 }
 
 impl ChunkTracker {
-    /// The next capture tells everything.
+    /// The next capture is full.
     pub(super) fn new(keys: Option<&[usize]>) -> Self {
         let (fresh, rematched) = (Vec::new(), Vec::new());
         let (gone, gone_timed) = (Vec::new(), Vec::new());
@@ -110,8 +110,8 @@ impl ChunkTracker {
         ChunkTracker { keys, captured: None, fresh, rematched, gone, gone_timed, written: 0 }
     }
 
-    /// A chunk has come; there are so many. If there have been more since the last capture, there
-    /// may be no other one, and it would be as well to tell everything.
+    /// A chunk has come; there are this many. If there have been more since the last capture, there
+    /// may be no other one, and a full one would do as well.
     pub(super) fn come(&mut self, chunk: u32, live: usize) {
         if self.captured.is_none() {
             return;
@@ -122,7 +122,7 @@ impl ChunkTracker {
         }
     }
 
-    /// A chunk has gone. So many rows are there.
+    /// A chunk has gone. This many rows are there.
     pub(super) fn gone(&mut self, chunk: &Chunk, live: usize) {
         if self.captured.is_none_or(|captured| chunk.first_arrival >= captured) {
             return;

@@ -1,7 +1,7 @@
 //! Rows that are kept: batches of the columns of one side, and numbers that say where a row stands.
 //!
 //! **Invariants:**
-//! - a chunk lives as long as somebody holds one of its rows; holds are counted by chunk, not by
+//! - a chunk lives as long as someone holds one of its rows; holds are counted by chunk, not by
 //!   row;
 //! - arrivals ascend in the order in which rows came, over all chunks, and survive nothing else: a
 //!   chunk's number is used again.
@@ -42,7 +42,7 @@ impl RowRef {
     }
 }
 
-/// Rows are gathered run by run where runs have at least so many on the average.
+/// Rows are gathered run by run where runs have at least this many on the average.
 const RUN_ROWS_MIN: usize = 16;
 
 pub(super) struct Chunk {
@@ -79,7 +79,7 @@ impl Chunks {
         Chunks { types, slots, free, arrivals: 0, bytes: 0, rows: 0, watch: None }
     }
 
-    /// The same rows under the same names, for reading only: they stay while these go on.
+    /// The same rows under the same names, for reading only: they stay while these continue.
     pub(crate) fn frozen(&self) -> Chunks {
         let freeze = |chunk: &Chunk| Chunk {
             columns: chunk.columns.clone(),
@@ -126,7 +126,7 @@ impl Chunks {
         slot
     }
 
-    /// What is to be known of rows of a chunk when they are told.
+    /// What is to be known of rows of a chunk when they are captured.
     pub(crate) fn note(&mut self, chunk: u32, notes: Notes) {
         let of_chunk = self.at_mut(chunk);
         let before = of_chunk.notes.bytes();
@@ -225,7 +225,7 @@ impl Chunks {
         let before = std::mem::take(&mut chunk.matched_before);
         let pairs = before.iter().zip(&chunk.matched);
         let wanted: Vec<u64> = pairs.map(|(before, now)| now & !before).collect();
-        // The number may have been used again, for a chunk that is told as a new one.
+        // The number may have been used again, for a chunk that is captured as a new one.
         (!wanted.is_empty())
             .then(|| self.capture_chunk(slot))
             .flatten()

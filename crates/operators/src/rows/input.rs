@@ -53,7 +53,7 @@ pub(crate) fn joinable(keys: &[ArrayRef]) -> Option<NullBuffer> {
 }
 
 /// Counts late rows and does with them what the policy says. They leave as they came, with the
-/// column that tells their side.
+/// column that names their side.
 pub(crate) fn treat_late(
     policy: LatePolicy,
     late: &[(u32, i64)],

@@ -1,4 +1,4 @@
-//! What captures tell of rows that wait for a time: those that have come since the last one.
+//! What captures write of rows that wait for a time: those that have come since the last one.
 //!
 //! | column of `waiting_rows` | |
 //! |---|---|
@@ -11,7 +11,8 @@
 //! the watermark in front of them was beyond their time are due later than others, and stand in
 //! `late`, with `$expires` (the watermark at which the row leaves), `$serial`, `$kind` and all
 //! columns of the row. A row that came when its time was over already leaves at the next watermark:
-//! until then it stands in `overdue`, which has the columns of `late` and is told whole each time.
+//! until then it stands in `overdue`, which has the columns of `late` and is captured in full each
+//! time.
 //!
 //! A capture takes the chunks that have come as they are; they are made into rows of the table
 //! later.
@@ -45,7 +46,7 @@ const IDENTITY: usize = 3;
 /// The tables of rows that wait.
 const TABLES: [&str; 3] = [WAITING, LATE, OVERDUE];
 
-/// Where nothing waits, nothing may have been told that does.
+/// Where no row waits, no snapshot may hold waiting rows.
 ///
 /// # Errors
 /// If there are such rows.
@@ -85,7 +86,7 @@ pub(crate) struct OverdueRow {
     pub(crate) kind: RowKind,
 }
 
-/// Rows that are taken back.
+/// Rows that are restored.
 pub(crate) struct WaitingRows {
     pub(crate) columns: Vec<ArrayRef>,
     pub(crate) times: ScalarBuffer<i64>,
@@ -137,7 +138,7 @@ impl WaitingTables {
         time.saturating_add(self.shape.behind_ms)
     }
 
-    /// Tells the rows that wait, if there are any. All that was due until `passed` has left, but
+    /// Captures the rows that wait, if there are any. All that was due until `passed` has left, but
     /// for what came later.
     ///
     /// # Errors
@@ -241,7 +242,7 @@ impl WaitingTables {
         Ok(owners(hash_keys(&keys, rows)?.into_iter()))
     }
 
-    /// Rows that are told by their time, as they are told where they say when they are due.
+    /// Rows that are captured by their time, as they are captured where they say when they are due.
     fn with_dues(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = self.timed.columns(batch)?;
         let times = times(&columns, self.shape.rowtime, &self.shape.input)?;
@@ -249,7 +250,7 @@ impl WaitingTables {
         self.timed.by_expiry(batch, (&self.schema, dues), columns)
     }
 
-    /// The rows that partitions have told, in the order in which they came.
+    /// The rows that partitions have captured, in the order in which they came.
     ///
     /// # Errors
     /// If the tables have other columns, or hold what no row has.

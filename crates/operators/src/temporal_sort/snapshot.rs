@@ -1,4 +1,4 @@
-//! What a sort by time tells of its state: the rows that have not left, and the last time that has
+//! What captures write of a sort by time: the rows that have not left, and the last time that has
 //! been sent on.
 //!
 //! | column of `rows` | |
@@ -8,7 +8,7 @@
 //! | `$ready` | the watermark before some row has passed this one |
 //! | the columns of the row | |
 //!
-//! Captures tell the rows that have come since the one before, and those that are ready, which are
+//! Captures write the rows that have come since the one before, and those that are ready, which are
 //! few; where they lie is noted, and they are put together later. Those that have left expire
 //! ([`SortCapture`]).
 
@@ -40,12 +40,12 @@ const READY: &str = "$ready";
 const PROGRESS: &str = "progress";
 const SENT_ON: &str = "sent_on";
 
-/// A row that is told, and whether it is ready.
+/// A row that is captured, and whether it is ready.
 type CapturedRow = (Entry, bool);
 
-/// What captures know of rows that were told, and of those that have left.
+/// What captures know of rows that were captured, and of those that have left.
 pub(super) struct SortCapture {
-    /// Rows with lower serials were told by the last capture; `None` if the next tells all.
+    /// Rows with lower serials were captured by the last capture; `None` if the next is full.
     captured: Option<u64>,
     /// All rows of lower times have left, but for those that came later.
     kept_from: i64,
@@ -58,7 +58,7 @@ impl Default for SortCapture {
 }
 
 impl SortCapture {
-    /// A row leaves. If it came when its time was over it has been told as if it expired later.
+    /// A row leaves. If it came when its time was over it has been captured as if it expired later.
     pub(super) fn leaves(&mut self, row: Entry) -> Place {
         if row.time < self.kept_from {
             self.captured = None;
@@ -103,7 +103,7 @@ impl TemporalSortPartition {
         kept_schema(&own, &self.schema)
     }
 
-    /// Tells the rows and how far they have been sent on.
+    /// Captures the rows and how far they have been sent on.
     pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
         let first =
             self.capture.captured.replace(self.arrivals).filter(|_| extent == Extent::Incremental);
@@ -129,7 +129,7 @@ impl TemporalSortPartition {
         Ok(captured)
     }
 
-    /// Takes back what was told.
+    /// Restores what was captured.
     pub(super) fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         for batch in restored.table(PROGRESS) {
             let sent_on = typed::<Int64Type>(batch, SENT_ON)?.iter().flatten().max();

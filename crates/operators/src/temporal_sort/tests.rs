@@ -136,7 +136,7 @@ fn several_lanes_are_judged_by_their_own_watermarks() {
     assert_eq!(driven.late, 1);
 }
 
-/// One partition, and what its captures of changes tell.
+/// One partition, and its incremental captures.
 struct Captured {
     partition: Box<dyn Partition>,
     exchange: Exchange,
@@ -144,7 +144,7 @@ struct Captured {
 
 impl Captured {
     /// Rows of these times, each with this watermark before it, and then perhaps another watermark.
-    /// How many rows the next capture tells, below which time nothing is left, and whether that is
+    /// How many rows the next capture writes, below which time nothing is left, and whether that is
     /// all.
     fn step(
         &mut self,
@@ -188,7 +188,7 @@ fn only_new_rows_are_captured_and_those_that_left_expire() {
     assert_eq!(
         sort.step(6000..6005, 4000, Some(4001)),
         (5, 4002, Extent::Incremental),
-        "it goes on"
+        "it continues"
     );
     assert_eq!(sort.step(0..0, 4001, Some(i64::MAX)), (0, i64::MAX, Extent::Full), "the end");
 }

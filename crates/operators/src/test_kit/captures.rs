@@ -1,4 +1,4 @@
-//! Captures that tell changes only, and that are read while the job goes on.
+//! Incremental captures, and that are read while the job continues.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
@@ -23,7 +23,7 @@ const PASSED_MS_MAX: u64 = 8;
 /// The tables of one partition by name.
 type Tables = BTreeMap<&'static str, Vec<RecordBatch>>;
 
-/// What partitions have told in several captures, put together as whoever keeps snapshots does.
+/// Several captures put together, as the snapshot store does.
 #[derive(Default)]
 pub(super) struct Generations(Vec<Tables>);
 
@@ -47,7 +47,7 @@ impl Generations {
     }
 }
 
-/// What a capture tells of one table.
+/// What a capture writes of one table.
 #[derive(Debug)]
 pub struct TableCapture {
     /// How much.
@@ -62,10 +62,10 @@ pub struct TableCapture {
     pub kept_from: Option<i64>,
 }
 
-/// Captures a partition, and reads what it tells of one table.
+/// Captures a partition, and reads what it writes of one table.
 ///
 /// # Panics
-/// If it tells no such table, or cannot tell it.
+/// If it writes no such table, or cannot capture it.
 pub fn capture_table(partition: &mut dyn Partition, extent: Extent, name: &str) -> TableCapture {
     let captured = partition.capture(extent).expect("it is captured");
     let table = captured.tables.into_iter().find(|table| table.name == name);
@@ -205,9 +205,9 @@ fn check_changes_are_known(partition: &mut dyn Partition, tables: &[CapturedTabl
     }
 }
 
-/// Takes over what a partition tells.
+/// Takes over what a partition captured.
 fn take_over(tables: &mut Tables, captured: Vec<CapturedTable>) -> Result<()> {
-    // A table that is not told is empty.
+    // A table that is not captured is empty.
     tables.retain(|name, _| captured.iter().any(|table| table.name == *name));
     captured.into_iter().try_for_each(|table| apply(tables, table))
 }
@@ -299,7 +299,7 @@ pub(super) fn folded(rows: Vec<RecordBatch>, width: usize) -> Result<Vec<RecordB
     Ok(older)
 }
 
-/// The first columns of rows, so many at most, as texts.
+/// The first columns of rows, this many at most, as texts.
 fn texts(batches: &[RecordBatch], width: usize) -> Result<Vec<String>> {
     let options = FormatOptions::default().with_null("NULL");
     let mut texts = Vec::new();

@@ -172,7 +172,7 @@ impl Numbering {
     }
 }
 
-/// Cuts rows into pieces of at most so many. A batch without rows stays one piece.
+/// Cuts rows into pieces of at most this many. A batch without rows stays one piece.
 pub fn split_rows(
     batch: &RecordBatch,
     watermark_before: &WatermarkBefore,

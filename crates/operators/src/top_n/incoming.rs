@@ -54,14 +54,14 @@ impl<'a> Incoming<'a> {
         if self.is_dense { position as u32 } else { self.cause(position) }
     }
 
-    /// False if the row is taken back.
+    /// False if the row is retracted.
     #[inline]
     pub fn adds(&self, position: usize) -> bool {
         let kind = self.kinds.map(|kinds| kinds[self.cause(position) as usize]);
         !kind.is_some_and(retracts)
     }
 
-    /// An error if a row is taken back.
+    /// An error if a row is retracted.
     pub fn only_adds(&self) -> Result<()> {
         match self.kinds.is_none() || (0..self.len()).all(|position| self.adds(position)) {
             true => Ok(()),

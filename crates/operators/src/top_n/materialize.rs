@@ -1,5 +1,5 @@
 //! What a table that is written by key shall hold: for each key the row that came last of those
-//! that were not taken back (Flink's upsert materializer).
+//! that were not retracted (Flink's upsert materializer).
 //!
 //! A query may change by another key than the table does: then rows of one key come from several
 //! keys of the query, the taking back of an old row may come behind the new one, and a table that
@@ -10,18 +10,18 @@
 //! |---|---|
 //! | comes to a key without rows | `+I` |
 //! | comes to a key with rows | `+U` |
-//! | is taken back, and was the last one of its key | `+U` with the one before it |
-//! | is taken back, and was the only one | `-D` |
-//! | is taken back, and others came behind it | nothing |
+//! | is retracted, and was the last one of its key | `+U` with the one before it |
+//! | is retracted, and was the only one | `-D` |
+//! | is retracted, and others came behind it | nothing |
 //!
 //! Invariants:
 //! - the rows of a key form a chain from the newest to the oldest; of equal rows the oldest is
-//!   taken back;
+//!   retracted;
 //! - what leaves never says `-U`: a table by key knows what it holds;
 //! - with `state_ttl_ms` a key is forgotten, without a change, when its last row came so long ago.
-//!   A row that is taken back without being there is ignored, as in Flink.
+//!   A row that is retracted without being there is ignored, as in Flink.
 //!
-//! Captures tell all rows of the keys that rows have reached ([`crate::capture`]).
+//! Captures write all rows of the keys that rows have reached ([`crate::capture`]).
 
 use std::sync::Arc;
 

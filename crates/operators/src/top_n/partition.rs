@@ -32,7 +32,7 @@ use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
 use crate::rows::arena::Place;
 
-/// Rows of windows leave in batches of about so many.
+/// Rows of windows leave in batches of about this many.
 const WINDOW_ROWS: usize = 8192;
 
 /// Where a row of a key has come to or gone from.
@@ -148,7 +148,7 @@ impl TopNPartition {
             return Ok(());
         }
         let may_change = |position: usize| {
-            // With a life time a key may begin anew, and has no limit then.
+            // With a life time a key may start from scratch, and has no limit then.
             self.expiry.is_some()
                 || incoming.prefixes[position] <= self.limits[self.ids[position] as usize]
         };

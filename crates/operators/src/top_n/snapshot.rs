@@ -1,18 +1,18 @@
-//! What Top-N tells of its state: the rows of each key in their order, those that sort alike as
+//! What captures write of Top-N: the rows of each key in their order, those that sort alike as
 //! they came.
 //!
-//! Sort keys are encoded anew, and limits, upsert keys and windows follow from the rows: in the
+//! Sort keys are encoded again, and limits, upsert keys and windows follow from the rows: in the
 //! same order, so that ties are broken as before. Between two pieces no change waits and no window
 //! leaves.
 //!
-//! | rows are | table | tells |
+//! | rows are | table | holds |
 //! |---|---|---|
-//! | never taken back | `rows` | all rows of the keys that rows have reached, without those that are passed over |
-//! | taken back or replaced | `numbered` | each row that has come, by its `$serial`: of those that sort alike the lower one comes first |
+//! | never retracted | `rows` | all rows of the keys that rows have reached, without those that are passed over |
+//! | retracted or replaced | `numbered` | each row that has come, by its `$serial`: of those that sort alike the lower one comes first |
 //! | the same, and kept for a limited time | `written` | when keys were last written |
 //!
-//! All rows that may be taken back are kept, and a key may have very many. All of it is read while
-//! rows go on ([`crate::capture`]).
+//! All rows that may be retracted are kept, and a key may have very many. All of it is read while
+//! rows are processed ([`crate::capture`]).
 
 use std::sync::Arc;
 
@@ -39,10 +39,10 @@ use crate::tables::{does_not_fit, virtual_partition};
 const ROWS: &str = "rows";
 const NUMBERED: &str = "numbered";
 const WRITTEN: &str = "written";
-/// The table that is told by key.
+/// The table that is captured by key.
 pub(super) const BY_KEY: usize = 0;
 
-/// How the state is told.
+/// How the state is captured.
 pub(super) enum Tables {
     /// The rows, by key.
     Rows(KeyedRowTable),
@@ -61,7 +61,7 @@ impl Tables {
         Tables::Numbered { rows: NumberedRows::new(&spec.input, &spec.keys), keys }
     }
 
-    /// The tables that are told by key.
+    /// The tables that are captured by key.
     pub fn by_key(spec: &TopNSpec) -> &'static [&'static str] {
         match (spec.keeps_all(), spec.ttl_ms()) {
             (false, _) => &[ROWS],
@@ -144,7 +144,7 @@ impl TopNPartition {
         }
     }
 
-    /// Tells the capture that is under way about some rows; false once there are none left. Between
+    /// Writes some rows to the capture under way; false once there are none left. Between
     /// two pieces.
     fn read_some(&mut self, most: usize) -> Result<bool> {
         let Some(unread) = self.store.take_unread(most) else { return Ok(false) };
@@ -173,7 +173,7 @@ impl TopNPartition {
         Ok(())
     }
 
-    /// Takes back what partitions have told.
+    /// Restores what partitions captured.
     pub fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         match &Tables::new(&self.shared.spec) {
             Tables::Rows(by_key) => {
@@ -229,7 +229,7 @@ impl TopNPartition {
         self.finish(&incoming.columns)
     }
 
-    /// Takes back when keys were last written.
+    /// Restores when keys were last written.
     fn restore_written(&mut self, state: &RestoredRows<'_>) -> Result<()> {
         let mut ids = Vec::with_capacity(state.rows.num_rows());
         self.keys.intern_rows(state.rows.columns(), None, state.rows.num_rows(), &mut ids)?;

@@ -4,8 +4,8 @@
 //! Until then every place that was named stays good, also of rows that are removed: changes may
 //! still have to send them. Numbers are used again only after that, too.
 //!
-//! Where rows are told one by one, captures learn here which of them come, go and take the place of
-//! others ([`crate::capture`]).
+//! Where rows are captured one by one, captures learn here which of them come, go and take the
+//! place of others ([`crate::capture`]).
 
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
@@ -22,10 +22,10 @@ pub(super) struct Store {
     released: Vec<u32>,
     /// Numbers of the rows of the piece.
     arrived: Vec<u32>,
-    /// Where rows are told one by one: set once there has been a capture.
+    /// Where rows are captured one by one: set once there has been a capture.
     pub watch: Option<RowTracker>,
     /// Rows that have gone since the piece began, and that the capture under way has yet to be
-    /// told.
+    /// captured.
     uncaptured: Vec<NumberedRow>,
 }
 
@@ -68,7 +68,7 @@ impl Store {
         self.release(old);
     }
 
-    /// A row is about to go: it is told as it is if a capture has yet to read it.
+    /// A row is about to go: it is captured as it is if a capture has yet to read it.
     fn touch(&mut self, row: u32) {
         if let Some(watch) = &mut self.watch
             && watch.touch(row)
@@ -82,7 +82,7 @@ impl Store {
         self.places[row as usize]
     }
 
-    /// Removes a row. Its serial, if a capture has told it.
+    /// Removes a row. Its serial, if a capture has it.
     pub fn remove(&mut self, row: u32) -> Option<u64> {
         self.touch(row);
         let serial = self.watch.as_mut().and_then(|watch| watch.remove(row));
@@ -113,7 +113,7 @@ impl Store {
     }
 
     /// Rows that have gone since the piece began, and that the capture under way has yet to be
-    /// told.
+    /// captured.
     pub fn take_uncaptured(&mut self) -> Vec<NumberedRow> {
         std::mem::take(&mut self.uncaptured)
     }

@@ -1,8 +1,8 @@
-//! How what is kept for keys is told: rows that lie in an arena, and keys alone. Where state is
+//! How what is kept for keys is captured: rows that lie in an arena, and keys alone. Where state is
 //! kept for a limited time, `$written` says when that of the key was last written, in milliseconds
 //! since 1970.
 //!
-//! Columns of the key stand first ([`KeyedTable`]), but where rows are told one by one
+//! Columns of the key stand first ([`KeyedTable`]), but where rows are captured one by one
 //! ([`NumberedRows`]).
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) struct KeyedRowTable {
     expires: bool,
 }
 
-/// What a table tells of some rows.
+/// The rows of a table.
 pub(super) struct RestoredRows<'a> {
     /// The rows, as the operator takes them.
     pub rows: RecordBatch,
@@ -120,7 +120,7 @@ impl KeyedRowTable {
     }
 }
 
-/// The shape of a table of rows that are told one by one, by their serials.
+/// The shape of a table of rows that are captured one by one, by their serials.
 pub(super) struct NumberedRows {
     schema: SchemaRef,
     rows: SchemaRef,

@@ -164,8 +164,8 @@ impl WindowAggregate {
         Ok(self)
     }
 
-    /// The same windows, of whose columns `window_start`, `window_end` and `window_time` somebody
-    /// reads only those for which this is true. What stands in the others is not said.
+    /// The same windows, where of `window_start`, `window_end` and `window_time` only those columns
+    /// are read for which this is true. The others hold no defined values.
     ///
     /// # Errors
     /// If windows are open already.

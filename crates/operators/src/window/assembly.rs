@@ -9,7 +9,7 @@
 //!   what leaves;
 //! - hopping over other aggregates: the [`Tree`];
 //! - hopping over aggregates that depend on the order of rows, where the sequence is promised:
-//!   each window adds its slices up anew, oldest first. That costs a merge per slice and window,
+//!   each window adds its slices up again, oldest first. That costs a merge per slice and window,
 //!   and its rounding errors are those of one thread (design.md §1).
 //!
 //! Windows without rows are passed over: while the current window has rows the next one follows a
@@ -18,8 +18,8 @@
 //! A window is emitted in chunks; between chunks the work can be interrupted and taken up again.
 //!
 //! What has entered a hopping window stands in [`Part`]s, which never change: a capture shares them
-//! and reads them later, and the next one tells those only that came since. What has entered a
-//! cumulating one is read later too, and told before it changes ([`SliceReader`]).
+//! and reads them later, and the next one writes only those that came since. What has entered a
+//! cumulating one is read later too, and captured before it changes ([`SliceReader`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ pub(super) enum Combining {
     Subtract,
     /// In a tree of partial states.
     Tree,
-    /// Oldest first, for each window anew.
+    /// Oldest first, for each window again.
     InOrder,
 }
 
@@ -288,7 +288,7 @@ impl Assembly {
         }
     }
 
-    /// What the window that leaves next has so far. The order of groups is found anew by whoever
+    /// What the window that leaves next has so far. The order of groups is found again by whoever
     /// takes it back, and so are the sums over slices.
     ///
     /// # Errors
@@ -332,7 +332,8 @@ impl Assembly {
         Ok(self.reader.begin(std::iter::once(slice)))
     }
 
-    /// Tells this capture some keys of what changes with each slice; false once all have been told.
+    /// Writes this capture some keys of what changes with each slice; false once all have been
+    /// captured.
     pub(super) fn read_some(
         &mut self,
         rows: &CapturedRows,
@@ -347,7 +348,7 @@ impl Assembly {
         self.reader.read_some(&slice_table(slices, self.read_leave), slice, most)
     }
 
-    /// Takes back what the window with this end has so far. The keys have their references.
+    /// Restores what the window with this end has so far. The keys have their references.
     pub(super) fn resume(
         &mut self,
         next_end: i64,
@@ -453,7 +454,7 @@ impl Assembly {
         }
     }
 
-    /// Emits a chunk of the window; the place to go on from, or `None` when it is out.
+    /// Emits a chunk of the window; the place to continue from, or `None` when it is out.
     fn emit(
         &self,
         end: i64,
@@ -536,7 +537,7 @@ impl Assembly {
     }
 }
 
-/// How what changes with each slice is told, the end of whose last window is this.
+/// How what changes with each slice is captured, the end of whose last window is this.
 fn slice_table(slices: &Slices, leave: i64) -> SliceTable<'_, impl Fn(usize) -> Marks + use<>> {
     let marks = move |rows| part_marks(leave, 0, rows);
     SliceTable { calls: &slices.calls, keys: &slices.keys, marks }

@@ -2,12 +2,12 @@
 //! changed.
 //!
 //! A key of a window is a place of its own ([`crate::capture::unread`]), so a capture costs a bit
-//! for each key of each open window. What is told later is the key as it was: told before the key
-//! changes, or before the window is emptied. What a window has is not emptied before it has been
-//! read; until then it waits beside the open ones ([`super::tables::Tables`]).
+//! for each key of each open window. What is captured later is the key as it was: written before
+//! the key changes, or before the window is emptied. What a window has is not emptied before it has
+//! been read; until then it waits next to the open ones ([`super::tables::Tables`]).
 //!
-//! Windows of keys that a partition owns are told in changes. Those that have closed are not named:
-//! their rows expire with the watermark.
+//! Windows of keys that a partition owns are captured incrementally. Those that have closed are not
+//! named: their rows expire with the watermark.
 //!
 //! It is made by the first capture: without captures nothing of this is done.
 
@@ -24,7 +24,7 @@ use crate::capture::unread::{Bits, CaptureWriter, CapturedRows, Unread};
 pub(super) struct CapturedByKey {
     changed: Bits,
     unread: Unread,
-    /// So many keys have been written since the last full capture, what that wrote included.
+    /// This many keys have been written since the last full capture, what that wrote included.
     written: u64,
 }
 
@@ -51,7 +51,7 @@ impl CapturedByKey {
 
 /// What a capture begins with.
 pub(super) struct Begun {
-    /// How much it tells.
+    /// Whether it is full or incremental.
     pub(super) extent: Extent,
     /// Where its rows are handed over.
     pub(super) rows: CapturedRows,
@@ -112,12 +112,13 @@ impl Watch {
         self.hand_over.is_to(rows)
     }
 
-    /// True while somebody is interested in what has yet to be read.
+    /// True while a reader is interested in what has yet to be read.
     pub(super) fn is_wanted(&self) -> bool {
         self.hand_over.is_wanted()
     }
 
-    /// These keys of a window change; tells those first that the capture under way has yet to read.
+    /// These keys of a window change; captures those first that the capture under way has yet to
+    /// read.
     pub(super) fn touch(
         &mut self,
         calls: &Calls,
@@ -135,8 +136,8 @@ impl Watch {
         self.write(calls, end, table, &unread)
     }
 
-    /// Tells some keys of a window that the capture under way has yet to read; false if there are
-    /// none.
+    /// Captures some keys of a window that the capture under way has yet to read; false if there
+    /// are none.
     pub(super) fn read_some(
         &mut self,
         calls: &Calls,

@@ -27,7 +27,7 @@ use super::snapshot::mark;
 use crate::keys::route_by_keys;
 use crate::tables::{add_table, for_all, numbers, state_batch};
 
-/// The table of state beside those of the windows: where the clock of each partition stands.
+/// The table of state next to those of the windows: where the clock of each partition stands.
 const CLOCK: &str = "clock";
 const NOW_MS: &str = "now_ms";
 const CLOSED_MS: &str = "closed_ms";
@@ -184,7 +184,7 @@ impl Partition for ClockPartition {
         Watermark::END
     }
 
-    /// Told are the windows, and for all partitions where this one's clock stands.
+    /// Captures the windows, and for all partitions where this one's clock stands.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         let mut captured = self.inner.capture(extent)?;
         let clock = vec![
@@ -204,7 +204,7 @@ impl Partition for ClockPartition {
         self.inner.stop_tracking(table);
     }
 
-    /// Goes on where the latest of the clocks stands; what the slowest has not closed, it closes.
+    /// Continues where the latest of the clocks stands; what the slowest has not closed, it closes.
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         self.inner.restore(restored)?;
         let clock = |name| numbers::<Int64Type>(restored, CLOCK, name);

@@ -1,4 +1,4 @@
-//! Windows of so many rows of a key: each `slide` rows the last `size` of them.
+//! Count windows of a key: each `slide` rows the last `size` of them.
 //!
 //! As `countWindow(size, slide)` of Flink's DataStream: a key's k-th window leaves with its
 //! `k * slide`-th row and has the rows behind its `k * slide - size`-th, so the first ones may have
@@ -67,7 +67,7 @@ struct Shared {
     arrow: SchemaRef,
 }
 
-/// Aggregates per key and window of so many rows. The result has the keys and the aggregates.
+/// Aggregates per key and count window. The result has the keys and the aggregates.
 pub struct CountWindowAggregate {
     shared: Arc<Shared>,
 }
@@ -175,7 +175,7 @@ impl Windows {
         self.size > self.slide
     }
 
-    /// Makes room for so many keys.
+    /// Makes room for this many keys.
     fn grow(&mut self, keys: usize) {
         self.seen.resize(keys, 0);
         self.open.resize(keys * self.width, NONE);
@@ -223,7 +223,7 @@ impl Windows {
         seen > 0 && seen < u64::MAX / 4 && (self.overlap() || seen < self.slide)
     }
 
-    /// Opens a window of a key that another run told. None if it is open already, or cannot be
+    /// Restores an open window of a key. None if it is open already, or cannot be
     /// open.
     fn resume(&mut self, key: u32, seen: u64, window: u64) -> Option<u32> {
         let first = seen / self.slide + 1;
@@ -299,7 +299,7 @@ impl CountPartition {
         (0..self.windows.seen.len() as u32).filter(|&key| self.windows.seen[key as usize] > 0)
     }
 
-    /// Tells the open windows with their states.
+    /// Captures the open windows with their states.
     fn capture_windows(&self, captured: &mut Captured) -> Result<()> {
         let (mut keys, mut numbers, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         for key in self.live_keys() {
@@ -318,7 +318,7 @@ impl CountPartition {
         Ok(())
     }
 
-    /// Tells the keys without an open window.
+    /// Captures the keys without an open window.
     fn capture_keys(&self, captured: &mut Captured) -> Result<()> {
         let has_none = |&key: &u32| self.windows.open_of(key).next().is_none();
         let keys: Vec<u32> = self.live_keys().filter(has_none).collect();
@@ -403,8 +403,8 @@ impl Partition for CountPartition {
         Watermark::END
     }
 
-    /// Told are how many rows of each key came, and its open windows by number. Slots are given
-    /// anew.
+    /// Captures how many rows of each key came, and its open windows by number. Slots are given
+    /// again.
     fn capture(&mut self, _: Extent) -> Result<Captured> {
         let mut captured = Captured::default();
         self.capture_windows(&mut captured)?;

@@ -23,13 +23,13 @@ use thalweg_core::{Bundle, OrderContract, Result, Route};
 use crate::keys::route_by_keys;
 
 /// With fewer rows for each key that a partition at hand has, rows are scattered: learning a key
-/// elsewhere, moving its state and learning it again takes about as long as scattering so many.
+/// elsewhere, moving its state and learning it again takes about as long as scattering this many.
 const FEW_ROWS: u64 = 16;
 
 /// So much more is wanted before bundles are taken at hand again.
 const MANY_ROWS: u64 = 2 * FEW_ROWS;
 
-/// A window with so many keys (or distinct values) is not waited for if most of its rows still
+/// A window with this many keys (or distinct values) is not waited for if most of its rows still
 /// bring new ones.
 const MANY_KEYS: usize = 64 * 1024;
 
@@ -37,7 +37,7 @@ const MANY_KEYS: usize = 64 * 1024;
 /// it is a task of its own, which costs more than what scattering saves.
 const SCATTERED_ROWS_MIN: usize = 32;
 
-/// What was seen before counts less by one part in so many with each window of a partition.
+/// What was seen before counts less by one part in this many with each window of a partition.
 const MEMORY: u64 = 8;
 
 /// Chooses between the two ways.
@@ -90,8 +90,8 @@ impl KeySpread {
         self.by_key.load(Ordering::Relaxed)
     }
 
-    /// What a partition at hand took of a bundle, for a window with so many keys by then. The first
-    /// windows of a job may be long: what they have is not known before they close.
+    /// What a partition at hand took of a bundle, for a window with this many keys by then. The
+    /// first windows of a job may be long: what they have is not known before they close.
     pub(super) fn taken(&self, rows: usize, keys: usize, new_keys: usize) {
         if keys >= MANY_KEYS && new_keys > rows / 2 && !self.is_by_key() {
             self.decide(true, true);

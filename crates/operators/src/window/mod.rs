@@ -20,9 +20,9 @@
 //! | `session_table` | which sessions there are, and what rows do to them |
 //! | `tumbling` | the partitions of windows that do not overlap |
 //! | `spreading` | whether their rows are scattered by key |
-//! | `count` | windows of so many rows of a key |
+//! | `count` | count windows of a key |
 //! | `clock` | either of them over processing time |
-//! | `snapshot` | the tables of state that tell them |
+//! | `snapshot` | their tables of state |
 //! | `output` | result columns, and what late rows lead to |
 
 mod aligned;

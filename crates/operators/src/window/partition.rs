@@ -5,7 +5,7 @@
 //! a watermark hands them to the owners. Which way rows come is chosen as in `spreading.rs`.
 //!
 //! All stands behind a lock ([`SharedState`]), since captures read slices, and the parts of the
-//! window that leaves next, while rows go on (`slice_capture.rs`, `snapshot.rs`).
+//! window that leaves next, while rows are processed (`slice_capture.rs`, `snapshot.rs`).
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::capture::shared::SharedState;
 use crate::capture::unread::CapturedRows;
 use crate::keys::{CanonicalOrder, KeyTable, partition_of};
 
-/// So many keys are read at once while rows wait.
+/// This many keys are read at once while rows wait.
 const READ_KEYS: usize = 1024;
 
 /// The states of one slice for one owner.
@@ -112,7 +112,7 @@ impl Partition for WindowPartition {
         self.windows.lock().state_bytes()
     }
 
-    /// Told are the states of all slices, whoever's keys they hold. How rows are judged depends on
+    /// Captures the states of all slices, whoever's keys they hold. How rows are judged depends on
     /// the rows alone, and between two watermarks no parcel waits.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         let mut windows = self.windows.lock();
@@ -281,7 +281,7 @@ impl Windows {
         Ok(Progress::Done)
     }
 
-    /// Tells what rows and keys came, at hand and to their owner, for choosing between the ways.
+    /// Reports which rows and keys came, at hand and to their owner, for choosing between the ways.
     fn compare_ways(&mut self) {
         let spreading = &self.shared.spreading;
         let at_hand = std::mem::take(&mut self.seen_at_hand);

@@ -1,13 +1,13 @@
 //! Parts of hopping windows: what a slice had when it entered.
 //!
-//! A part never changes. It is told once, by the first capture that finds it, and expires with its
-//! last window; so what a capture costs follows the rate of rows and not the size of windows. Where
-//! another takes its place before that (rows came for a slice that had entered), it is named as
-//! removed.
+//! A part never changes. It is captured once, by the first capture that finds it, and expires with
+//! its last window; so what a capture costs follows the rate of rows and not the size of windows.
+//! Where another takes its place before that (rows came for a slice that had entered), it is named
+//! as removed.
 //!
 //! **Invariants.** Numbers go up in the order in which parts are added up, and none is used twice.
-//! Parts with numbers below that of the last capture were told by it or by one before, or are not
-//! there.
+//! Parts with numbers below that of the last capture were captured by it or by one before, or are
+//! not there.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use thalweg_core::Extent;
 
 use super::slices::Partial;
 
-/// If more parts have gone than this, the next capture tells everything.
+/// If more parts have gone than this, the next capture is full.
 const GONE_MAX: usize = 64 * 1024;
 
 /// What a slice, or several with the same last window, had when it entered.
@@ -32,9 +32,9 @@ pub(super) type PartName = (i64, u64);
 
 /// What came and went since the capture before.
 pub(super) struct PartsSince {
-    /// How much is told.
+    /// How much is captured.
     pub(super) extent: Extent,
-    /// Parts from this number on are told.
+    /// Parts from this number on are captured.
     pub(super) first: u64,
     /// Parts whose place others have taken.
     pub(super) gone: Vec<PartName>,
@@ -42,12 +42,12 @@ pub(super) struct PartsSince {
     pub(super) kept_from: i64,
 }
 
-/// Numbers parts, and knows which of them have been told.
+/// Numbers parts, and knows which of them have been captured.
 #[derive(Default)]
 pub(super) struct Parts {
     next: u64,
-    /// The number that the first part after the last capture has; `None` if the next tells
-    /// everything.
+    /// The number that the first part after the last capture has; `None` if the next is
+    /// full.
     captured: Option<u64>,
     gone: Vec<PartName>,
 }

@@ -54,7 +54,7 @@ pub(super) struct Session {
     pub(super) key: u32,
     /// The next session of the same key.
     next: u32,
-    /// Told apart from earlier sessions with the same number; odd while it lives.
+    /// Distinguished from earlier sessions with the same number; odd while it lives.
     generation: u32,
 }
 
@@ -381,7 +381,7 @@ impl Sessions {
         self.touch(calls, &numbers)
     }
 
-    /// These sessions change; tells those first that a capture has yet to read.
+    /// These sessions change; captures those first that a capture has yet to read.
     fn touch(&mut self, calls: &Calls, numbers: &[u32]) -> Result<()> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
         watch.end_piece();
@@ -430,7 +430,7 @@ impl Sessions {
         self.watch.as_ref().is_some_and(|watch| watch.is_reading(begun))
     }
 
-    /// Tells the capture under way some sessions that it has yet to read; false once there are
+    /// Writes some sessions to the capture under way that it has yet to read; false once there are
     /// none.
     pub(super) fn read_some(&mut self, calls: &Calls, most: usize) -> Result<bool> {
         let Some(watch) = &mut self.watch else { return Ok(false) };
@@ -466,10 +466,10 @@ impl Sessions {
         calls.rows(&self.keys, vec![serial, start, end], &states)
     }
 
-    /// Takes sessions back that another run told. One may touch another one of its key, if a row
+    /// Restores sessions. One may touch another one of its key, if a row
     /// came for which that one was closed.
     pub(super) fn resume(&mut self, calls: &Calls, rows: &RecordBatch) -> Result<()> {
-        // Serials are given anew, since several partitions may have given the same; but without
+        // Serials are given again, since several partitions may have given the same; but without
         // them rows are not those of sessions.
         numbers_of::<UInt64Type>(rows, SERIAL)?;
         let (starts, ends) =

@@ -10,8 +10,8 @@
 //!
 //! Gaps are measured between instants also for `TIMESTAMP_LTZ`; the zone only shows start and end.
 //!
-//! Sessions stand behind a lock ([`SharedState`]), since captures read them while rows go on; they
-//! are told in changes, each with a serial ([`crate::capture::rows`]).
+//! Sessions stand behind a lock ([`SharedState`]), since captures read them while rows are
+//! processed; they are captured incrementally, each with a serial ([`crate::capture::rows`]).
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub struct SessionSpec {
     pub rowtime: usize,
     /// For a row time of TIMESTAMP_LTZ: the session's zone, in which window bounds are shown.
     pub zone: Option<Tz>,
-    /// The columns that sessions are told apart by (PARTITION BY, which are also grouped by).
+    /// The columns that sessions are distinguished by (PARTITION BY, which are also grouped by).
     pub keys: Vec<usize>,
     /// The aggregates.
     pub aggregates: Vec<AggregateCall>,
@@ -259,8 +259,8 @@ impl Partition for SessionPartition {
         state.sessions.bytes() + state.ids.capacity() * 4
     }
 
-    /// Told are the live sessions with their states. Their numbers, the lists and the index by end
-    /// are made anew; the index also has ends that sessions had once, which mean nothing.
+    /// Captures the live sessions with their states. Their numbers, the lists and the index by end
+    /// are rebuilt; the index also has ends that sessions had once, which mean nothing.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {
         let mut state = self.state.lock();
         let calls = Arc::clone(&state.shared.calls);

@@ -1,7 +1,7 @@
 //! What captures have yet to read of slices that still change.
 //!
-//! A slice that takes rows, and what has entered a cumulating window so far, are told whole, but
-//! later: a capture notes a bit for each key, and a key is told before it changes or goes
+//! A slice that takes rows, and what has entered a cumulating window so far, are captured in full,
+//! but later: a capture notes a bit for each key, and a key is captured before it changes or goes
 //! ([`crate::capture::unread`]). Slices are short, or change all over with each slice that enters,
 //! so nothing is known of what has changed between captures.
 
@@ -12,8 +12,8 @@ use super::snapshot::{Marks, States};
 use crate::capture::unread::{Bits, CaptureWriter, CapturedRows, Unread};
 use crate::keys::KeyTable;
 
-/// How the rows of a slice are told: aggregates, keys by number, and, for so many rows, which slice
-/// it is.
+/// How the rows of a slice are captured: aggregates, keys by number, and, for this many rows, which
+/// slice it is.
 pub(super) struct SliceTable<'a, M> {
     pub(super) calls: &'a Calls,
     pub(super) keys: &'a KeyTable,
@@ -59,7 +59,7 @@ impl SliceReader {
         self.write(table, slice, unread)
     }
 
-    /// Tells some keys that have yet to be read; false if there are none.
+    /// Captures some keys that have yet to be read; false if there are none.
     pub(super) fn read_some(
         &mut self,
         table: &SliceTable<'_, impl Fn(usize) -> Marks>,
@@ -72,7 +72,7 @@ impl SliceReader {
         Ok(is_any)
     }
 
-    /// A slice is about to go: tells all keys that have yet to be read.
+    /// A slice is about to go: writes all keys that have yet to be read.
     pub(super) fn finish(
         &mut self,
         table: &SliceTable<'_, impl Fn(usize) -> Marks>,

@@ -6,7 +6,8 @@
 //! many slices (or partial states made from them) refer to each key, so that a key is forgotten
 //! one window after the last of them. Emptied slices are kept for their memory.
 //!
-//! Captures read open slices while rows go on ([`SliceReader`]); a slice that leaves has been read.
+//! Captures read open slices while rows are processed ([`SliceReader`]); a slice that leaves has
+//! been read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -26,7 +27,7 @@ use crate::keys::KeyTable;
 /// How many emptied slices are kept.
 const SPARE_SLICES: usize = 4;
 
-/// So many rows are counted at a time.
+/// This many rows are counted at a time.
 const BLOCK_ROWS: usize = 256;
 
 /// In [`Slices::idle_since`]: the key has not fallen idle, or is forgotten.
@@ -358,7 +359,7 @@ pub(super) struct Slices {
     idle_since: Vec<u64>,
     sweeps: u64,
     forgotten: u64,
-    /// Somebody holds the other end while keys are not to be forgotten.
+    /// A capture holds the other end while keys are not to be forgotten.
     held: Weak<()>,
     open: BTreeMap<SliceKey, Slice>,
     spare: Vec<Slice>,
@@ -449,7 +450,7 @@ impl Slices {
         Ok(self.reader.begin(self.open.values_mut()))
     }
 
-    /// Tells this capture some keys of open slices; false once all have been told.
+    /// Writes this capture some keys of open slices; false once all have been captured.
     pub(super) fn read_some(&mut self, rows: &CapturedRows, most: usize) -> Result<bool> {
         Ok(self.reader.is_reading(rows) && self.read_open(most)?)
     }
@@ -567,7 +568,7 @@ impl Slices {
     }
 }
 
-/// How an open slice is told.
+/// How an open slice is captured.
 fn slice_table<'a>(
     calls: &'a Calls,
     keys: &'a KeyTable,

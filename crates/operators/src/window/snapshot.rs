@@ -1,11 +1,11 @@
 //! The states of windows in tables of state, and back.
 //!
-//! A row is the state of one key in one slice (or session, or window of so many rows): the virtual
+//! A row is the state of one key in one slice (or session, or count window): the virtual
 //! partition of the key, the bounds, the key by the names and types of the input's columns, how
 //! many rows there are, and the columns of each aggregate ([`StateColumns`]). Columns of the
 //! engine's own begin with `$`.
 //!
-//! Four tables tell aligned windows, which come and go with the watermark:
+//! Four tables hold aligned windows, which come and go with the watermark:
 //!
 //! | table | a row is | columns before the key |
 //! |---|---|---|
@@ -14,24 +14,25 @@
 //! | `entered` | what a key has in a part of the window that leaves next | `$last_end`, the end of the last window that holds the part, and `$place`: parts are added up by it |
 //! | `next` | `$next_end`, the end of the window that leaves next | |
 //!
-//! Where any partition takes any row, several may tell what a key has in one slice; that is merged
-//! when it comes back. What follows from the rest is not told: references to keys, sums over
-//! slices, the tree, the order of groups.
+//! Where any partition takes any row, several may capture what a key has in one slice; that is
+//! merged when it comes back. What follows from the rest is not captured: references to keys, sums
+//! over slices, the tree, the order of groups.
 //!
-//! Parts of hopping windows never change ([`super::parts`]). So `entered` is told in changes, in
-//! which the rows of a part have one identity: its virtual partition, end and place. Parts expire
-//! with their last window (`kept_from`), and are named as removed only where one takes the place of
-//! another. The table is read while rows go on; until that is done the numbers of keys hold
-//! ([`super::slices::Slices::hold_keys`]). `slices` and `taken`, and `entered` where windows
-//! cumulate, are read while rows go on too, but told whole ([`super::slice_capture`]).
+//! Parts of hopping windows never change ([`super::parts`]). So `entered` is captured
+//! incrementally, in which the rows of a part have one identity: its virtual partition, end and
+//! place. Parts expire with their last window (`kept_from`), and are named as removed only where
+//! one takes the place of another. The table is read while rows are processed; until that is done
+//! the numbers of keys hold ([`super::slices::Slices::hold_keys`]). `slices` and `taken`, and
+//! `entered` where windows cumulate, are read while rows are processed too, but captured in full
+//! ([`super::slice_capture`]).
 //!
-//! Windows that share no slice are told in the same way, each as one slice; so it does not matter
-//! which of the implementations goes on with them. They do not count rows that no result counts: a
-//! key then has one row. They are read while rows go on ([`super::changes`]): `slices` in changes,
-//! in which virtual partition, ends and key name a row, and rows expire with their window; `taken`
-//! whole, since several partitions may tell the same key.
+//! Windows that share no slice are captured in the same way, each as one slice; so it does not
+//! matter which of the implementations continues with them. They do not count rows that no result
+//! counts: a key then has one row. They are read while rows are processed ([`super::changes`]):
+//! `slices` in changes, in which virtual partition, ends and key name a row, and rows expire with
+//! their window; `taken` whole, since several partitions may capture the same key.
 //!
-//! Sessions are told in changes in a table of their own, each named by its serial
+//! Sessions are captured incrementally in a table of their own, each named by its serial
 //! ([`crate::capture::rows`]).
 
 use std::borrow::Cow;
@@ -78,7 +79,7 @@ const ROWS: &str = "$rows";
 
 /// Batches with fewer rows are put together when they are written.
 const BATCH_ROWS: usize = 16 * 1024;
-/// So many states of a part are read at once while rows wait.
+/// This many states of a part are read at once while rows wait.
 const READ_STATES: usize = 2048;
 
 /// States of some keys: those of `keys[i]` stand at `places[i]` of the columns.
@@ -120,7 +121,7 @@ pub(super) fn mark<T: ArrowPrimitiveType>(
 }
 
 impl Calls {
-    /// The rows that tell these states.
+    /// The rows that hold these states.
     pub(super) fn rows(
         &self,
         keys: &KeyTable,
@@ -159,7 +160,7 @@ impl Calls {
         Ok((self.key_columns.columns(rows)?, partial))
     }
 
-    /// Takes the states of some rows back to these places, which are empty, in columns of so many
+    /// Restores the states of some rows to these places, which are empty, in columns of this many
     /// groups.
     pub(super) fn restore_at(
         &self,
@@ -184,7 +185,7 @@ impl Calls {
     }
 }
 
-/// Tells a table of these rows, small batches of which are put together when they are written.
+/// Captures a table of these rows, small batches of which are put together when they are written.
 pub(super) fn capture_rows(
     captured: &mut Captured,
     name: &'static str,
@@ -220,7 +221,7 @@ pub(super) fn bounds(key: SliceKey, rows: usize) -> Marks {
     vec![of(FIRST_END, key.enter), of(LAST_END, key.leave)]
 }
 
-/// Tells a table whose rows are read later, in batches like this one without rows: `read` hands
+/// Captures a table whose rows are read later, in batches like this one without rows: `read` hands
 /// them over.
 pub(super) fn capture_later(
     captured: &mut Captured,
@@ -245,7 +246,7 @@ pub(super) fn part_marks(leave: i64, number: u64, rows: usize) -> Marks {
     ]
 }
 
-/// Parts that are read while rows go on.
+/// Parts that are read while rows are processed.
 struct PartsToRead {
     calls: Arc<Calls>,
     /// The first stands last.
@@ -289,14 +290,14 @@ fn gone_parts(gone: &[PartName], opening: PartitionContext) -> Result<Vec<Record
     Ok(vec![state_batch(Arc::new(UInt8Array::from_iter_values(owners)), columns)?])
 }
 
-/// Tells which window leaves next.
+/// Captures which window leaves next.
 pub(super) fn capture_next_end(captured: &mut Captured, next_end: i64) -> Result<()> {
     let rows = state_batch(for_all(1), vec![mark::<Int64Type>(NEXT_END, [next_end])])?;
     captured.add(NEXT, rows.schema(), vec![rows]);
     Ok(())
 }
 
-/// Tells what the window that leaves next consists of, where it is parts. They are read later:
+/// Captures what the window that leaves next consists of, where it is parts. They are read later:
 /// `reader` calls what it is given, with the keys of the parts, until that returns false.
 pub(super) fn capture_parts(
     captured: &mut Captured,
@@ -340,7 +341,7 @@ pub(super) fn restored_slices(restored: &Restored, span_ms: i64) -> Result<Vec<S
     for batch in [SLICES, TAKEN].iter().flat_map(|name| restored.table(name)) {
         let first = numbers_of::<Int64Type>(batch, FIRST_END)?;
         let last = numbers_of::<Int64Type>(batch, LAST_END)?;
-        // Keys that were told when they changed stand in no order.
+        // Keys that were captured when they changed stand in no order.
         let mut rows_of: BTreeMap<(i64, i64), Vec<u32>> = BTreeMap::new();
         for (row, (&first, &last)) in first.iter().zip(last).enumerate() {
             rows_of.entry((first, last)).or_default().push(row as u32);

@@ -7,8 +7,8 @@
 //! and a query without aggregates keeps a set of keys and no more.
 //!
 //! What a window has can be enumerated: windows by end, keys by number. Captures read it while rows
-//! go on ([`Watch`]), so a window that has closed and has yet to be read waits, as it was, before
-//! its table is emptied.
+//! are processed ([`Watch`]), so a window that has closed and has yet to be read waits, as it was,
+//! before its table is emptied.
 //!
 //! It does not say which window a row belongs to, nor when a window is over.
 
@@ -359,7 +359,7 @@ impl Tables {
         self.watch.as_ref().is_some_and(|watch| watch.is_reading(rows))
     }
 
-    /// Tells the capture under way about some keys that it has not read yet. False once there are
+    /// Writes some keys to the capture under way that it has not read yet. False once there are
     /// none.
     pub(super) fn read_some(&mut self, most: usize) -> Result<bool> {
         let Some(watch) = &mut self.watch else { return Ok(false) };

@@ -17,9 +17,9 @@
 //! A window leaves in the order in which its keys came, or in ordered contracts in the canonical
 //! one.
 //!
-//! All stands behind a lock ([`SharedState`]), since captures read windows while rows go on
+//! All stands behind a lock ([`SharedState`]), since captures read windows while rows are processed
 //! (`watched.rs`). What a capture has yet to read may meanwhile be on its way out: it is read
-//! there, or told before it is handed over.
+//! there, or captured before it is handed over.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ use crate::capture::unread::CapturedRows;
 use crate::keys::{CanonicalOrder, partition_of};
 use crate::tables::does_not_fit;
 
-/// So many keys are read at once while rows wait.
+/// This many keys are read at once while rows wait.
 const READ_KEYS: usize = 1024;
 
 /// A closed window that is being handed over.
@@ -337,7 +337,7 @@ impl Windows {
         Ok((owned, Some(taken)))
     }
 
-    /// Tells this capture some keys that it has yet to read; false if there are none.
+    /// Writes this capture some keys that it has yet to read; false if there are none.
     fn read_some(&mut self, rows: &CapturedRows, most: usize) -> Result<bool> {
         if self.owned.is_reading(rows) {
             if let Some(Emitting { end, table, .. }) = &mut self.emitting
@@ -434,7 +434,7 @@ impl Partition for TumblingPartition {
         self.windows.lock().state_bytes()
     }
 
-    /// Told are all open windows, whoever's keys they hold: each is one slice. How rows are judged
+    /// Captures all open windows, whoever's keys they hold: each is one slice. How rows are judged
     /// depends on the rows alone, how they are spread is no state, and between two watermarks
     /// nothing is on its way.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {

@@ -29,12 +29,12 @@ pub struct Schedule {
     pub partitions: usize,
     pub bundle_rows: usize,
     pub seed: u64,
-    /// Now and then all partitions are captured, and others, more or fewer, go on with what was
+    /// Now and then all partitions are captured, and others, more or fewer, continue with what was
     /// told.
     pub restores: bool,
 }
 
-/// How many partitions go on at most after a restore.
+/// How many partitions continue at most after a restore.
 const PARTITIONS_MAX: u64 = 5;
 
 #[derive(Default)]
@@ -158,13 +158,13 @@ fn captures_state(operator: &dyn Operator) -> bool {
 }
 
 impl Driver<'_> {
-    /// Other partitions go on where these are.
+    /// Other partitions continue where these are.
     fn restore(&mut self) {
         let most = if self.operator.is_singleton() { 1 } else { PARTITIONS_MAX };
         let count = 1 + self.random.below(most) as usize;
         let order = OrderContract::Arrival;
         let reopened = reopened(self.operator, &mut self.partitions, count, order);
-        self.partitions = reopened.expect("what is told is taken back");
+        self.partitions = reopened.expect("what was captured is restored");
     }
 
     fn rows(&mut self, batch: &RecordBatch, before: &[i64]) {

@@ -1,5 +1,5 @@
-//! Random changelogs against the reference: NULLs, duplicates, keys that end and begin anew,
-//! retractions in any order.
+//! Random changelogs against the reference: NULLs, duplicates, keys that end and start from
+//! scratch, retractions in any order.
 
 use std::sync::Arc;
 
@@ -184,7 +184,7 @@ fn each_call_counts_its_own_changes() {
     }
 }
 
-/// A value that is taken back leaves no trace, be it huge, tiny, infinite or no number.
+/// A value that is retracted leaves no trace, be it huge, tiny, infinite or no number.
 #[test]
 fn doubles_of_any_kind_are_retracted() {
     let input = input();

@@ -218,12 +218,12 @@ impl Feed {
         Feed { partition, exchange: Exchange::new(1) }
     }
 
-    /// Rows come, as of one of so many lanes. No watermark is before them.
+    /// Rows come, as of one of this many lanes. No watermark is before them.
     pub(crate) fn rows(&mut self, rows: impl Iterator<Item = Row>, lanes: usize) {
         self.rows_behind(i64::MIN, rows, lanes);
     }
 
-    /// Rows come behind a watermark, as of one of so many lanes.
+    /// Rows come behind a watermark, as of one of this many lanes.
     pub(crate) fn rows_behind(
         &mut self,
         watermark: i64,

@@ -1,10 +1,10 @@
-//! What the build side of a hash join tells of its state: the rows that have come, and whether it
+//! What captures write of the build side of a hash join: the rows that have come, and whether it
 //! has ended. `$serial` names a row; the rows of a key have them in the order in which they came.
-//! Where nobody reads the columns of the side, those of the key are told alone.
+//! Where nobody reads the columns of the side, those of the key are captured alone.
 //!
-//! Captures tell the rows that have come since the one before, then the table once, since its rows
+//! Captures write the rows that have come since the one before, then the table once, since its rows
 //! lie otherwise. A table that has been published is made and published again before any row is
-//! looked up. One that is read again every so often is told as it is now, once.
+//! looked up. One that is read again every so often is captured as it is now, once.
 
 use std::sync::{Arc, Weak};
 
@@ -29,22 +29,22 @@ const NUMBERED: &str = "numbered_rows";
 const PROGRESS: &str = "progress";
 const IS_COMPLETE: &str = "is_complete";
 
-/// What is told of the rows.
+/// What a capture writes of the rows.
 enum CapturedBuild {
-    /// Batches as they came, behind so many rows.
+    /// Batches as they came, and how many rows came before.
     Batches(Vec<RecordBatch>, u64),
     /// The table that is looked up.
     Table(Arc<Table>),
-    /// What was told is what there is.
+    /// Nothing has changed since the last capture.
     Nothing,
 }
 
-/// What the last capture has told.
+/// What the last capture wrote.
 #[derive(Default)]
 pub(super) enum LastCapture {
     #[default]
     Nothing,
-    /// So many batches, with so many rows.
+    /// The first batches, by number, and how many rows they have.
     Batches(usize, u64),
     /// This table.
     Table(Weak<Table>),
@@ -55,7 +55,7 @@ impl Plan {
         self.joined.reads(self.spec.build)
     }
 
-    /// The columns that are told.
+    /// The columns that are captured.
     fn captured_columns(&self) -> TableSchema {
         let schema = self.spec.sides.schema(self.spec.build);
         if self.is_read() {
@@ -86,7 +86,7 @@ impl Plan {
         })
     }
 
-    /// Rows of the build side from those that are told: NULL in what nobody reads.
+    /// Rows of the build side from those that are captured: NULL in what nobody reads.
     fn build_rows(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let captured = kept_columns(batch, &self.numbered_schema(), self.captured_columns().len())?;
         let schema = self.spec.sides.schema(self.spec.build);
@@ -136,7 +136,7 @@ impl CapturedBuild {
 }
 
 impl BuildPartition {
-    /// Tells the rows.
+    /// Captures the rows.
     pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
         let last = match extent {
             Extent::Full => LastCapture::Nothing,
@@ -160,7 +160,7 @@ impl BuildPartition {
         Ok(captured)
     }
 
-    /// What is to be told where this was told last, and whether it is changes.
+    /// What to capture after this last capture, and whether it is incremental.
     fn rows_since(&mut self, last: LastCapture) -> Result<(CapturedBuild, Extent)> {
         match &self.state {
             State::Collecting(rows) => {

@@ -38,13 +38,13 @@ struct Bucket {
     reaches: Vec<i64>,
     /// How many rows of which chunk.
     holds: Vec<(u32, u32)>,
-    /// So many entries, the first ones, have been captured.
+    /// How many entries, the first ones, have been captured.
     captured: usize,
 }
 
 const HEADS_MIN: usize = 16;
 
-/// So many entries of a chain are read ahead for many rows at once. Few chains are longer.
+/// This many entries of a chain are read ahead for many rows at once. Few chains are longer.
 const STEPS_AHEAD: usize = 3;
 
 #[inline]
@@ -54,7 +54,7 @@ fn tag(hash: u64) -> u64 {
 }
 
 impl Bucket {
-    /// Makes room for about so many rows, without any.
+    /// Makes room for about this many rows, without any.
     fn reset(&mut self, expected: usize) {
         let heads = expected.next_power_of_two().max(HEADS_MIN);
         self.heads.clear();
@@ -304,7 +304,7 @@ impl Timeline {
         }
     }
 
-    /// Tells all rows, or those that have come since it did so last, in no order.
+    /// Captures all rows, or those that have come since it did so last, in no order.
     pub(super) fn capture(&mut self, extent: Extent, mut take: impl FnMut(Indexed)) {
         for (_, bucket) in &mut self.buckets {
             let first = std::mem::replace(&mut bucket.captured, bucket.entries.len());

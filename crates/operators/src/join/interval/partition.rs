@@ -33,7 +33,7 @@ use crate::rows::chunks::{Chunks, RowRef};
 use crate::rows::input;
 use crate::rows::waiting::Waiting;
 
-/// At most so many rows are looked up together, where one set of buckets holds their partners.
+/// At most this many rows are looked up together, where one set of buckets holds their partners.
 const BLOCK_ROWS: usize = 256;
 
 /// What is kept of one side.
@@ -46,7 +46,7 @@ pub(super) struct Kept {
     pub(super) pads: bool,
     /// True if it matters who has found a partner.
     pub(super) marks: bool,
-    /// Where nobody reads the columns: a capture has told the rows that were there.
+    /// Where nobody reads the columns: a capture has the rows that were there.
     pub(super) is_captured: bool,
 }
 

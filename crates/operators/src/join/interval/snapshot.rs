@@ -1,4 +1,4 @@
-//! What an interval join tells of its state: the rows of each side that somebody can still meet or
+//! What captures write of an interval join: the rows of each side that someone can still meet or
 //! that may leave without a partner, and the watermark it has seen.
 //!
 //! | column | |
@@ -16,15 +16,16 @@
 //! | `$due` | where rows leave without a partner: the watermark at which it has left, if it came when its own time was over; else NULL |
 //!
 //! Rows go with their chunk (`rows::chunk_capture`), so there are also rows that are done. They
-//! meet nobody (`bounds`), have left, and are not taken back. Whether a row is in the index, when
+//! meet nobody (`bounds`), have left, and are not restored. Whether a row is in the index, when
 //! it leaves, and which rows are before which, follows from the columns, the watermark and the
 //! order. Nothing leaves while this is asked, and no pair waits. All partitions have seen one
 //! watermark, and each is higher than the one before.
 //!
 //! Rows do not change but for `$matched`, so captures take chunks as they are.
 //!
-//! A side whose columns nobody reads has none in its chunks. It is told from the index, in which
-//! rows of a stretch of time stand in the order in which they came; rows that are done expire:
+//! A side whose columns nobody reads has none in its chunks. It is captured from the index, in
+//! which rows of a stretch of time stand in the order in which they came; rows that are done
+//! expire:
 //!
 //! | column | |
 //! |---|---|
@@ -81,7 +82,7 @@ struct UnreadRow {
 /// not say them.
 type Times = (Option<i64>, Option<i64>);
 
-/// How a side is told.
+/// How a side is captured.
 #[derive(Clone, Copy)]
 struct Shape {
     side: Side,
@@ -89,7 +90,7 @@ struct Shape {
     pads: bool,
 }
 
-/// What is read of a told row.
+/// What is read of a captured row.
 struct Rows {
     columns: Vec<ArrayRef>,
     times: ScalarBuffer<i64>,
@@ -98,7 +99,7 @@ struct Rows {
 }
 
 impl Shared {
-    /// The columns that are told of the rows of a side.
+    /// The columns that are captured of the rows of a side.
     fn captured_columns(&self, side: Side) -> TableSchema {
         match self.joined.reads(side) {
             true => self.spec.sides.schema(side).clone(),
@@ -136,7 +137,7 @@ impl Shared {
         }
     }
 
-    /// Rows of a chunk as rows of the table; none if they are not told.
+    /// Rows of a chunk as rows of the table; none if they are not captured.
     fn chunk_batch(
         &self,
         shape: Shape,
@@ -156,7 +157,7 @@ impl Shared {
         kept_batch(schema, owners(hash_keys(&keys, rows.len())?.into_iter()), own, columns)
     }
 
-    /// Which rows of a chunk are told.
+    /// Which rows of a chunk are captured.
     fn captured_of<'a>(&self, shape: Shape, chunk: &'a CapturedChunk) -> impl Fn(u32) -> bool + 'a {
         let keys = input::keys_of(&chunk.columns, self.keys(shape.side));
         let joinable = if shape.pads { None } else { input::joinable(&keys) };
@@ -233,7 +234,7 @@ impl Kept {
         Shape { side, marks: self.marks, pads: self.pads }
     }
 
-    /// Tells a side as its chunks are: its rows, and what is known of late ones.
+    /// Captures a side as its chunks are: its rows, and what is known of late ones.
     fn capture(&mut self, shared: &Arc<Shared>, side: Side, extent: Extent) -> [CapturedTable; 2] {
         let shape = self.shape(side);
         let CapturedChunks { extent, chunks, gone, gone_timed } =
@@ -272,7 +273,7 @@ impl Kept {
         ]
     }
 
-    /// Tells a side whose columns nobody reads: the rows that matter from this watermark on.
+    /// Captures a side whose columns nobody reads: the rows that matter from this watermark on.
     fn capture_unread(
         &mut self,
         shared: &Arc<Shared>,
@@ -306,7 +307,7 @@ impl Kept {
 }
 
 impl IntervalPartition {
-    /// Tells both sides.
+    /// Captures both sides.
     pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
         let mut captured = Captured::default();
         let (shared, watermark) = (Arc::clone(&self.shared), self.watermark);
@@ -342,7 +343,7 @@ impl IntervalPartition {
         }
     }
 
-    /// Takes back what partitions have told.
+    /// Restores what partitions captured.
     pub(super) fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         let watermarks = numbers::<Int64Type>(restored, WATERMARK, WATERMARK)?;
         self.watermark = watermarks.into_iter().max().unwrap_or(i64::MIN);

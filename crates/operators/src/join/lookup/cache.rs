@@ -1,6 +1,6 @@
 //! Answers that are remembered: the rows of a key, as long as there is room and they are young.
 //!
-//! **Invariants:** at most so many rows are kept, a key without rows counting as one; what came
+//! **Invariants:** at most this many rows are kept, a key without rows counting as one; what came
 //! first goes first; a key that has expired is not there. Memory follows the rows.
 
 use std::collections::VecDeque;

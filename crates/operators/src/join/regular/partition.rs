@@ -21,7 +21,7 @@ use crate::gradual::Pages;
 use crate::keys::KeyTable;
 use crate::rows::arena::{NIL, Place};
 
-/// Candidates are settled when they are so many: that bounds memory, and keeps them in the cache.
+/// Candidates are settled when they are this many: that bounds memory, and keeps them in the cache.
 const CANDIDATES_MAX: usize = 1 << 15;
 
 /// The rows of one key.
@@ -307,7 +307,7 @@ impl JoinState {
     }
 }
 
-/// The state of one key range, which captures read while rows go on.
+/// The state of one key range, which captures read while rows are processed.
 pub(super) struct JoinPartition {
     state: Arc<SharedState<JoinState>>,
 }

@@ -1,4 +1,4 @@
-//! What a regular join tells of its state: a table for each side.
+//! What captures write of a regular join: a table for each side.
 //!
 //! | column | |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! `$rows`. Everything else follows: chains, what they are searched by, and the queue of times come
 //! again with the rows. Between two pieces, when this is asked, no candidate and no change waits.
 //!
-//! Rows are told in changes, and read while rows go on ([`crate::capture`]). A row that counts its
-//! partners is told again when their number has changed.
+//! Rows are captured incrementally, and read while rows are processed ([`crate::capture`]). A row
+//! that counts its partners is captured again when their number has changed.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub(super) struct CapturedRow {
     pub written_ms: i64,
 }
 
-/// How the rows of a side are told.
+/// How the rows of a side are captured.
 pub(super) struct SideTable {
     schema: SchemaRef,
     rows: SchemaRef,
@@ -92,7 +92,7 @@ impl SideTable {
 }
 
 impl Plan {
-    /// How the rows of a side are told.
+    /// How the rows of a side are captured.
     pub fn side_table(&self, side: Side) -> SideTable {
         let (is_counted, expires) = (self.counts(side), self.ttl_ms(side).is_some());
         let mut own = vec![(SERIAL, Arrow::UInt64)];
@@ -108,7 +108,7 @@ impl Plan {
         SideTable { schema, rows: columns.arrow(), keys, is_counted, expires }
     }
 
-    /// How the numbers of rows of a side are told.
+    /// How the numbers of rows of a side are captured.
     fn lengths_table(&self, side: Side) -> KeyedTable {
         let columns = &self.spec.sides.schema(side).columns;
         let keys = self.keys(side).iter().map(|&key| Column::clone(&columns[key])).collect();
@@ -118,7 +118,7 @@ impl Plan {
     }
 }
 
-/// Tells both sides.
+/// Captures both sides.
 pub(super) fn capture_state(
     state: &Arc<SharedState<JoinState>>,
     extent: Extent,
@@ -205,7 +205,7 @@ impl KeyedState for JoinState {
 }
 
 impl JoinState {
-    /// Takes back what partitions have told.
+    /// Restores what partitions captured.
     pub fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         for side in [Side::Left, Side::Right] {
             let batches = restored.table(TABLES[side as usize]);

@@ -1,7 +1,7 @@
 //! What one side of a join keeps: its rows in the order of their arrival, chained by key.
 //!
 //! A row has a number (reused after the piece in which it is removed), a place in the [`Arena`],
-//! and neighbours in the chain of its key. A retraction takes back the *newest* row that is equal
+//! and neighbours in the chain of its key. A retraction removes the *newest* row that is equal
 //! to it. Short chains are searched; once a chain is long, its rows are found by their hash in
 //! [`Contents`], so that a skewed key costs no more per retraction than others.
 //!
@@ -72,13 +72,13 @@ pub(super) struct SideState {
     is_unique: bool,
     pub arena: Arena,
     pub expiry: Option<Expiry>,
-    /// How rows are told.
+    /// How rows are captured.
     pub table: SideTable,
     /// Set once there has been a capture.
     pub watch: Option<RowTracker>,
     /// Rows as they were at the capture that is under way, which this piece has changed or removed.
     changed: Vec<CapturedRow>,
-    /// Keys and serials of told rows that this piece has removed.
+    /// Keys and serials of captured rows that this piece has removed.
     gone: Vec<(u32, u64)>,
 }
 
@@ -167,7 +167,7 @@ impl SideState {
         Ok(())
     }
 
-    /// Takes back the newest row that is equal to this one; false if there is none.
+    /// Retracts the newest row that is equal to this one; false if there is none.
     pub fn remove(&mut self, chain: &mut Chain, incoming: &Incoming<'_>) -> Result<bool> {
         let found = match chain.length {
             1 if self.is_unique && !chain.is_indexed => chain.tail,
@@ -261,7 +261,7 @@ impl SideState {
         Ok(())
     }
 
-    /// A row is about to change: it is told as it is if a capture has yet to read it.
+    /// A row is about to change: it is captured as it is if a capture has yet to read it.
     #[inline]
     fn touch(&mut self, row: u32) {
         let Some(watch) = &mut self.watch else { return };
@@ -270,7 +270,7 @@ impl SideState {
         }
     }
 
-    /// What is told of a row.
+    /// What is captured of a row.
     fn captured_row(&self, row: u32) -> CapturedRow {
         CapturedRow {
             serial: self.watch.as_ref().map_or(0, |watch| watch.serial(row)),
@@ -280,7 +280,7 @@ impl SideState {
         }
     }
 
-    /// Tells the capture that is under way about some rows; false once there are none left. Between
+    /// Writes some rows to the capture under way; false once there are none left. Between
     /// two pieces.
     pub fn read_some(&mut self, most: usize) -> Result<bool> {
         let Some(watch) = &mut self.watch else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! What a temporal join tells of its state: the rows that wait, and the versions of each key.
+//! What captures write of a temporal join: the rows that wait, and the versions of each key.
 //!
 //! | table | column | |
 //! |---|---|---|
@@ -7,12 +7,12 @@
 //! | | `$deleted` | the key has no version from this time on: only key and time are there |
 //! | | the columns of the right side | the versions of a key stand from the earliest to the latest |
 //!
-//! In `versions` the columns of the key stand first. Captures tell all versions of the keys that
+//! In `versions` the columns of the key stand first. Captures write all versions of the keys that
 //! have got or lost one ([`crate::capture`]), and the rows that have come to wait. Where there is
-//! no key all versions are told each time: they are those that the watermark has not passed yet,
-//! and one.
+//! no key all versions are captured each time: they are those that the watermark has not passed
+//! yet, and one.
 //!
-//! Taken back in that order, versions of equal times lie as they did. A key whose older versions
+//! Restored in that order, versions of equal times lie as they did. A key whose older versions
 //! have been dropped is looked at once more, which finds nothing. Nothing leaves while this is
 //! asked.
 
@@ -36,13 +36,13 @@ use crate::rows::input;
 use crate::rows::waiting_capture::{OverdueRow, WaitingRows, WaitingShape, WaitingTables};
 use crate::tables::{KEPT_ROWS_MAX, KeyedTable, flags, numbers_of, owners};
 
-/// The tables that are told by key.
+/// The tables that are captured by key.
 pub(super) const TABLES: [&str; 1] = ["versions"];
 pub(super) const VERSIONS: usize = 0;
 const SEEN_FROM: &str = "$seen_from";
 const DELETED: &str = "$deleted";
 
-/// A version: of which of the keys that are told, and its times.
+/// A version: of which of the keys that are captured, and its times.
 struct CapturedVersion {
     key: u32,
     hash: u64,
@@ -69,7 +69,7 @@ impl Shared {
         KeyedTable::new(&own, self.spec.sides.schema(Side::Right), &self.spec.right_keys)
     }
 
-    /// `keys` are the key columns of the keys that are told.
+    /// `keys` are the key columns of the keys that are captured.
     fn versions_batch(
         &self,
         versions: &[CapturedVersion],
@@ -142,7 +142,7 @@ impl KeyedState for TemporalPartition {
 }
 
 impl TemporalPartition {
-    /// Tells what waits, and the versions.
+    /// Captures what waits, and the versions.
     pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
         let mut captured = Captured::default();
         self.capture_waiting(extent, &mut captured)?;
@@ -191,7 +191,7 @@ impl TemporalPartition {
         Ok(())
     }
 
-    /// Takes back what partitions have told.
+    /// Restores what partitions captured.
     pub(super) fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         for batch in restored.table(TABLES[VERSIONS]) {
             self.restore_versions(batch)?;

@@ -242,7 +242,7 @@ fn waiting_rows_are_captured_once() {
     assert_eq!(capture_table(&mut *feed.partition, Extent::Full, "waiting_rows").rows, 10_100);
 }
 
-/// Earlier versions told all rows as those are told that came late.
+/// Earlier versions captured all rows like those that came late.
 #[test]
 fn rows_that_came_late_say_when_they_are_due() {
     let operator = join(Keys::Integer, JoinKind::Left, false);

@@ -1,8 +1,8 @@
 //! A window that leaves, a few thousand rows at a time.
 //!
-//! Rows lie by key, and each key is visited once, in the order of keys. A step goes on until it has
-//! found enough pairs; the rows of one key may need many steps, and one row of the left side always
-//! meets all its partners in one. [`Closing::emit_some`] keeps its place between calls.
+//! Rows lie by key, and each key is visited once, in the order of keys. A step continues until it
+//! has found enough pairs; the rows of one key may need many steps, and one row of the left side
+//! always meets all its partners in one. [`Closing::emit_some`] keeps its place between calls.
 
 use std::ops::Range;
 

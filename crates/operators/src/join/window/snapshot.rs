@@ -1,4 +1,4 @@
-//! What a window join tells of its state: the rows of each side.
+//! What captures write of a window join: the rows of each side.
 //!
 //! | column of `left_rows` and `right_rows` | |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! `$window_start`, `$window_end` and those. What a window knows besides comes again with its rows.
 //! No window leaves while this is asked.
 //!
-//! Rows never change, so captures tell those that have come since the one before; those of windows
+//! Rows never change, so captures write those that have come since the one before; those of windows
 //! that have closed expire ([`WindowJoinCapture`]). Where rows lie is noted, and they are put
 //! together later.
 
@@ -51,13 +51,13 @@ const WINDOW_END: &str = "$window_end";
 /// leaves.
 const WINDOW_ROWS_MIN: usize = KEPT_ROWS_MAX / 8;
 
-/// A row that is told: where it lies, the hash of its key, when it expires, and its serial.
+/// A row that is captured: where it lies, the hash of its key, when it expires, and its serial.
 type CapturedRow = (RowRef, u64, i64, u64);
 
-/// What captures know of rows that were told, and of windows that have closed.
+/// What captures know of rows that were captured, and of windows that have closed.
 pub(super) struct WindowJoinCapture {
-    /// Of each side, rows with lower serials were told by the last capture; `None` if the next
-    /// tells all.
+    /// Of each side, rows with lower serials were captured by the last capture; `None` if the next
+    /// is full.
     captured: Option<[u64; 2]>,
     /// All windows with lower ends have closed, but for those of rows that came later.
     kept_from: i64,
@@ -70,7 +70,7 @@ impl Default for WindowJoinCapture {
 }
 
 impl WindowJoinCapture {
-    /// A window closes. Rows that came when its end was over have been told as if they expired
+    /// A window closes. Rows that came when its end was over have been captured as if they expired
     /// later.
     pub(super) fn closes(&mut self, end: i64) {
         if end < self.kept_from {
@@ -90,7 +90,7 @@ impl WindowJoinCapture {
     }
 }
 
-/// How rows of windows are told.
+/// How rows of windows are captured.
 enum RowTable {
     /// By the end of their window.
     Timed(KeyedTable),
@@ -136,8 +136,8 @@ impl Shared {
         KeyedTable::new(&own, &TableSchema::new(columns.collect()), &[0])
     }
 
-    /// Rows that are told by the end of their window, as they are told where they say when they
-    /// expire.
+    /// Rows that are captured by the end of their window, as they are captured where they say when
+    /// they expire.
     fn with_expiry(&self, side: Side, batch: &RecordBatch) -> Result<RecordBatch> {
         let table = self.timed_table(side);
         let columns = table.columns(batch)?;
@@ -149,7 +149,7 @@ impl Shared {
         table.by_expiry(batch, (&self.state_schema(side), expires), columns)
     }
 
-    /// The columns that are told of the rows of a side.
+    /// The columns that are captured of the rows of a side.
     fn captured_columns(&self, side: Side) -> TableSchema {
         let schema = self.spec.sides.schema(side);
         match self.joined.reads(side) {
@@ -216,7 +216,7 @@ fn batches(
 }
 
 impl WindowJoinPartition {
-    /// Tells both sides.
+    /// Captures both sides.
     pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
         let next = [Side::Left, Side::Right].map(|side| self.chunks[side as usize].arrivals());
         let since = self.capture.captured.replace(next).filter(|_| extent == Extent::Incremental);
@@ -297,7 +297,7 @@ impl WindowJoinPartition {
         Ok(Box::new(move || Ok(TableRows { rows, removed: Vec::new() })))
     }
 
-    /// Takes back what partitions have told. All rows that were kept are kept again.
+    /// Restores what partitions captured. All rows that were kept are kept again.
     pub(super) fn restore_state(&mut self, restored: &Restored) -> Result<()> {
         for side in [Side::Left, Side::Right] {
             let tables = |of: [&str; 2]| restored.table(of[side as usize]).iter();

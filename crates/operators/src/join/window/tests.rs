@@ -259,7 +259,7 @@ fn windows_of_equal_ends_and_other_starts_are_apart() {
     assert_same_rows(&found, &[pair(1, 3), pair(1, 5), pair(2, 3)], "pairs of one start");
 }
 
-/// One partition of an inner join, and what its captures of changes tell.
+/// One partition of an inner join, and its incremental captures.
 struct Captured {
     partition: Box<dyn Partition>,
     exchange: Exchange,
@@ -272,7 +272,7 @@ impl Captured {
     }
 
     /// Rows of both sides in the window with this end, and then perhaps a watermark. How many rows
-    /// both tables tell, below which time nothing is left, and whether that is all.
+    /// both tables hold, below which time nothing is left, and whether that is all.
     fn step(&mut self, end: i64, rows: i64, watermark: Option<i64>) -> (usize, i64, Extent) {
         let side = |n: i64| if n % 2 == 0 { Side::Left } else { Side::Right };
         let rows: Vec<Row> =
@@ -292,7 +292,7 @@ impl Captured {
             assert!(rows.removed.is_empty(), "rows expire");
             let is_kept =
                 |rows: &RecordBatch| expiry_times(rows).iter().all(|&time| time >= captured.1);
-            assert!(rows.rows.iter().all(is_kept), "nothing is told that has expired");
+            assert!(rows.rows.iter().all(is_kept), "nothing is captured that has expired");
             captured.0 += rows.rows.iter().map(RecordBatch::num_rows).sum::<usize>();
         }
         captured
@@ -320,8 +320,8 @@ fn only_new_rows_are_captured_and_windows_expire() {
     }
 }
 
-/// A lane was idle: rows come for a window that has closed. Earlier versions told all rows as these
-/// are told.
+/// A lane was idle: rows come for a window that has closed. Earlier versions captured all rows as
+/// these are captured.
 #[test]
 fn rows_of_windows_that_were_over_say_when_they_expire() {
     let kept = |partition: &mut dyn Partition| {

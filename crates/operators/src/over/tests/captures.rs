@@ -1,5 +1,5 @@
-//! Captures of what has changed, read while rows go on, are what whole ones are, and no larger than
-//! need be.
+//! Captures of what has changed, read while rows are processed, are what whole ones are, and no
+//! larger than need be.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ impl Sums {
         self.pass(time);
     }
 
-    /// A row at this time for each of these keys, by one of so many lanes.
+    /// A row at this time for each of these keys, by one of this many lanes.
     fn wait(&mut self, time: i64, keys: impl Iterator<Item = u64>, lanes: usize) {
         let row = |key| Row { time, key: Some(format!("key {key}")), n: Some(time) };
         let rows: Vec<Row> = keys.map(row).collect();
@@ -164,7 +164,7 @@ fn overdue_rows_are_captured_until_they_leave() {
     sums.pass(50);
     sums.wait(40, 0..3, 2);
     sums.wait(60, 0..2, 2);
-    // A capture tells both tables; what comes between two of them is captured by the second.
+    // A capture writes both tables; what comes between two of them is captured by the second.
     assert_eq!(rows(capture(&mut sums, "overdue")), (3, 0));
     assert_eq!(rows(capture(&mut sums, "waiting_rows")), (0, 0), "captured by the capture before");
     assert_eq!(rows(capture(&mut sums, "overdue")), (3, 0), "they have not left");

@@ -45,7 +45,7 @@ pub(super) fn batch(rows: &[Row]) -> RecordBatch {
 }
 
 /// A script in which every row establishes its time minus `delay_ms`, if that is more than
-/// `step_ms` above the last: Flink's watermarks go on in steps of 200 ms.
+/// `step_ms` above the last: Flink's watermarks continue in steps of 200 ms.
 pub(super) fn script(rows: &[Row], delay_ms: i64, step_ms: i64, epoch_rows: usize) -> Vec<Event> {
     let mut last: Option<i64> = None;
     let mut establish = |row: &Row| {

@@ -1,5 +1,5 @@
-//! Captures of what has changed, read while rows go on, are what whole ones are, and no larger than
-//! need be.
+//! Captures of what has changed, read while rows are processed, are what whole ones are, and no
+//! larger than need be.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ impl Pairs {
         assert_eq!(progress, Progress::Done, "there was time enough");
     }
 
-    /// How many keys a capture of changes tells, how many it names as gone, and whether they are
+    /// How many keys a capture of changes writes, how many it names as gone, and whether they are
     /// all.
     fn capture(&mut self) -> (usize, usize, Extent) {
         let captured = self.partition.capture(Extent::Incremental).expect("it is captured");
@@ -85,7 +85,7 @@ fn captures_follow_what_changes() {
     pairs.fire(1, 1, 0..10_000);
     assert_eq!(pairs.capture(), (10_000, 0, Extent::Full), "the first");
     pairs.fire(2, 1, 20..120);
-    assert_eq!(pairs.capture(), (100, 0, Extent::Incremental), "runs that began anew");
+    assert_eq!(pairs.capture(), (100, 0, Extent::Incremental), "runs that started from scratch");
     pairs.fire(3, 2, 50..150);
     assert_eq!(pairs.capture(), (0, 100, Extent::Incremental), "matches have left");
     pairs.fire(4, 0, 10_000..30_000);

@@ -7,11 +7,11 @@
 //!   a watermark at or above a time lets its rows go, and then no row at that time can come any
 //!   more.
 //!
-//! Keys whose row has left are kept (for ever, or as long as the state lives): they tell that a row
+//! Keys whose row has left are kept (for ever, or as long as the state lives): they show that a row
 //! is not the first.
 //!
-//! Captures tell both tables in changes ([`crate::capture`]): a key goes from one to the other when
-//! its row leaves. Times and the order in which rows leave follow from the rows.
+//! Captures write both tables in changes ([`crate::capture`]): a key goes from one to the other
+//! when its row leaves. Times and the order in which rows leave follow from the rows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -219,7 +219,7 @@ impl EarliestRows {
         Ok(())
     }
 
-    /// Sends some of the rows that are let go.
+    /// Sends some of the rows that are due.
     fn send(&mut self, output: &mut Output) -> Result<()> {
         let (ids, next) = &self.leaving;
         let some = ids[*next..ids.len().min(*next + BATCH_ROWS_MAX)].to_vec();

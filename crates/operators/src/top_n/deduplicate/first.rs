@@ -1,6 +1,6 @@
 //! The first row of each key by arrival: a set of keys. Nothing of the rows is kept.
 //!
-//! Captures tell keys that are new, and those that have been forgotten ([`crate::capture`]).
+//! Captures write keys that are new, and those that have been forgotten ([`crate::capture`]).
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The last row of each key, as a changelog: of rows that only come, or of upserts.
 //!
-//! Captures tell the rows of keys that rows have reached, and those that have gone
+//! Captures write the rows of keys that rows have reached, and those that have gone
 //! ([`crate::capture`]).
 
 use std::sync::Arc;

@@ -49,7 +49,7 @@ pub enum Keep {
     Last,
 }
 
-/// What tells which row is first.
+/// Which row is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeduplicateBy {
     /// The row time in this column, then the order of arrival.
@@ -68,7 +68,7 @@ pub struct DeduplicateSpec {
     pub keys: Vec<usize>,
     /// Which row.
     pub keep: Keep,
-    /// What tells which is first.
+    /// Which row is first.
     pub by: DeduplicateBy,
     /// The columns that come in.
     pub input: TableSchema,

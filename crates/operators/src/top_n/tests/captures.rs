@@ -1,4 +1,4 @@
-//! Captures of rows that may be taken back tell what has changed, and no more.
+//! Captures of rows that may be retracted hold what has changed, and no more.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn rows(rows: &[[i64; 3]]) -> RecordBatch {
     batch(&input(), vec![column(0), column(1), column(2)])
 }
 
-/// A changelog in which rows come, are taken back, and take the place of others with their `id`.
+/// A changelog in which rows come, are retracted, and take the place of others with their `id`.
 fn changelog(random: &mut SplitMix64, is_by_id: bool) -> (Vec<[i64; 3]>, Vec<RowKind>) {
     let mut live: Vec<[i64; 3]> = Vec::new();
     let (mut log, mut kinds) = (Vec::new(), Vec::new());
@@ -78,7 +78,7 @@ fn changes_put_together_are_the_whole() {
     }
 }
 
-/// What a capture of changes tells: rows, names of rows that have gone, and whether that is all.
+/// What a capture of changes writes: rows, names of rows that have gone, and whether that is all.
 fn capture(partition: &mut dyn Partition) -> (usize, usize, Extent) {
     let captured = partition.capture(Extent::Incremental).expect("it is captured");
     let table = captured.tables.into_iter().next().expect("there is a table");

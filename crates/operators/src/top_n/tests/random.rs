@@ -1,4 +1,4 @@
-//! Random changes against lists that are sorted anew.
+//! Random changes against lists that are sorted again.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Top-N with plain lists: after each change the rows of the key are ranked anew, and what was seen
-//! before is compared with what is seen after.
+//! Top-N with plain lists: after each change the rows of the key are ranked again, and what was
+//! seen before is compared with what is seen after.
 
 use std::collections::BTreeMap;
 

@@ -142,7 +142,7 @@ fn the_last_row_that_was_not_retracted_counts() {
     }
 }
 
-/// Ever new keys, each taken back a little later: memory is that of the rows that are live.
+/// Ever new keys, each retracted a little later: memory is that of the rows that are live.
 #[test]
 fn state_follows_live_rows() {
     let (mut rows, mut kinds) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Captures of what has changed, read while rows go on, are what whole ones are.
+//! Captures of what has changed, read while rows are processed, are what whole ones are.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::aggregate::AggregateCall;
 use crate::test_kit::{DriveOptions, Event, check_captures};
 use crate::window::WindowSpec;
 
-/// How many rows a partition's next capture of changes tells in its first table, how many names it
+/// How many rows a partition's next capture of changes writes in its first table, how many names it
 /// removes, and whether that is all.
 fn capture(partition: &mut dyn Partition) -> (usize, usize, Extent) {
     let captured = partition.capture(Extent::Incremental).expect("it is captured");
@@ -71,9 +71,13 @@ fn a_session_that_begins_earlier_takes_its_own_place() {
     step(partition, &[(50, 1), (50, 2), (80, 2), (50, 3)], 0);
     assert_eq!(capture(partition), (4, 0, Extent::Full), "the first");
     step(partition, &[(55, 1), (100, 4)], 1);
-    assert_eq!(capture(partition), (2, 0, Extent::Incremental), "one went on, one is new");
+    assert_eq!(capture(partition), (2, 0, Extent::Incremental), "one continued, one is new");
     step(partition, &[(45, 1), (62, 3), (58, 3)], 2);
-    assert_eq!(capture(partition), (2, 0, Extent::Incremental), "one begins earlier, one goes on");
+    assert_eq!(
+        capture(partition),
+        (2, 0, Extent::Incremental),
+        "one begins earlier, one continues"
+    );
     step(partition, &[(60, 2), (70, 2), (200, 5), (202, 5)], 70);
     assert_eq!(
         capture(partition),
