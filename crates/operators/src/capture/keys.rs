@@ -15,48 +15,52 @@ use thalweg_core::{
     Watermark,
 };
 
-use super::{CapturedRows, ChangeTracker, GONE_MIN, READ_BYTES, READ_ROWS, compact};
-use crate::capture::shared::SharedState;
+use super::shared::SharedState;
+use super::tracker::{BegunCapture, NumberTracker, Tracking};
+use super::{GONE_MIN, READ_ROWS};
 use crate::keys::{ABSENT, KeyTable};
 use crate::tables::owners;
 
 /// How many keys are read at first.
 const READ_FIRST: usize = READ_ROWS / 8;
-
-/// What a capture begins with.
-struct Begun {
-    extent: Extent,
-    /// Where its rows are handed over.
-    rows: CapturedRows,
-    /// Keys that have gone since the capture before, and perhaps come again.
-    gone: KeyTable,
-}
+/// About how many bytes are read at once of keys that are long, or have long lists.
+const READ_BYTES: usize = 256 * 1024;
 
 /// What is known of one table between captures.
 pub(crate) struct KeyTracker {
     key_types: Vec<DataType>,
-    changes: ChangeTracker,
+    tracking: Tracking,
+    /// The keys by number.
+    keys: NumberTracker,
+    /// Keys that have gone since the last capture, and perhaps come again.
     gone: KeyTable,
 }
 
 impl KeyTracker {
     /// Nothing is known yet of keys of these types, so the first capture is full.
     fn new(key_types: Vec<DataType>) -> Result<Self> {
+        let (tracking, keys) = (Tracking::default(), NumberTracker::default());
         let gone = KeyTable::new(&key_types)?;
-        Ok(KeyTracker { key_types, changes: ChangeTracker::default(), gone })
+        Ok(KeyTracker { key_types, tracking, keys, gone })
     }
 
-    fn begin(&mut self, extent: Extent, limit: usize, live: usize) -> Result<Begun> {
+    /// Begins a capture; with the keys that have gone since the last one.
+    fn begin(
+        &mut self,
+        extent: Extent,
+        limit: usize,
+        live: usize,
+    ) -> Result<(BegunCapture, KeyTable)> {
         // Without keys there is one row, and no name by which its removal could be captured.
-        let is_whole = extent == Extent::Full || !self.changes.tracks || self.key_types.is_empty();
-        let rows = self.changes.begin(is_whole, limit, live, self.gone.len());
+        let extent = if self.key_types.is_empty() { Extent::Full } else { extent };
+        let begun = self.tracking.begin(extent);
+        self.keys.begin(begun.extent, limit, live, self.gone.len());
         let mut gone = std::mem::replace(&mut self.gone, KeyTable::new(&self.key_types)?);
-        if is_whole {
+        if begun.extent == Extent::Full {
             // A full capture needs no names of what has gone.
             gone = KeyTable::new(&self.key_types)?;
         }
-        let extent = if is_whole { Extent::Full } else { Extent::Incremental };
-        Ok(Begun { extent, rows, gone })
+        Ok((begun, gone))
     }
 
     /// Keys go from the table. They must have been touched.
@@ -64,7 +68,7 @@ impl KeyTracker {
     /// # Errors
     /// If keys cannot be decoded.
     pub(crate) fn go(&mut self, keys: &KeyTable, ids: &[u32]) -> Result<()> {
-        if !self.changes.tracks || self.key_types.is_empty() || ids.is_empty() {
+        if !self.tracking.is_tracking() || self.key_types.is_empty() || ids.is_empty() {
             return Ok(());
         }
         self.gone.intern(&keys.take_keys(ids)?, None, &mut Vec::new())?;
@@ -76,17 +80,20 @@ impl KeyTracker {
 
     /// Notes no changes any more: the next capture is full.
     fn stop(&mut self) {
-        self.changes.stop();
+        self.tracking.stop();
+        self.keys.forget_changes();
         self.gone.clear();
     }
 
     /// What is known of the table, which has `live` keys.
     fn changes(&self, name: &'static str, live: usize) -> TableChanges {
-        self.changes.changes(name, live, self.gone.len())
+        let changed = self.tracking.is_tracking();
+        let changed = changed.then(|| self.keys.changed() + self.gone.len() as u64);
+        TableChanges { name, live: live as u64, changed, written: self.keys.written() }
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.changes.bytes() + self.gone.bytes()
+        self.tracking.bytes() + self.keys.bytes() + self.gone.bytes()
     }
 }
 
@@ -95,12 +102,12 @@ impl KeyTracker {
 /// # Errors
 /// If keys cannot be decoded.
 pub(crate) fn release(
-    watch: &mut Option<KeyTracker>,
+    tracker: &mut Option<KeyTracker>,
     keys: &mut KeyTable,
     ids: &[u32],
 ) -> Result<()> {
-    if let Some(watch) = watch {
-        watch.go(keys, ids)?;
+    if let Some(tracker) = tracker {
+        tracker.go(keys, ids)?;
     }
     keys.release_all(ids);
     Ok(())
@@ -128,7 +135,7 @@ pub(crate) trait KeyedState: Sized {
     /// If it cannot be captured.
     fn rows_of_keys(&self, table: usize, ids: &[u32]) -> Result<RecordBatch>;
     /// What is known of a table; `None` until there is a capture.
-    fn watch(&mut self, table: usize) -> &mut Option<KeyTracker>;
+    fn tracker(&mut self, table: usize) -> &mut Option<KeyTracker>;
 
     /// True if the partition's own capture is asked, since there may be too much for one key.
     fn captures_at_once(&self) -> bool {
@@ -168,8 +175,8 @@ pub(crate) trait KeyedState: Sized {
     }
 
     /// True once there has been a capture: only then it matters what is touched.
-    fn is_watched(&mut self) -> bool {
-        self.watch(0).is_some()
+    fn has_captures(&mut self) -> bool {
+        self.tracker(0).is_some()
     }
 
     /// What these keys have in a table is about to change; what a capture has yet to read of them
@@ -179,16 +186,21 @@ pub(crate) trait KeyedState: Sized {
     /// Those of capturing.
     #[inline]
     fn touch(&mut self, table: usize, ids: &[u32]) -> Result<()> {
-        if self.watch(table).is_none() {
+        if self.tracker(table).is_none() {
             return Ok(());
         }
         let limit = self.keys().id_limit();
-        let Some(watch) = self.watch(table) else { return Ok(()) };
-        watch.changes.prepare(limit);
-        if !watch.changes.is_interested() {
+        let Some(tracker) = self.tracker(table) else { return Ok(()) };
+        let KeyTracker { tracking, keys, .. } = tracker;
+        if !tracking.is_read() {
+            keys.forget_unread();
+        }
+        if tracking.is_tracking() {
+            keys.grow(limit);
+        } else if !keys.is_unread() {
             return Ok(());
         }
-        let unread = ids.iter().copied().filter(|&id| watch.changes.touch(id)).collect();
+        let unread = ids.iter().copied().filter(|&id| keys.touch(tracking, id)).collect();
         capture_some(self, table, unread)?;
         Ok(())
     }
@@ -268,12 +280,12 @@ pub(crate) fn key_changes(
     name: &'static str,
 ) -> Option<TableChanges> {
     let live = state.keys().len();
-    state.watch(table).as_ref().map(|watch| watch.changes(name, live))
+    state.tracker(table).as_ref().map(|tracker| tracker.changes(name, live))
 }
 
 /// Stops tracking the changes of a table.
 pub(crate) fn stop_tracking_keys(state: &mut impl KeyedState, table: usize) {
-    state.watch(table).iter_mut().for_each(KeyTracker::stop);
+    state.tracker(table).iter_mut().for_each(KeyTracker::stop);
 }
 
 /// Writes keys to the capture under way; returns how many bytes.
@@ -284,7 +296,7 @@ fn capture_some(state: &mut impl KeyedState, table: usize, mut ids: Vec<u32>) ->
     }
     let rows = state.rows_of_keys(table, &ids)?;
     let bytes = batch_bytes(&rows);
-    state.watch(table).iter_mut().for_each(|watch| watch.changes.hand_over(rows.clone()));
+    state.tracker(table).iter_mut().for_each(|tracker| tracker.tracking.write(rows.clone()));
     Ok(bytes)
 }
 
@@ -292,8 +304,8 @@ fn capture_some(state: &mut impl KeyedState, table: usize, mut ids: Vec<u32>) ->
 /// left.
 fn read_some(state: &mut impl KeyedState, table: usize, most: usize) -> Result<Option<usize>> {
     let limit = state.keys().id_limit();
-    let Some(watch) = state.watch(table) else { return Ok(None) };
-    let unread = watch.changes.take_unread(most, limit);
+    let Some(tracker) = state.tracker(table) else { return Ok(None) };
+    let unread = tracker.keys.take_unread(most, limit);
     if unread.is_empty() {
         return Ok(None);
     }
@@ -320,29 +332,28 @@ pub(crate) fn capture<T: KeyedState + Send + 'static>(
     while read_some(&mut *state, table, usize::MAX)?.is_some() {}
     let (key_types, limit, live) = (state.key_types(), state.keys().id_limit(), state.keys().len());
     let identity_columns = 1 + key_types.len();
-    let watch = match state.watch(table) {
-        Some(watch) => watch,
+    let tracker = match state.tracker(table) {
+        Some(tracker) => tracker,
         none => none.insert(KeyTracker::new(key_types)?),
     };
-    let begun = watch.begin(extent, limit, live)?;
+    let (begun, gone) = tracker.begin(extent, limit, live)?;
     drop(state);
     let (extent, shared) = (begun.extent, Arc::clone(shared));
     let rows_schema = Arc::clone(&schema);
     let rows = Box::new(move || {
         let mut most = READ_FIRST;
-        shared.read(|state| {
-            let watch = state.watch(table).as_ref();
-            if !watch.is_some_and(|watch| watch.changes.is_reading(&begun.rows)) {
+        let rows = begun.read(&shared, |state| {
+            let tracker = state.tracker(table).as_ref();
+            if !tracker.is_some_and(|tracker| tracker.tracking.is_reading(&begun)) {
                 return Ok(false);
             }
             let read = read_some(state, table, most)?;
             most = read.map_or(most, |bytes| most_at_once(most, bytes));
             Ok(read.is_some())
         })?;
-        let rows = compact(&begun.rows)?;
         let identity: Vec<usize> = (0..identity_columns).collect();
         let none = RecordBatch::new_empty(rows_schema).project(&identity)?;
-        Ok(TableRows { removed: removed(&begun.gone, &rows, &none)?, rows })
+        Ok(TableRows { removed: removed(&gone, &rows, &none)?, rows })
     });
     let kept_from = None;
     Ok(CapturedTable { name, schema, extent, identity_columns, kept_from, rows })

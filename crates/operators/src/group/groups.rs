@@ -62,7 +62,7 @@ pub(super) struct Groups {
     key_columns: KeyColumns,
     aggregate_names: Vec<String>,
     /// Set once there has been a capture.
-    watch: Option<KeyTracker>,
+    tracker: Option<KeyTracker>,
     /// The group of each row of the piece.
     ids: Vec<u32>,
     /// Groups that may have been left without rows.
@@ -89,7 +89,7 @@ impl Groups {
             expiry: ttl_ms.map(Expiry::new),
             key_columns: KeyColumns::new(&spec.input, &spec.keys),
             aggregate_names: names[spec.keys.len()..].to_vec(),
-            watch: None,
+            tracker: None,
             ids: Vec::new(),
             ended: Vec::new(),
             places: Vec::new(),
@@ -221,7 +221,7 @@ impl Groups {
     /// Gives the keys back that a piece has left without rows.
     fn release_ended(&mut self) -> Result<()> {
         retain_empty(&mut self.ended, |id| self.counts[id as usize] == 0);
-        release(&mut self.watch, &mut self.keys, &self.ended)?;
+        release(&mut self.tracker, &mut self.keys, &self.ended)?;
         self.ended.clear();
         Ok(())
     }
@@ -245,7 +245,7 @@ impl Groups {
             let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_rows);
             self.touch(GROUPS, &over)?;
             self.forget(&over);
-            release(&mut self.watch, &mut self.keys, &over)?;
+            release(&mut self.tracker, &mut self.keys, &over)?;
         }
         Ok(())
     }
@@ -308,8 +308,8 @@ impl Groups {
         let scratch = self.ids.capacity() + self.ended.capacity() + self.places.capacity();
         let aggregates: usize = self.aggregates.iter().map(|aggregate| aggregate.bytes()).sum();
         let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);
-        let watch = self.watch.as_ref().map_or(0, KeyTracker::bytes);
-        self.keys.bytes() + self.counts.bytes() + aggregates + expiry + watch + scratch * 4
+        let tracker = self.tracker.as_ref().map_or(0, KeyTracker::bytes);
+        self.keys.bytes() + self.counts.bytes() + aggregates + expiry + tracker + scratch * 4
     }
 }
 
@@ -326,8 +326,8 @@ impl KeyedState for Groups {
     fn rows_of_keys(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
         self.capture_groups(ids)
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyTracker> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
 }
 

@@ -197,12 +197,12 @@ impl Keyring {
     }
 
     /// Forgets keys and gives their ids back. Captures learn of it.
-    pub(super) fn release(&mut self, ids: &[u32], watch: &mut Option<KeyTracker>) -> Result<()> {
+    pub(super) fn release(&mut self, ids: &[u32], tracker: &mut Option<KeyTracker>) -> Result<()> {
         for &id in ids {
             self.forget(id);
             self.keys[id as usize].is_live = false;
         }
-        release(watch, &mut self.table, ids)
+        release(tracker, &mut self.table, ids)
     }
 
     /// The keys that live.

@@ -68,7 +68,7 @@ pub(super) struct OverPartition {
     pub(super) passed: i64,
     /// The latest processing time that was seen.
     pub(super) wall_ms: i64,
-    pub(super) watch: Option<KeyTracker>,
+    pub(super) tracker: Option<KeyTracker>,
 }
 
 impl OverPartition {
@@ -92,7 +92,7 @@ impl OverPartition {
             ready: VecDeque::new(),
             passed: i64::MIN,
             wall_ms: i64::MIN,
-            watch: None,
+            tracker: None,
             schema,
             spec,
         })
@@ -104,7 +104,7 @@ impl OverPartition {
         let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
         let ids = self.keys.intern(&columns, batch.num_rows())?;
         self.grow();
-        if self.is_watched() {
+        if self.has_captures() {
             self.touch(KEYS, &self.keys.changed_by_reach(&ids))?;
         }
         self.keys.enliven(&ids);
@@ -128,7 +128,7 @@ impl OverPartition {
         }
         self.touch(KEYS, ids)?;
         self.functions.reset(ids)?;
-        self.keys.release(ids, &mut self.watch)
+        self.keys.release(ids, &mut self.tracker)
     }
 
     /// Lets rows wait for their time. `rows` are those of the bundle, dense in the batch.
@@ -329,7 +329,7 @@ impl Partition for OverPartition {
 
     fn wakes_at(&self) -> Watermark {
         // Captures want to know which rows that wait have expired.
-        let captures_time = self.watch.is_some() && !self.waiting.is_empty();
+        let captures_time = self.tracker.is_some() && !self.waiting.is_empty();
         if !self.ready.is_empty() || captures_time {
             return Watermark::MIN;
         }
@@ -351,7 +351,7 @@ impl Partition for OverPartition {
             + self.held.as_ref().map_or(0, Held::bytes)
             + self.rows.bytes()
             + self.waiting.bytes()
-            + self.watch.as_ref().map_or(0, KeyTracker::bytes)
+            + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
             + ready
     }
 

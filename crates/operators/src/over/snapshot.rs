@@ -57,8 +57,8 @@ impl KeyedState for OverPartition {
     fn rows_of_keys(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
         self.capture_keys(ids)
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyTracker> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
     fn capture_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
         self.capture_waiting(extent, captured)?;

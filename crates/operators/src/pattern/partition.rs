@@ -75,7 +75,7 @@ pub(super) struct MatchPartition {
     /// What waits is due after this watermark, but for what came when its time was over.
     pub(super) passed: i64,
     alarms: Waiting<u32>,
-    pub(super) watch: Option<KeyTracker>,
+    pub(super) tracker: Option<KeyTracker>,
     /// How many rows are taken through the pattern before the job may stop.
     fire_rows: usize,
 }
@@ -102,7 +102,7 @@ impl MatchPartition {
             waiting_tables: Arc::new(spec.waiting_tables()),
             passed: i64::MIN,
             alarms: Waiting::new(),
-            watch: None,
+            tracker: None,
             fire_rows: FIRE_ROWS_FIRST,
             input: spec.input.arrow(),
             schema,
@@ -248,7 +248,7 @@ impl MatchPartition {
 
     /// Captures learn that these keys may change. Those of them with runs or matches.
     fn touch_busy(&mut self, ids: &[u32]) -> Result<Vec<u32>> {
-        if !self.is_watched() {
+        if !self.has_captures() {
             return Ok(Vec::new());
         }
         self.touch(KEYS, ids)?;
@@ -259,8 +259,8 @@ impl MatchPartition {
     /// on, since rows of it wait.
     fn note_emptied(&mut self, mut busy: Vec<u32>) -> Result<()> {
         busy.retain(|&id| !self.has(KEYS, id));
-        match &mut self.watch {
-            Some(watch) => watch.go(&self.table, &busy),
+        match &mut self.tracker {
+            Some(tracker) => tracker.go(&self.table, &busy),
             None => Ok(()),
         }
     }
@@ -328,7 +328,7 @@ impl Partition for MatchPartition {
     }
 
     fn wakes_at(&self) -> Watermark {
-        if self.watch.is_some() && !self.waiting.is_empty() {
+        if self.tracker.is_some() && !self.waiting.is_empty() {
             // Captures want to know which rows that wait have expired.
             return Watermark::MIN;
         }
@@ -343,7 +343,7 @@ impl Partition for MatchPartition {
             + self.rows.bytes()
             + self.waiting.bytes()
             + self.alarms.bytes()
-            + self.watch.as_ref().map_or(0, KeyTracker::bytes)
+            + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

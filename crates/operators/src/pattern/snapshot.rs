@@ -49,8 +49,8 @@ impl KeyedState for MatchPartition {
         columns.extend(states.finish());
         state_batch(owners, columns)
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyTracker> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
     fn capture_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
         let overdue = self.waiting.overdue(self.passed).map(|(due, entry)| OverdueRow {

@@ -18,6 +18,7 @@ use super::chunks::Chunk;
 use super::input::keys_of;
 use crate::capture::GONE_MIN;
 use crate::capture::rows::RowName;
+use crate::capture::serials::SerialTracker;
 use crate::keys::hash_keys;
 use crate::tables::{KEPT_ROWS_MAX, virtual_partition};
 
@@ -87,9 +88,8 @@ pub(crate) struct CapturedChunks {
 pub(super) struct ChunkTracker {
     /// The key columns; `None` where rows expire and need no names when they go.
     pub(super) keys: Option<Vec<usize>>,
-    /// Rows that arrived before this one were captured by the last capture; `None` if the next is
-    /// full.
-    pub(super) captured: Option<u64>,
+    /// Which rows the last capture has, by arrival.
+    pub(super) arrivals: SerialTracker,
     /// Chunks that were added since.
     pub(super) fresh: Vec<u32>,
     /// Chunks of before with rows that have found their first partner since.
@@ -107,13 +107,21 @@ impl ChunkTracker {
         let (fresh, rematched) = (Vec::new(), Vec::new());
         let (gone, gone_timed) = (Vec::new(), Vec::new());
         let keys = keys.map(<[usize]>::to_vec);
-        ChunkTracker { keys, captured: None, fresh, rematched, gone, gone_timed, written: 0 }
+        ChunkTracker {
+            keys,
+            arrivals: SerialTracker::default(),
+            fresh,
+            rematched,
+            gone,
+            gone_timed,
+            written: 0,
+        }
     }
 
     /// A chunk has come; there are this many. If there have been more since the last capture, there
     /// may be no other one, and a full one would do as well.
     pub(super) fn come(&mut self, chunk: u32, live: usize) {
-        if self.captured.is_none() {
+        if self.arrivals.captured().is_none() {
             return;
         }
         self.fresh.push(chunk);
@@ -124,7 +132,7 @@ impl ChunkTracker {
 
     /// A chunk has gone. This many rows are there.
     pub(super) fn gone(&mut self, chunk: &Chunk, live: usize) {
-        if self.captured.is_none_or(|captured| chunk.first_arrival >= captured) {
+        if self.arrivals.captured().is_none_or(|captured| chunk.first_arrival >= captured) {
             return;
         }
         let named = self.name(chunk);

@@ -68,7 +68,7 @@ pub(crate) struct Chunks {
     /// Rows of all chunks.
     rows: usize,
     /// Set once there has been a capture of changes.
-    watch: Option<Box<ChunkTracker>>,
+    tracker: Option<Box<ChunkTracker>>,
 }
 
 impl Chunks {
@@ -76,7 +76,7 @@ impl Chunks {
     pub(crate) fn new(schema: &TableSchema) -> Self {
         let types = schema.columns.iter().map(|c| c.column_type.data_type.arrow()).collect();
         let (slots, free) = (Vec::new(), Vec::new());
-        Chunks { types, slots, free, arrivals: 0, bytes: 0, rows: 0, watch: None }
+        Chunks { types, slots, free, arrivals: 0, bytes: 0, rows: 0, tracker: None }
     }
 
     /// The same rows under the same names, for reading only: they stay while these continue.
@@ -98,7 +98,7 @@ impl Chunks {
             arrivals: self.arrivals,
             bytes: 0,
             rows: self.rows,
-            watch: None,
+            tracker: None,
         }
     }
 
@@ -120,8 +120,8 @@ impl Chunks {
             self.slots.len() as u32 - 1
         });
         self.slots[slot as usize] = Some(chunk);
-        if let Some(watch) = &mut self.watch {
-            watch.come(slot, self.slots.len());
+        if let Some(tracker) = &mut self.tracker {
+            tracker.come(slot, self.slots.len());
         }
         slot
     }
@@ -141,19 +141,19 @@ impl Chunks {
 
     /// Captures all rows, or what has changed. `keys` are the key columns.
     pub(crate) fn capture(&mut self, extent: Extent, keys: &[usize]) -> CapturedChunks {
-        self.capture_watched(extent, Some(keys))
+        self.capture_tracked(extent, Some(keys))
     }
 
     /// Captures all rows, or those that have come, where it is known otherwise which have gone.
     pub(crate) fn capture_expiring(&mut self, extent: Extent) -> CapturedChunks {
-        self.capture_watched(extent, None)
+        self.capture_tracked(extent, None)
     }
 
     /// How many rows have come, found their first partner or gone since the last capture; `None` if
     /// that is not known.
     fn changed(&self) -> Option<u64> {
-        let watch = self.watch.as_ref()?;
-        let come = (self.arrivals - watch.captured?).min(self.rows as u64);
+        let tracker = self.tracker.as_ref()?;
+        let come = (self.arrivals - tracker.arrivals.captured()?).min(self.rows as u64);
         let rematched = |&slot: &u32| {
             let Some(chunk) = self.slots.get(slot as usize).and_then(Option::as_ref) else {
                 return 0;
@@ -161,34 +161,33 @@ impl Chunks {
             let pairs = chunk.matched_before.iter().zip(&chunk.matched);
             pairs.map(|(before, now)| u64::from((now & !before).count_ones())).sum()
         };
-        let rematched: u64 = watch.rematched.iter().map(rematched).sum();
-        Some(come + rematched + watch.gone.len() as u64)
+        let rematched: u64 = tracker.rematched.iter().map(rematched).sum();
+        Some(come + rematched + tracker.gone.len() as u64)
     }
 
     /// What is known before a capture of the table with this name, once there has been one.
     pub(crate) fn changes(&self, name: &'static str) -> Option<TableChanges> {
-        let written = self.watch.as_ref()?.written;
+        let written = self.tracker.as_ref()?.written;
         Some(TableChanges { name, live: self.rows as u64, changed: self.changed(), written })
     }
 
     /// Stops tracking changes until the next capture.
     pub(crate) fn stop_tracking(&mut self) {
-        self.watch.iter_mut().for_each(|watch| watch.stop());
+        self.tracker.iter_mut().for_each(|tracker| tracker.stop());
     }
 
-    fn capture_watched(&mut self, extent: Extent, keys: Option<&[usize]>) -> CapturedChunks {
+    fn capture_tracked(&mut self, extent: Extent, keys: Option<&[usize]>) -> CapturedChunks {
         let (changed, rows) = (self.changed(), self.rows as u64);
-        let watch = self.watch.get_or_insert_with(|| Box::new(ChunkTracker::new(keys)));
-        let since = watch.captured.replace(self.arrivals).filter(|_| extent == Extent::Incremental);
-        watch.written = match (since, changed) {
-            (Some(_), Some(changed)) => watch.written + changed,
+        let tracker = self.tracker.get_or_insert_with(|| Box::new(ChunkTracker::new(keys)));
+        let (extent, since) = tracker.arrivals.begin(extent, self.arrivals);
+        tracker.written = match (since, changed) {
+            (Some(_), Some(changed)) => tracker.written + changed,
             _ => rows,
         };
-        let mut fresh = std::mem::take(&mut watch.fresh);
-        let rematched = std::mem::take(&mut watch.rematched);
-        let gone = std::mem::take(&mut watch.gone);
-        let gone_timed = std::mem::take(&mut watch.gone_timed);
-        let extent = if since.is_some() { Extent::Incremental } else { Extent::Full };
+        let mut fresh = std::mem::take(&mut tracker.fresh);
+        let rematched = std::mem::take(&mut tracker.rematched);
+        let gone = std::mem::take(&mut tracker.gone);
+        let gone_timed = std::mem::take(&mut tracker.gone_timed);
         if since.is_none() {
             fresh = (0..self.slots.len() as u32).collect();
         }
@@ -246,8 +245,8 @@ impl Chunks {
             self.bytes -= bytes;
             self.rows -= rows;
             let freed = self.slots[chunk as usize].take();
-            if let (Some(watch), Some(freed)) = (&mut self.watch, freed) {
-                watch.gone(&freed, self.rows);
+            if let (Some(tracker), Some(freed)) = (&mut self.tracker, freed) {
+                tracker.gone(&freed, self.rows);
             }
             self.free.push(chunk);
             if self.free.len() == self.slots.len() {
@@ -277,13 +276,13 @@ impl Chunks {
         let (word, bit) = (row.row as usize / 64, 1 << (row.row % 64));
         let chunk = self.slots[row.chunk as usize].as_mut();
         let chunk = chunk.expect("whoever names a chunk holds it");
-        if let Some(watch) = &mut self.watch
+        if let Some(tracker) = &mut self.tracker
             && chunk.matched_before.is_empty()
             && chunk.matched[word] & bit == 0
-            && watch.captured.is_some_and(|captured| chunk.first_arrival < captured)
+            && tracker.arrivals.captured().is_some_and(|captured| chunk.first_arrival < captured)
         {
             chunk.matched_before = chunk.matched.clone();
-            watch.rematched.push(row.chunk);
+            tracker.rematched.push(row.chunk);
         }
         chunk.matched[word] |= bit;
     }
@@ -366,9 +365,9 @@ impl Chunks {
 
     /// About how many bytes the rows take.
     pub(crate) fn bytes(&self) -> usize {
-        let watch = self.watch.as_ref().map_or(0, |watch| watch.bytes());
+        let tracker = self.tracker.as_ref().map_or(0, |tracker| tracker.bytes());
         let slots = self.slots.capacity() * size_of::<Option<Chunk>>();
-        self.bytes + slots + self.free.capacity() * 4 + watch
+        self.bytes + slots + self.free.capacity() * 4 + tracker
     }
 
     fn at(&self, chunk: u32) -> &Chunk {

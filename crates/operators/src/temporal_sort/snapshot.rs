@@ -10,7 +10,7 @@
 //!
 //! Captures write the rows that have come since the one before, and those that are ready, which are
 //! few; where they lie is noted, and they are put together later. Those that have left expire
-//! ([`SortCapture`]).
+//! ([`crate::capture::serials`]).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -43,40 +43,6 @@ const SENT_ON: &str = "sent_on";
 /// A row that is captured, and whether it is ready.
 type CapturedRow = (Entry, bool);
 
-/// What captures know of rows that were captured, and of those that have left.
-pub(super) struct SortCapture {
-    /// Rows with lower serials were captured by the last capture; `None` if the next is full.
-    captured: Option<u64>,
-    /// All rows of lower times have left, but for those that came later.
-    kept_from: i64,
-}
-
-impl Default for SortCapture {
-    fn default() -> Self {
-        SortCapture { captured: None, kept_from: i64::MIN }
-    }
-}
-
-impl SortCapture {
-    /// A row leaves. If it came when its time was over it has been captured as if it expired later.
-    pub(super) fn leaves(&mut self, row: Entry) -> Place {
-        if row.time < self.kept_from {
-            self.captured = None;
-        }
-        row.place
-    }
-
-    /// All rows up to this watermark have left; the time of the first that has not.
-    pub(super) fn passes(&mut self, watermark: i64, first: Option<i64>) {
-        let left = watermark.saturating_add(1).min(first.unwrap_or(i64::MAX));
-        self.kept_from = self.kept_from.max(left);
-        if self.kept_from == i64::MAX {
-            // Nothing is later, so nothing would expire.
-            self.captured = None;
-        }
-    }
-}
-
 /// Rows as batches of the table. Rows of times below `kept_from` came when these were over.
 fn batches(
     rows: &[CapturedRow],
@@ -105,15 +71,13 @@ impl TemporalSortPartition {
 
     /// Captures the rows and how far they have been sent on.
     pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
-        let first =
-            self.capture.captured.replace(self.arrivals).filter(|_| extent == Extent::Incremental);
-        let extent = if first.is_some() { Extent::Incremental } else { Extent::Full };
+        let (extent, first) = self.serials.begin(extent, self.arrivals);
         let waiting = self.waiting.iter().map(|entry| (entry.0, false));
         let fresh = waiting.filter(|(row, _)| first.is_none_or(|first| row.arrival >= first));
         let ready = self.ready.iter().map(|&row| (row, true));
         let mut fresh: Vec<CapturedRow> = fresh.chain(ready).collect();
         let (schema, store) = (self.state_schema(), self.store.frozen());
-        let (of_table, kept_from) = (Arc::clone(&schema), self.capture.kept_from);
+        let (of_table, kept_from) = (Arc::clone(&schema), self.serials.kept_from());
         let rows = Box::new(move || {
             fresh.sort_unstable_by_key(|(row, _)| row.arrival);
             let rows = batches(&fresh, kept_from, &store, &of_table)?;

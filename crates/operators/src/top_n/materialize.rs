@@ -116,7 +116,7 @@ struct MaterializePartition {
     changes: Changes,
     expiry: Option<Expiry>,
     table: KeyedRowTable,
-    watch: Option<KeyTracker>,
+    tracker: Option<KeyTracker>,
     ids: Vec<u32>,
     /// Keys that may have no row.
     emptied: Vec<u32>,
@@ -134,7 +134,7 @@ impl MaterializePartition {
             changes: Changes::new(schema, spec.input.len(), false),
             expiry: ttl_ms.map(Expiry::new),
             table: KeyedRowTable::rows(&spec.input, &spec.keys, ttl_ms.is_some()),
-            watch: None,
+            tracker: None,
             ids: Vec::new(),
             emptied: Vec::new(),
             spec,
@@ -249,7 +249,7 @@ impl MaterializePartition {
     fn finish(&mut self, columns: &[ArrayRef]) -> Result<()> {
         self.store.keep(columns)?;
         retain_empty(&mut self.emptied, |id| self.newest[id as usize] == NONE);
-        release(&mut self.watch, &mut self.keys, &self.emptied)?;
+        release(&mut self.tracker, &mut self.keys, &self.emptied)?;
         self.emptied.clear();
         Ok(())
     }
@@ -286,7 +286,7 @@ impl Partition for MaterializePartition {
             + self.store.bytes()
             + self.changes.bytes()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
-            + self.watch.as_ref().map_or(0, KeyTracker::bytes)
+            + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
             + numbers * size_of::<u32>()
     }
 
@@ -332,7 +332,7 @@ impl KeyedState for MaterializePartition {
         }
         self.table.capture_rows(&self.keys, &self.expiry, &self.store.arena, (&keys, &places))
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyTracker> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
 }

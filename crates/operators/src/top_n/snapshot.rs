@@ -28,7 +28,6 @@ use super::ordered::Entry;
 use super::partition::TopNPartition;
 use super::store::NumberedRow;
 use super::tables::{KeyedRowTable, NumberedRows, RestoredRows};
-use crate::capture::READ_ROWS;
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::capture::rows::RowTracker;
 use crate::capture::shared::SharedState;
@@ -91,8 +90,8 @@ impl KeyedState for TopNPartition {
             }
         }
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyTracker> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
     fn capture_rows(
         shared: &Arc<SharedState<Self>>,
@@ -103,27 +102,25 @@ impl KeyedState for TopNPartition {
         let Tables::Numbered { rows, .. } = &state.tables else { return Ok(()) };
         let schema = rows.schema();
         while state.read_some(usize::MAX)? {}
-        state.begin_watch();
+        state.begin_tracking();
         let (limit, live) = (state.store.limit(), state.store.live());
-        let begun = state.store.watch.as_mut().map(|watch| watch.begin(extent, limit, live));
+        let begun = state.store.tracker.as_mut().map(|tracker| tracker.begin(extent, limit, live));
         let begun = begun.ok_or_else(|| Error::internal("rows are not watched"))?;
         drop(state);
-        let shared = Arc::clone(shared);
-        captured.tables.push(begun.table(NUMBERED, schema, move |begun| {
-            shared.read(|state| {
-                let watch = state.store.watch.as_ref();
-                let is_reading = watch.is_some_and(|watch| watch.is_reading(begun));
-                Ok(is_reading && state.read_some(READ_ROWS)?)
-            })
-        }));
+        let table = begun.table(NUMBERED, schema, shared, |state, begun, most| {
+            let tracker = state.store.tracker.as_ref();
+            let is_reading = tracker.is_some_and(|tracker| tracker.is_reading(begun));
+            Ok(is_reading && state.read_some(most)?)
+        });
+        captured.tables.push(table);
         Ok(())
     }
     fn row_changes(&mut self) -> Vec<TableChanges> {
         let live = self.store.live();
-        self.store.watch.iter().map(|watch| watch.changes(NUMBERED, live)).collect()
+        self.store.tracker.iter().map(|tracker| tracker.changes(NUMBERED, live)).collect()
     }
     fn stop_tracking_rows(&mut self, table: &str) {
-        self.store.watch.iter_mut().filter(|_| table == NUMBERED).for_each(RowTracker::stop);
+        self.store.tracker.iter_mut().filter(|_| table == NUMBERED).for_each(RowTracker::stop);
     }
 }
 
@@ -137,10 +134,10 @@ impl TopNPartition {
     }
 
     /// Begins to watch rows: those of a key in their order.
-    fn begin_watch(&mut self) {
-        if self.store.watch.is_none() {
+    fn begin_tracking(&mut self) {
+        if self.store.tracker.is_none() {
             let rows = self.ordered.iter().flat_map(|ordered| ordered.iter_from(0));
-            self.store.watch = Some(RowTracker::of(rows.map(|entry| entry.row)));
+            self.store.tracker = Some(RowTracker::of(rows.map(|entry| entry.row)));
         }
     }
 
@@ -154,21 +151,21 @@ impl TopNPartition {
 
     fn hand_over(&mut self, numbered: &[NumberedRow]) -> Result<()> {
         let Tables::Numbered { rows, .. } = &self.tables else { return Ok(()) };
-        if let (Some(watch), [_, ..]) = (&mut self.store.watch, numbered) {
-            watch.hand_over(rows.batch(numbered, &self.store.arena)?);
+        if let (Some(tracker), [_, ..]) = (&mut self.store.tracker, numbered) {
+            tracker.write(rows.batch(numbered, &self.store.arena)?);
         }
         Ok(())
     }
 
     /// Ends a piece for captures: rows still lie where they did, and keys are still known.
-    pub fn end_watch(&mut self) -> Result<()> {
+    pub fn end_piece(&mut self) -> Result<()> {
         let uncaptured = self.store.take_uncaptured();
         self.hand_over(&uncaptured)?;
         let (live, keys) = (self.store.live(), &self.keys);
-        if let Some(watch) = &mut self.store.watch {
+        if let Some(tracker) = &mut self.store.tracker {
             let name = |(id, serial): (u32, u64)| (virtual_partition(keys.hash_of(id)), serial);
-            watch.gone(self.gone.drain(..).map(name), live);
-            watch.end_piece();
+            tracker.gone(self.gone.drain(..).map(name), live);
+            tracker.end_piece();
         }
         Ok(())
     }

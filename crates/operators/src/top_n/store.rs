@@ -23,7 +23,7 @@ pub(super) struct Store {
     /// Numbers of the rows of the piece.
     arrived: Vec<u32>,
     /// Where rows are captured one by one: set once there has been a capture.
-    pub watch: Option<RowTracker>,
+    pub tracker: Option<RowTracker>,
     /// Rows that have gone since the piece began, and that the capture under way has yet to be
     /// captured.
     uncaptured: Vec<NumberedRow>,
@@ -40,7 +40,7 @@ impl Store {
             free: Vec::new(),
             released: Vec::new(),
             arrived: Vec::new(),
-            watch: None,
+            tracker: None,
             uncaptured: Vec::new(),
         }
     }
@@ -53,8 +53,8 @@ impl Store {
         });
         self.places[row as usize] = Place::of_piece(piece_row);
         self.arrived.push(row);
-        if let Some(watch) = &mut self.watch {
-            watch.add(row);
+        if let Some(tracker) = &mut self.tracker {
+            tracker.add(row);
         }
         row
     }
@@ -62,18 +62,18 @@ impl Store {
     /// Removes a row whose place in the order another one has taken; to captures they are one.
     pub fn replace(&mut self, old: u32, new: u32) {
         self.touch(old);
-        if let Some(watch) = &mut self.watch {
-            watch.replace(old, new);
+        if let Some(tracker) = &mut self.tracker {
+            tracker.replace(old, new);
         }
         self.release(old);
     }
 
     /// A row is about to go: it is captured as it is if a capture has yet to read it.
     fn touch(&mut self, row: u32) {
-        if let Some(watch) = &mut self.watch
-            && watch.touch(row)
+        if let Some(tracker) = &mut self.tracker
+            && tracker.touch(row)
         {
-            self.uncaptured.push((watch.serial(row), self.places[row as usize]));
+            self.uncaptured.push((tracker.serial(row), self.places[row as usize]));
         }
     }
 
@@ -85,7 +85,7 @@ impl Store {
     /// Removes a row. Its serial, if a capture has it.
     pub fn remove(&mut self, row: u32) -> Option<u64> {
         self.touch(row);
-        let serial = self.watch.as_mut().and_then(|watch| watch.remove(row));
+        let serial = self.tracker.as_mut().and_then(|tracker| tracker.remove(row));
         self.release(row);
         serial
     }
@@ -105,9 +105,9 @@ impl Store {
 
     /// Some rows that the capture under way has yet to read; `None` once there are none left.
     pub fn take_unread(&mut self, most: usize) -> Option<Vec<NumberedRow>> {
-        let watch = self.watch.as_mut()?;
-        let unread = watch.take_unread(most, self.places.len());
-        let numbered = |&row: &u32| (watch.serial(row), self.places[row as usize]);
+        let tracker = self.tracker.as_mut()?;
+        let unread = tracker.take_unread(most, self.places.len());
+        let numbered = |&row: &u32| (tracker.serial(row), self.places[row as usize]);
         let live = unread.iter().filter(|&&row| self.places[row as usize].is_kept());
         (!unread.is_empty()).then(|| live.map(numbered).collect())
     }
@@ -155,6 +155,6 @@ impl Store {
             + self.places.capacity() * size_of::<Place>()
             + numbers * 4
             + self.uncaptured.capacity() * size_of::<NumberedRow>()
-            + self.watch.as_ref().map_or(0, RowTracker::bytes)
+            + self.tracker.as_ref().map_or(0, RowTracker::bytes)
     }
 }

@@ -19,7 +19,7 @@
 //!
 //! What has entered a hopping window stands in [`Part`]s, which never change: a capture shares them
 //! and reads them later, and the next one writes only those that came since. What has entered a
-//! cumulating one is read later too, and captured before it changes ([`SliceReader`]).
+//! cumulating one is read later too, and captured before it changes ([`SliceTable`]).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,11 +31,11 @@ use super::aligned::CHUNK_ROWS;
 use super::most::MostRows;
 use super::output::WindowRows;
 use crate::aggregate::Accumulator;
-use crate::capture::unread::CapturedRows;
+use crate::capture::tracker::{BegunCapture, Tracking, Unread};
 use crate::keys::CanonicalOrder;
 
 use super::parts::{Part, Parts, PartsSince};
-use super::slice_capture::{SliceReader, SliceTable};
+use super::slice_capture::SliceTable;
 use super::slices::{Partial, Slice, Slices};
 use super::snapshot::{Marks, part_marks};
 use super::spec::WindowSpec;
@@ -86,7 +86,7 @@ pub(super) struct Assembly {
     /// What the parts of the current window take, added up as they come and go: there may be
     /// thousands, and the memory is asked for with each bundle.
     part_bytes: usize,
-    reader: SliceReader,
+    tracking: Tracking,
     /// In the capture that the reader reads for, the end of the last window of what has entered.
     read_leave: i64,
 }
@@ -153,7 +153,7 @@ impl Assembly {
             chosen: None,
             parts: Parts::default(),
             part_bytes: 0,
-            reader: SliceReader::default(),
+            tracking: Tracking::default(),
             read_leave: i64::MIN,
         })
     }
@@ -248,7 +248,7 @@ impl Assembly {
         match &mut self.current {
             Current::Slice { slice, held } => {
                 let slice_table = slice_table(slices, self.read_leave);
-                self.reader.touch(&slice_table, slice, &partial.ids)?;
+                slice_table.touch(&mut self.tracking, slice, &partial.ids)?;
                 slice.grow(groups);
                 slice.merge(&partial, |_| ())?;
                 held.extend_from_slice(&partial.ids);
@@ -320,32 +320,32 @@ impl Assembly {
     }
 
     /// Begins a capture of what changes with each slice; one that is under way is read to its end.
-    pub(super) fn begin_running(&mut self, slices: &Slices) -> Result<CapturedRows> {
+    pub(super) fn begin_running(&mut self, slices: &Slices) -> Result<BegunCapture> {
         while self.read_running(slices, usize::MAX)? {}
-        let Current::Slice { slice, .. } = &mut self.current else {
-            return Ok(CapturedRows::default());
-        };
+        let begun = self.tracking.begin(Extent::Full);
+        let Current::Slice { slice, .. } = &mut self.current else { return Ok(begun) };
         self.read_leave = match slice.keys.is_empty() {
             true => i64::MIN,
             false => self.spec.slice(self.last_end.saturating_sub(1)).leave,
         };
-        Ok(self.reader.begin(std::iter::once(slice)))
+        slice.unread = Unread::all(slice.counts.len());
+        Ok(begun)
     }
 
     /// Writes this capture some keys of what changes with each slice; false once all have been
     /// captured.
     pub(super) fn read_some(
         &mut self,
-        rows: &CapturedRows,
+        begun: &BegunCapture,
         slices: &Slices,
         most: usize,
     ) -> Result<bool> {
-        Ok(self.reader.is_reading(rows) && self.read_running(slices, most)?)
+        Ok(self.tracking.is_reading(begun) && self.read_running(slices, most)?)
     }
 
     fn read_running(&mut self, slices: &Slices, most: usize) -> Result<bool> {
         let Current::Slice { slice, .. } = &mut self.current else { return Ok(false) };
-        self.reader.read_some(&slice_table(slices, self.read_leave), slice, most)
+        slice_table(slices, self.read_leave).read_some(&mut self.tracking, slice, most)
     }
 
     /// Restores what the window with this end has so far. The keys have their references.
@@ -492,7 +492,7 @@ impl Assembly {
                     _ => true,
                 };
                 if over {
-                    self.reader.finish(&slice_table(slices, self.read_leave), slice)?;
+                    slice_table(slices, self.read_leave).finish(&mut self.tracking, slice)?;
                     slice.clear();
                     slices.release(held);
                     held.clear();
@@ -533,7 +533,7 @@ impl Assembly {
 
     pub(super) fn bytes(&self) -> usize {
         let most_rows = self.most_rows.as_ref().map_or(0, MostRows::bytes);
-        self.reader.bytes() + self.part_bytes + self.current.bytes() + most_rows
+        self.tracking.bytes() + self.part_bytes + self.current.bytes() + most_rows
     }
 }
 

@@ -30,10 +30,10 @@ use thalweg_core::{
 
 use super::aligned::{key_columns, row_order};
 use super::slices::{Calls, RowsOf, update_accumulators};
-use super::snapshot::{States, capture_rows, mark};
+use super::snapshot::{States, mark};
 use crate::aggregate::{Accumulator, AggregateCall};
 use crate::keys::{KeyTable, route_by_keys};
-use crate::tables::{does_not_fit, numbers_of, state_batch};
+use crate::tables::{add_table, does_not_fit, numbers_of, state_batch};
 
 /// The table of open windows: the key, how many rows of it came, and the number of the window.
 const WINDOWS: &str = "windows";
@@ -314,7 +314,7 @@ impl CountPartition {
         let Self { counts, accumulators, .. } = self;
         let states = States { keys: &keys, places: Cow::Owned(slots), counts, accumulators };
         let rows = self.shared.calls.rows(&self.keys, marks, &states)?;
-        capture_rows(captured, WINDOWS, &rows.slice(0, 0), vec![rows]);
+        add_table(captured, WINDOWS, rows);
         Ok(())
     }
 
@@ -326,7 +326,7 @@ impl CountPartition {
         let seen = keys.iter().map(|&key| self.windows.seen[key as usize]);
         let marks = std::iter::once(mark::<UInt64Type>(SEEN, seen));
         let rows = state_batch(owners, marks.chain(columns).collect())?;
-        capture_rows(captured, KEYS, &rows.slice(0, 0), vec![rows]);
+        add_table(captured, KEYS, rows);
         Ok(())
     }
 

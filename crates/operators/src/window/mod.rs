@@ -11,10 +11,9 @@
 //! | `judge` | which rows of a bundle are late, and the slice of every other |
 //! | `slices` | states by slice and dense key id, for windows that overlap |
 //! | `tables` | states by window, each with keys of its own, for windows that do not |
-//! | `watched` | what captures have yet to read of those tables, and what has changed |
 //! | `assembly` | windows from slices: sums that slide, sums that grow, the tree |
 //! | `parts` | what has entered hopping windows, by number |
-//! | `reader` | what captures have yet to read of slices |
+//! | `slice_capture` | what captures have yet to read of slices |
 //! | `tree` | sliding windows of aggregates that cannot subtract |
 //! | `aligned`, `sessions` | the two operators |
 //! | `session_table` | which sessions there are, and what rows do to them |
@@ -27,7 +26,6 @@
 
 mod aligned;
 mod assembly;
-mod changes;
 mod clock;
 mod count;
 mod judge;

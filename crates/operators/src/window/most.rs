@@ -119,7 +119,7 @@ mod tests {
     use thalweg_core::shim::SplitMix64;
 
     use super::*;
-    use crate::capture::unread::Unread;
+    use crate::capture::tracker::Unread;
     use crate::window::slices::Partial;
 
     /// By sorting.

@@ -24,12 +24,10 @@ use super::snapshot::{
     ENTERED, PartRows, SLICES, TAKEN, bounds, capture_later, capture_next_end, capture_parts,
     part_marks, restored_entered, restored_slices,
 };
+use crate::capture::READ_ROWS;
 use crate::capture::shared::SharedState;
-use crate::capture::unread::CapturedRows;
+use crate::capture::tracker::BegunCapture;
 use crate::keys::{CanonicalOrder, KeyTable, partition_of};
-
-/// This many keys are read at once while rows wait.
-const READ_KEYS: usize = 1024;
 
 /// The states of one slice for one owner.
 struct Parcel {
@@ -120,23 +118,18 @@ impl Partition for WindowPartition {
         let mut captured = Captured::default();
         let (owned, foreign) = windows.begin_slices()?;
         let none = calls.no_rows(bounds(SliceKey { enter: 0, leave: 0 }, 0))?;
-        let shared = Arc::clone(&self.windows);
-        capture_later(&mut captured, SLICES, &none, owned, move |rows| {
-            shared.read(|windows| windows.owned.read_some(rows, READ_KEYS))
+        let shared = &self.windows;
+        capture_later(&mut captured, SLICES, &none, (owned, shared), |windows, begun| {
+            windows.owned.read_some(begun, READ_ROWS)
         });
-        if let Some(rows) = foreign {
-            let shared = Arc::clone(&self.windows);
-            capture_later(&mut captured, TAKEN, &none, rows, move |rows| {
-                shared.read(|windows| windows.read_foreign(rows))
-            });
+        if let Some(taken) = foreign {
+            capture_later(&mut captured, TAKEN, &none, (taken, shared), Windows::read_foreign);
         }
         match windows.assembly.entered()? {
             Entered::Changing => {
-                let (rows, shared) = (windows.begin_running()?, Arc::clone(&self.windows));
+                let running = (windows.begin_running()?, shared);
                 let none = calls.no_rows(part_marks(0, 0, 0))?;
-                capture_later(&mut captured, ENTERED, &none, rows, move |rows| {
-                    shared.read(|windows| windows.read_running(rows))
-                });
+                capture_later(&mut captured, ENTERED, &none, running, Windows::read_running);
             }
             Entered::Parts(parts) => {
                 let since = windows.assembly.begin_capture(extent);
@@ -210,7 +203,7 @@ impl Windows {
 
     /// Begins to capture the slices that are in no window so far: of keys that are owned, and of
     /// rows that were taken at hand.
-    fn begin_slices(&mut self) -> Result<(CapturedRows, Option<CapturedRows>)> {
+    fn begin_slices(&mut self) -> Result<(BegunCapture, Option<BegunCapture>)> {
         if !self.inbox.is_empty() {
             return Err(Error::internal("a window was asked for its state in a watermark"));
         }
@@ -218,18 +211,18 @@ impl Windows {
         Ok((self.owned.begin_capture()?, foreign))
     }
 
-    fn read_foreign(&mut self, rows: &CapturedRows) -> Result<bool> {
+    fn read_foreign(&mut self, begun: &BegunCapture) -> Result<bool> {
         let foreign = self.foreign.as_mut();
-        foreign.map_or(Ok(false), |foreign| foreign.read_some(rows, READ_KEYS))
+        foreign.map_or(Ok(false), |foreign| foreign.read_some(begun, READ_ROWS))
     }
 
     /// Begins to capture what has entered windows that cumulate.
-    fn begin_running(&mut self) -> Result<CapturedRows> {
+    fn begin_running(&mut self) -> Result<BegunCapture> {
         self.assembly.begin_running(&self.owned)
     }
 
-    fn read_running(&mut self, rows: &CapturedRows) -> Result<bool> {
-        self.assembly.read_some(rows, &self.owned, READ_KEYS)
+    fn read_running(&mut self, begun: &BegunCapture) -> Result<bool> {
+        self.assembly.read_some(begun, &self.owned, READ_ROWS)
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {

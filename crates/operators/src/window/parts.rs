@@ -14,6 +14,7 @@ use std::sync::Arc;
 use thalweg_core::Extent;
 
 use super::slices::Partial;
+use crate::capture::serials::SerialTracker;
 
 /// If more parts have gone than this, the next capture is full.
 const GONE_MAX: usize = 64 * 1024;
@@ -46,9 +47,8 @@ pub(super) struct PartsSince {
 #[derive(Default)]
 pub(super) struct Parts {
     next: u64,
-    /// The number that the first part after the last capture has; `None` if the next is
-    /// full.
-    captured: Option<u64>,
+    /// Which parts the last capture has.
+    numbers: SerialTracker,
     gone: Vec<PartName>,
 }
 
@@ -62,12 +62,12 @@ impl Parts {
 
     /// Another takes the place of a part.
     pub(super) fn replace(&mut self, part: &Part) {
-        if self.captured.is_none_or(|captured| part.number >= captured) {
+        if self.numbers.captured().is_none_or(|captured| part.number >= captured) {
             return;
         }
         self.gone.push((part.leave, part.number));
         if self.gone.len() > GONE_MAX {
-            self.captured = None;
+            self.numbers.stop();
             self.gone = Vec::new();
         }
     }
@@ -75,13 +75,10 @@ impl Parts {
     /// Begins a capture of parts that are there from this end on.
     pub(super) fn begin_capture(&mut self, extent: Extent, kept_from: i64) -> PartsSince {
         let gone = std::mem::take(&mut self.gone);
-        let first = self.captured.replace(self.next);
-        match (extent, first) {
-            (Extent::Incremental, Some(first)) => PartsSince { extent, first, gone, kept_from },
-            _ => {
-                let (extent, gone) = (Extent::Full, Vec::new());
-                PartsSince { extent, first: 0, gone, kept_from }
-            }
+        let (extent, first) = self.numbers.begin(extent, self.next);
+        match first {
+            Some(first) => PartsSince { extent, first, gone, kept_from },
+            None => PartsSince { extent, first: 0, gone: Vec::new(), kept_from },
         }
     }
 }

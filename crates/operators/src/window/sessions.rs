@@ -29,7 +29,6 @@ use super::session_table::{Arrival, Sessions, Taken};
 use super::slices::{Calls, RowsOf};
 use super::zone::Zone;
 use crate::aggregate::AggregateCall;
-use crate::capture::READ_ROWS;
 use crate::capture::shared::SharedState;
 use crate::keys::{CanonicalOrder, route_by_keys};
 
@@ -266,11 +265,9 @@ impl Partition for SessionPartition {
         let calls = Arc::clone(&state.shared.calls);
         let schema = state.sessions.rows(&calls, &[])?.schema();
         let begun = state.sessions.begin_capture(&calls, extent)?;
-        let shared = Arc::clone(&self.state);
-        let table = begun.table(SESSIONS, schema, move |begun| {
-            shared.read(|SessionState { sessions, .. }| {
-                Ok(sessions.is_reading(begun) && sessions.read_some(&calls, READ_ROWS)?)
-            })
+        let table = begun.table(SESSIONS, schema, &self.state, move |state, begun, most| {
+            let sessions = &mut state.sessions;
+            Ok(sessions.is_reading(begun) && sessions.read_some(&calls, most)?)
         });
         Ok(Captured { tables: vec![table] })
     }

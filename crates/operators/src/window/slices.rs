@@ -6,7 +6,7 @@
 //! many slices (or partial states made from them) refer to each key, so that a key is forgotten
 //! one window after the last of them. Emptied slices are kept for their memory.
 //!
-//! Captures read open slices while rows are processed ([`SliceReader`]); a slice that leaves has
+//! Captures read open slices while rows are processed ([`SliceTable`]); a slice that leaves has
 //! been read.
 
 use std::collections::BTreeMap;
@@ -14,14 +14,14 @@ use std::sync::{Arc, Weak};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
-use thalweg_core::{DataType, Error, Result, TableSchema};
+use thalweg_core::{DataType, Error, Extent, Result, TableSchema};
 
 use super::judge::SliceKey;
-use super::slice_capture::{SliceReader, SliceTable};
+use super::slice_capture::SliceTable;
 use super::snapshot::{Marks, bounds};
 use crate::aggregate::{Accumulator, AggregateCall, RowOrder, UpdateInput};
 use crate::capture::key_columns::KeyColumns;
-use crate::capture::unread::{CapturedRows, Unread};
+use crate::capture::tracker::{BegunCapture, Tracking, Unread};
 use crate::keys::KeyTable;
 
 /// How many emptied slices are kept.
@@ -365,7 +365,7 @@ pub(super) struct Slices {
     spare: Vec<Slice>,
     spare_lists: Vec<Lists>,
     ids: Vec<u32>,
-    reader: SliceReader,
+    tracking: Tracking,
 }
 
 impl Slices {
@@ -384,7 +384,7 @@ impl Slices {
             spare: Vec::new(),
             spare_lists: Vec::new(),
             ids: Vec::new(),
-            reader: SliceReader::default(),
+            tracking: Tracking::default(),
         })
     }
 
@@ -414,7 +414,7 @@ impl Slices {
         let slice = open_slice(&mut self.open, &mut self.spare, &self.calls, key)?;
         let before = slice.keys.len();
         let ids = &self.ids[range];
-        self.reader.touch(&slice_table(&self.calls, &self.keys, key), slice, ids)?;
+        slice_table(&self.calls, &self.keys, key).touch(&mut self.tracking, slice, ids)?;
         slice.update(&self.calls, of, ids, rows, &mut self.references)?;
         Ok(slice.keys.len() - before)
     }
@@ -429,7 +429,7 @@ impl Slices {
         self.intern(keys, None, from.counts.len())?;
         from.ids.clone_from(&self.ids);
         let slice = open_slice(&mut self.open, &mut self.spare, &self.calls, key)?;
-        self.reader.touch(&slice_table(&self.calls, &self.keys, key), slice, &from.ids)?;
+        slice_table(&self.calls, &self.keys, key).touch(&mut self.tracking, slice, &from.ids)?;
         slice.grow(self.references.len());
         let references = &mut self.references;
         slice.merge(&from, |id| references[id as usize] += 1)
@@ -445,20 +445,23 @@ impl Slices {
     }
 
     /// Begins a capture of the open slices; one that is under way is read to its end.
-    pub(super) fn begin_capture(&mut self) -> Result<CapturedRows> {
+    pub(super) fn begin_capture(&mut self) -> Result<BegunCapture> {
         while self.read_open(usize::MAX)? {}
-        Ok(self.reader.begin(self.open.values_mut()))
+        for slice in self.open.values_mut() {
+            slice.unread = Unread::all(slice.counts.len());
+        }
+        Ok(self.tracking.begin(Extent::Full))
     }
 
     /// Writes this capture some keys of open slices; false once all have been captured.
-    pub(super) fn read_some(&mut self, rows: &CapturedRows, most: usize) -> Result<bool> {
-        Ok(self.reader.is_reading(rows) && self.read_open(most)?)
+    pub(super) fn read_some(&mut self, begun: &BegunCapture, most: usize) -> Result<bool> {
+        Ok(self.tracking.is_reading(begun) && self.read_open(most)?)
     }
 
     fn read_open(&mut self, most: usize) -> Result<bool> {
         for (&key, slice) in &mut self.open {
             let slice_table = slice_table(&self.calls, &self.keys, key);
-            if self.reader.read_some(&slice_table, slice, most)? {
+            if slice_table.read_some(&mut self.tracking, slice, most)? {
                 return Ok(true);
             }
         }
@@ -548,7 +551,7 @@ impl Slices {
         let Some((key, mut slice)) = entry.map(|entry| entry.remove_entry()) else {
             return Ok(None);
         };
-        self.reader.finish(&slice_table(&self.calls, &self.keys, key), &mut slice)?;
+        slice_table(&self.calls, &self.keys, key).finish(&mut self.tracking, &mut slice)?;
         Ok(Some((key, slice)))
     }
 
@@ -560,7 +563,7 @@ impl Slices {
     pub(super) fn bytes(&self) -> usize {
         let slices = self.open.values().chain(&self.spare).map(Slice::bytes).sum::<usize>();
         let lists = self.idle.capacity() + self.long_idle.capacity() + self.ids.capacity();
-        let written = self.reader.bytes();
+        let written = self.tracking.bytes();
         let spare = self.spare_lists.iter();
         let lists =
             lists + spare.map(|of| of.ids.capacity() + 2 * of.counts.capacity()).sum::<usize>();

@@ -28,7 +28,7 @@
 //!
 //! Windows that share no slice are captured in the same way, each as one slice; so it does not
 //! matter which of the implementations continues with them. They do not count rows that no result
-//! counts: a key then has one row. They are read while rows are processed ([`super::changes`]):
+//! counts: a key then has one row. They are read while rows are processed ([`super::tables`]):
 //! `slices` in changes, in which virtual partition, ends and key name a row, and rows expire with
 //! their window; `taken` whole, since several partitions may capture the same key.
 //!
@@ -42,7 +42,6 @@ use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt64Type};
 use arrow_array::{ArrayRef, Int64Array, PrimitiveArray, RecordBatch, UInt8Array, UInt32Array};
-use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use thalweg_core::snapshot::{CapturedTable, TableRows, partition_of_virtual};
 use thalweg_core::{Captured, PartitionContext, Restored, Result};
@@ -51,8 +50,8 @@ use super::judge::SliceKey;
 use super::parts::{Part, PartName, PartsSince};
 use super::slices::{Calls, Partial};
 use crate::aggregate::{Accumulator, StateColumns, StateRows};
-use crate::capture::shared::locked;
-use crate::capture::unread::CapturedRows;
+use crate::capture::shared::SharedState;
+use crate::capture::tracker::BegunCapture;
 use crate::keys::KeyTable;
 use crate::tables::{does_not_fit, for_all, numbers_of, state_batch};
 
@@ -77,8 +76,6 @@ const NEXT_END: &str = "$next_end";
 /// How many rows a key has there.
 const ROWS: &str = "$rows";
 
-/// Batches with fewer rows are put together when they are written.
-const BATCH_ROWS: usize = 16 * 1024;
 /// This many states of a part are read at once while rows wait.
 const READ_STATES: usize = 2048;
 
@@ -185,54 +182,23 @@ impl Calls {
     }
 }
 
-/// Captures a table of these rows, small batches of which are put together when they are written.
-pub(super) fn capture_rows(
-    captured: &mut Captured,
-    name: &'static str,
-    none: &RecordBatch,
-    batches: Vec<RecordBatch>,
-) {
-    let make = move || Ok(TableRows { rows: packed(batches)?, removed: Vec::new() });
-    captured.add_later(name, none.schema(), Box::new(make));
-}
-
-/// The same rows in batches of [`BATCH_ROWS`] or a little more.
-pub(super) fn packed(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
-    let (mut rows, mut small): (_, Vec<RecordBatch>) = (Vec::new(), Vec::new());
-    let mut waiting = 0;
-    for batch in batches {
-        waiting += batch.num_rows();
-        small.push(batch);
-        if waiting >= BATCH_ROWS {
-            rows.push(concat_batches(&small[0].schema(), &small)?);
-            small.clear();
-            waiting = 0;
-        }
-    }
-    if let Some(first) = small.first() {
-        rows.push(concat_batches(&first.schema(), &small)?);
-    }
-    Ok(rows)
-}
-
 /// The bounds of a slice, for each of its rows.
 pub(super) fn bounds(key: SliceKey, rows: usize) -> Marks {
     let of = |name, end| mark::<Int64Type>(name, std::iter::repeat_n(end, rows));
     vec![of(FIRST_END, key.enter), of(LAST_END, key.leave)]
 }
 
-/// Captures a table whose rows are read later, in batches like this one without rows: `read` hands
-/// them over.
-pub(super) fn capture_later(
+/// Captures a table whose rows are read later, in batches like this one without rows.
+pub(super) fn capture_later<T: Send + 'static>(
     captured: &mut Captured,
     name: &'static str,
     none: &RecordBatch,
-    written: CapturedRows,
-    read: impl FnOnce(&CapturedRows) -> Result<()> + Send + 'static,
+    (begun, shared): (BegunCapture, &Arc<SharedState<T>>),
+    read_some: impl Fn(&mut T, &BegunCapture) -> Result<bool> + Send + 'static,
 ) {
+    let shared = Arc::clone(shared);
     let make = move || {
-        read(&written)?;
-        let rows = packed(std::mem::take(&mut *locked(&written)))?;
+        let rows = begun.read(&shared, |state| read_some(state, &begun))?;
         Ok(TableRows { rows, removed: Vec::new() })
     };
     captured.add_later(name, none.schema(), Box::new(make));

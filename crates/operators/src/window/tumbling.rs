@@ -18,7 +18,7 @@
 //! one.
 //!
 //! All stands behind a lock ([`SharedState`]), since captures read windows while rows are processed
-//! (`watched.rs`). What a capture has yet to read may meanwhile be on its way out: it is read
+//! ([`crate::capture`]). What a capture has yet to read may meanwhile be on its way out: it is read
 //! there, or captured before it is handed over.
 
 use std::sync::Arc;
@@ -32,20 +32,17 @@ use thalweg_core::{
 };
 
 use super::aligned::{CHUNK_ROWS, Shared, key_columns, row_order};
-use super::changes::Begun;
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
 use super::slices::RowsOf;
-use super::snapshot::{SLICES, SliceRows, TAKEN, bounds, packed, restored_slices};
+use super::snapshot::{SLICES, SliceRows, TAKEN, bounds, restored_slices};
 use super::spec::{WHOLE_END, WindowSpec};
 use super::tables::{Spare, Tables, WindowParcel, WindowTable};
-use crate::capture::shared::{SharedState, locked};
-use crate::capture::unread::CapturedRows;
+use crate::capture::READ_ROWS;
+use crate::capture::shared::SharedState;
+use crate::capture::tracker::BegunCapture;
 use crate::keys::{CanonicalOrder, partition_of};
 use crate::tables::does_not_fit;
-
-/// This many keys are read at once while rows wait.
-const READ_KEYS: usize = 1024;
 
 /// A closed window that is being handed over.
 struct Sealing {
@@ -105,7 +102,7 @@ impl TumblingPartition {
         &self,
         name: &'static str,
         windows: &Windows,
-        begun: Begun,
+        begun: BegunCapture,
         kept_from: Option<i64>,
     ) -> Result<CapturedTable> {
         let calls = &windows.shared.calls;
@@ -117,10 +114,9 @@ impl TumblingPartition {
         };
         let schema = calls.no_rows(marks)?.schema();
         let shared = Arc::clone(&self.windows);
-        let Begun { extent, rows: written } = begun;
+        let extent = begun.extent;
         let rows = Box::new(move || {
-            shared.read(|windows| windows.read_some(&written, READ_KEYS))?;
-            let rows = packed(std::mem::take(&mut *locked(&written)))?;
+            let rows = begun.read(&shared, |windows| windows.read_some(&begun, READ_ROWS))?;
             Ok(TableRows { rows, removed: Vec::new() })
         });
         Ok(CapturedTable { name, schema, extent, identity_columns, kept_from, rows })
@@ -325,7 +321,7 @@ impl Windows {
     }
     /// Begins to capture the windows of keys that are owned, and those of rows that were taken at
     /// hand.
-    fn begin(&mut self, extent: Extent) -> Result<(Begun, Option<Begun>)> {
+    fn begin(&mut self, extent: Extent) -> Result<(BegunCapture, Option<BegunCapture>)> {
         if self.sealing.is_some() || self.emitting.is_some() || !self.inbox.is_empty() {
             return Err(Error::internal("a window was asked for its state in a watermark"));
         }
@@ -338,8 +334,8 @@ impl Windows {
     }
 
     /// Writes this capture some keys that it has yet to read; false if there are none.
-    fn read_some(&mut self, rows: &CapturedRows, most: usize) -> Result<bool> {
-        if self.owned.is_reading(rows) {
+    fn read_some(&mut self, begun: &BegunCapture, most: usize) -> Result<bool> {
+        if self.owned.is_reading(begun) {
             if let Some(Emitting { end, table, .. }) = &mut self.emitting
                 && self.owned.read_some_of(*end, table, most)?
             {
@@ -347,7 +343,7 @@ impl Windows {
             }
             return self.owned.read_some(most);
         }
-        let foreign = self.foreign.as_mut().filter(|foreign| foreign.is_reading(rows));
+        let foreign = self.foreign.as_mut().filter(|foreign| foreign.is_reading(begun));
         let Some(foreign) = foreign else { return Ok(false) };
         if let Some(Sealing { end, table, .. }) = &mut self.sealing
             && foreign.read_some_of(*end, table, most)?

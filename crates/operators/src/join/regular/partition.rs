@@ -212,16 +212,16 @@ impl JoinState {
         for side in [Side::Left, Side::Right] {
             self.sides[side as usize].keep(arrivals.columns(side), bundle_rows, &self.keys)?;
         }
-        self.end_watch()?;
+        self.end_piece()?;
         self.release_keys();
         Ok(())
     }
 
     /// Captures learn of the keys of which there is nothing left to count.
-    fn end_watch(&mut self) -> Result<()> {
+    fn end_piece(&mut self) -> Result<()> {
         let mut gone = std::mem::take(&mut self.uncounted);
         gone.retain(|&key| !self.has(Side::Right as usize, key));
-        self.lengths.as_mut().map_or(Ok(()), |watch| watch.go(&self.keys, &gone))
+        self.lengths.as_mut().map_or(Ok(()), |tracker| tracker.go(&self.keys, &gone))
     }
 
     fn release_keys(&mut self) {

@@ -28,7 +28,6 @@ use thalweg_core::{
 use super::Plan;
 use super::expiry::Expiry;
 use super::partition::{JoinState, Slot};
-use crate::capture::READ_ROWS;
 use crate::capture::keys::{KeyTracker, KeyedState, capture, key_changes, stop_tracking_keys};
 use crate::capture::rows::{RowTracker, RowsBegun, SERIAL};
 use crate::capture::shared::SharedState;
@@ -140,20 +139,17 @@ fn capture_rows(
     let JoinState { sides, slots, .. } = &mut *state;
     let of_side = &mut sides[side as usize];
     while of_side.read_some(usize::MAX)? {}
-    of_side.begin_watch(slots.iter().map(|slot| &slot.chains[side as usize]));
+    of_side.begin_tracking(slots.iter().map(|slot| &slot.chains[side as usize]));
     let (limit, live) = (of_side.limit(), of_side.live());
-    let begin = |watch: &mut RowTracker| watch.begin(extent, limit, live);
-    let begun: Option<RowsBegun> = of_side.watch.as_mut().map(begin);
+    let begin = |tracker: &mut RowTracker| tracker.begin(extent, limit, live);
+    let begun: Option<RowsBegun> = of_side.tracker.as_mut().map(begin);
     let begun = begun.ok_or_else(|| Error::internal("rows are not watched"))?;
     let schema = Arc::clone(&of_side.table.schema);
     drop(state);
-    let shared = Arc::clone(shared);
-    Ok(begun.table(TABLES[side as usize], schema, move |begun| {
-        shared.read(|state| {
-            let of_side = &mut state.sides[side as usize];
-            let is_reading = of_side.watch.as_ref().is_some_and(|watch| watch.is_reading(begun));
-            Ok(is_reading && of_side.read_some(READ_ROWS)?)
-        })
+    Ok(begun.table(TABLES[side as usize], schema, shared, move |state, begun, most| {
+        let of_side = &mut state.sides[side as usize];
+        let is_reading = of_side.tracker.as_ref().is_some_and(|tracker| tracker.is_reading(begun));
+        Ok(is_reading && of_side.read_some(most)?)
     }))
 }
 
@@ -165,7 +161,7 @@ pub(super) fn changes(state: &mut JoinState) -> Vec<TableChanges> {
             return key_changes(state, side as usize, name);
         }
         let of_side = &state.sides[side as usize];
-        of_side.watch.as_ref().map(|watch| watch.changes(name, of_side.live()))
+        of_side.tracker.as_ref().map(|tracker| tracker.changes(name, of_side.live()))
     };
     [Side::Left, Side::Right].into_iter().filter_map(of_side).collect()
 }
@@ -175,7 +171,7 @@ pub(super) fn stop_tracking(state: &mut JoinState, table: &str) {
     for side in [Side::Left, Side::Right].into_iter().filter(|side| TABLES[*side as usize] == table)
     {
         match state.plan.keeps(side) {
-            true => state.sides[side as usize].watch.iter_mut().for_each(RowTracker::stop),
+            true => state.sides[side as usize].tracker.iter_mut().for_each(RowTracker::stop),
             false => stop_tracking_keys(state, side as usize),
         }
     }
@@ -199,7 +195,7 @@ impl KeyedState for JoinState {
         let table = self.plan.lengths_table(Side::Right);
         table.batch(owners, vec![lengths], self.keys.take_keys(ids)?)
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyTracker> {
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
         &mut self.lengths
     }
 }
@@ -232,7 +228,7 @@ impl JoinState {
         for &(_, key, row) in &taken {
             state.link(&mut self.slots[key as usize].chains[side as usize], row);
         }
-        state.begin_watch_of(taken.into_iter().map(|(.., row)| row));
+        state.begin_tracking_of(taken.into_iter().map(|(.., row)| row));
     }
 
     fn restore_rows(

@@ -68,7 +68,7 @@ pub(super) struct TemporalPartition {
     left_already: usize,
     /// Keys whose older versions are no longer needed.
     to_prune: Vec<u32>,
-    pub(super) watch: Option<KeyTracker>,
+    pub(super) tracker: Option<KeyTracker>,
 }
 
 impl TemporalPartition {
@@ -88,7 +88,7 @@ impl TemporalPartition {
             leaving: Vec::new(),
             left_already: 0,
             to_prune: Vec::new(),
-            watch: None,
+            tracker: None,
             shared,
         })
     }
@@ -291,8 +291,8 @@ impl TemporalPartition {
                     gone.push(key);
                 }
             }
-            if let Some(watch) = &mut self.watch {
-                watch.go(&self.keys, &gone)?;
+            if let Some(tracker) = &mut self.tracker {
+                tracker.go(&self.keys, &gone)?;
             }
             gone.into_iter().for_each(|key| self.forget_if_unused(key));
             self.versions.merge_sparse()?;
@@ -343,7 +343,7 @@ impl Partition for TemporalPartition {
             + self.fresh.bytes()
             + self.leaving.capacity() * size_of::<(i64, Left)>()
             + self.to_prune.capacity() * 4
-            + self.watch.as_ref().map_or(0, KeyTracker::bytes)
+            + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
     }
     /// Without keys, versions at once.
     fn capture(&mut self, extent: Extent) -> Result<Captured> {

@@ -130,8 +130,8 @@ impl KeyedState for TemporalPartition {
         let (versions, keys) = self.captured_versions(ids)?;
         self.shared.versions_batch(&versions, &keys, self.versions.rows())
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyTracker> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
     fn captures_at_once(&self) -> bool {
         self.shared.key_types.is_empty()

@@ -34,13 +34,13 @@ use thalweg_expr::Expr;
 use super::JoinKind;
 use super::bounded::side_rows;
 use super::sides::{Side, Sides};
+use crate::capture::serials::ExpiringSerials;
 use crate::join::pairs::{Joined, key_types};
 use crate::keys::ranks::KeyRanks;
 use crate::rows::chunks::Chunks;
 use crate::rows::input;
 use crate::window::Zone;
 use closing::Closing;
-use snapshot::WindowJoinCapture;
 use state::{Grouping, Spare, Window, WindowRows};
 
 /// What is joined.
@@ -179,7 +179,7 @@ impl Operator for WindowJoin {
             zone: Zone::new(self.shared.zone),
             ranks: KeyRanks::new(opening.order, &self.shared.key_types)?,
             grouping: Grouping::default(),
-            capture: WindowJoinCapture::default(),
+            serials: ExpiringSerials::default(),
             shared: Arc::clone(&self.shared),
         }))
     }
@@ -199,7 +199,8 @@ struct WindowJoinPartition {
     zone: Zone,
     ranks: KeyRanks,
     grouping: Grouping,
-    capture: WindowJoinCapture,
+    /// Which rows of each side the last capture has.
+    serials: ExpiringSerials<[u64; 2]>,
 }
 
 impl WindowJoinPartition {
@@ -254,7 +255,7 @@ impl WindowJoinPartition {
             return Ok(None);
         }
         let (end, window) = entry.remove_entry();
-        self.capture.closes(end);
+        self.serials.leave(end);
         Closing::new(end, window, &self.ranks, &mut self.spare.rows).map(Some)
     }
 }
@@ -284,7 +285,9 @@ impl Partition for WindowJoinPartition {
             };
             let Some(mut closing) = closing else {
                 let watermark = self.zone.local_watermark(call.watermark.0);
-                self.capture.passes(watermark, self.windows.keys().next().copied());
+                let first = self.windows.keys().next().copied().unwrap_or(i64::MAX);
+                // A window closes a millisecond before its end.
+                self.serials.pass(watermark.saturating_add(2).min(first));
                 if call.watermark == Watermark::END {
                     self.spare = Spare::default();
                 }

@@ -15,7 +15,7 @@
 //! No window leaves while this is asked.
 //!
 //! Rows never change, so captures write those that have come since the one before; those of windows
-//! that have closed expire ([`WindowJoinCapture`]). Where rows lie is noted, and they are put
+//! that have closed expire ([`crate::capture::serials`]). Where rows lie is noted, and they are put
 //! together later.
 
 use std::sync::Arc;
@@ -53,42 +53,6 @@ const WINDOW_ROWS_MIN: usize = KEPT_ROWS_MAX / 8;
 
 /// A row that is captured: where it lies, the hash of its key, when it expires, and its serial.
 type CapturedRow = (RowRef, u64, i64, u64);
-
-/// What captures know of rows that were captured, and of windows that have closed.
-pub(super) struct WindowJoinCapture {
-    /// Of each side, rows with lower serials were captured by the last capture; `None` if the next
-    /// is full.
-    captured: Option<[u64; 2]>,
-    /// All windows with lower ends have closed, but for those of rows that came later.
-    kept_from: i64,
-}
-
-impl Default for WindowJoinCapture {
-    fn default() -> Self {
-        WindowJoinCapture { captured: None, kept_from: i64::MIN }
-    }
-}
-
-impl WindowJoinCapture {
-    /// A window closes. Rows that came when its end was over have been captured as if they expired
-    /// later.
-    pub(super) fn closes(&mut self, end: i64) {
-        if end < self.kept_from {
-            self.captured = None;
-        }
-    }
-
-    /// A watermark has passed; the first window that is open.
-    pub(super) fn passes(&mut self, watermark: i64, first: Option<i64>) {
-        // A window closes a millisecond before its end.
-        let closed = watermark.saturating_add(2).min(first.unwrap_or(i64::MAX));
-        self.kept_from = self.kept_from.max(closed);
-        if self.kept_from == i64::MAX {
-            // Nothing is later, so nothing would expire.
-            self.captured = None;
-        }
-    }
-}
 
 /// How rows of windows are captured.
 enum RowTable {
@@ -219,8 +183,7 @@ impl WindowJoinPartition {
     /// Captures both sides.
     pub(super) fn capture_state(&mut self, extent: Extent) -> Result<Captured> {
         let next = [Side::Left, Side::Right].map(|side| self.chunks[side as usize].arrivals());
-        let since = self.capture.captured.replace(next).filter(|_| extent == Extent::Incremental);
-        let extent = if since.is_some() { Extent::Incremental } else { Extent::Full };
+        let (extent, since) = self.serials.begin(extent, next);
         let mut captured = Captured::default();
         for side in [Side::Left, Side::Right] {
             let first = since.map_or(0, |since| since[side as usize]);
@@ -234,7 +197,7 @@ impl WindowJoinPartition {
                     true => self.capture_rows(side, first, is_late, table),
                     false => self.capture_keys(side, first, is_late, &table)?,
                 };
-                let (identity_columns, kept_from) = (IDENTITY, Some(self.capture.kept_from));
+                let (identity_columns, kept_from) = (IDENTITY, Some(self.serials.kept_from()));
                 let table =
                     CapturedTable { name, schema, extent, identity_columns, kept_from, rows };
                 captured.tables.push(table);
@@ -248,7 +211,7 @@ impl WindowJoinPartition {
         let chunks = &self.chunks[side as usize];
         let rows = &window.rows[side as usize];
         let from = rows.partition_point(|kept| chunks.arrival(kept.row) < first);
-        let expires = end.max(self.capture.kept_from);
+        let expires = end.max(self.serials.kept_from());
         let captured = |kept: &Kept| {
             (kept.row, window.keys.hash_of(kept.key), expires, chunks.arrival(kept.row))
         };
@@ -257,7 +220,7 @@ impl WindowJoinPartition {
 
     /// Windows whose end was over when the first of their rows came, or all others.
     fn captured_windows(&self, is_late: bool) -> impl Iterator<Item = (&i64, &Window)> {
-        let kept_from = self.capture.kept_from;
+        let kept_from = self.serials.kept_from();
         self.windows.iter().filter(move |&(&end, _)| (end < kept_from) == is_late)
     }
 

@@ -61,7 +61,7 @@ pub(super) struct EarliestRows {
     expiry: Option<Expiry>,
     /// By table.
     tables: [KeyedRowTable; 2],
-    watch: [Option<KeyTracker>; 2],
+    tracker: [Option<KeyTracker>; 2],
     ids: Vec<u32>,
 }
 
@@ -88,7 +88,7 @@ impl EarliestRows {
                 KeyedRowTable::rows(&spec.input, &spec.keys, false),
                 KeyedRowTable::keys(&spec.key_schema(), spec.ttl_ms().is_some()),
             ],
-            watch: [None, None],
+            tracker: [None, None],
             ids: Vec::new(),
             spec,
         })
@@ -129,7 +129,7 @@ impl EarliestRows {
     /// Captures learn of the keys that may wait with another row now, and of those that begin
     /// again.
     fn touch_reached(&mut self, ids: &[u32], now_ms: i64) -> Result<()> {
-        if !self.is_watched() {
+        if !self.has_captures() {
             return Ok(());
         }
         let is_over = |id: u32| self.expiry.as_ref().is_some_and(|e| e.is_over(id, now_ms));
@@ -143,7 +143,7 @@ impl EarliestRows {
 
     /// Keys go from a table.
     fn go(&mut self, table: usize, ids: &[u32]) -> Result<()> {
-        self.watch[table].as_mut().map_or(Ok(()), |watch| watch.go(&self.keys, ids))
+        self.tracker[table].as_mut().map_or(Ok(()), |tracker| tracker.go(&self.keys, ids))
     }
 
     fn grow(&mut self) {
@@ -288,7 +288,7 @@ impl Partition for EarliestRows {
             + self.sent.capacity()
             + self.waiting.capacity() * size_of::<Reverse<(i64, u32)>>()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
-            + self.watch.iter().flatten().map(KeyTracker::bytes).sum::<usize>()
+            + self.tracker.iter().flatten().map(KeyTracker::bytes).sum::<usize>()
             + (self.ids.capacity() + self.leaving.0.capacity()) * 4
     }
 
@@ -349,7 +349,7 @@ impl KeyedState for EarliestRows {
         let places: Vec<KeptPlace> = ids.iter().map(|&id| self.kept.place(id)).collect();
         self.tables[WAITING].capture_rows(&self.keys, &None, &self.kept.arena, (ids, &places))
     }
-    fn watch(&mut self, table: usize) -> &mut Option<KeyTracker> {
-        &mut self.watch[table]
+    fn tracker(&mut self, table: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker[table]
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct FirstArrivals {
     seen: Vec<bool>,
     expiry: Option<Expiry>,
     table: KeyedRowTable,
-    watch: Option<KeyTracker>,
+    tracker: Option<KeyTracker>,
     ids: Vec<u32>,
 }
 
@@ -37,7 +37,7 @@ impl FirstArrivals {
             seen: Vec::new(),
             expiry: spec.ttl_ms().map(Expiry::new),
             table: KeyedRowTable::keys(&spec.key_schema(), spec.ttl_ms().is_some()),
-            watch: None,
+            tracker: None,
             ids: Vec::new(),
             spec,
         })
@@ -52,7 +52,7 @@ impl FirstArrivals {
 
     /// Captures learn of the keys that this piece writes.
     fn touch_new(&mut self, now_ms: i64) -> Result<()> {
-        if !self.is_watched() {
+        if !self.has_captures() {
             return Ok(());
         }
         let is_over = |id: u32| self.expiry.as_ref().is_some_and(|e| e.is_over(id, now_ms));
@@ -64,8 +64,8 @@ impl FirstArrivals {
     /// Forgets these keys.
     fn forget(&mut self, over: &[u32]) -> Result<()> {
         self.touch(KEYS, over)?;
-        if let Some(watch) = &mut self.watch {
-            watch.go(&self.keys, over)?;
+        if let Some(tracker) = &mut self.tracker {
+            tracker.go(&self.keys, over)?;
         }
         for &id in over {
             // A sweep may go round and name a key twice.
@@ -128,8 +128,8 @@ impl Partition for FirstArrivals {
 
     fn state_bytes(&self) -> usize {
         let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);
-        let watch = self.watch.as_ref().map_or(0, KeyTracker::bytes);
-        self.keys.bytes() + self.seen.capacity() + expiry + watch + self.ids.capacity() * 4
+        let tracker = self.tracker.as_ref().map_or(0, KeyTracker::bytes);
+        self.keys.bytes() + self.seen.capacity() + expiry + tracker + self.ids.capacity() * 4
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
@@ -161,7 +161,7 @@ impl KeyedState for FirstArrivals {
     fn rows_of_keys(&self, _: usize, ids: &[u32]) -> Result<RecordBatch> {
         self.table.capture_keys(&self.keys, &self.expiry, ids)
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyTracker> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct LastRows {
     changes: Changes,
     expiry: Option<Expiry>,
     table: KeyedRowTable,
-    watch: Option<KeyTracker>,
+    tracker: Option<KeyTracker>,
     ids: Vec<u32>,
     /// Keys that may have no row.
     emptied: Vec<u32>,
@@ -49,7 +49,7 @@ impl LastRows {
             changes: Changes::new(schema, spec.input.len(), false),
             expiry: spec.ttl_ms().map(Expiry::new),
             table: KeyedRowTable::rows(&spec.input, &spec.keys, spec.ttl_ms().is_some()),
-            watch: None,
+            tracker: None,
             ids: Vec::new(),
             emptied: Vec::new(),
             spec,
@@ -128,7 +128,7 @@ impl LastRows {
     /// Forgets keys that have no row.
     fn release_emptied(&mut self) -> Result<()> {
         retain_empty(&mut self.emptied, |id| !self.kept.has(id));
-        release(&mut self.watch, &mut self.keys, &self.emptied)?;
+        release(&mut self.tracker, &mut self.keys, &self.emptied)?;
         self.emptied.clear();
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Partition for LastRows {
         self.touch(ROWS, &over)?;
         // A sweep may go round and name a key twice.
         over.retain(|&id| self.kept.remove(id).is_some());
-        release(&mut self.watch, &mut self.keys, &over)?;
+        release(&mut self.tracker, &mut self.keys, &over)?;
         let nothing: &[ArrayRef] = &[];
         self.kept.keep(std::iter::empty(), nothing)
     }
@@ -203,7 +203,7 @@ impl Partition for LastRows {
             + self.times.capacity() * 8
             + self.changes.bytes()
             + self.expiry.as_ref().map_or(0, Expiry::bytes)
-            + self.watch.as_ref().map_or(0, KeyTracker::bytes)
+            + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
             + (self.ids.capacity() + self.emptied.capacity()) * 4
     }
 
@@ -244,7 +244,7 @@ impl KeyedState for LastRows {
         let places: Vec<Place> = ids.iter().map(|&id| self.kept.place(id)).collect();
         self.table.capture_rows(&self.keys, &self.expiry, &self.kept.arena, (ids, &places))
     }
-    fn watch(&mut self, _: usize) -> &mut Option<KeyTracker> {
-        &mut self.watch
+    fn tracker(&mut self, _: usize) -> &mut Option<KeyTracker> {
+        &mut self.tracker
     }
 }
