@@ -35,8 +35,8 @@ pub(crate) struct RowsBegun {
 }
 
 impl RowsBegun {
-    /// The table that the capture writes. `read_some` writes up to a number of rows that have yet to
-    /// be read, and returns false once there are none left, or another capture is under way.
+    /// The table that the capture writes. `read_some` writes up to a number of rows that have yet
+    /// to be read, and returns false once there are none left, or another capture is under way.
     pub(crate) fn table<T: Send + 'static>(
         self,
         name: &'static str,

@@ -19,8 +19,8 @@ impl<S> Default for SerialTracker<S> {
 }
 
 impl<S: Copy> SerialTracker<S> {
-    /// Begins a capture; rows that come from now on have serials from `next` on. Whether it is full,
-    /// and from which serial on it writes rows if it is not.
+    /// Begins a capture; rows that come from now on have serials from `next` on. Whether it is
+    /// full, and from which serial on it writes rows if it is not.
     pub(crate) fn begin(&mut self, extent: Extent, next: S) -> (Extent, Option<S>) {
         let since = self.next.replace(next).filter(|_| extent == Extent::Incremental);
         (if since.is_some() { Extent::Incremental } else { Extent::Full }, since)

@@ -29,8 +29,8 @@ pub(crate) struct BegunCapture {
 }
 
 impl BegunCapture {
-    /// Reads what has yet to be read while rows are processed: `read_some` writes a piece of it, and
-    /// returns false once nothing is left. The rows of the capture.
+    /// Reads what has yet to be read while rows are processed: `read_some` writes a piece of it,
+    /// and returns false once nothing is left. The rows of the capture.
     ///
     /// # Errors
     /// Those of `read_some`.
