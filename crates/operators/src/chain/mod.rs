@@ -1,11 +1,11 @@
 //! A fused chain of stateless steps: no queue and no dispatch between them.
 //!
-//! A filter only marks the rows that go on. The chain compacts the marked rows once, at its end, or
-//! before a step that needs dense rows: one whose expressions can fail (they must not see rows that
-//! a filter has taken out), one that changes the number of rows, or one that would compute over
-//! mostly dead rows. Columns that no later step reads are dropped before they are compacted (see
-//! `prune.rs`). Where no row is left the remaining steps are skipped: the chain keeps the empty
-//! batch that it has returned once, so its first bundle runs through all steps in any case.
+//! A filter only marks the rows that continue. The chain compacts the marked rows once, at its end,
+//! or before a step that needs dense rows: one whose expressions can fail (they must not see rows
+//! that a filter has taken out), one that changes the number of rows, or one that would compute
+//! over mostly dead rows. Columns that no later step reads are dropped before they are compacted
+//! (see `prune.rs`). Where no row is left the remaining steps are skipped: the chain keeps the
+//! empty batch that it has returned once, so its first bundle runs through all steps in any case.
 //!
 //! Invariants:
 //! - one bundle in, one bundle out, with the same stamps, also when no row is left; a chain that
@@ -43,7 +43,7 @@ use rows::{Rows, columns_of_exprs, not_null_violation};
 /// A function over whole batches that keeps the number of rows.
 pub type BatchFunction = Arc<dyn Fn(RecordBatch) -> Result<RecordBatch> + Send + Sync>;
 
-/// A function over whole batches that says of each row whether it goes on (true, not NULL).
+/// A function over whole batches that says of each row whether it continues (true, not NULL).
 pub type MaskFunction = Arc<dyn Fn(&RecordBatch) -> Result<BooleanArray> + Send + Sync>;
 
 /// A function over whole batches that returns any number of rows and, for each, the position of
@@ -217,14 +217,14 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// A chain of these steps, run in order. The clock tells the processing time.
+    /// A chain of these steps, run in order, with the clock for processing time.
     pub fn new(name: String, steps: Vec<Step>, clock: SharedClock) -> Chain {
         let reads_clock = steps.iter().any(reads_clock);
         let steps = prune::prune(steps).into_iter().map(prepare).collect();
         Chain { name, steps, clock, reads_clock, empty: OnceLock::new() }
     }
 
-    /// Takes the rows that are next through all steps that are left for them, until about so many
+    /// Takes the rows that are next through all steps that are left for them, until about this many
     /// bytes come of one that multiplies; the rest is put on the stack.
     fn run(&self, stack: &mut Stack, room_bytes: usize, wall_ms: i64) -> Result<Option<Rows>> {
         let Some(Pending { step: first, mut rows, mut from }) = stack.pop() else {
@@ -387,7 +387,7 @@ impl Prepared {
     }
 }
 
-/// Does a step that multiplies rows from a place on, as long as there is room; where to go on if
+/// Does a step that multiplies rows from a place on, as long as there is room; where to continue if
 /// there is not for all.
 fn multiply(
     step: &Prepared,
