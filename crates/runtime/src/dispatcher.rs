@@ -40,14 +40,14 @@ use crate::waiting::Continued;
 mod ranked;
 mod ready;
 
-/// One time of so many a source is asked because it is its turn.
+/// Once in this many times a source is asked because it is its turn.
 const ASKED_BEHIND: usize = 8;
 
 pub(crate) use ready::{Lines, ReadyCells};
 
 /// A piece of work for one worker.
 pub enum Task {
-    /// Go on with the mailbox of a cell, which the worker owns from now on.
+    /// Continue with the mailbox of a cell, which the worker owns from now on.
     Cell {
         /// The stage.
         stage: usize,
@@ -74,7 +74,7 @@ pub enum Task {
         /// The element.
         element: Element,
     },
-    /// Go on with a bundle that has what it waited for.
+    /// Continue with a bundle that has what it waited for.
     Continue(Continued),
     /// Ask a source for rows.
     Poll {
@@ -333,7 +333,7 @@ impl Job {
 
     /// A task for a source that may bring rows.
     pub(crate) fn next_poll(&self) -> Option<Task> {
-        // Each turn somebody else has come first and the source is not to be had any more.
+        // Each turn another worker has come first and the source is not to be had any more.
         while let Some(stage) = self.pollable() {
             if let Some(task) = self.claim_poll(stage) {
                 return Some(task);

@@ -205,7 +205,7 @@ impl Job {
                 return Ok(());
             }
             if self.begin_watermark(stage, operator, Some((lane, Arc::clone(&front)))) {
-                // The barrier's completion goes on from here.
+                // The barrier's completion continues from here.
                 return Ok(());
             }
             self.finish_container(stage, lane, &front)?;
@@ -307,7 +307,7 @@ impl Job {
         }
     }
 
-    /// Lists a cell that the caller owns for some worker to go on with.
+    /// Lists a cell that the caller owns for some worker to continue with.
     pub(crate) fn list_cell(&self, stage: usize, place: usize, cell: &Cell) {
         // Relaxed: a hint about urgency; a cell in the wrong list is handled all the same.
         let has_barrier = cell.barriers.load(Ordering::Relaxed) > 0;
@@ -610,8 +610,8 @@ fn coalesce(emitted: Vec<Emitted>) -> Result<Vec<Emitted>> {
     together.into_iter().map(join).collect()
 }
 
-/// Batches of so many rows are not small: they are bundles as they are, also where cells leave few
-/// results with a barrier.
+/// Batches of this many rows are not small: they are bundles as they are, also where cells leave
+/// few results with a barrier.
 pub(crate) const COALESCED_ROWS_MIN: usize = 1024;
 
 /// The largest bundle that is put together from small results.

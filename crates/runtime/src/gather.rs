@@ -19,7 +19,7 @@ use arrow_select::concat::concat_batches;
 use thalweg_core::connector::Origin;
 use thalweg_core::{Result, SourceBatch};
 
-/// So many rows wait for no watermark.
+/// This many rows wait for no watermark.
 pub const COMPANY_ROWS: usize = 512;
 
 /// For so long rows wait for a watermark.
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(until(&gather, 150), None, "enough rows");
         gather.take().expect("they fit");
         assert!(gather.add(batch(2, None), true, 200).is_none());
-        assert_eq!(until(&gather, 250), None, "somebody waits for them");
+        assert_eq!(until(&gather, 250), None, "a result waits for them");
         gather.take().expect("they fit");
         assert!(gather.add(batch(2, None), false, 300).is_none());
         assert!(until(&gather, 350).is_some(), "the next epoch has not ended");

@@ -49,7 +49,7 @@ pub use open::Beginning;
 const TICK: Duration = Duration::from_millis(20);
 /// A job that is to stop finishes what is inside for so long.
 const GIVE_UP_AFTER_NS: u64 = 100_000_000;
-/// So many jobs of a pool look as often as one does; more of them share what that costs.
+/// Up to this many jobs of a pool look as often as one does; more of them share the cost.
 const JOBS_PER_TICK: usize = 16;
 
 /// Everything that the workers of a job share.
@@ -65,7 +65,7 @@ pub struct Job {
     pub(crate) urgent: Lines,
     /// Other cells with something in their mailbox.
     pub(crate) ready: ReadyCells,
-    /// What of the design is taken back.
+    /// What of the design is switched off.
     pub(crate) ablated: Ablated,
     /// The flow of the ordered contracts, where one is promised.
     pub(crate) ordered: Option<OrderedFlow>,
@@ -80,7 +80,7 @@ pub struct Job {
     pub(crate) turn: AtomicUsize,
     /// How often a source was asked.
     pub(crate) asked: AtomicUsize,
-    /// True if partitions are called by the clock.
+    /// True if partitions are called in processing time.
     ticks: bool,
     /// Small elements that one task may do at most.
     pub(crate) elements_per_task: u64,
@@ -100,7 +100,7 @@ pub struct Job {
     pub(crate) draining: AtomicBool,
     /// An input that had ended in an earlier run has rows that nobody will read.
     pub(crate) unread: Option<Error>,
-    /// Somebody has asked for a graceful end.
+    /// A caller has asked for a graceful end.
     stop_requested: AtomicBool,
     /// What became of snapshots.
     snapshots: Mutex<Option<SnapshotMetrics>>,
@@ -237,7 +237,7 @@ impl Job {
 
     // --- idle inputs ---
 
-    /// Calls those who wait for the clock, if somebody does. Not during a cut.
+    /// Calls those who wait for the clock, if there are any. Not during a cut.
     pub(crate) fn look_at_the_clock(&self) {
         if self.ticks
             && let Ok(_no_cut) = self.outside.try_lock()
@@ -270,7 +270,8 @@ impl Job {
 
     /// Declares unbounded inputs idle that have brought nothing for the timeout.
     fn look_for_idle_inputs(&self) -> Result<()> {
-        let Some(timeout) = self.options.idle_timeout.filter(|_| self.may_go_by_the_clock()) else {
+        let Some(timeout) = self.options.idle_timeout.filter(|_| self.may_use_processing_time())
+        else {
             return Ok(());
         };
         let now_ns = self.options.clock.now_ns();
@@ -283,7 +284,7 @@ impl Job {
             if source.bounded || !is_quiet() {
                 continue;
             }
-            // Not while somebody is asking it: rows that come now must be stamped before or after.
+            // Not while a worker is asking it: rows that come now must be stamped before or after.
             let Ok(unpolled) = source.state.try_lock() else { continue };
             // One that is ready has rows and only waits for room.
             let is_waiting = source.ready.load(Ordering::SeqCst)
@@ -320,14 +321,14 @@ impl Job {
     }
 
     /// False where a sequence is promised that the clock must not change.
-    fn may_go_by_the_clock(&self) -> bool {
+    fn may_use_processing_time(&self) -> bool {
         self.ordered
             .as_ref()
             .is_none_or(|flow| self.options.allow_nondeterministic_order && !flow.is_replaying())
     }
 
-    /// Works out anew which lanes are idle (every source behind them is), and lets operators go on
-    /// without them.
+    /// Works out again which lanes are idle (every source behind them is), and lets operators
+    /// advance without them.
     pub(crate) fn spread_idleness(&self) -> Result<()> {
         // Two at once could leave what the slower one read before.
         let _one_at_a_time = self.idleness.lock().expect("no panic under this lock");
@@ -377,7 +378,7 @@ impl Job {
             return self.ingest_idleness(flow, stage, false);
         }
         // First of all the lanes are counted again, so that what is read below stays true. Not an
-        // error: nothing goes on because of it.
+        // error: nothing advances because of it.
         let spread = self.spread_idleness();
         debug_assert!(spread.is_ok());
         let reached = self.reached_behind(stage);
@@ -457,8 +458,8 @@ impl JobControl {
     pub fn fail(&self, error: Error) {
         self.0.fail(error);
     }
-    /// Tells what became of snapshots, for the metrics.
-    pub fn tell_of_snapshots(&self, metrics: SnapshotMetrics) {
+    /// Reports what became of snapshots, for the metrics.
+    pub fn report_snapshots(&self, metrics: SnapshotMetrics) {
         *self.0.snapshots.lock().expect("no panic under this lock") = Some(metrics);
     }
     /// Ends the sources as if their inputs had: windows close, and the job ends by itself.
@@ -603,7 +604,7 @@ impl RunningJob {
         }
         self.leave_pool();
         let failed = self.job.failure.lock().expect("no panic under this lock").is_some();
-        self.tell_sinks(if failed { || SinkMessage::Abort } else { || SinkMessage::Stop });
+        self.send_to_sinks(if failed { || SinkMessage::Abort } else { || SinkMessage::Stop });
         for sink in self.sinks.drain(..) {
             if sink.join().is_err() {
                 self.job.fail(Error::internal("a sink's thread panicked"));
@@ -662,7 +663,7 @@ impl RunningJob {
         }
     }
 
-    fn tell_sinks(&self, message: fn() -> SinkMessage) {
+    fn send_to_sinks(&self, message: fn() -> SinkMessage) {
         for stage in &self.job.stages {
             if let StageRunKind::Sink(SinkRun { channel: Some(channel), .. }) = &stage.kind {
                 // A sink that has finished has gone; that is fine.
@@ -672,7 +673,7 @@ impl RunningJob {
     }
 }
 
-/// A job that nobody waits for any more is given up: workers of a pool must not go on with it.
+/// A job that nobody waits for any more is given up: workers of a pool must not continue with it.
 impl Drop for RunningJob {
     fn drop(&mut self) {
         self.leave_pool();

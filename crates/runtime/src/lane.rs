@@ -52,7 +52,7 @@ impl Lane {
         self.made = AtomicU64::new(index);
     }
 
-    /// How many containers were made, here and in the run that this one goes on with.
+    /// How many containers were made, here and in the run that this one resumes.
     pub(crate) fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
@@ -146,7 +146,7 @@ impl Lane {
         mut visit: impl FnMut(&Arc<Container>) -> Option<T>,
     ) -> Option<T> {
         let list = self.list.read().expect("no panic under a list lock");
-        // Relaxed: whatever somebody has found to be claimed is so for good.
+        // Relaxed: whatever a worker has found to be claimed is so for good.
         let claimed = self.claimed.load(Ordering::Relaxed).saturating_sub(list.front()?.index);
         let mut containers = list.range(list.len().min(claimed as usize)..).peekable();
         let is_claimed = |container: &&Arc<Container>| {

@@ -24,9 +24,9 @@
 //! | [`job`] | start, wait, cancel, fail |
 //! | [`pool`] | workers, and how they spread over the jobs that share them; `news`: which jobs may have work |
 //! | [`metrics`] | what is counted |
-//! | `snapshots` | cuts are taken, and jobs go on from them; `presence`: how a cut knows that nothing is under way |
+//! | `snapshots` | cuts are taken, and jobs resume from them; `presence`: how a cut knows that nothing is under way |
 //! | `waiting` | bundles of stages that wait for the outside |
-//! | [`ablation`] | decisions of the design taken back, for benchmarks |
+//! | [`ablation`] | decisions of the design switched off, for benchmarks |
 //! | [`topology`] | NUMA nodes and cores |
 
 pub mod ablation;

@@ -14,7 +14,7 @@ use crate::memory;
 use crate::pool::Pool;
 use crate::scheduler;
 
-/// In which order the dispatcher looks for bundles (design.md §5). Watermark work comes first under
+/// In which order the dispatcher looks for bundles. Watermark work comes first under
 /// every policy, and results are the same under each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SchedulerPolicy {
@@ -169,7 +169,7 @@ pub struct RunOptions {
     pub record: Option<StepRecorder>,
     /// Contract `arrival`: the sequence in which inputs have to come in.
     pub replay: Option<Replay>,
-    /// For benchmarks: a decision of the design that is taken back. Contract `epoch` only.
+    /// For benchmarks: a decision of the design that is switched off. Contract `epoch` only.
     pub ablation: Ablation,
     /// Snapshots are taken, and this is what they promise of the output.
     pub snapshots: Option<SnapshotMode>,
@@ -177,7 +177,7 @@ pub struct RunOptions {
     pub clock: SharedClock,
 }
 
-/// What snapshots promise of the output of a job that has failed and goes on from one.
+/// What snapshots promise of the output of a job that has failed and resumes from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotMode {
     /// Each result is there once, where sinks have transactions or rows have keys.

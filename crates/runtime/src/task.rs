@@ -23,20 +23,20 @@ use crate::waiting::Home;
 mod cells;
 mod sources;
 
-/// How long a task may go on.
+/// How long a task may take.
 pub const SLICE_NS: u64 = 1_000_000;
 
 /// Elements of one task at most, all of them small. More would hold up what is urgent; with fewer,
 /// what a task costs on its own would count.
 pub(crate) const ELEMENTS_PER_TASK: u64 = 32;
 
-/// An element of at most so many rows is small.
+/// An element of at most this many rows is small.
 const SMALL_ROWS: usize = 64;
 
-/// After so many rows a partition's state is measured, also between watermarks.
+/// After this many rows a partition's state is measured, also between watermarks.
 const REPORT_ROWS: usize = 8 * 1024;
 
-/// Tells a task that does many small things when its time is up.
+/// When the time of a task that does many small things is up.
 ///
 /// The clock is read after the first of them, the second, the fourth, the eighth and each
 /// sixteenth: things that take long end the task as soon as ever, and among short ones the clock
@@ -67,8 +67,8 @@ impl Pace {
 }
 
 impl Job {
-    /// One more element of so many rows is done. True if the same task may go on with another one.
-    pub(crate) fn may_go_on(&self, pace: &mut Pace, rows: usize) -> bool {
+    /// One more element of `rows` rows is done. True if the same task may do another one.
+    pub(crate) fn may_continue(&self, pace: &mut Pace, rows: usize) -> bool {
         let is_over = pace.is_over(|| self.options.clock.now_ns());
         !is_over && rows <= SMALL_ROWS && pace.done() < self.elements_per_task && !self.is_over()
     }
@@ -165,7 +165,7 @@ impl Job {
         self.pass_transformed(stage, lane, container, result, bytes)
     }
 
-    /// Hands on what a stateless stage has made of a bundle of so many bytes, which is consumed
+    /// Hands on what a stateless stage has made of a bundle of `bytes` bytes, which is consumed
     /// then.
     pub(crate) fn pass_transformed(
         &self,
@@ -235,7 +235,7 @@ impl Job {
         }
     }
 
-    /// Gives a bundle to the cell that is the worker's own, or to an idle one, and goes on with
+    /// Gives a bundle to the cell that is the worker's own, or to an idle one, and continues with
     /// that cell at once if it is free.
     fn run_at_hand(
         &self,
@@ -276,8 +276,8 @@ impl Job {
         StageMetrics::add(&metrics.partly_late, output.partly_late);
     }
 
-    /// Tells the memory account how a partition's state has grown, and fails the job if state alone
-    /// has reached the limit.
+    /// Reports to the memory account how a partition's state has grown, and fails the job if state
+    /// alone has reached the limit.
     pub(crate) fn report_state(&self, stage: usize, state: &mut CellState) -> Result<()> {
         state.unreported_rows = 0;
         let bytes = state.partition.state_bytes();

@@ -181,7 +181,8 @@ fn has_operator(stages: &[StageRun], is_meant: impl Fn(&dyn Operator) -> bool) -
     })
 }
 
-/// Refuses what goes by the clock where a sequence is promised and the clock is not admitted.
+/// Refuses what depends on processing time where a sequence is promised and the clock is not
+/// admitted.
 fn check_clock(kind: &StageKind, options: &RunOptions) -> Result<()> {
     let StageKind::Operator(operator) = kind else { return Ok(()) };
     let is_admitted = !options.order.is_ordered() || options.allow_nondeterministic_order;

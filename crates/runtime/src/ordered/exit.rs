@@ -1,8 +1,8 @@
 //! Outcomes of a stage leave in the order of its inputs, however the workers finished them: the
-//! reorder buffers of `ordering`, and who must be told when there is room again.
+//! reorder buffers of `ordering`, and who learns when there is room again.
 //!
 //! Room is asked for when work is claimed, and claims come in serial order, so whoever has the
-//! oldest serial can always finish. A claim that finds no room is not made; [`Exit::send`] tells
+//! oldest serial can always finish. A claim that finds no room is not made; [`Exit::send`] says
 //! when those who were refused should try again.
 
 use thalweg_core::Result;
@@ -14,7 +14,7 @@ use crate::options::ReorderScheme;
 /// The place where outcomes wait for older ones.
 pub(crate) struct Exit<T> {
     buffer: Buffer<T>,
-    /// Somebody found no room.
+    /// A claim found no room.
     refused: AtomicBool,
 }
 
@@ -29,7 +29,7 @@ enum Buffer<T> {
 pub(crate) enum Room {
     /// Nobody was refused.
     Unasked,
-    /// Somebody was, and there is room now.
+    /// A claim was, and there is room now.
     Wanted,
 }
 
@@ -52,7 +52,7 @@ impl<T> Exit<T> {
         has_room() || {
             self.refused.store(true, Ordering::Relaxed);
             // SeqCst on both sides, here and in `send`: either this sees the room that a delivery
-            // made, or the delivery sees that somebody was refused.
+            // made, or the delivery sees that a claim was refused.
             fence(Ordering::SeqCst);
             has_room()
         }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_who_were_refused_are_told_of_room() {
+    fn claims_that_were_refused_learn_of_room() {
         for scheme in [ReorderScheme::NonBlocking, ReorderScheme::Locked] {
             let exit = Exit::new(scheme, 2, 0);
             let mut out = Vec::new();

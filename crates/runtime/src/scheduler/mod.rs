@@ -12,7 +12,7 @@
 //! An *element* is what waits in a queue: a bundle where `epoch` is promised, an element with a
 //! serial in the ordered contracts, a poll of a source. I, c, s and cs all count elements. Rows
 //! would not do: nobody counts them while they wait, and a filter makes bundles smaller rather than
-//! fewer, which their measured cost already tells. What waits at the partitions of an operator are
+//! fewer, which their measured cost already shows. What waits at the partitions of an operator are
 //! pieces; they are counted in elements by how many an element has had so far.
 //!
 //! # Graphs that are no chain
@@ -23,7 +23,7 @@
 //! In a chain this is the paper's product.
 //!
 //! # Time
-//! The paper's slice s is [`SLICE_NS`], 1 ms: no task goes on for longer, so a wrong guess lasts no
+//! The paper's slice s is [`SLICE_NS`], 1 ms: no task takes longer, so a wrong guess lasts no
 //! longer either, while the choice itself takes well under a thousandth of that. The window of `ct`
 //! ([`WINDOW`], which a caller can change) is 100 ms: a hundred slices, enough for shares of time
 //! to mean something with a few workers, and short against a change of the load. What is measured

@@ -122,14 +122,14 @@ pub struct SortedMerge {
 }
 
 impl SortedMerge {
-    /// A merge of so many inputs with their time in this column: BIGINT or a timestamp, in
+    /// A merge of this many inputs with their time in this column: BIGINT or a timestamp, in
     /// milliseconds.
     pub fn new(inputs: usize, time_column: usize) -> Self {
-        SortedMerge { time_column: Some(time_column), ..Self::with_times_beside(inputs) }
+        SortedMerge { time_column: Some(time_column), ..Self::with_separate_times(inputs) }
     }
 
     /// A merge of inputs whose times are no column: rows come by [`push_rows`](Self::push_rows).
-    pub fn with_times_beside(inputs: usize) -> Self {
+    pub fn with_separate_times(inputs: usize) -> Self {
         SortedMerge {
             inputs: (0..inputs).map(Input::new).collect(),
             time_column: None,
@@ -139,7 +139,7 @@ impl SortedMerge {
         }
     }
 
-    /// Tells for each merged row which input it came by.
+    /// Says for each merged row which input it came by.
     #[must_use]
     pub fn with_origins(mut self) -> Self {
         self.with_origins = true;
@@ -173,7 +173,7 @@ impl SortedMerge {
         self.push_rows(input, rows)
     }
 
-    /// Adds rows to an input with their times beside them. As [`push`](Self::push).
+    /// Adds rows to an input with their times apart from them. As [`push`](Self::push).
     ///
     /// # Errors
     /// As [`push`](Self::push).
@@ -229,7 +229,8 @@ impl SortedMerge {
         input.items.push_back(Item::Mark { time_ms });
     }
 
-    /// The next ready rows, at most so many. `None` if none is ready, or a mark stands before them.
+    /// The next ready rows, at most `rows_max`. `None` if none is ready, or a mark stands before
+    /// them.
     ///
     /// # Errors
     /// If Arrow can't put the columns together (strings beyond 2 GiB). The rows stay.
@@ -284,7 +285,7 @@ impl SortedMerge {
         (self.inputs[input].frontier_ms, self.inputs[input].has_ended)
     }
 
-    /// Sets what [`state_of`](Self::state_of) told of the same input in another run.
+    /// Sets what [`state_of`](Self::state_of) said of the same input in another run.
     pub(crate) fn set_state(&mut self, input: usize, frontier_ms: i64, has_ended: bool) {
         self.inputs[input].frontier_ms = frontier_ms;
         self.inputs[input].has_ended = has_ended;

@@ -20,8 +20,8 @@ use crate::memory::Pressure;
 use crate::metrics::StageMetrics;
 use crate::stage::{INPUT_ENDED_NS, SourceRun, SourceState, StageRun, StageRunKind};
 
-/// So many rows wait for no others. Putting them together copies them, and nobody else can ask the
-/// source meanwhile: with many cores that is what all wait for.
+/// This many rows wait for no others. Putting them together copies them, and nobody else can ask
+/// the source meanwhile: with many cores that is what all wait for.
 const GATHERED_ROWS: usize = 16 * 1024;
 
 /// The smallest bundle that is asked of a source that keeps up.
@@ -57,18 +57,18 @@ impl Job {
         place: WorkerPlace,
         mut pace: Pace,
     ) -> Result<u64> {
-        // Somebody looks whether it is idle: there is nothing to wait for.
+        // A worker looks whether it is idle: there is nothing to wait for.
         let Ok(mut state) = run.state.try_lock() else {
             return Ok(1);
         };
         let wall_ms = self.options.clock.wall_ms();
         loop {
             let rows = self.poll_once(stage, run, &mut state, place, wall_ms)?;
-            let may_go_on = self.may_go_on(&mut pace, rows.unwrap_or(usize::MAX))
+            let may_continue = self.may_continue(&mut pace, rows.unwrap_or(usize::MAX))
                 && self.memory.pressure() == Pressure::Low
                 && !self.holding.load(Ordering::Relaxed)
                 && self.is_in_turn(stage);
-            if !may_go_on {
+            if !may_continue {
                 return Ok(pace.done());
             }
         }
@@ -121,7 +121,7 @@ impl Job {
         }
     }
 
-    /// Tells the memory account how much a source keeps back.
+    /// Reports to the memory account how much a source keeps back.
     fn report_buffered(&self, stage: usize, state: &mut SourceState) -> Result<()> {
         let bytes = state.source.buffered_bytes();
         if bytes == state.buffered_bytes {
