@@ -27,9 +27,12 @@
 use thalweg_core::{Bundle, Watermark};
 use thalweg_ordering::sync::{Arc, Ordering};
 
+#[cfg(feature = "baselines")]
 use crate::ablation::Ablation;
 use crate::container::{Container, ContainerState};
 use crate::job::Job;
+#[cfg(not(feature = "baselines"))]
+use crate::lane::Lane;
 use crate::memory::Pressure;
 use crate::options::{PartitionScheme, SchedulerPolicy};
 use crate::ordered::Element;
@@ -98,6 +101,7 @@ impl Job {
         if !self.parked.is_empty() {
             return self.next_while_parked(place);
         }
+        #[cfg(feature = "baselines")]
         if self.ablated.is(Ablation::NoPriority) {
             let continued = self.returned.pop().map(Task::Continue);
             return continued.or_else(|| self.without_priority(place));
@@ -213,6 +217,12 @@ impl Job {
     /// True if cells are called once for each item rather than listed once while they have any.
     pub(crate) fn calls_cells(&self) -> bool {
         self.ordered.is_some() && self.options.partitioning == PartitionScheme::Hybrid
+    }
+
+    /// Walks through the containers of a lane that may have bundles to claim, oldest first.
+    #[cfg(not(feature = "baselines"))]
+    fn walk<T>(&self, lane: &Lane, visit: impl FnMut(&Arc<Container>) -> Option<T>) -> Option<T> {
+        lane.walk_unclaimed(visit)
     }
 
     fn next_bundle(&self, place: WorkerPlace) -> Option<Task> {

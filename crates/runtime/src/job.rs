@@ -20,6 +20,7 @@ use thalweg_core::graph::Graph;
 use thalweg_core::{Error, Result, Watermark};
 use thalweg_ordering::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
 
+#[cfg(feature = "baselines")]
 use crate::ablation::Ablated;
 use crate::dispatcher::{Lines, ReadyCells};
 use crate::gates::Gates;
@@ -66,6 +67,7 @@ pub struct Job {
     /// Other cells with something in their mailbox.
     pub(crate) ready: ReadyCells,
     /// What of the design is switched off.
+    #[cfg(feature = "baselines")]
     pub(crate) ablated: Ablated,
     /// The flow of the ordered contracts, where one is promised.
     pub(crate) ordered: Option<OrderedFlow>,

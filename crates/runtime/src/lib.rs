@@ -26,9 +26,10 @@
 //! | [`metrics`] | what is counted |
 //! | `snapshots` | cuts are taken, and jobs resume from them; `presence`: how a cut knows that nothing is under way |
 //! | `waiting` | bundles of stages that wait for the outside |
-//! | [`ablation`] | decisions of the design switched off, for benchmarks |
+//! | `ablation` | decisions of the design switched off (feature `baselines`) |
 //! | [`topology`] | NUMA nodes and cores |
 
+#[cfg(feature = "baselines")]
 pub mod ablation;
 pub mod barrier;
 pub mod container;
@@ -59,6 +60,7 @@ pub mod task;
 pub mod topology;
 mod waiting;
 
+#[cfg(feature = "baselines")]
 pub use ablation::Ablation;
 pub use job::{Beginning, JobControl, Report, RunningJob, rehearse_start, start, start_from};
 pub use metrics::{MetricsSnapshot, SnapshotMetrics, StageSnapshot};

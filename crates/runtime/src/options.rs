@@ -8,6 +8,7 @@ use std::time::Duration;
 use thalweg_core::shim::{SharedClock, SystemClock};
 use thalweg_core::{Error, OrderContract};
 
+#[cfg(feature = "baselines")]
 use crate::ablation::Ablation;
 use crate::interleaving::{Replay, StepRecorder};
 use crate::memory;
@@ -84,6 +85,7 @@ pub enum ReorderScheme {
     #[default]
     NonBlocking,
     /// One lock (Prasaad §3.1), to compare with.
+    #[cfg(feature = "baselines")]
     Locked,
 }
 
@@ -170,6 +172,7 @@ pub struct RunOptions {
     /// Contract `arrival`: the sequence in which inputs have to come in.
     pub replay: Option<Replay>,
     /// For benchmarks: a decision of the design that is switched off. Contract `epoch` only.
+    #[cfg(feature = "baselines")]
     pub ablation: Ablation,
     /// Snapshots are taken, and this is what they promise of the output.
     pub snapshots: Option<SnapshotMode>,
@@ -207,6 +210,7 @@ impl Default for RunOptions {
             partitions: None,
             record: None,
             replay: None,
+            #[cfg(feature = "baselines")]
             ablation: Ablation::default(),
             snapshots: None,
             clock: Arc::new(SystemClock::new()),

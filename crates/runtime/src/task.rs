@@ -12,6 +12,7 @@ use thalweg_core::{
 };
 use thalweg_ordering::sync::{Arc, Ordering};
 
+#[cfg(feature = "baselines")]
 use crate::ablation::Ablation;
 use crate::container::Container;
 use crate::dispatcher::{Task, WorkerPlace};
@@ -190,6 +191,7 @@ impl Job {
     ) -> Result<()> {
         let run = &self.stages[stage];
         for (edge_place, edge) in run.edges.iter().enumerate() {
+            #[cfg(feature = "baselines")]
             if self.ablated.is(Ablation::IgnoreEpochBoundaries) {
                 self.deposit_in_open(stage, edge_place, lane, result.clone())?;
                 continue;

@@ -6,7 +6,9 @@
 //! when those who were refused should try again.
 
 use thalweg_core::Result;
-use thalweg_ordering::reorder::{LockedReorderBuffer, Reorder, ReorderBuffer};
+#[cfg(feature = "baselines")]
+use thalweg_ordering::reorder::LockedReorderBuffer;
+use thalweg_ordering::reorder::{Reorder, ReorderBuffer};
 use thalweg_ordering::sync::{AtomicBool, Ordering, fence};
 
 use crate::options::ReorderScheme;
@@ -20,6 +22,7 @@ pub(crate) struct Exit<T> {
 
 enum Buffer<T> {
     NonBlocking(ReorderBuffer<T>),
+    #[cfg(feature = "baselines")]
     Locked(LockedReorderBuffer<T>),
 }
 
@@ -38,6 +41,7 @@ impl<T> Exit<T> {
     pub(crate) fn new(scheme: ReorderScheme, capacity: usize, first: u64) -> Self {
         let buffer = match scheme {
             ReorderScheme::NonBlocking => Buffer::NonBlocking(ReorderBuffer::new(capacity, first)),
+            #[cfg(feature = "baselines")]
             ReorderScheme::Locked => Buffer::Locked(LockedReorderBuffer::new(capacity, first)),
         };
         Exit { buffer, refused: AtomicBool::new(false) }
@@ -47,6 +51,7 @@ impl<T> Exit<T> {
     pub(crate) fn has_room(&self, serial: u64) -> bool {
         let has_room = || match &self.buffer {
             Buffer::NonBlocking(buffer) => buffer.has_room(serial),
+            #[cfg(feature = "baselines")]
             Buffer::Locked(buffer) => buffer.has_room(serial),
         };
         has_room() || {
@@ -68,6 +73,7 @@ impl<T> Exit<T> {
     ) -> Result<Room> {
         let sent = match &self.buffer {
             Buffer::NonBlocking(buffer) => buffer.send(serial, outcome, deliver)?,
+            #[cfg(feature = "baselines")]
             Buffer::Locked(buffer) => buffer.send(serial, outcome, deliver)?,
         };
         if sent.delivered == 0 {
