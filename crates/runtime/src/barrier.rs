@@ -36,7 +36,7 @@ use thalweg_ordering::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 use crate::container::Container;
 use crate::flow::COALESCED_ROWS_MIN;
-use crate::joint::JointWatermark;
+use crate::joint_watermark::JointWatermark;
 use crate::ordered::Gather;
 
 /// A watermark under way.

@@ -5,7 +5,7 @@
 //!
 //! 1. cells with a watermark in their mailbox (StreamBox §6: watermark tasks first);
 //! 2. bundles that have what they waited for outside;
-//! 3. cells with rows, in the order that the partitioning scheme gives them (see `ready`);
+//! 3. cells with rows, in the order that the partitioning scheme gives them (see `ready_cells`);
 //! 4. bundles in containers, by policy;
 //! 5. sources, if the memory account allows more.
 //!
@@ -13,7 +13,7 @@
 //! moment needs, which is the one with the smallest end watermark among the containers that are
 //! closed and still have bundles to claim (ties: the stage further downstream); without any, the
 //! oldest bundle of the stage with the most open containers. `round-robin` takes the oldest bundle
-//! of each stage in turn. The others choose a stage for each task (see `ranked` and
+//! of each stage in turn. The others choose a stage for each task (see `stage_ranking` and
 //! [`crate::scheduler`]); cells and sources then take part like all stages. While the memory is
 //! full each policy takes what is furthest downstream, as `lp` does: that is what makes room.
 //!
@@ -40,13 +40,13 @@ use crate::slices::Waiting;
 use crate::stage::{StageRun, StageRunKind};
 use crate::waiting::Continued;
 
-mod ranked;
-mod ready;
+mod ready_cells;
+mod stage_ranking;
 
 /// Once in this many times a source is asked because it is its turn.
 const ASKED_BEHIND: usize = 8;
 
-pub(crate) use ready::{Lines, ReadyCells};
+pub(crate) use ready_cells::{Lines, ReadyCells};
 
 /// A piece of work for one worker.
 pub enum Task {

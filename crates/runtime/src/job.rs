@@ -40,11 +40,11 @@ use crate::topology::Topology;
 use crate::waiting::Returned;
 
 mod build;
-mod open;
 mod sink_thread;
+mod startup;
 
 use build::Surroundings;
-pub use open::Beginning;
+pub use startup::Beginning;
 
 /// How often the waiting thread looks at idle inputs and at the drain of a stopped job.
 const TICK: Duration = Duration::from_millis(20);
@@ -290,7 +290,7 @@ impl Job {
             let Ok(unpolled) = source.state.try_lock() else { continue };
             // One that is ready has rows and only waits for room.
             let is_waiting = source.ready.load(Ordering::SeqCst)
-                || !unpolled.gather.is_empty()
+                || !unpolled.batcher.is_empty()
                 || source.finished.load(Ordering::SeqCst)
                 || !is_quiet();
             if is_waiting || source.idle.swap(true, Ordering::SeqCst) {
@@ -539,7 +539,7 @@ pub fn start_from<'a>(
     let pool = pool_of(&mut options)?;
     let mut receivers = Vec::new();
     let job = built(graph, options, &beginning, (&pool, &mut receivers))?;
-    open::open(&job, beginning)?;
+    startup::open(&job, beginning)?;
     let sinks = receivers
         .into_iter()
         .map(|(stage, receiver)| sink_thread::spawn(Arc::clone(&job), stage, receiver))
@@ -562,7 +562,7 @@ pub fn rehearse_start<'a>(
     let beginning = beginning.into();
     let pool = pool_of(&mut options)?;
     let job = built(graph, options, &beginning, (&pool, &mut Vec::new()))?;
-    open::rehearse(&job, &beginning)
+    startup::rehearse(&job, &beginning)
 }
 
 /// The workers of a job: those that it was given, or its own.
@@ -753,8 +753,8 @@ pub(crate) type SinkReceivers = Vec<(usize, mpsc::Receiver<SinkMessage>)>;
 #[cfg(any(test, feature = "simulator"))]
 pub(crate) mod parts {
     pub(crate) use super::build::{Surroundings, build, report, stop_sources};
-    pub(crate) use super::open::open;
     pub(crate) use super::sink_thread::handle;
+    pub(crate) use super::startup::open;
 }
 
 impl Job {

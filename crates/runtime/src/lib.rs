@@ -17,7 +17,7 @@
 //! | [`sorted_merge`] | sorted inputs become one sequence by time |
 //! | [`interleaving`] | the sequence in which inputs came in, recorded and replayed |
 //! | `gates` | sources that wait for others to end |
-//! | [`gather`] | small batches of a source become one bundle |
+//! | [`source_batcher`] | small batches of a source become one bundle |
 //! | [`dispatcher`] | which task is next, policies `nem` and `round-robin` |
 //! | [`scheduler`] | the heuristics `lp`, `ct`, `et`, `qst`, and what they measure |
 //! | [`task`] | what a worker does with a task |
@@ -36,16 +36,16 @@ pub mod container;
 pub mod dispatcher;
 pub mod flow;
 mod gates;
-pub mod gather;
 pub mod interleaving;
 pub mod job;
-pub mod joint;
+pub mod joint_watermark;
 pub mod lane;
 pub mod memory;
 pub mod metrics;
 mod news;
 pub mod options;
 pub mod ordered;
+pub mod pace;
 mod parts;
 pub mod pool;
 mod presence;
@@ -55,6 +55,7 @@ pub mod simulate;
 mod slices;
 mod snapshots;
 pub mod sorted_merge;
+pub mod source_batcher;
 pub mod stage;
 pub mod task;
 pub mod topology;

@@ -13,7 +13,9 @@ use crate::ablation::Ablation;
 use crate::interleaving::{Replay, StepRecorder};
 use crate::memory;
 use crate::pool::Pool;
-use crate::scheduler;
+
+/// The window over which `ct` compares the time spent on stages, unless a caller says otherwise.
+pub const SCHEDULER_WINDOW: Duration = Duration::from_millis(100);
 
 /// In which order the dispatcher looks for bundles. Watermark work comes first under
 /// every policy, and results are the same under each.
@@ -197,7 +199,7 @@ impl Default for RunOptions {
             spin: Duration::ZERO,
             pool: None,
             scheduler: SchedulerPolicy::default(),
-            scheduler_window: scheduler::WINDOW,
+            scheduler_window: SCHEDULER_WINDOW,
             order: OrderContract::default(),
             reorder: ReorderScheme::default(),
             partitioning: PartitionScheme::default(),

@@ -26,11 +26,11 @@ use thalweg_ordering::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize,
 
 use crate::barrier::{Barrier, Joint, SharedCompletions};
 use crate::container::Container;
-use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::metrics::{StageMetrics, StageRole};
 use crate::ordered::GatheredPiece;
 use crate::slices::{SliceRows, next_slice};
+use crate::source_batcher::SourceBatcher;
 
 /// An edge to a stage downstream.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +132,7 @@ pub struct SourceState {
     /// Rows that were read and not yet sent.
     pub leftover: VecDeque<SourceBatch>,
     /// Rows that were read and wait for company.
-    pub gather: Gather,
+    pub batcher: SourceBatcher,
     /// True if all that comes of its rows comes at watermarks, so that rows behind which no epoch
     /// ends may wait.
     pub waits_for_epoch: bool,

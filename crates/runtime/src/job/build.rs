@@ -19,22 +19,22 @@ use crate::ablation::{Ablated, Ablation};
 use crate::barrier::{Completions, Joint};
 use crate::dispatcher::{Lines, ReadyCells};
 use crate::gates::Gates;
-use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::memory::MemoryAccount;
 use crate::metrics::{LatencyHistogram, StageMetrics};
 use crate::news::News;
 use crate::options::RunOptions;
 use crate::ordered::OrderedFlow;
+use crate::pace::ELEMENTS_PER_TASK;
 use crate::presence::Presence;
 use crate::scheduler::meter::Measuring;
 use crate::slices::{Parked, SliceRows};
 use crate::snapshots::restore;
+use crate::source_batcher::SourceBatcher;
 use crate::stage::{
     Cell, CellState, Edge, OperatorRun, Sequencer, SinkRun, SourceRun, SourceState, StageRun,
     StageRunKind,
 };
-use crate::task::ELEMENTS_PER_TASK;
 use crate::waiting::Returned;
 
 /// What a job is put into.
@@ -324,7 +324,7 @@ fn source_run(
             assigner,
             current: Vec::new(),
             leftover: VecDeque::new(),
-            gather: Gather::default(),
+            batcher: SourceBatcher::default(),
             waits_for_epoch: false,
             heartbeat_ms: None,
             at_end: false,

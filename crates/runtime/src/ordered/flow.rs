@@ -8,8 +8,9 @@ use super::{Arrival, Element, OrderedFlow, Outcome, Passage, Port, Ports, Routed
 use crate::dispatcher::{Task, WorkerPlace};
 use crate::job::Job;
 use crate::metrics::StageMetrics;
+use crate::pace::Pace;
 use crate::stage::{INPUT_ENDED_NS, OperatorRun, SinkBatch, SinkMessage, SinkRun, StageRunKind};
-use crate::task::{Pace, apply_transform};
+use crate::task::apply_transform;
 use crate::waiting::OpenElement;
 
 /// The passage of one element in this many is measured.

@@ -6,7 +6,7 @@
 use thalweg_core::snapshot::InputState;
 use thalweg_core::{Result, Watermark, WatermarkBefore};
 
-use crate::joint::JointWatermark;
+use crate::joint_watermark::JointWatermark;
 
 /// The joint watermark of the lanes that are not idle.
 pub(super) struct JointOfLanes {

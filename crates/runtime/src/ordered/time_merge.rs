@@ -26,7 +26,7 @@ use super::lanes::JointOfLanes;
 use super::{Element, Passage};
 use crate::sorted_merge::{MergedRows, SortedMerge, SortedRows};
 
-mod waiting;
+mod snapshot;
 
 /// The most rows that leave in one element.
 const MERGED_ROWS_MAX: usize = 64 * 1024;

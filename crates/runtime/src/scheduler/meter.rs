@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use thalweg_ordering::sync::{AtomicU64, Mutex, Ordering};
 
-use super::{cumulative_selectivities, depths, qst};
+use super::qst;
+use super::selectivity::{cumulative_selectivities, depths};
 
 /// Folds in a window.
 const FOLDS_PER_WINDOW: u32 = 10;

@@ -23,15 +23,15 @@
 //! **Invariant:** while a cut is captured, no worker is present, no mailbox has an owner, and no
 //! row is in a container, a queue or a reorder buffer.
 
+mod capture;
 mod restore;
-mod take;
 
 use std::time::Duration;
 
 use thalweg_core::snapshot::TakenCut;
 
+pub use capture::ChooseExtent;
 pub(crate) use restore::restore;
-pub use take::ChooseExtent;
 
 /// What comes behind a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use arrow_select::concat::concat;
 use arrow_select::take::take;
 use thalweg_core::{Result, RowKind, WatermarkBefore};
 
-use super::SortedRows;
+use super::rows::SortedRows;
 
 /// Consecutive rows of one of several batches.
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use super::columns::Span;
 use super::input::{Input, Item};
+use super::rows::{Pair, SortedRows};
 use super::tournament::Tournament;
-use super::{Pair, SortedRows};
 
 /// Shorter runs on average are left to the tournament.
 const RUN_ROWS_MIN: usize = 12;

@@ -10,13 +10,14 @@ use thalweg_core::operator::{Emitted, WatermarkCall};
 use thalweg_core::{Output, Piece, Progress, Result, Stamps};
 use thalweg_ordering::sync::{Arc, Ordering};
 
-use super::{Pace, REPORT_ROWS, SLICE_NS};
+use super::REPORT_ROWS;
 use crate::barrier::{Barrier, Countdown};
 use crate::container::Container;
 use crate::dispatcher::WorkerPlace;
 use crate::job::Job;
 use crate::memory::Pressure;
 use crate::ordered::Gather;
+use crate::pace::{Pace, SLICE_NS};
 use crate::slices::SliceRows;
 use crate::stage::{Cell, CellState, Item, OperatorRun, RowsItem, StageRunKind};
 

@@ -13,8 +13,9 @@ use super::{Task, WorkerPlace};
 use crate::job::Job;
 use crate::memory::Pressure;
 use crate::options::SchedulerPolicy;
+use crate::scheduler;
 use crate::scheduler::meter::Totals;
-use crate::scheduler::{self, StageView};
+use crate::scheduler::stage_view::StageView;
 use crate::stage::{StageRun, StageRunKind};
 
 impl Job {

@@ -206,7 +206,7 @@ impl Job {
             while !run.finished.load(Ordering::SeqCst) {
                 let batch = match state.leftover.pop_front() {
                     Some(batch) => batch,
-                    None if !state.gather.is_empty() => match self.gathered(&mut state)? {
+                    None if !state.batcher.is_empty() => match self.gathered(&mut state)? {
                         SourcePoll::Batch(batch) => batch,
                         _ => break,
                     },
