@@ -243,7 +243,7 @@ fn part(value: &PatternValue, input: &TableSchema) -> Result<Part> {
                 distinct: false,
                 filter: None,
                 result: column_type.clone(),
-                name: function.name(),
+                name: function.name().to_string(),
             };
             let data_type = argument.as_ref().map(|expr| &expr.column_type.data_type);
             Part::Aggregate(Box::new(Aggregate {
