@@ -30,8 +30,8 @@ use crate::keys::hash_keys;
 use crate::keys::ranks::KeyRanks;
 use crate::rows::chunk_capture::Notes;
 use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::due_queue::DueQueue;
 use crate::rows::input;
-use crate::rows::waiting::Waiting;
 
 /// At most this many rows are looked up together, where one set of buckets holds their partners.
 const BLOCK_ROWS: usize = 256;
@@ -41,7 +41,7 @@ pub(super) struct Kept {
     pub(super) chunks: Chunks,
     pub(super) timeline: Timeline,
     /// Rows that leave without a partner unless they find one.
-    pub(super) waiting: Waiting<RowRef>,
+    pub(super) waiting: DueQueue<RowRef>,
     /// True if such rows leave.
     pub(super) pads: bool,
     /// True if it matters who has found a partner.
@@ -110,7 +110,7 @@ impl IntervalPartition {
         let kept = |side, pads, marks| Kept {
             chunks: Chunks::new(shared.spec.sides.schema(side)),
             timeline: Timeline::new(shift),
-            waiting: Waiting::new(),
+            waiting: DueQueue::new(),
             pads,
             marks,
             is_captured: false,
