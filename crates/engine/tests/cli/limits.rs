@@ -8,7 +8,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::support::{PATIENCE, Workspace, interrupt, wait};
+use crate::support::{PATIENCE, Workspace, assert_holds, interrupt, wait};
 
 const LIMIT_BYTES: u64 = 64 << 20;
 /// What the process takes beside what it counts: its code, buffers of files, what is not given back
@@ -397,5 +397,36 @@ fn views_that_double_one_another_are_refused_by_name() {
         let run = workspace.execute(&doubling_views(20, query));
         let message = run.message(2);
         assert!(message.contains(expected), "{message}");
+    }
+}
+
+/// A record that is too long to be read is a bad record as others are: where bad records are left
+/// out, good rows before and behind it are read, and its beginning is a dead letter.
+#[test]
+fn a_record_that_is_too_long_is_a_dead_letter() {
+    let workspace = Workspace::new("long-record");
+    let long = "y".repeat(9 << 20);
+    workspace
+        .write("in.json", &format!("{{\"a\":1}}\n{{\"a\":2,\"s\":\"{long}\"}}\n{{\"a\":3}}\n"));
+    workspace.write("in.csv", &format!("1,x\n2,\"{long}\n{long}\"\n3,z\n"));
+    let run = |format: &str, bad_data: &str| {
+        let sql = format!(
+            "CREATE TABLE t (a BIGINT, s STRING) WITH ('connector' = 'filesystem', \
+             'path' = 'in.{format}', 'format' = '{format}', {bad_data});\nSELECT a FROM t;"
+        );
+        workspace.run(&["run", "-e", &sql, "--memory-limit", "64mb", "--format", "csv"])
+    };
+    for format in ["json", "csv"] {
+        let letters = format!("{format}.letters");
+        let ran =
+            run(format, &format!("'bad-data' = 'dead-letter', 'dead-letter.path' = '{letters}'"));
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        assert_eq!(ran.stdout.lines().collect::<Vec<_>>(), ["a", "1", "3"], "{format}");
+        let letters = workspace.read(&letters);
+        assert_eq!(letters.lines().count(), 1, "{format}");
+        assert_holds(&letters, &["\"line\":2", "longer than 8192 KiB", "yyy"]);
+        assert!(letters.len() < 100_000, "only its beginning is kept: {}", letters.len());
+        let failed = run(format, "'bad-data' = 'fail'");
+        assert_holds(failed.message(1), &["longer than 8192 KiB"]);
     }
 }
