@@ -330,7 +330,7 @@ impl CountPartition {
         Ok(())
     }
 
-    fn recall_windows(&mut self, rows: &RecordBatch) -> Result<()> {
+    fn restore_windows(&mut self, rows: &RecordBatch) -> Result<()> {
         let (seen, numbers) =
             (numbers_of::<UInt64Type>(rows, SEEN)?, numbers_of::<UInt64Type>(rows, WINDOW)?);
         let mut ids = Vec::new();
@@ -350,7 +350,7 @@ impl CountPartition {
         shared.calls.restore_at(rows, &slots, groups, counts, accumulators)
     }
 
-    fn recall_keys(&mut self, rows: &RecordBatch) -> Result<()> {
+    fn restore_keys(&mut self, rows: &RecordBatch) -> Result<()> {
         let mut ids = Vec::new();
         self.shared.calls.key_columns.intern(rows, &mut self.keys, &mut ids)?;
         self.windows.grow(self.keys.id_limit());
@@ -413,8 +413,8 @@ impl Partition for CountPartition {
     }
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
-        restored.table(WINDOWS).iter().try_for_each(|rows| self.recall_windows(rows))?;
-        restored.table(KEYS).iter().try_for_each(|rows| self.recall_keys(rows))
+        restored.table(WINDOWS).iter().try_for_each(|rows| self.restore_windows(rows))?;
+        restored.table(KEYS).iter().try_for_each(|rows| self.restore_keys(rows))
     }
 
     fn state_bytes(&self) -> usize {

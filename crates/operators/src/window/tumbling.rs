@@ -246,7 +246,7 @@ impl Windows {
     }
 
     /// A window's rows of a table of state, as if another partition had handed them over.
-    fn recalled(&self, part: &SliceRows) -> Result<WindowParcel> {
+    fn parcel_of(&self, part: &SliceRows) -> Result<WindowParcel> {
         let SliceKey { enter, leave: end } = part.key;
         let window = self.shared.spec.window.slice(end.saturating_sub(1));
         if (window.enter, window.leave) != (enter, end) {
@@ -314,7 +314,7 @@ impl Windows {
 
     fn restore(&mut self, restored: &Restored) -> Result<()> {
         for part in restored_slices(restored, self.shared.spec.window.span_ms())? {
-            let parcel = self.recalled(&part)?;
+            let parcel = self.parcel_of(&part)?;
             self.owned.absorb(parcel)?;
         }
         Ok(())
