@@ -22,10 +22,10 @@ use thalweg_core::{
     TableChanges, TableSchema,
 };
 
-use super::TopNSpec;
 use super::incoming::Incoming;
 use super::ordered::Entry;
 use super::partition::TopNPartition;
+use super::spec::TopNSpec;
 use super::store::NumberedRow;
 use super::tables::{KeyedRowTable, NumberedRows, RestoredRows};
 use crate::capture::keys::{KeyTracker, KeyedState};

@@ -4,7 +4,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::Result;
 
 use super::ordered::{Entry, Prefix};
-use super::{TopNSpec, types_of};
+use super::spec::{TopNSpec, types_of};
 use crate::keys::KeyTable;
 
 /// No row.

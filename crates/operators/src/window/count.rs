@@ -28,9 +28,10 @@ use thalweg_core::{
     PartitionContext, Piece, Place, Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
-use super::aligned::{key_columns, row_order};
-use super::slices::{Calls, RowsOf, update_accumulators};
-use super::snapshot::{States, mark};
+use super::calls::Calls;
+use super::calls::{States, mark};
+use super::shared::{key_columns, row_order};
+use super::slices::{RowsOf, update_accumulators};
 use crate::aggregate::{Accumulator, AggregateCall};
 use crate::keys::{KeyTable, route_by_keys};
 use crate::tables::{add_table, does_not_fit, numbers_of, state_batch};

@@ -23,10 +23,12 @@ use thalweg_core::{
     Piece, Place, Progress, Restored, Result, Route, TableChanges, TableSchema, Watermark,
 };
 
-use super::aligned::{check_columns, key_columns, row_order};
+use super::aligned::check_columns;
+use super::calls::Calls;
 use super::output::{LatePolicy, output_schema, result_batch, row_times, treat_late};
 use super::session_table::{Arrival, Sessions, Taken};
-use super::slices::{Calls, RowsOf};
+use super::shared::{key_columns, row_order};
+use super::slices::RowsOf;
 use super::zone::Zone;
 use crate::aggregate::AggregateCall;
 use crate::capture::shared::SharedState;

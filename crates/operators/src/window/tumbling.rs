@@ -31,11 +31,12 @@ use thalweg_core::{
     Restored, Result, TableChanges, Watermark,
 };
 
-use super::aligned::{CHUNK_ROWS, Shared, key_columns, row_order};
+use super::calls::bounds;
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
+use super::shared::{CHUNK_ROWS, Shared, key_columns, row_order};
 use super::slices::RowsOf;
-use super::snapshot::{SLICES, SliceRows, TAKEN, bounds, restored_slices};
+use super::snapshot::{SLICES, SliceRows, TAKEN, restored_slices};
 use super::spec::{WHOLE_END, WindowSpec};
 use super::tables::{Spare, Tables, WindowParcel, WindowTable};
 use crate::capture::READ_ROWS;
@@ -160,15 +161,15 @@ impl Windows {
                 Some(unfinished) => unfinished,
                 None => {
                     let Some((end, table)) = foreign.pop_closed(watermark) else {
-                        if self.shared.spreading.is_by_key() {
+                        if self.shared.key_spread.is_by_key() {
                             foreign.rest();
                         }
                         return Ok(Progress::Done);
                     };
                     let (rows, values) = (table.rows, table.distinct());
-                    self.shared.spreading.handed_over(rows, values);
+                    self.shared.key_spread.handed_over(rows, values);
                     if self.shared.spec.keys.is_empty() {
-                        self.shared.spreading.scattered(rows, values, self.partitions);
+                        self.shared.key_spread.scattered(rows, values, self.partitions);
                     }
                     Sealing { end, table, from: 0 }
                 }
@@ -282,7 +283,7 @@ impl Windows {
             let rows = judged.rows_of(run, piece.rows);
             let (after, before) = tables.update(run.key.leave, of, &keys, rows, is_scattered)?;
             if is_foreign {
-                self.shared.spreading.taken(run.to - run.from, after, after - before);
+                self.shared.key_spread.taken(run.to - run.from, after, after - before);
             }
         }
         Ok(())
@@ -355,7 +356,7 @@ impl Windows {
 
     fn emitting(&self, end: i64, table: WindowTable) -> Result<Emitting> {
         if self.foreign.is_some() && !table.has_absorbed && !self.shared.spec.keys.is_empty() {
-            self.shared.spreading.scattered(table.rows, table.len(), self.partitions);
+            self.shared.key_spread.scattered(table.rows, table.len(), self.partitions);
         }
         let keys: Vec<u32> = (0..table.len() as u32).collect();
         let sorted = match &self.canonical {

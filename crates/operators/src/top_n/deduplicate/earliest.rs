@@ -27,7 +27,8 @@ use thalweg_core::{
 };
 
 use super::kept::KeptRows;
-use super::{DeduplicateSpec, rows};
+use super::rows;
+use super::spec::DeduplicateSpec;
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::expiry::Expiry;
 use crate::keys::{CanonicalOrder, KeyTable};
