@@ -21,7 +21,6 @@ use thalweg_core::{
     Watermark,
 };
 
-use super::fired::Fired;
 use super::functions::Functions;
 use super::keyring::Keyring;
 use super::lead::Held;
@@ -32,6 +31,7 @@ use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
 use crate::rows::chunks::RowRef;
+use crate::rows::event_time::DueRows;
 use crate::rows::event_time::{AddedRows, EventTimeBuffer, WaitingRow};
 use crate::rows::input::{inserts_only, times, treat_late};
 
@@ -188,7 +188,7 @@ impl OverPartition {
     }
 
     /// Some of the rows that are due at a watermark, first ones first.
-    fn next_due(&mut self, watermark: i64) -> Result<Option<Fired>> {
+    fn next_due(&mut self, watermark: i64) -> Result<Option<DueRows>> {
         let Some(waiting) = &mut self.waiting else { return Ok(None) };
         let mut entries: Vec<WaitingRow> = Vec::new();
         while let Some((_, last)) = waiting.first_due().filter(|first| first.0 <= watermark) {
@@ -217,11 +217,11 @@ impl OverPartition {
         let times: Vec<i64> = entries.iter().map(|entry| entry.time).collect();
         self.touch(KEYS, &ids)?;
         self.keys.fire(&ids, &times, true);
-        Ok(Some(Fired { columns, ids, times }))
+        Ok(Some(DueRows { columns, ids, times }))
     }
 
     /// Rows with their results.
-    fn fire(&mut self, fired: Fired) -> Result<(RecordBatch, Vec<i64>)> {
+    fn fire(&mut self, fired: DueRows) -> Result<(RecordBatch, Vec<i64>)> {
         let results = self.functions.run(&fired)?;
         let mut columns = fired.columns;
         columns.extend(results);
@@ -262,7 +262,7 @@ impl OverPartition {
             let times = vec![self.wall_ms; to - from];
             self.keys.fire(&ids[from..to], &times, false);
             let columns = batch.slice(from, to - from).columns().to_vec();
-            let fired = Fired { columns, ids: ids[from..to].to_vec(), times };
+            let fired = DueRows { columns, ids: ids[from..to].to_vec(), times };
             let (result, _) = self.fire(fired)?;
             let rows = match piece.rows {
                 Some(rows) => rows[from..to].to_vec(),

@@ -25,14 +25,14 @@
 //! | `machine` | rows through the pattern |
 //! | `runs` | what may become a match |
 //! | `values` | what conditions and results read |
-//! | `kept` | the rows that runs share |
+//! | `rows` | the rows that runs share |
 //! | `snapshot` | what is captured and restored |
 //!
 //! It has no alternatives, no groups and no empty matches, and takes no updates.
 
-mod kept;
 mod machine;
 mod partition;
+mod rows;
 mod runs;
 mod snapshot;
 mod spec;

@@ -20,7 +20,7 @@ use thalweg_core::{
     Watermark,
 };
 
-use super::machine::{Fired, Machine};
+use super::machine::Machine;
 use super::runs::Key;
 use super::snapshot::KEYS;
 use super::spec::MatchSpec;
@@ -32,6 +32,7 @@ use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
 use crate::rows::chunks::RowRef;
 use crate::rows::due_queue::DueQueue;
+use crate::rows::event_time::DueRows;
 use crate::rows::event_time::{EventTimeBuffer, WaitingRow};
 use crate::rows::input::{inserts_only, keys_of, times, treat_late};
 use crate::sort::KeyEncoder;
@@ -165,7 +166,7 @@ impl MatchPartition {
     }
 
     /// Rows that wait no more, key by key in their order.
-    fn fire(&mut self, mut entries: Vec<WaitingRow>) -> Result<Fired> {
+    fn fire(&mut self, mut entries: Vec<WaitingRow>) -> Result<DueRows> {
         // Stable: rows of one time come in the order of arrival.
         match &self.ties {
             None => entries.sort_by_key(|entry| (entry.key, entry.time)),
@@ -183,7 +184,7 @@ impl MatchPartition {
         }
         let ids = entries.iter().map(|entry| entry.key).collect();
         let times = entries.iter().map(|entry| entry.time).collect();
-        Ok(Fired { columns, ids, times })
+        Ok(DueRows { columns, ids, times })
     }
 
     /// Takes what is due through the pattern; the matches, and when they were found.

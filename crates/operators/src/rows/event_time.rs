@@ -29,6 +29,22 @@ pub(crate) struct WaitingRow<E = ()> {
     pub(crate) extra: E,
 }
 
+/// Rows whose time has come, in the order in which the operator takes them.
+pub(crate) struct DueRows {
+    /// The input's columns.
+    pub(crate) columns: Vec<ArrayRef>,
+    /// The key of each row.
+    pub(crate) ids: Vec<u32>,
+    /// The time of each row.
+    pub(crate) times: Vec<i64>,
+}
+
+impl DueRows {
+    pub(crate) fn rows(&self) -> usize {
+        self.ids.len()
+    }
+}
+
 /// Rows of a batch that is being added.
 pub(crate) struct AddedRows {
     chunk: u32,

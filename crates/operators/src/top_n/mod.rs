@@ -54,7 +54,7 @@ use crate::keys::{KeyTable, route_by_keys};
 use crate::sort::KeyEncoder;
 
 use partition::TopNPartition;
-use spec::Shared;
+use spec::TopNContext;
 
 pub use deduplicate::{Deduplicate, DeduplicateBy, DeduplicateSpec, Keep};
 pub use materialize::{Materialize, MaterializeSpec};
@@ -63,7 +63,7 @@ pub use spec::{RankFunction, TopNSpec};
 
 /// The first rows of each key.
 pub struct TopN {
-    shared: Arc<Shared>,
+    shared: Arc<TopNContext>,
 }
 
 impl TopN {
@@ -76,7 +76,7 @@ impl TopN {
         KeyTable::new(&spec.key_types())?;
         KeyEncoder::new(&spec.order, &spec.input)?;
         let output = spec.output();
-        Ok(TopN { shared: Arc::new(Shared { spec, output, zone: None, ends: None }) })
+        Ok(TopN { shared: Arc::new(TopNContext { spec, output, zone: None, ends: None }) })
     }
 
     /// The same for windows that are aligned to the clocks of a zone: row times are instants then,
@@ -92,7 +92,7 @@ impl TopN {
         self.with(|shared| shared.ends = Some(ends))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut TopNContext)) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             change(shared);
         }
@@ -125,7 +125,7 @@ impl Operator for TopN {
         self.shared.spec.keys.is_empty()
     }
     fn watermark_interest(&self) -> WatermarkInterest {
-        let Shared { spec, zone, ends, .. } = &*self.shared;
+        let TopNContext { spec, zone, ends, .. } = &*self.shared;
         match (spec.window_end, ends, zone) {
             (None, ..) => WatermarkInterest::EndOnly,
             (Some(_), Some(ends), None) => WatermarkInterest::Grids(ends.clone()),

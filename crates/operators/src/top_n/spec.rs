@@ -100,7 +100,7 @@ pub(super) fn check_columns(
 }
 
 /// What all partitions share.
-pub(super) struct Shared {
+pub(super) struct TopNContext {
     pub(super) spec: TopNSpec,
     pub(super) output: TableSchema,
     pub(super) zone: Option<Tz>,

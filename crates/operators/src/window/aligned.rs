@@ -29,7 +29,7 @@ use super::calls::Calls;
 use super::key_spread::KeySpread;
 use super::output::{LatePolicy, WindowColumns, output_schema, whole_schema};
 use super::partition::WindowPartition;
-use super::shared::{CHUNK_ROWS, Shared, WindowAggregateSpec};
+use super::shared::{CHUNK_ROWS, WindowAggregateSpec, WindowContext};
 use super::spec::WindowSpec;
 use super::tables::Spare;
 use super::top::{TopChooser, WindowTop};
@@ -41,7 +41,7 @@ use crate::keys::route_by_keys;
 /// Aggregates per window and key. The result has the keys, the aggregates, and
 /// `window_start`, `window_end`, `window_time`.
 pub struct WindowAggregate {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<WindowContext>,
 }
 
 impl WindowAggregate {
@@ -58,7 +58,7 @@ impl WindowAggregate {
             true => whole_schema(&spec.input, &spec.keys, &spec.aggregates),
             false => output_schema(&spec.input, &spec.keys, &spec.aggregates, spec.zone),
         };
-        let shared = Shared {
+        let shared = WindowContext {
             arrow: output.arrow(),
             output,
             columns: WindowColumns::all(),
@@ -123,7 +123,7 @@ impl WindowAggregate {
         Ok(self)
     }
 
-    fn shared_mut(&mut self) -> Result<&mut Shared> {
+    fn shared_mut(&mut self) -> Result<&mut WindowContext> {
         let shared = Arc::get_mut(&mut self.shared);
         shared.ok_or_else(|| Error::internal("windows are open already"))
     }
@@ -182,7 +182,7 @@ impl Operator for WindowAggregate {
             WindowSpec::Hop { .. } => "hopping window".to_string(),
             WindowSpec::Cumulate { .. } => "cumulating window".to_string(),
             WindowSpec::Whole => {
-                let Shared { spec, output, .. } = self.shared.as_ref();
+                let WindowContext { spec, output, .. } = self.shared.as_ref();
                 let keys = output.columns[..spec.keys.len()].iter();
                 match keys.map(|key| &key.name[..]).collect::<Vec<_>>().join(", ") {
                     keys if keys.is_empty() => "aggregate".to_string(),
@@ -208,7 +208,7 @@ impl Operator for WindowAggregate {
         if self.shared.spec.late == LatePolicy::Emit { 2 } else { 1 }
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        let Shared { spec, exact, key_spread, spread_by, .. } = self.shared.as_ref();
+        let WindowContext { spec, exact, key_spread, spread_by, .. } = self.shared.as_ref();
         match exact {
             true => key_spread.route(bundle, spread_by, partitions),
             false => route_by_keys(bundle, &spec.keys, partitions),

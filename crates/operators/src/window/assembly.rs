@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use thalweg_core::{Error, Extent, Output, Place, Progress, Result};
 
-use super::most::MostRows;
+use super::most_rows::MostRows;
 use super::output::WindowRows;
 use super::shared::CHUNK_ROWS;
 use crate::aggregate::Accumulator;

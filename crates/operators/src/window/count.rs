@@ -61,7 +61,7 @@ pub struct CountWindowSpec {
     pub input: TableSchema,
 }
 
-struct Shared {
+struct CountContext {
     spec: CountWindowSpec,
     calls: Calls,
     output: TableSchema,
@@ -70,7 +70,7 @@ struct Shared {
 
 /// Aggregates per key and count window. The result has the keys and the aggregates.
 pub struct CountWindowAggregate {
-    shared: Arc<Shared>,
+    shared: Arc<CountContext>,
 }
 
 impl CountWindowAggregate {
@@ -88,7 +88,7 @@ impl CountWindowAggregate {
             spec.aggregates.iter().map(|call| Column::new(&call.name, call.result.clone()));
         let output = TableSchema::new(keys.chain(results).collect());
         let arrow = output.arrow();
-        Ok(CountWindowAggregate { shared: Arc::new(Shared { spec, calls, output, arrow }) })
+        Ok(CountWindowAggregate { shared: Arc::new(CountContext { spec, calls, output, arrow }) })
     }
 
     /// The columns of the result.
@@ -254,7 +254,7 @@ impl Windows {
 }
 
 struct CountPartition {
-    shared: Arc<Shared>,
+    shared: Arc<CountContext>,
     keys: KeyTable,
     windows: Windows,
     /// Rows by slot.

@@ -33,7 +33,7 @@ mod clock;
 mod count;
 mod judge;
 mod key_spread;
-mod most;
+mod most_rows;
 mod output;
 mod partition;
 mod parts;

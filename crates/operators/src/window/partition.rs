@@ -20,7 +20,7 @@ use super::calls::Partial;
 use super::calls::bounds;
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
-use super::shared::{Shared, key_columns, row_order};
+use super::shared::{WindowContext, key_columns, row_order};
 use super::slices::{RowsOf, Slices};
 use super::snapshot::{
     ENTERED, PartRows, SLICES, TAKEN, capture_later, capture_next_end, capture_parts, part_marks,
@@ -40,7 +40,7 @@ struct Parcel {
 
 /// What a partition has.
 struct Windows {
-    shared: Arc<Shared>,
+    shared: Arc<WindowContext>,
     opening: PartitionContext,
     /// Slices of the keys that this partition owns.
     owned: Slices,
@@ -67,7 +67,7 @@ pub(super) struct WindowPartition {
 }
 
 impl WindowPartition {
-    pub(super) fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
+    pub(super) fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
         let owned = Slices::new(Arc::clone(&shared.calls))?;
         let canonical = CanonicalOrder::wanted(opening.order, &shared.calls.key_types)?;
         let combining = match (shared.invertible, shared.exact) {
@@ -307,7 +307,7 @@ impl Windows {
                 return Ok(Progress::More);
             }
         }
-        let Shared { arrow: schema, columns, top, .. } = self.shared.as_ref();
+        let WindowContext { arrow: schema, columns, top, .. } = self.shared.as_ref();
         let (zone, top) = (&mut self.judge.zone, top.as_ref());
         let mut rows = WindowRows { schema, columns, zone, top };
         self.assembly.advance(watermark, &mut self.owned, &mut rows, output)

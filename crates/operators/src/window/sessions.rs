@@ -57,7 +57,7 @@ pub struct SessionSpec {
     pub input: TableSchema,
 }
 
-struct Shared {
+struct SessionContext {
     spec: SessionSpec,
     calls: Arc<Calls>,
     output: TableSchema,
@@ -67,7 +67,7 @@ struct Shared {
 /// Aggregates per session and key. The result has the keys, the aggregates, and `window_start`,
 /// `window_end`, `window_time`.
 pub struct SessionAggregate {
-    shared: Arc<Shared>,
+    shared: Arc<SessionContext>,
 }
 
 impl SessionAggregate {
@@ -79,7 +79,7 @@ impl SessionAggregate {
         check_columns(Some(spec.rowtime), &spec.keys, &spec.input)?;
         let calls = Arc::new(Calls::new(&spec.aggregates, &spec.keys, &spec.input)?);
         let output = output_schema(&spec.input, &spec.keys, &spec.aggregates, spec.zone);
-        let shared = Shared { arrow: output.arrow(), output, calls, spec };
+        let shared = SessionContext { arrow: output.arrow(), output, calls, spec };
         Ok(SessionAggregate { shared: Arc::new(shared) })
     }
 
@@ -132,7 +132,7 @@ struct SessionState {
     canonical: Option<CanonicalOrder>,
     /// True if rows and states are added up exactly in the order in which rows come.
     in_order: bool,
-    shared: Arc<Shared>,
+    shared: Arc<SessionContext>,
     sessions: Sessions,
     zone: Zone,
     ids: Vec<u32>,

@@ -47,7 +47,7 @@ impl WindowAggregateSpec {
 pub(super) const CHUNK_ROWS: usize = 16 * 1024;
 
 /// What the partitions of an operator have in common.
-pub(super) struct Shared {
+pub(super) struct WindowContext {
     pub(super) spec: WindowAggregateSpec,
     pub(super) calls: Arc<Calls>,
     pub(super) output: TableSchema,

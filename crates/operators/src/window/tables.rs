@@ -26,7 +26,7 @@ use super::slices::{RowsOf, update_accumulators};
 use crate::aggregate::Accumulator;
 use crate::capture::tracker::{BegunCapture, NumberTracker, Tracking};
 use crate::keys::KeyTable;
-use crate::spare::{Spares, is_oversized};
+use crate::spares::{Spares, is_oversized};
 
 /// The keys and states of one window.
 pub(super) struct WindowTable {

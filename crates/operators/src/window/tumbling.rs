@@ -34,7 +34,7 @@ use thalweg_core::{
 use super::calls::bounds;
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
-use super::shared::{CHUNK_ROWS, Shared, key_columns, row_order};
+use super::shared::{CHUNK_ROWS, WindowContext, key_columns, row_order};
 use super::slices::RowsOf;
 use super::snapshot::{SLICES, SliceRows, TAKEN, restored_slices};
 use super::spec::{WHOLE_END, WindowSpec};
@@ -65,7 +65,7 @@ struct Emitting {
 
 /// What a partition has.
 struct Windows {
-    shared: Arc<Shared>,
+    shared: Arc<WindowContext>,
     partition: usize,
     partitions: usize,
     /// Windows of the keys that this partition owns.
@@ -92,7 +92,7 @@ pub(super) struct TumblingPartition {
 }
 
 impl TumblingPartition {
-    pub(super) fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
+    pub(super) fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
         let windows = Windows::new(shared, opening)?;
         Ok(TumblingPartition { windows: Arc::new(SharedState::new(windows)) })
     }
@@ -125,7 +125,7 @@ impl TumblingPartition {
 }
 
 impl Windows {
-    fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
+    fn new(shared: Arc<WindowContext>, opening: PartitionContext) -> Result<Self> {
         let PartitionContext { partition, partitions, order } = opening;
         let mut spare = vec![Spare::default(), Spare::default()];
         if shared.spec.keys.is_empty() {
@@ -224,7 +224,7 @@ impl Windows {
                 }
             };
             let zone = &mut self.judge.zone;
-            let Shared { arrow: schema, columns, .. } = self.shared.as_ref();
+            let WindowContext { arrow: schema, columns, .. } = self.shared.as_ref();
             let mut rows = WindowRows { schema, columns, zone, top: None };
             if emitting.emit(&self.shared, &mut rows, output)? {
                 self.owned.recycle(emitting.end, emitting.table);
@@ -394,7 +394,7 @@ impl Emitting {
     /// Emits the next rows; true if they were the last.
     fn emit(
         &mut self,
-        shared: &Shared,
+        shared: &WindowContext,
         rows: &mut WindowRows<'_>,
         output: &mut Output,
     ) -> Result<bool> {

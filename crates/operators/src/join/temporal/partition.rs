@@ -15,7 +15,7 @@ use thalweg_core::{
     Result, RowKind,
 };
 
-use super::Shared;
+use super::TemporalContext;
 use super::snapshot::VERSIONS;
 use super::versions::Versions;
 use crate::capture::keys::{KeyTracker, KeyedState};
@@ -38,7 +38,7 @@ pub(super) type Left = WaitingRow<bool>;
 
 /// One key range.
 pub(super) struct TemporalPartition {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<TemporalContext>,
     pub(super) keys: KeyTable,
     pub(super) ids: Vec<u32>,
     /// By key: how many rows wait.
@@ -60,7 +60,7 @@ pub(super) struct TemporalPartition {
 }
 
 impl TemporalPartition {
-    pub(super) fn new(shared: Arc<Shared>, opening: PartitionContext) -> Result<Self> {
+    pub(super) fn new(shared: Arc<TemporalContext>, opening: PartitionContext) -> Result<Self> {
         Ok(TemporalPartition {
             keys: KeyTable::new(&shared.key_types)?,
             ids: Vec::new(),

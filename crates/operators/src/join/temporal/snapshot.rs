@@ -25,7 +25,7 @@ use arrow_select::interleave::interleave;
 use thalweg_core::snapshot::TableRows;
 use thalweg_core::{Captured, DataType, Extent, Restored, Result};
 
-use super::Shared;
+use super::TemporalContext;
 use super::partition::{Left, TemporalPartition};
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::join::sides::Side;
@@ -50,7 +50,7 @@ struct CapturedVersion {
     row: RowRef,
 }
 
-impl Shared {
+impl TemporalContext {
     /// What waits for its time.
     pub(super) fn waiting_shape(&self) -> WaitingShape {
         WaitingShape {

@@ -26,7 +26,7 @@ use thalweg_core::{
     Watermark,
 };
 
-use super::kept::KeptRows;
+use super::kept_rows::KeptRows;
 use super::rows;
 use super::spec::DeduplicateSpec;
 use crate::capture::keys::{KeyTracker, KeyedState};

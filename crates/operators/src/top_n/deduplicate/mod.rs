@@ -20,7 +20,7 @@
 
 mod earliest;
 mod first;
-mod kept;
+mod kept_rows;
 mod last;
 pub(super) mod rows;
 mod spec;
