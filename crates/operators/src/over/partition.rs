@@ -31,8 +31,7 @@ use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
 use crate::rows::chunks::RowRef;
-use crate::rows::event_time::DueRows;
-use crate::rows::event_time::{AddedRows, EventTimeBuffer, WaitingRow};
+use crate::rows::event_time::{AddedRows, DueRows, EventTimeBuffer, WaitingRow};
 use crate::rows::input::{inserts_only, times, treat_late};
 
 /// About how many rows are fired at once: results stay in the cache until they are put together.

@@ -32,8 +32,7 @@ use crate::keys::ranks::KeyRanks;
 use crate::limit::rows_of;
 use crate::rows::chunks::RowRef;
 use crate::rows::due_queue::DueQueue;
-use crate::rows::event_time::DueRows;
-use crate::rows::event_time::{EventTimeBuffer, WaitingRow};
+use crate::rows::event_time::{DueRows, EventTimeBuffer, WaitingRow};
 use crate::rows::input::{inserts_only, keys_of, times, treat_late};
 use crate::sort::KeyEncoder;
 
