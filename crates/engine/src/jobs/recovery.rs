@@ -320,7 +320,7 @@ fn newest(
     let told: Vec<String> = found.passed_over.iter().map(Damage::to_string).collect();
     match decide::recovery(Wish::Newest, &candidates, fall_back) {
         Decision::Begin => Ok(None),
-        Decision::GoOn { .. } => {
+        Decision::Resume { .. } => {
             notes.extend(told.into_iter().map(|damage| format!("passed over: {damage}")));
             Ok(found.snapshot)
         }

@@ -83,13 +83,13 @@ impl Report {
         self.time_s / 60 + 1
     }
 
-    /// True if the car is told a toll.
+    /// True if the car gets a quote of the toll.
     pub fn enters(&self) -> bool {
         self.step != Step::SameSegment && self.place.lane != EXIT_LANE
     }
 }
 
-/// The answers to sorted records, with so many partitions for each operator.
+/// The answers to sorted records, with this many partitions for each operator.
 pub fn answers(records: Rows<Record>, partitions: usize) -> Rows<Answer> {
     records
         .key_by(partitions, |record| record.vehicle)
